@@ -1,0 +1,113 @@
+"""The event log: what an event is, how it is encoded, chained, signed, stored and read.
+
+The bytes are described in ``FORMAT.md``. Payloads are in ``eventlog.kinds``.
+"""
+
+from eventlog.clock import (
+    Clock,
+    FixedClock,
+    HybridClock,
+    SystemClock,
+    format_hlc,
+    pack_hlc,
+    parse_hlc,
+)
+from eventlog.directory import DataDirectory
+from eventlog.errors import (
+    AppendError,
+    ClockSkew,
+    CorruptLog,
+    DataDirectoryError,
+    DirectoryCopied,
+    DirectoryLocked,
+    EventLogError,
+    ExpectationFailed,
+    IdempotencyConflict,
+    KeyFileError,
+    LogClosed,
+    PayloadTooLarge,
+    StorageError,
+    StorageFailed,
+    StorageFull,
+    UnknownKind,
+)
+from eventlog.event import (
+    NODE_STREAM,
+    Draft,
+    Header,
+    Recorded,
+    Stored,
+    UnknownPayload,
+    scope_partition,
+    stream_name,
+)
+from eventlog.identifiers import IdentifierSource, id_bytes, id_text
+from eventlog.identity import Identity, Rotation
+from eventlog.log import (
+    Appended,
+    AppendTransaction,
+    EventLog,
+    Expect,
+    Head,
+    Idempotency,
+    StreamHead,
+    Subscription,
+)
+from eventlog.memory_log import MemoryLog
+from eventlog.signing import SignedHead, SignedHeads, read_heads, sign_heads, write_heads
+from eventlog.sqlite_log import SqliteLog
+
+__all__ = [
+    "NODE_STREAM",
+    "AppendError",
+    "AppendTransaction",
+    "Appended",
+    "Clock",
+    "ClockSkew",
+    "CorruptLog",
+    "DataDirectory",
+    "DataDirectoryError",
+    "DirectoryCopied",
+    "DirectoryLocked",
+    "Draft",
+    "EventLog",
+    "EventLogError",
+    "Expect",
+    "ExpectationFailed",
+    "FixedClock",
+    "Head",
+    "Header",
+    "HybridClock",
+    "Idempotency",
+    "IdempotencyConflict",
+    "IdentifierSource",
+    "Identity",
+    "KeyFileError",
+    "LogClosed",
+    "MemoryLog",
+    "PayloadTooLarge",
+    "Recorded",
+    "Rotation",
+    "SignedHead",
+    "SignedHeads",
+    "SqliteLog",
+    "StorageError",
+    "StorageFailed",
+    "StorageFull",
+    "Stored",
+    "StreamHead",
+    "Subscription",
+    "SystemClock",
+    "UnknownKind",
+    "UnknownPayload",
+    "format_hlc",
+    "id_bytes",
+    "id_text",
+    "pack_hlc",
+    "parse_hlc",
+    "read_heads",
+    "scope_partition",
+    "sign_heads",
+    "stream_name",
+    "write_heads",
+]

@@ -1,0 +1,184 @@
+"""The one writing transaction, the same for every engine.
+
+It decides (idempotency, conditions, duplicate identifiers, sizes), links drafts onto the
+chain in memory, and hands the whole to its ``Ledger`` on commit. An append that raises
+leaves the transaction as it was before that append.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+from msgspec import Struct
+
+from eventlog.chain import EVENT_ID_BYTES, Chain, Link
+from eventlog.clock import Clock
+from eventlog.codec import encode_payload, read_payload
+from eventlog.errors import AppendError, ExpectationFailed, IdempotencyConflict
+from eventlog.event import Draft, Recorded
+from eventlog.identifiers import id_text
+from eventlog.log import TRANSACTION_EVENTS_MAX, Appended, Expect, Idempotency
+
+
+class KeyUse(Struct, frozen=True):
+    """What an idempotency key recorded: positions first to last (last < first for none)."""
+
+    digest: bytes
+    first_position: int
+    last_position: int
+
+
+KeyUses = Mapping[tuple[str, str], KeyUse]
+"""Uses by (actor, key)."""
+
+
+class Ledger(Protocol):
+    """What a transaction needs of the engine behind it; called under the writer's lock."""
+
+    @property
+    def chain(self) -> Chain: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    def key_use(self, actor: str, key: str) -> KeyUse | None:
+        """The durable use of an idempotency key."""
+        ...
+
+    def holds(self, event_id: bytes) -> bool:
+        """Whether an event with this identifier is durable."""
+        ...
+
+    def recorded(self, first: int, last: int) -> list[Recorded]:
+        """The durable events of these positions."""
+        ...
+
+    def store(self, links: Sequence[Link], keys: KeyUses) -> None:
+        """Make all durable, or nothing. Raises StorageError."""
+        ...
+
+    def release(self) -> None:
+        """The transaction is over: another may begin."""
+        ...
+
+
+def _encode(draft: Draft) -> bytes:
+    """The payload's bytes, proven readable: what is in the log can never be taken back."""
+    try:
+        data = encode_payload(draft.payload)
+        read_payload(data)
+    except (msgspec.MsgspecError, TypeError, UnicodeError) as fault:
+        raise AppendError(f"payload could not be read back: {fault}") from fault
+    return data
+
+
+class Transaction:
+    """Implements ``AppendTransaction`` over a ledger."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._links: list[Link] = []
+        self._ids: set[bytes] = set()
+        self._keys: dict[tuple[str, str], KeyUse] = {}
+        self._open = True
+
+    def append(
+        self,
+        drafts: Sequence[Draft],
+        *,
+        received_at: int | None = None,
+        idempotency: Idempotency | None = None,
+        expect: Expect | None = None,
+    ) -> Appended:
+        self._require_open()
+        if idempotency is not None:
+            before = self.replayed(idempotency)
+            if before is not None:
+                return before
+        if expect is not None:
+            self._check_expectation(expect)
+        payloads = [_encode(draft) for draft in drafts]
+        ids = self._new_ids(drafts)
+        ledger = self._ledger
+        links = ledger.chain.link(
+            drafts,
+            payloads,
+            ledger.clock.now_us() if received_at is None else received_at,
+            None if idempotency is None else idempotency.key,
+        )
+        self._ids |= ids
+        self._links += links
+        if idempotency is not None:
+            last = ledger.chain.position
+            self._keys[idempotency.actor, idempotency.key] = KeyUse(
+                idempotency.digest, last - len(links) + 1, last
+            )
+        return Appended([recorded for recorded, _ in links])
+
+    def replayed(self, idempotency: Idempotency) -> Appended | None:
+        self._require_open()
+        actor, key = idempotency.actor, idempotency.key
+        buffered = self._keys.get((actor, key))
+        use = buffered or self._ledger.key_use(actor, key)
+        if use is None:
+            return None
+        if use.digest != idempotency.digest:
+            raise IdempotencyConflict(actor, key)
+        first, last = use.first_position, use.last_position
+        if buffered is None:
+            return Appended(self._ledger.recorded(first, last), replayed=True)
+        start = self._ledger.chain.position - len(self._links) + 1
+        events = [recorded for recorded, _ in self._links[first - start : last + 1 - start]]
+        return Appended(events, replayed=True)
+
+    def commit(self) -> None:
+        self._require_open()
+        stored = False
+        try:
+            if self._links or self._keys:
+                self._ledger.store(self._links, self._keys)
+            stored = True
+        finally:
+            self._finish(stored)
+
+    def rollback(self) -> None:
+        if self._open:
+            self._finish(stored=False)
+
+    def _finish(self, stored: bool) -> None:
+        self._open = False
+        if not stored:
+            self._ledger.chain.take_back()
+        self._ledger.release()
+
+    def _require_open(self) -> None:
+        if not self._open:
+            raise RuntimeError("this transaction is over: begin another")
+
+    def _check_expectation(self, expect: Expect) -> None:
+        chain = self._ledger.chain
+        if expect.position is not None and expect.position != chain.position:
+            raise ExpectationFailed("log position", expect.position, chain.position)
+        if expect.stream is not None:
+            actual = chain.stream_seq(expect.stream)
+            if actual != (expect.stream_seq or 0):
+                raise ExpectationFailed(f"stream {expect.stream}", expect.stream_seq or 0, actual)
+
+    def _new_ids(self, drafts: Sequence[Draft]) -> set[bytes]:
+        if len(self._links) + len(drafts) > TRANSACTION_EVENTS_MAX:
+            raise AppendError(
+                f"transaction would hold {len(self._links) + len(drafts)} events, "
+                f"over {TRANSACTION_EVENTS_MAX}"
+            )
+        ids: set[bytes] = set()
+        taken, holds = self._ids, self._ledger.holds
+        for draft in drafts:
+            event_id = draft.event_id
+            if len(event_id) != EVENT_ID_BYTES:
+                raise AppendError(f"event id has {len(event_id)} bytes, not {EVENT_ID_BYTES}")
+            if event_id in ids or event_id in taken or holds(event_id):
+                raise AppendError(f"event id {id_text(event_id)} is already recorded")
+            ids.add(event_id)
+        return ids

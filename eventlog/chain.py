@@ -1,0 +1,218 @@
+"""Hash chains: linking drafts onto the streams of a log, and checking links read back.
+
+``Chain`` is the writer's memory of where the log and each stream end; it gives drafts
+their position, sequence, clock reading, salt and hash, and can take a whole transaction
+back. ``check_link`` is the reader's side: whether stored bytes continue their stream.
+Neither does I/O.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+
+import msgspec
+
+from eventlog.clock import HybridClock
+from eventlog.codec import (
+    FORMAT_VERSION,
+    ZERO_HASH,
+    decode_header,
+    encode_header,
+    header_hash,
+    payload_hash,
+)
+from eventlog.errors import UnknownKind
+from eventlog.event import Draft, Header, Recorded, Stored, stream_name
+from eventlog.kinds import SCHEMA_VERSIONS, kind_of
+from eventlog.log import Head, StreamHead
+
+SALT_BYTES = 16
+EVENT_ID_BYTES = 16
+HASH_BYTES = 32
+ARRAY_OF_14 = 0x9E
+"""The first byte of every header: a MessagePack array of 14."""
+
+Link = tuple[Recorded, Stored]
+"""One event as its caller sees it, and as it is stored."""
+
+
+class Chain:
+    """Where the log and its streams end, as the one writing thread knows it.
+
+    ``entropy`` gives the salts; a parameter so that fixtures can be made again.
+    """
+
+    def __init__(
+        self,
+        origin: str,
+        epoch: int,
+        head: Head,
+        streams: Mapping[str, StreamHead],
+        entropy: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        self.origin = origin
+        self.epoch = epoch
+        self._entropy = entropy
+        self._undo: dict[str, tuple[int, bytes] | None] = {}
+        self.restart(head, streams)
+
+    def restart(self, head: Head, streams: Mapping[str, StreamHead]) -> None:
+        """Take heads read from the log as the truth, whatever was linked before."""
+        self._settled = head
+        self._position = head.position
+        self._received_at = head.received_at
+        self._hlc = HybridClock(head.received_hlc)
+        self._tips = {name: (tip.stream_seq, tip.hash) for name, tip in streams.items()}
+        self._undo.clear()
+
+    @property
+    def position(self) -> int:
+        """The last position given out, committed or not."""
+        return self._position
+
+    def stream_seq(self, stream: str) -> int:
+        """The last sequence given out in a stream; 0 for a stream without events."""
+        return self._tips.get(stream, (0, ZERO_HASH))[0]
+
+    def link(
+        self,
+        drafts: Sequence[Draft],
+        payloads: Sequence[bytes],
+        now_us: int,
+        idempotency_key: str | None,
+    ) -> list[Link]:
+        """Continue the log with ``drafts``, whose encoded payloads stand beside them.
+
+        All share one ``received_at``: ``now_us``, or the last recorded one if that is later.
+        """
+        kinds = [kind_and_version(draft) for draft in drafts]
+        received_at = self._received_at = max(now_us, self._received_at)
+        salts = self._entropy(SALT_BYTES * len(drafts))
+        origin, epoch, tips, undo, tick = (
+            self.origin,
+            self.epoch,
+            self._tips,
+            self._undo,
+            self._hlc.tick,
+        )
+        names: dict[str, str] = {}
+        position = self._position
+        links: list[Link] = []
+        for number, (draft, payload) in enumerate(zip(drafts, payloads, strict=True)):
+            position += 1
+            partition = draft.partition
+            stream = names.get(partition)
+            if stream is None:
+                stream = names[partition] = stream_name(origin, epoch, partition)
+                undo.setdefault(stream, tips.get(stream))
+            stream_seq, prev_hash = tips.get(stream, (0, ZERO_HASH))
+            salt = salts[number * SALT_BYTES : (number + 1) * SALT_BYTES]
+            kind, schema_version = kinds[number]
+            hlc = tick(received_at)
+            header = Header(
+                FORMAT_VERSION,
+                draft.event_id,
+                origin,
+                stream,
+                stream_seq + 1,
+                kind,
+                schema_version,
+                hlc,
+                received_at,
+                draft.actor,
+                draft.causation_id,
+                idempotency_key,
+                prev_hash,
+                sha256(salt + payload).digest(),
+            )
+            data = encode_header(header)
+            digest = sha256(b"\x00" + data).digest()
+            tips[stream] = (stream_seq + 1, digest)
+            links.append(
+                (
+                    Recorded(position, received_at, hlc, None, header, digest, draft.payload),
+                    Stored(position, received_at, hlc, None, data, digest, salt, payload),
+                )
+            )
+        self._position = position
+        return links
+
+    def settle(self) -> Head:
+        """Everything linked so far is durable; returns where the log now ends."""
+        self._undo.clear()
+        self._settled = Head(self._position, self._received_at, self._hlc.last)
+        return self._settled
+
+    def take_back(self) -> None:
+        """Forget everything linked since the last ``settle``."""
+        for stream, tip in self._undo.items():
+            if tip is None:
+                self._tips.pop(stream, None)
+            else:
+                self._tips[stream] = tip
+        self._undo.clear()
+        self._position = self._settled.position
+        self._received_at = self._settled.received_at
+        self._hlc.last = self._settled.received_hlc
+
+
+_kinds: dict[type, tuple[str, int]] = {}
+
+
+def kind_and_version(draft: Draft) -> tuple[str, int]:
+    """The kind a draft is written as, and its schema version. Raises UnknownKind."""
+    shape = type(draft.payload)
+    known = _kinds.get(shape)
+    if known is None:
+        kind = kind_of(draft.payload)
+        if kind not in SCHEMA_VERSIONS:
+            raise UnknownKind(f"no schema version is declared for kind {kind!r}")
+        known = _kinds[shape] = (kind, SCHEMA_VERSIONS[kind])
+    return known
+
+
+def check_link(previous: StreamHead | None, stored: Stored) -> str | None:
+    """Why ``stored`` does not continue its stream after ``previous``; None where it does."""
+    try:
+        header = decode_header(stored.header)
+    except (msgspec.MsgspecError, TypeError, UnicodeDecodeError) as fault:
+        return f"undecodable header: {fault}"
+    return link_fault(previous, stored, header)
+
+
+def link_fault(previous: StreamHead | None, stored: Stored, header: Header) -> str | None:
+    """``check_link`` for a caller that has decoded the header already."""
+    if header_hash(stored.header) != stored.hash:
+        return "hash does not match the header"
+    if header.format != FORMAT_VERSION:
+        return f"format {header.format} is not readable here, only {FORMAT_VERSION}"
+    shape = _shape_fault(stored, header)
+    if shape is not None:
+        return shape
+    last_seq, last_hash = (
+        (0, ZERO_HASH) if previous is None else (previous.stream_seq, previous.hash)
+    )
+    if header.stream_seq != last_seq + 1:
+        return f"stream {header.stream}: expected sequence {last_seq + 1}, is {header.stream_seq}"
+    if header.prev_hash != last_hash:
+        return f"stream {header.stream}: prev_hash does not match event {last_seq}"
+    if stored.payload is None or stored.salt is None:
+        return "payload is missing"
+    if payload_hash(stored.salt, stored.payload) != header.payload_hash:
+        return "payload does not match its commitment"
+    return None
+
+
+def _shape_fault(stored: Stored, header: Header) -> str | None:
+    """What makes a header impossible whatever came before it."""
+    if stored.header[0] != ARRAY_OF_14:
+        return "header is not an array of 14"
+    if len(header.event_id) != EVENT_ID_BYTES or len(header.payload_hash) != HASH_BYTES:
+        return "header holds an identifier or hash of the wrong length"
+    if not header.stream.startswith(header.origin + "/"):
+        return f"stream {header.stream} does not belong to origin {header.origin}"
+    if header.schema_version < 1 or header.hlc < 0:
+        return "header holds a number out of range"
+    return None

@@ -1,0 +1,95 @@
+"""Bytes and back: canonical encoding, hashes, upcasters. See FORMAT.md for the prose."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from eventlog.errors import CorruptLog, PayloadTooLarge
+from eventlog.event import Header, Recorded, Stored, UnknownPayload
+from eventlog.kinds import SCHEMA_VERSIONS, AnyPayload, Payload, kind_of
+
+FORMAT_VERSION = 1
+PAYLOAD_BYTES_MAX = 4 * 1024 * 1024
+ZERO_HASH = bytes(32)
+
+_header_encoder = msgspec.msgpack.Encoder()
+_header_decoder = msgspec.msgpack.Decoder(Header)
+_payload_encoder = msgspec.json.Encoder()
+_payload_decoder = msgspec.json.Decoder(AnyPayload)
+_raw_decoder = msgspec.json.Decoder(dict[str, Any])
+
+Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
+UPCASTERS: dict[tuple[str, int], Upcaster] = {}
+"""(kind, version) → a pure function to the next version's fields. Empty while all are at 1."""
+
+
+def encode_payload(payload: Payload) -> bytes:
+    """JSON with fields in declaration order, defaults left out. Raises PayloadTooLarge."""
+    data = _payload_encoder.encode(payload)
+    if len(data) > PAYLOAD_BYTES_MAX:
+        raise PayloadTooLarge(f"payload has {len(data)} bytes, over {PAYLOAD_BYTES_MAX}")
+    return data
+
+
+def encode_header(header: Header) -> bytes:
+    """A MessagePack array in field order."""
+    return _header_encoder.encode(header)
+
+
+def decode_header(data: bytes) -> Header:
+    return _header_decoder.decode(data)
+
+
+def read_payload(data: bytes) -> Payload:
+    """The payload of current bytes, whatever kind they name. Raises msgspec's errors."""
+    return _payload_decoder.decode(data)
+
+
+def payload_hash(salt: bytes, payload: bytes) -> bytes:
+    """Commitment to a payload: ``SHA-256(salt ‖ payload)``; 16 random bytes of salt."""
+    return hashlib.sha256(salt + payload).digest()
+
+
+def header_hash(header: bytes) -> bytes:
+    """Hash of an event: ``SHA-256(0x00 ‖ header)`` (an RFC 6962 leaf)."""
+    return hashlib.sha256(b"\x00" + header).digest()
+
+
+def decode_payload(header: Header, data: bytes) -> Payload | UnknownPayload:
+    """The typed payload; kinds and versions from the future come back as UnknownPayload."""
+    current = SCHEMA_VERSIONS.get(header.kind)
+    if current is None or header.schema_version > current:
+        return UnknownPayload(header.kind, header.schema_version)
+    if header.schema_version == current:
+        payload = _payload_decoder.decode(data)
+    else:
+        fields = _raw_decoder.decode(data)
+        for version in range(header.schema_version, current):
+            fields = UPCASTERS[header.kind, version](fields)
+        payload = msgspec.convert(fields, AnyPayload)
+    if kind_of(payload) != header.kind:
+        # The header decides in which stream an event may stand; its payload must be that kind.
+        raise msgspec.ValidationError(f"a {kind_of(payload)} payload under a {header.kind} header")
+    return payload
+
+
+def decode(stored: Stored) -> Recorded:
+    """Decode a stored event. Raises CorruptLog where its bytes cannot be read."""
+    try:
+        header = _header_decoder.decode(stored.header)
+        payload = None if stored.payload is None else decode_payload(header, stored.payload)
+    except (msgspec.MsgspecError, KeyError, TypeError, UnicodeDecodeError) as fault:
+        raise CorruptLog(stored.position, f"undecodable event: {fault}") from fault
+    return Recorded(
+        stored.position,
+        stored.received_at,
+        stored.received_hlc,
+        stored.peer,
+        header,
+        stored.hash,
+        payload,
+    )

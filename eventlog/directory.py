@@ -1,0 +1,206 @@
+"""One node's data directory: its layout, its lock, and whether it is where it was.
+
+    log.db           the event log, the only truth
+    projections.db   views of it; may be deleted
+    identity/        the signing key (see ``identity``) and ``place.json``
+    lock             held with ``flock`` while a process writes; names its pid
+
+Two nodes with one identity would write two histories under one name, so a copied
+directory is refused. A copy shows in the key file's inode; moving or renaming the
+directory within a file system leaves that as it is.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from pathlib import Path
+from typing import Self
+
+import msgspec
+from msgspec import Struct
+
+from eventlog.clock import Clock, SystemClock
+from eventlog.durable_file import replace, sync_folder
+from eventlog.errors import DataDirectoryError, DirectoryCopied, DirectoryLocked, KeyFileError
+from eventlog.identity import KEY_FILE, Identity
+
+PLACE_FILE = "place.json"
+MACHINE_ID_PATH = Path("/etc/machine-id")
+
+
+class Place(Struct, frozen=True):
+    """Where the identity was last opened."""
+
+    key_inode: int
+    key_changed_ns: int
+    directory_inode: int
+    machine: str
+
+    def is_copy_at(self, here: Place) -> bool:
+        """Whether ``here`` is another copy of the key file.
+
+        On another machine the inode may agree by accident, but not also the time at which
+        the file system last changed it: no copying program can set that.
+        """
+        if self.key_inode != here.key_inode:
+            return True
+        return self.machine != here.machine and self.key_changed_ns != here.key_changed_ns
+
+
+class DataDirectory:
+    """An open data directory. ``open`` it to write, ``inspect`` it to read."""
+
+    def __init__(self, path: Path, identity: Identity, lock: int | None) -> None:
+        self.path = path
+        self.identity = identity
+        self._lock = lock
+
+    @classmethod
+    def open(cls, path: Path, *, create: bool = True, clock: Clock | None = None) -> Self:
+        """Take the directory for this process, making it and its identity where new.
+
+        Raises:
+            DirectoryLocked: another process holds it; the message names its pid.
+            DirectoryCopied: it is a copy; the message says what can be done.
+            KeyFileError: the signing key is missing or unsafe.
+            DataDirectoryError: it does not exist, or cannot be written.
+        """
+        lock = _take_lock(path, create)
+        try:
+            folder = path / "identity"
+            if folder.exists():
+                identity = Identity.load(folder)
+                _check_place(path)
+            else:
+                identity = _create_identity(path, clock or SystemClock())
+            remember_place(path)
+        except BaseException:
+            os.close(lock)
+            raise
+        return cls(path, identity, lock)
+
+    @classmethod
+    def inspect(cls, path: Path) -> Self:
+        """For tools that only read: takes no lock, loads no private key."""
+        if not path.is_dir():
+            raise DataDirectoryError(f"{path} is not a data directory")
+        return cls(path, Identity.inspect(path / "identity"), None)
+
+    @property
+    def log_path(self) -> Path:
+        return self.path / "log.db"
+
+    @property
+    def projections_path(self) -> Path:
+        return self.path / "projections.db"
+
+    def close(self) -> None:
+        """Give the directory up. Idempotent."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    @classmethod
+    def accept_copy(cls, path: Path) -> Identity:
+        """Go on as the same node from a copy, in the next epoch.
+
+        Only right when the original is gone for good: events of this node after the copy
+        was made are lost unless peers hold them. They keep their streams (the old epoch),
+        and nothing written here can be taken for them. Raises as ``open``.
+        """
+        lock = _take_lock(path, create=False)
+        try:
+            identity = Identity.load(path / "identity")
+            identity.start_epoch(identity.epoch + 1, "copied")
+            remember_place(path)
+        finally:
+            os.close(lock)
+        return identity
+
+    @classmethod
+    def new_identity(cls, path: Path, *, clock: Clock | None = None) -> Identity:
+        """Make the copy a node of its own: another id, epoch 1, the same memory so far.
+
+        The keys that came with the copy are put aside as ``identity.replaced-N``. Raises as
+        ``open``.
+        """
+        lock = _take_lock(path, create=False)
+        try:
+            number = len(list(path.glob("identity.replaced-*"))) + 1
+            (path / "identity").rename(path / f"identity.replaced-{number}")
+            identity = _create_identity(path, clock or SystemClock())
+            remember_place(path)
+        finally:
+            os.close(lock)
+        return identity
+
+
+def remember_place(path: Path) -> None:
+    """Take where the directory now is as where it belongs."""
+    here = _place_of(path, path / "identity" / KEY_FILE)
+    replace(path / "identity" / PLACE_FILE, msgspec.json.encode(here) + b"\n")
+
+
+def _check_place(path: Path) -> None:
+    folder = path / "identity"
+    try:
+        remembered = msgspec.json.decode((folder / PLACE_FILE).read_bytes(), type=Place)
+    except FileNotFoundError:  # restored from a backup: the first opening decides
+        return
+    except (OSError, msgspec.MsgspecError) as fault:
+        raise DataDirectoryError(f"cannot read {folder / PLACE_FILE}: {fault}") from fault
+    # A rotation cut short by a crash leaves the remembered key under its retired name.
+    if all(remembered.is_copy_at(_place_of(path, key)) for key in folder.glob(f"{KEY_FILE}*")):
+        raise DirectoryCopied(
+            f"{path} is a copy of a data directory, and the original may still be running. "
+            "If the original is gone for good, go on as the same node in a new epoch with\n"
+            f"  engramlog identity accept-copy --data {path}\n"
+            "To make the copy a node of its own, with another id, use\n"
+            f"  engramlog identity new --data {path}"
+        )
+
+
+def _place_of(path: Path, key: Path) -> Place:
+    key_status = key.stat()
+    try:
+        machine = MACHINE_ID_PATH.read_text().strip()
+    except OSError:
+        machine = ""
+    return Place(key_status.st_ino, key_status.st_ctime_ns, path.stat().st_ino, machine)
+
+
+def _create_identity(path: Path, clock: Clock) -> Identity:
+    """A new identity that is there whole or not at all."""
+    if (path / "log.db").exists() and not list(path.glob("identity.replaced-*")):
+        raise KeyFileError(
+            f"{path} holds a log but no identity: restore its backup into {path / 'identity'}"
+        )
+    staged = path / "identity.next"
+    shutil.rmtree(staged, ignore_errors=True)
+    Identity.create(staged, clock)
+    staged.rename(path / "identity")
+    sync_folder(path)
+    return Identity.load(path / "identity")
+
+
+def _take_lock(path: Path, create: bool) -> int:
+    """The locked descriptor of the lock file, with our pid in it."""
+    if not path.is_dir():
+        if not create:
+            raise DataDirectoryError(f"{path} is not a data directory")
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as fault:
+        raise DataDirectoryError(f"cannot write in {path}: {fault}") from fault
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as fault:
+        holder = os.read(lock, 32).decode("ascii", "replace").strip() or "unknown"
+        os.close(lock)
+        raise DirectoryLocked(f"{path} is in use by the process with pid {holder}") from fault
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, f"{os.getpid()}\n".encode("ascii"), 0)
+    return lock

@@ -1,0 +1,34 @@
+"""Small private files written so that a crash leaves the old one or the new one, whole."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def write_new(path: Path, data: bytes) -> None:
+    """Create ``path`` with mode 0600 and sync it. Raises FileExistsError."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        os.fchmod(descriptor, 0o600)
+        file.write(data)
+        file.flush()
+        os.fsync(descriptor)
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Put ``data`` in the place of whatever ``path`` held."""
+    staged = path.with_name(path.name + ".next")
+    staged.unlink(missing_ok=True)
+    write_new(staged, data)
+    os.replace(staged, path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make creations and renames in ``folder`` durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

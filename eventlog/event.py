@@ -1,0 +1,93 @@
+"""What an event is: the hashed header, the draft before it is recorded, the record after."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from eventlog.kinds import AnyPayload, Payload
+
+NODE_STREAM = "node"
+"""The partition of bookkeeping that never leaves the node."""
+
+
+def scope_partition(scope: str) -> str:
+    """The partition that holds the facts of one scope."""
+    return f"scope/{scope}"
+
+
+def stream_name(origin: str, epoch: int, partition: str) -> str:
+    """The stream of one (origin, epoch, partition)."""
+    return f"{origin}/{epoch}/{partition}"
+
+
+class Header(Struct, frozen=True, array_like=True):
+    """The hashed part of an event. Encoded as a MessagePack array, in this order."""
+
+    format: int
+    event_id: bytes
+    origin: str
+    stream: str
+    stream_seq: int
+    kind: str
+    schema_version: int
+    hlc: int
+    recorded_at: int
+    actor: str
+    causation_id: bytes | None
+    idempotency_key: str | None
+    prev_hash: bytes
+    payload_hash: bytes
+
+
+class Draft(Struct, frozen=True):
+    """An event that a command decided on and no log has recorded yet."""
+
+    payload: AnyPayload
+    partition: str
+    event_id: bytes
+    actor: str
+    causation_id: bytes | None = None
+
+
+class Stored(Struct, frozen=True):
+    """An event exactly as it lies in the log: the hashed bytes and the local columns.
+
+    ``position``, ``received_at`` (microseconds), ``received_hlc`` and ``peer`` are this
+    node's own and lie outside the hash.
+    """
+
+    position: int
+    received_at: int
+    received_hlc: int
+    peer: str | None
+    header: bytes
+    hash: bytes
+    salt: bytes | None
+    payload: bytes | None
+
+
+class UnknownPayload(Struct, frozen=True):
+    """A payload of a kind or version this release does not know; kept, projected as nothing."""
+
+    kind: str
+    schema_version: int
+
+
+class Recorded(Struct, frozen=True):
+    """A decoded event with its place in the log."""
+
+    position: int
+    received_at: int
+    received_hlc: int
+    peer: str | None
+    header: Header
+    hash: bytes
+    payload: Payload | UnknownPayload | None
+
+    @property
+    def event_id(self) -> bytes:
+        return self.header.event_id
+
+    @property
+    def kind(self) -> str:
+        return self.header.kind

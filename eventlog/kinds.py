@@ -1,0 +1,236 @@
+"""Every event payload, as one tagged union.
+
+A payload says what happened, in terms that stay true for ever; it never holds anything
+that can be computed from other events (cards, scores, contradictions, embeddings).
+Replicated kinds travel to peers in scope streams; local kinds stay in the node stream.
+Fields that hold their default are left out of the bytes, so a default, once released,
+never changes within a schema version. Each kind has golden bytes in ``fixtures/events``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import Struct, field
+
+
+class Payload(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    tag_field="kind",
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+):
+    """Base of all payloads; ``kind`` is the tag in the bytes."""
+
+
+class Value(Struct, frozen=True, omit_defaults=True):
+    """A typed value. ``v`` is the canonical text that the CID covers."""
+
+    type: Literal["string", "text", "number", "boolean", "datetime", "ref", "null"]
+    v: str = "null"
+    interpret_as: Literal["content", "instruction"] = "content"
+
+
+class Parent(Struct, frozen=True, omit_defaults=True):
+    """One entry of ``derived_from``: 64 hex digits, and the fact id where it was given."""
+
+    hash: str
+    fact_id: str | None = None
+
+
+# -- replicated ---------------------------------------------------------------------------
+
+
+class FactAsserted(Payload, frozen=True, tag="fact_asserted"):
+    """A source states a fact. Its id is the event id unless ``id`` says otherwise."""
+
+    entity: str
+    relation: str
+    value: Value
+    source: str
+    scope: Literal["local", "team", "company", "public"]
+    confidence: float = 1.0
+    cid: str = ""
+    id: str | None = None
+    valid_from: str | None = None
+    valid_until: str | None = None
+    derived_from: list[Parent] = field(default_factory=list)
+    write_mode: Literal["assert", "summarize_with_provenance"] = "assert"
+
+
+class FactRetracted(Payload, frozen=True, tag="fact_retracted"):
+    """The named facts no longer hold. ``marker_id`` is the confidence-0 fact, if one asked."""
+
+    fact_ids: list[str]
+    reason: str = ""
+    marker_id: str | None = None
+
+
+class ConflictResolved(Payload, frozen=True, tag="conflict_resolved"):
+    """Somebody settled a contradiction: ``winner_id`` stands, ``loser_ids`` are set aside."""
+
+    conflict_id: str
+    winner_id: str
+    loser_ids: list[str]
+    resolution_fact_id: str
+    note: str = ""
+
+
+# -- local to this node -------------------------------------------------------------------
+
+
+class EpochStarted(Payload, frozen=True, tag="epoch_started"):
+    """The node's first event, and the first after a restore or an accepted copy."""
+
+    node_id: str
+    epoch: int
+    public_key: str
+    reason: Literal["created", "restored", "copied"] = "created"
+    clock: Literal["wall", "file"] = "wall"
+
+
+class NodeKeyRotated(Payload, frozen=True, tag="node_key_rotated"):
+    """The node signs with a new key from here; the old key vouches for it."""
+
+    previous_public_key: str
+    public_key: str
+    signature: str
+
+
+class DecayPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How facts lose confidence. ``*`` matches every relation or scope.
+
+    ``confidence`` mode: half-life ``half_life_s`` with ``min_confidence`` as the floor.
+    ``retract`` mode: retract what is older than ``ttl_s`` or has sunk under
+    ``min_confidence``.
+    """
+
+    id: str
+    relation: str = "*"
+    scope: str = "*"
+    mode: Literal["retract", "confidence"] = "retract"
+    ttl_s: float | None = None
+    half_life_s: float | None = None
+    min_confidence: float | None = None
+    exempt_relations: list[str] = field(default_factory=list)
+
+
+class DecaySwept(Payload, frozen=True, tag="decay_swept"):
+    """One sweep of one scope at ``at_us``, with the policies as they stood."""
+
+    scope: str
+    at_us: int
+    policies: list[DecayPolicy]
+
+
+class RecallUse(Struct, frozen=True):
+    """One fact's share in a batch of recalls."""
+
+    fact_id: str
+    count: int
+    last_at_us: int
+
+
+class RecallServed(Payload, frozen=True, tag="recall_served"):
+    """Facts returned by recalls since the last such event (batched, at most 30 s)."""
+
+    uses: list[RecallUse]
+
+
+class KeyIssued(Payload, frozen=True, tag="key_issued"):
+    """An API key exists; only its SHA-256 is kept."""
+
+    key_id: str
+    entity_uri: str
+    permissions: list[str]
+    key_sha256: str
+    scopes: list[str] = field(default_factory=lambda: ["local", "team", "company", "public"])
+    description: str | None = None
+    expires_at_us: int | None = None
+    tenant_id: str = "default"
+
+
+class KeyRevoked(Payload, frozen=True, tag="key_revoked"):
+    """An API key no longer opens anything."""
+
+    key_id: str
+    reason: str = ""
+
+
+class SetValuedDeclared(Payload, frozen=True, tag="set_valued_declared"):
+    """Relations (labels or suffix-``*`` globs) that may hold several values at once."""
+
+    relations: list[str]
+
+
+class PolicySet(Payload, frozen=True, tag="policy_set"):
+    """A decay policy was set, or removed where ``policy`` is null."""
+
+    policy_id: str
+    policy: DecayPolicy | None = None
+
+
+class ProfileSet(Payload, frozen=True, tag="profile_set"):
+    """A recall profile was installed under ``name``, or removed where null."""
+
+    name: str
+    document: dict[str, Any] | None = None
+
+
+class SourceTrustSet(Payload, frozen=True, tag="source_trust_set"):
+    """This node trusts ``source`` to the degree ``trust`` in [0, 1] from here on."""
+
+    source: str
+    trust: float
+    reason: str = ""
+
+
+AnyPayload = (
+    FactAsserted
+    | FactRetracted
+    | ConflictResolved
+    | EpochStarted
+    | NodeKeyRotated
+    | DecaySwept
+    | RecallServed
+    | KeyIssued
+    | KeyRevoked
+    | SetValuedDeclared
+    | PolicySet
+    | ProfileSet
+    | SourceTrustSet
+)
+
+SCHEMA_VERSIONS: dict[str, int] = {
+    "fact_asserted": 1,
+    "fact_retracted": 1,
+    "conflict_resolved": 1,
+    "epoch_started": 1,
+    "node_key_rotated": 1,
+    "decay_swept": 1,
+    "recall_served": 1,
+    "key_issued": 1,
+    "key_revoked": 1,
+    "set_valued_declared": 1,
+    "policy_set": 1,
+    "profile_set": 1,
+    "source_trust_set": 1,
+}
+"""The version each kind is written with; older ones are read through ``codec.UPCASTERS``."""
+
+REPLICATED: frozenset[str] = frozenset({"fact_asserted", "fact_retracted", "conflict_resolved"})
+"""Kinds that belong to scope streams; all others stay in the node's own stream."""
+
+
+_TAGS: dict[type, str] = {}
+
+
+def kind_of(payload: Payload) -> str:
+    """The payload's tag, as written in headers."""
+    shape = type(payload)
+    tag = _TAGS.get(shape)
+    if tag is None:
+        tag = _TAGS[shape] = str(payload.__struct_config__.tag)
+    return tag

@@ -1,0 +1,180 @@
+"""The log's contract: four verbs, and one transaction for the writer.
+
+``append`` makes drafts durable and returns them recorded; ``read`` walks positions in
+order; ``head`` says where the log ends; ``subscribe`` waits for more. Positions are
+gapless from 1. One thread writes; any number read. Every engine passes the same contract
+tests (``tests/eventlog/contract.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from eventlog.event import Draft, Recorded, Stored
+
+READ_LIMIT_MAX = 100_000
+TRANSACTION_EVENTS_MAX = 200_000
+
+
+def check_limit(limit: int) -> None:
+    """Raises ValueError for a page that no engine would serve whole."""
+    if not 0 <= limit <= READ_LIMIT_MAX:
+        raise ValueError(f"limit must be 0 to {READ_LIMIT_MAX}, is {limit}")
+
+
+class Head(Struct, frozen=True):
+    """Where the log ends: all zero for an empty log. ``received_at`` in microseconds."""
+
+    position: int = 0
+    received_at: int = 0
+    received_hlc: int = 0
+
+
+class StreamHead(Struct, frozen=True):
+    """The last event of one stream."""
+
+    stream: str
+    stream_seq: int
+    hash: bytes
+
+
+class Idempotency(Struct, frozen=True):
+    """The caller's key for one request; ``digest`` identifies the request's body."""
+
+    actor: str
+    key: str
+    digest: bytes
+
+
+class Expect(Struct, frozen=True):
+    """Condition of an append: the named stream's sequence, or the log's position, or both."""
+
+    stream: str | None = None
+    stream_seq: int | None = None
+    position: int | None = None
+
+
+class Appended(Struct, frozen=True):
+    """What an append recorded; ``replayed`` where an idempotency key answered instead."""
+
+    events: list[Recorded]
+    replayed: bool = False
+
+
+class AppendTransaction(Protocol):
+    """Several appends that become durable together, or not at all."""
+
+    def append(
+        self,
+        drafts: Sequence[Draft],
+        *,
+        received_at: int | None = None,
+        idempotency: Idempotency | None = None,
+        expect: Expect | None = None,
+    ) -> Appended:
+        """Give each draft its position, sequence, clock reading and hash.
+
+        ``received_at`` (microseconds) defaults to the log's clock, and never goes back:
+        an earlier time is raised to the last one recorded.
+
+        Raises:
+            IdempotencyConflict: the key was used for a request with another digest.
+            ExpectationFailed: ``expect`` does not hold.
+            PayloadTooLarge: a payload is over the format's limit.
+            AppendError: an event id is in the log already, a payload could not be read
+                back, or the transaction grows over ``TRANSACTION_EVENTS_MAX``.
+        """
+        ...
+
+    def replayed(self, idempotency: Idempotency) -> Appended | None:
+        """What this key recorded before, or None. Raises IdempotencyConflict."""
+        ...
+
+    def commit(self) -> None:
+        """Return once everything is durable. Raises StorageFull or StorageFailed,
+        after which nothing of the transaction is in the log."""
+        ...
+
+    def rollback(self) -> None:
+        """Forget everything appended in this transaction. Idempotent."""
+        ...
+
+
+class Subscription(Protocol):
+    """A reader that follows the log; its owner keeps the checkpoint."""
+
+    def take(self, limit: int, timeout_seconds: float) -> list[Recorded]:
+        """The next events, waiting at most that long; empty when none came."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class EventLog(Protocol):
+    """An append-only, hash-chained log of events."""
+
+    @property
+    def origin(self) -> str:
+        """This node's id, from which it signs."""
+        ...
+
+    @property
+    def epoch(self) -> int:
+        """The epoch in which this node writes its streams."""
+        ...
+
+    def begin(self) -> AppendTransaction:
+        """Open the one writing transaction."""
+        ...
+
+    def append(
+        self,
+        drafts: Sequence[Draft],
+        *,
+        received_at: int | None = None,
+        idempotency: Idempotency | None = None,
+        expect: Expect | None = None,
+    ) -> Appended:
+        """``begin``, ``append``, ``commit`` in one call."""
+        ...
+
+    def read(
+        self, after: int = 0, limit: int = 1000, streams: Collection[str] | None = None
+    ) -> list[Recorded]:
+        """Events with position > ``after`` in order, at most ``limit``, of ``streams`` if given.
+        Raises CorruptLog where bytes cannot be decoded (hashes are checked by ``verify``)."""
+        ...
+
+    def read_stored(
+        self, after: int = 0, limit: int = 1000, streams: Collection[str] | None = None
+    ) -> list[Stored]:
+        """Like ``read``, undecoded: exactly the bytes that were hashed."""
+        ...
+
+    def iterate(self, after: int = 0, until: int | None = None) -> Iterator[Recorded]:
+        """All events after a position, read page by page, up to ``until`` (inclusive)."""
+        ...
+
+    def head(self) -> Head: ...
+
+    def stream_heads(self) -> dict[str, StreamHead]:
+        """The last event of every stream, by stream name."""
+        ...
+
+    def position_at(self, instant_us: int) -> int:
+        """The last position with ``received_at`` <= instant; 0 if none."""
+        ...
+
+    def received_at(self, position: int) -> int:
+        """When that position was received (microseconds); 0 for position 0.
+        Raises IndexError beyond the head."""
+        ...
+
+    def subscribe(self, after: int = 0, streams: Collection[str] | None = None) -> Subscription: ...
+
+    def close(self) -> None:
+        """Idempotent; later calls raise LogClosed."""
+        ...

@@ -1,0 +1,161 @@
+"""An event log in plain lists: the protocol with nothing durable behind it.
+
+For tests, for folding a prefix of another log, and as the proof that the contract does
+not depend on SQLite.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterator, Sequence
+
+from eventlog.appending import KeyUse, KeyUses, Transaction
+from eventlog.chain import Chain, Link
+from eventlog.clock import Clock
+from eventlog.errors import LogClosed
+from eventlog.event import Draft, Recorded, Stored
+from eventlog.following import CommitSignal, LogSubscription, walk
+from eventlog.log import Appended, Expect, Head, Idempotency, StreamHead, check_limit
+
+
+class MemoryLog:
+    """Implements ``EventLog``; forgets everything when it is collected."""
+
+    def __init__(
+        self, origin: str, epoch: int, clock: Clock, entropy: Callable[[int], bytes] = os.urandom
+    ) -> None:
+        self.clock = clock
+        self.chain = Chain(origin, epoch, Head(), {}, entropy)
+        self._links: list[Link] = []
+        self._received: list[int] = []
+        self._ids: set[bytes] = set()
+        self._keys: dict[tuple[str, str], KeyUse] = {}
+        self._stream_heads: dict[str, StreamHead] = {}
+        self._head = Head()
+        self._writing = threading.Lock()
+        self._signal = CommitSignal(live=True)
+        self._closed = False
+
+    @property
+    def origin(self) -> str:
+        return self.chain.origin
+
+    @property
+    def epoch(self) -> int:
+        return self.chain.epoch
+
+    # -- writing
+
+    def begin(self) -> Transaction:
+        self._writing.acquire()
+        if self._closed:
+            self._writing.release()
+            raise LogClosed("the log is closed")
+        return Transaction(self)
+
+    def append(
+        self,
+        drafts: Sequence[Draft],
+        *,
+        received_at: int | None = None,
+        idempotency: Idempotency | None = None,
+        expect: Expect | None = None,
+    ) -> Appended:
+        transaction = self.begin()
+        try:
+            appended = transaction.append(
+                drafts, received_at=received_at, idempotency=idempotency, expect=expect
+            )
+            transaction.commit()
+        finally:
+            transaction.rollback()
+        return appended
+
+    def key_use(self, actor: str, key: str) -> KeyUse | None:
+        return self._keys.get((actor, key))
+
+    def holds(self, event_id: bytes) -> bool:
+        return event_id in self._ids
+
+    def recorded(self, first: int, last: int) -> list[Recorded]:
+        return [recorded for recorded, _ in self._links[first - 1 : last]]
+
+    def store(self, links: Sequence[Link], keys: KeyUses) -> None:
+        self._require_open()
+        self._keys.update(keys)
+        self._links += links
+        for recorded, _ in links:
+            header = recorded.header
+            self._received.append(recorded.received_at)
+            self._ids.add(header.event_id)
+            self._stream_heads[header.stream] = StreamHead(
+                header.stream, header.stream_seq, recorded.hash
+            )
+        self._head = self.chain.settle()
+
+    def release(self) -> None:
+        self._writing.release()
+        self._signal.notify()
+
+    # -- reading
+
+    def read(
+        self, after: int = 0, limit: int = 1000, streams: Collection[str] | None = None
+    ) -> list[Recorded]:
+        return [recorded for recorded, _ in self._page(after, limit, streams)]
+
+    def read_stored(
+        self, after: int = 0, limit: int = 1000, streams: Collection[str] | None = None
+    ) -> list[Stored]:
+        return [stored for _, stored in self._page(after, limit, streams)]
+
+    def _page(self, after: int, limit: int, streams: Collection[str] | None) -> list[Link]:
+        self._require_open()
+        check_limit(limit)
+        head = self._head.position
+        if streams is None:
+            return self._links[after : min(after + limit, head)]
+        page: list[Link] = []
+        for link in self._links[after:head]:
+            if len(page) == limit:
+                break
+            if link[0].header.stream in streams:
+                page.append(link)
+        return page
+
+    def iterate(self, after: int = 0, until: int | None = None) -> Iterator[Recorded]:
+        return walk(self, after, until)
+
+    def head(self) -> Head:
+        self._require_open()
+        return self._head
+
+    def stream_heads(self) -> dict[str, StreamHead]:
+        self._require_open()
+        return dict(self._stream_heads)
+
+    def position_at(self, instant_us: int) -> int:
+        self._require_open()
+        return bisect_right(self._received, instant_us, hi=self._head.position)
+
+    def received_at(self, position: int) -> int:
+        self._require_open()
+        if position == 0:
+            return 0
+        if not 0 < position <= self._head.position:
+            raise IndexError(f"position {position} is beyond the head {self._head.position}")
+        return self._received[position - 1]
+
+    def subscribe(self, after: int = 0, streams: Collection[str] | None = None) -> LogSubscription:
+        self._require_open()
+        return LogSubscription(self, self._signal, after, streams)
+
+    def close(self) -> None:
+        self._closed = True
+        self._signal.notify()
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise LogClosed("the log is closed")

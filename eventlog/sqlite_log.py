@@ -1,0 +1,410 @@
+"""The event log in one SQLite file: one writing connection, a pool of reading ones.
+
+A transaction is kept in memory until ``commit``, which writes it in one ``BEGIN IMMEDIATE``
+with an fsync (WAL, ``synchronous=FULL``). After a failed commit the heads are read again
+from the file before the next transaction, so that memory and disk agree.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from operator import itemgetter
+from pathlib import Path
+from typing import Self, cast
+
+import apsw
+
+from eventlog import sqlite_schema as schema
+from eventlog.appending import KeyUse, KeyUses, Transaction
+from eventlog.audit import Row
+from eventlog.chain import Chain, Link, check_link
+from eventlog.clock import Clock
+from eventlog.codec import decode
+from eventlog.errors import CorruptLog, LogClosed, StorageFailed
+from eventlog.event import Draft, Recorded, Stored
+from eventlog.following import CommitSignal, LogSubscription, walk
+from eventlog.log import Appended, Expect, Head, Idempotency, StreamHead, check_limit
+
+TAIL_CHECK_EVENTS = 64
+IDLE_READERS_MAX = 8
+
+StoredRow = tuple[int, int, int, str | None, bytes, bytes, bytes | None, bytes | None]
+AuditRow = tuple[
+    int, int, int, str | None, bytes, bytes, bytes | None, bytes | None, str, int, bytes, str
+]
+
+
+class SqliteLog:
+    """Implements ``EventLog``. Open it with ``SqliteLog.open``."""
+
+    def __init__(
+        self, path: Path, clock: Clock, chain: Chain, writer: apsw.Connection | None
+    ) -> None:
+        self.clock = clock
+        self.chain = chain
+        self._path = path
+        self._writer = writer
+        self._readers: deque[apsw.Connection] = deque()
+        self._head = Head()
+        self._stream_numbers: dict[str, int] = {}
+        self._last_event_id = b""
+        self._stale = False
+        self._closed = False
+        self._writing = threading.Lock()
+        self._writing_thread = 0
+        self._signal = CommitSignal(live=writer is not None)
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        *,
+        origin: str,
+        epoch: int,
+        clock: Clock,
+        read_only: bool = False,
+        entropy: Callable[[int], bytes] = os.urandom,
+    ) -> Self:
+        """Open or create the log at ``path``.
+
+        A writing log checks its last ``TAIL_CHECK_EVENTS`` events first. A read-only one
+        checks nothing, so that ``verify`` can look at damage, and may be open beside a
+        writer in another process.
+
+        Raises:
+            DataDirectoryError: no log, not a log, or of another schema version.
+            CorruptLog: the file or its last events contradict themselves.
+            StorageFailed: the file cannot be opened.
+        """
+        connect = schema.connect_reader if read_only else schema.connect_writer
+        with schema.reading():
+            connection = connect(path)
+        chain = Chain(origin, epoch, Head(), {}, entropy)
+        log = cls(path, clock, chain, None if read_only else connection)
+        if read_only:
+            log._readers.append(connection)
+            return log
+        try:
+            log._check_tail(connection)
+            log._load_heads(connection)
+        except BaseException:
+            log.close()
+            raise
+        return log
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.close()
+
+    @property
+    def origin(self) -> str:
+        return self.chain.origin
+
+    @property
+    def epoch(self) -> int:
+        return self.chain.epoch
+
+    # -- writing
+
+    def begin(self) -> Transaction:
+        """Open the one writing transaction; waits for that of another thread to end."""
+        if self._writing_thread == threading.get_ident():
+            raise RuntimeError("this thread already has a transaction open")
+        self._writing.acquire()
+        self._writing_thread = threading.get_ident()
+        try:
+            writer = self._require_writer()
+            if self._stale:
+                self._load_heads(writer)
+        except BaseException:
+            self.release()
+            raise
+        return Transaction(self)
+
+    def append(
+        self,
+        drafts: Sequence[Draft],
+        *,
+        received_at: int | None = None,
+        idempotency: Idempotency | None = None,
+        expect: Expect | None = None,
+    ) -> Appended:
+        transaction = self.begin()
+        try:
+            appended = transaction.append(
+                drafts, received_at=received_at, idempotency=idempotency, expect=expect
+            )
+            transaction.commit()
+        finally:
+            transaction.rollback()
+        return appended
+
+    def key_use(self, actor: str, key: str) -> KeyUse | None:
+        with schema.reading():
+            row = self._require_writer().execute(schema.SELECT_KEY, (actor, key)).fetchone()
+        return None if row is None else KeyUse(*cast("tuple[bytes, int, int]", row))
+
+    def holds(self, event_id: bytes) -> bool:
+        # Identifiers are time-ordered: one beyond the last cannot be there, and asking
+        # the index for every event would halve the speed of appending.
+        if event_id > self._last_event_id:
+            return False
+        with schema.reading():
+            found = self._require_writer().execute(schema.SELECT_EVENT_ID, (event_id,)).fetchone()
+        return found is not None
+
+    def recorded(self, first: int, last: int) -> list[Recorded]:
+        query = schema.READ_ALL, (first - 1, max(0, last - first + 1))
+        rows = _stored_rows(self._require_writer().execute(*query), first)
+        return [decode(Stored(*row)) for row in rows]
+
+    def store(self, links: Sequence[Link], keys: KeyUses) -> None:
+        db = self._require_writer()
+        try:
+            db.execute("BEGIN IMMEDIATE")
+            self._insert(db, links, keys)
+            db.execute("COMMIT")
+        except BaseException as fault:
+            self._stale = True
+            _abandon(db)
+            if isinstance(fault, apsw.Error):
+                raise schema.storage_error(fault) from fault
+            raise
+        newest = max((recorded.header.event_id for recorded, _ in links), default=b"")
+        self._last_event_id = max(self._last_event_id, newest)
+        self._head = self.chain.settle()
+
+    def release(self) -> None:
+        self._writing_thread = 0
+        self._writing.release()
+        self._signal.notify()
+
+    def _insert(self, db: apsw.Connection, links: Sequence[Link], keys: KeyUses) -> None:
+        numbers = self._stream_numbers
+        for stream in dict.fromkeys(recorded.header.stream for recorded, _ in links):
+            if stream not in numbers:
+                numbers[stream] = len(numbers) + 1
+                db.execute(schema.INSERT_STREAM, (numbers[stream], stream))
+        db.executemany(
+            schema.INSERT_EVENT,
+            [
+                (
+                    stored.position,
+                    numbers[recorded.header.stream],
+                    recorded.header.stream_seq,
+                    recorded.header.event_id,
+                    recorded.header.kind,
+                    stored.received_at,
+                    stored.received_hlc,
+                    stored.peer,
+                    stored.header,
+                    stored.hash,
+                )
+                for recorded, stored in links
+            ],
+        )
+        db.executemany(
+            schema.INSERT_PAYLOAD,
+            [(stored.position, stored.salt, stored.payload) for _, stored in links],
+        )
+        db.executemany(
+            schema.INSERT_KEY,
+            [
+                (actor, key, use.digest, use.first_position, use.last_position)
+                for (actor, key), use in keys.items()
+            ],
+        )
+
+    def _load_heads(self, db: apsw.Connection) -> None:
+        """Make memory agree with the file."""
+        with schema.reading():
+            self._stream_numbers = {
+                str(stream): cast("int", number)
+                for stream, number in db.execute(schema.SELECT_STREAMS)
+            }
+            last_id = cast("bytes | None", db.execute(schema.SELECT_LAST_EVENT_ID).get)
+            self._head = _head(db)
+            self.chain.restart(self._head, _stream_heads(db))
+        self._last_event_id = last_id or b""
+        self._stale = False
+
+    def _check_tail(self, db: apsw.Connection) -> None:
+        """Raises CorruptLog where the last events contradict themselves."""
+        with schema.reading():
+            after = max(0, _head(db).position - TAIL_CHECK_EVENTS)
+        tips: dict[str, StreamHead] = {}
+        for row in _stored_rows(db.execute(schema.READ_ALL, (after, TAIL_CHECK_EVENTS)), after + 1):
+            stored = Stored(*row)
+            if stored.position != after + 1:
+                raise CorruptLog(after + 1, f"missing: the next event is at {stored.position}")
+            after = stored.position
+            header = decode(stored).header
+            # Before the first event of a stream in the tail stands one we did not read.
+            before = StreamHead(header.stream, header.stream_seq - 1, header.prev_hash)
+            fault = check_link(tips.get(header.stream, before), stored)
+            if fault is not None:
+                raise CorruptLog(stored.position, fault)
+            tips[header.stream] = StreamHead(header.stream, header.stream_seq, stored.hash)
+
+    # -- reading
+
+    def read(
+        self, after: int = 0, limit: int = 1000, streams: Collection[str] | None = None
+    ) -> list[Recorded]:
+        with self._rows(after, limit, streams) as rows:
+            return [decode(Stored(*row)) for row in rows]
+
+    def read_stored(
+        self, after: int = 0, limit: int = 1000, streams: Collection[str] | None = None
+    ) -> list[Stored]:
+        with self._rows(after, limit, streams) as rows:
+            return [Stored(*row) for row in rows]
+
+    def read_rows(self, after: int, limit: int) -> list[Row]:
+        """Stored events with the columns that repeat their headers, for ``verify``."""
+        with self._reader() as db:
+            rows = cast(
+                "Iterable[AuditRow]",
+                _stored_rows(db.execute(schema.READ_ROWS, (after, limit)), after + 1),
+            )
+            return [Row(Stored(*row[:8]), *row[8:]) for row in rows]
+
+    def storage_fault(self) -> str | None:
+        """What SQLite or our schema find wrong with the file as a whole; None if nothing.
+
+        Reads everything once, indexes included: seconds for millions of events.
+        """
+        with self._reader() as db, schema.reading():
+            fault = schema.schema_fault(db)
+            if fault is None:
+                finding = str(db.execute("PRAGMA integrity_check(1)").get)
+                fault = None if finding == "ok" else finding
+        return fault
+
+    def iterate(self, after: int = 0, until: int | None = None) -> Iterator[Recorded]:
+        return walk(self, after, until)
+
+    def head(self) -> Head:
+        self._require_open()
+        if self._writer is not None:
+            return self._head
+        with self._reader() as db, schema.reading():
+            return _head(db)
+
+    def stream_heads(self) -> dict[str, StreamHead]:
+        with self._reader() as db, schema.reading():
+            return _stream_heads(db)
+
+    def position_at(self, instant_us: int) -> int:
+        with self._reader() as db, schema.reading():
+            return cast("int", db.execute(schema.SELECT_POSITION_AT, (instant_us,)).get or 0)
+
+    def received_at(self, position: int) -> int:
+        if position == 0:
+            self._require_open()
+            return 0
+        with self._reader() as db, schema.reading(position):
+            instant = db.execute(schema.SELECT_RECEIVED_AT, (position,)).get
+        if instant is None:
+            raise IndexError(f"position {position} is not in the log")
+        return cast("int", instant)
+
+    def subscribe(self, after: int = 0, streams: Collection[str] | None = None) -> LogSubscription:
+        self._require_open()
+        return LogSubscription(self, self._signal, after, streams)
+
+    def close(self) -> None:
+        self._closed = True
+        self._signal.notify()
+        with self._writing:
+            if self._writer is not None:
+                self._writer.close()
+        while self._readers:
+            self._readers.pop().close()
+
+    @contextmanager
+    def _rows(
+        self, after: int, limit: int, streams: Collection[str] | None
+    ) -> Generator[Iterable[StoredRow]]:
+        check_limit(limit)
+        with self._reader() as db:
+            if streams is None:
+                yield _stored_rows(db.execute(schema.READ_ALL, (after, limit)), after + 1)
+                return
+            with schema.reading():
+                numbers = [
+                    number
+                    for stream, number in db.execute(schema.SELECT_STREAMS)
+                    if stream in streams
+                ]
+            cursors = [
+                _stored_rows(db.execute(schema.READ_STREAM, (number, after, limit)), after + 1)
+                for number in numbers
+            ]
+            yield islice(heapq.merge(*cursors, key=itemgetter(0)), limit)
+
+    @contextmanager
+    def _reader(self) -> Generator[apsw.Connection]:
+        self._require_open()
+        try:
+            db = self._readers.pop()
+        except IndexError:
+            with schema.reading():
+                db = schema.connect_reader(self._path)
+        try:
+            yield db
+        finally:
+            if self._closed or len(self._readers) >= IDLE_READERS_MAX:
+                db.close()
+            else:
+                self._readers.append(db)
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise LogClosed("the log is closed")
+
+    def _require_writer(self) -> apsw.Connection:
+        self._require_open()
+        if self._writer is None:
+            raise StorageFailed("the log was opened for reading only")
+        return self._writer
+
+
+def _abandon(db: apsw.Connection) -> None:
+    """Roll back what a failed commit left open, if SQLite has not done so itself."""
+    if db.in_transaction:
+        try:
+            db.execute("ROLLBACK")
+        except apsw.Error:
+            # The error that led here says more; the next transaction starts from the file.
+            return
+
+
+def _stored_rows(cursor: apsw.Cursor, position: int) -> Iterator[StoredRow]:
+    """The rows of a cursor; our errors for SQLite's, with the position not reached."""
+    try:
+        for row in cast("Iterator[StoredRow]", cursor):
+            yield row
+            position = row[0] + 1
+    except (apsw.CorruptError, UnicodeDecodeError) as fault:
+        raise CorruptLog(position, f"the database is malformed: {fault}") from fault
+    except apsw.Error as fault:
+        raise schema.storage_error(fault) from fault
+
+
+def _head(db: apsw.Connection) -> Head:
+    row = db.execute(schema.SELECT_HEAD).fetchone()
+    return Head() if row is None else Head(*cast("tuple[int, int, int]", row))
+
+
+def _stream_heads(db: apsw.Connection) -> dict[str, StreamHead]:
+    rows = cast("Iterator[tuple[str, int, bytes]]", db.execute(schema.SELECT_STREAM_HEADS))
+    return {stream: StreamHead(stream, seq, digest) for stream, seq, digest in rows}

@@ -1,0 +1,174 @@
+"""The tables of ``log.db``, every statement that touches them, and opening the file safely.
+
+The triggers are part of the format: what is in the log is never updated or deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+
+from eventlog.errors import CorruptLog, DataDirectoryError, StorageError, StorageFailed, StorageFull
+
+APPLICATION_ID = 0x656E676D
+"""``engm`` in ASCII, so that ``file`` and people can tell what the database is."""
+SCHEMA_VERSION = 1
+BUSY_TIMEOUT_MS = 5_000
+
+TABLES = (
+    """
+CREATE TABLE streams (
+  stream_no INTEGER PRIMARY KEY,
+  stream TEXT NOT NULL UNIQUE
+) STRICT""",
+    """
+CREATE TABLE events (
+  position INTEGER PRIMARY KEY,
+  stream_no INTEGER NOT NULL,
+  stream_seq INTEGER NOT NULL,
+  event_id BLOB NOT NULL UNIQUE,
+  kind TEXT NOT NULL,
+  received_at INTEGER NOT NULL,
+  received_hlc INTEGER NOT NULL,
+  peer TEXT,
+  header BLOB NOT NULL,
+  hash BLOB NOT NULL,
+  UNIQUE (stream_no, stream_seq)
+) STRICT""",
+    """
+CREATE TABLE payloads (
+  position INTEGER PRIMARY KEY,
+  salt BLOB NOT NULL,
+  payload BLOB NOT NULL
+) STRICT""",
+    """
+CREATE TABLE idempotency (
+  actor TEXT NOT NULL,
+  key TEXT NOT NULL,
+  digest BLOB NOT NULL,
+  first_position INTEGER NOT NULL,
+  last_position INTEGER NOT NULL,
+  PRIMARY KEY (actor, key)
+) STRICT, WITHOUT ROWID""",
+    "CREATE INDEX events_received_at ON events (received_at)",
+    "CREATE INDEX events_stream ON events (stream_no)",
+)
+
+TRIGGERS = tuple(
+    f"""
+CREATE TRIGGER {table}_no_{verb.lower()} BEFORE {verb} ON {table}
+BEGIN SELECT RAISE(ABORT, 'the log is append-only: no {verb} on {table}'); END"""
+    for table in ("streams", "events", "payloads", "idempotency")
+    for verb in ("UPDATE", "DELETE")
+)
+
+INSERT_STREAM = "INSERT INTO streams (stream_no, stream) VALUES (?, ?)"
+INSERT_EVENT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+INSERT_PAYLOAD = "INSERT INTO payloads VALUES (?, ?, ?)"
+INSERT_KEY = "INSERT INTO idempotency VALUES (?, ?, ?, ?, ?)"
+
+_STORED = """
+SELECT e.position, e.received_at, e.received_hlc, e.peer, e.header, e.hash, p.salt, p.payload
+FROM events e LEFT JOIN payloads p ON p.position = e.position
+"""
+READ_ALL = _STORED + "WHERE e.position > ? ORDER BY e.position LIMIT ?"
+READ_STREAM = _STORED + "WHERE e.stream_no = ? AND e.position > ? ORDER BY e.position LIMIT ?"
+READ_ROWS = """
+SELECT e.position, e.received_at, e.received_hlc, e.peer, e.header, e.hash, p.salt, p.payload,
+  s.stream, e.stream_seq, e.event_id, e.kind
+FROM events e LEFT JOIN payloads p ON p.position = e.position
+  LEFT JOIN streams s ON s.stream_no = e.stream_no
+WHERE e.position > ? ORDER BY e.position LIMIT ?"""
+"""Also the columns that repeat the header, for ``verify``."""
+
+SELECT_HEAD = """
+SELECT position, received_at, received_hlc FROM events ORDER BY position DESC LIMIT 1"""
+SELECT_STREAMS = "SELECT stream, stream_no FROM streams"
+SELECT_STREAM_HEADS = """
+SELECT s.stream, e.stream_seq, e.hash FROM streams s JOIN events e ON e.stream_no = s.stream_no
+WHERE e.stream_seq = (SELECT max(stream_seq) FROM events WHERE stream_no = s.stream_no)"""
+SELECT_LAST_EVENT_ID = "SELECT max(event_id) FROM events"
+SELECT_EVENT_ID = "SELECT 1 FROM events WHERE event_id = ?"
+SELECT_KEY = """
+SELECT digest, first_position, last_position FROM idempotency WHERE actor = ? AND key = ?"""
+SELECT_POSITION_AT = """
+SELECT position FROM events WHERE received_at <= ? ORDER BY received_at DESC, position DESC
+LIMIT 1"""
+SELECT_RECEIVED_AT = "SELECT received_at FROM events WHERE position = ?"
+SELECT_SCHEMA = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY sql"
+
+
+def storage_error(fault: apsw.Error) -> StorageError:
+    """The log's own error for one of SQLite's."""
+    if isinstance(fault, apsw.FullError):
+        return StorageFull(f"no space left for the log: {fault}")
+    return StorageFailed(f"{type(fault).__name__}: {fault}")
+
+
+@contextmanager
+def reading(position: int = 0) -> Generator[None]:
+    """Raise our errors for SQLite's while reading; ``position`` is where, if known."""
+    try:
+        yield
+    except (apsw.CorruptError, apsw.NotADBError, UnicodeDecodeError) as fault:
+        raise CorruptLog(position, f"the database is malformed: {fault}") from fault
+    except apsw.Error as fault:
+        raise storage_error(fault) from fault
+
+
+def connect_writer(path: Path) -> apsw.Connection:
+    """The writing connection; creates the file and its tables where there are none."""
+    db = apsw.Connection(str(path))
+    db.set_busy_timeout(BUSY_TIMEOUT_MS)
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA synchronous = FULL")
+    if db.pragma("application_id") == 0 and not db.execute(SELECT_SCHEMA).fetchall():
+        _create(db)
+    _check_version(db, path)
+    return db
+
+
+def connect_reader(path: Path) -> apsw.Connection:
+    """A read-only connection. Raises DataDirectoryError where there is no log to read."""
+    if not path.exists():
+        raise DataDirectoryError(f"there is no log at {path}")
+    db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    db.set_busy_timeout(BUSY_TIMEOUT_MS)
+    _check_version(db, path)
+    return db
+
+
+def _create(db: apsw.Connection) -> None:
+    with db:
+        for statement in TABLES + TRIGGERS:
+            db.execute(statement)
+        db.pragma("application_id", APPLICATION_ID)
+        db.pragma("user_version", SCHEMA_VERSION)
+
+
+def _check_version(db: apsw.Connection, path: Path) -> None:
+    application = db.pragma("application_id")
+    if application != APPLICATION_ID:
+        raise DataDirectoryError(
+            f"{path} is no event log: expected application id {APPLICATION_ID:#x}, "
+            f"is {application:#x}"
+        )
+    version = db.pragma("user_version")
+    if version != SCHEMA_VERSION:
+        raise DataDirectoryError(
+            f"{path} has log schema {version}, this release reads {SCHEMA_VERSION}: "
+            "use a release that knows it"
+        )
+
+
+def schema_fault(db: apsw.Connection) -> str | None:
+    """What differs between the file's tables, indexes and triggers and those above."""
+    expected = {statement.strip() for statement in TABLES + TRIGGERS}
+    present = {str(sql) for (sql,) in db.execute(SELECT_SCHEMA)}
+    missing, surplus = sorted(expected - present), sorted(present - expected)
+    if missing:
+        return f"missing from the schema: {missing[0]}"
+    return f"not part of the schema: {surplus[0]}" if surplus else None
