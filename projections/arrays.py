@@ -1,0 +1,13 @@
+"""The array types of the mirror's columns, named once."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+
+F64: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
+I64: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+I32: TypeAlias = np.ndarray[Any, np.dtype[np.int32]]
+I8: TypeAlias = np.ndarray[Any, np.dtype[np.int8]]
+Bool: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]

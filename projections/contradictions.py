@@ -1,0 +1,367 @@
+"""Contradictions: which values of one (entity, relation, scope) are claimed, and the conflicts.
+
+``claims`` holds one row per distinct live value of a key that ever had two facts, so a
+write costs the same however many facts the key has, and a key with one fact costs nothing. ``conflicts`` holds one open row per live value that is not
+the key's newest: the newest against each other value, never all pairs. Set-valued
+relations have claims but no conflicts. Everything is asked of ``facts`` *at the event's
+position*, so the rows do not depend on how events were batched. Source: wire 5.1.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import apsw
+import msgspec
+from msgspec import Struct
+
+from eventlog.event import Recorded
+from eventlog.identifiers import id_text
+from eventlog.kinds import (
+    ConflictResolved,
+    DecaySwept,
+    FactAsserted,
+    FactRetracted,
+    SetValuedDeclared,
+)
+from projections.facts import fact_id, validity_us
+from projections.moment import LIVE
+from projections.normalization import matches_label
+from projections.policies import ALWAYS_SET_VALUED, set_valued_relations
+
+HASH_BYTES = 16
+
+_encode = msgspec.json.Encoder().encode
+
+_TOP = """
+SELECT value_hash, newest_hlc, newest_id FROM claims
+WHERE key_hash=? ORDER BY newest_hlc DESC LIMIT 1
+"""
+_TOPS = """
+SELECT claims.key_hash, value_hash, newest_hlc, newest_id
+FROM json_each(?) AS asked CROSS JOIN claims
+WHERE claims.key_hash = unhex(asked.value)
+  AND newest_hlc = (SELECT max(newest_hlc) FROM claims WHERE key_hash = unhex(asked.value))
+"""
+_EARLIER = """
+SELECT number, first, (
+    SELECT from_position FROM facts
+    WHERE entity = asked ->> 0 AND relation = asked ->> 1 AND scope = asked ->> 2
+      AND from_position < asked ->> 3 AND base_confidence > 0 AND from_position <> first
+    LIMIT 1)
+FROM (
+    SELECT key AS number, value AS asked, (
+        SELECT from_position FROM facts
+        WHERE entity = value ->> 0 AND relation = value ->> 1 AND scope = value ->> 2
+          AND from_position < value ->> 3 AND base_confidence > 0
+        LIMIT 1) AS first
+    FROM json_each(?))
+WHERE first IS NOT NULL
+"""
+_ONLY = """
+SELECT value_type, value_v, hlc, id, valid_until_us FROM facts
+WHERE from_position = ? AND to_position > ? AND set_aside > ?
+"""
+_CLAIM = """
+INSERT INTO claims (key_hash, value_hash, live_count, newest_hlc, newest_id, expires_at)
+VALUES (?,?,1,?,?,?)
+ON CONFLICT DO UPDATE SET
+    newest_id = iif(excluded.newest_hlc > newest_hlc, excluded.newest_id, newest_id),
+    newest_hlc = max(newest_hlc, excluded.newest_hlc),
+    expires_at = max(expires_at, excluded.expires_at),
+    live_count = live_count + 1
+"""
+_FACT = """
+SELECT entity, relation, scope, garden_id, value_type, value_v, base_confidence, set_aside
+FROM facts WHERE id=?
+"""
+_SURVIVORS = """
+SELECT count(*), max(hlc), max(valid_until_us) FROM facts
+WHERE entity=?1 AND relation=?2 AND scope=?3 AND value_type=?4 AND value_v=?5
+  AND garden_id IS ?6 AND base_confidence>0
+  AND from_position<=?7 AND to_position>?7 AND set_aside>?7
+"""
+_NEWEST_ID = """
+SELECT id FROM facts
+WHERE entity=?1 AND relation=?2 AND scope=?3 AND value_type=?4 AND value_v=?5
+  AND garden_id IS ?6 AND hlc=?8 AND base_confidence>0
+  AND from_position<=?7 AND to_position>?7 AND set_aside>?7
+"""
+_UPDATE_CLAIM = """
+UPDATE claims SET live_count=?, newest_hlc=?, newest_id=?, expires_at=?
+WHERE key_hash=? AND value_hash=?
+"""
+_OPEN = f"""
+INSERT OR IGNORE INTO conflicts (conflict_id, key_hash, value_hash, entity, relation, scope,
+    garden_id, fact_id, opened_by, detected_at, from_position)
+SELECT ?,?,?,?,?,?,?,?,?,?,?
+WHERE NOT EXISTS (
+    SELECT 1 FROM conflicts WHERE key_hash=? AND value_hash=? AND to_position={LIVE})
+"""
+_CLOSE = f"""
+UPDATE conflicts SET to_position=? WHERE key_hash=? AND value_hash=? AND to_position={LIVE}
+"""
+_RESOLVE = f"""
+UPDATE conflicts SET to_position=min(to_position, ?1), resolved_position=?1, winner_id=?2,
+    resolution_fact_id=?3, note=?4, resolved_by=?5
+WHERE conflict_id=?6 AND resolved_position IS NULL AND to_position>={LIVE}
+"""
+_ENDED_AT = "SELECT id FROM facts WHERE to_position=? ORDER BY from_position"
+_RIVAL = """
+SELECT 1 FROM claims
+WHERE key_hash=? AND expires_at>? AND value_hash<>? LIMIT 1
+"""
+
+
+def key_hash(entity: str, relation: str, scope: str, garden_id: str | None) -> bytes:
+    """Identity of a key, 16 bytes."""
+    text = "\x00".join((entity, relation, scope, garden_id or ""))
+    return hashlib.sha256(text.encode()).digest()[:HASH_BYTES]
+
+
+def value_hash(value_type: str, value_v: str) -> bytes:
+    """Identity of a value, 16 bytes."""
+    return hashlib.sha256(f"{value_type}\x00{value_v}".encode()).digest()[:HASH_BYTES]
+
+
+def has_rival(
+    db: apsw.Connection, key: bytes, value: bytes, instant_us: int
+) -> bool:
+    """Whether another value of the key is live and unexpired at ``instant_us``."""
+    return db.execute(_RIVAL, (key, instant_us, value)).fetchone() is not None
+
+
+def conflict_id(opened_by: str, rival_id: str) -> str:
+    """A conflict's id, a function of the two facts that brought it up."""
+    digest = hashlib.sha256(f"{opened_by}\x00{rival_id}".encode()).digest()
+    return f"stigmem:conflict:{id_text(digest[:16])}"
+
+
+class ContradictionsProjector:
+    """Rows of ``claims`` and ``conflicts``."""
+
+    name = "contradictions"
+    version = 1
+    tables = ("claims", "conflicts")
+    schema = f"""
+    CREATE TABLE claims (
+        key_hash BLOB NOT NULL,
+        value_hash BLOB NOT NULL,
+        live_count INTEGER NOT NULL,
+        newest_hlc INTEGER NOT NULL,
+        newest_id TEXT NOT NULL,
+        expires_at INTEGER NOT NULL,
+        PRIMARY KEY (key_hash, value_hash)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX claims_by_age ON claims (key_hash, newest_hlc);
+    CREATE INDEX claims_by_expiry ON claims (key_hash, expires_at);
+    CREATE TABLE conflicts (
+        conflict_id TEXT PRIMARY KEY,
+        key_hash BLOB NOT NULL,
+        value_hash BLOB NOT NULL,
+        entity TEXT NOT NULL,
+        relation TEXT NOT NULL,
+        scope TEXT NOT NULL,
+        garden_id TEXT,
+        fact_id TEXT NOT NULL,
+        opened_by TEXT NOT NULL,
+        detected_at INTEGER NOT NULL,
+        from_position INTEGER NOT NULL,
+        to_position INTEGER NOT NULL DEFAULT {LIVE},
+        resolved_position INTEGER,
+        winner_id TEXT,
+        resolution_fact_id TEXT,
+        note TEXT,
+        resolved_by TEXT
+    ) STRICT;
+    CREATE INDEX conflicts_open ON conflicts (key_hash, value_hash)
+        WHERE to_position = {LIVE};
+    """
+    late_indexes = "CREATE INDEX conflicts_by_position ON conflicts (from_position);"
+    kinds = frozenset(
+        {
+            "fact_asserted",
+            "fact_retracted",
+            "conflict_resolved",
+            "decay_swept",
+            "set_valued_declared",
+        }
+    )
+    reads = frozenset({"facts", "policies"})
+
+    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
+        patterns = (
+            *ALWAYS_SET_VALUED,
+            *set_valued_relations(db, events[0].position - 1),
+        )
+        run: list[Recorded] = []
+        for event in events:
+            payload = event.payload
+            if isinstance(payload, FactAsserted):
+                run.append(event)
+                continue
+            _claim_run(run, patterns, db)
+            run = []
+            if isinstance(payload, FactRetracted):
+                for fact in payload.fact_ids:
+                    _release(fact, event.position, db)
+            elif isinstance(payload, DecaySwept):
+                for (fact,) in db.execute(_ENDED_AT, (event.position,)).fetchall():
+                    _release(str(fact), event.position, db)
+            elif isinstance(payload, ConflictResolved):
+                _resolve(event, payload, db)
+            elif isinstance(payload, SetValuedDeclared):
+                patterns = (*ALWAYS_SET_VALUED, *payload.relations)
+        _claim_run(run, patterns, db)
+
+
+class _Claim(Struct, frozen=True):
+    """One asserted fact as a claim on its key."""
+
+    event: Recorded
+    fact: FactAsserted
+    id: str
+    key: bytes
+    value: bytes
+
+
+_Top = tuple[bytes, int, str]
+"""A key's newest claim: value hash, HLC, fact id."""
+
+
+def _claim_run(
+    events: Sequence[Recorded], patterns: Sequence[str], db: apsw.Connection
+) -> None:
+    """Add claims for a run of assertions; open and close conflicts as the newest changes."""
+    claims: list[_Claim] = []
+    by_key: dict[bytes, list[_Claim]] = {}
+    several: dict[str, bool] = {}
+    for event in events:
+        fact = event.payload
+        assert isinstance(fact, FactAsserted)
+        if fact.confidence == 0.0:
+            continue
+        key = key_hash(fact.entity, fact.relation, fact.scope, None)
+        value = value_hash(fact.value.type, fact.value.v)
+        claim = _Claim(event, fact, fact_id(event), key, value)
+        claims.append(claim)
+        by_key.setdefault(key, []).append(claim)
+    if not claims:
+        return
+    crowded = _crowded_keys(by_key, db)
+    claims = [claim for claim in claims if claim.key in crowded]
+    for claim in claims:
+        relation = claim.fact.relation
+        if relation not in several:
+            several[relation] = any(matches_label(label, relation) for label in patterns)
+    exclusive = {claim.key for claim in claims if not several[claim.fact.relation]}
+    tops = _tops(exclusive, db) if exclusive else {}
+    for claim in claims:
+        if claim.key in exclusive:
+            _contest(claim, tops, db)
+    db.executemany(
+        _CLAIM,
+        [(c.key, c.value, c.event.header.hlc, c.id, validity_us(c.fact)[1]) for c in claims],
+    )
+
+
+def _crowded_keys(by_key: dict[bytes, list[_Claim]], db: apsw.Connection) -> set[bytes]:
+    """Keys with a second fact by the end of the run. A key's only fact needs no claim: it is
+    entered here, before the run's own claims, once a second one arrives."""
+    keys = list(by_key)
+    asked = _encode(
+        [
+            (claim.fact.entity, claim.fact.relation, claim.fact.scope, claim.event.position)
+            for claim in (by_key[key][0] for key in keys)
+        ]
+    ).decode()
+    crowded = {key for key, claims in by_key.items() if len(claims) > 1}
+    for number, only, another in db.execute(_EARLIER, (asked,)).fetchall():
+        key = keys[int(number)]  # pyright: ignore[reportArgumentType]
+        crowded.add(key)
+        if another is None:
+            position = by_key[key][0].event.position
+            for row in db.execute(_ONLY, (only, position, position)).fetchall():
+                value_type, value_v, hlc, fact, end = row
+                value = value_hash(str(value_type), str(value_v))
+                db.execute(_CLAIM, (key, value, hlc, fact, end))
+    return crowded
+
+
+def _tops(keys: set[bytes], db: apsw.Connection) -> dict[bytes, _Top]:
+    asked = "[" + ",".join(f'"{key.hex()}"' for key in keys) + "]"
+    return {row[0]: (row[1], row[2], row[3]) for row in db.execute(_TOPS, (asked,))}  # pyright: ignore
+
+
+def _contest(claim: _Claim, tops: dict[bytes, _Top], db: apsw.Connection) -> None:
+    """Note a claim against the newest one of its key, which it may replace."""
+    hlc = claim.event.header.hlc
+    top = tops.get(claim.key)
+    newer = top is None or hlc > top[1]
+    if newer:
+        tops[claim.key] = (claim.value, hlc, claim.id)
+    if top is None or top[0] == claim.value:
+        return
+    position = claim.event.position
+    rival_value, rival_id, opened_by = (
+        (top[0], top[2], claim.id) if newer else (claim.value, claim.id, top[2])
+    )
+    if newer:
+        db.execute(_CLOSE, (position, claim.key, claim.value))
+    fact = claim.fact
+    db.execute(
+        _OPEN,
+        (
+            conflict_id(opened_by, rival_id),
+            claim.key,
+            rival_value,
+            fact.entity,
+            fact.relation,
+            fact.scope,
+            None,
+            rival_id,
+            opened_by,
+            claim.event.received_at,
+            position,
+            claim.key,
+            rival_value,
+        ),
+    )
+
+
+def _release(fact: str, position: int, db: apsw.Connection, *, set_aside: bool = False) -> None:
+    """Take one ended (or set aside) fact out of its key's claims."""
+    row = db.execute(_FACT, (fact,)).fetchone()
+    if row is None or row[6] == 0 or (row[7] < position and not set_aside):
+        return
+    entity, relation, scope, garden, value_type, value_v = row[:6]
+    key = key_hash(entity, relation, scope, garden)
+    value = value_hash(value_type, value_v)
+    bindings = (entity, relation, scope, value_type, value_v, garden, position)
+    count, newest_hlc, expires_at = db.execute(_SURVIVORS, bindings).fetchone()  # pyright: ignore
+    if count:
+        (newest_id,) = db.execute(_NEWEST_ID, (*bindings, newest_hlc)).fetchone()  # pyright: ignore
+        db.execute(_UPDATE_CLAIM, (count, newest_hlc, newest_id, expires_at, key, value))
+    else:
+        db.execute("DELETE FROM claims WHERE key_hash=? AND value_hash=?", (key, value))
+        db.execute(_CLOSE, (position, key, value))
+    top = db.execute(_TOP, (key,)).fetchone()
+    if top is not None:
+        db.execute(_CLOSE, (position, key, top[0]))
+
+
+def _resolve(event: Recorded, resolution: ConflictResolved, db: apsw.Connection) -> None:
+    db.execute(
+        _RESOLVE,
+        (
+            event.position,
+            resolution.winner_id,
+            resolution.resolution_fact_id,
+            resolution.note,
+            event.header.actor,
+            resolution.conflict_id,
+        ),
+    )
+    for fact in resolution.loser_ids:
+        _release(fact, event.position, db, set_aside=True)

@@ -1,0 +1,71 @@
+"""``derivations``: which content was derived from which, by hash (seed §20.6).
+
+Links are stored as given and may dangle; cycles are refused when a fact is written. Two
+nodes may each accept half of a cycle, so the walk tolerates them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import apsw
+
+from eventlog.event import Recorded
+from eventlog.kinds import FactAsserted
+
+WALK_HASHES_MAX = 10_000
+
+
+class DerivationsProjector:
+    """Rows of ``derivations``: child content hash → parent content hash."""
+
+    name = "derivations"
+    version = 1
+    tables = ("derivations",)
+    schema = """
+    CREATE TABLE derivations (
+        child_hash TEXT NOT NULL,
+        parent_hash TEXT NOT NULL,
+        from_position INTEGER NOT NULL,
+        PRIMARY KEY (child_hash, parent_hash, from_position)
+    ) STRICT, WITHOUT ROWID;
+    """
+    late_indexes = ""
+    kinds = frozenset({"fact_asserted"})
+    reads: frozenset[str] = frozenset()
+
+    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
+        rows: list[tuple[str, str, int]] = []
+        for event in events:
+            fact = event.payload
+            assert isinstance(fact, FactAsserted)
+            if fact.derived_from:
+                child = fact.cid.removeprefix("sha256:")
+                rows.extend(
+                    (child, parent, event.position)
+                    for parent in sorted({parent.hash for parent in fact.derived_from})
+                )
+        if rows:
+            db.executemany("INSERT INTO derivations VALUES (?,?,?)", rows)
+
+
+def closes_cycle(db: apsw.Connection, child_hash: str, parents: Iterable[str]) -> bool:
+    """Whether content ``child_hash`` derived from ``parents`` would be its own ancestor.
+
+    Follows at most ``WALK_HASHES_MAX`` ancestors; a larger history counts as a cycle, so
+    the check is bounded and never passes what it could not finish.
+    """
+    seen: set[str] = set()
+    waiting = list(parents)
+    while waiting:
+        parent = waiting.pop()
+        if parent == child_hash:
+            return True
+        if parent in seen:
+            continue
+        seen.add(parent)
+        if len(seen) > WALK_HASHES_MAX:
+            return True
+        rows = db.execute("SELECT parent_hash FROM derivations WHERE child_hash=?", (parent,))
+        waiting.extend(str(row[0]) for row in rows)
+    return False

@@ -1,0 +1,78 @@
+"""Digests of the projections: order-independent, so equal rows give equal digests.
+
+``local`` covers all rows of all projectors (a rebuild must equal it). ``shared`` covers
+what peers with the same events must agree on: no positions, access counts, trust, decay.
+Each is the sum of SHA-256 over encoded rows, modulo 2^256.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Any
+
+import apsw
+import msgspec
+from msgspec import Struct
+
+from projections.moment import LIVE
+from projections.registry import PROJECTORS
+
+_MODULUS = 2**256
+_encode = msgspec.msgpack.Encoder().encode
+
+_SHARED = {
+    "facts": """
+        SELECT id, entity, relation, value_type, value_v, interpret_as, source, scope, garden_id,
+            base_confidence, valid_from, valid_until, hlc, recorded_at, cid, derived_from,
+            write_mode, origin, stream, stream_seq FROM facts""",
+    "fact_retractions": """
+        SELECT fact_id FROM fact_retractions WHERE cause = 'retraction'""",
+    "set_aside": f"SELECT id FROM facts WHERE set_aside <> {LIVE}",
+    "derivations": "SELECT DISTINCT child_hash, parent_hash FROM derivations",
+}
+
+
+class Digests(Struct, frozen=True):
+    """Hex digests, whole and by table."""
+
+    position: int
+    local: str
+    shared: str
+    tables: dict[str, str]
+
+
+def compute_digests(db: apsw.Connection) -> Digests:
+    """Both digests, read in one transaction (the caller's, if open), so of one position."""
+    own = not db.in_transaction
+    if own:
+        db.execute("BEGIN")
+    try:
+        (position,) = db.execute("SELECT min(position) FROM checkpoints").fetchone()  # pyright: ignore
+        tables = {
+            table: _sum(table, db.execute(f"SELECT * FROM {table}"))
+            for projector in PROJECTORS
+            for table in projector.tables
+        }
+        shared = [_sum(name, db.execute(sql)) for name, sql in _SHARED.items()]
+    finally:
+        if own:
+            db.execute("COMMIT")
+    return Digests(
+        position or 0,
+        _hex(sum(tables.values())),
+        _hex(sum(shared)),
+        {name: _hex(value) for name, value in tables.items()},
+    )
+
+
+def _sum(table: str, rows: Iterable[tuple[Any, ...]]) -> int:
+    name = table.encode()
+    total = 0
+    for row in rows:
+        total += int.from_bytes(hashlib.sha256(name + _encode(row)).digest(), "big")
+    return total % _MODULUS
+
+
+def _hex(value: int) -> str:
+    return f"{value % _MODULUS:064x}"

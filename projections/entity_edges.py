@@ -1,0 +1,101 @@
+"""``entity_edges``: one edge a ``ref`` fact, with the seed's columns and its three indexes.
+
+An edge mirrors its fact's confidence in the same transaction, is soft-deleted when the
+fact is retracted, and cannot outlive it (foreign key). Source: seed §20.1.2, §20.1.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import apsw
+
+from eventlog.event import Recorded
+from eventlog.kinds import DecaySwept, FactAsserted, FactRetracted, SourceTrustSet
+from projections.facts import fact_id
+from projections.moment import LIVE
+from projections.normalization import normalize_ref
+
+_INSERT = """
+INSERT INTO entity_edges (id, subject, relation, object, scope, confidence, source_trust,
+    created_at, from_position)
+VALUES (?,?,?,?,?,?,(SELECT trust FROM source_trust WHERE source=? AND to_position=?),?,?)
+"""
+_END = f"""
+UPDATE entity_edges SET confidence=0.0, to_position=? WHERE id=? AND to_position={LIVE}
+"""
+_SWEEP = f"""
+UPDATE entity_edges SET
+    confidence = facts.confidence, to_position = facts.to_position, decay_epoch = ?
+FROM facts
+WHERE facts.id = entity_edges.id AND entity_edges.to_position = {LIVE}
+  AND (facts.confidence <> entity_edges.confidence OR facts.to_position <> {LIVE})
+"""
+_TRUST = """
+UPDATE entity_edges SET source_trust=? WHERE id IN (SELECT id FROM facts WHERE source=?)
+"""
+
+
+class EntityEdgesProjector:
+    """Rows of ``entity_edges``."""
+
+    name = "entity_edges"
+    version = 1
+    tables = ("entity_edges",)
+    schema = f"""
+    CREATE TABLE entity_edges (
+        id TEXT PRIMARY KEY REFERENCES facts (id) ON DELETE CASCADE,
+        subject TEXT NOT NULL,
+        relation TEXT NOT NULL,
+        object TEXT NOT NULL,
+        scope TEXT NOT NULL,
+        confidence REAL NOT NULL,
+        source_trust REAL,
+        decay_epoch INTEGER,
+        created_at INTEGER NOT NULL,
+        from_position INTEGER NOT NULL,
+        to_position INTEGER NOT NULL DEFAULT {LIVE}
+    ) STRICT;
+    """
+    late_indexes = """
+    CREATE INDEX idx_edges_subject ON entity_edges (subject, scope, confidence);
+    CREATE INDEX idx_edges_object ON entity_edges (object, scope, confidence);
+    CREATE INDEX idx_edges_subject_rel ON entity_edges (subject, relation, scope);
+    """
+    kinds = frozenset({"fact_asserted", "fact_retracted", "decay_swept", "source_trust_set"})
+    reads = frozenset({"facts", "trust"})
+
+    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
+        pending: list[tuple[apsw.SQLiteValue, ...]] = []
+        for event in events:
+            payload = event.payload
+            if isinstance(payload, FactAsserted):
+                if payload.value.type == "ref":
+                    pending.append(_row(event, payload))
+                continue
+            if pending:
+                db.executemany(_INSERT, pending)
+                pending = []
+            if isinstance(payload, FactRetracted):
+                db.executemany(_END, [(event.position, fact) for fact in payload.fact_ids])
+            elif isinstance(payload, DecaySwept):
+                db.execute(_SWEEP, (payload.at_us // 1000,))
+            elif isinstance(payload, SourceTrustSet):
+                db.execute(_TRUST, (payload.trust, payload.source))
+        if pending:
+            db.executemany(_INSERT, pending)
+
+
+def _row(event: Recorded, fact: FactAsserted) -> tuple[apsw.SQLiteValue, ...]:
+    return (
+        fact_id(event),
+        fact.entity,
+        fact.relation,
+        normalize_ref(fact.value.v),
+        fact.scope,
+        fact.confidence,
+        fact.source,
+        LIVE,
+        event.header.recorded_at // 1000,
+        event.position,
+    )

@@ -1,0 +1,234 @@
+"""Small histories beside the mirror's columns: decay sweeps, trust, accesses, declarations.
+
+Each answers "as of which position", so live and past questions take the same path.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eventlog.kinds import DecayPolicy, DecaySwept, RecallUse
+from projections.arrays import F64, I32, I64, Bool
+from projections.decay import decayed_confidence, is_exempt, policy_for, retracted_by
+from projections.normalization import SCOPES, matches_label
+from projections.policies import ALWAYS_SET_VALUED
+
+if TYPE_CHECKING:
+    from projections.interner import Interner
+    from projections.view import View
+
+
+class _Regime:
+    """All sweeps of one scope that carried equal policies: their positions and instants."""
+
+    def __init__(self, scope: str, policies: Sequence[DecayPolicy]) -> None:
+        self.scope = scope
+        self.policies = policies
+        self.positions: list[int] = []
+        self.instants: list[int] = []
+        self._chosen: dict[tuple[str, str], DecayPolicy | None] = {}
+
+    def policy(self, relation: str, scope: str) -> DecayPolicy | None:
+        """The confidence policy that covers a relation here, if any."""
+        known = (relation, scope)
+        if known not in self._chosen:
+            policy = policy_for(self.policies, relation, scope)
+            if policy is not None and (policy.mode != "confidence" or policy.half_life_s is None):
+                policy = None
+            self._chosen[known] = policy
+        return self._chosen[known]
+
+
+class DecayHistory:
+    """Confidence at any position, from the list of sweeps."""
+
+    def __init__(self) -> None:
+        self._regimes: dict[str, _Regime] = {}
+
+    def add(self, position: int, sweep: DecaySwept) -> None:
+        name = repr((sweep.scope, sweep.policies))
+        regime = self._regimes.setdefault(name, _Regime(sweep.scope, sweep.policies))
+        regime.positions.append(position)
+        regime.instants.append(sweep.at_us)
+
+    def confidence(self, view: View, slots: I32, position: int) -> F64:
+        """Decayed confidence of slots, retraction left aside."""
+        base: F64 = view.base[slots].astype(np.float64)
+        reached = [
+            (regime.positions[count - 1], regime.instants[count - 1], regime)
+            for regime in self._regimes.values()
+            if (count := bisect_right(regime.positions, position))
+        ]
+        if not reached:
+            return base
+        confidence = base.copy()
+        open_slots: Bool = base > 0.0
+        for swept, at_us, regime in sorted(reached, key=lambda entry: -entry[0]):
+            waiting = np.flatnonzero(open_slots & (view.from_position[slots] < swept))
+            if not len(waiting):
+                continue
+            self._sweep(view, slots, waiting, at_us, regime, confidence, open_slots)
+        return confidence
+
+    def _sweep(
+        self,
+        view: View,
+        slots: I32,
+        waiting: I64,
+        at_us: int,
+        regime: _Regime,
+        confidence: F64,
+        open_slots: Bool,
+    ) -> None:
+        chosen = slots[waiting]
+        labels = view.relation[chosen].astype(np.int64) * len(SCOPES) + view.scope[chosen]
+        for label in np.unique(labels):
+            relation = view.relations.text(int(label) // len(SCOPES))
+            scope = SCOPES[int(label) % len(SCOPES)]
+            if regime.scope not in ("*", scope):
+                continue
+            policy = regime.policy(relation, scope)
+            if policy is None:
+                continue
+            picked = waiting[labels == label]
+            picked = picked[_decays(view, slots[picked], relation)]
+            rows = slots[picked]
+            age: I64 = at_us - view.recorded_at[rows]
+            floor = policy.min_confidence or 0.0
+            assert policy.half_life_s is not None
+            confidence[picked] = decayed_confidence(
+                view.base[rows], age, policy.half_life_s, floor
+            )
+            open_slots[picked] = False
+
+    def ended_by(self, view: View, sweep: DecaySwept, position: int, live: I32) -> I32:
+        """Which live slots a retract-mode sweep ends."""
+        if not any(policy.mode == "retract" for policy in sweep.policies):
+            return live[:0]
+        current = self.confidence(view, live, position - 1)
+        ended: list[I32] = []
+        labels = view.relation[live].astype(np.int64) * len(SCOPES) + view.scope[live]
+        for label in np.unique(labels):
+            relation = view.relations.text(int(label) // len(SCOPES))
+            scope = SCOPES[int(label) % len(SCOPES)]
+            policy = policy_for(sweep.policies, relation, scope)
+            if sweep.scope not in ("*", scope) or policy is None or policy.mode != "retract":
+                continue
+            picked = np.flatnonzero(labels == label)
+            picked = picked[_decays(view, live[picked], relation)]
+            rows = live[picked]
+            age: I64 = sweep.at_us - view.recorded_at[rows]
+            ended.append(rows[retracted_by(policy, current[picked], age)])
+        return np.sort(np.concatenate(ended)) if ended else live[:0]
+
+
+def _decays(view: View, slots: I32, relation: str) -> Bool:
+    if is_exempt("", relation):
+        return np.zeros(len(slots), dtype=bool)
+    numbers, inverse = np.unique(view.entity[slots], return_inverse=True)
+    free = [not is_exempt(view.entities.text(int(number)), relation) for number in numbers]
+    return np.array(free, dtype=bool)[inverse]
+
+
+class TrustHistory:
+    """Trust in sources over time; 1 where nothing was set."""
+
+    def __init__(self, sources: Interner) -> None:
+        self._sources = sources
+        self._changes: dict[int, tuple[list[int], list[float]]] = {}
+
+    def add(self, position: int, source: str, trust: float) -> None:
+        positions, values = self._changes.setdefault(self._sources.add(source), ([], []))
+        positions.append(position)
+        values.append(trust)
+
+    def at(self, sources: I32, position: int) -> F64:
+        """Trust of each source number at a position."""
+        trust: F64 = np.ones(len(sources), dtype=np.float64)
+        for source, (positions, values) in list(self._changes.items()):
+            count = bisect_right(positions, position)
+            if count:
+                trust[sources == source] = values[count - 1]
+        return trust
+
+
+class AccessHistory:
+    """How often facts had been returned by recalls, as of any position."""
+
+    def __init__(self) -> None:
+        self._positions: list[int] = []
+        self._slots: list[I32] = []
+        self._counts: list[I64] = []
+        self._totals: I64 = np.zeros(0, dtype=np.int64)
+
+    def add(self, position: int, uses: Iterable[tuple[int, int]]) -> None:
+        """Uses are (slot, count)."""
+        pairs = list(uses)
+        if not pairs:
+            return
+        slots: I32 = np.array([slot for slot, _ in pairs], dtype=np.int32)
+        counts: I64 = np.array([count for _, count in pairs], dtype=np.int64)
+        totals = self._totals
+        if int(slots.max()) >= len(totals):
+            grown: I64 = np.zeros(max(2 * len(totals), int(slots.max()) + 1), dtype=np.int64)
+            grown[: len(totals)] = totals
+            totals = grown
+        else:
+            totals = totals.copy()
+        np.add.at(totals, slots, counts)
+        self._positions.append(position)
+        self._slots.append(slots)
+        self._counts.append(counts)
+        self._totals = totals
+
+    def at(self, slots: I32, position: int) -> I64:
+        """Counts of slots at a position."""
+        known = bisect_right(self._positions, position)
+        if known == len(self._positions):
+            totals = self._totals
+        else:
+            totals = np.zeros(len(self._totals), dtype=np.int64)
+            for index in range(known):
+                np.add.at(totals, self._slots[index], self._counts[index])
+        counts: I64 = np.zeros(len(slots), dtype=np.int64)
+        inside = slots < len(totals)
+        counts[inside] = totals[slots[inside]]
+        return counts
+
+
+class SetValuedHistory:
+    """Which relations were declared set-valued, as of any position."""
+
+    def __init__(self) -> None:
+        self._positions: list[int] = []
+        self._patterns: list[tuple[str, ...]] = []
+        self._covered: dict[tuple[str, int], bool] = {}
+
+    def add(self, position: int, patterns: Iterable[str]) -> None:
+        self._positions.append(position)
+        self._patterns.append(tuple(patterns))
+
+    def covers(self, relation: str, position: int) -> bool:
+        """Whether a relation label was set-valued at a position."""
+        count = bisect_right(self._positions, position)
+        known = self._covered.get((relation, count))
+        if known is None:
+            declared = self._patterns[count - 1] if count else ()
+            patterns = (*ALWAYS_SET_VALUED, *declared)
+            known = any(matches_label(pattern, relation) for pattern in patterns)
+            self._covered[relation, count] = known
+        return known
+
+
+def uses_by_slot(
+    uses: Iterable[RecallUse], slot_of: dict[str, int]
+) -> Iterable[tuple[int, int]]:
+    """(slot, count) of the uses whose facts are known here."""
+    for use in uses:
+        slot = slot_of.get(use.fact_id)
+        if slot is not None:
+            yield slot, use.count

@@ -1,0 +1,171 @@
+"""What callers may ask the writer to do, and what it answers. Plain data.
+
+An intent is validated and normalised before it comes here; whether it may happen is
+decided by the writer against the state it will change.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from eventlog.event import Recorded
+from eventlog.kinds import DecayPolicy, Parent, RecallUse, Value
+
+
+class Intent(Struct, frozen=True):
+    """Base of all intents."""
+
+
+class AssertFact(Intent, frozen=True, kw_only=True):
+    """State a fact. ``confidence`` 0 retracts (see ``decisions.retraction_targets``)."""
+
+    entity: str
+    relation: str
+    value: Value
+    source: str
+    scope: str
+    confidence: float = 1.0
+    cid: str
+    valid_from: str | None = None
+    valid_until: str | None = None
+    derived_from: tuple[Parent, ...] = ()
+    write_mode: str = "assert"
+
+
+class RetractFact(Intent, frozen=True, kw_only=True):
+    """Retract one fact by id; ``scopes`` are those the caller may touch."""
+
+    fact_id: str
+    reason: str = ""
+    scopes: frozenset[str]
+
+
+class RetractMatching(Intent, frozen=True, kw_only=True):
+    """Retract the one live fact with exactly this content."""
+
+    entity: str
+    relation: str
+    value: Value
+    scope: str
+    source: str | None = None
+    valid_from: str | None = None
+    valid_until: str | None = None
+    reason: str = ""
+
+
+class ResolveConflict(Intent, frozen=True, kw_only=True):
+    """Settle a contradiction in favour of one of its facts, or of a new value."""
+
+    conflict_id: str
+    source: str
+    scopes: frozenset[str]
+    winning_fact_id: str | None = None
+    new_value: Value | None = None
+    note: str = ""
+
+
+class SweepDecay(Intent, frozen=True, kw_only=True):
+    """Sweep scopes now with the given policies."""
+
+    scopes: tuple[str, ...]
+    policies: tuple[DecayPolicy, ...]
+
+
+class SetPolicy(Intent, frozen=True, kw_only=True):
+    policy_id: str
+    policy: DecayPolicy | None
+
+
+class DeclareSetValued(Intent, frozen=True, kw_only=True):
+    relations: tuple[str, ...]
+
+
+class SetProfile(Intent, frozen=True, kw_only=True):
+    name: str
+    document: dict[str, Any] | None
+
+
+class SetSourceTrust(Intent, frozen=True, kw_only=True):
+    source: str
+    trust: float
+    reason: str = ""
+
+
+class IssueKey(Intent, frozen=True, kw_only=True):
+    entity_uri: str
+    permissions: tuple[str, ...]
+    key_sha256: str
+    scopes: tuple[str, ...]
+    description: str | None = None
+    expires_at_us: int | None = None
+
+
+class RevokeKey(Intent, frozen=True, kw_only=True):
+    key_id: str
+    reason: str = ""
+
+
+class TrackRecalls(Intent, frozen=True, kw_only=True):
+    uses: tuple[RecallUse, ...]
+
+
+class RotateNodeKey(Intent, frozen=True, kw_only=True):
+    previous_public_key: str
+    public_key: str
+    signature: str
+
+
+class StartEpoch(Intent, frozen=True, kw_only=True):
+    """Mark the log's first event: who writes it, and which clock its times come from."""
+
+    node_id: str
+    epoch: int
+    public_key: str
+    reason: str = "created"
+    clock: str = "wall"
+
+
+class Refused(Struct, frozen=True):
+    """Why an intent did not happen; nothing of it was written.
+
+    ``code`` is a stable snake_case name (``docs/errors.md``), ``field`` the request field.
+    """
+
+    code: str
+    message: str
+    field: str | None = None
+
+
+class Done(Struct, frozen=True):
+    """What an intent did.
+
+    Attributes:
+        events: what was recorded (empty where the state was so already).
+        fact_id: the fact that answers the intent, where one does.
+        created: False where an equal live fact already answered.
+        contradicted: whether the fact now has a live sibling with another value.
+        retracted: ids of facts that ended through this intent.
+        detail: further answers by name (conflict and resolution ids, counts).
+    """
+
+    events: list[Recorded]
+    fact_id: str | None = None
+    created: bool = True
+    contradicted: bool = False
+    retracted: tuple[str, ...] = ()
+    detail: dict[str, Any] = {}
+
+    @property
+    def position(self) -> int | None:
+        """The last position this intent wrote, or None."""
+        return self.events[-1].position if self.events else None
+
+
+class WriteAnswer(Struct, frozen=True):
+    """One outcome an intent, in order, and the log's head after them."""
+
+    outcomes: list[Done | Refused]
+    position: int
+    replayed: bool = False

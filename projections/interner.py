@@ -1,0 +1,31 @@
+"""Text to small numbers and back; append-only, so a number never changes its meaning."""
+
+from __future__ import annotations
+
+
+class Interner:
+    """Numbers texts 0, 1, 2 … in order of first appearance. One thread adds; any may read."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._texts: list[str] = []
+
+    def add(self, text: str) -> int:
+        """The number of ``text``, given now if it is new."""
+        number = self._numbers.get(text)
+        if number is None:
+            number = len(self._texts)
+            self._texts.append(text)
+            self._numbers[text] = number
+        return number
+
+    def number(self, text: str) -> int | None:
+        """The number of ``text``, or None where it never appeared."""
+        return self._numbers.get(text)
+
+    def text(self, number: int) -> str:
+        """The text of a number. Raises IndexError for an unknown one."""
+        return self._texts[number]
+
+    def __len__(self) -> int:
+        return len(self._texts)

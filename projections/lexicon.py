@@ -1,0 +1,80 @@
+"""``lexicon``: the full-text index (FTS5, porter stems) over what a fact says.
+
+FTS5 tokenizes and stores; scores come from the mirror's posting lists, counted over what
+the caller may see at the moment asked, so nothing unreadable leaks through a statistic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import apsw
+
+from eventlog.event import Recorded
+from eventlog.kinds import FactAsserted
+from projections.database import TOKENIZER
+from projections.normalization import entity_display
+
+_SEPARATORS = str.maketrans("-_:/.", "     ")
+
+
+def lexical_text(entity: str, relation: str, value_type: str, value_v: str) -> str:
+    """The text of a fact that is searched: entity path, relation label and value.
+
+    URIs lose scheme and authority, which all facts of a node share.
+    """
+    parts = [_path(entity), relation.translate(_SEPARATORS)]
+    if value_type == "ref":
+        parts.append(_path(value_v))
+    elif value_type != "null":
+        parts.append(value_v)
+    return " ".join(parts)
+
+
+def _path(uri: str) -> str:
+    _, separator, rest = uri.partition("://")
+    if separator:
+        _, _, rest = rest.partition("/")
+    return (rest or entity_display(uri)).translate(_SEPARATORS)
+
+
+def open_tokenizer() -> Callable[[str], list[str]]:
+    """FTS5's own tokenizer as a function from text to terms.
+
+    Each call opens its own in-memory connection, so use one tokenizer a thread.
+    """
+    name, arguments = TOKENIZER
+    db = apsw.Connection(":memory:")
+    cut = db.fts5_tokenizer(name, arguments)
+    reason = apsw.FTS5_TOKENIZE_DOCUMENT
+
+    def tokenize(text: str) -> list[str]:
+        return cut(text.encode(), reason, None, include_offsets=False, include_colocated=False)
+
+    return tokenize
+
+
+class LexiconProjector:
+    """Rows of the FTS5 table; rowid is the fact's position."""
+
+    name = "lexicon"
+    version = 1
+    tables = ()
+    schema = """
+    CREATE VIRTUAL TABLE lexicon USING fts5 (
+        text, content='', contentless_delete=1, detail=column,
+        tokenize='porter unicode61 remove_diacritics 2'
+    );
+    """
+    late_indexes = ""
+    kinds = frozenset({"fact_asserted"})
+    reads: frozenset[str] = frozenset()
+
+    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
+        rows: list[tuple[int, str]] = []
+        for event in events:
+            fact = event.payload
+            assert isinstance(fact, FactAsserted)
+            text = lexical_text(fact.entity, fact.relation, fact.value.type, fact.value.v)
+            rows.append((event.position, text))
+        db.executemany("INSERT INTO lexicon (rowid, text) VALUES (?,?)", rows)

@@ -1,0 +1,67 @@
+"""Entity and source URIs in the one form under which they are stored and asked for.
+
+Source: the protocol's normaliser (trim; formal URIs lower-cased part by part; informal
+names lower-cased; runs of white space become ``-``).
+"""
+
+from __future__ import annotations
+
+import re
+
+URI_LENGTH_MAX = 2048
+SCOPES = ("local", "team", "company", "public")
+"""Scope number = index."""
+
+_SCHEME_PREFIX = "stigmem://"
+_SPACES = re.compile(r"\s+")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_SCHEME = re.compile(r"^[a-z][a-z0-9+.-]*:[^\s]")
+
+
+def normalize_uri(text: str) -> str:
+    """The stored form of an entity or source.
+
+    Raises:
+        ValueError: empty, over 2048 characters, or holding control characters.
+    """
+    trimmed = text.strip()
+    if not trimmed:
+        raise ValueError("entity URI must not be empty")
+    if len(trimmed) > URI_LENGTH_MAX:
+        raise ValueError(f"entity URI has {len(trimmed)} characters, over {URI_LENGTH_MAX}")
+    normal = trimmed.lower()
+    if not normal.isprintable() or " " in normal:
+        normal = _SPACES.sub("-", normal)
+    if _CONTROL.search(normal):
+        raise ValueError("entity URI must not hold control characters")
+    if normal.startswith(_SCHEME_PREFIX):
+        parts = normal[len(_SCHEME_PREFIX) :].split("/", 2)
+        if len(parts) < 2 or not all(parts):
+            raise ValueError("a stigmem:// URI must not have an empty authority, type or id")
+    return normal
+
+
+def normalize_ref(text: str) -> str:
+    """The entity a ``ref`` value points at, in stored form.
+
+    A ref must be a URI (``scheme:…``): there are no refs without an edge.
+
+    Raises:
+        ValueError: empty or not a URI.
+    """
+    normal = normalize_uri(text)
+    if _SCHEME.match(normal) is None:
+        raise ValueError("a ref must be an entity URI, such as stigmem://authority/type/id")
+    return normal
+
+
+def entity_display(entity: str) -> str:
+    """The last path segment of an entity URI (seed §20.2.2)."""
+    return entity.rstrip("/").rsplit("/", 1)[-1].rsplit(":", 1)[-1]
+
+
+def matches_label(pattern: str, relation: str) -> bool:
+    """Whether a relation label, or suffix-``*`` glob, covers ``relation``."""
+    if pattern.endswith("*"):
+        return relation.startswith(pattern[:-1])
+    return relation == pattern

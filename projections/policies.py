@@ -1,0 +1,97 @@
+"""Declarations of the operator over time: decay policies, set-valued relations, profiles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+import msgspec
+
+from eventlog.event import Recorded
+from eventlog.kinds import DecayPolicy, PolicySet, ProfileSet, SetValuedDeclared
+from projections.moment import LIVE
+
+ALWAYS_SET_VALUED = ("rel:*", "stigmem:*")
+"""Relationship labels name many targets by nature; the node's own labels never contradict."""
+
+_decode_policy = msgspec.json.Decoder(DecayPolicy).decode
+_decode_document = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class PoliciesProjector:
+    """``declarations``: one row per named document, valid from its position on."""
+
+    name = "policies"
+    version = 1
+    tables = ("declarations",)
+    schema = f"""
+    CREATE TABLE declarations (
+        sort TEXT NOT NULL,
+        name TEXT NOT NULL,
+        document TEXT NOT NULL,
+        from_position INTEGER NOT NULL,
+        to_position INTEGER NOT NULL DEFAULT {LIVE},
+        PRIMARY KEY (sort, name, from_position)
+    ) STRICT, WITHOUT ROWID;
+    """
+    late_indexes = ""
+    kinds = frozenset({"policy_set", "set_valued_declared", "profile_set"})
+    reads: frozenset[str] = frozenset()
+
+    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
+        for event in events:
+            sort, name, document = _declaration(event)
+            db.execute(
+                "UPDATE declarations SET to_position=? WHERE sort=? AND name=? AND to_position=?",
+                (event.position, sort, name, LIVE),
+            )
+            if document is not None:
+                db.execute(
+                    "INSERT INTO declarations (sort, name, document, from_position)"
+                    " VALUES (?,?,?,?)",
+                    (sort, name, msgspec.json.encode(document).decode(), event.position),
+                )
+
+
+def _declaration(event: Recorded) -> tuple[str, str, object]:
+    payload = event.payload
+    if isinstance(payload, PolicySet):
+        return "decay", payload.policy_id, payload.policy
+    if isinstance(payload, ProfileSet):
+        return "profile", payload.name, payload.document
+    assert isinstance(payload, SetValuedDeclared)
+    return "set_valued", "relations", payload.relations
+
+
+_AT = """
+SELECT name, document FROM declarations
+WHERE sort=? AND from_position<=? AND to_position>? ORDER BY name
+"""
+
+
+def decay_policies(db: apsw.Connection, position: int) -> list[DecayPolicy]:
+    """The decay policies in force at a position, by id."""
+    return [_decode_policy(text) for _, text in db.execute(_AT, ("decay", position, position))]
+
+
+def profiles(db: apsw.Connection, position: int) -> dict[str, dict[str, Any]]:
+    """Recall profiles installed over the built-in ones, by name."""
+    rows = db.execute(_AT, ("profile", position, position))
+    return {name: _decode_document(text) for name, text in rows}
+
+
+def set_valued_relations(db: apsw.Connection, position: int) -> list[str]:
+    """Declared patterns of set-valued relations at a position (without the built-in ones)."""
+    for _, text in db.execute(_AT, ("set_valued", position, position)):
+        return msgspec.json.decode(text, type=list[str])
+    return []
+
+
+def load_set_valued(db: apsw.Connection) -> list[tuple[int, list[str]]]:
+    """(position, patterns) of every declaration, oldest first."""
+    rows = db.execute(
+        "SELECT from_position, document FROM declarations WHERE sort='set_valued'"
+        " ORDER BY from_position"
+    )
+    return [(position, msgspec.json.decode(text, type=list[str])) for position, text in rows]

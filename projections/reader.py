@@ -1,0 +1,87 @@
+"""The reading side of a node: the mirror, row look-ups, keys and declarations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from eventlog.event import Recorded
+from eventlog.kinds import DecayPolicy, KeyIssued, KeyRevoked
+from projections.database import ReaderPool
+from projections.digest import Digests, compute_digests
+from projections.facts import FactRow, fetch
+from projections.keys import KeyRing, load_keys
+from projections.mirror import Mirror, cid_number
+from projections.policies import decay_policies, profiles, set_valued_relations
+from projections.view import View
+
+
+class Reader:
+    """Synchronous queries; safe from any thread."""
+
+    def __init__(self, link: Path, mirror: Mirror) -> None:
+        self.mirror = mirror
+        self.pool = ReaderPool(link)
+        self.keys = KeyRing()
+        self.refresh_keys()
+
+    def refresh_keys(self) -> None:
+        """Load the key ring anew."""
+        with self.pool.connection() as db:
+            self.keys = KeyRing(load_keys(db))
+
+    def committed(self, events: Sequence[Recorded]) -> None:
+        """Take note of events that were just published."""
+        if any(isinstance(event.payload, KeyIssued | KeyRevoked) for event in events):
+            self.refresh_keys()
+
+    def pin(self) -> View:
+        """A view of the mirror as last published."""
+        return self.mirror.pin()
+
+    def rows(self, positions: Sequence[int]) -> list[FactRow]:
+        """Rows of the facts asserted at ``positions``, in that order."""
+        if not len(positions):
+            return []
+        with self.pool.connection() as db:
+            return fetch(db, positions)
+
+    def slot_of(self, fact_id: str) -> int | None:
+        """The slot of a fact id, readable or not: apply the authorization yourself."""
+        return self.mirror.slot_of.get(fact_id)
+
+    def slots_of_cid(self, cid: str) -> list[int]:
+        """Slots of the facts with this content id, oldest first."""
+        mirror = self.mirror
+        slots = mirror.by_cid.slots(cid_number(cid), mirror.published)
+        positions = mirror.columns.arrays["from_position"][slots].tolist()
+        wanted = {row.from_position for row in self.rows(positions) if row.cid == cid}
+        return [
+            slot
+            for slot, position in zip(slots.tolist(), positions, strict=True)
+            if position in wanted
+        ]
+
+    def decay_policies(self, position: int) -> list[DecayPolicy]:
+        """Decay policies in force at a position."""
+        with self.pool.connection() as db:
+            return decay_policies(db, position)
+
+    def set_valued(self, position: int) -> list[str]:
+        """Declared set-valued relations at a position."""
+        with self.pool.connection() as db:
+            return set_valued_relations(db, position)
+
+    def profiles(self, position: int) -> dict[str, dict[str, Any]]:
+        """Installed recall profiles at a position."""
+        with self.pool.connection() as db:
+            return profiles(db, position)
+
+    def digests(self) -> Digests:
+        """Digests of the tables as they stand."""
+        with self.pool.connection() as db:
+            return compute_digests(db)
+
+    def close(self) -> None:
+        self.pool.close()

@@ -1,0 +1,35 @@
+"""Which projectors there are, in the order in which they apply."""
+
+from __future__ import annotations
+
+from projections.access import AccessProjector
+from projections.contradictions import ContradictionsProjector
+from projections.decay import DecayProjector
+from projections.derivations import DerivationsProjector
+from projections.entity_edges import EntityEdgesProjector
+from projections.fact_retractions import FactRetractionsProjector
+from projections.facts import FactsProjector
+from projections.keys import KeysProjector
+from projections.lexicon import LexiconProjector
+from projections.policies import PoliciesProjector
+from projections.projector import Projector
+from projections.trust import TrustProjector
+
+PROJECTORS: tuple[Projector, ...] = (
+    KeysProjector(),
+    PoliciesProjector(),
+    TrustProjector(),
+    FactsProjector(),
+    EntityEdgesProjector(),
+    FactRetractionsProjector(),
+    ContradictionsProjector(),
+    DerivationsProjector(),
+    DecayProjector(),
+    LexiconProjector(),
+    AccessProjector(),
+)
+
+IGNORED_KINDS = frozenset({"epoch_started", "node_key_rotated"})
+"""Known kinds that no table depends on: they speak of the log itself."""
+
+PROJECTED_KINDS = frozenset(kind for projector in PROJECTORS for kind in projector.kinds)

@@ -1,0 +1,243 @@
+"""The projections file: schema, checkpoints, and applying events to every projector.
+
+All projectors' rows and their checkpoints move in one transaction. ``projections.db`` is
+a symbolic link to the current generation, so a rebuilt file is swapped in atomically.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import apsw
+from msgspec import Struct
+
+from eventlog.errors import UnknownKind
+from eventlog.event import Recorded, UnknownPayload
+from projections.database import open_writer
+from projections.projector import Projector
+from projections.registry import IGNORED_KINDS, PROJECTED_KINDS, PROJECTORS
+
+_CHECKPOINTS = """
+CREATE TABLE checkpoints (
+    projector TEXT PRIMARY KEY,
+    version INTEGER NOT NULL,
+    position INTEGER NOT NULL,
+    halted TEXT
+) STRICT;
+CREATE TABLE log_mark (
+    only INTEGER PRIMARY KEY CHECK (only = 1),
+    position INTEGER NOT NULL,
+    hash BLOB NOT NULL
+) STRICT;
+CREATE TABLE unknown_events (
+    position INTEGER PRIMARY KEY,
+    kind TEXT NOT NULL,
+    schema_version INTEGER NOT NULL
+) STRICT;
+"""
+
+
+class Checkpoint(Struct, frozen=True):
+    """How far a projector has come; ``halted`` says why it stopped, if it did."""
+
+    projector: str
+    version: int
+    position: int
+    halted: str | None
+
+
+class ProjectionStore:
+    """One projections file, open for writing by its one writer.
+
+    Args:
+        link: the path by which everybody knows the file (``projections.db``).
+        path: the generation to open; by default the one the link points at.
+        bulk: no durability and late indexes; call ``finish_bulk`` when complete.
+        strict: an event of an unknown local kind raises UnknownKind (rebuilds).
+    """
+
+    def __init__(
+        self,
+        link: Path,
+        path: Path | None = None,
+        *,
+        bulk: bool = False,
+        strict: bool = False,
+        projectors: Sequence[Projector] = PROJECTORS,
+    ) -> None:
+        self.path = path or current_generation(link) or new_generation(link)
+        self._bulk = bulk
+        self._strict = strict
+        self._projectors = projectors
+        self.db = open_writer(self.path, bulk=bulk)
+        with self.db:
+            self._create()
+        if path is None and current_generation(link) != self.path:
+            point_link(link, self.path)
+        self._checkpoints = self._load()
+
+    def _create(self) -> None:
+        if self.db.execute("SELECT 1 FROM sqlite_master WHERE name='checkpoints'").fetchone():
+            return
+        self.db.execute(_CHECKPOINTS)
+        for projector in self._projectors:
+            self.db.execute(projector.schema)
+            if not self._bulk:
+                self.db.execute(projector.late_indexes)
+            self.db.execute(
+                "INSERT INTO checkpoints VALUES (?,?,0,NULL)", (projector.name, projector.version)
+            )
+
+    def _load(self) -> dict[str, Checkpoint]:
+        rows = self.db.execute("SELECT projector, version, position, halted FROM checkpoints")
+        return {str(row[0]): Checkpoint(*row) for row in rows}
+
+    def finish_bulk(self) -> None:
+        """Create the late indexes of a bulk-loaded file."""
+        with self.db:
+            for projector in self._projectors:
+                self.db.execute(projector.late_indexes)
+
+    @property
+    def checkpoints(self) -> dict[str, Checkpoint]:
+        """Where every projector stands, by name."""
+        return self._checkpoints
+
+    @property
+    def position(self) -> int:
+        """The position all running projectors have reached."""
+        running = [mark.position for mark in self._checkpoints.values() if mark.halted is None]
+        return min(running, default=0)
+
+    @property
+    def log_mark(self) -> tuple[int, bytes] | None:
+        """Position and hash of the last event applied: whether this file belongs to a log."""
+        row = self.db.execute("SELECT position, hash FROM log_mark").fetchone()
+        return row  # pyright: ignore[reportReturnType]
+
+    @property
+    def halted(self) -> dict[str, str]:
+        """Projectors that stopped at a poison event, with the reason."""
+        return {m.projector: m.halted for m in self._checkpoints.values() if m.halted is not None}
+
+    @property
+    def outdated(self) -> list[str]:
+        """Projectors whose rows were made by another version, or that are new or gone."""
+        made = {name: mark.version for name, mark in self._checkpoints.items()}
+        wanted = {projector.name: projector.version for projector in self._projectors}
+        return sorted(
+            name for name in made.keys() | wanted.keys() if made.get(name) != wanted.get(name)
+        )
+
+    def apply(self, events: Sequence[Recorded]) -> None:
+        """Apply events to every projector inside the caller's transaction.
+
+        A projector that raises is halted at its last good position with its reason kept;
+        the others go on. Its rows of these events are undone.
+        """
+        if not events:
+            return
+        self._note_unknown(events)
+        kinds = {event.kind for event in events}
+        last = events[-1].position
+        for projector in self._projectors:
+            mark = self._checkpoints[projector.name]
+            if mark.halted is None and projector.kinds & kinds:
+                fresh = [
+                    event
+                    for event in events
+                    if event.kind in projector.kinds
+                    and event.position > mark.position
+                    and not isinstance(event.payload, UnknownPayload | None)
+                ]
+                self._apply_one(projector, fresh)
+
+        self.db.execute(
+            "UPDATE checkpoints SET position=? WHERE halted IS NULL AND position<?", (last, last)
+        )
+        self.db.execute("INSERT OR REPLACE INTO log_mark VALUES (1,?,?)", (last, events[-1].hash))
+        self._checkpoints = {
+            name: mark
+            if mark.halted is not None or mark.position >= last
+            else Checkpoint(name, mark.version, last, None)
+            for name, mark in self._checkpoints.items()
+        }
+
+    def _apply_one(self, projector: Projector, events: list[Recorded]) -> None:
+        if not events:
+            return
+        self.db.execute("SAVEPOINT projector")
+        try:
+            projector.apply(events, self.db)
+        except (apsw.FullError, apsw.IOError, apsw.BusyError, apsw.InterruptError):
+            raise  # the machine's fault, not the event's
+        except Exception as fault:
+            self.db.execute("ROLLBACK TO projector; RELEASE projector")
+            mark = self._checkpoints[projector.name]
+            reason = f"{type(fault).__name__} at positions {events[0].position}"
+            reason = f"{reason}-{events[-1].position}: {fault}"
+            halted = Checkpoint(mark.projector, mark.version, mark.position, reason)
+            self._checkpoints = {**self._checkpoints, projector.name: halted}
+            self.db.execute(
+                "UPDATE checkpoints SET halted=? WHERE projector=?", (reason, projector.name)
+            )
+        else:
+            self.db.execute("RELEASE projector")
+
+    def _note_unknown(self, events: Sequence[Recorded]) -> None:
+        for event in events:
+            if event.kind in PROJECTED_KINDS or event.kind in IGNORED_KINDS:
+                if not isinstance(event.payload, UnknownPayload):
+                    continue
+            if self._strict and event.peer is None:
+                header = event.header
+                raise UnknownKind(
+                    f"position {event.position}: kind {header.kind!r} version"
+                    f" {header.schema_version} is not known to this release"
+                )
+            self.db.execute(
+                "INSERT OR IGNORE INTO unknown_events VALUES (?,?,?)",
+                (event.position, event.header.kind, event.header.schema_version),
+            )
+
+    def reload(self) -> None:
+        """Read the checkpoints again, after a transaction was rolled back."""
+        self._checkpoints = self._load()
+
+    def close(self) -> None:
+        self.db.close()
+
+
+def current_generation(link: Path) -> Path | None:
+    """The file the link points at, or None where there is none yet."""
+    return link.resolve() if link.exists() else None
+
+
+def new_generation(link: Path) -> Path:
+    """A path for the next generation beside the link."""
+    taken = [int(path.stem.rsplit("-", 1)[1]) for path in generations(link)]
+    return link.parent / f"{link.stem}-{max(taken, default=0) + 1:06d}.db"
+
+
+def generations(link: Path) -> list[Path]:
+    """Every generation file beside the link, oldest first."""
+    return sorted(
+        path
+        for path in link.parent.glob(f"{link.stem}-*.db")
+        if path.stem.rsplit("-", 1)[1].isdigit()
+    )
+
+
+def point_link(link: Path, path: Path) -> None:
+    """Point the link at a generation, atomically."""
+    aside = link.with_suffix(".link")
+    aside.unlink(missing_ok=True)
+    aside.symlink_to(path.name)
+    aside.replace(link)
+
+
+def remove_generation(path: Path) -> None:
+    """Delete a generation and its side files."""
+    for suffix in ("", "-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)

@@ -1,0 +1,1 @@
+"""Moving through the log: verification, moments, rebuilds."""

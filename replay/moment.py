@@ -1,0 +1,59 @@
+"""Which moment a caller means: an instant, a clock reading, or a position."""
+
+from __future__ import annotations
+
+import re
+
+from eventlog.clock import parse_hlc
+from eventlog.log import EventLog
+from projections.moment import Moment, parse_instant
+
+FUTURE_TOLERANCE_US = 5_000_000
+_POSITION = re.compile(r"^position:(-?\d{1,18})$")
+_HLC = re.compile(r"^\d{1,15}\.\d{1,6}$")
+
+
+class MomentError(ValueError):
+    """The text names no moment of this log. ``code`` is the protocol's error code."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def resolve(text: str, log: EventLog, head_position: int, now_us: int) -> Moment:
+    """The moment meant by ``as_of``.
+
+    Args:
+        text: ``position:N``, an RFC 3339 instant with offset, or an HLC reading.
+        head_position: the last published position.
+        now_us: the wall clock, microseconds.
+
+    Raises:
+        MomentError: ``as_of_invalid_timestamp`` or ``as_of_future``.
+    """
+    match = _POSITION.match(text)
+    if match is not None:
+        position = int(match[1])
+        if position < 0:
+            raise MomentError("as_of_invalid_timestamp", "a position must not be negative")
+        if position > head_position:
+            raise MomentError(
+                "as_of_future", f"position {position} is beyond the log's end, {head_position}"
+            )
+        return Moment(position, log.received_at(position))
+    if _HLC.match(text):
+        instant_us = _instant_of_hlc(text)
+    else:
+        try:
+            instant_us = parse_instant(text)
+        except ValueError as fault:
+            raise MomentError("as_of_invalid_timestamp", f"as_of {fault}") from fault
+    if instant_us > now_us + FUTURE_TOLERANCE_US:
+        raise MomentError("as_of_future", "as_of lies in the future")
+    return Moment(min(log.position_at(instant_us), head_position), instant_us)
+
+
+def _instant_of_hlc(text: str) -> int:
+    """The last microsecond that a reading's millisecond covers."""
+    return parse_hlc(text) // 1000 * 1000 + 999

@@ -1,0 +1,180 @@
+"""Rebuild: the log replayed into a fresh file, compared with the one that serves, swapped in.
+
+Blue is the file in use, green the one being built. Green is bulk-loaded up to a position
+that blue also stands at; where all projectors have the versions blue was made with, the
+digests must be equal. Only then is the link moved, between two groups of writes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
+
+import apsw
+from msgspec import Struct
+
+from eventlog.log import EventLog
+from projections.database import open_reader
+from projections.digest import Digests, compute_digests
+from projections.registry import PROJECTORS
+from projections.store import (
+    ProjectionStore,
+    current_generation,
+    new_generation,
+    point_link,
+    remove_generation,
+)
+from projections.writer import Writer
+
+PAGE_EVENTS = 10_000
+Progress = Callable[[int, int], None]
+"""Called with (events done, events in all)."""
+
+
+class DigestMismatch(Exception):
+    """Green differs from blue although the projectors are the same; blue stays in use."""
+
+    def __init__(self, blue: Digests, green: Digests) -> None:
+        tables = sorted(
+            name for name in blue.tables if blue.tables[name] != green.tables.get(name)
+        )
+        super().__init__(f"rebuilt tables differ from those in use: {', '.join(tables)}")
+        self.blue = blue
+        self.green = green
+        self.tables = tables
+
+
+class RebuildReport(Struct, frozen=True):
+    """What a rebuild did. ``compared`` is False where projector versions changed."""
+
+    events: int
+    seconds: float
+    position: int
+    digest: str
+    compared: bool
+
+
+def replay_into(
+    store: ProjectionStore, log: EventLog, until: int, progress: Progress | None = None
+) -> int:
+    """Apply everything after the store's position up to ``until``; returns how many events."""
+    done, start = 0, store.position
+    while store.position < until:
+        page = log.read(store.position, min(PAGE_EVENTS, until - store.position))
+        if not page:
+            break
+        with store.db:
+            store.apply(page)
+        done += len(page)
+        if progress is not None:
+            progress(done, until - start)
+        if store.halted:
+            name, reason = next(iter(store.halted.items()))
+            raise RuntimeError(f"projector {name} cannot be rebuilt: {reason}")
+    return done
+
+
+def build_green(
+    link: Path, log: EventLog, until: int, progress: Progress | None = None
+) -> tuple[Path, int, Digests]:
+    """A complete new generation at ``until``: its path, the events applied, its digests.
+
+    The file is synced to disk before this returns. Raises UnknownKind for a local event
+    that this release cannot read; the unfinished file is removed.
+    """
+    path = new_generation(link)
+    store = ProjectionStore(link, path, bulk=True, strict=True)
+    try:
+        events = replay_into(store, log, until, progress)
+        store.finish_bulk()
+        digests = compute_digests(store.db)
+    except BaseException:
+        store.close()
+        remove_generation(path)
+        raise
+    store.close()
+    _sync(path)
+    return path, events, digests
+
+
+def rebuild_offline(
+    link: Path, log: EventLog, progress: Progress | None = None
+) -> tuple[Path, RebuildReport]:
+    """Build green up to the log's head while nobody writes; the caller points the link.
+
+    Raises:
+        DigestMismatch: green differs from blue; green is removed.
+    """
+    began = monotonic()
+    path, events, green = build_green(link, log, log.head().position, progress)
+    compared = False
+    blue_path = current_generation(link)
+    if blue_path is not None:
+        blue = open_reader(blue_path)
+        try:
+            compared = _compare(blue, path, green)
+        finally:
+            blue.close()
+    return path, RebuildReport(
+        events, monotonic() - began, green.position, green.local, compared
+    )
+
+
+def rebuild_serving(
+    link: Path, log: EventLog, writer: Writer, progress: Progress | None = None
+) -> RebuildReport:
+    """Build green while blue serves reads and writes, then swap between two groups.
+
+    Blue is compared at the position of a read snapshot taken at the start, so writing goes
+    on meanwhile. The writer then closes the last gap and moves to green.
+
+    Raises:
+        DigestMismatch: green differs from blue; green is removed, blue stays in use.
+    """
+    began = monotonic()
+    old = writer.store.path
+    blue = open_reader(old)
+    try:
+        blue.execute("BEGIN")
+        row = blue.execute("SELECT min(position) FROM checkpoints").fetchone()
+        until = int(row[0]) if row is not None else 0  # pyright: ignore[reportArgumentType]
+        path, events, green = build_green(link, log, until, progress)
+        compared = _compare(blue, path, green)
+    finally:
+        blue.close()
+    store = ProjectionStore(link, path)
+    replay_into(store, log, log.head().position)
+
+    def swap() -> None:
+        replay_into(store, log, log.head().position)
+        writer.replace_store(store)
+        point_link(link, path)
+
+    writer.exclusive(swap).result()
+    remove_generation(old)
+    return RebuildReport(events, monotonic() - began, green.position, green.local, compared)
+
+
+def _compare(blue: apsw.Connection, path: Path, green: Digests) -> bool:
+    """Whether blue could be compared. Removes green and raises where it differs."""
+    versions = blue.execute("SELECT projector, version, halted FROM checkpoints")
+    made = {str(name): (version, halted) for name, version, halted in versions}
+    if made != {projector.name: (projector.version, None) for projector in PROJECTORS}:
+        return False
+    digests = compute_digests(blue)
+    if digests.position != green.position:
+        return False
+    if digests.local != green.local:
+        remove_generation(path)
+        raise DigestMismatch(digests, green)
+    return True
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

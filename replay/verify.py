@@ -1,0 +1,262 @@
+"""Proving that a log is what was appended: the first fault, with its position and reason.
+
+Everything is derived again from the stored bytes. What is checked: positions gapless,
+local times never going back, every link of every hash chain, every payload against its
+commitment, the columns against the header they repeat, identifiers unique, and the
+storage as a whole. ``against`` compares with heads signed and kept elsewhere, without
+which a tail cut off cannot be seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from eventlog.audit import Auditable, Row
+from eventlog.chain import link_fault
+from eventlog.clock import SystemClock
+from eventlog.codec import decode_header, decode_payload
+from eventlog.errors import CorruptLog, StorageError
+from eventlog.event import Header, Stored
+from eventlog.identifiers import id_text
+from eventlog.log import EventLog, Head, StreamHead
+from eventlog.signing import SignedHeads, signature_fault
+from eventlog.sqlite_log import SqliteLog
+
+PAGE_EVENTS = 2_000
+
+Progress = Callable[[int, int], None]
+"""Called with (events checked, events in all)."""
+
+
+class Fault(Struct, frozen=True):
+    """The first thing that is wrong; position 0 where it is not at one event."""
+
+    position: int
+    stream: str
+    stream_seq: int
+    reason: str
+
+
+class VerifyReport(Struct, frozen=True):
+    """What was found whole, up to ``head``, and the first fault if there is one."""
+
+    events: int
+    streams: int
+    head: Head
+    fault: Fault | None = None
+
+
+def verify(
+    log: EventLog,
+    *,
+    against: SignedHeads | None = None,
+    public_keys: Collection[str] | None = None,
+    progress: Progress | None = None,
+) -> VerifyReport:
+    """Check the whole log as it stands now; never raises for damage.
+
+    ``public_keys`` (base64) are the keys trusted for the node of ``against``; by default
+    its node id decides.
+    """
+    check = _Check(log, against)
+    fault = check.run(progress)
+    if fault is None and against is not None:
+        keys = None if public_keys is None else frozenset(public_keys)
+        fault = check.compare(against, keys)
+    return VerifyReport(check.head.position, len(check.tips), check.head, fault)
+
+
+def verify_file(
+    path: Path,
+    *,
+    origin: str,
+    epoch: int,
+    against: SignedHeads | None = None,
+    public_keys: Collection[str] | None = None,
+    progress: Progress | None = None,
+) -> VerifyReport:
+    """``verify`` for a ``log.db`` that may be too damaged to open, or open in a server.
+
+    Raises DataDirectoryError where there is no log at all.
+    """
+    try:
+        log = SqliteLog.open(path, origin=origin, epoch=epoch, clock=SystemClock(), read_only=True)
+    except CorruptLog as damage:
+        return VerifyReport(0, 0, Head(), Fault(damage.position, "", 0, damage.reason))
+    try:
+        return verify(log, against=against, public_keys=public_keys, progress=progress)
+    finally:
+        log.close()
+
+
+class _Check:
+    """One pass over a log, in order, keeping the end of every stream."""
+
+    def __init__(self, log: EventLog, against: SignedHeads | None) -> None:
+        self._log = log
+        self._auditable = log if isinstance(log, Auditable) else None
+        self._own_streams = f"{log.origin}/{log.epoch}/"
+        # Storage with a unique index proves uniqueness itself, without holding every id.
+        self._ids: set[bytes] | None = None if self._auditable else set()
+        heads = () if against is None else against.heads
+        self._sought = {(head.stream, head.stream_seq) for head in heads}
+        self._found: dict[tuple[str, int], tuple[int, bytes]] = {}
+        self.head = Head()
+        self.tips: dict[str, StreamHead] = {}
+
+    def run(self, progress: Progress | None) -> Fault | None:
+        """The first fault of the log by itself."""
+        try:
+            total = self._log.head().position
+        except (CorruptLog, StorageError):  # the pass will say where
+            total = 0
+        while True:
+            rows, damage = self._page()
+            for row in rows:
+                reason = self._reason(row)
+                if reason is not None:
+                    return Fault(row.stored.position, row.stream, row.stream_seq, reason)
+            if damage is not None:
+                return Fault(self.head.position + 1, "", 0, damage)
+            if progress is not None:
+                progress(self.head.position, max(total, self.head.position))
+            if len(rows) < PAGE_EVENTS:
+                return self._storage_fault()
+
+    def compare(self, against: SignedHeads, keys: frozenset[str] | None) -> Fault | None:
+        """The first disagreement with a signed statement about this log."""
+        reason = signature_fault(against, keys)
+        if reason is not None:
+            return Fault(0, "", 0, reason)
+        for head in against.heads:
+            found = self._found.get((head.stream, head.stream_seq))
+            if found is None:
+                tip = self.tips.get(head.stream)
+                end = 0 if tip is None else tip.stream_seq
+                reason = (
+                    f"log was cut back: head says {head.stream} reached {head.stream_seq}, "
+                    f"log ends at {end}"
+                )
+                return Fault(self.head.position, head.stream, head.stream_seq, reason)
+            position, digest = found
+            if digest.hex() != head.hash:
+                reason = f"another history: head says {head.hash}, log holds {digest.hex()}"
+                return Fault(position, head.stream, head.stream_seq, reason)
+        if against.node_id == self._log.origin and against.position > self.head.position:
+            reason = (
+                f"log was cut back: heads were signed at position {against.position}, "
+                f"log ends at {self.head.position}"
+            )
+            return Fault(self.head.position, "", 0, reason)
+        return None
+
+    def _page(self) -> tuple[list[Row], str | None]:
+        """The next rows, and why reading stopped if it did."""
+        after = self.head.position
+        try:
+            return self._rows(after, PAGE_EVENTS), None
+        except (CorruptLog, StorageError) as damage:
+            # One at a time, so that everything before the damage is still checked.
+            rows: list[Row] = []
+            while len(rows) < PAGE_EVENTS:
+                try:
+                    row = self._rows(after + len(rows), 1)
+                except (CorruptLog, StorageError) as here:
+                    return rows, _words(here)
+                if not row:
+                    break
+                rows += row
+            return rows, _words(damage)
+
+    def _rows(self, after: int, limit: int) -> list[Row]:
+        if self._auditable is not None:
+            return self._auditable.read_rows(after, limit)
+        return [_bare_row(stored) for stored in self._log.read_stored(after, limit)]
+
+    def _reason(self, row: Row) -> str | None:
+        """Why this row cannot follow what was read; None where it can."""
+        stored = row.stored
+        if stored.position != self.head.position + 1:
+            return f"position {self.head.position + 1} is missing"
+        try:
+            header = decode_header(stored.header)
+            reason = (
+                link_fault(self.tips.get(header.stream), stored, header)
+                or _column_fault(row, header)
+                or self._local_fault(stored, header)
+            )
+            if reason is None and stored.payload is not None:
+                decode_payload(header, stored.payload)
+        except (msgspec.MsgspecError, KeyError, UnicodeDecodeError) as fault:
+            return f"undecodable event: {fault}"
+        except TypeError as fault:
+            return f"a column holds another type than it was given: {fault}"
+        if reason is None:
+            self._accept(stored, header)
+        return reason
+
+    def _accept(self, stored: Stored, header: Header) -> None:
+        stream, stream_seq = header.stream, header.stream_seq
+        self.head = Head(stored.position, stored.received_at, stored.received_hlc)
+        self.tips[stream] = StreamHead(stream, stream_seq, stored.hash)
+        if self._sought and (stream, stream_seq) in self._sought:
+            self._found[stream, stream_seq] = (stored.position, stored.hash)
+
+    def _local_fault(self, stored: Stored, header: Header) -> str | None:
+        """What is wrong with the columns that are this node's own."""
+        if stored.received_at < self.head.received_at:
+            return f"received_at went back from {self.head.received_at} to {stored.received_at}"
+        if stored.received_hlc < self.head.received_hlc:
+            return f"received_hlc went back from {self.head.received_hlc} to {stored.received_hlc}"
+        if stored.peer is None:
+            if stored.received_at != header.recorded_at or stored.received_hlc != header.hlc:
+                return "local times do not match the header of an event recorded here"
+        elif type(stored.peer) is not str or header.stream.startswith(self._own_streams):
+            return f"an event of this node's own epoch came through peer {stored.peer!r}"
+        if self._ids is not None:
+            if header.event_id in self._ids:
+                return f"event id {id_text(header.event_id)} occurs twice"
+            self._ids.add(header.event_id)
+        return None
+
+    def _storage_fault(self) -> Fault | None:
+        if self._auditable is None:
+            return None
+        try:
+            reason = self._auditable.storage_fault()
+        except (CorruptLog, StorageError) as damage:
+            reason = _words(damage)
+        return None if reason is None else Fault(0, "", 0, f"storage: {reason}")
+
+
+def _column_fault(row: Row, header: Header) -> str | None:
+    """Which column disagrees with the header it repeats."""
+    if (
+        row.stream == header.stream
+        and row.stream_seq == header.stream_seq
+        and row.event_id == header.event_id
+        and row.kind == header.kind
+    ):
+        return None
+    for name in ("stream", "stream_seq", "event_id", "kind"):
+        column, field = getattr(row, name), getattr(header, name)
+        if column != field:
+            return f"column {name} is {column!r}, the header says {field!r}"
+    return None
+
+
+def _bare_row(stored: Stored) -> Row:
+    """A row of an engine that repeats nothing: the header is its own columns."""
+    try:
+        header = decode_header(stored.header)
+    except (msgspec.MsgspecError, TypeError, UnicodeDecodeError):
+        return Row(stored, "", 0, b"", "")
+    return Row(stored, header.stream, header.stream_seq, header.event_id, header.kind)
+
+
+def _words(damage: CorruptLog | StorageError) -> str:
+    return damage.reason if isinstance(damage, CorruptLog) else str(damage)
