@@ -8,6 +8,7 @@ import apsw
 
 from eventlog.event import Recorded
 from eventlog.kinds import RecallServed
+from projections.database import query
 
 _COUNT = """
 UPDATE facts SET access_count = access_count + ?,
@@ -51,6 +52,5 @@ class AccessProjector:
 
 def load_accesses(db: apsw.Connection) -> list[tuple[int, str, int]]:
     """(position, fact id, count) of every recorded use, oldest first."""
-    return list(
-        db.execute("SELECT position, fact_id, count FROM fact_accesses ORDER BY position")
-    )
+    rows = query(db, "SELECT position, fact_id, count FROM fact_accesses ORDER BY position")
+    return [(position, fact, count) for position, fact, count in rows]

@@ -26,9 +26,7 @@ class Authorization(Struct, frozen=True):
 
     def narrowed(self, scopes: frozenset[str]) -> Authorization:
         """The same caller, limited further to ``scopes``."""
-        return Authorization(
-            self.principal, self.permissions, self.scopes & scopes, self.gardens
-        )
+        return Authorization(self.principal, self.permissions, self.scopes & scopes, self.gardens)
 
     def may(self, permission: str) -> bool:
         return permission in self.permissions

@@ -1,10 +1,11 @@
 """Contradictions: which values of one (entity, relation, scope) are claimed, and the conflicts.
 
 ``claims`` holds one row per distinct live value of a key that ever had two facts, so a
-write costs the same however many facts the key has, and a key with one fact costs nothing. ``conflicts`` holds one open row per live value that is not
-the key's newest: the newest against each other value, never all pairs. Set-valued
-relations have claims but no conflicts. Everything is asked of ``facts`` *at the event's
-position*, so the rows do not depend on how events were batched. Source: wire 5.1.
+write costs the same however many facts the key has, and a key with one fact costs nothing.
+``conflicts`` holds one open row per live value that is not the key's newest: the newest
+against each other value, never all pairs. Set-valued relations have claims but no
+conflicts. Everything is asked of ``facts`` *at the event's position*, so the rows do not
+depend on how events were batched. Source: wire 5.1.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from eventlog.kinds import (
     FactRetracted,
     SetValuedDeclared,
 )
+from projections.database import query, query_one
 from projections.facts import fact_id, validity_us
 from projections.moment import LIVE
 from projections.normalization import matches_label
@@ -125,11 +127,9 @@ def value_hash(value_type: str, value_v: str) -> bytes:
     return hashlib.sha256(f"{value_type}\x00{value_v}".encode()).digest()[:HASH_BYTES]
 
 
-def has_rival(
-    db: apsw.Connection, key: bytes, value: bytes, instant_us: int
-) -> bool:
+def has_rival(db: apsw.Connection, key: bytes, value: bytes, instant_us: int) -> bool:
     """Whether another value of the key is live and unexpired at ``instant_us``."""
-    return db.execute(_RIVAL, (key, instant_us, value)).fetchone() is not None
+    return query_one(db, _RIVAL, (key, instant_us, value)) is not None
 
 
 def conflict_id(opened_by: str, rival_id: str) -> str:
@@ -207,7 +207,7 @@ class ContradictionsProjector:
                 for fact in payload.fact_ids:
                     _release(fact, event.position, db)
             elif isinstance(payload, DecaySwept):
-                for (fact,) in db.execute(_ENDED_AT, (event.position,)).fetchall():
+                for (fact,) in query(db, _ENDED_AT, (event.position,)):
                     _release(str(fact), event.position, db)
             elif isinstance(payload, ConflictResolved):
                 _resolve(event, payload, db)
@@ -230,9 +230,7 @@ _Top = tuple[bytes, int, str]
 """A key's newest claim: value hash, HLC, fact id."""
 
 
-def _claim_run(
-    events: Sequence[Recorded], patterns: Sequence[str], db: apsw.Connection
-) -> None:
+def _claim_run(events: Sequence[Recorded], patterns: Sequence[str], db: apsw.Connection) -> None:
     """Add claims for a run of assertions; open and close conflicts as the newest changes."""
     claims: list[_Claim] = []
     by_key: dict[bytes, list[_Claim]] = {}
@@ -277,21 +275,21 @@ def _crowded_keys(by_key: dict[bytes, list[_Claim]], db: apsw.Connection) -> set
         ]
     ).decode()
     crowded = {key for key, claims in by_key.items() if len(claims) > 1}
-    for number, only, another in db.execute(_EARLIER, (asked,)).fetchall():
-        key = keys[int(number)]  # pyright: ignore[reportArgumentType]
+    for number, only, another in query(db, _EARLIER, (asked,)):
+        key: bytes = keys[int(number)]
         crowded.add(key)
         if another is None:
             position = by_key[key][0].event.position
-            for row in db.execute(_ONLY, (only, position, position)).fetchall():
+            for row in query(db, _ONLY, (only, position, position)):
                 value_type, value_v, hlc, fact, end = row
-                value = value_hash(str(value_type), str(value_v))
+                value = value_hash(value_type, value_v)
                 db.execute(_CLAIM, (key, value, hlc, fact, end))
     return crowded
 
 
 def _tops(keys: set[bytes], db: apsw.Connection) -> dict[bytes, _Top]:
     asked = "[" + ",".join(f'"{key.hex()}"' for key in keys) + "]"
-    return {row[0]: (row[1], row[2], row[3]) for row in db.execute(_TOPS, (asked,))}  # pyright: ignore
+    return {row[0]: (row[1], row[2], row[3]) for row in query(db, _TOPS, (asked,))}
 
 
 def _contest(claim: _Claim, tops: dict[bytes, _Top], db: apsw.Connection) -> None:
@@ -332,21 +330,21 @@ def _contest(claim: _Claim, tops: dict[bytes, _Top], db: apsw.Connection) -> Non
 
 def _release(fact: str, position: int, db: apsw.Connection, *, set_aside: bool = False) -> None:
     """Take one ended (or set aside) fact out of its key's claims."""
-    row = db.execute(_FACT, (fact,)).fetchone()
+    row = query_one(db, _FACT, (fact,))
     if row is None or row[6] == 0 or (row[7] < position and not set_aside):
         return
     entity, relation, scope, garden, value_type, value_v = row[:6]
     key = key_hash(entity, relation, scope, garden)
     value = value_hash(value_type, value_v)
     bindings = (entity, relation, scope, value_type, value_v, garden, position)
-    count, newest_hlc, expires_at = db.execute(_SURVIVORS, bindings).fetchone()  # pyright: ignore
+    count, newest_hlc, expires_at = query(db, _SURVIVORS, bindings)[0]
     if count:
-        (newest_id,) = db.execute(_NEWEST_ID, (*bindings, newest_hlc)).fetchone()  # pyright: ignore
+        (newest_id,) = query(db, _NEWEST_ID, (*bindings, newest_hlc))[0]
         db.execute(_UPDATE_CLAIM, (count, newest_hlc, newest_id, expires_at, key, value))
     else:
         db.execute("DELETE FROM claims WHERE key_hash=? AND value_hash=?", (key, value))
         db.execute(_CLOSE, (position, key, value))
-    top = db.execute(_TOP, (key,)).fetchone()
+    top = query_one(db, _TOP, (key,))
     if top is not None:
         db.execute(_CLOSE, (position, key, top[0]))
 

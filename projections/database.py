@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import apsw
 
@@ -39,6 +40,19 @@ def open_reader(path: Path) -> apsw.Connection:
     return db
 
 
+Bindings: TypeAlias = "Sequence[apsw.SQLiteValue]"
+
+
+def query(db: apsw.Connection, sql: str, bindings: Bindings = ()) -> list[tuple[Any, ...]]:
+    """All rows of a statement. Column types are the schema's (all tables are STRICT)."""
+    return db.execute(sql, bindings).fetchall()
+
+
+def query_one(db: apsw.Connection, sql: str, bindings: Bindings = ()) -> tuple[Any, ...] | None:
+    """The first row of a statement, or None."""
+    return db.execute(sql, bindings).fetchone()
+
+
 class ReaderPool:
     """Read-only connections, lent to one thread at a time; all reopened after a swap."""
 
@@ -50,7 +64,7 @@ class ReaderPool:
         self._closed = False
 
     @contextmanager
-    def connection(self) -> Iterator[apsw.Connection]:
+    def connection(self) -> Generator[apsw.Connection, None, None]:
         """Borrow a connection for the length of a ``with`` block."""
         with self._lock:
             generation = self._generation

@@ -18,6 +18,7 @@ import numpy as np
 from eventlog.event import Recorded
 from eventlog.kinds import DecayPolicy, DecaySwept
 from projections.arrays import F64, I64, Bool
+from projections.database import query
 from projections.normalization import matches_label
 
 EXEMPT_PREFIXES = ("stigmem:", "rel:")
@@ -54,8 +55,8 @@ def policy_for(policies: Sequence[DecayPolicy], relation: str, scope: str) -> De
 def decayed_confidence(base: F64, age_us: I64, half_life_s: float, floor: float) -> F64:
     """Half-life decay with a floor, never above the base, rounded to six places."""
     halvings = np.maximum(age_us, 0) / (half_life_s * 1e6)
-    decayed: F64 = np.round(np.maximum(floor, base * np.exp2(-halvings)), 6)
-    return np.minimum(base, decayed)
+    decayed = np.round(np.maximum(floor, base * np.exp2(-halvings)), 6)
+    return np.minimum(base, decayed).astype(np.float64)
 
 
 def retracted_by(policy: DecayPolicy, confidence: F64, age_us: I64) -> Bool:
@@ -98,7 +99,7 @@ def swept_rows(
 
 
 class DecayProjector:
-    """``decay_sweeps``: every sweep with its policies, from which any moment's confidence follows."""
+    """``decay_sweeps``: every sweep with its policies; any moment's confidence follows."""
 
     name = "decay"
     version = 1
@@ -131,7 +132,7 @@ def load_sweeps(db: apsw.Connection) -> list[tuple[int, DecaySwept]]:
     decode = msgspec.json.Decoder(list[DecayPolicy]).decode
     return [
         (position, DecaySwept(scope=scope, at_us=at_us, policies=decode(policies)))
-        for position, scope, at_us, policies in db.execute(
-            "SELECT position, scope, at_us, policies FROM decay_sweeps ORDER BY position"
+        for position, scope, at_us, policies in query(
+            db, "SELECT position, scope, at_us, policies FROM decay_sweeps ORDER BY position"
         )
     ]

@@ -36,6 +36,7 @@ from eventlog.kinds import (
 from projections import intents as ask
 from projections.cid import compute_cid
 from projections.contradictions import has_rival, key_hash, value_hash
+from projections.database import query, query_one
 from projections.derivations import closes_cycle
 from projections.intents import Refused
 from projections.mirror import Mirror
@@ -118,9 +119,7 @@ class Context(Struct, frozen=True):
         self, payload: AnyPayload, partition: str = NODE_STREAM, cause: bytes | None = None
     ) -> Draft:
         """A draft of an event, with an id of its own."""
-        return Draft(
-            payload, partition, self.identifiers.next(self.now_us), self.actor, cause
-        )
+        return Draft(payload, partition, self.identifiers.next(self.now_us), self.actor, cause)
 
 
 class Decision(Struct, frozen=True):
@@ -199,17 +198,14 @@ def _newest_of_source(intent: ask.AssertFact, context: Context) -> tuple[Any, ..
     pending = context.undecided.newest.get(known)
     if pending is not None:
         return pending
-    row = context.db.execute(_SAME, known).fetchone()
-    return row  # pyright: ignore[reportReturnType]
+    return query_one(context.db, _SAME, known)
 
 
 def _retracting(intent: ask.AssertFact, context: Context) -> Decision | Refused:
     """A confidence-0 record and the retraction of what it denies (wire 5.2)."""
     context.flush()
     several = _is_set_valued(intent.relation, context)
-    rows = context.db.execute(
-        _TARGETS, (intent.entity, intent.relation, intent.scope)
-    ).fetchall()
+    rows = query(context.db, _TARGETS, (intent.entity, intent.relation, intent.scope))
     if len(rows) > RETRACTION_TARGETS_MAX:
         return Refused(
             "too_many_targets",
@@ -253,7 +249,7 @@ def _is_set_valued(relation: str, context: Context) -> bool:
 def retract_fact(intent: ask.RetractFact, context: Context) -> Decision | Refused:
     """Retract one fact; unreadable and absent look the same."""
     context.flush()
-    row = context.db.execute(_BY_ID, (intent.fact_id,)).fetchone()
+    row = query_one(context.db, _BY_ID, (intent.fact_id,))
     if row is None or row[1] not in intent.scopes:
         return Refused("fact_not_found", "fact not found", "id")
     if row[2] != LIVE or row[3] == 0.0:
@@ -285,13 +281,13 @@ def _retraction(fact: str, scope: str, reason: str, context: Context) -> Decisio
 def resolve_conflict(intent: ask.ResolveConflict, context: Context) -> Decision | Refused:
     """Settle a contradiction: the winner stands, facts of the losing value are set aside."""
     context.flush()
-    row = context.db.execute(_CONFLICT, (intent.conflict_id,)).fetchone()
+    row = query_one(context.db, _CONFLICT, (intent.conflict_id,))
     if row is None or row[3] not in intent.scopes:
         return Refused("conflict_not_found", "conflict not found")
     key, _, relation, scope, older, opened_by, ended, resolved = row
     if ended != LIVE or resolved is not None:
         return Refused("conflict_already_resolved", "conflict already resolved")
-    newest = context.db.execute(_NEWEST, (key,)).fetchone()
+    newest = query_one(context.db, _NEWEST, (key,))
     sides = (str(newest[0] if newest else opened_by), str(older))
     if intent.new_value is None and intent.winning_fact_id not in sides:
         if intent.winning_fact_id is None:
@@ -301,7 +297,7 @@ def resolve_conflict(intent: ask.ResolveConflict, context: Context) -> Decision 
         return Refused(
             "not_in_conflict", "winning_fact_id must be one of the two facts", "winning_fact_id"
         )
-    facts = {side: context.db.execute(_FACT, (side,)).fetchone() for side in sides}
+    facts = {side: query_one(context.db, _FACT, (side,)) for side in sides}
     return _settle(intent, context, str(relation), str(scope), sides, facts)
 
 
@@ -353,9 +349,7 @@ def _value_group(row: Any, context: Context) -> list[str]:
     return [str(found[0]) for found in context.db.execute(_VALUE_GROUP, bindings)]
 
 
-def _plain_fact(
-    entity: str, relation: str, value: Value, source: str, scope: str
-) -> FactAsserted:
+def _plain_fact(entity: str, relation: str, value: Value, source: str, scope: str) -> FactAsserted:
     cid = compute_cid(
         entity=entity, relation=relation, value=value, source=source, confidence=1.0, scope=scope
     )

@@ -15,6 +15,7 @@ import apsw
 import msgspec
 from msgspec import Struct
 
+from projections.database import query
 from projections.moment import LIVE
 from projections.registry import PROJECTORS
 
@@ -48,7 +49,7 @@ def compute_digests(db: apsw.Connection) -> Digests:
     if own:
         db.execute("BEGIN")
     try:
-        (position,) = db.execute("SELECT min(position) FROM checkpoints").fetchone()  # pyright: ignore
+        (position,) = query(db, "SELECT min(position) FROM checkpoints")[0]
         tables = {
             table: _sum(table, db.execute(f"SELECT * FROM {table}"))
             for projector in PROJECTORS

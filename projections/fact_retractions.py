@@ -53,8 +53,14 @@ class FactRetractionsProjector:
                 db.executemany(
                     _INSERT,
                     [
-                        (fact, at_ms, event.position, payload.reason, event.header.actor,
-                         payload.marker_id)
+                        (
+                            fact,
+                            at_ms,
+                            event.position,
+                            payload.reason,
+                            event.header.actor,
+                            payload.marker_id,
+                        )
                         for fact in payload.fact_ids
                     ],
                 )

@@ -13,9 +13,10 @@ import apsw
 import msgspec
 from msgspec import Struct
 
-from eventlog.identifiers import id_text
 from eventlog.event import Recorded
+from eventlog.identifiers import id_text
 from eventlog.kinds import ConflictResolved, DecaySwept, FactAsserted, FactRetracted, Parent
+from projections.database import query
 from projections.decay import SWEPT_COLUMNS, swept_rows
 from projections.moment import LIVE, NO_END, NO_START, parse_instant
 
@@ -202,7 +203,7 @@ class FactsProjector:
             db.executemany(_INSERT, pending)
 
     def _sweep(self, position: int, sweep: DecaySwept, db: apsw.Connection) -> None:
-        rows = db.execute(_SWEEP_CANDIDATES, (position, sweep.scope, sweep.scope)).fetchall()
+        rows = query(db, _SWEEP_CANDIDATES, (position, sweep.scope, sweep.scope))
         ended, decayed = swept_rows(sweep, rows)
         db.executemany(_DECAYED, [(confidence, row) for row, confidence in decayed])
         db.executemany(_TTL_END, [(position, row) for row in ended])
@@ -211,9 +212,8 @@ class FactsProjector:
 def fetch(db: apsw.Connection, positions: Sequence[int]) -> list[FactRow]:
     """Rows of the facts asserted at ``positions``, in the order asked; absent ones left out."""
     if len(positions) == 1:
-        found = db.execute(_FETCH_ONE, (int(positions[0]),)).fetchall()
-        return [FactRow(*row) for row in found]
+        return [FactRow(*row) for row in query(db, _FETCH_ONE, (int(positions[0]),))]
     wanted = [int(position) for position in positions]
     asked = msgspec.json.encode(wanted).decode()
-    by_position = {row[0]: FactRow(*row) for row in db.execute(_FETCH_MANY, (asked,))}
+    by_position = {row[0]: FactRow(*row) for row in query(db, _FETCH_MANY, (asked,))}
     return [by_position[position] for position in wanted if position in by_position]

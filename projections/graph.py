@@ -192,9 +192,7 @@ class Reached:
         return tuple(reversed(path))
 
 
-def expand(
-    view: View, frontier: I32, walkable: Callable[[I32], I32]
-) -> tuple[I32, I32]:
+def expand(view: View, frontier: I32, walkable: Callable[[I32], I32]) -> tuple[I32, I32]:
     """The edges at ``frontier`` that are walkable, with the entity at their far end.
 
     Args:

@@ -100,9 +100,7 @@ class DecayHistory:
             age: I64 = at_us - view.recorded_at[rows]
             floor = policy.min_confidence or 0.0
             assert policy.half_life_s is not None
-            confidence[picked] = decayed_confidence(
-                view.base[rows], age, policy.half_life_s, floor
-            )
+            confidence[picked] = decayed_confidence(view.base[rows], age, policy.half_life_s, floor)
             open_slots[picked] = False
 
     def ended_by(self, view: View, sweep: DecaySwept, position: int, live: I32) -> I32:
@@ -224,9 +222,7 @@ class SetValuedHistory:
         return known
 
 
-def uses_by_slot(
-    uses: Iterable[RecallUse], slot_of: dict[str, int]
-) -> Iterable[tuple[int, int]]:
+def uses_by_slot(uses: Iterable[RecallUse], slot_of: dict[str, int]) -> Iterable[tuple[int, int]]:
     """(slot, count) of the uses whose facts are known here."""
     for use in uses:
         slot = slot_of.get(use.fact_id)

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from eventlog.event import Recorded
 from eventlog.kinds import KeyIssued, KeyRevoked
+from projections.database import query
 from projections.moment import LIVE
 
 LOOKUP_PREFIX_LENGTH = 16
@@ -99,9 +100,19 @@ def load_keys(db: apsw.Connection) -> list[KeyRow]:
     """Every key ever issued, oldest first."""
     decode = msgspec.json.Decoder(tuple[str, ...]).decode
     return [
-        KeyRow(row[0], row[1], decode(row[2]), decode(row[3]), *row[4:9],
-               None if row[9] == LIVE else row[9])
-        for row in db.execute(f"SELECT {_COLUMNS} FROM api_keys ORDER BY from_position")
+        KeyRow(
+            key_id=row[0],
+            entity_uri=row[1],
+            permissions=decode(row[2]),
+            scopes=decode(row[3]),
+            key_sha256=row[4],
+            description=row[5],
+            created_at_us=row[6],
+            expires_at_us=row[7],
+            tenant_id=row[8],
+            revoked_position=None if row[9] == LIVE else row[9],
+        )
+        for row in query(db, f"SELECT {_COLUMNS} FROM api_keys ORDER BY from_position")
     ]
 
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import apsw
-import msgspec
 
 from eventlog.event import Recorded
 from eventlog.kinds import (
@@ -25,6 +24,7 @@ from eventlog.kinds import (
 )
 from projections.access import load_accesses
 from projections.columns import Columns, Postings
+from projections.database import query
 from projections.decay import load_sweeps
 from projections.facts import fact_id, validity_us
 from projections.histories import (
@@ -115,9 +115,9 @@ class Mirror:
     ) -> None:
         """Load everything from the tables, which stand at ``position``."""
         after = 0
-        while rows := db.execute(_FILL, (after, FILL_PAGE_ROWS)).fetchall():
+        while rows := query(db, _FILL, (after, FILL_PAGE_ROWS)):
             self.columns.append([self._row_of(row) for row in rows])
-            after = int(rows[-1][0])  # pyright: ignore[reportArgumentType]
+            after = int(rows[-1][0])
             if progress is not None:
                 progress(len(rows))
         for at, sweep in load_sweeps(db):
@@ -254,7 +254,7 @@ class Mirror:
         self.set_valued.add(event.position, payload.relations)
 
 
-_HANDLERS: dict[type[msgspec.Struct], Callable[[Mirror, Recorded], None]] = {
+_HANDLERS: dict[type[object], Callable[[Mirror, Recorded], None]] = {
     FactRetracted: Mirror._retract,  # pyright: ignore[reportPrivateUsage]
     ConflictResolved: Mirror._resolve,  # pyright: ignore[reportPrivateUsage]
     DecaySwept: Mirror._sweep,  # pyright: ignore[reportPrivateUsage]

@@ -50,9 +50,9 @@ def format_instant(instant_us: int) -> str:
     """``2026-11-20T20:33:15.724956+00:00``: UTC with microseconds, as the protocol writes."""
     seconds, micros = divmod(instant_us, 1_000_000)
     return (
-        datetime.fromtimestamp(seconds, UTC).replace(microsecond=micros).isoformat(
-            timespec="microseconds"
-        )
+        datetime.fromtimestamp(seconds, UTC)
+        .replace(microsecond=micros)
+        .isoformat(timespec="microseconds")
     )
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from eventlog.event import Recorded
 from eventlog.kinds import DecayPolicy, PolicySet, ProfileSet, SetValuedDeclared
+from projections.database import query, query_one
 from projections.moment import LIVE
 
 ALWAYS_SET_VALUED = ("rel:*", "stigmem:*")
@@ -72,26 +73,26 @@ WHERE sort=? AND from_position<=? AND to_position>? ORDER BY name
 
 def decay_policies(db: apsw.Connection, position: int) -> list[DecayPolicy]:
     """The decay policies in force at a position, by id."""
-    return [_decode_policy(text) for _, text in db.execute(_AT, ("decay", position, position))]
+    return [_decode_policy(text) for _, text in query(db, _AT, ("decay", position, position))]
 
 
 def profiles(db: apsw.Connection, position: int) -> dict[str, dict[str, Any]]:
     """Recall profiles installed over the built-in ones, by name."""
-    rows = db.execute(_AT, ("profile", position, position))
+    rows = query(db, _AT, ("profile", position, position))
     return {name: _decode_document(text) for name, text in rows}
 
 
 def set_valued_relations(db: apsw.Connection, position: int) -> list[str]:
     """Declared patterns of set-valued relations at a position (without the built-in ones)."""
-    for _, text in db.execute(_AT, ("set_valued", position, position)):
-        return msgspec.json.decode(text, type=list[str])
-    return []
+    found = query_one(db, _AT, ("set_valued", position, position))
+    return [] if found is None else msgspec.json.decode(found[1], type=list[str])
 
 
 def load_set_valued(db: apsw.Connection) -> list[tuple[int, list[str]]]:
     """(position, patterns) of every declaration, oldest first."""
-    rows = db.execute(
+    rows = query(
+        db,
         "SELECT from_position, document FROM declarations WHERE sort='set_valued'"
-        " ORDER BY from_position"
+        " ORDER BY from_position",
     )
     return [(position, msgspec.json.decode(text, type=list[str])) for position, text in rows]

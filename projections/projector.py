@@ -28,13 +28,20 @@ class Projector(Protocol):
         reads: projectors whose tables it reads.
     """
 
-    name: str
-    version: int
-    tables: tuple[str, ...]
-    schema: str
-    late_indexes: str
-    kinds: frozenset[str]
-    reads: frozenset[str]
+    @property
+    def name(self) -> str: ...
+    @property
+    def version(self) -> int: ...
+    @property
+    def tables(self) -> tuple[str, ...]: ...
+    @property
+    def schema(self) -> str: ...
+    @property
+    def late_indexes(self) -> str: ...
+    @property
+    def kinds(self) -> frozenset[str]: ...
+    @property
+    def reads(self) -> frozenset[str]: ...
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
         """Write the rows of ``events`` (of ``kinds`` only, in log order)."""

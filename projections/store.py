@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from eventlog.errors import UnknownKind
 from eventlog.event import Recorded, UnknownPayload
-from projections.database import open_writer
+from projections.database import open_writer, query, query_one
 from projections.projector import Projector
 from projections.registry import IGNORED_KINDS, PROJECTED_KINDS, PROJECTORS
 
@@ -90,8 +90,8 @@ class ProjectionStore:
             )
 
     def _load(self) -> dict[str, Checkpoint]:
-        rows = self.db.execute("SELECT projector, version, position, halted FROM checkpoints")
-        return {str(row[0]): Checkpoint(*row) for row in rows}
+        rows = query(self.db, "SELECT projector, version, position, halted FROM checkpoints")
+        return {row[0]: Checkpoint(*row) for row in rows}
 
     def finish_bulk(self) -> None:
         """Create the late indexes of a bulk-loaded file."""
@@ -113,8 +113,7 @@ class ProjectionStore:
     @property
     def log_mark(self) -> tuple[int, bytes] | None:
         """Position and hash of the last event applied: whether this file belongs to a log."""
-        row = self.db.execute("SELECT position, hash FROM log_mark").fetchone()
-        return row  # pyright: ignore[reportReturnType]
+        return query_one(self.db, "SELECT position, hash FROM log_mark")
 
     @property
     def halted(self) -> dict[str, str]:
@@ -187,9 +186,9 @@ class ProjectionStore:
 
     def _note_unknown(self, events: Sequence[Recorded]) -> None:
         for event in events:
-            if event.kind in PROJECTED_KINDS or event.kind in IGNORED_KINDS:
-                if not isinstance(event.payload, UnknownPayload):
-                    continue
+            known = event.kind in PROJECTED_KINDS or event.kind in IGNORED_KINDS
+            if known and not isinstance(event.payload, UnknownPayload):
+                continue
             if self._strict and event.peer is None:
                 header = event.header
                 raise UnknownKind(

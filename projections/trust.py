@@ -11,6 +11,7 @@ import apsw
 
 from eventlog.event import Recorded
 from eventlog.kinds import SourceTrustSet
+from projections.database import query
 from projections.moment import LIVE
 
 
@@ -50,6 +51,5 @@ class TrustProjector:
 
 def load_trust(db: apsw.Connection) -> list[tuple[int, str, float]]:
     """(position, source, trust) of every change, oldest first."""
-    return list(
-        db.execute("SELECT from_position, source, trust FROM source_trust ORDER BY from_position")
-    )
+    rows = query(db, "SELECT from_position, source, trust FROM source_trust ORDER BY from_position")
+    return [(position, source, trust) for position, source, trust in rows]

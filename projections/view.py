@@ -103,9 +103,7 @@ class View:
         """Whether a relation may hold several values at once, as declared at the moment."""
         return self._mirror.set_valued.covers(self.relations.text(relation), moment.position)
 
-    def contradicted(
-        self, slots: I32, moment: Moment, authorization: Authorization
-    ) -> Bool:
+    def contradicted(self, slots: I32, moment: Moment, authorization: Authorization) -> Bool:
         """Which of ``slots`` have a live sibling with another value that the caller may see,
         or have themselves lost such a conflict. Set-valued relations never do."""
         flags: Bool = self.set_aside[slots] <= moment.position
@@ -119,9 +117,7 @@ class View:
             flags[index] = self._overlaps(int(slot), rivals[key])
         return flags
 
-    def _claimants(
-        self, slot: int, key: int, moment: Moment, authorization: Authorization
-    ) -> I32:
+    def _claimants(self, slot: int, key: int, moment: Moment, authorization: Authorization) -> I32:
         """Standing facts of a key; none where they cannot contradict each other."""
         siblings = self.key_slots(key)
         if len(siblings) < 2 or self.is_set_valued(int(self.relation[slot]), moment):

@@ -382,8 +382,7 @@ class Writer:
             refused = refused or isinstance(decision, Refused)
         if refused and command.atomic:
             outcomes: list[Done | Refused] = [
-                step.decision if isinstance(step.decision, Refused) else Done([])
-                for step in mine
+                step.decision if isinstance(step.decision, Refused) else Done([]) for step in mine
             ]
             raise _CommandFailed(command, WriteAnswer(outcomes, self.log.head().position))
         return mine

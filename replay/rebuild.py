@@ -16,7 +16,7 @@ import apsw
 from msgspec import Struct
 
 from eventlog.log import EventLog
-from projections.database import open_reader
+from projections.database import open_reader, query
 from projections.digest import Digests, compute_digests
 from projections.registry import PROJECTORS
 from projections.store import (
@@ -37,9 +37,7 @@ class DigestMismatch(Exception):
     """Green differs from blue although the projectors are the same; blue stays in use."""
 
     def __init__(self, blue: Digests, green: Digests) -> None:
-        tables = sorted(
-            name for name in blue.tables if blue.tables[name] != green.tables.get(name)
-        )
+        tables = sorted(name for name in blue.tables if blue.tables[name] != green.tables.get(name))
         super().__init__(f"rebuilt tables differ from those in use: {', '.join(tables)}")
         self.blue = blue
         self.green = green
@@ -117,9 +115,7 @@ def rebuild_offline(
             compared = _compare(blue, path, green)
         finally:
             blue.close()
-    return path, RebuildReport(
-        events, monotonic() - began, green.position, green.local, compared
-    )
+    return path, RebuildReport(events, monotonic() - began, green.position, green.local, compared)
 
 
 def rebuild_serving(
@@ -138,8 +134,7 @@ def rebuild_serving(
     blue = open_reader(old)
     try:
         blue.execute("BEGIN")
-        row = blue.execute("SELECT min(position) FROM checkpoints").fetchone()
-        until = int(row[0]) if row is not None else 0  # pyright: ignore[reportArgumentType]
+        (until,) = query(blue, "SELECT min(position) FROM checkpoints")[0]
         path, events, green = build_green(link, log, until, progress)
         compared = _compare(blue, path, green)
     finally:
@@ -159,8 +154,8 @@ def rebuild_serving(
 
 def _compare(blue: apsw.Connection, path: Path, green: Digests) -> bool:
     """Whether blue could be compared. Removes green and raises where it differs."""
-    versions = blue.execute("SELECT projector, version, halted FROM checkpoints")
-    made = {str(name): (version, halted) for name, version, halted in versions}
+    versions = query(blue, "SELECT projector, version, halted FROM checkpoints")
+    made = {name: (version, halted) for name, version, halted in versions}
     if made != {projector.name: (projector.version, None) for projector in PROJECTORS}:
         return False
     digests = compute_digests(blue)

@@ -1,0 +1,224 @@
+"""A node: one open data directory with its log, projections, mirror and writer.
+
+The composition root; the HTTP app, the CLI and the tests all open one of these.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from eventlog.clock import Clock, SystemClock
+from eventlog.directory import DataDirectory
+from eventlog.event import NODE_STREAM, Recorded, stream_name
+from eventlog.identity import Identity
+from eventlog.log import EventLog
+from eventlog.sqlite_log import SqliteLog
+from projections.intents import DeclareSetValued, Done, Intent, Refused, StartEpoch
+from projections.mirror import Mirror
+from projections.moment import Moment
+from projections.reader import Reader
+from projections.store import ProjectionStore, current_generation, point_link, remove_generation
+from projections.writer import Writer
+from replay.rebuild import (
+    Progress,
+    RebuildReport,
+    rebuild_offline,
+    rebuild_serving,
+    replay_into,
+)
+
+CURSOR_KEY_BYTES = 32
+SYSTEM_ACTOR = "system:engramlog"
+EpochClock = Literal["wall", "file"]
+
+
+class LogNotEmpty(Exception):
+    """File times were asked for, but the log already holds events of the wall clock."""
+
+
+class Node:
+    """See the module. Open with ``Node.open``; close when done."""
+
+    def __init__(
+        self,
+        directory: DataDirectory,
+        log: EventLog,
+        writer: Writer,
+        reader: Reader,
+        clock: Clock,
+        cursor_key: bytes,
+    ) -> None:
+        self.directory = directory
+        self.log = log
+        self.writer = writer
+        self.reader = reader
+        self.clock = clock
+        self.cursor_key = cursor_key
+        self._closed = False
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        *,
+        clock: Clock | None = None,
+        set_valued: Sequence[str] = (),
+        epoch_clock: EpochClock = "wall",
+        progress: Progress | None = None,
+    ) -> Node:
+        """Open (or create) the data directory at ``path`` and catch up.
+
+        Args:
+            path: the data directory.
+            clock: where time comes from; the machine's by default.
+            set_valued: relations to declare set-valued if they are not yet.
+            epoch_clock: ``file`` marks an empty log as one whose receipt times come from
+                an imported file.
+            progress: called with (events done, events in all) while catching up.
+
+        Raises:
+            DataDirectoryError, CorruptLog: the directory cannot be used.
+            LogNotEmpty: ``epoch_clock`` is ``file`` and the log holds events already.
+        """
+        clock = clock or SystemClock()
+        directory = DataDirectory.open(path)
+        opened: list[Callable[[], None]] = [directory.close]
+        try:
+            identity = directory.identity
+            log = SqliteLog.open(
+                directory.log_path, origin=identity.node_id, epoch=identity.epoch, clock=clock
+            )
+            opened.append(log.close)
+            if epoch_clock == "file" and log.head().position:
+                raise LogNotEmpty(
+                    f"file times need an empty log; this one ends at position {log.head().position}"
+                )
+            store = _open_store(directory.projections_path, log, progress)
+            mirror = Mirror()
+            mirror.fill(store.db, store.position)
+            reader = Reader(directory.projections_path, mirror)
+            opened.append(reader.close)
+            writer = Writer(log, store, mirror, clock, reader.committed)
+            writer.start()
+            opened.append(writer.close)
+            node = cls(directory, log, writer, reader, clock, _cursor_key(directory.path))
+            node._begin_epoch(epoch_clock)
+            node._declare(set_valued)
+        except BaseException:
+            for close in reversed(opened):
+                close()
+            raise
+        return node
+
+    @property
+    def identity(self) -> Identity:
+        return self.directory.identity
+
+    def moment(self) -> Moment:
+        """Now: the published position and the wall clock."""
+        return Moment(self.reader.mirror.position, self.clock.now_us())
+
+    def write(self, *intents: Intent, actor: str = SYSTEM_ACTOR) -> list[Done | Refused]:
+        """Submit intents and wait for their outcomes; for tools, not for the event loop."""
+        return self.writer.submit(intents, actor=actor).result().outcomes
+
+    def rebuild(self, progress: Progress | None = None) -> RebuildReport:
+        """Rebuild the projections and swap them in, while reads and writes go on."""
+        link = self.directory.projections_path
+        report = rebuild_serving(link, self.log, self.writer, progress)
+        self.reader.pool.reopen()
+        return report
+
+    def status(self) -> dict[str, Any]:
+        """Position, every projector's checkpoint, and why the node is not ready, if so."""
+        head = self.log.head().position
+        store = self.writer.store
+        projections = {
+            name: {
+                "version": mark.version,
+                "position": mark.position,
+                "lag": head - mark.position,
+                "halted": mark.halted,
+            }
+            for name, mark in sorted(store.checkpoints.items())
+        }
+        halted = [f"projector {name} is halted: {why}" for name, why in store.halted.items()]
+        return {
+            "position": head,
+            "projections": projections,
+            "degraded": self.writer.degraded or (halted[0] if halted else None),
+        }
+
+    def close(self) -> None:
+        """Finish waiting writes and let go of the directory. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        self.writer.close()
+        self.reader.close()
+        self.writer.store.close()
+        self.log.close()
+        self.directory.close()
+
+    def _begin_epoch(self, epoch_clock: EpochClock) -> None:
+        identity = self.identity
+        own = stream_name(identity.node_id, identity.epoch, NODE_STREAM)
+        if own not in self.log.stream_heads():
+            self.write(
+                StartEpoch(
+                    node_id=identity.node_id,
+                    epoch=identity.epoch,
+                    public_key=identity.public_key_b64,
+                    reason=identity.reason,
+                    clock=epoch_clock,
+                )
+            )
+
+    def _declare(self, set_valued: Sequence[str]) -> None:
+        declared = self.reader.set_valued(self.log.head().position)
+        if set(set_valued) - set(declared):
+            self.write(DeclareSetValued(relations=(*declared, *set_valued)))
+
+
+def _open_store(link: Path, log: EventLog, progress: Progress | None) -> ProjectionStore:
+    """The projections file at the log's head: caught up, or rebuilt where it must be."""
+    if current_generation(link) is not None:
+        store = ProjectionStore(link)
+        if not store.outdated and not store.halted and belongs_to(store, log):
+            replay_into(store, log, log.head().position, progress)
+            return store
+        old = store.path
+        store.close()
+    else:
+        old = None
+    path, _ = rebuild_offline(link, log, progress)
+    point_link(link, path)
+    if old is not None:
+        remove_generation(old)
+    return ProjectionStore(link)
+
+
+def belongs_to(store: ProjectionStore, log: EventLog) -> bool:
+    """Whether the file was built from this log, and not from one that went another way."""
+    mark = store.log_mark
+    if mark is None:
+        return store.position == 0
+    position, event_hash = mark
+    found: list[Recorded] = log.read(position - 1, 1)
+    return bool(found) and found[0].position == position and found[0].hash == event_hash
+
+
+def _cursor_key(path: Path) -> bytes:
+    """The secret that signs page cursors; made once, readable by the owner alone."""
+    file = path / "identity" / "cursor.key"
+    try:
+        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return file.read_bytes()
+    with os.fdopen(handle, "wb") as out:
+        key = os.urandom(CURSOR_KEY_BYTES)
+        out.write(key)
+    return key

@@ -1,0 +1,166 @@
+"""Reading conflicts: pairs of facts that contradict each other, as a caller sees them.
+
+An open conflict is one live value of a key against the key's newest. Which facts stand for
+the two values, and whether the conflict is still open, is asked at the Moment; a side the
+caller may not read makes the whole conflict invisible. Source: wire 5.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import numpy as np
+from msgspec import Struct
+
+from projections.arrays import I32
+from projections.authorization import Authorization
+from projections.database import query, query_one
+from projections.moment import Moment
+from projections.reader import Reader
+from projections.view import View
+
+Status = Literal["unresolved", "resolved"]
+PAGE_ROWS = 500
+
+_COLUMNS = """conflict_id, scope, fact_id, opened_by, detected_at, from_position, to_position,
+    resolved_position, winner_id, resolution_fact_id, note, resolved_by"""
+_PAGE = f"""
+SELECT {_COLUMNS} FROM conflicts
+WHERE from_position <= ?1 AND (from_position, conflict_id) < (?2, ?3)
+ORDER BY from_position DESC, conflict_id DESC LIMIT {PAGE_ROWS}
+"""
+_ONE = f"SELECT {_COLUMNS} FROM conflicts WHERE conflict_id=? AND from_position<=?"
+_OF_KEY = f"""
+SELECT {_COLUMNS} FROM conflicts
+WHERE entity=? AND relation=? AND scope=? AND from_position<=? ORDER BY from_position DESC
+"""
+_START = (2**62, "")
+
+
+class ConflictRow(Struct, frozen=True):
+    """One row of ``conflicts``; positions as in the log, ``detected_at`` in microseconds."""
+
+    conflict_id: str
+    scope: str
+    fact_id: str
+    opened_by: str
+    detected_at: int
+    from_position: int
+    to_position: int
+    resolved_position: int | None
+    winner_id: str | None
+    resolution_fact_id: str | None
+    note: str | None
+    resolved_by: str | None
+
+    @property
+    def place(self) -> tuple[int, str]:
+        """The sort key, for cursors."""
+        return self.from_position, self.conflict_id
+
+
+class Conflict(Struct, frozen=True):
+    """A conflict at a moment: the slots of the newer and the older side."""
+
+    row: ConflictRow
+    status: Status
+    newer: int
+    older: int
+
+
+def conflicts(
+    reader: Reader,
+    view: View,
+    authorization: Authorization,
+    moment: Moment,
+    *,
+    status: Status | None = None,
+    after: tuple[int, str] | None = None,
+) -> Iterator[Conflict]:
+    """Conflicts the caller may see, newest first, after a place if given. Take what you need."""
+    place = after or _START
+    while True:
+        with reader.pool.connection() as db:
+            found = query(db, _PAGE, (moment.position, *place))
+        for values in found:
+            conflict = _at(reader, view, authorization, moment, ConflictRow(*values))
+            if conflict is not None and status in (None, conflict.status):
+                yield conflict
+        if len(found) < PAGE_ROWS:
+            return
+        place = ConflictRow(*found[-1]).place
+
+
+def conflict(
+    reader: Reader, view: View, authorization: Authorization, moment: Moment, conflict_id: str
+) -> Conflict | None:
+    """One conflict by id; None where it is absent or not the caller's to see."""
+    with reader.pool.connection() as db:
+        values = query_one(db, _ONE, (conflict_id, moment.position))
+    if values is None:
+        return None
+    return _at(reader, view, authorization, moment, ConflictRow(*values))
+
+
+def conflict_between(
+    reader: Reader, view: View, authorization: Authorization, moment: Moment, one: str, other: str
+) -> Conflict | None:
+    """The open conflict between the values of two facts of one key, if there is one."""
+    slots = [reader.slot_of(fact) for fact in (one, other)]
+    if slots[0] is None or slots[1] is None or view.key[slots[0]] != view.key[slots[1]]:
+        return None
+    row = reader.rows([int(view.from_position[slots[0]])])[0]
+    values = {int(view.value[slot]) for slot in slots}
+    with reader.pool.connection() as db:
+        bindings = (row.entity, row.relation, row.scope, moment.position)
+        found = query(db, _OF_KEY, bindings)
+    for entry in found:
+        candidate = _at(reader, view, authorization, moment, ConflictRow(*entry))
+        if candidate is None or candidate.status != "unresolved":
+            continue
+        if {int(view.value[candidate.newer]), int(view.value[candidate.older])} == values:
+            return candidate
+    return None
+
+
+def _at(
+    reader: Reader, view: View, authorization: Authorization, moment: Moment, row: ConflictRow
+) -> Conflict | None:
+    older, opener = reader.slot_of(row.fact_id), reader.slot_of(row.opened_by)
+    if older is None or opener is None or max(older, opener) >= view.count:
+        return None
+    sides: I32 = np.array([older, opener], dtype=np.int32)
+    if not authorization.mask(view, sides).all():
+        return None
+    if row.resolved_position is not None and row.resolved_position <= moment.position:
+        return Conflict(row, "resolved", opener, older)
+    if row.to_position <= moment.position:
+        return None
+    return _open_at(view, authorization, moment, row, older)
+
+
+def _open_at(
+    view: View, authorization: Authorization, moment: Moment, row: ConflictRow, older: int
+) -> Conflict | None:
+    """The conflict with the facts that stand for its two values now, or None where one of
+    the values has expired or been declared compatible."""
+    if view.is_set_valued(int(view.relation[older]), moment):
+        return None
+    siblings = view.key_slots(int(view.key[older]))
+    siblings = siblings[view.standing(siblings, moment)]
+    siblings = siblings[authorization.mask(view, siblings)]
+    same = view.value[siblings] == view.value[older]
+    mine, rivals = siblings[same], siblings[~same]
+    if not len(mine) or not len(rivals):
+        return None
+    newest_own = int(mine[np.argmax(view.hlc[mine])])
+    overlapping = rivals[
+        (view.valid_from[rivals] < view.valid_until[newest_own])
+        & (view.valid_from[newest_own] < view.valid_until[rivals])
+    ]
+    if not len(overlapping):
+        return None
+    return Conflict(
+        row, "unresolved", int(overlapping[np.argmax(view.hlc[overlapping])]), newest_own
+    )
