@@ -87,6 +87,8 @@ class Chain:
 
         All share one ``received_at``: ``now_us``, or the last recorded one if that is later.
         """
+        if not drafts:
+            return []
         kinds = [kind_and_version(draft) for draft in drafts]
         received_at = self._received_at = max(now_us, self._received_at)
         salts = self._entropy(SALT_BYTES * len(drafts))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import lru_cache
 from uuid import UUID
 
 
@@ -46,6 +47,7 @@ class IdentifierSource:
         return (high << 64 | low).to_bytes(16, "big")
 
 
+@lru_cache(maxsize=65_536)
 def id_text(raw: bytes) -> str:
     """``xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx`` for 16 bytes."""
     digits = raw.hex()

@@ -11,7 +11,7 @@ import heapq
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from operator import itemgetter
@@ -162,8 +162,8 @@ class SqliteLog:
         return found is not None
 
     def recorded(self, first: int, last: int) -> list[Recorded]:
-        query = schema.READ_ALL, (first - 1, max(0, last - first + 1))
-        rows = _stored_rows(self._require_writer().execute(*query), first)
+        bindings = first - 1, max(0, last - first + 1)
+        rows = _stored_rows(self._require_writer(), schema.READ_ALL, bindings, first - 1)
         return [decode(Stored(*row)) for row in rows]
 
     def store(self, links: Sequence[Link], keys: KeyUses) -> None:
@@ -241,7 +241,7 @@ class SqliteLog:
         with schema.reading():
             after = max(0, _head(db).position - TAIL_CHECK_EVENTS)
         tips: dict[str, StreamHead] = {}
-        for row in _stored_rows(db.execute(schema.READ_ALL, (after, TAIL_CHECK_EVENTS)), after + 1):
+        for row in _stored_rows(db, schema.READ_ALL, (after, TAIL_CHECK_EVENTS), after):
             stored = Stored(*row)
             if stored.position != after + 1:
                 raise CorruptLog(after + 1, f"missing: the next event is at {stored.position}")
@@ -259,23 +259,18 @@ class SqliteLog:
     def read(
         self, after: int = 0, limit: int = 1000, streams: Collection[str] | None = None
     ) -> list[Recorded]:
-        with self._rows(after, limit, streams) as rows:
-            return [decode(Stored(*row)) for row in rows]
+        return [decode(Stored(*row)) for row in self._rows(after, limit, streams)]
 
     def read_stored(
         self, after: int = 0, limit: int = 1000, streams: Collection[str] | None = None
     ) -> list[Stored]:
-        with self._rows(after, limit, streams) as rows:
-            return [Stored(*row) for row in rows]
+        return [Stored(*row) for row in self._rows(after, limit, streams)]
 
     def read_rows(self, after: int, limit: int) -> list[Row]:
         """Stored events with the columns that repeat their headers, for ``verify``."""
         with self._reader() as db:
-            rows = cast(
-                "Iterable[AuditRow]",
-                _stored_rows(db.execute(schema.READ_ROWS, (after, limit)), after + 1),
-            )
-            return [Row(Stored(*row[:8]), *row[8:]) for row in rows]
+            rows = list(_stored_rows(db, schema.READ_ROWS, (after, limit), after))
+        return [Row(Stored(*row[:8]), *row[8:]) for row in cast("list[AuditRow]", rows)]
 
     def storage_fault(self) -> str | None:
         """What SQLite or our schema find wrong with the file as a whole; None if nothing.
@@ -330,26 +325,24 @@ class SqliteLog:
         while self._readers:
             self._readers.pop().close()
 
-    @contextmanager
-    def _rows(
-        self, after: int, limit: int, streams: Collection[str] | None
-    ) -> Generator[Iterable[StoredRow]]:
+    def _rows(self, after: int, limit: int, streams: Collection[str] | None) -> list[StoredRow]:
         check_limit(limit)
         with self._reader() as db:
             if streams is None:
-                yield _stored_rows(db.execute(schema.READ_ALL, (after, limit)), after + 1)
-                return
+                return list(_stored_rows(db, schema.READ_ALL, (after, limit), after))
             with schema.reading():
-                numbers = [
-                    number
-                    for stream, number in db.execute(schema.SELECT_STREAMS)
-                    if stream in streams
-                ]
-            cursors = [
-                _stored_rows(db.execute(schema.READ_STREAM, (number, after, limit)), after + 1)
+                present = db.execute(schema.SELECT_STREAMS).fetchall()
+            numbers = [cast("int", number) for stream, number in present if stream in streams]
+            parts = [
+                _stored_rows(db, schema.READ_STREAM, (number, after, limit), after)
                 for number in numbers
             ]
-            yield islice(heapq.merge(*cursors, key=itemgetter(0)), limit)
+            try:
+                return list(islice(heapq.merge(*parts, key=itemgetter(0)), limit))
+            finally:
+                # An open statement would hold the connection at an old state of the file.
+                for part in parts:
+                    part.close()
 
     @contextmanager
     def _reader(self) -> Generator[apsw.Connection]:
@@ -361,11 +354,13 @@ class SqliteLog:
                 db = schema.connect_reader(self._path)
         try:
             yield db
-        finally:
-            if self._closed or len(self._readers) >= IDLE_READERS_MAX:
-                db.close()
-            else:
-                self._readers.append(db)
+        except BaseException:
+            db.close()
+            raise
+        if self._closed or len(self._readers) >= IDLE_READERS_MAX:
+            db.close()
+        else:
+            self._readers.append(db)
 
     def _require_open(self) -> None:
         if self._closed:
@@ -388,10 +383,13 @@ def _abandon(db: apsw.Connection) -> None:
             return
 
 
-def _stored_rows(cursor: apsw.Cursor, position: int) -> Iterator[StoredRow]:
-    """The rows of a cursor; our errors for SQLite's, with the position not reached."""
+def _stored_rows(
+    db: apsw.Connection, query: str, bindings: tuple[int, ...], after: int
+) -> Generator[StoredRow]:
+    """The rows of a query; our errors for SQLite's, with the position not reached."""
+    position = after + 1
     try:
-        for row in cast("Iterator[StoredRow]", cursor):
+        for row in cast("Iterator[StoredRow]", db.execute(query, bindings)):
             yield row
             position = row[0] + 1
     except (apsw.CorruptError, UnicodeDecodeError) as fault:

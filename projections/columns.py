@@ -91,10 +91,10 @@ class Postings:
         found = self._lists.get(name)
         if found is None:
             self._lists[name] = slot
-        elif isinstance(found, int):
-            self._lists[name] = array("i", (found, slot))
-        else:
+        elif isinstance(found, array):
             found.append(slot)
+        else:
+            self._lists[name] = array("i", (found, slot))
 
     def add_all(self, names: Sequence[Any], slot: int) -> None:
         """List a slot under several names, as often as each occurs."""
@@ -103,10 +103,10 @@ class Postings:
             found = lists.get(name)
             if found is None:
                 lists[name] = slot
-            elif isinstance(found, int):
-                lists[name] = array("i", (found, slot))
-            else:
+            elif isinstance(found, array):
                 found.append(slot)
+            else:
+                lists[name] = array("i", (found, slot))
 
     def slots(self, name: Any, count: int) -> I32:
         """The slots below ``count``, in order."""

@@ -14,29 +14,28 @@ import apsw
 from eventlog.event import Recorded
 from eventlog.kinds import FactAsserted
 from projections.database import TOKENIZER
-from projections.normalization import entity_display
-
-_SEPARATORS = str.maketrans("-_:/.", "     ")
 
 
 def lexical_text(entity: str, relation: str, value_type: str, value_v: str) -> str:
     """The text of a fact that is searched: entity path, relation label and value.
 
-    URIs lose scheme and authority, which all facts of a node share.
+    URIs lose scheme and authority, which all facts of a node share; the tokenizer splits
+    at every other punctuation mark by itself.
     """
-    parts = [_path(entity), relation.translate(_SEPARATORS)]
     if value_type == "ref":
-        parts.append(_path(value_v))
-    elif value_type != "null":
-        parts.append(value_v)
-    return " ".join(parts)
+        return f"{uri_path(entity)} {relation} {uri_path(value_v)}"
+    if value_type == "null":
+        return f"{uri_path(entity)} {relation}"
+    return f"{uri_path(entity)} {relation} {value_v}"
 
 
-def _path(uri: str) -> str:
-    _, separator, rest = uri.partition("://")
-    if separator:
-        _, _, rest = rest.partition("/")
-    return (rest or entity_display(uri)).translate(_SEPARATORS)
+def uri_path(uri: str) -> str:
+    """What follows the authority of a URI; the whole of it where there is none."""
+    scheme_end = uri.find("://")
+    if scheme_end < 0:
+        return uri
+    path_start = uri.find("/", scheme_end + 3)
+    return uri[scheme_end + 3 :] if path_start < 0 else uri[path_start + 1 :]
 
 
 def open_tokenizer() -> Callable[[str], list[str]]:

@@ -7,6 +7,7 @@ stage of a query reads a clock; it is handed a Moment.
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -32,6 +33,7 @@ class Moment(Struct, frozen=True):
         return self.instant_us if self.valid_at_us is None else self.valid_at_us
 
 
+@lru_cache(maxsize=65_536)
 def parse_instant(text: str) -> int:
     """Microseconds of an RFC 3339 instant. Raises ValueError without an offset or date."""
     if len(text) < 20 or text[10] not in "Tt ":

@@ -32,4 +32,4 @@ PROJECTORS: tuple[Projector, ...] = (
 IGNORED_KINDS = frozenset({"epoch_started", "node_key_rotated"})
 """Known kinds that no table depends on: they speak of the log itself."""
 
-PROJECTED_KINDS = frozenset(kind for projector in PROJECTORS for kind in projector.kinds)
+KNOWN_KINDS = IGNORED_KINDS.union(*(projector.kinds for projector in PROJECTORS))

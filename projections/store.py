@@ -16,7 +16,7 @@ from eventlog.errors import UnknownKind
 from eventlog.event import Recorded, UnknownPayload
 from projections.database import open_writer, query, query_one
 from projections.projector import Projector
-from projections.registry import IGNORED_KINDS, PROJECTED_KINDS, PROJECTORS
+from projections.registry import KNOWN_KINDS, PROJECTORS
 
 _CHECKPOINTS = """
 CREATE TABLE checkpoints (
@@ -138,20 +138,17 @@ class ProjectionStore:
         if not events:
             return
         self._note_unknown(events)
-        kinds = {event.kind for event in events}
+        readable = [
+            event
+            for event in events
+            if event.payload is not None and type(event.payload) is not UnknownPayload
+        ]
+        kinds = {event.header.kind for event in readable}
         last = events[-1].position
         for projector in self._projectors:
             mark = self._checkpoints[projector.name]
-            if mark.halted is None and projector.kinds & kinds:
-                fresh = [
-                    event
-                    for event in events
-                    if event.kind in projector.kinds
-                    and event.position > mark.position
-                    and not isinstance(event.payload, UnknownPayload | None)
-                ]
-                self._apply_one(projector, fresh)
-
+            if mark.halted is None and not kinds.isdisjoint(projector.kinds):
+                self._apply_one(projector, _fresh(projector, readable, kinds, mark.position))
         self.db.execute(
             "UPDATE checkpoints SET position=? WHERE halted IS NULL AND position<?", (last, last)
         )
@@ -186,8 +183,7 @@ class ProjectionStore:
 
     def _note_unknown(self, events: Sequence[Recorded]) -> None:
         for event in events:
-            known = event.kind in PROJECTED_KINDS or event.kind in IGNORED_KINDS
-            if known and not isinstance(event.payload, UnknownPayload):
+            if event.header.kind in KNOWN_KINDS and type(event.payload) is not UnknownPayload:
                 continue
             if self._strict and event.peer is None:
                 header = event.header
@@ -206,6 +202,19 @@ class ProjectionStore:
 
     def close(self) -> None:
         self.db.close()
+
+
+def _fresh(
+    projector: Projector, events: list[Recorded], kinds: set[str], position: int
+) -> list[Recorded]:
+    """The events a projector reads and has not applied yet."""
+    if events[0].position > position and kinds <= projector.kinds:
+        return events
+    return [
+        event
+        for event in events
+        if event.position > position and event.header.kind in projector.kinds
+    ]
 
 
 def current_generation(link: Path) -> Path | None:

@@ -1,0 +1,68 @@
+"""What recall answers: plain data, which the API turns into the protocol's shapes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from projections.facts import FactRow
+from projections.moment import Moment
+from projections.recall.candidates import StageOutcome
+
+BREAKDOWN_KEYS = ("lexical", "semantic", "graph", "source_trust", "recency", "weighted_total")
+
+
+class Recalled(Struct, frozen=True):
+    """One packed fact.
+
+    Attributes:
+        slot: its slot in the view the question was asked of.
+        row: what the log recorded.
+        score: the final score; facts are ordered by it, but for diversity.
+        breakdown: the protocol's six keys: normalised stage scores (0 where a stage did not
+            find the fact), trust, the recency factor (0 without one), and the weighted sum
+            before factors multiply.
+        hop_distance: hops from a seed, 0 for direct hits.
+        token_estimate: what it cost of the budget.
+        confidence, source_trust, effective_confidence: at the Moment.
+        contradicted: whether a sibling the caller may see says otherwise.
+        why: reasons in words, one a stage that found it.
+        provenance_of: id of the packed fact this one is a parent of, where that alone
+            brought it in.
+        explain: every number behind the score, where asked.
+    """
+
+    slot: int
+    row: FactRow
+    score: float
+    breakdown: dict[str, float]
+    hop_distance: int
+    token_estimate: int
+    confidence: float
+    source_trust: float
+    effective_confidence: float
+    contradicted: bool
+    why: tuple[str, ...]
+    provenance_of: str | None = None
+    explain: dict[str, Any] | None = None
+
+
+class RecallAnswer(Struct, frozen=True):
+    """The packed facts and how they came about.
+
+    Attributes:
+        total_scored: facts that were scored, packed or not.
+        tokens_used: sum of the token estimates; at most the budget.
+        truncated: whether a scored fact was left out.
+        weights: as used, after those of stages that did not complete were redistributed.
+    """
+
+    results: tuple[Recalled, ...]
+    total_scored: int
+    tokens_used: int
+    truncated: bool
+    stages: tuple[StageOutcome, ...]
+    weights: dict[str, float]
+    profile: str
+    moment: Moment

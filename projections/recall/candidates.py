@@ -1,0 +1,52 @@
+"""What a stage hands to fusion, and how a stage says that it did not run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+from msgspec import Struct
+
+from projections.arrays import F64, I32
+
+Status = Literal["completed", "disabled", "deadline", "failed"]
+
+
+class Candidates(Struct, frozen=True):
+    """Facts a stage proposes: ``slots`` ascending and unique, raw ``scores`` above 0,
+    ``hops`` from a seed (0 for direct hits), and ``why`` in words for one slot."""
+
+    slots: I32
+    scores: F64
+    hops: I32
+    why: Callable[[int], list[str]]
+
+    def best(self, count: int) -> Candidates:
+        """The ``count`` highest scores; among equals the older facts."""
+        if len(self.slots) <= count:
+            return self
+        order = np.lexsort((self.slots, -self.scores))[:count]
+        return self.only(np.sort(order))
+
+    def only(self, chosen: I32 | np.ndarray) -> Candidates:
+        """Those chosen by index or mask."""
+        return Candidates(self.slots[chosen], self.scores[chosen], self.hops[chosen], self.why)
+
+
+class StageOutcome(Struct, frozen=True):
+    """How a stage went. ``hits`` counts candidates after the gate."""
+
+    name: str
+    status: Status
+    hits: int
+    milliseconds: float
+    detail: str = ""
+
+
+class StageDisabled(Exception):
+    """This request switches the stage off; the message says by what."""
+
+
+class DeadlinePassed(Exception):
+    """The stage ran out of its time."""

@@ -1,0 +1,110 @@
+"""Who comes next: by score alone, or by maximal marginal relevance (seed §20.3.4).
+
+A chooser proposes one candidate at a time; packing answers with ``take`` or ``reject``, so
+that only facts really packed count as selected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from projections.arrays import F64, Bool
+
+TOKENS_MAX = 256
+"""Distinct tokens of one text that similarity looks at."""
+
+
+class Chooser(Protocol):
+    """Proposes indices of candidates, best first, each at most once."""
+
+    def propose(self) -> int | None:
+        """The next candidate, or None when all were answered."""
+        ...
+
+    def take(self, index: int) -> None:
+        """The proposed candidate was packed."""
+        ...
+
+    def reject(self, index: int) -> None:
+        """The proposed candidate was not packed, and is not offered again."""
+        ...
+
+
+class Similarity(Protocol):
+    """Similarity within a list of candidates."""
+
+    def to(self, index: int) -> F64:
+        """Of every candidate to one of them, in [0, 1]."""
+        ...
+
+
+class ByScore:
+    """Candidates in the order given (they come sorted)."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._next = 0
+
+    def propose(self) -> int | None:
+        return self._next if self._next < self._count else None
+
+    def take(self, index: int) -> None:
+        self._next = index + 1
+
+    reject = take
+
+
+class ByMarginalRelevance:
+    """``argmax of lambda * score - (1 - lambda) * max similarity to what was taken``.
+
+    Among equals the candidate that stands first is proposed.
+    """
+
+    def __init__(self, scores: F64, similarity: Similarity, lambda_mmr: float) -> None:
+        self._relevance = lambda_mmr * scores
+        self._penalty_weight = 1.0 - lambda_mmr
+        self._similarity = similarity
+        self._nearest: F64 = np.zeros(len(scores))
+        self._gone: Bool = np.zeros(len(scores), dtype=np.bool_)
+        self._left = len(scores)
+
+    def propose(self) -> int | None:
+        if self._left == 0:
+            return None
+        marginal = self._relevance - self._penalty_weight * self._nearest
+        marginal[self._gone] = -np.inf
+        return int(marginal.argmax())
+
+    def take(self, index: int) -> None:
+        self.reject(index)
+        np.maximum(self._nearest, self._similarity.to(index), out=self._nearest)
+
+    def reject(self, index: int) -> None:
+        self._gone[index] = True
+        self._left -= 1
+
+
+class Jaccard:
+    """Shared tokens over all tokens of two texts; two empty texts are unlike."""
+
+    def __init__(self, texts: Sequence[Sequence[str]]) -> None:
+        numbers: dict[str, int] = {}
+        distinct = (list(dict.fromkeys(text))[:TOKENS_MAX] for text in texts)
+        self._tokens = [
+            [numbers.setdefault(token, len(numbers)) for token in tokens] for tokens in distinct
+        ]
+        self._size = np.array([len(tokens) for tokens in self._tokens], dtype=np.int64)
+        # Token-major, so that one candidate's shared counts are a sum of a few short rows.
+        self._held = np.zeros((len(numbers), len(texts)), dtype=np.uint8)
+        for index, tokens in enumerate(self._tokens):
+            self._held[tokens, index] = 1
+
+    def to(self, index: int) -> F64:
+        shared = self._held[self._tokens[index]].sum(axis=0, dtype=np.int64)
+        return shared / np.maximum(self._size + self._size[index] - shared, 1)
+
+
+SIMILARITIES: dict[str, Callable[[Sequence[Sequence[str]]], Similarity]] = {"jaccard": Jaccard}

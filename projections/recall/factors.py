@@ -1,0 +1,101 @@
+"""Factors by name: pure functions from features to numbers in [0, 1].
+
+A profile says in which order they apply and how: ``mul`` multiplies the score, ``add``
+adds the factor times its weight. None of them looks at anything but its features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import numpy as np
+from msgspec import Meta, Struct
+
+from projections.arrays import F64
+from projections.recall.features import Features
+
+Fraction = Annotated[float, Meta(ge=0, le=1)]
+
+
+class Recency(Struct, frozen=True, forbid_unknown_fields=True):
+    """``floor + (1 - floor) * exp(-rate_per_day * age)``."""
+
+    rate_per_day: Annotated[float, Meta(ge=0)] = 0.01
+    floor: Fraction = 0.0
+
+
+class Floor(Struct, frozen=True, forbid_unknown_fields=True):
+    """The value of a fact that has none of the quality; all of it gives 1."""
+
+    floor: Fraction = 0.5
+
+
+class Unresolved(Struct, frozen=True, forbid_unknown_fields=True):
+    """The value of a fact whose contradiction nobody has resolved; all others have 1."""
+
+    unresolved: Fraction = 0.7
+
+
+class Tier(Struct, frozen=True, forbid_unknown_fields=True):
+    """The value of facts in gardens; all others have 1."""
+
+    garden: Fraction = 1.0
+
+
+class Nothing(Struct, frozen=True, forbid_unknown_fields=True):
+    """No parameters."""
+
+
+def recency(features: Features, parameters: Recency) -> F64:
+    """1 for what was recorded at the Moment, falling exponentially to the floor."""
+    fresh: F64 = np.exp(-parameters.rate_per_day * features.age_days)
+    return parameters.floor + (1.0 - parameters.floor) * fresh
+
+
+def confidence(features: Features, _parameters: Nothing) -> F64:
+    """The fact's confidence at the Moment."""
+    return features.confidence
+
+
+def access_frequency(features: Features, parameters: Floor) -> F64:
+    """How often recalls returned the fact: log-normalised within the candidates, above the
+    floor. 1 for all where none was ever returned, so a fresh node ranks as without it."""
+    most = int(features.access_count.max(initial=0))
+    if most == 0:
+        return np.ones(len(features.access_count))
+    share = np.log1p(features.access_count.astype(np.float64)) / np.log1p(float(most))
+    return parameters.floor + (1.0 - parameters.floor) * share
+
+
+def contradiction(features: Features, parameters: Unresolved) -> F64:
+    """Less than 1 where a visible sibling says otherwise."""
+    return np.where(features.contradicted, parameters.unresolved, 1.0)
+
+
+def garden_tier(features: Features, parameters: Tier) -> F64:
+    """The tier of the fact's garden."""
+    return np.where(features.in_garden, parameters.garden, 1.0)
+
+
+def source_trust(features: Features, parameters: Floor) -> F64:
+    """``floor + (1 - floor) * t(source)``."""
+    return parameters.floor + (1.0 - parameters.floor) * features.source_trust
+
+
+class Factor(Struct, frozen=True):
+    """``compute(features, parameters)`` lies in ``range`` (inclusive) for every fact."""
+
+    parameters: type[Struct]
+    compute: Callable[[Features, Any], F64]
+    range: tuple[float, float] = (0.0, 1.0)
+
+
+FACTORS: dict[str, Factor] = {
+    "recency": Factor(Recency, recency),
+    "confidence": Factor(Nothing, confidence),
+    "access_frequency": Factor(Floor, access_frequency),
+    "contradiction": Factor(Unresolved, contradiction),
+    "garden_tier": Factor(Tier, garden_tier),
+    "source_trust": Factor(Floor, source_trust),
+}

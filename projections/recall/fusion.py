@@ -1,0 +1,95 @@
+"""Fusion: candidates of all stages as one set with one number each, and whose weight counts.
+
+The weights of stages that did not complete go to the others in proportion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+import numpy as np
+from msgspec import Struct
+
+from projections.arrays import F64, I32
+from projections.recall.candidates import Candidates
+
+
+class Fused(Struct, frozen=True):
+    """``slots`` ascending; by stage, in that order, raw and normalised scores (0 where the
+    stage did not propose the fact); ``hops`` is the graph's where it proposed the fact."""
+
+    slots: I32
+    raw: dict[str, F64]
+    normalised: dict[str, F64]
+    hops: I32
+    score: F64
+
+
+def by_maximum(scores: F64) -> F64:
+    """Scores divided by the highest: the best is 1, and ratios stay."""
+    return scores / scores.max() if len(scores) else scores
+
+
+def by_range(scores: F64) -> F64:
+    """Scores stretched so that the lowest is 0 and the highest 1; 1 for all where equal."""
+    if not len(scores):
+        return scores
+    low, high = float(scores.min()), float(scores.max())
+    return np.ones(len(scores)) if high == low else (scores - low) / (high - low)
+
+
+NORMALISATIONS: dict[str, Callable[[F64], F64]] = {"max": by_maximum, "minmax": by_range}
+
+
+def redistribute(
+    weights: Mapping[str, float],
+    completed: Collection[str],
+    fallback: Mapping[str, float],
+    adding: Collection[str] = (),
+) -> dict[str, float]:
+    """The weights of ``completed`` stages and ``adding`` factors, scaled to sum to 1.
+
+    Where the caller gave all those stages 0 nothing was preferred, and ``fallback`` (the
+    profile's own weights) is scaled instead; where that too is 0, all stages count alike.
+    """
+    alike = dict.fromkeys(completed, 1.0)
+    for source in (weights, fallback, alike):
+        if sum(source.get(name, 0.0) for name in completed) > 0:
+            kept = {name: source.get(name, 0.0) for name in sorted({*completed, *adding})}
+            total = sum(kept.values())
+            return {name: weight / total for name, weight in kept.items()}
+    return dict.fromkeys(adding, 0.0)
+
+
+def weighted_sum(
+    stages: Mapping[str, Candidates],
+    weights: Mapping[str, float],
+    normalise: Callable[[F64], F64],
+    always: I32,
+) -> Fused:
+    """``sum of weight * normalised score`` over the facts of every stage that weighs
+    anything, and the facts ``always`` to be scored."""
+    counted = [hits.slots for name, hits in stages.items() if weights[name] > 0]
+    slots: I32 = np.unique(np.concatenate([always, *counted]))
+    score: F64 = np.zeros(len(slots))
+    raw: dict[str, F64] = {}
+    normalised: dict[str, F64] = {}
+    hops = np.zeros(len(slots), dtype=np.int32)
+    for name, hits in stages.items():
+        at, found = _places(slots, hits.slots)
+        raw[name], normalised[name] = np.zeros(len(slots)), np.zeros(len(slots))
+        raw[name][at] = hits.scores[found]
+        normalised[name][at] = normalise(hits.scores)[found]
+        hops[at] = np.maximum(hops[at], hits.hops[found])
+        score += weights[name] * normalised[name]
+    return Fused(slots, raw, normalised, hops, score)
+
+
+def _places(slots: I32, wanted: I32) -> tuple[I32, I32]:
+    """Indices into ``slots`` and into ``wanted`` of what both hold."""
+    _, at, found = np.intersect1d(slots, wanted, assume_unique=True, return_indices=True)
+    return at.astype(np.int32), found.astype(np.int32)
+
+
+Fusion = Callable[[Mapping[str, Candidates], Mapping[str, float], Callable[[F64], F64], I32], Fused]
+FUSIONS: dict[str, Fusion] = {"weighted_sum": weighted_sum}

@@ -1,0 +1,207 @@
+"""Recall, from a request to the packed facts, in the one order there is.
+
+request → authorise → plan → stages → gate → fuse → factors → diversify → pack → enrich.
+Everything is asked at the Moment given; the only clock is the stopwatch passed in.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from projections.arrays import I32
+from projections.recall.answer import RecallAnswer, Recalled
+from projections.recall.candidates import (
+    Candidates,
+    DeadlinePassed,
+    StageDisabled,
+    StageOutcome,
+    Status,
+)
+from projections.recall.features import load_features
+from projections.recall.fusion import FUSIONS, NORMALISATIONS, Fused, redistribute
+from projections.recall.plan import Plan, make_plan
+from projections.recall.profile import Profile, StageChoice
+from projections.recall.request import STAGE_KEYS, RecallRequest
+from projections.recall.scoring import SCORE_DECIMALS, Scored, score
+from projections.recall.selecting import Rows, Selected, SlotsOfCid, add_parents, select
+from projections.recall.stages import STAGES
+from projections.recall.survey import Survey, survey
+
+if TYPE_CHECKING:
+    from projections.authorization import Authorization
+    from projections.moment import Moment
+    from projections.view import View
+
+_log = logging.getLogger(__name__)
+_STATUS_OF: dict[type[Exception], Status] = {
+    StageDisabled: "disabled",
+    DeadlinePassed: "deadline",
+}
+
+
+def recall(
+    view: View,
+    rows: Rows,
+    request: RecallRequest,
+    profile: Profile,
+    authorization: Authorization,
+    moment: Moment,
+    *,
+    slots_of_cid: SlotsOfCid | None = None,
+    stopwatch: Callable[[], float] = perf_counter,
+) -> RecallAnswer:
+    """The facts that answer ``request`` best within its budget.
+
+    Args:
+        rows: rows of facts by position, in the order asked.
+        slots_of_cid: finds the parents of derived facts; without it none are added.
+        stopwatch: seconds, for the stages' timings alone.
+    """
+    plan = make_plan(profile, request)
+    surveyed = survey(view, request, authorization, moment, gate=plan.gate, depth=plan.depth)
+    hits, outcomes = _run_stages(surveyed, profile.stages, stopwatch)
+    weights = _weights(plan, hits)
+    fused = _fuse(surveyed, plan, hits, weights)
+    features = load_features(surveyed, fused.slots)
+    scored = score(fused, features, profile.factors, weights)
+    selected = select(surveyed, plan, scored, rows)
+    if slots_of_cid is not None and profile.packing.parents:
+        selected += add_parents(surveyed, plan, scored, selected, rows, slots_of_cid)
+    total = len(fused.slots) + sum(each.index is None for each in selected)
+    return RecallAnswer(
+        results=tuple(_recalled(surveyed, scored, hits, each, weights) for each in selected),
+        total_scored=total,
+        tokens_used=sum(each.tokens for each in selected),
+        truncated=len(selected) < total,
+        stages=outcomes,
+        weights=weights,
+        profile=profile.name,
+        moment=moment,
+    )
+
+
+def _run_stages(
+    surveyed: Survey, choices: tuple[StageChoice, ...], stopwatch: Callable[[], float]
+) -> tuple[dict[str, Candidates], tuple[StageOutcome, ...]]:
+    """Every stage's gated candidates, and how each stage went. A stage that raises is
+    reported, and the others go on."""
+    hits: dict[str, Candidates] = {}
+    outcomes: list[StageOutcome] = []
+    for choice in choices:
+        started = stopwatch()
+        status: Status = "completed"
+        detail = ""
+        try:
+            found = STAGES[choice.name].run(surveyed, choice.parameters, hits)
+            hits[choice.name] = _gated(surveyed, found).best(choice.candidates)
+        except Exception as fault:
+            status = _STATUS_OF.get(type(fault), "failed")
+            detail = str(fault) or type(fault).__name__
+            if status == "failed":
+                _log.exception("recall stage %s failed", choice.name)
+        count = len(hits[choice.name].slots) if choice.name in hits else 0
+        elapsed_ms = (stopwatch() - started) * 1000.0
+        outcomes.append(StageOutcome(choice.name, status, count, elapsed_ms, detail))
+    return hits, tuple(outcomes)
+
+
+def _gated(surveyed: Survey, found: Candidates) -> Candidates:
+    admitted = surveyed.admits(found.slots)
+    if len(admitted) == len(found.slots):
+        return found
+    return found.only(np.isin(found.slots, admitted, assume_unique=True))
+
+
+def _weights(plan: Plan, hits: Mapping[str, Candidates]) -> dict[str, float]:
+    adding = {each.name for each in plan.profile.factors if each.mode == "add"}
+    return redistribute(plan.weights, frozenset(hits), plan.profile.weights, adding)
+
+
+def _fuse(
+    surveyed: Survey, plan: Plan, hits: dict[str, Candidates], weights: dict[str, float]
+) -> Fused:
+    """All candidates with one fused score. Of an entity-centric request these are every fact
+    of the entity, and what the graph reached from it."""
+    own: I32 = np.empty(0, dtype=np.int32)
+    counted: Mapping[str, Candidates] = hits
+    if surveyed.focus is not None:
+        own = _own_facts(surveyed)
+        near = np.union1d(own, hits["graph"].slots) if "graph" in hits else own
+        counted = {name: each.only(np.isin(each.slots, near)) for name, each in hits.items()}
+    fusion = plan.profile.fusion
+    return FUSIONS[fusion.name](counted, weights, NORMALISATIONS[fusion.normalisation], own)
+
+
+def _own_facts(surveyed: Survey) -> I32:
+    if surveyed.focus is None or surveyed.focus < 0:
+        return np.empty(0, dtype=np.int32)
+    slots = surveyed.view.entity_slots(surveyed.focus)
+    return surveyed.admits(slots[surveyed.survivor_mask[slots]])
+
+
+def _recalled(
+    surveyed: Survey,
+    scored: Scored,
+    hits: Mapping[str, Candidates],
+    each: Selected,
+    weights: dict[str, float],
+) -> Recalled:
+    features, fused = scored.features, scored.fused
+    index = each.index
+    if index is None:  # a parent that no stage found: it has properties, but no score
+        features = load_features(surveyed, np.array([each.slot], dtype=np.int32))
+    at = index or 0
+    confidence, trust = float(features.confidence[at]), float(features.source_trust[at])
+    reasons = [f"parent of {each.provenance_of}"] if each.provenance_of else []
+    for found in hits.values():
+        if each.slot in found.slots:
+            reasons += found.why(each.slot)
+    return Recalled(
+        slot=each.slot,
+        row=each.row,
+        score=0.0 if index is None else float(scored.score[index]),
+        breakdown=_breakdown(scored, index, trust),
+        hop_distance=0 if index is None else int(fused.hops[index]),
+        token_estimate=each.tokens,
+        confidence=confidence,
+        source_trust=trust,
+        effective_confidence=confidence * trust,
+        contradicted=bool(features.contradicted[at]),
+        why=tuple(reasons),
+        provenance_of=each.provenance_of,
+        explain=_explain(scored, index, weights) if surveyed.request.explain else None,
+    )
+
+
+def _breakdown(scored: Scored, index: int | None, trust: float) -> dict[str, float]:
+    parts = dict.fromkeys(STAGE_KEYS, 0.0) | {"source_trust": trust, "recency": 0.0}
+    parts["weighted_total"] = 0.0
+    if index is not None:
+        for name in parts.keys() & scored.fused.normalised.keys():
+            parts[name] = round(float(scored.fused.normalised[name][index]), SCORE_DECIMALS)
+        if "recency" in scored.factors:
+            parts["recency"] = round(float(scored.factors["recency"][index]), SCORE_DECIMALS)
+        parts["weighted_total"] = round(float(scored.weighted[index]), SCORE_DECIMALS)
+    return parts
+
+
+def _explain(scored: Scored, index: int | None, weights: dict[str, float]) -> dict[str, Any]:
+    if index is None:
+        return {"stages": {}, "factors": {}}
+    fused = scored.fused
+    return {
+        "stages": {
+            name: {
+                "raw": float(fused.raw[name][index]),
+                "normalised": float(fused.normalised[name][index]),
+                "weight": weights[name],
+            }
+            for name in fused.raw
+        },
+        "factors": scored.only(index),
+    }

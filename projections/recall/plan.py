@@ -1,0 +1,49 @@
+"""The plan: what the profile says, as far as the request does not say otherwise."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from projections.recall.profile import Profile
+from projections.recall.request import RecallRequest
+from projections.recall.survey import Gate
+
+
+class Plan(Struct, frozen=True):
+    """Everything that is decided before a fact is looked at.
+
+    ``weights`` are by stage name, and by name of each factor that adds; not yet scaled to
+    the stages that complete. ``diverse`` is False where MMR would break the answer's order.
+    """
+
+    profile: Profile
+    request: RecallRequest
+    weights: dict[str, float]
+    gate: Gate
+    depth: int
+    lambda_mmr: float
+    diverse: bool
+
+
+def make_plan(profile: Profile, request: RecallRequest) -> Plan:
+    """The profile with the request's own wishes laid over it."""
+    gate, diversity = profile.gate, profile.diversity
+    asked = request.min_confidence
+    effective_min = gate.min_confidence if asked is None else asked
+    if not request.include_low_trust:
+        effective_min = max(effective_min, gate.low_trust)
+    given = request.weights or {}
+    contradicted = request.include_contradicted
+    lambda_mmr = diversity.lambda_mmr if request.lambda_mmr is None else request.lambda_mmr
+    return Plan(
+        profile=profile,
+        request=request,
+        weights={key: given.get(key, weight) for key, weight in profile.weights.items()},
+        gate=Gate(
+            effective_min,
+            gate.include_contradicted if contradicted is None else contradicted,
+        ),
+        depth=profile.depth if request.depth is None else request.depth,
+        lambda_mmr=lambda_mmr,
+        diverse=lambda_mmr < 1.0 and (request.entity is None or diversity.entity_centric),
+    )

@@ -1,0 +1,193 @@
+"""Profiles: everything that makes one recall differ from another, as a validated document.
+
+``parse_profile`` checks a document completely: structure, ranges, and every name against
+the tables of stages, factors, fusions, similarities and estimators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct, field
+
+from projections.recall.diversity import SIMILARITIES
+from projections.recall.factors import FACTORS, Fraction
+from projections.recall.fusion import FUSIONS, NORMALISATIONS
+from projections.recall.packing import ESTIMATORS
+from projections.recall.stages import STAGES
+from projections.recall.ties import TIES
+
+_PACKAGE = "projections.recall"
+POOL_MAX = 5_000
+FACTORS_MAX = 12
+
+
+class ProfileError(ValueError):
+    """A profile document is wrong. ``path`` is the field at fault, as ``$.stages[0].name``."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class UnknownProfile(LookupError):
+    """No profile has this name."""
+
+
+class _Part(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Base of all parts of a document."""
+
+
+class StageChoice(_Part, frozen=True):
+    """A stage, what its normalised score weighs, and how many candidates it may propose."""
+
+    name: str
+    weight: Fraction
+    candidates: Annotated[int, Meta(ge=1, le=POOL_MAX)] = 1000
+    parameters: Any = field(default_factory=dict[str, Any])
+
+
+class FactorChoice(_Part, frozen=True):
+    """A factor and how it acts; ``weight`` is for ``add`` only."""
+
+    name: str
+    mode: Literal["mul", "add"] = "mul"
+    weight: Fraction = 0.0
+    parameters: Any = field(default_factory=dict[str, Any])
+
+
+class FusionChoice(_Part, frozen=True):
+    """How stage scores become one, after each stage's scores were normalised."""
+
+    name: str = "weighted_sum"
+    normalisation: str = "max"
+
+
+class GateChoice(_Part, frozen=True):
+    """Who may become a candidate. ``min_confidence`` is the default of the request's field;
+    ``low_trust`` the effective confidence asked for unless the request includes less."""
+
+    min_confidence: Fraction = 0.1
+    low_trust: Fraction = 0.2
+    include_contradicted: bool = True
+
+
+class DiversityChoice(_Part, frozen=True):
+    """Maximal marginal relevance over the best ``pool`` candidates.
+
+    ``scale`` ``max`` divides scores by the highest before they are weighed against
+    similarities, which are in [0, 1] whatever the factors did to the scores.
+    """
+
+    lambda_mmr: Fraction = msgspec.field(default=0.7, name="lambda")
+    similarity: str = "jaccard"
+    pool: Annotated[int, Meta(ge=1, le=POOL_MAX)] = 200
+    scale: Literal["raw", "max"] = "max"
+    entity_centric: bool = False
+
+
+class PackingChoice(_Part, frozen=True):
+    """``skips_max``: how many candidates that do not fit may be passed over. ``parents``:
+    whether the parents of derived facts are added where they still fit."""
+
+    estimator: str = "value_bytes"
+    skips_max: Annotated[int, Meta(ge=0, le=POOL_MAX)] = 0
+    parents: bool = True
+
+
+class Profile(_Part, frozen=True):
+    """One document; ``parameters`` of stages and factors are parsed Structs after loading."""
+
+    name: Annotated[str, Meta(pattern="^[a-z][a-z0-9_-]{0,63}$")]
+    description: str
+    stages: Annotated[tuple[StageChoice, ...], Meta(min_length=1)]
+    depth: Annotated[int, Meta(ge=0, le=3)] = 1
+    fusion: FusionChoice = FusionChoice()
+    factors: Annotated[tuple[FactorChoice, ...], Meta(max_length=FACTORS_MAX)] = ()
+    gate: GateChoice = GateChoice()
+    diversity: DiversityChoice = DiversityChoice()
+    packing: PackingChoice = PackingChoice()
+    ties: tuple[str, ...] = ("newest",)
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """By key: of every stage, and of every factor that adds."""
+        adding = {each.name: each.weight for each in self.factors if each.mode == "add"}
+        return {each.name: each.weight for each in self.stages} | adding
+
+
+def parse_profile(document: Mapping[str, Any] | bytes) -> Profile:
+    """A checked profile from JSON bytes or the parsed document.
+
+    Raises:
+        ProfileError: naming the path of the field and what is wrong with it.
+    """
+    if isinstance(document, bytes):
+        try:
+            document = msgspec.json.decode(document)
+        except msgspec.DecodeError as fault:
+            raise ProfileError("$", str(fault)) from fault
+    profile = _convert(document, Profile, "$")
+    names: tuple[tuple[str, str, Mapping[str, object]], ...] = (
+        ("$.fusion.name", profile.fusion.name, FUSIONS),
+        ("$.fusion.normalisation", profile.fusion.normalisation, NORMALISATIONS),
+        ("$.diversity.similarity", profile.diversity.similarity, SIMILARITIES),
+        ("$.packing.estimator", profile.packing.estimator, ESTIMATORS),
+        *((f"$.ties[{n}]", name, TIES) for n, name in enumerate(profile.ties)),
+        *((f"$.stages[{n}].name", each.name, STAGES) for n, each in enumerate(profile.stages)),
+        *((f"$.factors[{n}].name", each.name, FACTORS) for n, each in enumerate(profile.factors)),
+    )
+    for path, name, table in names:
+        if name not in table:
+            raise ProfileError(path, f"{name!r} is not one of {', '.join(sorted(table))}")
+    _check_unique("stages", [each.name for each in profile.stages])
+    _check_unique("factors", [each.name for each in profile.factors])
+    return msgspec.structs.replace(
+        profile,
+        stages=tuple(
+            _typed(each, STAGES[each.name].parameters, f"$.stages[{n}]")
+            for n, each in enumerate(profile.stages)
+        ),
+        factors=tuple(
+            _typed(each, FACTORS[each.name].parameters, f"$.factors[{n}]")
+            for n, each in enumerate(profile.factors)
+        ),
+    )
+
+
+def profile_names() -> list[str]:
+    """Profiles that come with the node."""
+    names = (path.name for path in files(_PACKAGE).joinpath("profiles").iterdir())
+    return sorted(name.removesuffix(".json") for name in names if name.endswith(".json"))
+
+
+@cache
+def load_profile(name: str) -> Profile:
+    """A profile that comes with the node. Raises UnknownProfile."""
+    if name not in profile_names():
+        raise UnknownProfile(f"no recall profile {name!r}; there are {', '.join(profile_names())}")
+    return parse_profile(files(_PACKAGE).joinpath("profiles", f"{name}.json").read_bytes())
+
+
+def _convert(document: Any, kind: type[Any], path: str) -> Any:
+    try:
+        return msgspec.convert(document, kind, strict=True)
+    except msgspec.ValidationError as fault:
+        reason, _, inner = str(fault).partition(" - at `$")
+        raise ProfileError(path + inner.rstrip("`"), reason) from fault
+
+
+def _typed(choice: Any, kind: type[Struct], path: str) -> Any:
+    parameters = _convert(choice.parameters, kind, f"{path}.parameters")
+    return msgspec.structs.replace(choice, parameters=parameters)
+
+
+def _check_unique(part: str, names: list[str]) -> None:
+    for n, name in enumerate(names):
+        if name in names[:n]:
+            raise ProfileError(f"$.{part}[{n}].name", f"{name!r} stands there twice")

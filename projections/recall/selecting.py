@@ -1,0 +1,114 @@
+"""From scores to packed facts: order, diversity, budget, and the parents of derived facts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from projections.arrays import F64, I32
+from projections.facts import FactRow
+from projections.recall.diversity import (
+    SIMILARITIES,
+    ByMarginalRelevance,
+    ByScore,
+    Chooser,
+)
+from projections.recall.packing import ESTIMATORS, pack
+from projections.recall.plan import Plan
+from projections.recall.scoring import Scored
+from projections.recall.survey import Survey
+from projections.recall.ties import ranking
+
+Rows = Callable[[Sequence[int]], list[FactRow]]
+"""Rows of the facts asserted at these positions, in the order asked."""
+SlotsOfCid = Callable[[str], Sequence[int]]
+"""Slots of the facts with this CID (``sha256:`` and 64 hex digits)."""
+
+
+class Selected(Struct, frozen=True):
+    """A fact to answer with. ``index`` is its place among the scored candidates, None for a
+    parent that was none."""
+
+    slot: int
+    row: FactRow
+    tokens: int
+    index: int | None
+    provenance_of: str | None = None
+
+
+def select(survey: Survey, plan: Plan, scored: Scored, rows: Rows) -> list[Selected]:
+    """The candidates that are packed, in the order in which they were chosen."""
+    view, profile, request = survey.view, plan.profile, plan.request
+    order = ranking(view, scored.fused.slots, scored.score, profile.ties)
+    order = order[: max(profile.diversity.pool, request.limit)]
+    positions = view.from_position[scored.fused.slots[order]]
+    pool = rows(positions.tolist()) if request.token_budget > 0 else []
+    # Rows that are gone (a fact erased since the view was pinned) are simply not offered.
+    order = order[np.isin(positions, [row.position for row in pool])]
+    estimate = ESTIMATORS[profile.packing.estimator]
+    costs = [estimate(row.value_v) for row in pool]
+    packed = pack(
+        _chooser(survey, plan, pool, scored.score[order]),
+        costs,
+        budget=request.token_budget,
+        limit=request.limit,
+        skips_max=profile.packing.skips_max,
+    )
+    slots = scored.fused.slots[order]
+    return [Selected(int(slots[n]), pool[n], costs[n], int(order[n])) for n in packed.chosen]
+
+
+def add_parents(
+    survey: Survey,
+    plan: Plan,
+    scored: Scored,
+    selected: list[Selected],
+    rows: Rows,
+    slots_of_cid: SlotsOfCid,
+) -> list[Selected]:
+    """Immediate parents of the selected facts that the caller may see, are not selected
+    already, pass the gate, and fit budget and limit whole (seed §20.6.3)."""
+    estimate = ESTIMATORS[plan.profile.packing.estimator]
+    left = plan.request.token_budget - sum(each.tokens for each in selected)
+    room = plan.request.limit - len(selected)
+    present = {each.slot for each in selected}
+    parents: list[Selected] = []
+    for child in selected:
+        for parent in child.row.derived_from:
+            slot = _newest_admitted(survey, slots_of_cid(f"sha256:{parent.hash}"))
+            if slot is None or slot in present or len(parents) >= room:
+                continue
+            row = next(iter(rows([int(survey.view.from_position[slot])])), None)
+            if row is None:
+                continue
+            tokens = estimate(row.value_v)
+            if tokens <= left:
+                left -= tokens
+                present.add(slot)
+                index = _index(scored.fused.slots, slot)
+                parents.append(Selected(slot, row, tokens, index, child.row.id))
+    return parents
+
+
+def _chooser(survey: Survey, plan: Plan, pool: list[FactRow], scores: F64) -> Chooser:
+    if not plan.diverse:
+        return ByScore(len(pool))
+    diversity = plan.profile.diversity
+    highest = float(scores.max(initial=0.0))
+    if diversity.scale == "max" and highest > 0:
+        scores = scores / highest
+    texts = [survey.view.tokenize(f"{row.relation} {row.value_v}") for row in pool]
+    return ByMarginalRelevance(scores, SIMILARITIES[diversity.similarity](texts), plan.lambda_mmr)
+
+
+def _newest_admitted(survey: Survey, slots: Sequence[int]) -> int | None:
+    found: I32 = np.array([slot for slot in slots if slot < survey.view.count], dtype=np.int32)
+    found = survey.walkable(found)
+    return int(found.max()) if len(found) else None
+
+
+def _index(slots: I32, slot: int) -> int | None:
+    at = int(np.searchsorted(slots, slot))
+    return at if at < len(slots) and int(slots[at]) == slot else None

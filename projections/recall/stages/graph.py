@@ -1,0 +1,166 @@
+"""Graph expansion (seed §20.3.3, stage 3): facts of entities near what the query is about.
+
+An entity reached over edge x in h hops gives each of its facts
+``(1 / (1 + h)) * x.confidence / ln(1 + out_degree(x.subject))``: the best such edge, at the
+fewest hops. Out-degrees count visible edges only. Seeds are the entity asked about, or
+the entities the query names and those of the best earlier hits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+from msgspec import Meta, Struct
+
+from projections.arrays import F64, I32, I64
+from projections.graph import Reached, best_edges, expand
+from projections.normalization import entity_display, normalize_uri
+from projections.recall.candidates import Candidates, StageDisabled
+from projections.recall.stages.lexical import STOP_WORDS
+
+if TYPE_CHECKING:
+    from projections.recall.survey import Survey
+
+ENTITIES_PER_HOP_MAX = 256
+"""Entities expanded and scored a hop, best edges first."""
+FACTS_PER_ENTITY_MAX = 64
+"""Facts of a reached entity that become candidates by the graph alone, newest first."""
+NAMED_SEEDS_MAX = 16
+
+_WORDS = re.compile(r"[^\W_]+")
+
+
+class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where the walk starts and what else it scores.
+
+    Attributes:
+        seed_facts: this many of the best earlier hits give their entities as seeds.
+        named_score: graph score of facts of an entity the request names (0 hops, no edge).
+        edge_facts: whether the fact that is the edge also gets the edge's score.
+    """
+
+    seed_facts: Annotated[int, Meta(ge=0, le=100)] = 10
+    named_score: Annotated[float, Meta(ge=0, le=1)] = 1.0
+    edge_facts: bool = False
+
+
+def run(survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates]) -> Candidates:
+    """Facts of every entity within ``survey.depth`` hops of a seed.
+
+    Raises:
+        StageDisabled: depth 0, or neighbours not wanted.
+    """
+    if survey.depth == 0:
+        raise StageDisabled("depth is 0")
+    if not survey.request.include_neighbors:
+        raise StageDisabled("include_neighbors is false")
+    view = survey.view
+    named = _named(survey, earlier)
+    best = np.zeros(len(view.entities))
+    best[named] = parameters.named_score
+    if survey.focus is None:
+        seeds = np.union1d(named, _of_best_hits(survey, parameters.seed_facts, earlier))
+    else:
+        seeds = named
+    reached = Reached(len(view.entities), seeds.astype(np.int32))
+    if len(seeds):
+        _walk(survey, reached, best)
+    return _facts(survey, parameters, reached, best, earlier)
+
+
+def _named(survey: Survey, earlier: Mapping[str, Candidates]) -> I32:
+    """Entities the request names: the one asked about, or those whose URI or display name
+    the query spells out and an earlier hit mentions."""
+    if survey.focus is not None:
+        return np.array([n for n in (survey.focus,) if n >= 0], dtype=np.int32)
+    view, query = survey.view, survey.request.query
+    found = {n for word in query.split() if (n := _number(survey, word)) is not None}
+    spelled = f" {' '.join(_WORDS.findall(query.casefold()))} "
+    for number in _mentioned(survey, earlier):
+        words = _WORDS.findall(entity_display(view.entities.text(number)).casefold())
+        if words and not STOP_WORDS.issuperset(words) and f" {' '.join(words)} " in spelled:
+            found.add(number)
+    text = view.entities.text
+    return np.array(sorted(found, key=text)[:NAMED_SEEDS_MAX], dtype=np.int32)
+
+
+def _number(survey: Survey, word: str) -> int | None:
+    """The number of an entity written out in the query, if any visible fact speaks of it."""
+    view, visible = survey.view, survey.visible_mask
+    try:
+        number = view.entities.number(normalize_uri(word.strip("?!.,;\"'()")))
+    except ValueError:
+        return None
+    if number is None:
+        return None
+    spoken_of = visible[view.entity_slots(number)].any() or visible[view.object_slots(number)].any()
+    return number if spoken_of else None
+
+
+def _mentioned(survey: Survey, earlier: Mapping[str, Candidates]) -> Iterable[int]:
+    view = survey.view
+    slots = [hits.slots for hits in earlier.values()]
+    if not slots:
+        return []
+    both = np.concatenate([column[s] for s in slots for column in (view.entity, view.object)])
+    numbers: list[int] = np.unique(both[both >= 0]).tolist()
+    return numbers
+
+
+def _of_best_hits(survey: Survey, count: int, earlier: Mapping[str, Candidates]) -> I32:
+    """Entities of the ``count`` best facts of every earlier stage."""
+    slots = [hits.best(count).slots for hits in earlier.values()]
+    return survey.view.entity[np.concatenate(slots)] if slots else np.empty(0, dtype=np.int32)
+
+
+def _walk(survey: Survey, reached: Reached, best: F64) -> None:
+    view = survey.view
+    edges = survey.visible[view.object[survey.visible] >= 0]
+    degree: I64 = np.bincount(view.entity[edges], minlength=len(view.entities))
+    for hop in range(1, survey.depth + 1):
+        slots, targets = expand(view, reached.frontier, survey.walkable)
+        guard = np.log1p(degree[view.entity[slots]].astype(np.float64))
+        scores = view.confidence(slots, survey.moment) / guard / (1 + hop)
+        found, edge, score = best_edges(slots, targets, scores, reached.seen)
+        kept = np.lexsort((edge, -score))[:ENTITIES_PER_HOP_MAX]
+        reached.add(found[kept], edge[kept])
+        best[found[kept]] = score[kept]
+
+
+def _facts(
+    survey: Survey,
+    parameters: Parameters,
+    reached: Reached,
+    best: F64,
+    earlier: Mapping[str, Candidates],
+) -> Candidates:
+    """Facts of the reached entities: all that earlier stages found, and the newest others."""
+    view, mask = survey.view, survey.survivor_mask
+    targets = np.flatnonzero((reached.edge >= 0) & parameters.edge_facts)
+    walked = reached.edge[targets]
+    parts = [hits.slots[best[view.entity[hits.slots]] > 0] for hits in earlier.values()]
+    parts.append(walked[mask[walked]])
+    for number in np.flatnonzero(best).tolist():
+        slots = view.entity_slots(number)
+        slots = survey.admits(slots[mask[slots]])
+        parts.append(slots if number == survey.focus else slots[-FACTS_PER_ENTITY_MAX:])
+    slots: I32 = np.unique(np.concatenate(parts))
+    scores = best[view.entity[slots]]
+    surviving = mask[walked]
+    np.maximum.at(scores, np.searchsorted(slots, walked[surviving]), best[targets[surviving]])
+    hops = np.maximum(reached.hops[view.entity[slots]], 0)
+    return Candidates(slots, scores, hops, lambda slot: _why(survey, reached, slot))
+
+
+def _why(survey: Survey, reached: Reached, slot: int) -> list[str]:
+    view = survey.view
+    number = int(view.entity[slot])
+    edge = int(reached.edge[number])
+    if edge < 0:
+        return [f"graph: about {view.entities.text(number)}"]
+    start = view.entities.text(reached.before(view, number))
+    relation = view.relations.text(int(view.relation[edge]))
+    return [f"graph: {reached.hops[number]} hop from {start} by {relation}"]

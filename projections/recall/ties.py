@@ -1,0 +1,26 @@
+"""Which of two facts with equal scores comes first, by name. Smaller keys come first; the
+position ends every tie."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from projections.arrays import F64, I32
+
+if TYPE_CHECKING:
+    from projections.view import View
+
+TIES: dict[str, Callable[[View, I32], np.ndarray[Any, Any]]] = {
+    "newest": lambda view, slots: -view.hlc[slots],
+    "oldest": lambda view, slots: view.hlc[slots],
+    "confident": lambda view, slots: -view.base[slots],
+}
+
+
+def ranking(view: View, slots: I32, scores: F64, ties: Sequence[str]) -> I32:
+    """Indices into ``slots`` by descending score, ties broken in the order named."""
+    keys = [TIES[name](view, slots) for name in reversed(ties)]
+    return np.lexsort((view.from_position[slots], *keys, -scores)).astype(np.int32)
