@@ -51,11 +51,12 @@ def parse_instant(text: str) -> int:
 def format_instant(instant_us: int) -> str:
     """``2026-11-20T20:33:15.724956+00:00``: UTC with microseconds, as the protocol writes."""
     seconds, micros = divmod(instant_us, 1_000_000)
-    return (
-        datetime.fromtimestamp(seconds, UTC)
-        .replace(microsecond=micros)
-        .isoformat(timespec="microseconds")
-    )
+    return f"{_second_text(seconds)}.{micros:06d}+00:00"
+
+
+@lru_cache(maxsize=4_096)
+def _second_text(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()[:19]
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -7,6 +7,7 @@ names lower-cased; runs of white space become ``-``).
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 URI_LENGTH_MAX = 2048
 SCOPES = ("local", "team", "company", "public")
@@ -18,6 +19,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _SCHEME = re.compile(r"^[a-z][a-z0-9+.-]*:[^\s]")
 
 
+@lru_cache(maxsize=65_536)
 def normalize_uri(text: str) -> str:
     """The stored form of an entity or source.
 

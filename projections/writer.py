@@ -115,9 +115,7 @@ class Writer:
         self._on_commit = on_commit
         self._identifiers = IdentifierSource()
         self._undecided = Undecided()
-        self._queue: queue.Queue[Command | Callable[[], None] | None] = queue.Queue(
-            WAITING_COMMANDS_MAX
-        )
+        self._queue: queue.SimpleQueue[Command | Callable[[], None] | None] = queue.SimpleQueue()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
 
@@ -177,10 +175,9 @@ class Writer:
     def _enqueue(self, item: Command | Callable[[], None]) -> None:
         if self._closed:
             raise WriterClosed("the writer is closed")
-        try:
-            self._queue.put_nowait(item)
-        except queue.Full:
-            raise WriterBusy(f"{WAITING_COMMANDS_MAX} commands wait already") from None
+        if self._queue.qsize() >= WAITING_COMMANDS_MAX:
+            raise WriterBusy(f"{WAITING_COMMANDS_MAX} commands wait already")
+        self._queue.put(item)
 
     def close(self) -> None:
         """Finish what waits, then stop. Idempotent."""

@@ -24,7 +24,7 @@ from projections.recall.ties import ranking
 Rows = Callable[[Sequence[int]], list[FactRow]]
 """Rows of the facts asserted at these positions, in the order asked."""
 SlotsOfCid = Callable[[str], Sequence[int]]
-"""Slots of the facts with this CID (``sha256:`` and 64 hex digits)."""
+"""Slots that may hold the fact with this CID (``sha256:`` and 64 hex digits)."""
 
 
 class Selected(Struct, frozen=True):
@@ -77,12 +77,10 @@ def add_parents(
     parents: list[Selected] = []
     for child in selected:
         for parent in child.row.derived_from:
-            slot = _newest_admitted(survey, slots_of_cid(f"sha256:{parent.hash}"))
-            if slot is None or slot in present or len(parents) >= room:
+            found = _newest(survey, f"sha256:{parent.hash}", rows, slots_of_cid)
+            if found is None or found[0] in present or len(parents) >= room:
                 continue
-            row = next(iter(rows([int(survey.view.from_position[slot])])), None)
-            if row is None:
-                continue
+            slot, row = found
             tokens = estimate(row.value_v)
             if tokens <= left:
                 left -= tokens
@@ -103,10 +101,18 @@ def _chooser(survey: Survey, plan: Plan, pool: list[FactRow], scores: F64) -> Ch
     return ByMarginalRelevance(scores, SIMILARITIES[diversity.similarity](texts), plan.lambda_mmr)
 
 
-def _newest_admitted(survey: Survey, slots: Sequence[int]) -> int | None:
-    found: I32 = np.array([slot for slot in slots if slot < survey.view.count], dtype=np.int32)
-    found = survey.walkable(found)
-    return int(found.max()) if len(found) else None
+def _newest(
+    survey: Survey, cid: str, rows: Rows, slots_of_cid: SlotsOfCid
+) -> tuple[int, FactRow] | None:
+    """The newest fact with this CID that may be answered with, and its row."""
+    view = survey.view
+    slots: I32 = np.array([n for n in slots_of_cid(cid) if n < view.count], dtype=np.int32)
+    slots = np.sort(survey.walkable(slots))[::-1]
+    # The lookup may find by a prefix of the hash; the row decides.
+    for row in rows(view.from_position[slots].tolist()):
+        if row.cid == cid:
+            return int(np.searchsorted(view.from_position, row.position)), row
+    return None
 
 
 def _index(slots: I32, slot: int) -> int | None:

@@ -2,7 +2,8 @@
 
 An entity reached over edge x in h hops gives each of its facts
 ``(1 / (1 + h)) * x.confidence / ln(1 + out_degree(x.subject))``: the best such edge, at the
-fewest hops. Out-degrees count visible edges only. Seeds are the entity asked about, or
+fewest hops. A seed that is one only by its hit may itself be reached from another seed.
+Out-degrees count visible edges only. Seeds are the entity asked about, or
 the entities the query names and those of the best earlier hits.
 """
 
@@ -59,13 +60,14 @@ def run(survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates
         raise StageDisabled("include_neighbors is false")
     view = survey.view
     named = _named(survey, earlier)
-    best = np.zeros(len(view.entities))
+    entity_count = len(view.entities)
+    best = np.zeros(entity_count)
     best[named] = parameters.named_score
     if survey.focus is None:
         seeds = np.union1d(named, _of_best_hits(survey, parameters.seed_facts, earlier))
     else:
         seeds = named
-    reached = Reached(len(view.entities), seeds.astype(np.int32))
+    reached = Reached(entity_count, seeds.astype(np.int32))
     if len(seeds):
         _walk(survey, reached, best)
     return _facts(survey, parameters, reached, best, earlier)
@@ -122,9 +124,13 @@ def _walk(survey: Survey, reached: Reached, best: F64) -> None:
     degree: I64 = np.bincount(view.entity[edges], minlength=len(view.entities))
     for hop in range(1, survey.depth + 1):
         slots, targets = expand(view, reached.frontier, survey.walkable)
+        between = view.entity[slots] != view.object[slots]  # nothing reaches itself
+        slots, targets = slots[between], targets[between]
         guard = np.log1p(degree[view.entity[slots]].astype(np.float64))
         scores = view.confidence(slots, survey.moment) / guard / (1 + hop)
-        found, edge, score = best_edges(slots, targets, scores, reached.seen)
+        # A seed that is one only by a hit has no score of its own: another seed may reach it.
+        settled = reached.seen & ((best > 0) | (hop > 1))
+        found, edge, score = best_edges(slots, targets, scores, settled)
         kept = np.lexsort((edge, -score))[:ENTITIES_PER_HOP_MAX]
         reached.add(found[kept], edge[kept])
         best[found[kept]] = score[kept]
