@@ -1,7 +1,7 @@
 """Content identifiers: what a fact says, hashed (the protocol's CID v1).
 
 The body is JSON over seven sorted keys without spaces, written here by hand because it is
-hashed for every fact (a test holds it to ``json.dumps``); a number's text is ``repr(float(v))``, so the
+hashed for every fact (a test holds it to ``json.dumps``). A number is ``repr(float(v))``, so the
 integer and float forms of one number share a CID and survive a round trip.
 """
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import apsw
+import numpy as np
 
 from eventlog.event import Recorded
 from eventlog.kinds import (
@@ -23,6 +24,7 @@ from eventlog.kinds import (
     SourceTrustSet,
 )
 from projections.access import load_accesses
+from projections.arrays import Bool
 from projections.columns import Columns, Postings
 from projections.database import query
 from projections.decay import load_sweeps
@@ -71,6 +73,8 @@ class Mirror:
         self.gardens = Interner()
         self._values: dict[tuple[str, str], int] = {}
         self._keys: dict[tuple[int, int, int, int], int] = {}
+        self.crowded: Bool = np.zeros(1024, dtype=np.bool_)
+        """By key number: whether the key has more than one fact."""
         self.by_entity = Postings()
         self.by_key = Postings()
         self.by_object = Postings()
@@ -196,7 +200,7 @@ class Mirror:
         scope_number = _SCOPE_NUMBERS[scope]
         garden_number = -1 if garden is None else self.gardens.add(garden)
         key = (entity_number, relation_number, scope_number, garden_number)
-        key_number = self._keys.setdefault(key, len(self._keys))
+        key_number = self._key_number(key)
         value_number = self._values.setdefault((value_type, value_v), len(self._values))
         object_number = -1
         if value_type == "ref":
@@ -212,6 +216,16 @@ class Mirror:
             garden_number, value_number, _TYPE_NUMBERS[value_type], key_number, object_number,
             hlc, recorded_at, valid_from, valid_until, base, set_aside, len(terms),
         )  # fmt: skip
+
+    def _key_number(self, key: tuple[int, int, int, int]) -> int:
+        number = self._keys.get(key)
+        if number is not None:
+            self.crowded[number] = True
+            return number
+        number = self._keys[key] = len(self._keys)
+        if number >= len(self.crowded):
+            self.crowded = np.concatenate([self.crowded, np.zeros_like(self.crowded)])
+        return number
 
     def _retract(self, event: Recorded) -> None:
         payload = event.payload

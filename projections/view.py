@@ -70,8 +70,11 @@ class View:
     def postings(self, term: str) -> tuple[I32, I32]:
         """(slots, term frequencies) of a term of the lexicon."""
         repeated = self._mirror.by_term.slots(term, self.count)
-        slots, frequencies = np.unique(repeated, return_counts=True)
-        return slots.astype(np.int32), frequencies.astype(np.int32)
+        if not len(repeated):
+            return repeated, repeated
+        starts = np.flatnonzero(np.diff(repeated, prepend=-1))
+        frequencies = np.diff(starts, append=len(repeated))
+        return repeated[starts], frequencies.astype(np.int32)
 
     def slot_at(self, position: int) -> int | None:
         """The slot of the fact asserted at a position."""
@@ -108,13 +111,13 @@ class View:
         or have themselves lost such a conflict. Set-valued relations never do."""
         flags: Bool = self.set_aside[slots] <= moment.position
         rivals: dict[int, I32] = {}
-        for index, slot in enumerate(slots):
-            if flags[index] or self.base[slot] <= 0.0:
-                continue
+        shared_key = self._mirror.crowded[self.key[slots]]
+        for index in np.flatnonzero(~flags & shared_key & (self.base[slots] > 0.0)):
+            slot = int(slots[index])
             key = int(self.key[slot])
             if key not in rivals:
-                rivals[key] = self._claimants(int(slot), key, moment, authorization)
-            flags[index] = self._overlaps(int(slot), rivals[key])
+                rivals[key] = self._claimants(slot, key, moment, authorization)
+            flags[index] = self._overlaps(slot, rivals[key])
         return flags
 
     def _claimants(self, slot: int, key: int, moment: Moment, authorization: Authorization) -> I32:

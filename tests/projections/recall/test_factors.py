@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from projections.recall.factors import (
+    FACTORS,
+    Floor,
+    Nothing,
+    Recency,
+    Tier,
+    Unresolved,
+    access_frequency,
+    confidence,
+    contradiction,
+    garden_tier,
+    recency,
+    source_trust,
+)
+from projections.recall.features import Features
+
+
+def features(
+    *,
+    age_days: tuple[float, ...] = (0.0, 30.0, 365.0),
+    access: tuple[int, ...] = (0, 1, 9),
+) -> Features:
+    count = len(age_days)
+    return Features(
+        age_days=np.array(age_days),
+        confidence=np.array((1.0, 0.5, 0.25)[:count]),
+        source_trust=np.array((1.0, 0.5, 0.0)[:count]),
+        access_count=np.array(access, dtype=np.int64),
+        contradicted=np.array((False, True, False)[:count]),
+        in_garden=np.array((False, False, True)[:count]),
+    )
+
+
+def test_recency_falls_by_one_percent_a_day() -> None:
+    # exp(0) = 1; exp(-0.3) = 0.740818; exp(-3.65) = 0.025991
+    assert recency(features(), Recency()) == pytest.approx([1.0, 0.740818, 0.025991], abs=1e-6)
+
+
+def test_recency_never_falls_below_its_floor() -> None:
+    # 0.9 + 0.1 * 0.025991 = 0.902599
+    assert recency(features(), Recency(floor=0.9))[2] == pytest.approx(0.902599, abs=1e-6)
+
+
+def test_confidence_is_itself() -> None:
+    assert list(confidence(features(), Nothing())) == [1.0, 0.5, 0.25]
+
+
+def test_access_frequency_is_log_normalised_within_the_set() -> None:
+    # ln(1) / ln(10) = 0; ln(2) / ln(10) = 0.301030; ln(10) / ln(10) = 1; over a floor of 0.5
+    assert access_frequency(features(), Floor(0.5)) == pytest.approx([0.5, 0.650515, 1.0], abs=1e-6)
+
+
+def test_access_frequency_is_one_where_nothing_was_returned_yet() -> None:
+    assert list(access_frequency(features(access=(0, 0, 0)), Floor())) == [1.0, 1.0, 1.0]
+
+
+def test_an_unresolved_contradiction_costs_three_tenths() -> None:
+    assert list(contradiction(features(), Unresolved())) == [1.0, 0.7, 1.0]
+
+
+def test_the_garden_tier_touches_gardens_only() -> None:
+    assert list(garden_tier(features(), Tier(0.2))) == [1.0, 1.0, 0.2]
+
+
+def test_source_trust_halves_what_nobody_vouches_for() -> None:
+    # 0.5 + 0.5 * t
+    assert list(source_trust(features(), Floor())) == [1.0, 0.75, 0.5]
+
+
+@given(
+    age=st.floats(0, 1e6),
+    counts=st.lists(st.integers(0, 2**40), min_size=3, max_size=3),
+)
+@pytest.mark.parametrize("name", sorted(FACTORS))
+def test_every_factor_stays_in_its_declared_range(name: str, age: float, counts: list[int]) -> None:
+    factor = FACTORS[name]
+    at = features(age_days=(0.0, age, age * 2), access=(counts[0], counts[1], counts[2]))
+    values = factor.compute(at, factor.parameters())
+    low, high = factor.range
+    assert len(values) == 3
+    assert all(low <= value <= high and math.isfinite(value) for value in values)
+
+
+@given(st.floats(0, 1e4), st.floats(0, 1e4))
+def test_older_is_never_more_recent(one: float, other: float) -> None:
+    younger, older = sorted((one, other))
+    at = recency(features(age_days=(younger, older, older)), Recency())
+    assert at[0] >= at[1]

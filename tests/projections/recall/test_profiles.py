@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from projections.recall.factors import Recency
+from projections.recall.pipeline import recall
+from projections.recall.profile import (
+    ProfileError,
+    UnknownProfile,
+    load_profile,
+    parse_profile,
+    profile_names,
+)
+from projections.recall.request import RecallRequest
+from tests.projections.recall.world import World, reader, user
+
+
+def document(**changes: Any) -> dict[str, Any]:
+    base: dict[str, Any] = {
+        "name": "tried",
+        "description": "",
+        "stages": [{"name": "lexical", "weight": 1.0}],
+    }
+    return base | changes
+
+
+def test_the_profiles_that_come_with_the_node_load() -> None:
+    assert profile_names() == ["default", "stigmem"]
+    for name in profile_names():
+        assert load_profile(name).name == name
+
+
+def test_the_stigmem_profile_is_the_seeds() -> None:
+    profile = load_profile("stigmem")
+    assert profile.depth == 1
+    assert (profile.gate.min_confidence, profile.gate.low_trust) == (0.1, 0.2)
+    assert (profile.diversity.lambda_mmr, profile.diversity.scale) == (0.7, "raw")
+    assert profile.packing.skips_max == 0
+    assert {each.mode for each in profile.factors} == {"mul"}
+    assert profile.factors[0].parameters == Recency(rate_per_day=0.01, floor=0.0)
+
+
+def test_an_unknown_profile_is_named() -> None:
+    with pytest.raises(UnknownProfile, match="no recall profile 'other'"):
+        load_profile("other")
+
+
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [
+        ({"name": "Not A Name"}, "$.name"),
+        ({"colour": "red"}, "$"),
+        ({"stages": []}, "$.stages"),
+        ({"stages": [{"name": "astral", "weight": 1}]}, "$.stages[0].name"),
+        ({"stages": [{"name": "lexical", "weight": 1.5}]}, "$.stages[0].weight"),
+        ({"stages": [{"name": "lexical", "weight": 1}] * 2}, "$.stages[1].name"),
+        (
+            {"stages": [{"name": "lexical", "weight": 1, "parameters": {"k1": "1"}}]},
+            "$.stages[0].parameters.k1",
+        ),
+        (
+            {"stages": [{"name": "lexical", "weight": 1, "parameters": {"k2": 1}}]},
+            "$.stages[0].parameters",
+        ),
+        ({"factors": [{"name": "luck"}]}, "$.factors[0].name"),
+        ({"factors": [{"name": "recency", "mode": "div"}]}, "$.factors[0].mode"),
+        (
+            {"factors": [{"name": "recency", "parameters": {"floor": 2}}]},
+            "$.factors[0].parameters.floor",
+        ),
+        ({"factors": [{"name": "confidence"}] * 13}, "$.factors"),
+        ({"fusion": {"name": "vote"}}, "$.fusion.name"),
+        ({"fusion": {"normalisation": "z"}}, "$.fusion.normalisation"),
+        ({"diversity": {"similarity": "taste"}}, "$.diversity.similarity"),
+        ({"diversity": {"lambda": -1}}, "$.diversity.lambda"),
+        ({"packing": {"estimator": "guess"}}, "$.packing.estimator"),
+        ({"ties": ["newest", "nicest"]}, "$.ties[1]"),
+        ({"depth": 4}, "$.depth"),
+    ],
+)
+def test_a_wrong_document_is_refused_with_the_path_of_the_field(
+    changes: dict[str, Any], path: str
+) -> None:
+    with pytest.raises(ProfileError) as refused:
+        parse_profile(document(**changes))
+    assert refused.value.path == path
+
+
+def test_bytes_that_are_no_json_are_refused() -> None:
+    with pytest.raises(ProfileError, match=r"^\$: "):
+        parse_profile(b"{")
+
+
+def test_bytes_and_documents_give_the_same_profile() -> None:
+    assert parse_profile(json.dumps(document()).encode()) == parse_profile(document())
+
+
+def test_a_profiles_name_changes_nothing() -> None:
+    world = World()
+    for word in ("atlas", "atlas ledger", "ledger"):
+        world.fact(user("ann"), "memory:note", word)
+    for name in profile_names():
+        profile = load_profile(name)
+        renamed = msgspec.structs.replace(profile, name="another")
+        answers = [
+            recall(
+                world.view(), world.rows, RecallRequest(query="atlas"), each, reader(),
+                world.moment(), stopwatch=lambda: 0.0,
+            )
+            for each in (profile, renamed)
+        ]  # fmt: skip
+        assert answers[0] == msgspec.structs.replace(answers[1], profile=name)
