@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 from msgspec import Struct
 
+from projections.arrays import I8, I32, Bool
+from projections.interner import Interner
 from projections.normalization import SCOPES
 
-if TYPE_CHECKING:
-    from projections.mirror import View
-
 PERMISSIONS = ("read", "write", "instruction:write", "federate", "admin", "audit.read")
+
+
+class Placed(Protocol):
+    """Columns that say where each fact lies."""
+
+    @property
+    def scope(self) -> I8: ...
+    @property
+    def garden(self) -> I32: ...
+    @property
+    def gardens(self) -> Interner: ...
 
 
 class Authorization(Struct, frozen=True):
@@ -31,7 +41,7 @@ class Authorization(Struct, frozen=True):
     def may(self, permission: str) -> bool:
         return permission in self.permissions
 
-    def mask(self, view: View, slots: np.ndarray | None = None) -> np.ndarray:
+    def mask(self, view: Placed, slots: I32 | None = None) -> Bool:
         """Which slots (all, or those given) this caller may read: a bool array."""
         readable = np.array([scope in self.scopes for scope in SCOPES], dtype=bool)
         scope = view.scope if slots is None else view.scope[slots]

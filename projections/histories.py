@@ -7,19 +7,37 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from eventlog.kinds import DecayPolicy, DecaySwept, RecallUse
-from projections.arrays import F64, I32, I64, Bool
+from projections.arrays import F64, I8, I32, I64, Bool
 from projections.decay import decayed_confidence, is_exempt, policy_for, retracted_by
+from projections.interner import Interner
 from projections.normalization import SCOPES, matches_label
 from projections.policies import ALWAYS_SET_VALUED
 
-if TYPE_CHECKING:
-    from projections.interner import Interner
-    from projections.view import View
+
+class Ageing(Protocol):
+    """Columns that decay depends on."""
+
+    @property
+    def from_position(self) -> I64: ...
+    @property
+    def recorded_at(self) -> I64: ...
+    @property
+    def base(self) -> F64: ...
+    @property
+    def entity(self) -> I32: ...
+    @property
+    def relation(self) -> I32: ...
+    @property
+    def scope(self) -> I8: ...
+    @property
+    def entities(self) -> Interner: ...
+    @property
+    def relations(self) -> Interner: ...
 
 
 class _Regime:
@@ -55,7 +73,7 @@ class DecayHistory:
         regime.positions.append(position)
         regime.instants.append(sweep.at_us)
 
-    def confidence(self, view: View, slots: I32, position: int) -> F64:
+    def confidence(self, view: Ageing, slots: I32, position: int) -> F64:
         """Decayed confidence of slots, retraction left aside."""
         base: F64 = view.base[slots].astype(np.float64)
         reached = [
@@ -76,7 +94,7 @@ class DecayHistory:
 
     def _sweep(
         self,
-        view: View,
+        view: Ageing,
         slots: I32,
         waiting: I64,
         at_us: int,
@@ -103,7 +121,7 @@ class DecayHistory:
             confidence[picked] = decayed_confidence(view.base[rows], age, policy.half_life_s, floor)
             open_slots[picked] = False
 
-    def ended_by(self, view: View, sweep: DecaySwept, position: int, live: I32) -> I32:
+    def ended_by(self, view: Ageing, sweep: DecaySwept, position: int, live: I32) -> I32:
         """Which live slots a retract-mode sweep ends."""
         if not any(policy.mode == "retract" for policy in sweep.policies):
             return live[:0]
@@ -124,7 +142,7 @@ class DecayHistory:
         return np.sort(np.concatenate(ended)) if ended else live[:0]
 
 
-def _decays(view: View, slots: I32, relation: str) -> Bool:
+def _decays(view: Ageing, slots: I32, relation: str) -> Bool:
     if is_exempt("", relation):
         return np.zeros(len(slots), dtype=bool)
     numbers, inverse = np.unique(view.entity[slots], return_inverse=True)

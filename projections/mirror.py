@@ -6,7 +6,6 @@ writer's thread changes it; readers pin a ``View`` at a published position and n
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,20 +23,12 @@ from eventlog.kinds import (
     SourceTrustSet,
 )
 from projections.access import load_accesses
-from projections.arrays import Bool
-from projections.columns import Columns, Postings
 from projections.database import query
 from projections.decay import load_sweeps
 from projections.facts import fact_id, validity_us
-from projections.histories import (
-    AccessHistory,
-    DecayHistory,
-    SetValuedHistory,
-    TrustHistory,
-    uses_by_slot,
-)
-from projections.interner import Interner
-from projections.lexicon import lexical_text, open_tokenizer
+from projections.histories import uses_by_slot
+from projections.lexicon import lexical_text
+from projections.mirror_state import MirrorState
 from projections.moment import LIVE
 from projections.normalization import SCOPES, normalize_ref
 from projections.policies import load_set_valued
@@ -62,32 +53,8 @@ def cid_number(cid: str) -> int:
     return int(cid[7:23], 16)
 
 
-class Mirror:
-    """See the module. ``published`` slots and ``position`` are what readers may see."""
-
-    def __init__(self) -> None:
-        self.columns = Columns()
-        self.entities = Interner()
-        self.relations = Interner()
-        self.sources = Interner()
-        self.gardens = Interner()
-        self._values: dict[tuple[str, str], int] = {}
-        self._keys: dict[tuple[int, int, int, int], int] = {}
-        self.crowded: Bool = np.zeros(1024, dtype=np.bool_)
-        """By key number: whether the key has more than one fact."""
-        self.by_entity = Postings()
-        self.by_key = Postings()
-        self.by_object = Postings()
-        self.by_term = Postings()
-        self.slot_of: dict[str, int] = {}
-        self.by_cid = Postings()
-        self.decay = DecayHistory()
-        self.trust = TrustHistory(self.sources)
-        self.accesses = AccessHistory()
-        self.set_valued = SetValuedHistory()
-        self._tokenizers = threading.local()
-        self.published = 0
-        self.position = 0
+class Mirror(MirrorState):
+    """See the module."""
 
     def pin(self) -> View:
         """The mirror as last published."""
@@ -99,15 +66,7 @@ class Mirror:
         relation_number = self.relations.number(relation)
         if entity_number is None or relation_number is None:
             return False
-        return (entity_number, relation_number, _SCOPE_NUMBERS[scope], -1) in self._keys
-
-    def tokenize(self, text: str) -> list[str]:
-        """Terms of a text, as the lexicon cuts it."""
-        tokenizer: Callable[[str], list[str]] | None
-        tokenizer = getattr(self._tokenizers, "tokenize", None)
-        if tokenizer is None:
-            tokenizer = self._tokenizers.tokenize = open_tokenizer()
-        return tokenizer(text)
+        return (entity_number, relation_number, _SCOPE_NUMBERS[scope], -1) in self.key_numbers
 
     # -- filling --------------------------------------------------------------------------
 
@@ -201,7 +160,7 @@ class Mirror:
         garden_number = -1 if garden is None else self.gardens.add(garden)
         key = (entity_number, relation_number, scope_number, garden_number)
         key_number = self._key_number(key)
-        value_number = self._values.setdefault((value_type, value_v), len(self._values))
+        value_number = self.value_numbers.setdefault((value_type, value_v), len(self.value_numbers))
         object_number = -1
         if value_type == "ref":
             object_number = self.entities.add(normalize_ref(value_v))
@@ -218,11 +177,11 @@ class Mirror:
         )  # fmt: skip
 
     def _key_number(self, key: tuple[int, int, int, int]) -> int:
-        number = self._keys.get(key)
+        number = self.key_numbers.get(key)
         if number is not None:
             self.crowded[number] = True
             return number
-        number = self._keys[key] = len(self._keys)
+        number = self.key_numbers[key] = len(self.key_numbers)
         if number >= len(self.crowded):
             self.crowded = np.concatenate([self.crowded, np.zeros_like(self.crowded)])
         return number

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from projections.arrays import F64, I8, I32, I64, Bool
+from projections.authorization import Authorization
+from projections.interner import Interner
+from projections.mirror_state import MirrorState
 from projections.moment import LIVE, Moment
-
-if TYPE_CHECKING:
-    from projections.authorization import Authorization
-    from projections.interner import Interner
-    from projections.mirror import Mirror
 
 
 class View:
@@ -23,7 +20,7 @@ class View:
     only with positions beyond ``position``, which no question at or before it can see.
     """
 
-    def __init__(self, mirror: Mirror) -> None:
+    def __init__(self, mirror: MirrorState) -> None:
         columns = mirror.columns
         self._mirror = mirror
         self.position = mirror.position
