@@ -7,6 +7,7 @@ leaves the transaction as it was before that append.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -62,6 +63,29 @@ class Ledger(Protocol):
     def release(self) -> None:
         """The transaction is over: another may begin."""
         ...
+
+
+class WriterTurn:
+    """One transaction at a time: others wait, and a second in one thread is a mistake."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._thread = 0
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether this thread has the transaction that is open."""
+        return self._thread == threading.get_ident()
+
+    def take(self) -> None:
+        if self.is_mine:
+            raise RuntimeError("this thread already has a transaction open")
+        self._lock.acquire()
+        self._thread = threading.get_ident()
+
+    def give_back(self) -> None:
+        self._thread = 0
+        self._lock.release()
 
 
 def _encode(draft: Draft) -> bytes:

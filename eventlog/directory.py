@@ -15,6 +15,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import sys
 from pathlib import Path
 from typing import Self
 
@@ -27,6 +28,8 @@ from eventlog.errors import DataDirectoryError, DirectoryCopied, DirectoryLocked
 from eventlog.identity import KEY_FILE, Identity
 
 PLACE_FILE = "place.json"
+FS_IOC_GETVERSION = 0x80087601
+"""Linux; ext4, XFS and Btrfs answer it."""
 MACHINE_ID_PATH = Path("/etc/machine-id")
 
 
@@ -34,6 +37,7 @@ class Place(Struct, frozen=True):
     """Where the identity was last opened."""
 
     key_inode: int
+    key_generation: int
     key_changed_ns: int
     directory_inode: int
     machine: str
@@ -41,10 +45,11 @@ class Place(Struct, frozen=True):
     def is_copy_at(self, here: Place) -> bool:
         """Whether ``here`` is another copy of the key file.
 
-        On another machine the inode may agree by accident, but not also the time at which
-        the file system last changed it: no copying program can set that.
+        A file restored over a deleted one may get its inode again, but in another
+        generation. On another machine both may agree by accident, but not also the time
+        at which the file system last changed the file: no copying program can set that.
         """
-        if self.key_inode != here.key_inode:
+        if (self.key_inode, self.key_generation) != (here.key_inode, here.key_generation):
             return True
         return self.machine != here.machine and self.key_changed_ns != here.key_changed_ns
 
@@ -168,7 +173,26 @@ def _place_of(path: Path, key: Path) -> Place:
         machine = MACHINE_ID_PATH.read_text().strip()
     except OSError:
         machine = ""
-    return Place(key_status.st_ino, key_status.st_ctime_ns, path.stat().st_ino, machine)
+    return Place(
+        key_status.st_ino,
+        _generation(key),
+        key_status.st_ctime_ns,
+        path.stat().st_ino,
+        machine,
+    )
+
+
+def _generation(path: Path) -> int:
+    """Which use of its inode a file is; 0 where the file system does not say."""
+    answer = bytearray(8)
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.ioctl(descriptor, FS_IOC_GETVERSION, answer)
+    except OSError:
+        return 0
+    finally:
+        os.close(descriptor)
+    return int.from_bytes(answer[:4], sys.byteorder)
 
 
 def _create_identity(path: Path, clock: Clock) -> Identity:

@@ -7,11 +7,10 @@ not depend on SQLite.
 from __future__ import annotations
 
 import os
-import threading
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Sequence
 
-from eventlog.appending import KeyUse, KeyUses, Transaction
+from eventlog.appending import KeyUse, KeyUses, Transaction, WriterTurn
 from eventlog.chain import Chain, Link
 from eventlog.clock import Clock
 from eventlog.errors import LogClosed
@@ -34,7 +33,7 @@ class MemoryLog:
         self._keys: dict[tuple[str, str], KeyUse] = {}
         self._stream_heads: dict[str, StreamHead] = {}
         self._head = Head()
-        self._writing = threading.Lock()
+        self._turn = WriterTurn()
         self._signal = CommitSignal(live=True)
         self._closed = False
 
@@ -49,9 +48,9 @@ class MemoryLog:
     # -- writing
 
     def begin(self) -> Transaction:
-        self._writing.acquire()
+        self._turn.take()
         if self._closed:
-            self._writing.release()
+            self._turn.give_back()
             raise LogClosed("the log is closed")
         return Transaction(self)
 
@@ -96,7 +95,7 @@ class MemoryLog:
         self._head = self.chain.settle()
 
     def release(self) -> None:
-        self._writing.release()
+        self._turn.give_back()
         self._signal.notify()
 
     # -- reading

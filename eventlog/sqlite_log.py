@@ -7,21 +7,16 @@ from the file before the next transaction, so that memory and disk agree.
 
 from __future__ import annotations
 
-import heapq
 import os
-import threading
-from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
-from contextlib import contextmanager
-from itertools import islice
-from operator import itemgetter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Self, cast
 
 import apsw
 
 from eventlog import sqlite_schema as schema
-from eventlog.appending import KeyUse, KeyUses, Transaction
+from eventlog.appending import KeyUse, KeyUses, Transaction, WriterTurn
 from eventlog.audit import Row
 from eventlog.chain import Chain, Link, check_link
 from eventlog.clock import Clock
@@ -30,34 +25,35 @@ from eventlog.errors import CorruptLog, LogClosed, StorageFailed
 from eventlog.event import Draft, Recorded, Stored
 from eventlog.following import CommitSignal, LogSubscription, walk
 from eventlog.log import Appended, Expect, Head, Idempotency, StreamHead, check_limit
+from eventlog.sqlite_reading import (
+    AuditRow,
+    ReaderPool,
+    StoredRow,
+    log_head,
+    stored_rows,
+    stream_heads,
+    stream_rows,
+)
 
 TAIL_CHECK_EVENTS = 64
-IDLE_READERS_MAX = 8
-
-StoredRow = tuple[int, int, int, str | None, bytes, bytes, bytes | None, bytes | None]
-AuditRow = tuple[
-    int, int, int, str | None, bytes, bytes, bytes | None, bytes | None, str, int, bytes, str
-]
 
 
 class SqliteLog:
     """Implements ``EventLog``. Open it with ``SqliteLog.open``."""
 
     def __init__(
-        self, path: Path, clock: Clock, chain: Chain, writer: apsw.Connection | None
+        self, clock: Clock, chain: Chain, writer: apsw.Connection | None, readers: ReaderPool
     ) -> None:
         self.clock = clock
         self.chain = chain
-        self._path = path
         self._writer = writer
-        self._readers: deque[apsw.Connection] = deque()
+        self._readers = readers
         self._head = Head()
         self._stream_numbers: dict[str, int] = {}
         self._last_event_id = b""
         self._stale = False
         self._closed = False
-        self._writing = threading.Lock()
-        self._writing_thread = 0
+        self._turn = WriterTurn()
         self._signal = CommitSignal(live=writer is not None)
 
     @classmethod
@@ -82,17 +78,15 @@ class SqliteLog:
             CorruptLog: the file or its last events contradict themselves.
             StorageFailed: the file cannot be opened.
         """
-        connect = schema.connect_reader if read_only else schema.connect_writer
         with schema.reading():
-            connection = connect(path)
-        chain = Chain(origin, epoch, Head(), {}, entropy)
-        log = cls(path, clock, chain, None if read_only else connection)
-        if read_only:
-            log._readers.append(connection)
+            writer = None if read_only else schema.connect_writer(path)
+            readers = ReaderPool(path)
+        log = cls(clock, Chain(origin, epoch, Head(), {}, entropy), writer, readers)
+        if writer is None:
             return log
         try:
-            log._check_tail(connection)
-            log._load_heads(connection)
+            log._check_tail(writer)
+            log._load_heads(writer)
         except BaseException:
             log.close()
             raise
@@ -116,10 +110,7 @@ class SqliteLog:
 
     def begin(self) -> Transaction:
         """Open the one writing transaction; waits for that of another thread to end."""
-        if self._writing_thread == threading.get_ident():
-            raise RuntimeError("this thread already has a transaction open")
-        self._writing.acquire()
-        self._writing_thread = threading.get_ident()
+        self._turn.take()
         try:
             writer = self._require_writer()
             if self._stale:
@@ -163,7 +154,7 @@ class SqliteLog:
 
     def recorded(self, first: int, last: int) -> list[Recorded]:
         bindings = first - 1, max(0, last - first + 1)
-        rows = _stored_rows(self._require_writer(), schema.READ_ALL, bindings, first - 1)
+        rows = stored_rows(self._require_writer(), schema.READ_ALL, bindings, first - 1)
         return [decode(Stored(*row)) for row in rows]
 
     def store(self, links: Sequence[Link], keys: KeyUses) -> None:
@@ -183,8 +174,7 @@ class SqliteLog:
         self._head = self.chain.settle()
 
     def release(self) -> None:
-        self._writing_thread = 0
-        self._writing.release()
+        self._turn.give_back()
         self._signal.notify()
 
     def _insert(self, db: apsw.Connection, links: Sequence[Link], keys: KeyUses) -> None:
@@ -231,17 +221,17 @@ class SqliteLog:
                 for stream, number in db.execute(schema.SELECT_STREAMS)
             }
             last_id = cast("bytes | None", db.execute(schema.SELECT_LAST_EVENT_ID).get)
-            self._head = _head(db)
-            self.chain.restart(self._head, _stream_heads(db))
+            self._head = log_head(db)
+            self.chain.restart(self._head, stream_heads(db))
         self._last_event_id = last_id or b""
         self._stale = False
 
     def _check_tail(self, db: apsw.Connection) -> None:
         """Raises CorruptLog where the last events contradict themselves."""
         with schema.reading():
-            after = max(0, _head(db).position - TAIL_CHECK_EVENTS)
+            after = max(0, log_head(db).position - TAIL_CHECK_EVENTS)
         tips: dict[str, StreamHead] = {}
-        for row in _stored_rows(db, schema.READ_ALL, (after, TAIL_CHECK_EVENTS), after):
+        for row in stored_rows(db, schema.READ_ALL, (after, TAIL_CHECK_EVENTS), after):
             stored = Stored(*row)
             if stored.position != after + 1:
                 raise CorruptLog(after + 1, f"missing: the next event is at {stored.position}")
@@ -269,7 +259,7 @@ class SqliteLog:
     def read_rows(self, after: int, limit: int) -> list[Row]:
         """Stored events with the columns that repeat their headers, for ``verify``."""
         with self._reader() as db:
-            rows = list(_stored_rows(db, schema.READ_ROWS, (after, limit), after))
+            rows = list(stored_rows(db, schema.READ_ROWS, (after, limit), after))
         return [Row(Stored(*row[:8]), *row[8:]) for row in cast("list[AuditRow]", rows)]
 
     def storage_fault(self) -> str | None:
@@ -292,11 +282,11 @@ class SqliteLog:
         if self._writer is not None:
             return self._head
         with self._reader() as db, schema.reading():
-            return _head(db)
+            return log_head(db)
 
     def stream_heads(self) -> dict[str, StreamHead]:
         with self._reader() as db, schema.reading():
-            return _stream_heads(db)
+            return stream_heads(db)
 
     def position_at(self, instant_us: int) -> int:
         with self._reader() as db, schema.reading():
@@ -317,50 +307,31 @@ class SqliteLog:
         return LogSubscription(self, self._signal, after, streams)
 
     def close(self) -> None:
+        """Waits for another thread's transaction to end; one of this thread is lost."""
         self._closed = True
         self._signal.notify()
-        with self._writing:
+        waits = not self._turn.is_mine
+        if waits:
+            self._turn.take()
+        try:
+            # The writer last: what closes last merges the write-ahead log into the file.
+            self._readers.close()
             if self._writer is not None:
                 self._writer.close()
-        while self._readers:
-            self._readers.pop().close()
+        finally:
+            if waits:
+                self._turn.give_back()
 
     def _rows(self, after: int, limit: int, streams: Collection[str] | None) -> list[StoredRow]:
         check_limit(limit)
         with self._reader() as db:
             if streams is None:
-                return list(_stored_rows(db, schema.READ_ALL, (after, limit), after))
-            with schema.reading():
-                present = db.execute(schema.SELECT_STREAMS).fetchall()
-            numbers = [cast("int", number) for stream, number in present if stream in streams]
-            parts = [
-                _stored_rows(db, schema.READ_STREAM, (number, after, limit), after)
-                for number in numbers
-            ]
-            try:
-                return list(islice(heapq.merge(*parts, key=itemgetter(0)), limit))
-            finally:
-                # An open statement would hold the connection at an old state of the file.
-                for part in parts:
-                    part.close()
+                return list(stored_rows(db, schema.READ_ALL, (after, limit), after))
+            return stream_rows(db, after, limit, streams)
 
-    @contextmanager
-    def _reader(self) -> Generator[apsw.Connection]:
+    def _reader(self) -> AbstractContextManager[apsw.Connection]:
         self._require_open()
-        try:
-            db = self._readers.pop()
-        except IndexError:
-            with schema.reading():
-                db = schema.connect_reader(self._path)
-        try:
-            yield db
-        except BaseException:
-            db.close()
-            raise
-        if self._closed or len(self._readers) >= IDLE_READERS_MAX:
-            db.close()
-        else:
-            self._readers.append(db)
+        return self._readers.connection()
 
     def _require_open(self) -> None:
         if self._closed:
@@ -381,28 +352,3 @@ def _abandon(db: apsw.Connection) -> None:
         except apsw.Error:
             # The error that led here says more; the next transaction starts from the file.
             return
-
-
-def _stored_rows(
-    db: apsw.Connection, query: str, bindings: tuple[int, ...], after: int
-) -> Generator[StoredRow]:
-    """The rows of a query; our errors for SQLite's, with the position not reached."""
-    position = after + 1
-    try:
-        for row in cast("Iterator[StoredRow]", db.execute(query, bindings)):
-            yield row
-            position = row[0] + 1
-    except (apsw.CorruptError, UnicodeDecodeError) as fault:
-        raise CorruptLog(position, f"the database is malformed: {fault}") from fault
-    except apsw.Error as fault:
-        raise schema.storage_error(fault) from fault
-
-
-def _head(db: apsw.Connection) -> Head:
-    row = db.execute(schema.SELECT_HEAD).fetchone()
-    return Head() if row is None else Head(*cast("tuple[int, int, int]", row))
-
-
-def _stream_heads(db: apsw.Connection) -> dict[str, StreamHead]:
-    rows = cast("Iterator[tuple[str, int, bytes]]", db.execute(schema.SELECT_STREAM_HEADS))
-    return {stream: StreamHead(stream, seq, digest) for stream, seq, digest in rows}

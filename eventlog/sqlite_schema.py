@@ -123,11 +123,11 @@ def connect_writer(path: Path) -> apsw.Connection:
     """The writing connection; creates the file and its tables where there are none."""
     db = apsw.Connection(str(path))
     db.set_busy_timeout(BUSY_TIMEOUT_MS)
-    db.execute("PRAGMA journal_mode = WAL")
-    db.execute("PRAGMA synchronous = FULL")
     if db.pragma("application_id") == 0 and not db.execute(SELECT_SCHEMA).fetchall():
         _create(db)
     _check_version(db, path)
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA synchronous = FULL")
     return db
 
 

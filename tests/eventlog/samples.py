@@ -1,0 +1,47 @@
+"""Logs and events for examples: a fixed origin, a clock that stands, readable identifiers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+from eventlog.clock import Clock, FixedClock
+from eventlog.event import Draft, scope_partition
+from eventlog.kinds import FactAsserted, Value
+from eventlog.sqlite_log import SqliteLog
+
+ORIGIN = "stigmem:node:5f0c2a44-9d0b-4c7e-8a53-0d7be37c1a11"
+START_US = 1_700_000_000_000_000
+COMPANY = f"{ORIGIN}/1/scope/company"
+TEAM = f"{ORIGIN}/1/scope/team"
+
+_numbers: Iterator[int] = count(1)
+
+
+def fact(text: str = "a value", *, scope: str = "company", actor: str = "agent:alice") -> Draft:
+    """A draft of a fact, with an identifier not used before and greater than all others."""
+    payload = FactAsserted(
+        entity="project:engram",
+        relation="memory:note",
+        value=Value(type="string", v=text),
+        source=actor,
+        scope=scope,  # pyright: ignore[reportArgumentType]
+    )
+    return Draft(payload, scope_partition(scope), next(_numbers).to_bytes(16, "big"), actor)
+
+
+def facts(number: int, *, scope: str = "company") -> list[Draft]:
+    return [fact(f"value {index}", scope=scope) for index in range(number)]
+
+
+def open_log(
+    path: Path, clock: Clock | None = None, *, epoch: int = 1, read_only: bool = False
+) -> SqliteLog:
+    return SqliteLog.open(
+        path,
+        origin=ORIGIN,
+        epoch=epoch,
+        clock=clock or FixedClock(START_US),
+        read_only=read_only,
+    )

@@ -1,0 +1,72 @@
+"""Hybrid clocks order what happened, survive bad peers, and identifiers follow time."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventlog.clock import HybridClock, format_hlc, pack_hlc, parse_hlc
+from eventlog.errors import ClockSkew
+from eventlog.identifiers import IdentifierSource, id_bytes, id_text
+from tests.eventlog.samples import START_US
+
+NOW_HLC = START_US // 1000 * 1000
+
+
+@given(st.integers(0, 10**15 - 1))
+def test_the_text_of_a_reading_reads_back(hlc: int) -> None:
+    assert parse_hlc(format_hlc(hlc)) == hlc
+
+
+def test_unpadded_text_is_the_same_reading() -> None:
+    assert parse_hlc("1700000000000.7") == parse_hlc("1700000000000.007")
+    assert parse_hlc("5.0") == pack_hlc(5, 0)
+
+
+@pytest.mark.parametrize("text", ["", "1", "1.", ".1", "-1.0", "1.0.0", "1,0", "1.0000000"])
+def test_other_text_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="hybrid clock"):
+        parse_hlc(text)
+
+
+@given(st.lists(st.integers(0, 10**16), min_size=2, max_size=50))
+def test_a_clock_only_goes_forward_whatever_the_wall_clock_does(instants: list[int]) -> None:
+    clock = HybridClock()
+    readings = [clock.tick(now_us) for now_us in instants]
+    assert readings == sorted(set(readings))
+
+
+def test_a_full_counter_moves_on_to_the_next_millisecond() -> None:
+    clock = HybridClock()
+    readings = [clock.tick(START_US) for _ in range(1001)]
+    assert format_hlc(readings[-1]) == "1700000000001.000"
+
+
+def test_a_reading_after_a_remote_one_is_greater_than_both() -> None:
+    clock = HybridClock()
+    before = clock.tick(START_US)
+    remote = NOW_HLC + 5_000
+    assert clock.observe(remote, START_US) > max(before, remote)
+
+
+@pytest.mark.parametrize("skew_ms", [300_001, -2_592_000_001])
+def test_a_remote_clock_too_far_off_is_refused_and_moves_nothing(skew_ms: int) -> None:
+    clock = HybridClock()
+    before = clock.tick(START_US)
+    with pytest.raises(ClockSkew, match=str(abs(skew_ms))):
+        clock.observe(NOW_HLC + skew_ms * 1000, START_US)
+    assert clock.last == before
+
+
+def test_identifiers_increase_even_when_the_clock_stands_or_goes_back() -> None:
+    source = IdentifierSource()
+    ids = [source.next(START_US - step * 500) for step in range(10_000)]
+    assert ids == sorted(set(ids))
+
+
+def test_identifiers_carry_their_time_and_version() -> None:
+    raw = IdentifierSource().next(START_US)
+    assert int.from_bytes(raw[:6], "big") == START_US // 1000
+    assert (raw[6] >> 4, raw[8] >> 6) == (7, 0b10)
+    assert id_bytes(id_text(raw)) == raw

@@ -1,0 +1,77 @@
+"""Decoding: the future is kept, a disguise is refused, damage names its position."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from eventlog import codec
+from eventlog.errors import CorruptLog, PayloadTooLarge
+from eventlog.event import Header, Stored, UnknownPayload
+from eventlog.kinds import FactRetracted, KeyIssued, SourceTrustSet
+
+
+def stored(kind: str, payload: bytes, schema_version: int = 1) -> Stored:
+    header = Header(
+        1, bytes(16), "o", "o/1/node", 1, kind, schema_version, 1, 1, "a", None, None,
+        bytes(32), codec.payload_hash(bytes(16), payload),
+    )  # fmt: skip
+    data = codec.encode_header(header)
+    return Stored(7, 1, 1, None, data, codec.header_hash(data), bytes(16), payload)
+
+
+def test_defaults_are_left_out_of_the_bytes() -> None:
+    payload = FactRetracted(fact_ids=["x"])
+    assert codec.encode_payload(payload) == b'{"kind":"fact_retracted","fact_ids":["x"]}'
+
+
+def test_a_payload_over_the_limit_is_refused() -> None:
+    with pytest.raises(PayloadTooLarge, match="4194304"):
+        codec.encode_payload(FactRetracted(fact_ids=["x" * codec.PAYLOAD_BYTES_MAX]))
+
+
+@pytest.mark.parametrize(("kind", "version"), [("card_built", 1), ("fact_retracted", 2)])
+def test_a_kind_or_version_from_the_future_is_kept_as_unknown(kind: str, version: int) -> None:
+    event = codec.decode(stored(kind, b'{"anything": 1}', version))
+    assert event.payload == UnknownPayload(kind, version)
+
+
+def test_a_payload_of_another_kind_than_its_header_says_is_refused() -> None:
+    disguised = codec.encode_payload(
+        KeyIssued(key_id="k", entity_uri="agent:eve", permissions=["admin"], key_sha256="0")
+    )
+    with pytest.raises(CorruptLog, match=r"position 7: .*key_issued payload under a fact_asserted"):
+        codec.decode(stored("fact_asserted", disguised))
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [b"", b"{}", b"\xff", b'{"kind":"fact_retracted"}', b'{"kind":"fact_retracted","x":1}'],
+)
+def test_an_unreadable_payload_names_the_position(payload: bytes) -> None:
+    with pytest.raises(CorruptLog, match="position 7: undecodable"):
+        codec.decode(stored("fact_retracted", payload))
+
+
+def test_an_erased_payload_decodes_to_none() -> None:
+    erased = msgspec.structs.replace(stored("fact_retracted", b"{}"), salt=None, payload=None)
+    assert codec.decode(erased).payload is None
+
+
+def test_an_older_version_is_brought_up_one_step_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def from_1(fields: dict[str, Any]) -> dict[str, Any]:
+        return {**fields, "trust": fields["trust"] / 100}
+
+    def from_2(fields: dict[str, Any]) -> dict[str, Any]:
+        return {**fields, "reason": "carried over"}
+
+    monkeypatch.setitem(codec.SCHEMA_VERSIONS, "source_trust_set", 3)
+    monkeypatch.setitem(codec.UPCASTERS, ("source_trust_set", 1), from_1)
+    monkeypatch.setitem(codec.UPCASTERS, ("source_trust_set", 2), from_2)
+    old = stored("source_trust_set", b'{"kind":"source_trust_set","source":"s","trust":50}')
+    expected = SourceTrustSet(source="s", trust=0.5, reason="carried over")
+    assert codec.decode(old).payload == expected

@@ -1,0 +1,32 @@
+"""The package's door: what ``eventlog`` offers by name is exactly what it says it offers."""
+
+from __future__ import annotations
+
+import inspect
+from types import ModuleType
+
+import eventlog
+
+
+def test_all_names_what_is_there_and_nothing_else() -> None:
+    present = {
+        name
+        for name, value in vars(eventlog).items()
+        if not name.startswith("_") and not isinstance(value, ModuleType)
+    }
+    assert set(eventlog.__all__) == present
+
+
+def test_every_public_name_is_documented() -> None:
+    for name in eventlog.__all__:
+        value = getattr(eventlog, name)
+        if inspect.isclass(value) or inspect.isfunction(value):
+            assert inspect.getdoc(value), name
+
+
+def test_every_error_is_drawn_in_the_tree() -> None:
+    from eventlog import errors
+
+    for name, value in vars(errors).items():
+        if inspect.isclass(value) and issubclass(value, errors.EventLogError):
+            assert name in str(errors.__doc__), name

@@ -1,0 +1,238 @@
+"""The log in SQLite keeps the contract, and what only a file can promise."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+from eventlog import sqlite_schema
+from eventlog.clock import FixedClock
+from eventlog.errors import CorruptLog, DataDirectoryError, StorageFailed, StorageFull
+from eventlog.identifiers import IdentifierSource
+from eventlog.log import EventLog, Idempotency
+from replay.verify import verify
+from tests.eventlog.contract import LogContract
+from tests.eventlog.samples import ORIGIN, START_US, fact, facts, open_log
+
+
+class TestSqliteLog(LogContract):
+    @pytest.fixture
+    def log(self, clock: FixedClock, tmp_path: Path) -> Iterator[EventLog]:
+        log = open_log(tmp_path / "log.db", clock)
+        yield log
+        log.close()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "log.db"
+
+
+def raw(path: Path) -> apsw.Connection:
+    return apsw.Connection(str(path))
+
+
+@pytest.mark.parametrize("table", ["streams", "events", "payloads", "idempotency"])
+@pytest.mark.parametrize("change", ["DELETE FROM {}", "UPDATE {} SET rowid = rowid"])
+def test_the_file_itself_refuses_to_change_what_is_in_it(
+    path: Path, table: str, change: str
+) -> None:
+    with open_log(path) as log:
+        log.append([fact()], idempotency=Idempotency("agent:alice", "key", b"digest"))
+    statement = change.format(table)
+    if table == "idempotency":
+        statement = statement.replace("rowid", "key")
+    with pytest.raises(apsw.ConstraintError, match=f"append-only: no .* on {table}"):
+        raw(path).execute(statement)
+
+
+def test_a_log_opened_again_continues_its_chain(path: Path) -> None:
+    with open_log(path) as log:
+        log.append([fact(), fact(scope="team")])
+    with open_log(path) as log:
+        log.append([fact(), fact(scope="team"), fact(scope="public")])
+        assert [event.header.stream_seq for event in log.read()] == [1, 1, 2, 2, 1]
+        assert verify(log).fault is None
+
+
+def test_a_key_is_remembered_when_the_log_is_opened_again(path: Path) -> None:
+    key = Idempotency("agent:alice", "key", b"digest")
+    with open_log(path) as log:
+        first = log.append(facts(2), idempotency=key)
+    with open_log(path) as log:
+        assert log.append(facts(2), idempotency=key).events == first.events
+
+
+def test_time_does_not_go_back_when_the_wall_clock_did_before_reopening(path: Path) -> None:
+    with open_log(path) as log:
+        last = log.append(facts(3)).events[-1]
+    with open_log(path, FixedClock(START_US - 3_600_000_000)) as log:
+        event = log.append([fact()]).events[0]
+    assert event.header.hlc > last.header.hlc
+    assert event.received_at == last.received_at
+
+
+def test_a_new_epoch_starts_new_streams_and_keeps_the_old(path: Path) -> None:
+    with open_log(path) as log:
+        log.append([fact()])
+    with open_log(path, epoch=2) as log:
+        assert log.append([fact()]).events[0].header.stream == f"{ORIGIN}/2/scope/company"
+        assert {head.stream_seq for head in log.stream_heads().values()} == {1}
+        assert verify(log).fault is None
+
+
+def test_a_full_disk_is_storage_full_and_the_log_goes_on_when_there_is_room(path: Path) -> None:
+    with open_log(path) as log:
+        kept = log.append(facts(5)).events
+        writer = log._require_writer()
+        limit = writer.pragma("max_page_count")
+        writer.pragma("max_page_count", writer.pragma("page_count"))
+        key = Idempotency("agent:alice", "key", b"digest")
+        with pytest.raises(StorageFull):
+            log.append([*facts(2000), fact(scope="team")], idempotency=key)
+        assert log.read() == kept
+        assert log.head().position == 5
+        writer.pragma("max_page_count", limit)
+        again = log.append([fact(), fact(scope="team")], idempotency=key)
+        assert not again.replayed
+        assert [event.position for event in again.events] == [6, 7]
+        assert verify(log).fault is None
+    with open_log(path) as log:
+        assert log.head().position == 7
+
+
+def test_a_writer_in_the_way_is_an_error_and_nothing_is_kept(path: Path) -> None:
+    with open_log(path) as log:
+        log.append([fact()])
+        log._require_writer().set_busy_timeout(1)
+        other = raw(path)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StorageFailed, match="BusyError"):
+            log.append([fact()])
+        other.execute("ROLLBACK")
+        assert log.append([fact()]).events[0].position == 2
+
+
+def test_a_read_only_log_sees_the_commits_of_the_writer_and_cannot_write(path: Path) -> None:
+    with open_log(path) as log, open_log(path, read_only=True) as reader:
+        log.append([fact()])
+        assert reader.read() == log.read()
+        assert reader.head() == log.head()
+        subscription = reader.subscribe(after=1)
+        log.append([fact()])
+        assert [event.position for event in subscription.take(10, 5)] == [2]
+        with pytest.raises(StorageFailed, match="reading only"):
+            reader.append([fact()])
+
+
+def test_a_closed_log_is_one_file(path: Path) -> None:
+    with open_log(path) as log:
+        log.append([fact()])
+        log.read()
+    assert [file.name for file in path.parent.iterdir()] == ["log.db"]
+
+
+def test_reading_where_there_is_no_log_makes_none(path: Path) -> None:
+    with pytest.raises(DataDirectoryError, match="no log"):
+        open_log(path, read_only=True)
+    assert not path.exists()
+
+
+def test_a_file_of_another_program_is_refused_untouched(path: Path) -> None:
+    other = raw(path)
+    other.execute("CREATE TABLE notes (text)")
+    other.close()
+    before = path.read_bytes()
+    for read_only in (False, True):
+        with pytest.raises(DataDirectoryError, match="no event log"):
+            open_log(path, read_only=read_only)
+    assert path.read_bytes() == before
+
+
+def test_a_crash_while_the_file_is_made_leaves_one_that_opens(path: Path) -> None:
+    raw(path).pragma("journal_mode", "delete")
+    path.touch()
+    with open_log(path) as log:
+        assert log.append([fact()]).events[0].position == 1
+
+
+def test_a_log_of_a_newer_release_is_refused_with_both_versions(path: Path) -> None:
+    open_log(path).close()
+    raw(path).pragma("user_version", 2)
+    for read_only in (False, True):
+        with pytest.raises(DataDirectoryError, match="log schema 2, this release reads 1"):
+            open_log(path, read_only=read_only)
+
+
+def test_damage_in_the_last_events_keeps_the_log_from_opening(path: Path) -> None:
+    with open_log(path) as log:
+        log.append(facts(10))
+    db = raw(path)
+    db.execute("DROP TRIGGER payloads_no_update")
+    db.execute("UPDATE payloads SET salt = zeroblob(16) WHERE position = 7")
+    db.close()
+    with pytest.raises(CorruptLog, match="position 7: payload does not match"):
+        open_log(path)
+
+
+def test_a_wal_torn_anywhere_leaves_a_whole_prefix_of_what_was_acknowledged(
+    path: Path, tmp_path: Path
+) -> None:
+    seed = 20_240_607
+    dice = random.Random(seed)
+    log = open_log(path)
+    ends: list[tuple[int, int]] = [(0, 0)]
+    wal = path.with_name("log.db-wal")
+    for size in (1, 3, 1, 20, 2, 50, 1):
+        position = log.append(facts(size)).events[-1].position
+        ends.append((wal.stat().st_size, position))
+    total = wal.stat().st_size
+    for number in range(40):
+        cut = dice.randrange(total + 1)
+        torn = tmp_path / f"torn-{number}" / "log.db"
+        torn.parent.mkdir()
+        shutil.copy(path, torn)
+        shutil.copy(wal, torn.with_name("log.db-wal"))
+        with torn.with_name("log.db-wal").open("r+b") as file:
+            file.truncate(cut)
+        with open_log(torn) as survivor:
+            durable = max(position for size, position in ends if size <= cut)
+            report = verify(survivor)
+            assert report.fault is None, f"seed {seed}, cut at {cut}"
+            assert report.events == durable, f"seed {seed}, cut at {cut}"
+            assert survivor.append([fact()]).events[0].position == durable + 1
+    log.close()
+
+
+def test_identifiers_of_one_source_never_need_a_look_up(path: Path) -> None:
+    # Appending is fast only because time-ordered identifiers are known to be new.
+    source = IdentifierSource()
+    ids = [source.next(START_US) for _ in range(1000)]
+    with open_log(path) as log:
+        drafts = [fact() for _ in ids]
+        log.append(drafts)
+        assert not any(log.holds(event_id) for event_id in sorted(ids))
+        assert all(log.holds(draft.event_id) for draft in drafts)
+
+
+@pytest.mark.parametrize(
+    ("statement", "index"),
+    [
+        ("READ_STREAM", "events_stream"),
+        ("SELECT_POSITION_AT", "events_received_at"),
+        ("SELECT_EVENT_ID", "sqlite_autoindex_events_1"),
+        ("READ_ALL", "INTEGER PRIMARY KEY"),
+    ],
+)
+def test_hot_statements_use_their_index(path: Path, statement: str, index: str) -> None:
+    with open_log(path) as log:
+        log.append(facts(10))
+    sql = str(getattr(sqlite_schema, statement))
+    plan = raw(path).execute(f"EXPLAIN QUERY PLAN {sql}", (1,) * sql.count("?")).fetchall()
+    assert index in str(plan)
+    assert "TEMP B-TREE" not in str(plan)
