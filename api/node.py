@@ -14,9 +14,17 @@ from eventlog.clock import Clock, SystemClock
 from eventlog.directory import DataDirectory
 from eventlog.event import NODE_STREAM, Recorded, stream_name
 from eventlog.identity import Identity
+from eventlog.kinds import NodeKeyRotated
 from eventlog.log import EventLog
 from eventlog.sqlite_log import SqliteLog
-from projections.intents import DeclareSetValued, Done, Intent, Refused, StartEpoch
+from projections.intents import (
+    DeclareSetValued,
+    Done,
+    Intent,
+    Refused,
+    RotateNodeKey,
+    StartEpoch,
+)
 from projections.mirror import Mirror
 from projections.moment import Moment
 from projections.reader import Reader
@@ -31,6 +39,7 @@ from replay.rebuild import (
 )
 
 CURSOR_KEY_BYTES = 32
+ROTATION_PAGE_EVENTS = 10_000
 SYSTEM_ACTOR = "system:engramlog"
 EpochClock = Literal["wall", "file"]
 
@@ -106,6 +115,7 @@ class Node:
             opened.append(writer.close)
             node = cls(directory, log, writer, reader, clock, _cursor_key(directory.path))
             node._begin_epoch(epoch_clock)
+            node._record_rotations()
             node._declare(set_valued)
         except BaseException:
             for close in reversed(opened):
@@ -176,6 +186,28 @@ class Node:
                     clock=epoch_clock,
                 )
             )
+
+    def _record_rotations(self) -> None:
+        """Record key rotations that a crash kept out of the log."""
+        rotations = self.identity.rotations
+        if not rotations:
+            return
+        own = [name for name in self.log.stream_heads() if name.endswith(f"/{NODE_STREAM}")]
+        recorded: set[str] = set()
+        after = 0
+        while page := self.log.read(after, ROTATION_PAGE_EVENTS, own):
+            payloads = [event.payload for event in page]
+            recorded |= {each.public_key for each in payloads if isinstance(each, NodeKeyRotated)}
+            after = page[-1].position
+        for rotation in rotations:
+            if rotation.public_key not in recorded:
+                self.write(
+                    RotateNodeKey(
+                        previous_public_key=rotation.previous_public_key,
+                        public_key=rotation.public_key,
+                        signature=rotation.signature,
+                    )
+                )
 
     def _declare(self, set_valued: Sequence[str]) -> None:
         declared = self.reader.set_valued(self.log.head().position)
