@@ -114,10 +114,11 @@ class Transaction:
         *,
         received_at: int | None = None,
         idempotency: Idempotency | None = None,
+        since: int | None = None,
         expect: Expect | None = None,
     ) -> Appended:
         self._require_open()
-        if idempotency is not None:
+        if idempotency is not None and since is None:
             before = self.replayed(idempotency)
             if before is not None:
                 return before
@@ -136,8 +137,9 @@ class Transaction:
         self._links += links
         if idempotency is not None:
             last = ledger.chain.position
+            first = last - len(links) + 1 if since is None else since + 1
             self._keys[idempotency.actor, idempotency.key] = KeyUse(
-                idempotency.digest, last - len(links) + 1, last
+                idempotency.digest, first, last
             )
         return Appended([recorded for recorded, _ in links])
 

@@ -73,9 +73,13 @@ class AppendTransaction(Protocol):
         *,
         received_at: int | None = None,
         idempotency: Idempotency | None = None,
+        since: int | None = None,
         expect: Expect | None = None,
     ) -> Appended:
         """Give each draft its position, sequence, clock reading and hash.
+
+        With ``since``, the key covers every event of this transaction after that position,
+        for a request that appends in several steps: ask ``replayed`` before the first.
 
         ``received_at`` (microseconds) defaults to the log's clock, and never goes back:
         an earlier time is raised to the last one recorded.

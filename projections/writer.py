@@ -21,12 +21,11 @@ from eventlog.clock import Clock
 from eventlog.errors import StorageError, StorageFailed, StorageFull
 from eventlog.event import Draft, Recorded
 from eventlog.identifiers import IdentifierSource
-from eventlog.kinds import FactAsserted
-from eventlog.log import AppendTransaction, EventLog, Idempotency
+from eventlog.log import Appended, AppendTransaction, EventLog, Idempotency
 from projections.decisions import DECISIONS, Context, Decision, Undecided, contradicted
-from projections.facts import fact_id
-from projections.intents import AssertFact, Done, Intent, Refused, WriteAnswer
+from projections.intents import Done, Intent, Refused, WriteAnswer
 from projections.mirror import Mirror
+from projections.replays import replayed_outcomes
 from projections.store import ProjectionStore
 
 GROUP_INTENTS_MAX = 20_000
@@ -74,7 +73,7 @@ class _Step:
 
     __slots__ = ("context", "decision", "events")
 
-    def __init__(self, decision: Decision | Refused, context: Context | None) -> None:
+    def __init__(self, decision: Decision | Done | Refused, context: Context) -> None:
         self.decision = decision
         self.context = context
         self.events: list[Recorded] = []
@@ -324,10 +323,13 @@ class Writer:
         steps: dict[int, list[_Step]] = {}
         clock_us: int | None = None
 
-        def flush(idempotency: Idempotency | None = None) -> None:
+        key: Idempotency | None = None
+        since = self.log.head().position
+
+        def flush() -> None:
             drafts = [draft for step in waiting for draft in _drafts(step)]
-            if drafts:
-                recorded = self._record(transaction, drafts, clock_us, idempotency)
+            if drafts or key is not None:
+                recorded = self._record(transaction, drafts, clock_us, key, since)
                 events.extend(recorded)
                 _hand_out(waiting, recorded)
             waiting.clear()
@@ -338,9 +340,14 @@ class Writer:
                 if command.received_at != clock_us or command.idempotency is not None:
                     flush()
                 clock_us = command.received_at
-                steps[id(command)] = self._decide_one(command, transaction, waiting, flush)
-                if command.idempotency is not None:
-                    flush(command.idempotency)
+                before = _replayed(command, transaction)
+                if before is None:
+                    key = command.idempotency
+                    since = events[-1].position if events else self.log.head().position
+                steps[id(command)] = self._decide_one(command, before, waiting, flush)
+                if key is not None:
+                    flush()
+                    key = None
             except (StorageError, _CommandFailed):
                 raise
             except Exception as fault:
@@ -351,7 +358,7 @@ class Writer:
     def _decide_one(
         self,
         command: Command,
-        transaction: AppendTransaction,
+        before: Appended | None,
         waiting: list[_Step],
         flush: Callable[[], None],
     ) -> list[_Step]:
@@ -365,10 +372,9 @@ class Writer:
             command.actor,
             flush,
         )
-        if command.idempotency is not None:
-            before = transaction.replayed(command.idempotency)
-            if before is not None:
-                return [_replay(intent, before.events, context) for intent in command.intents]
+        if before is not None:
+            outcomes = replayed_outcomes(command.intents, before.events, self.store.db)
+            return [_Step(outcome, context) for outcome in outcomes]
         mine: list[_Step] = []
         refused = False
         for intent in command.intents:
@@ -378,10 +384,10 @@ class Writer:
             waiting.append(step)
             refused = refused or isinstance(decision, Refused)
         if refused and command.atomic:
-            outcomes: list[Done | Refused] = [
+            held_back: list[Done | Refused] = [
                 step.decision if isinstance(step.decision, Refused) else Done([]) for step in mine
             ]
-            raise _CommandFailed(command, WriteAnswer(outcomes, self.log.head().position))
+            raise _CommandFailed(command, WriteAnswer(held_back, self.log.head().position))
         return mine
 
     def _record(
@@ -389,15 +395,25 @@ class Writer:
         transaction: AppendTransaction,
         drafts: list[Draft],
         received_at: int | None,
-        idempotency: Idempotency | None,
+        key: Idempotency | None,
+        since: int,
     ) -> list[Recorded]:
-        appended = transaction.append(drafts, received_at=received_at, idempotency=idempotency)
+        appended = transaction.append(
+            drafts,
+            received_at=received_at,
+            idempotency=key,
+            since=None if key is None else since,
+        )
         with _storage_errors():
             self.store.apply(appended.events)
         return appended.events
 
 
 _STOP = object()
+
+
+def _replayed(command: Command, transaction: AppendTransaction) -> Appended | None:
+    return None if command.idempotency is None else transaction.replayed(command.idempotency)
 
 
 def _drafts(step: _Step) -> list[Draft]:
@@ -415,9 +431,8 @@ def _hand_out(steps: list[_Step], recorded: list[Recorded]) -> None:
 
 def _done(step: _Step) -> Done | Refused:
     decision = step.decision
-    if isinstance(decision, Refused):
+    if not isinstance(decision, Decision):
         return decision
-    assert step.context is not None
     return Done(
         step.events,
         fact_id=decision.fact_id,
@@ -426,25 +441,6 @@ def _done(step: _Step) -> Done | Refused:
         retracted=decision.retracted,
         detail=decision.detail,
     )
-
-
-def _replay(intent: Intent, before: list[Recorded], context: Context) -> _Step:
-    """Answer an intent from what its idempotency key recorded earlier."""
-    chosen = before
-    if isinstance(intent, AssertFact):
-        chosen = [
-            event
-            for event in before
-            if isinstance(event.payload, FactAsserted)
-            and event.payload.cid == intent.cid
-            and event.payload.valid_from == intent.valid_from
-            and event.payload.valid_until == intent.valid_until
-        ][:1]
-    asserted = [event for event in chosen if isinstance(event.payload, FactAsserted)]
-    fact = fact_id(asserted[0]) if asserted else None
-    step = _Step(Decision([], fact_id=fact, created=False, detail={"replayed": True}), context)
-    step.events = chosen
-    return step
 
 
 class _storage_errors:  # noqa: N801  # reads as a statement

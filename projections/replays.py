@@ -1,0 +1,115 @@
+"""Answering a repeated request from what its idempotency key recorded the first time.
+
+Nothing is decided anew: the recorded events are matched to the request's intents in order.
+An intent that recorded nothing then (an equal fact stood already) is answered by that fact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import apsw
+from msgspec import Struct
+
+from eventlog.event import Recorded
+from eventlog.kinds import ConflictResolved, FactAsserted, FactRetracted, KeyIssued
+from projections.database import query_one
+from projections.facts import fact_id
+from projections.intents import AssertFact, Done, Intent, RetractFact, RetractMatching
+
+_EQUAL = """
+SELECT id FROM facts
+WHERE entity=? AND relation=? AND scope=? AND source=? AND cid=?
+  AND valid_from IS ? AND valid_until IS ?
+ORDER BY hlc DESC LIMIT 1
+"""
+
+
+class _Unmatched(Struct):
+    """Recorded events that no intent has claimed yet, in order."""
+
+    events: list[Recorded]
+
+    def take(self, intent: Intent) -> list[Recorded]:
+        """The first events that ``intent`` can have led to."""
+        for index, event in enumerate(self.events):
+            if _came_of(intent, event):
+                end = index + 1
+                while end < len(self.events) and _follows(event, self.events[end]):
+                    end += 1
+                taken = self.events[index:end]
+                del self.events[index:end]
+                return taken
+        return []
+
+
+def replayed_outcomes(
+    intents: Sequence[Intent], events: Sequence[Recorded], db: apsw.Connection
+) -> list[Done]:
+    """One outcome an intent, as the first request was answered; ``created`` is False."""
+    left = _Unmatched(list(events))
+    return [_outcome(intent, left.take(intent), db) for intent in intents]
+
+
+def _came_of(intent: Intent, event: Recorded) -> bool:
+    payload = event.payload
+    if isinstance(intent, AssertFact):
+        return (
+            isinstance(payload, FactAsserted)
+            and payload.entity == intent.entity
+            and payload.relation == intent.relation
+            and payload.cid == intent.cid
+            and payload.valid_from == intent.valid_from
+            and payload.valid_until == intent.valid_until
+        )
+    if isinstance(intent, RetractFact):
+        return isinstance(payload, FactRetracted) and payload.fact_ids == [intent.fact_id]
+    if isinstance(intent, RetractMatching):
+        return isinstance(payload, FactRetracted)
+    return True
+
+
+def _follows(first: Recorded, event: Recorded) -> bool:
+    """Whether an event belongs to the same intent: caused by its first, or by its effects."""
+    return event.header.causation_id is not None and (
+        event.header.causation_id == first.event_id or isinstance(event.payload, ConflictResolved)
+    )
+
+
+def _outcome(intent: Intent, events: list[Recorded], db: apsw.Connection) -> Done:
+    detail: dict[str, str | bool] = {"replayed": True}
+    retracted: tuple[str, ...] = ()
+    fact: str | None = None
+    for event in events:
+        payload = event.payload
+        if isinstance(payload, FactAsserted):
+            fact = fact or fact_id(event)
+        elif isinstance(payload, FactRetracted):
+            retracted = tuple(payload.fact_ids)
+            fact = fact or retracted[0]
+        elif isinstance(payload, ConflictResolved):
+            fact = payload.winner_id
+            detail["resolution_fact_id"] = payload.resolution_fact_id
+            detail["conflict_status"] = "resolved"
+        elif isinstance(payload, KeyIssued):
+            detail["key_id"] = payload.key_id
+    if fact is None and isinstance(intent, AssertFact):
+        fact = _equal_fact(intent, db)
+    return Done(events, fact_id=fact, created=False, retracted=retracted, detail=detail)
+
+
+def _equal_fact(intent: AssertFact, db: apsw.Connection) -> str | None:
+    row = query_one(
+        db,
+        _EQUAL,
+        (
+            intent.entity,
+            intent.relation,
+            intent.scope,
+            intent.source,
+            intent.cid,
+            intent.valid_from,
+            intent.valid_until,
+        ),
+    )
+    return None if row is None else row[0]
