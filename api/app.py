@@ -1,0 +1,158 @@
+"""The HTTP application: the route table turned into a server.
+
+Each request goes identify → permission → handler → answer, and every failure leaves
+through ``errors``. Paths are matched as sent: ``//`` in a raw URI stays.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from time import perf_counter
+
+from aiohttp import web
+from msgspec import json
+
+from api.auth import identify, require
+from api.bodies import answer
+from api.call import Call, Service
+from api.chain_proof import FactChains
+from api.cursors import CursorSealer
+from api.errors import ApiError, from_typed
+from api.metrics import Metrics
+from api.node import Node
+from api.openapi import build_openapi
+from api.rebuilding import RebuildJob
+from api.route_table import ROUTES
+from api.routing import Route
+from api.sessions import Sessions
+from api.settings import Settings
+from api.tracking import RecallTracker
+
+READ_THREADS = 4
+SERVICE = web.AppKey("service", Service)
+
+_log = logging.getLogger(__name__)
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_PLAIN_DETAIL = {404: "Not Found", 405: "Method Not Allowed"}
+
+
+def create_app(
+    node: Node, settings: Settings, *, control_token: str | None = None
+) -> web.Application:
+    """The application over an open node. The node stays the caller's to close.
+
+    ``control_token``: a bearer token with every right, for the machine's own command line.
+    """
+    service = Service(
+        node=node,
+        settings=settings,
+        cursors=CursorSealer(node.cursor_key, settings.cursor_ttl_s * 1_000_000),
+        sessions=Sessions(),
+        tracker=RecallTracker(node.writer, settings.recall_track_interval_s),
+        metrics=Metrics(),
+        rebuilds=RebuildJob(node),
+        chains=FactChains(),
+        pool=ThreadPoolExecutor(READ_THREADS, thread_name_prefix="read"),
+        openapi=json.encode(build_openapi(ROUTES)),
+        control_token=control_token,
+    )
+    app = web.Application(middlewares=[_guard], client_max_size=settings.request_body_bytes_max)
+    app[SERVICE] = service
+    for route in ROUTES:
+        _add(app, route)
+    app.cleanup_ctx.append(_lifetime)
+    return app
+
+
+def _add(app: web.Application, route: Route) -> None:
+    handler = _serve(route)
+    app.router.add_route(route.method, route.path, handler)
+    if route.method == "GET":
+        app.router.add_route("HEAD", route.path, handler)
+
+
+def _serve(route: Route) -> _Handler:
+    """The route's handler behind identification and its permission."""
+
+    async def serve(request: web.Request) -> web.StreamResponse:
+        service = request.app[SERVICE]
+        node = service.node
+        caller = identify(
+            request.headers.get("Authorization"),
+            node.reader.keys,
+            node.clock.now_us(),
+            required=service.settings.auth_required and route.permission != "none",
+            control_token=service.control_token,
+        )
+        if route.permission not in ("none", "any"):
+            require(caller, route.permission)
+        return await route.handler(Call(request, service, caller))
+
+    return serve
+
+
+@web.middleware
+async def _guard(request: web.Request, handler: _Handler) -> web.StreamResponse:
+    """Turn failures into answers, and count every request."""
+    started = perf_counter()
+    status = 500
+    try:
+        response = await _answered(request, handler)
+        status = response.status
+        return response
+    finally:
+        resource = request.match_info.route.resource
+        pattern = "unmatched" if resource is None else resource.canonical
+        method = request.method if request.method in _METHODS else "other"
+        seconds = perf_counter() - started
+        request.app[SERVICE].metrics.observe(pattern, method, status, seconds)
+
+
+async def _answered(request: web.Request, handler: _Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except ApiError as fault:
+        return _failure(fault)
+    except web.HTTPException as fault:
+        if fault.status < 400:
+            raise
+        kept = {name: fault.headers[name] for name in ("Allow",) if name in fault.headers}
+        detail = _PLAIN_DETAIL.get(fault.status, fault.reason)
+        return answer({"detail": detail}, fault.status, kept)
+    except Exception as fault:
+        known = from_typed(fault)
+        if known is not None:
+            return _failure(known)
+        error_id = secrets.token_hex(8)
+        _log.exception("error %s at %s %s", error_id, request.method, request.path)
+        return answer(
+            {
+                "detail": {
+                    "code": "internal_error",
+                    "message": "the node failed to answer; its log has the cause",
+                    "error_id": error_id,
+                }
+            },
+            500,
+        )
+
+
+def _failure(fault: ApiError) -> web.Response:
+    headers = dict(fault.headers)
+    if fault.status == 503:
+        headers.setdefault("Retry-After", "1")
+    return answer(fault.body(), fault.status, headers)
+
+
+async def _lifetime(app: web.Application) -> AsyncIterator[None]:
+    """Start the background tasks with the app; at the end flush and stop them."""
+    service = app[SERVICE]
+    await service.tracker.start()
+    yield
+    await service.rebuilds.stop()
+    await service.tracker.stop()
+    service.pool.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,237 @@
+"""One request on its way through a handler: who asks, what of, and at which moment."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TypeVar
+
+from aiohttp import web
+from pydantic import BaseModel
+
+from api.auth import Caller
+from api.bodies import parse_body, query_of, read_bytes, unknown_fields
+from api.chain_proof import FactChains
+from api.cursors import CursorSealer
+from api.errors import ApiError, coded, refused
+from api.metrics import Metrics
+from api.node import Node
+from api.rebuilding import RebuildJob
+from api.records import Record, records_of
+from api.schemas.facts import MomentQuery
+from api.sessions import SESSION_LENGTH_MAX, Sessions
+from api.settings import Settings
+from api.tracking import RecallTracker
+from eventlog.log import Idempotency
+from projections.arrays import I32
+from projections.authorization import Authorization
+from projections.intents import Done, Intent, Refused, WriteAnswer
+from projections.moment import Moment, parse_instant
+from projections.normalization import SCOPES
+from projections.view import View
+from replay.moment import MomentError, resolve
+
+IDEMPOTENCY_KEY_LENGTH_MAX = 255
+
+Result = TypeVar("Result")
+Model = TypeVar("Model", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Service:
+    """What handlers share: the node and the API's own state."""
+
+    node: Node
+    settings: Settings
+    cursors: CursorSealer
+    sessions: Sessions
+    tracker: RecallTracker
+    metrics: Metrics
+    rebuilds: RebuildJob
+    chains: FactChains
+    pool: ThreadPoolExecutor
+    openapi: bytes
+    control_token: str | None = None
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request, its caller and the service."""
+
+    request: web.Request
+    service: Service
+    caller: Caller
+
+    @property
+    def node(self) -> Node:
+        return self.service.node
+
+    @property
+    def authorization(self) -> Authorization:
+        return self.caller.authorization
+
+    def segment(self, name: str) -> str:
+        """A part of the path."""
+        return self.request.match_info[name]
+
+    # -- what came ------------------------------------------------------------------------
+
+    async def bytes(self, limit: int | None = None) -> bytes:
+        """The raw body, at most ``limit`` bytes. Raises ApiError 413."""
+        most = self.service.settings.request_body_bytes_max if limit is None else limit
+        return await read_bytes(self.request, most)
+
+    async def body(self, model: type[Model]) -> Model:
+        """The JSON body as ``model``. Raises ApiError 400, 413 or 422."""
+        return parse_body(model, await self.bytes())
+
+    def query(self, model: type[Model]) -> Model:
+        """The query string as ``model``. Raises ApiError 422."""
+        return query_of(model, self.request)
+
+    def session(self) -> str | None:
+        """The ``Stigmem-Session`` header. Raises ApiError 400 ``session_id_too_long``."""
+        text = self.request.headers.get("Stigmem-Session", "").strip()
+        if len(text) > SESSION_LENGTH_MAX:
+            raise coded(
+                "session_id_too_long", f"Stigmem-Session exceeds {SESSION_LENGTH_MAX} characters"
+            )
+        return text or None
+
+    def note_read(self, scopes: Sequence[str] | frozenset[str]) -> None:
+        """Remember for the session that these scopes were read."""
+        session = self.session()
+        if session is not None:
+            self.service.sessions.note_read(self.caller.principal, session, scopes)
+
+    # -- when to look ---------------------------------------------------------------------
+
+    def view(self) -> View:
+        """The mirror as it stands."""
+        return self.node.reader.pin()
+
+    def moment(
+        self, view: View, at: MomentQuery | None = None, *, allowed: bool = True
+    ) -> Moment:
+        """The moment a request asks about: now, or its ``as_of`` and ``valid_at``.
+
+        ``allowed``: the setting that lets this route look back.
+
+        Raises:
+            ApiError: 400 ``as_of_*``; 501 or 403 where time travel is switched off.
+        """
+        now_us = self.node.clock.now_us()
+        moment = Moment(view.position, now_us)
+        if at is None:
+            return moment
+        if at.as_of is not None:
+            self._check_time_travel(allowed)
+            try:
+                moment = resolve(at.as_of, self.node.log, view.position, now_us)
+            except MomentError as fault:
+                raise coded(fault.code, str(fault)) from fault
+        if at.valid_at is not None:
+            moment = Moment(moment.position, moment.instant_us, parse_instant(at.valid_at))
+        return moment
+
+    def _check_time_travel(self, allowed: bool) -> None:
+        if not self.service.settings.time_travel_enabled:
+            raise ApiError(
+                501,
+                {
+                    "code": "time_travel_plugin_not_loaded",
+                    "message": "time-travel queries are switched off on this node",
+                },
+            )
+        if not allowed:
+            raise ApiError(
+                403,
+                {
+                    "code": "time_travel_plugin_disabled",
+                    "message": "this route does not take as_of on this node",
+                },
+            )
+
+    # -- rights ---------------------------------------------------------------------------
+
+    def check_scope(self, scope: str) -> None:
+        """Raises ApiError 403 where the caller's key does not cover ``scope``."""
+        if scope not in self.authorization.scopes:
+            raise coded("scope_forbidden", f"this key does not cover scope {scope!r}")
+
+    def narrowed(self, scope: str | None) -> Authorization:
+        """The caller's rights, within one scope of a query string.
+
+        Raises:
+            ApiError: 400 in the protocol's words for a scope that does not exist.
+        """
+        if scope is None:
+            return self.authorization
+        if scope not in SCOPES:
+            raise ApiError(400, f"scope must be one of {sorted(SCOPES)}")
+        return self.authorization.narrowed(frozenset({scope}))
+
+    # -- reading and writing --------------------------------------------------------------
+
+    def records(self, view: View, slots: Sequence[int] | I32, moment: Moment) -> list[Record]:
+        """Full records of slots, in order."""
+        reader, node_id = self.node.reader, self.node.identity.node_id
+        return records_of(reader, view, slots, moment, self.authorization, node_id)
+
+    async def in_pool(self, work: Callable[[], Result]) -> Result:
+        """Run a long read beside the event loop."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self.service.pool, work)
+
+    async def submit(
+        self,
+        intents: Sequence[Intent],
+        *,
+        idempotency: Idempotency | None = None,
+        atomic: bool = False,
+    ) -> WriteAnswer:
+        """Hand intents to the writer and wait until they are durable."""
+        future = self.node.writer.submit(
+            intents, actor=self.caller.principal, idempotency=idempotency, atomic=atomic
+        )
+        return await asyncio.wrap_future(future)
+
+    async def do(self, intent: Intent, *, idempotency: Idempotency | None = None) -> Done:
+        """One intent that must happen. Raises ApiError where the writer refuses it."""
+        answer = await self.submit([intent], idempotency=idempotency)
+        outcome = answer.outcomes[0]
+        if isinstance(outcome, Refused):
+            raise refused(outcome)
+        return outcome
+
+    def idempotency(self, body: bytes) -> Idempotency | None:
+        """The ``Idempotency-Key`` header with a digest of this request.
+
+        Raises:
+            ApiError: 400 for a key that is empty, over 255 characters or not printable ASCII.
+        """
+        key = self.request.headers.get("Idempotency-Key")
+        if key is None:
+            return None
+        if not key or len(key) > IDEMPOTENCY_KEY_LENGTH_MAX or not (
+            key.isascii() and key.isprintable()
+        ):
+            raise coded(
+                "invalid_idempotency_key",
+                f"Idempotency-Key must be 1 to {IDEMPOTENCY_KEY_LENGTH_MAX} printable characters",
+            )
+        what = f"{self.request.method} {self.request.path_qs}\n".encode()
+        return Idempotency(self.caller.principal, key, sha256(what + body).digest())
+
+
+def ignored(*parts: BaseModel | None) -> list[str]:
+    """Warnings that name the fields and parameters nobody reads."""
+    return [
+        f"unknown field {name!r} is ignored"
+        for part in parts
+        if part is not None
+        for name in unknown_fields(part)
+    ]

@@ -1,0 +1,165 @@
+"""A small blocking HTTP client for the command line: JSON in, JSON out, one connection.
+
+It speaks to a node by URL, with a key if one is needed. Failures of either side come back
+as ``ClientError`` with a sentence a person can act on.
+"""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Mapping
+from typing import Any, Self, TypeVar
+from urllib.parse import urlencode, urlsplit
+
+import msgspec
+from msgspec import Struct
+
+TIMEOUT_SECONDS = 30.0
+_CONNECTIONS = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
+
+
+_Shape = TypeVar("_Shape")
+
+
+class ClientError(Exception):
+    """A request failed.
+
+    Attributes:
+        status: the HTTP status, 0 where no answer came.
+        code: the node's stable error code, where it gave one.
+        answer: the answer's JSON, as sent.
+    """
+
+    def __init__(
+        self, message: str, status: int = 0, code: str = "", answer: object = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.answer = answer
+
+
+class Client:
+    """Requests to one node. Not for use by several threads at once."""
+
+    def __init__(
+        self, url: str, key: str | None = None, timeout_seconds: float = TIMEOUT_SECONDS
+    ) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in _CONNECTIONS or not parts.hostname:
+            raise ClientError(f"{url!r} is not an http:// or https:// URL")
+        self.url = url.rstrip("/")
+        self._base = parts.path.rstrip("/")
+        self._connection = _CONNECTIONS[parts.scheme](
+            parts.hostname, parts.port, timeout=timeout_seconds
+        )
+        self._headers = {"Accept": "application/json"}
+        if key:
+            self._headers["Authorization"] = f"Bearer {key}"
+
+    def get(self, path: str, query: Mapping[str, object] | None = None) -> Any:
+        """The JSON answer of a GET. Raises ClientError."""
+        return self.request("GET", path, query=query)
+
+    def post(
+        self, path: str, body: object = None, query: Mapping[str, object] | None = None
+    ) -> Any:
+        """The JSON answer of a POST. Raises ClientError."""
+        return self.request("POST", path, body=body, query=query)
+
+    def delete(self, path: str) -> Any:
+        """The JSON answer of a DELETE, None where it has no body. Raises ClientError."""
+        return self.request("DELETE", path)
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, object] | None = None,
+        body: object = None,
+        raw: bytes | None = None,
+    ) -> Any:
+        """One request; ``raw`` is sent as it is, ``body`` as JSON. Raises ClientError."""
+        data = raw if raw is not None or body is None else msgspec.json.encode(body)
+        status, answer = self._exchange(method, self._target(path, query), data)
+        if status >= 400:
+            raise self._failure(status, answer)
+        if not answer:
+            return None
+        try:
+            return msgspec.json.decode(answer)
+        except msgspec.DecodeError as fault:
+            raise ClientError(f"{self.url}{path} did not answer with JSON", status) from fault
+
+    def close(self) -> None:
+        """Close the connection; the next request opens another."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _failure(self, status: int, answer: bytes) -> ClientError:
+        try:
+            return failure_of(status, msgspec.json.decode(answer))
+        except msgspec.DecodeError:
+            return ClientError(f"{self.url} answered {status}", status)
+
+    def _target(self, path: str, query: Mapping[str, object] | None) -> str:
+        given = {name: _text(value) for name, value in (query or {}).items() if value is not None}
+        return self._base + path + ("?" + urlencode(given) if given else "")
+
+    def _exchange(self, method: str, target: str, data: bytes | None) -> tuple[int, bytes]:
+        headers = dict(self._headers)
+        if data is not None:
+            headers["Content-Type"] = "application/json"
+        try:
+            self._connection.request(method, target, data, headers)
+            response = self._connection.getresponse()
+            return response.status, response.read()
+        except TimeoutError as fault:
+            self._connection.close()
+            raise ClientError(f"{self.url} did not answer in time") from fault
+        except (OSError, http.client.HTTPException) as fault:
+            self._connection.close()
+            raise ClientError(f"cannot reach {self.url}: {fault}") from fault
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def failure_of(status: int, body: Any) -> ClientError:
+    """The error of an answer, in one line whichever of the protocol's shapes it has."""
+    found: Any = _shaped(body, _Failure).detail
+    entries, detail = _shaped(found, list[Any]), _shaped(found, dict[str, Any])
+    code = str(detail.get("code", ""))
+    if entries:
+        message = "; ".join(_entry(item) for item in entries)
+    else:
+        message = str(detail.get("message", code or found))
+    if status == 401:
+        message += " (give a key with --key-env NAME)"
+    return ClientError(message, status, code, body)
+
+
+class _Failure(Struct):
+    detail: Any = "no reason given"
+
+
+def _shaped(value: object, shape: type[_Shape]) -> _Shape:
+    """``value`` as ``shape``; the shape's default where it is something else."""
+    try:
+        return msgspec.convert(value, shape)
+    except msgspec.ValidationError:
+        return shape()
+
+
+def _entry(item: Any) -> str:
+    place = ".".join(str(part) for part in item.get("loc", ())[1:])
+    return f"{place}: {item.get('msg', '')}" if place else str(item.get("msg", item))

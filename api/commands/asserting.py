@@ -1,0 +1,155 @@
+"""From an assert request to the writer's intent: every rule that needs the caller or the node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from api.call import Call
+from api.errors import ApiError, coded
+from api.schemas.facts import AssertRequest
+from api.schemas.values import FactValue
+from eventlog.kinds import Parent
+from projections.authorization import Authorization
+from projections.cid import compute_cid
+from projections.intents import AssertFact
+from projections.normalization import normalize_uri
+from projections.view import View
+
+_NAMESPACES_HINT = "use a namespace such as 'memory:' or 'rel:'"
+
+
+class Assertion(Struct, frozen=True):
+    """An intent, and what the answer should warn of."""
+
+    intent: AssertFact
+    warnings: list[str]
+
+
+def assertion_of(call: Call, request: AssertRequest) -> Assertion:
+    """The intent of one assert request.
+
+    Raises:
+        ApiError: 400, 403, 404 or 413 in the protocol's words.
+    """
+    check_value(call, request.value)
+    _check_rights(call, request)
+    entity, source = stored_uri(request.entity), stored_uri(request.source)
+    value = request.value.stored()
+    intent = AssertFact(
+        entity=entity,
+        relation=request.relation,
+        value=value,
+        source=source,
+        scope=request.scope,
+        confidence=request.confidence,
+        cid=compute_cid(
+            entity=entity,
+            relation=request.relation,
+            value=value,
+            source=source,
+            confidence=request.confidence,
+            scope=request.scope,
+        ),
+        valid_from=request.valid_from,
+        valid_until=request.valid_until,
+        derived_from=request.parents(),
+        write_mode=request.write_mode,
+    )
+    return Assertion(intent, _warnings(entity, request.relation))
+
+
+def stored_uri(text: str) -> str:
+    """An entity or source in stored form. Raises ApiError 400 ``invalid_entity_uri``."""
+    try:
+        return normalize_uri(text)
+    except ValueError as fault:
+        raise ApiError(400, f"invalid_entity_uri: {fault}") from fault
+
+
+def check_value(call: Call, value: FactValue) -> None:
+    """Raises ApiError 403 for an instruction without the right, 413 for too long a value."""
+    if value.interpret_as == "instruction" and not call.authorization.may("instruction:write"):
+        raise coded(
+            "instruction_write_required",
+            "interpret_as 'instruction' requires the instruction:write permission",
+        )
+    limit = call.service.settings.value_bytes_max
+    text: str = value.v
+    if len(text) * 4 > limit and len(text.encode()) > limit:
+        raise ApiError(
+            413,
+            {"code": "value_too_large", "message": f"value exceeds {limit} bytes"},
+            extra={"max_value_bytes": limit},
+        )
+
+
+def _check_rights(call: Call, request: AssertRequest) -> None:
+    call.check_scope(request.scope)
+    if request.garden_id is not None:
+        raise ApiError(404, "garden not found")
+    if request.attestation is not None:
+        raise ApiError(400, f"attestation.key_id {request.attestation.key_id!r} not found")
+    _check_feedback(call, request)
+
+
+def _check_feedback(call: Call, request: AssertRequest) -> None:
+    """A session that has read a scope writes there only with provenance from it (wire 1.7)."""
+    session = call.session()
+    if session is None:
+        return
+    sessions = call.service.sessions
+    if not sessions.has_read(call.caller.principal, session, request.scope):
+        return
+    if request.write_mode == "summarize_with_provenance" and _derives_from_scope(
+        call, request.parents(), request.scope
+    ):
+        return
+    raise coded(
+        "feedback_loop_provenance_required",
+        "writes into scopes read earlier in the same session require "
+        "write_mode='summarize_with_provenance' and source provenance",
+        session_id=session,
+        scope=request.scope,
+    )
+
+
+def _derives_from_scope(call: Call, parents: tuple[Parent, ...], scope: str) -> bool:
+    view = call.view()
+    inside = call.authorization.narrowed(frozenset({scope}))
+    return any(visible_slots(call, view, parent, inside) for parent in parents)
+
+
+def visible_slots(
+    call: Call, view: View, parent: Parent, authorization: Authorization
+) -> list[int]:
+    """Slots of the facts a provenance entry names, as far as the caller may see them."""
+    reader = call.node.reader
+    found = reader.slots_of_cid(f"sha256:{parent.hash}")
+    if parent.fact_id is not None:
+        named = reader.slot_of(parent.fact_id)
+        if named is not None and named in found:
+            found = [named]
+    return readable(view, found, authorization)
+
+
+def readable(view: View, slots: list[int], authorization: Authorization) -> list[int]:
+    """Those of ``slots`` that are published and the caller may read."""
+    known = np.asarray([slot for slot in slots if slot < view.count], dtype=np.int32)
+    kept: list[int] = known[authorization.mask(view, known)].tolist() if len(known) else []
+    return kept
+
+
+def _warnings(entity: str, relation: str) -> list[str]:
+    warnings: list[str] = []
+    if ":" not in relation:
+        warnings.append(f"bare relation {relation!r} has no namespace; {_NAMESPACES_HINT}")
+    reserved: dict[str, Any] = {"relation": relation, "entity": entity}
+    warnings += [
+        f"{what} {text!r} uses the reserved 'stigmem:' prefix"
+        for what, text in reserved.items()
+        if text.startswith("stigmem:") and not text.startswith("stigmem://")
+    ]
+    return warnings

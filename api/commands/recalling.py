@@ -1,0 +1,214 @@
+"""From a recall request to the pipeline's question, and from its answer to every shape."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+
+from api.bodies import parse_json, validated
+from api.call import Call
+from api.commands.asserting import stored_uri
+from api.errors import ApiError, coded, entry, unprocessable
+from api.records import Record, Volatile, record_of
+from api.schemas.recall import RecallBody, RecallQuery
+from projections.authorization import Authorization
+from projections.moment import Moment, format_instant
+from projections.normalization import SCOPES
+from projections.recall.answer import RecallAnswer, Recalled
+from projections.recall.profile import Profile, UnknownProfile, load_profile, parse_profile
+from projections.recall.request import RecallRequest, WeightsError, parse_weights
+from projections.selection import live
+from projections.view import View
+
+EVERY_SCOPE = frozenset({"*", "global"})
+GET_DEPTH_MAX = 2
+
+
+def body_of_query(query: RecallQuery) -> RecallBody:
+    """A GET's question as a POST's, under the seed's limits.
+
+    Raises:
+        ApiError: 400 ``invalid_token_budget``, ``recall_depth_exceeded``, ``invalid_weights``.
+    """
+    if query.token_budget < 1:
+        raise coded("invalid_token_budget", "token_budget must be at least 1")
+    if query.depth is not None and not 0 <= query.depth <= GET_DEPTH_MAX:
+        raise coded("recall_depth_exceeded", f"depth must be 0 to {GET_DEPTH_MAX}")
+    fields = query.model_dump(exclude={"legacy_format", "weights"})
+    fields = {name: fields[name] for name in RecallBody.model_fields if name in fields}
+    if query.weights is not None:
+        weights = parse_json(query.weights.encode())
+        if not isinstance(weights, dict):
+            raise coded("invalid_weights", "weights must be a JSON object")
+        fields["weights"] = weights
+    return validated(RecallBody, fields, "query")
+
+
+def question_of(body: RecallBody, profile: str) -> RecallRequest:
+    """The pipeline's request.
+
+    Raises:
+        ApiError: 400 for a scope that does not exist or an empty entity; 422 for weights.
+    """
+    try:
+        weights = None if body.weights is None else parse_weights(body.weights)
+    except WeightsError as fault:
+        raise unprocessable(
+            [entry(fault.code, ["body", "weights"], str(fault), body.weights, code=fault.code)]
+        ) from fault
+    return RecallRequest(
+        query=body.query,
+        scopes=_scopes(body.scope),
+        token_budget=body.token_budget,
+        limit=body.limit,
+        depth=body.depth,
+        weights=weights,
+        min_confidence=body.min_confidence,
+        include_neighbors=body.include_neighbors,
+        include_contradicted=body.include_contradicted,
+        include_low_trust=body.include_low_trust,
+        entity=None if body.entity is None else stored_uri(body.entity),
+        relation=body.relation,
+        source=None if body.source is None else stored_uri(body.source),
+        lambda_mmr=body.lambda_mmr,
+        explain=body.explain,
+        profile=profile,
+    )
+
+
+def _scopes(scope: str) -> frozenset[str] | None:
+    """One scope, or None for every readable one."""
+    if scope in EVERY_SCOPE:
+        return None
+    if scope not in SCOPES:
+        raise ApiError(400, f"invalid_scope: must be one of {sorted(SCOPES)}")
+    return frozenset({scope})
+
+
+def profile_named(call: Call, name: str, moment: Moment) -> Profile:
+    """An installed or built-in profile. Raises ApiError 400 ``unknown_profile``."""
+    installed = call.node.reader.profiles(moment.position)
+    if name in installed:
+        return parse_profile(installed[name])
+    try:
+        return load_profile(name)
+    except UnknownProfile as fault:
+        raise coded("unknown_profile", str(fault)) from fault
+
+
+def hint_of(
+    view: View, authorization: Authorization, moment: Moment, scopes: frozenset[str] | None
+) -> dict[str, Any] | None:
+    """Where else to look when the recalled scope holds nothing and another readable one does."""
+    if scopes is None:
+        return None
+    slots = live(view, authorization, moment)
+    counts = np.bincount(view.scope[slots], minlength=len(SCOPES)).tolist()
+    by_scope = {scope: count for scope, count in zip(SCOPES, counts, strict=True) if count}
+    asked = sorted(scopes)[0]
+    if not by_scope or asked in by_scope:
+        return None
+    elsewhere = ", ".join(f"{count} in {scope!r}" for scope, count in by_scope.items())
+    return {
+        "code": "scope_is_empty",
+        "message": f"scope {asked!r} holds no facts; there are {elsewhere}",
+        "scopes": by_scope,
+    }
+
+
+def response_of(
+    call: Call,
+    body: RecallBody,
+    found: RecallAnswer,
+    *,
+    legacy: bool,
+    extra: dict[str, Any],
+) -> dict[str, Any]:
+    """The union of every published answer shape."""
+    node_id = call.node.identity.node_id
+    scored = [_scored(each, node_id) for each in found.results]
+    channels: dict[str, Any] = {}
+    if not legacy:
+        channels = {
+            "content": [item for item in scored if not _instructs(item)],
+            "instructions": [item for item in scored if _instructs(item)],
+        }
+    return {
+        "recall_id": str(uuid4()),
+        "query_hash": hashlib.sha256(body.query.encode()).hexdigest(),
+        "facts": scored,
+        **channels,
+        "total_scored": found.total_scored,
+        "token_budget": body.token_budget,
+        "tokens_used": found.tokens_used,
+        "truncated": found.truncated,
+        "tombstone_notices": [],
+        "chain_proof": extra["chain_proof"],
+        "results": [
+            _flat(item, each) for item, each in zip(scored, found.results, strict=True)
+        ],
+        "query": body.query,
+        "request": {name: getattr(body, name) for name in RecallBody.model_fields},
+        "generated_at": format_instant(found.moment.instant_us),
+        "token_budget_used": found.tokens_used,
+        "memory_card": None,
+        "card_stale": False,
+        "scores_debug": None,
+        "embedding": {"enabled": False, "model": None},
+        "profile": found.profile,
+        "weights": found.weights,
+        "stages": [
+            {
+                "name": stage.name,
+                "status": stage.status,
+                "hits": stage.hits,
+                "milliseconds": round(stage.milliseconds, 3),
+                "detail": stage.detail,
+            }
+            for stage in found.stages
+        ],
+        "moment": {
+            "position": found.moment.position,
+            "instant": format_instant(found.moment.instant_us),
+        },
+        "hint": extra["hint"],
+        "warnings": extra["warnings"],
+    }
+
+
+def _scored(each: Recalled, node_id: str) -> dict[str, Any]:
+    now = Volatile(each.confidence, each.contradicted, each.source_trust)
+    return {
+        "fact": record_of(each.row, now, node_id),
+        "score": each.score,
+        "score_breakdown": each.breakdown,
+        "hop_distance": each.hop_distance,
+        "token_estimate": each.token_estimate,
+        "from_card": False,
+    }
+
+
+def _instructs(item: dict[str, Any]) -> bool:
+    return item["fact"]["value"]["interpret_as"] == "instruction"
+
+
+def _flat(item: dict[str, Any], each: Recalled) -> Record:
+    """The seed's shape: the record itself, with the score and the reasons beside it."""
+    flat: Record = {
+        **item["fact"],
+        "derived_from_hashes": [parent.hash for parent in each.row.derived_from],
+        "score": item["score"],
+        "score_breakdown": item["score_breakdown"],
+        "hop_distance": item["hop_distance"],
+        "token_estimate": item["token_estimate"],
+        "fact": item["fact"],
+        "why": list(each.why),
+    }
+    if each.provenance_of is not None:
+        flat["provenance_of"] = each.provenance_of
+    if each.explain is not None:
+        flat["explain"] = each.explain
+    return flat

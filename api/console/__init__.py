@@ -1,0 +1,1 @@
+"""The command line's groups, one file a group; ``api.cli`` puts them together."""

@@ -1,0 +1,175 @@
+"""``engramlog replay``: rebuild the views, verify the log, export signed heads, tell status."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from api.client import Client
+from api.console.reach import (
+    CommandError,
+    add_data_arguments,
+    open_node,
+    progress_bar,
+    running_node,
+    settings_of,
+)
+from api.console.subcommands import Subcommands
+from api.console.tables import print_json
+from api.control import node_status, signed_heads
+from api.settings import Settings
+from eventlog.directory import DataDirectory
+from eventlog.errors import DirectoryLocked
+from eventlog.signing import SignedHeads, read_heads, write_heads
+from projections.moment import format_instant
+from replay.verify import verify_file
+
+POLL_SECONDS = 0.2
+EXAMPLES = """\
+examples:
+  engramlog replay status --data memory
+  engramlog replay rebuild --data memory
+  engramlog replay heads --data memory --out heads.json      (keep it elsewhere)
+  engramlog replay verify --data memory --against heads.json
+"""
+
+
+def register(commands: Subcommands) -> None:
+    """Add the commands."""
+    group = commands.group("replay", "rebuild, verify and describe a log", EXAMPLES)
+    parser = group.add("status", "position, projectors and digests", EXAMPLES, run_status)
+    add_data_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="the same as JSON")
+    parser = group.add(
+        "rebuild", "replay the log into fresh views and compare", EXAMPLES, run_rebuild
+    )
+    add_data_arguments(parser)
+    parser = group.add("verify", "check every byte of the log", EXAMPLES, run_verify)
+    add_data_arguments(parser)
+    parser.add_argument(
+        "--against", type=Path, metavar="FILE", help="signed heads kept elsewhere: shows a cut tail"
+    )
+    parser = group.add("heads", "sign and export where the streams end", EXAMPLES, run_heads)
+    add_data_arguments(parser)
+    parser.add_argument("--out", type=Path, metavar="FILE", help="default: stdout")
+
+
+def _held_by(settings: Settings, fault: DirectoryLocked) -> Client:
+    client = running_node(settings)
+    if client is None:
+        raise CommandError(f"{fault}, which does not answer commands") from fault
+    return client
+
+
+def run_status(args: argparse.Namespace) -> int:
+    """Print where the node stands."""
+    settings = settings_of(args)
+    status: dict[str, Any]
+    try:
+        node = open_node(settings, create=False)
+    except DirectoryLocked as fault:
+        status = _held_by(settings, fault).get("/v1/control/status")
+    else:
+        try:
+            status = node_status(node)
+        finally:
+            node.close()
+    if args.json:
+        print_json(status)
+        return 0
+    at = format_instant(status["received_at_us"]) if status["received_at_us"] else "-"
+    print(f"node       {status['node_id']} (epoch {status['epoch']})")
+    print(f"position   {status['position']} (received {at})")
+    print(f"state      {status['degraded'] or 'ready'}")
+    for name, mark in status["projections"].items():
+        halted = f", halted: {mark['halted']}" if mark["halted"] else ""
+        made = f"version {mark['version']}, position {mark['position']}{halted}"
+        print(f"projector  {name:<18} {made}")
+    digests = status["digests"]
+    print(f"digest     local  {digests['local']}")
+    print(f"digest     shared {digests['shared']} (at position {digests['position']})")
+    return 0
+
+
+def run_rebuild(args: argparse.Namespace) -> int:
+    """Rebuild, through the running node where there is one."""
+    settings = settings_of(args)
+    with progress_bar("rebuild", "event") as bar:
+        try:
+            node = open_node(settings, create=False)
+        except DirectoryLocked as fault:
+            report = _rebuild_running(_held_by(settings, fault), bar.show)
+        else:
+            try:
+                report = msgspec.to_builtins(node.rebuild(bar.show))
+            finally:
+                node.close()
+    compared = "equal to the views in use" if report["compared"] else "not comparable: new version"
+    print(
+        f"rebuilt {report['events']:,} events in {report['seconds']:.1f} s "
+        f"at position {report['position']}; digest {report['digest'][:16]}…, {compared}"
+    )
+    return 0
+
+
+def _rebuild_running(client: Client, show: Any) -> dict[str, Any]:
+    client.post("/v1/admin/rebuild")
+    while True:
+        state = client.get("/v1/admin/rebuild")
+        if state["status"] == "error":
+            raise CommandError(f"the rebuild failed: {state['error']}")
+        if state["status"] == "done":
+            result: dict[str, Any] = state["result"]
+            return result
+        if state["events_total"]:
+            show(state["events"], state["events_total"])
+        time.sleep(POLL_SECONDS)
+
+
+def run_verify(args: argparse.Namespace) -> int:
+    """Verify the log file; it may be in use meanwhile. Exit code 1 at a fault."""
+    data = settings_of(args).data_dir
+    directory = DataDirectory.inspect(data)
+    against = None if args.against is None else read_heads(args.against)
+    with progress_bar("verify", "event") as bar:
+        report = verify_file(
+            directory.log_path,
+            origin=directory.identity.node_id,
+            epoch=directory.identity.epoch,
+            against=against,
+            progress=bar.show,
+        )
+    fault = report.fault
+    if fault is not None:
+        where = f"position {fault.position}: " if fault.position else ""
+        print(f"engramlog: the log is damaged: {where}{fault.reason}", file=sys.stderr)
+        return 1
+    compared = "" if against is None else f", and agrees with the heads of {args.against}"
+    print(f"verified {report.events:,} events in {report.streams} streams{compared}")
+    return 0
+
+
+def run_heads(args: argparse.Namespace) -> int:
+    """Write signed heads."""
+    settings = settings_of(args)
+    try:
+        node = open_node(settings, create=False)
+    except DirectoryLocked as fault:
+        answer = _held_by(settings, fault).get("/v1/control/heads")
+        heads = msgspec.convert(answer, SignedHeads)
+    else:
+        try:
+            heads = signed_heads(node)
+        finally:
+            node.close()
+    if args.out is None:
+        print_json(heads)
+        return 0
+    write_heads(args.out, heads)
+    print(f"{len(heads.heads)} heads at position {heads.position}: {args.out}")
+    return 0

@@ -1,0 +1,42 @@
+"""Adding commands to the parser, all in one manner: help, examples, and what to run."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import TypeAlias
+
+Run: TypeAlias = Callable[[argparse.Namespace], int]
+"""A command: its arguments → the exit code."""
+
+
+class Subcommands:
+    """The commands of one level."""
+
+    def __init__(self, parser: argparse.ArgumentParser) -> None:
+        self._parser = parser
+        self._made = parser.add_subparsers(metavar="COMMAND", title="commands")
+        parser.set_defaults(run=self._help)
+
+    def add(
+        self, name: str, summary: str, examples: str, run: Run | None = None
+    ) -> argparse.ArgumentParser:
+        """A command's parser. Without ``run`` it is a group: give it ``Subcommands``."""
+        parser = self._made.add_parser(
+            name,
+            help=summary,
+            description=summary[0].upper() + summary[1:] + ".",
+            epilog=examples,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        if run is not None:
+            parser.set_defaults(run=run)
+        return parser
+
+    def group(self, name: str, summary: str, examples: str) -> Subcommands:
+        """A command that has commands of its own."""
+        return Subcommands(self.add(name, summary, examples))
+
+    def _help(self, _: argparse.Namespace) -> int:
+        self._parser.print_help()
+        return 2

@@ -1,0 +1,199 @@
+"""The demo: real, dated history through the real write path, then questions over real HTTP.
+
+The fixture's own dates become the log's receipt times, so that "as of" reaches back to
+1957. The node listens on this machine only and asks for no key.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import tempfile
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+
+from api.client import Client
+from api.console.reach import CommandError
+from api.console.tables import day, short_name, value_text
+from api.console.transfer import import_lines, summary_of
+from api.importing import Options, read_lines
+from api.lines import decode_line, recorded_us
+from api.node import Node
+from api.serving import listen, serve_in_background
+from api.settings import Settings
+from api.sinks import NodeSink
+from eventlog.clock import FixedClock
+
+FIXTURE = Path(__file__).resolve().parent.parent / "fixtures" / "spaceflight" / "events.jsonl"
+HOST = "127.0.0.1"
+AUTHORITY = "stigmem://spaceflight.example"
+QUESTION = "How many moons of Saturn are known?"
+EARLIER = "1990-01-01T00:00:00Z"
+ANSWERS = 3
+PLUTO = f"{AUTHORITY}/body/pluto"
+CLASSIFICATION = "space:classification"
+PLUTO_MOMENTS = ("1990-01-01", "2000-06-01", "2006-08-25")
+APOLLO = f"{AUTHORITY}/mission/apollo-11"
+NEIGHBORS = 8
+TEXT_WIDTH = 78
+_SHOWN = ("query", "scope", "as_of")
+
+
+def run_demo(*, port: int, once: bool, data: Path | None) -> int:
+    """Load, serve, ask, print; then serve on until interrupted unless ``once``.
+
+    Raises:
+        ServingError: the port is taken.
+        CommandError: the fixture is absent, the directory is not new, or an answer is empty.
+    """
+    if not FIXTURE.is_file():
+        raise CommandError(f"the demo's data is not here: {FIXTURE}; run it from a source tree")
+    if data is not None and data.exists() and any(data.iterdir()):
+        raise CommandError(f"{data} is not empty; the demo needs a new directory")
+    with ExitStack() as stack:
+        bound = listen(HOST, port)
+        stack.callback(bound.close)
+        port = bound.getsockname()[1]
+        if data is None:
+            folder = tempfile.mkdtemp(prefix="engramlog-demo-")
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            data = Path(folder)
+        load(data)
+        settings = Settings(data_dir=data, host=HOST, port=port, auth_required=False)
+        node = Node.open(data)
+        stack.callback(node.close)
+        control = stack.enter_context(serve_in_background(node, settings, bound))
+        client = Client(control.url)
+        stack.callback(client.close)
+        show(client, control.url)
+        if not once:
+            print(f"\nserving {control.url} (data {data}); Ctrl-C stops")
+            _wait()
+    return 0
+
+
+def load(data: Path) -> None:
+    """Import the fixture into a new directory, its dates as receipt times."""
+    with FIXTURE.open("rb") as raw:
+        start_us = recorded_us(decode_line(raw.readline()))
+    clock = FixedClock(start_us)
+    node = Node.open(data, clock=clock, epoch_clock="file")
+    try:
+        settings = Settings(data_dir=data)
+        with FIXTURE.open("rb") as raw:
+            report = import_lines(
+                NodeSink(node, settings.value_bytes_max, clock=clock),
+                Options(file_clock=True, value_bytes_max=settings.value_bytes_max),
+                decode_line,
+                read_lines(raw),
+                raw=raw,
+            )
+    finally:
+        node.close()
+    print(f"loaded {FIXTURE.parent.name}: {summary_of(report)}")
+
+
+def show(client: Client, url: str) -> None:
+    """Ask and print. Raises CommandError where an answer is empty."""
+    _show_recall(client, url, None)
+    _show_recall(client, url, EARLIER)
+    _show_life(client, url)
+    _show_neighbors(client, url)
+
+
+def _show_recall(client: Client, url: str, as_of: str | None) -> None:
+    body: dict[str, Any] = {"query": QUESTION, "scope": "public", "limit": ANSWERS, "track": False}
+    if as_of is None:
+        _title(f"recall, now: {QUESTION}")
+    else:
+        body["as_of"] = as_of
+        _title(f"recall, as of {day(as_of)}: {QUESTION}")
+    answer = client.post("/v1/recall", body)
+    _require(answer["facts"], "recall")
+    for item in answer["facts"]:
+        fact = item["fact"]
+        said = f"{short_name(fact['entity'])} {fact['relation']} {value_text(fact['value'])}"
+        print(_cut(f"  {item['score']:.2f}  {said}"))
+        print(_cut(f"        recorded {day(fact['timestamp'])} by {short_name(fact['source'])}"))
+    asked = msgspec.json.encode({name: body[name] for name in body if name in _SHOWN}).decode()
+    _repeat(f"curl -s {url}/v1/recall -d '{asked}'")
+
+
+def _show_life(client: Client, url: str) -> None:
+    _title("the life of one fact: what is Pluto?")
+    query: dict[str, object] = {"entity": PLUTO, "relation": CLASSIFICATION}
+    everything = {
+        **query,
+        "include_retracted": True,
+        "include_expired": True,
+        "include_contradicted": True,
+    }
+    facts = client.get("/v1/facts", everything)["facts"]
+    _require(facts, "the history of Pluto")
+    standing = {
+        fact["id"]
+        for fact in client.get(
+            "/v1/facts", {**query, "include_expired": True, "include_contradicted": True}
+        )["facts"]
+    }
+    for fact in sorted(facts, key=lambda fact: str(fact["hlc"])):
+        valid = f"valid {day(fact.get('valid_from'))}..{day(fact.get('valid_until'))}"
+        state = "stands" if fact["id"] in standing else "retracted"
+        print(
+            _cut(
+                f"  {day(fact['timestamp'])}  {value_text(fact['value'])}, {valid}, "
+                f"says {short_name(fact['source'])} ({state})"
+            )
+        )
+    for moment in (*PLUTO_MOMENTS, None):
+        at = {} if moment is None else {"as_of": f"{moment}T00:00:00Z"}
+        known = client.get("/v1/facts", {**query, **at})["facts"]
+        answer = ", ".join(value_text(fact["value"]) for fact in known) or "(disputed)"
+        print(_cut(f"  asked {'now' if moment is None else 'as of ' + moment}: {answer}"))
+    shown = urlencode({**query, "as_of": f"{PLUTO_MOMENTS[0]}T00:00:00Z"}, safe=":/")
+    _repeat(f"curl -s '{url}/v1/facts?{shown}'")
+
+
+def _show_neighbors(client: Client, url: str) -> None:
+    _title("neighbours of Apollo 11")
+    query = {"entity": APOLLO, "scope": "public", "page_size": NEIGHBORS}
+    answer = client.get("/v1/graph/neighbors", query)
+    _require(answer["neighbors"], "the neighbours of Apollo 11")
+    for neighbor in answer["neighbors"]:
+        print(_cut(f"  {neighbor['relation']:<24} {short_name(neighbor['entity'])}"))
+    _repeat(f"curl -s '{url}/v1/graph/neighbors?{urlencode(query, safe=':/')}'")
+
+
+def _title(text: str) -> None:
+    print(f"\n{text}")
+
+
+def _repeat(command: str) -> None:
+    print(f"  $ {command}")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= TEXT_WIDTH else text[: TEXT_WIDTH - 1] + "…"
+
+
+def _require(found: list[Any], what: str) -> None:
+    if not found:
+        raise CommandError(f"{what} came back empty")
+
+
+def _wait() -> None:
+    """Until SIGINT or SIGTERM."""
+    stopped = threading.Event()
+
+    def handler(_number: int, _frame: object) -> None:
+        stopped.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, handler)
+    while not stopped.wait(1.0):
+        pass

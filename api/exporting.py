@@ -1,0 +1,188 @@
+"""A log as import lines: what was asserted, retracted, settled and declared, in order.
+
+Read back with ``import --clock-from-file`` into an empty directory, the lines give an equal
+state: the same contents, validity, retractions, resolutions, trust and policies, at the
+same times. Ids and signatures are the new log's own; API keys and recall counts stay behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from api.client import Client
+from api.lines import (
+    AnyLine,
+    AssertLine,
+    LineValue,
+    PolicyLine,
+    ResolveLine,
+    RetractLine,
+    SweepLine,
+    TrustLine,
+)
+from api.schemas.values import wire_v
+from eventlog.event import Recorded
+from eventlog.identifiers import id_text
+from eventlog.kinds import (
+    ConflictResolved,
+    DecaySwept,
+    FactAsserted,
+    FactRetracted,
+    Parent,
+    PolicySet,
+    SetValuedDeclared,
+    SourceTrustSet,
+)
+from eventlog.log import EventLog
+from projections.moment import format_instant
+
+RESOLUTION_PREFIX = "stigmem:resolution:"
+_encode = msgspec.json.Encoder().encode
+
+
+def export_lines(log: EventLog, until: int | None = None) -> Iterator[tuple[int, bytes]]:
+    """(position, line) of every event that import can repeat, up to ``until``."""
+    exporter = _Exporter()
+    for event in log.iterate(0, until):
+        for line in exporter.lines_of(event):
+            yield event.position, _encode(line) + b"\n"
+
+
+class _Exporter:
+    """Keeps which facts went out, so that later lines can name them."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, tuple[str, str]] = {}
+
+    def lines_of(self, event: Recorded) -> list[AnyLine]:
+        at = format_instant(event.received_at).replace("+00:00", "Z")
+        match event.payload:
+            case FactAsserted() as fact:
+                return self._asserted(event, fact, at)
+            case FactRetracted() as retraction if retraction.marker_id is None:
+                return [
+                    RetractLine(target=fact, reason=retraction.reason, recorded_at=at)
+                    for fact in retraction.fact_ids
+                    if fact in self._values
+                ]
+            case ConflictResolved() as resolution:
+                return self._resolved(event, resolution, at)
+            case SetValuedDeclared() as declared:
+                return [PolicyLine(set_valued=list(declared.relations), recorded_at=at)]
+            case PolicySet(policy=None) as removed:
+                return [PolicyLine(remove_decay=removed.policy_id, recorded_at=at)]
+            case PolicySet() as policy:
+                return [PolicyLine(decay=policy.policy, recorded_at=at)]
+            case SourceTrustSet() as trust:
+                return [
+                    TrustLine(
+                        source=trust.source,
+                        trust=trust.trust,
+                        reason=trust.reason,
+                        recorded_at=at,
+                    )
+                ]
+            case DecaySwept() as sweep:
+                return [
+                    SweepLine(scopes=[sweep.scope], policies=list(sweep.policies), recorded_at=at)
+                ]
+            case _:
+                return []
+
+    def _asserted(self, event: Recorded, fact: FactAsserted, at: str) -> list[AnyLine]:
+        if fact.entity.startswith(RESOLUTION_PREFIX):
+            return []  # the resolve line makes it anew
+        key = fact.id or id_text(event.event_id)
+        self._values[key] = (fact.value.type, fact.value.v)
+        return [
+            AssertLine(
+                key=key,
+                entity=fact.entity,
+                relation=fact.relation,
+                value=LineValue(
+                    fact.value.type,
+                    wire_v(fact.value.type, fact.value.v),
+                    fact.value.interpret_as,
+                ),
+                source=fact.source,
+                scope=fact.scope,
+                confidence=fact.confidence,
+                valid_from=fact.valid_from,
+                valid_until=fact.valid_until,
+                derived_from=[self._parent(parent) for parent in fact.derived_from],
+                write_mode=fact.write_mode,
+                recorded_at=at,
+            )
+        ]
+
+    def _parent(self, parent: Parent) -> str | Parent:
+        return parent.fact_id if parent.fact_id in self._values else parent  # pyright: ignore[reportReturnType]
+
+    def _resolved(self, event: Recorded, resolution: ConflictResolved, at: str) -> list[AnyLine]:
+        """One line for each losing value: the writer sets aside all facts of a value."""
+        losers: dict[Any, str] = {}
+        for fact in resolution.loser_ids:
+            if fact in self._values:
+                losers.setdefault(self._values[fact], fact)
+        return [
+            ResolveLine(
+                winner=resolution.winner_id,
+                loser=loser,
+                note=resolution.note,
+                source=event.header.actor,
+                recorded_at=at,
+            )
+            for loser in losers.values()
+        ]
+
+
+def lines_over_http(client: Client) -> tuple[int, Iterator[tuple[int, bytes]]]:
+    """How many facts a node shows, and each of them as an ``assert`` line, newest first.
+
+    Only what the key may read and what holds now: history and retractions need the log
+    itself. Raises ClientError.
+    """
+    query: dict[str, object] = {
+        "include_expired": True,
+        "include_contradicted": True,
+        "include_low_trust": True,
+        "limit": 500,
+    }
+    page = client.get("/v1/facts", query)
+    total = int(page["total"])
+
+    def walk() -> Iterator[tuple[int, bytes]]:
+        nonlocal page
+        done = 0
+        while True:
+            for fact in page["facts"]:
+                done += 1
+                yield done, _encode(line_of_record(fact)) + b"\n"
+            if not page["cursor"]:
+                return
+            page = client.get("/v1/facts", {**query, "cursor": page["cursor"]})
+
+    return total, walk()
+
+
+def line_of_record(fact: dict[str, Any]) -> AssertLine:
+    """The ``assert`` line of a fact as the wire carries it."""
+    value = fact["value"]
+    return AssertLine(
+        key=fact["id"],
+        entity=fact["entity"],
+        relation=fact["relation"],
+        value=LineValue(value["type"], value.get("v"), value.get("interpret_as", "content")),
+        source=fact["source"],
+        scope=fact["scope"],
+        confidence=fact["confidence"],
+        valid_from=fact.get("valid_from"),
+        valid_until=fact.get("valid_until"),
+        derived_from=[
+            Parent(parent["hash"], parent.get("fact_id")) for parent in fact["derived_from"]
+        ],
+        recorded_at=fact["timestamp"],
+    )

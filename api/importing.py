@@ -1,0 +1,437 @@
+"""Importing a file: lines are read, put into batches, written, and accounted for one by one.
+
+A line is in the log when its batch has been acknowledged. With ``stop`` (the default) a
+batch is all or nothing and the import ends at the first line that cannot be written, with
+everything before it in the log and nothing after it; with ``skip`` such lines are reported
+and left out. Keys live in ``Translator`` and are replaced before a line is written.
+"""
+
+from __future__ import annotations
+
+import gzip
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import IO, Literal, Protocol, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from api.lines import (
+    AnyLine,
+    AssertLine,
+    LineError,
+    ResolveLine,
+    RetractLine,
+    assert_intent,
+    parent_hash,
+    recorded_us,
+)
+from eventlog.kinds import Parent
+
+BATCH_LINES = 1000
+LINE_BYTES_MAX = 16 * 1024 * 1024
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+class Written(Struct, frozen=True, omit_defaults=True):
+    """What became of a line: its fact's id, and the position it was recorded at."""
+
+    status: Literal["asserted", "existing", "retracted", "resolved", "declared"]
+    id: str | None = None
+    position: int | None = None
+
+
+class RefusedLine(Struct, frozen=True):
+    """Why a line was not written."""
+
+    message: str
+    field: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}" if self.field else self.message
+
+
+Result: TypeAlias = Written | RefusedLine | None
+"""What became of a line of a batch; ``None`` where it was not tried because another was refused."""
+
+
+class Sink(Protocol):
+    """Where lines go. Called from one thread at a time, not always the same."""
+
+    def write(
+        self, lines: Sequence[AnyLine], *, received_at: int | None, atomic: bool
+    ) -> list[Result]:
+        """Write a batch and return once it is durable.
+
+        Raises:
+            SinkError: nothing of the batch was written (disk, connection, shutdown).
+        """
+        ...
+
+    def find(self, cid: str) -> str | None:
+        """The id of the newest fact with this content id."""
+        ...
+
+
+class SinkError(Exception):
+    """A batch could not be handed over; nothing of it was acknowledged."""
+
+
+class ImportStopped(Exception):
+    """The import ended early; the message says how far it came and how to go on."""
+
+
+class Options(Struct, frozen=True):
+    """How to import. ``skip``: lines at the start that are in the log already."""
+
+    on_error: Literal["stop", "skip"] = "stop"
+    skip: int = 0
+    file_clock: bool = False
+    batch_lines: int = BATCH_LINES
+    value_bytes_max: int = 262_144
+
+
+class Report(Struct):
+    """What an import did. ``seconds`` is wall time."""
+
+    lines: int = 0
+    failed: int = 0
+    position: int = 0
+    seconds: float = 0.0
+    counts: dict[str, int] = {}
+
+
+class Numbered(Struct, frozen=True):
+    """A line with its number in the file, 1 for the first (0: put first by a mapping)."""
+
+    number: int
+    line: AnyLine
+
+
+class _Running(Struct, frozen=True):
+    """A batch on its way into the log."""
+
+    batch: list[Numbered]
+    received_at: int | None
+    answer: Future[list[Result]]
+
+
+class Translator:
+    """Keys of the file → fact ids and content hashes."""
+
+    def __init__(self, find: Callable[[str], str | None], value_bytes_max: int) -> None:
+        self._find = find
+        self._value_bytes_max = value_bytes_max
+        self._known: dict[str, tuple[str, str]] = {}
+        self._left_out: dict[str, str] = {}
+        self.pending: set[str] = set()
+
+    def announce(self, line: AnyLine) -> None:
+        """A line is about to be written. Raises LineError where its key was used before."""
+        key = line.key if isinstance(line, AssertLine) else None
+        if key is None:
+            return
+        if key in self.pending or key in self._known or key in self._left_out:
+            raise LineError(f"{key!r} is the key of an earlier line", "key")
+        self.pending.add(key)
+
+    def learn(self, line: AnyLine, fact_id: str | None) -> None:
+        """A line was written (or not, without an id)."""
+        if isinstance(line, AssertLine) and line.key is not None:
+            self.pending.discard(line.key)
+            if fact_id is not None:
+                self._known[line.key] = (fact_id, self._cid(line))
+
+    def leave_out(self, line: AnyLine) -> None:
+        """A line that an earlier run imported; its fact is looked up if its key is used."""
+        if isinstance(line, AssertLine) and line.key is not None:
+            self._left_out[line.key] = self._cid(line)
+
+    def names_pending(self, line: AnyLine) -> bool:
+        """Whether the line names a key of the batch that is not written yet."""
+        return any(key in self.pending for key in _keys_named(line))
+
+    def translate(self, line: AnyLine) -> AnyLine:
+        """The line with ids and hashes for its keys. Raises LineError."""
+        match line:
+            case AssertLine() if line.derived_from:
+                parents: list[str | Parent] = [self._parent(item) for item in line.derived_from]
+                return msgspec.structs.replace(line, derived_from=parents)
+            case RetractLine():
+                given = (line.target, line.id, line.match)
+                if sum(item is not None for item in given) != 1:
+                    raise LineError("needs exactly one of target, id and match", "target")
+                if line.target is None:
+                    return line
+                fact_id, _ = self._lookup(line.target, "target")
+                return msgspec.structs.replace(line, target=None, id=fact_id)
+            case ResolveLine():
+                winner, _ = self._lookup(line.winner, "winner", ids=True)
+                loser, _ = self._lookup(line.loser, "loser", ids=True)
+                return msgspec.structs.replace(line, winner=winner, loser=loser)
+            case _:
+                return line
+
+    def _parent(self, item: str | Parent) -> str | Parent:
+        if not isinstance(item, str) or (item not in self._known and parent_hash(item)):
+            return item
+        fact_id, cid = self._lookup(item, "derived_from")
+        return Parent(cid.removeprefix("sha256:"), fact_id)
+
+    def _lookup(self, key: str, field: str, *, ids: bool = False) -> tuple[str, str]:
+        known = self._known.get(key)
+        if known is not None:
+            return known
+        cid = self._left_out.get(key)
+        fact_id = None if cid is None else self._find(cid)
+        if fact_id is not None and cid is not None:
+            self._known[key] = (fact_id, cid)
+            return fact_id, cid
+        if ids and key.count("-") == 4:
+            return key, ""
+        raise LineError(f"{key!r} is no key of an earlier line", field)
+
+    def _cid(self, line: AssertLine) -> str:
+        return assert_intent(line, self._value_bytes_max).cid
+
+
+def _keys_named(line: AnyLine) -> list[str]:
+    match line:
+        case AssertLine():
+            return [item for item in line.derived_from if isinstance(item, str)]
+        case RetractLine():
+            return [line.target] if line.target else []
+        case ResolveLine():
+            return [line.winner, line.loser]
+        case _:
+            return []
+
+
+class Importer:
+    """One import.
+
+    While one batch is written, the next is read and parsed; it is handed over only once the
+    one before it is in, so a stop leaves no gap.
+
+    Args:
+        sink: where lines go.
+        parse: a line's bytes → the line; raises LineError.
+        receipt: called for every line that was written or refused.
+        advance: called with the number of lines done, for a progress bar.
+        complain: called with a sentence for every line that is left out.
+    """
+
+    def __init__(
+        self,
+        sink: Sink,
+        options: Options,
+        parse: Callable[[bytes], AnyLine],
+        *,
+        receipt: Callable[[int, Written | RefusedLine], None] | None = None,
+        advance: Callable[[int], None] = lambda _: None,
+        complain: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._sink = sink
+        self._options = options
+        self._parse = parse
+        self._receipt = receipt or _no_receipt
+        self._advance = advance
+        self._complain = complain
+        self._translator = Translator(sink.find, options.value_bytes_max)
+        self._batch: list[Numbered] = []
+        self._batch_time: int | None = None
+        self._running: _Running | None = None
+        self._pool = ThreadPoolExecutor(1, "import")
+        self._done = options.skip
+        self.report = Report()
+
+    def run(self, lines: Iterator[bytes], first: Sequence[AnyLine] = ()) -> Report:
+        """Import all lines. Raises ImportStopped."""
+        started = time.monotonic()
+        waiting = [] if self._options.skip else [Numbered(0, line) for line in first]
+        try:
+            for number, text in enumerate(lines, 1):
+                if number <= self._options.skip:
+                    self._leave_out(text)
+                elif text.strip():
+                    self._take(number, text, waiting)
+                    waiting = []
+            self._drain()
+        except KeyboardInterrupt:
+            self._settle_running()
+            raise ImportStopped(f"interrupted; {self._so_far()}") from None
+        finally:
+            self._pool.shutdown()
+            self.report.seconds = time.monotonic() - started
+        return self.report
+
+    def _leave_out(self, text: bytes) -> None:
+        if text.strip():
+            try:
+                self._translator.leave_out(self._parse(text))
+            except LineError:
+                return  # an earlier run reported it
+
+    def _take(self, number: int, text: bytes, before: Sequence[Numbered]) -> None:
+        self.report.lines += 1
+        try:
+            line = self._parse(text)
+            at = self._time_of(line)
+            for item in before:
+                self._add(item, at)
+            self._add(Numbered(number, line), at)
+        except LineError as fault:
+            self._drain()
+            self._refuse(number, RefusedLine(fault.message, fault.field))
+
+    def _time_of(self, line: AnyLine) -> int | None:
+        if not self._options.file_clock:
+            return None
+        at = recorded_us(line)
+        if at > time.time() * 1_000_000:
+            raise LineError("lies in the future", "recorded_at")
+        return at
+
+    def _add(self, item: Numbered, at: int | None) -> None:
+        line = item.line
+        if isinstance(line, ResolveLine) or self._translator.names_pending(line):
+            self._drain()
+        elif len(self._batch) >= self._options.batch_lines or at != self._batch_time:
+            self._launch()
+        line = self._translator.translate(line)
+        self._translator.announce(line)
+        self._batch.append(Numbered(item.number, line))
+        self._batch_time = at
+
+    def _drain(self) -> None:
+        """Write what has gathered, and wait until it is in."""
+        self._launch()
+        self._settle_running()
+
+    def _launch(self) -> None:
+        """Hand over what has gathered, once the batch before it is in; do not wait for it."""
+        batch, self._batch = self._batch, []
+        self._settle_running()
+        if batch:
+            answer = self._pool.submit(self._write, batch, self._batch_time)
+            self._running = _Running(batch, self._batch_time, answer)
+
+    def _settle_running(self) -> None:
+        """Account for the batch that is under way, if there is one."""
+        running, self._running = self._running, None
+        if running is None:
+            return
+        batch = running.batch
+        results = self._results(batch, running.answer.result)
+        bad = next((i for i, result in enumerate(results) if isinstance(result, RefusedLine)), None)
+        if bad is not None and self._options.on_error == "stop":
+            refused, good = results[bad], batch[:bad]
+            if good and results[0] is None:
+                at = running.received_at
+                results = self._results(good, lambda: self._write(good, at))
+            if good:
+                self._settle(good, results[:bad])
+            assert isinstance(refused, RefusedLine)
+            self._refuse(batch[bad].number, refused)
+        self._settle(batch, results)
+
+    def _results(
+        self, batch: Sequence[Numbered], write: Callable[[], list[Result]]
+    ) -> list[Result]:
+        try:
+            return write()
+        except SinkError as fault:
+            span = f"lines {batch[0].number} to {batch[-1].number}"
+            raise ImportStopped(f"{span}: {fault}; {self._so_far()}") from fault
+
+    def _write(self, batch: Sequence[Numbered], received_at: int | None) -> list[Result]:
+        lines = [item.line for item in batch]
+        atomic = self._options.on_error == "stop"
+        return self._sink.write(lines, received_at=received_at, atomic=atomic)
+
+    def _settle(self, batch: Sequence[Numbered], results: Sequence[Result]) -> None:
+        for item, result in zip(batch, results, strict=True):
+            if isinstance(result, Written):
+                self._translator.learn(item.line, result.id)
+                self._count(item.number, result)
+            else:
+                self._translator.learn(item.line, None)
+                self._refuse(item.number, result or RefusedLine("was not written"))
+        self._done = max(self._done, batch[-1].number)
+        self._advance(len(batch))
+
+    def _count(self, number: int, result: Written) -> None:
+        report = self.report
+        report.counts[result.status] = report.counts.get(result.status, 0) + 1
+        report.position = max(report.position, result.position or 0)
+        if number:
+            self._receipt(number, result)
+
+    def _refuse(self, number: int, refused: RefusedLine) -> None:
+        """Report a line that is left out; the end of the import with ``stop``."""
+        self.report.failed += 1
+        self._receipt(number, refused)
+        if self._options.on_error == "stop":
+            raise ImportStopped(f"line {number}: {refused}; {self._so_far(number - 1)}")
+        self._complain(f"line {number}: {refused}")
+        self._done = max(self._done, number)
+
+    def _so_far(self, done: int | None = None) -> str:
+        done = self._done if done is None else done
+        if not done:
+            return "nothing was imported"
+        position = f" (position {self.report.position})" if self.report.position else ""
+        return (
+            f"lines 1 to {done} are in the log{position} and nothing after them; "
+            f"go on with --skip {done}"
+        )
+
+
+def _no_receipt(_number: int, _result: Written | RefusedLine) -> None:
+    """Nobody wants receipts."""
+
+
+def read_lines(raw: IO[bytes]) -> Iterator[bytes]:
+    """Lines of a plain or gzip stream, without their ends.
+
+    Raises:
+        ImportStopped: a line of over 16 MiB, or a gzip stream that is damaged.
+    """
+    stream: IO[bytes] = raw
+    peek = getattr(raw, "peek", None)
+    if peek is not None and peek(2)[:2] == _GZIP_MAGIC:
+        stream = gzip.GzipFile(fileobj=raw)  # pyright: ignore[reportAssignmentType]
+    number = 0
+    while True:
+        try:
+            text = stream.readline(LINE_BYTES_MAX + 1)
+        except (EOFError, OSError) as fault:
+            raise ImportStopped(f"after line {number}: cannot read on: {fault}") from fault
+        if not text:
+            return
+        number += 1
+        if len(text) > LINE_BYTES_MAX:
+            raise ImportStopped(f"line {number}: is over {LINE_BYTES_MAX} bytes")
+        yield text
+
+
+class Receipts:
+    """Writes one JSON object a line of the import: ``line``, ``status``, ``id``, ``position``."""
+
+    def __init__(self, path: Path, *, append: bool) -> None:
+        self._file = path.open("ab" if append else "wb")
+        self._encode = msgspec.json.Encoder().encode
+
+    def note(self, number: int, result: Written | RefusedLine) -> None:
+        """Add the receipt of one line."""
+        row: dict[str, object] = {"line": number}
+        if isinstance(result, Written):
+            row |= {"status": result.status, "id": result.id, "position": result.position}
+        else:
+            row |= {"status": "refused", "field": result.field, "error": result.message}
+        self._file.write(self._encode(row) + b"\n")
+
+    def close(self) -> None:
+        self._file.close()

@@ -1,0 +1,177 @@
+"""The wire form of a fact: the protocol's keys in the protocol's order, ours at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from api.schemas.values import wire_v
+from eventlog.clock import format_hlc
+from eventlog.event import Recorded
+from eventlog.identifiers import id_text
+from eventlog.kinds import FactAsserted, Parent, Value
+from projections.arrays import I32
+from projections.authorization import Authorization
+from projections.facts import FactRow
+from projections.moment import Moment, format_instant
+from projections.reader import Reader
+from projections.view import View
+
+Record = dict[str, Any]
+
+
+class Volatile(Struct, frozen=True):
+    """What a moment and a caller make of a fact."""
+
+    confidence: float
+    contradicted: bool
+    source_trust: float | None = None
+
+    @property
+    def effective(self) -> float | None:
+        """Confidence times source trust."""
+        return None if self.source_trust is None else round(self.confidence * self.source_trust, 6)
+
+
+def volatile_of(
+    view: View, slots: I32, moment: Moment, authorization: Authorization
+) -> list[Volatile]:
+    """The moment's numbers for each slot, in order."""
+    confidence = view.confidence(slots, moment)
+    contradicted = view.contradicted(slots, moment, authorization) & (confidence > 0.0)
+    trust = view.trust(slots, moment)
+    return [
+        Volatile(float(c), bool(k), float(t))
+        for c, k, t in zip(confidence, contradicted, trust, strict=True)
+    ]
+
+
+def records_of(
+    reader: Reader,
+    view: View,
+    slots: Sequence[int] | I32,
+    moment: Moment,
+    authorization: Authorization,
+    node_id: str,
+) -> list[Record]:
+    """Full records of slots, in order, as a GET answers them."""
+    chosen: I32 = np.asarray(slots, dtype=np.int32)
+    rows = reader.rows([int(position) for position in view.from_position[chosen]])
+    numbers = volatile_of(view, chosen, moment, authorization)
+    return [record_of(row, now, node_id) for row, now in zip(rows, numbers, strict=True)]
+
+
+def record_of(row: FactRow, now: Volatile, node_id: str) -> Record:
+    """A stored fact as the wire carries it."""
+    value = Value(row.value_type, row.value_v, row.interpret_as)  # pyright: ignore[reportArgumentType]
+    return _record(
+        fact_id=row.id,
+        entity=row.entity,
+        relation=row.relation,
+        value=value,
+        source=row.source,
+        recorded_at=row.recorded_at,
+        hlc=row.hlc,
+        received_from=row.received_from,
+        origin=None if row.origin == node_id else row.origin,
+        valid_from=row.valid_from,
+        valid_until=row.valid_until,
+        scope=row.scope,
+        garden_id=row.garden_id,
+        cid=row.cid or None,
+        parents=row.derived_from,
+        position=row.from_position,
+        now=now,
+    )
+
+
+def record_of_event(event: Recorded, now: Volatile, warnings: list[str]) -> Record:
+    """A fact just written, from the event that recorded it: no table is read."""
+    fact = event.payload
+    assert isinstance(fact, FactAsserted)
+    return _record(
+        fact_id=fact.id or id_text(event.event_id),
+        entity=fact.entity,
+        relation=fact.relation,
+        value=fact.value,
+        source=fact.source,
+        recorded_at=event.header.recorded_at,
+        hlc=event.header.hlc,
+        received_from=None,
+        origin=None,
+        valid_from=fact.valid_from,
+        valid_until=fact.valid_until,
+        scope=fact.scope,
+        garden_id=None,
+        cid=fact.cid or None,
+        parents=fact.derived_from,
+        position=event.position,
+        now=now,
+        warnings=warnings,
+    )
+
+
+def _record(
+    *,
+    fact_id: str,
+    entity: str,
+    relation: str,
+    value: Value,
+    source: str,
+    recorded_at: int,
+    hlc: int,
+    received_from: str | None,
+    origin: str | None,
+    valid_from: str | None,
+    valid_until: str | None,
+    scope: str,
+    garden_id: str | None,
+    cid: str | None,
+    parents: Sequence[Parent],
+    position: int,
+    now: Volatile,
+    warnings: list[str] | None = None,
+) -> Record:
+    return {
+        "id": fact_id,
+        "entity": entity,
+        "relation": relation,
+        "value": {
+            "type": value.type,
+            "v": wire_v(value.type, value.v),
+            "interpret_as": value.interpret_as,
+        },
+        "source": source,
+        "timestamp": format_instant(recorded_at),
+        "hlc": format_hlc(hlc),
+        "received_from": received_from,
+        "valid_until": valid_until,
+        "confidence": now.confidence,
+        "scope": scope,
+        "attested_key_id": None,
+        "origin_node_id": origin,
+        "origin_allowed_scopes": None,
+        "garden_id": garden_id,
+        "attested": None,
+        "contradicted": now.contradicted,
+        "warnings": warnings or [],
+        "source_trust": now.source_trust,
+        "quarantine_status": None,
+        "quarantine_garden_id": None,
+        "effective_confidence": now.effective,
+        "sanitizer_warnings": [],
+        "sanitizer_redacted": False,
+        "cid": cid,
+        "derived_from": [wire_parent(parent) for parent in parents],
+        "valid_from": valid_from,
+        "position": position,
+    }
+
+
+def wire_parent(parent: Parent) -> dict[str, str]:
+    """A ``derived_from`` entry, as given."""
+    named = {} if parent.fact_id is None else {"fact_id": parent.fact_id}
+    return {**named, "hash": f"sha256:{parent.hash}"}

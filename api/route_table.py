@@ -1,0 +1,225 @@
+"""Every route of the API, one row each: who may call it, what it takes, what it answers.
+
+The router, the permission check, OpenAPI and the docs page are made from this table.
+"""
+
+from __future__ import annotations
+
+from api.routes import batch, conflicts, decay, fact_list, facts, graph, keys, recall, system
+from api.routing import Route
+from api.schemas import answers
+from api.schemas.conflicts import ConflictsQuery, ResolveRequest
+from api.schemas.decay import PolicyRequest, SetValuedRequest, SweepRequest
+from api.schemas.facts import (
+    AssertRequest,
+    BatchAssert,
+    BatchQuery,
+    FactsQuery,
+    MomentQuery,
+    RetractRequest,
+)
+from api.schemas.keys import ExpiringQuery, KeyRequest, KeysQuery
+from api.schemas.recall import LegacyQuery, NeighborsQuery, RecallBody, RecallQuery
+
+_SESSION = ("Stigmem-Session",)
+_WRITE = ("Stigmem-Session", "Idempotency-Key")
+_FACTS: tuple[Route, ...] = (
+    Route(
+        method="POST", path="/v1/facts", handler=facts.assert_fact, permission="write",
+        group="facts", summary="State a fact", body=AssertRequest,
+        answers={201: answers.FactRecord}, errors=(400, 404, 409, 413, 503, 507), headers=_WRITE,
+    ),
+    Route(
+        method="PUT", path="/v1/facts", handler=facts.assert_fact, permission="write",
+        group="facts", summary="State a fact (the same as POST)", body=AssertRequest,
+        answers={201: answers.FactRecord}, errors=(400, 404, 409, 413, 503, 507), headers=_WRITE,
+    ),
+    Route(
+        method="GET", path="/v1/facts", handler=fact_list.list_facts, permission="read",
+        group="facts", summary="List facts, newest first", query=FactsQuery,
+        answers={200: answers.FactPage}, errors=(400, 404, 501), headers=_SESSION,
+    ),
+    Route(
+        method="POST", path="/v1/facts/batch", handler=batch.write_batch, permission="write",
+        group="facts", summary="Write many items in one request", body=BatchAssert, lines=True,
+        query=BatchQuery, answers={200: answers.BatchAnswer}, errors=(400, 409, 413, 503, 507),
+        headers=_WRITE,
+    ),
+    Route(
+        method="GET", path="/v1/facts/{fact_id}", handler=facts.get_fact, permission="read",
+        group="facts", summary="One fact, by id or by sha256: content id", query=MomentQuery,
+        answers={200: answers.FactRecord}, errors=(400, 404, 409, 501), headers=_SESSION,
+    ),
+    Route(
+        method="PATCH", path="/v1/facts/{fact_id}", handler=facts.patch_fact, permission="write",
+        group="facts", summary="Refused: facts never change", errors=(400, 405, 413, 422),
+    ),
+    Route(
+        method="GET", path="/v1/facts/{fact_id}/provenance", handler=facts.provenance,
+        permission="read", group="facts", summary="What a fact was derived from",
+        query=MomentQuery, answers={200: answers.Provenance}, errors=(400, 404, 501),
+        headers=_SESSION,
+    ),
+    Route(
+        method="POST", path="/v1/facts/{fact_id}/verify-cid", handler=facts.verify_cid,
+        permission="read", group="facts", summary="Check a fact against its content id",
+        answers={200: answers.CidCheck}, errors=(400, 404),
+    ),
+    Route(
+        method="POST", path="/v1/facts/{fact_id}/retract", handler=facts.retract_fact,
+        permission="write", group="facts", summary="Retract a fact", body=RetractRequest,
+        body_required=False, answers={200: answers.Retracted},
+        errors=(400, 404, 409, 413, 503, 507), headers=("Idempotency-Key",),
+    ),
+)  # fmt: skip
+_CONFLICTS: tuple[Route, ...] = (
+    Route(
+        method="GET", path="/v1/conflicts", handler=conflicts.list_conflicts, permission="read",
+        group="conflicts", summary="List contradictions, newest first", query=ConflictsQuery,
+        answers={200: answers.ConflictPage}, errors=(400, 501),
+    ),
+    Route(
+        method="POST", path="/v1/conflicts/{conflict_id}/resolve",
+        handler=conflicts.resolve_conflict, permission="write", group="conflicts",
+        summary="Settle a contradiction", body=ResolveRequest,
+        answers={200: answers.Resolution}, errors=(400, 404, 409, 413, 503, 507),
+        headers=("Idempotency-Key",),
+    ),
+)  # fmt: skip
+_RECALL: tuple[Route, ...] = (
+    Route(
+        method="POST", path="/v1/recall", handler=recall.recall_by_post, permission="read",
+        group="recall", summary="Recall facts for a question", body=RecallBody,
+        query=LegacyQuery, answers={200: answers.RecallResponse}, errors=(400, 409, 413, 501),
+        headers=("Stigmem-Session", "Stigmem-Verify", "Accept"),
+    ),
+    Route(
+        method="GET", path="/v1/recall", handler=recall.recall_by_get, permission="read",
+        group="recall", summary="Recall facts for a short question", query=RecallQuery,
+        answers={200: answers.RecallResponse}, errors=(400, 409, 501),
+        headers=("Stigmem-Session", "Stigmem-Verify"),
+    ),
+    Route(
+        method="GET", path="/v1/graph/neighbors", handler=graph.list_neighbors,
+        permission="read", group="recall", summary="Neighbours of an entity",
+        query=NeighborsQuery, answers={200: answers.NeighborPage}, errors=(400, 501),
+        headers=_SESSION,
+    ),
+    Route(
+        method="GET", path="/v1/profiles", handler=recall.profiles, permission="read",
+        group="recall", summary="Recall profiles", answers={200: answers.Profiles},
+    ),
+)  # fmt: skip
+_DECAY: tuple[Route, ...] = (
+    Route(
+        method="GET", path="/v1/decay/policies", handler=decay.list_policies, permission="read",
+        group="decay", summary="Decay policies in force", answers={200: answers.Policies},
+    ),
+    Route(
+        method="GET", path="/v1/decay/policies/{policy_id}", handler=decay.get_policy,
+        permission="read", group="decay", summary="One decay policy",
+        answers={200: answers.Policy}, errors=(404,),
+    ),
+    Route(
+        method="PUT", path="/v1/decay/policies/{policy_id}", handler=decay.put_policy,
+        permission="write", group="decay", summary="Set a decay policy", body=PolicyRequest,
+        answers={200: answers.Policy}, errors=(400, 413, 503, 507),
+    ),
+    Route(
+        method="DELETE", path="/v1/decay/policies/{policy_id}", handler=decay.delete_policy,
+        permission="write", group="decay", summary="Remove a decay policy", answers={204: None},
+        errors=(404, 503, 507),
+    ),
+    Route(
+        method="POST", path="/v1/decay/sweep", handler=decay.sweep, permission="write",
+        group="decay", summary="Let decay act now", body=SweepRequest, body_required=False,
+        query=SweepRequest, answers={200: answers.Swept}, errors=(400, 413, 503, 507),
+    ),
+    Route(
+        method="GET", path="/v1/relations/set-valued", handler=decay.get_set_valued,
+        permission="read", group="decay", summary="Relations that may hold several values",
+        answers={200: answers.SetValued},
+    ),
+    Route(
+        method="PUT", path="/v1/relations/set-valued", handler=decay.put_set_valued,
+        permission="write", group="decay", summary="Replace the list of set-valued relations",
+        body=SetValuedRequest, answers={200: answers.SetValued}, errors=(400, 413, 503, 507),
+    ),
+)  # fmt: skip
+_KEYS: tuple[Route, ...] = (
+    Route(
+        method="POST", path="/v1/auth/keys", handler=keys.create_key, permission="admin",
+        group="keys", summary="Accept an API key", body=KeyRequest,
+        answers={201: answers.KeyRecord}, errors=(400, 409, 413, 503, 507),
+    ),
+    Route(
+        method="GET", path="/v1/auth/keys", handler=keys.list_keys, permission="any",
+        group="keys", summary="The caller's keys", query=KeysQuery,
+        answers={200: [answers.KeyRecord]}, errors=(403,),
+    ),
+    Route(
+        method="GET", path="/v1/auth/keys/expiring-soon", handler=keys.expiring_keys,
+        permission="any", group="keys", summary="Keys that expire soon", query=ExpiringQuery,
+        answers={200: [answers.KeyRecord]}, errors=(403,),
+    ),
+    Route(
+        method="DELETE", path="/v1/auth/keys/{key_id}", handler=keys.revoke_key,
+        permission="any", group="keys", summary="Revoke a key", answers={204: None},
+        errors=(403, 404, 503, 507),
+    ),
+)  # fmt: skip
+_NODE: tuple[Route, ...] = (
+    Route(
+        method="GET", path="/.well-known/stigmem", handler=system.discovery, permission="none",
+        group="node", summary="Discovery", answers={200: answers.NodeInfo},
+    ),
+    Route(
+        method="GET", path="/healthz", handler=system.health, permission="none", group="node",
+        summary="The process answers", answers={200: answers.Health},
+    ),
+    Route(
+        method="GET", path="/v1/health", handler=system.health, permission="none", group="node",
+        summary="The process answers (alias)", answers={200: answers.Health},
+    ),
+    Route(
+        method="GET", path="/readyz", handler=system.ready, permission="none", group="node",
+        summary="The node can serve", answers={200: answers.Ready, 503: answers.Ready},
+    ),
+    Route(
+        method="GET", path="/metrics", handler=system.metrics, permission="none", group="node",
+        summary="Prometheus metrics", answers={200: None},
+    ),
+    Route(
+        method="GET", path="/v1/me", handler=system.me, permission="any", group="node",
+        summary="Who the caller is", answers={200: answers.Me},
+    ),
+    Route(
+        method="GET", path="/v1/doctor", handler=system.doctor, permission="any", group="node",
+        summary="A short self-check", answers={200: answers.Doctor},
+    ),
+    Route(
+        method="GET", path="/v1/federation/peers", handler=system.peers, permission="federate",
+        group="node", summary="Federation peers", answers={200: answers.Peers},
+    ),
+    Route(
+        method="POST", path="/v1/admin/rebuild", handler=system.start_rebuild,
+        permission="admin", group="node", summary="Rebuild the projections",
+        answers={202: answers.Rebuild}, errors=(409,),
+    ),
+    Route(
+        method="GET", path="/v1/admin/rebuild", handler=system.rebuild_progress,
+        permission="admin", group="node", summary="How far the rebuild is",
+        answers={200: answers.Rebuild},
+    ),
+    Route(
+        method="GET", path="/openapi.json", handler=system.openapi, permission="none",
+        group="node", summary="This API's description", answers={200: "OpenAPI 3.1"},
+    ),
+    Route(
+        method="GET", path="/docs", handler=system.docs, permission="none", group="node",
+        summary="This API's documentation", answers={200: None},
+    ),
+)  # fmt: skip
+
+ROUTES: tuple[Route, ...] = _FACTS + _CONFLICTS + _RECALL + _DECAY + _KEYS + _NODE
+"""In the order of the documentation."""

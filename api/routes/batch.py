@@ -1,0 +1,164 @@
+"""Many writes in one request: an array or lines, each item answered in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from aiohttp import web
+from msgspec import Struct
+
+from api.bodies import answer, parse_json, validated
+from api.call import Call
+from api.commands.asserting import assertion_of
+from api.errors import ApiError, coded, entry, refused, unprocessable
+from api.records import Record, record_of_event
+from api.routes.facts import answering_slot, as_written, asserted_event, now_of
+from api.schemas.facts import BATCH_ITEMS_MAX, BatchAssert, BatchQuery, BatchRetract
+from projections.intents import AssertFact, Done, Intent, Refused, RetractFact
+
+NDJSON_TYPES = frozenset({"application/x-ndjson", "application/ndjson", "application/jsonl"})
+
+
+class Prepared(Struct, frozen=True):
+    """One item: an intent with its warnings, or why it cannot be one."""
+
+    intent: Intent | None = None
+    warnings: list[str] = []
+    error: ApiError | None = None
+
+
+async def write_batch(call: Call) -> web.Response:
+    """Write items in order. Each has its own status; ``atomic=true`` writes all or none."""
+    query = call.query(BatchQuery)
+    data = await call.bytes(call.service.settings.batch_body_bytes_max)
+    prepared = await call.in_pool(lambda: _prepare_all(call, data))
+    if query.atomic and any(each.error is not None for each in prepared):
+        return _nothing_written(prepared, ())
+    intents = [each.intent for each in prepared if each.intent is not None]
+    if not intents:
+        head = call.node.log.head().position
+        return answer({"results": _results(call, prepared, ()), "position": head})
+    outcome = await call.submit(
+        intents, idempotency=call.idempotency(data), atomic=query.atomic
+    )
+    outcomes = outcome.outcomes
+    if query.atomic and any(isinstance(each, Refused) for each in outcomes):
+        return _nothing_written(prepared, outcomes)
+    results = await call.in_pool(lambda: _results(call, prepared, outcomes))
+    return answer({"results": results, "position": outcome.position})
+
+
+def _prepare_all(call: Call, data: bytes) -> list[Prepared]:
+    return [_prepare(call, index, item) for index, item in enumerate(_items(call, data))]
+
+
+def _items(call: Call, data: bytes) -> list[Any]:
+    """The items of a JSON array, or one a line. Raises ApiError 400, 413 or 422."""
+    lines = call.request.content_type in NDJSON_TYPES
+    given: Any = (
+        [parse_json(line) for line in data.split(b"\n") if line.strip()]
+        if lines
+        else parse_json(data)
+    )
+    if not isinstance(given, list):
+        raise unprocessable([entry("list_type", ["body"], "Input should be a valid list")])
+    items = cast("list[Any]", given)
+    if len(items) > BATCH_ITEMS_MAX:
+        raise unprocessable(
+            [entry("too_long", ["body"], f"at most {BATCH_ITEMS_MAX} items, not {len(items)}")]
+        )
+    return items
+
+
+def _prepare(call: Call, index: int, item: Any) -> Prepared:
+    try:
+        if _operation(item) == "retract":
+            ask = validated(BatchRetract, item, "body", index)
+            scopes = call.authorization.scopes
+            return Prepared(RetractFact(fact_id=ask.id, reason=ask.reason, scopes=scopes))
+        assertion = assertion_of(call, validated(BatchAssert, item, "body", index))
+        return Prepared(assertion.intent, assertion.warnings)
+    except ApiError as fault:
+        return Prepared(error=fault)
+
+
+def _operation(item: Any) -> object:
+    return cast("dict[str, Any]", item).get("op") if isinstance(item, dict) else None
+
+
+def _results(
+    call: Call, prepared: list[Prepared], outcomes: Sequence[Done | Refused]
+) -> list[dict[str, Any]]:
+    """One result an item, in order."""
+    stored = _stored_records(call, prepared, outcomes)
+    waiting = iter(enumerate(outcomes))
+    results: list[dict[str, Any]] = []
+    for each in prepared:
+        if each.error is not None:
+            results.append(_failed(each.error))
+        else:
+            place, outcome = next(waiting)
+            results.append(_settled(each, outcome, stored.get(place)))
+    return results
+
+
+def _stored_records(
+    call: Call, prepared: list[Prepared], outcomes: Sequence[Done | Refused]
+) -> dict[int, Record]:
+    """Records of the facts that items touched but did not write, by place among outcomes."""
+    view = call.view()
+    slots: dict[int, int] = {}
+    intents = [each.intent for each in prepared if each.intent is not None]
+    for place, (intent, outcome) in enumerate(zip(intents, outcomes, strict=True)):
+        if isinstance(outcome, Refused) or asserted_event(outcome) is not None:
+            continue
+        if isinstance(intent, AssertFact):
+            slots[place] = answering_slot(call, view, intent, outcome)
+        elif isinstance(intent, RetractFact):
+            slots[place] = call.node.reader.slot_of(intent.fact_id) or 0
+    records = call.records(view, list(slots.values()), call.moment(view))
+    return dict(zip(slots, records, strict=True))
+
+
+def _settled(
+    item: Prepared, outcome: Done | Refused, stored: Record | None
+) -> dict[str, Any]:
+    if isinstance(outcome, Refused):
+        return _failed(refused(outcome))
+    if isinstance(item.intent, RetractFact):
+        fact_id = item.intent.fact_id
+        return {
+            "status": 200,
+            "id": fact_id,
+            "position": outcome.position,
+            "fact": stored,
+        }
+    event = asserted_event(outcome)
+    if event is None:
+        record = as_written(stored or {}, item.warnings)
+    else:
+        record = record_of_event(event, now_of(event, outcome), item.warnings)
+    return {"status": 201, "id": record["id"], "position": record["position"], "fact": record}
+
+
+def _failed(fault: ApiError) -> dict[str, Any]:
+    return {"status": fault.status, "id": None, "position": None, "error": fault.body()}
+
+
+def _nothing_written(
+    prepared: list[Prepared], outcomes: Sequence[Done | Refused]
+) -> web.Response:
+    """422 for an atomic batch with a refused item; the others say that they were held back."""
+    waiting = iter(outcomes)
+    results: list[dict[str, Any]] = []
+    for each in prepared:
+        outcome = None if each.error is not None else next(waiting, None)
+        fault = each.error
+        if isinstance(outcome, Refused):
+            fault = refused(outcome)
+        if fault is None:
+            fault = coded("not_written", "another item of the atomic batch was refused")
+        results.append(_failed(fault))
+    detail = {"code": "atomic_batch_refused", "message": "an item was refused; nothing is written"}
+    return answer({"detail": detail, "results": results, "position": None}, 422)

@@ -1,0 +1,135 @@
+"""Contradictions over HTTP: list them, and settle one."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+from aiohttp import web
+
+from api.bodies import answer, parse_body
+from api.call import Call
+from api.commands.asserting import check_value
+from api.cursors import Cursor, filters_digest
+from api.errors import plain
+from api.schemas.conflicts import ConflictsQuery, ResolveRequest
+from eventlog.kinds import ConflictResolved
+from projections.conflicts import Conflict, conflict, conflicts
+from projections.intents import Done, ResolveConflict
+from projections.moment import Moment, format_instant, parse_instant
+from projections.normalization import normalize_uri
+from projections.view import View
+
+_KIND = "conflicts"
+_UNBOUND = frozenset({"cursor", "limit"})
+
+
+async def list_conflicts(call: Call) -> web.Response:
+    """Contradictions the caller may see, newest first."""
+    query = call.query(ConflictsQuery)
+    return answer(await call.in_pool(lambda: _page(call, query)))
+
+
+def _page(call: Call, query: ConflictsQuery) -> dict[str, Any]:
+    view = call.view()
+    walk = _walk(call, query, view)
+    valid_at_us = None if query.valid_at is None else parse_instant(query.valid_at)
+    moment = walk.moment(valid_at_us)
+    after = (int(walk.place[0]), str(walk.place[1])) if walk.place else None
+    found = list(
+        islice(
+            conflicts(
+                call.node.reader,
+                view,
+                call.authorization,
+                moment,
+                status=query.status,
+                after=after,
+            ),
+            query.limit + 1,
+        )
+    )
+    shown = found[: query.limit]
+    more = len(found) > query.limit
+    return {
+        "conflicts": _wire(call, view, moment, shown),
+        "cursor": _next(call, walk, shown[-1].row.place) if more else None,
+        "has_more": more,
+    }
+
+
+def _walk(call: Call, query: ConflictsQuery, view: View) -> Cursor:
+    digest = filters_digest(
+        {
+            name: getattr(query, name)
+            for name in ConflictsQuery.model_fields
+            if name not in _UNBOUND
+        }
+    )
+    now = call.moment(view, query)
+    if query.cursor is None:
+        return Cursor(_KIND, digest, now.position, now.instant_us, 0)
+    return call.service.cursors.open(
+        query.cursor, kind=_KIND, digest=digest, now_us=call.node.clock.now_us()
+    )
+
+
+def _next(call: Call, walk: Cursor, place: tuple[int, str]) -> str:
+    cursors = call.service.cursors
+    expires = cursors.expiry(call.node.clock.now_us())
+    return cursors.seal(
+        Cursor(walk.kind, walk.digest, walk.position, walk.instant_us, expires, place)
+    )
+
+
+def _wire(
+    call: Call, view: View, moment: Moment, shown: list[Conflict]
+) -> list[dict[str, Any]]:
+    slots = [slot for each in shown for slot in (each.newer, each.older)]
+    records = call.records(view, slots, moment)
+    return [
+        {
+            "conflict_id": each.row.conflict_id,
+            "fact_a": records[2 * n],
+            "fact_b": records[2 * n + 1],
+            "status": each.status,
+            "resolved_by": each.row.resolution_fact_id if each.status == "resolved" else None,
+            "detected_at": format_instant(each.row.detected_at),
+        }
+        for n, each in enumerate(shown)
+    ]
+
+
+async def resolve_conflict(call: Call) -> web.Response:
+    """Settle a contradiction: one of its two facts wins, or a new value does."""
+    data = await call.bytes()
+    request = parse_body(ResolveRequest, data)
+    if request.new_value is not None:
+        check_value(call, request.new_value)
+    view = call.view()
+    conflict_id = call.segment("conflict_id")
+    seen = conflict(
+        call.node.reader, view, call.authorization, call.moment(view), conflict_id
+    )
+    if seen is None:
+        raise plain("conflict_not_found")
+    intent = ResolveConflict(
+        conflict_id=conflict_id,
+        source=normalize_uri(call.caller.principal),
+        scopes=call.authorization.scopes,
+        winning_fact_id=request.winning_fact_id,
+        new_value=None if request.new_value is None else request.new_value.stored(),
+        note=request.resolution_note,
+    )
+    done = await call.do(intent, idempotency=call.idempotency(data))
+    return answer(
+        {"resolution_fact_id": _resolution_fact(done), "conflict_status": "resolved"}
+    )
+
+
+def _resolution_fact(done: Done) -> str:
+    """The fact that records the resolution, from the event that named it."""
+    for event in done.events:
+        if isinstance(event.payload, ConflictResolved):
+            return event.payload.resolution_fact_id
+    raise plain("conflict_not_found")

@@ -1,0 +1,134 @@
+"""Decay policies, sweeps, and the relations that may hold several values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from aiohttp import web
+from pydantic import TypeAdapter, ValidationError
+
+from api.bodies import answer, parse_json, validated
+from api.call import Call
+from api.commands.sweeping import policy_of_request, reach_of
+from api.errors import ApiError, coded, entry, plain, unprocessable
+from api.schemas.decay import PolicyId, PolicyRequest, SetValuedRequest, SweepRequest
+from eventlog.kinds import DecayPolicy
+from projections.intents import DeclareSetValued, SetPolicy, SweepDecay
+from projections.normalization import SCOPES
+from projections.policies import ALWAYS_SET_VALUED
+
+_check_id = TypeAdapter(PolicyId).validate_python
+
+
+async def list_policies(call: Call) -> web.Response:
+    """Every decay policy in force."""
+    return answer({"policies": [_wire(policy) for policy in _policies(call)]})
+
+
+async def get_policy(call: Call) -> web.Response:
+    """One decay policy."""
+    return answer(_wire(_named(call, call.segment("policy_id"))))
+
+
+async def put_policy(call: Call) -> web.Response:
+    """Set a decay policy. It acts at the next sweep."""
+    policy_id = call.segment("policy_id")
+    try:
+        _check_id(policy_id)
+    except ValidationError as fault:
+        message = "must be letters, digits and ._:- and start with a letter or digit"
+        raise unprocessable(
+            [entry("policy_id", ["path", "policy_id"], message, policy_id)]
+        ) from fault
+    request = await call.body(PolicyRequest)
+    _check_reach(call, request.scope)
+    policy = DecayPolicy(id=policy_id, **request.model_dump())
+    await call.do(SetPolicy(policy_id=policy_id, policy=policy))
+    return answer(_wire(policy))
+
+
+async def delete_policy(call: Call) -> web.Response:
+    """Remove a decay policy. What it has swept stays swept."""
+    policy_id = call.segment("policy_id")
+    _check_reach(call, _named(call, policy_id).scope)
+    await call.do(SetPolicy(policy_id=policy_id, policy=None))
+    return web.Response(status=204)
+
+
+async def sweep(call: Call) -> web.Response:
+    """Let decay act now, by the stored policies or by the limits given."""
+    request = await _sweep_request(call)
+    if request.scope is not None and request.scope not in SCOPES:
+        raise ApiError(400, f"scope must be one of {sorted(SCOPES)}")
+    if request.scope is not None:
+        call.check_scope(request.scope)
+    authorization = call.narrowed(request.scope)
+    own = policy_of_request(request.ttl_seconds, request.min_confidence)
+    policies = tuple(_policies(call)) if own is None else (own,)
+    view = call.view()
+    reach = await call.in_pool(
+        lambda: reach_of(view, authorization, call.moment(view), policies)
+    )
+    if reach.decayed and not request.dry_run:
+        scopes = tuple(scope for scope in SCOPES if scope in authorization.scopes)
+        await call.do(SweepDecay(scopes=scopes, policies=policies))
+    return answer(
+        {"scanned": reach.scanned, "decayed": reach.decayed, "dry_run": request.dry_run}
+    )
+
+
+async def _sweep_request(call: Call) -> SweepRequest:
+    """The query string with the JSON body, if any, laid over it."""
+    data = await call.bytes()
+    given = call.query(SweepRequest).model_dump(exclude_unset=True)
+    if data.strip():
+        body = validated(SweepRequest, parse_json(data), "body")
+        given |= body.model_dump(exclude_unset=True)
+    return validated(SweepRequest, given, "body")
+
+
+async def get_set_valued(call: Call) -> web.Response:
+    """Relations that may hold several values at once."""
+    declared = call.node.reader.set_valued(call.view().position)
+    return answer({"relations": declared, "built_in": list(ALWAYS_SET_VALUED)})
+
+
+async def put_set_valued(call: Call) -> web.Response:
+    """Replace the list of set-valued relations."""
+    request = await call.body(SetValuedRequest)
+    _check_reach(call, "*")
+    bad = [
+        entry("relation_label", ["body", "relations", n], "'*' may only end a label", label)
+        for n, label in enumerate(request.relations)
+        if "*" in label[:-1] or " " in label
+    ]
+    if bad:
+        raise unprocessable(bad)
+    await call.do(DeclareSetValued(relations=tuple(request.relations)))
+    declared = sorted(set(request.relations))
+    return answer({"relations": declared, "built_in": list(ALWAYS_SET_VALUED)})
+
+
+def _policies(call: Call) -> list[DecayPolicy]:
+    return call.node.reader.decay_policies(call.view().position)
+
+
+def _named(call: Call, policy_id: str) -> DecayPolicy:
+    for policy in _policies(call):
+        if policy.id == policy_id:
+            return policy
+    raise plain("policy_not_found")
+
+
+def _check_reach(call: Call, scope: str) -> None:
+    """A policy acts on whole scopes: the caller's key must cover them."""
+    beyond = set(SCOPES if scope == "*" else (scope,)) - call.authorization.scopes
+    if beyond:
+        raise coded("scope_forbidden", f"this key does not cover scopes {sorted(beyond)}")
+
+
+def _wire(policy: DecayPolicy) -> dict[str, Any]:
+    return {
+        name: getattr(policy, name) for name in msgspec.structs.asdict(policy)
+    }

@@ -1,0 +1,122 @@
+"""The list of facts over HTTP: filters, pages, and a cursor to resume from."""
+
+from __future__ import annotations
+
+import numpy as np
+from aiohttp import web
+
+from api.bodies import answer
+from api.call import Call, ignored
+from api.commands.asserting import stored_uri
+from api.cursors import Cursor, filters_digest
+from api.errors import ApiError
+from api.listing import Filters, Page, matching, page_of, scopes_of
+from api.records import Record, record_of, volatile_of
+from api.schemas.facts import FactsQuery
+from projections.authorization import Authorization
+from projections.moment import Moment, parse_instant
+from projections.view import View
+
+_KIND = "facts"
+_UNBOUND = frozenset({"cursor", "limit", "tail"})
+"""Parameters that may change from page to page."""
+
+
+async def list_facts(call: Call) -> web.Response:
+    """Facts that match, newest first, a page at a time."""
+    query = call.query(FactsQuery)
+    call.session()
+    page, records, cursor = await call.in_pool(lambda: _list(call, query))
+    body: dict[str, object] = {
+        "facts": records,
+        "total": page.total,
+        "cursor": cursor,
+        "tombstone_notices": [],
+    }
+    warnings = ignored(query)
+    if warnings:
+        body["warnings"] = warnings
+    call.note_read(scopes_of(page.rows))
+    return answer(body, headers={"X-Total-Count": str(page.total)})
+
+
+def _list(call: Call, query: FactsQuery) -> tuple[Page, list[Record], str | None]:
+    view = call.view()
+    authorization = call.narrowed(query.scope)
+    if query.garden_id is not None:
+        raise ApiError(404, "garden not found")
+    walk = _walk(call, query, view)
+    valid_at_us = None if query.valid_at is None else parse_instant(query.valid_at)
+    moment = walk.moment(valid_at_us)
+    slots = matching(view, authorization, moment, _filters(query, walk.since))
+    place = (int(walk.place[0]), str(walk.place[1])) if walk.place else None
+    page = page_of(call.node.reader, view, slots, limit=query.limit, after=place)
+    records = _records(call, view, page, moment, authorization)
+    return page, records, _next(call, walk, page)
+
+
+def _walk(call: Call, query: FactsQuery, view: View) -> Cursor:
+    """Where this page starts: the cursor's walk, its continuation, or a new one."""
+    digest = filters_digest(
+        {name: getattr(query, name) for name in FactsQuery.model_fields if name not in _UNBOUND}
+    )
+    allowed = call.service.settings.time_travel_allow_fact_query_as_of
+    now = call.moment(view, query, allowed=allowed)
+    if query.cursor is None:
+        return Cursor(_KIND, digest, now.position, now.instant_us, 0, tail=query.tail)
+    cursor = call.service.cursors.open(
+        query.cursor, kind=_KIND, digest=digest, now_us=call.node.clock.now_us()
+    )
+    if cursor.place:
+        return cursor
+    return Cursor(
+        _KIND, digest, now.position, now.instant_us, 0, since=cursor.position, tail=True
+    )
+
+
+def _next(call: Call, walk: Cursor, page: Page) -> str | None:
+    """The cursor of the next page; at the end of a tail walk, one to resume from later."""
+    cursors = call.service.cursors
+    if page.more:
+        expires = cursors.expiry(call.node.clock.now_us())
+        place: tuple[int | str, ...] = page.last
+    elif walk.tail:
+        expires, place = 0, ()
+    else:
+        return None
+    return cursors.seal(
+        Cursor(
+            walk.kind,
+            walk.digest,
+            walk.position,
+            walk.instant_us,
+            expires,
+            place,
+            walk.since,
+            walk.tail,
+        )
+    )
+
+
+def _filters(query: FactsQuery, since: int) -> Filters:
+    return Filters(
+        entity=None if query.entity is None else stored_uri(query.entity),
+        relation=query.relation,
+        source=None if query.source is None else stored_uri(query.source),
+        min_confidence=query.min_confidence,
+        include_contradicted=query.include_contradicted,
+        include_expired=query.include_expired,
+        include_retracted=query.include_retracted,
+        after_us=None if query.after is None else parse_instant(query.after),
+        since=since,
+        prefer_newest=query.prefer == "hlc",
+        attested=bool(query.attested),
+    )
+
+
+def _records(
+    call: Call, view: View, page: Page, moment: Moment, authorization: Authorization
+) -> list[Record]:
+    numbers = volatile_of(view, np.asarray(page.slots, dtype=np.int32), moment, authorization)
+    node_id = call.node.identity.node_id
+    return [record_of(row, now, node_id) for row, now in zip(page.rows, numbers, strict=True)]

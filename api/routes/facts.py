@@ -1,0 +1,225 @@
+"""Facts: state, look up, trace, retract, and check one against its content id."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiohttp import web
+
+from api.bodies import answer, parse_body, parse_json, validated
+from api.call import Call, ignored
+from api.commands.asserting import assertion_of, readable, visible_slots
+from api.errors import ApiError, coded, plain
+from api.records import Record, Volatile, record_of_event
+from api.schemas.facts import AssertRequest, MomentQuery, RetractRequest
+from eventlog.event import Recorded
+from eventlog.kinds import FactAsserted, Parent, Value
+from projections.cid import compute_cid, parse_fact_hash
+from projections.facts import FactRow
+from projections.intents import AssertFact, Done, RetractFact
+from projections.moment import Moment
+from projections.view import View
+
+CID_PREFIX = "sha256:"
+
+
+async def assert_fact(call: Call) -> web.Response:
+    """State a fact; the answer is the record of it, or of the equal live one."""
+    data = await call.bytes()
+    request = parse_body(AssertRequest, data)
+    assertion = assertion_of(call, request)
+    done = await call.do(assertion.intent, idempotency=call.idempotency(data))
+    warnings = assertion.warnings + ignored(request)
+    return answer(_written_record(call, assertion.intent, done, warnings), 201)
+
+
+def _written_record(
+    call: Call, intent: AssertFact, done: Done, warnings: list[str]
+) -> Record:
+    event = asserted_event(done)
+    if event is not None:
+        return record_of_event(event, now_of(event, done), warnings)
+    view = call.view()
+    slot = answering_slot(call, view, intent, done)
+    return as_written(call.records(view, [slot], call.moment(view))[0], warnings)
+
+
+def answering_slot(call: Call, view: View, intent: AssertFact, done: Done) -> int:
+    """The fact that answers a write which recorded none: the equal live one, or, for a
+    repeated request whose first answer is no longer at hand, the newest of that content."""
+    reader = call.node.reader
+    named = None if done.fact_id is None else reader.slot_of(done.fact_id)
+    found = reader.slots_of_cid(intent.cid) if named is None else [named]
+    known = [slot for slot in found if slot < view.count]
+    if not known:
+        raise plain("fact_not_found")
+    return max(known, key=lambda slot: int(view.hlc[slot]))
+
+
+def asserted_event(done: Done) -> Recorded | None:
+    """The event of the fact that answers a write, where the write recorded it."""
+    for event in done.events:
+        if isinstance(event.payload, FactAsserted):
+            return event
+    return None
+
+
+def now_of(event: Recorded, done: Done) -> Volatile:
+    """What a fact just written looks like: trust is told on reads only."""
+    assert isinstance(event.payload, FactAsserted)
+    return Volatile(event.payload.confidence, done.contradicted)
+
+
+def as_written(record: Record, warnings: list[str]) -> Record:
+    """A stored record in the shape of a write's answer."""
+    return record | {"source_trust": None, "effective_confidence": None, "warnings": warnings}
+
+
+async def patch_fact(call: Call) -> web.Response:
+    """Facts never change: 422 where the request names ``derived_from``, else 405."""
+    data = await call.bytes()
+    body: Any = parse_json(data) if data.strip() else None
+    if isinstance(body, dict) and "derived_from" in body:
+        raise coded("derived_from_immutable", "derived_from cannot change once a fact is written")
+    raise ApiError(405, "Method Not Allowed", headers={"Allow": "GET,HEAD"})
+
+
+async def get_fact(call: Call) -> web.Response:
+    """One fact by id, or the newest visible one by ``sha256:`` content id."""
+    query = call.query(MomentQuery)
+    view = call.view()
+    moment = call.moment(view, query)
+    slot = find(call, view, moment, call.segment("fact_id"))
+    row = call.node.reader.rows([int(view.from_position[slot])])[0]
+    _check_cid(row)
+    record = call.records(view, [slot], moment)[0]
+    call.note_read((row.scope,))
+    return answer(record)
+
+
+def find(call: Call, view: View, moment: Moment, name: str) -> int:
+    """The slot behind an id or content id, as far as the caller may see it.
+
+    Raises:
+        ApiError: 400 ``cid_malformed``; 404, the same for absent and unreadable.
+    """
+    reader = call.node.reader
+    if name.startswith(CID_PREFIX):
+        try:
+            parse_fact_hash(name)
+        except ValueError as fault:
+            raise coded(
+                "cid_malformed", "CID must be 'sha256:' followed by 64 hex chars"
+            ) from fault
+        found = reader.slots_of_cid(name)
+    else:
+        slot = reader.slot_of(name)
+        found = [] if slot is None else [slot]
+    visible = [
+        slot
+        for slot in readable(view, found, call.authorization)
+        if view.from_position[slot] <= moment.position
+    ]
+    if not visible:
+        raise plain("fact_not_found")
+    return max(visible, key=lambda slot: (int(view.hlc[slot]), int(view.from_position[slot])))
+
+
+def computed_cid(row: FactRow) -> str:
+    """The content id of what is stored."""
+    return compute_cid(
+        entity=row.entity,
+        relation=row.relation,
+        value=Value(row.value_type, row.value_v),  # pyright: ignore[reportArgumentType]
+        source=row.source,
+        confidence=row.base_confidence,
+        scope=row.scope,
+    )
+
+
+def _check_cid(row: FactRow) -> None:
+    if not row.cid:
+        return
+    computed = computed_cid(row)
+    if computed != row.cid:
+        raise coded(
+            "cid_mismatch",
+            "the stored content does not match its content id",
+            fact_id=row.id,
+            computed_cid=computed,
+            stored_cid=row.cid,
+        )
+
+
+async def verify_cid(call: Call) -> web.Response:
+    """Whether a stored fact still hashes to its content id."""
+    view = call.view()
+    slot = find(call, view, call.moment(view), call.segment("fact_id"))
+    row = call.node.reader.rows([int(view.from_position[slot])])[0]
+    computed = computed_cid(row)
+    reason = None
+    if not row.cid:
+        reason = "no_stored_cid"
+    elif computed != row.cid:
+        reason = "content_mismatch"
+    return answer(
+        {
+            "cid_valid": reason is None,
+            "computed_cid": computed,
+            "stored_cid": row.cid or None,
+            "mismatch_reason": reason,
+        }
+    )
+
+
+async def provenance(call: Call) -> web.Response:
+    """What a fact was derived from; parents the caller may not see look absent."""
+    query = call.query(MomentQuery)
+    row, parents = await call.in_pool(lambda: _provenance(call, query))
+    call.note_read((row.scope,))
+    return answer({"fact_id": row.id, "cid": row.cid or None, "derived_from": parents})
+
+
+def _provenance(call: Call, query: MomentQuery) -> tuple[FactRow, list[Record]]:
+    view = call.view()
+    moment = call.moment(view, query)
+    slot = find(call, view, moment, call.segment("fact_id"))
+    row = call.node.reader.rows([int(view.from_position[slot])])[0]
+    return row, [_parent(call, view, moment, parent) for parent in row.derived_from]
+
+
+def _parent(call: Call, view: View, moment: Moment, parent: Parent) -> Record:
+    seen = [
+        slot
+        for slot in visible_slots(call, view, parent, call.authorization)
+        if view.from_position[slot] <= moment.position
+    ]
+    wire: Record = {"hash": f"{CID_PREFIX}{parent.hash}", "fact_id": None, "entity": None}
+    if seen:
+        newest = max(seen, key=lambda slot: int(view.hlc[slot]))
+        shown = call.node.reader.rows([int(view.from_position[newest])])[0]
+        wire |= {"fact_id": shown.id, "entity": shown.entity}
+    return wire | {"exists": bool(seen)}
+
+
+async def retract_fact(call: Call) -> web.Response:
+    """End one fact by id. Its record stays and can still be looked up."""
+    data = await call.bytes()
+    body: Any = parse_json(data) if data.strip() else {}
+    request = validated(RetractRequest, body, "body")
+    fact_id = call.segment("fact_id")
+    intent = RetractFact(
+        fact_id=fact_id, reason=request.reason, scopes=call.authorization.scopes
+    )
+    done = await call.do(intent, idempotency=call.idempotency(data))
+    view = call.view()
+    moment = call.moment(view)
+    slot = find(call, view, moment, fact_id)
+    return answer(
+        {
+            "id": fact_id,
+            "retracted": True,
+            "position": done.position,
+            "fact": call.records(view, [slot], moment)[0],
+        }
+    )

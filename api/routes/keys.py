@@ -1,0 +1,125 @@
+"""API keys: who may call this node, minted by admins, revoked by their owner or an admin."""
+
+from __future__ import annotations
+
+import hashlib
+
+from aiohttp import web
+
+from api.auth import require
+from api.bodies import answer
+from api.call import Call
+from api.commands.asserting import stored_uri
+from api.errors import ApiError, coded, plain
+from api.schemas.keys import ExpiringQuery, KeyRequest, KeysQuery
+from projections.authorization import PERMISSIONS
+from projections.intents import IssueKey, RevokeKey
+from projections.keys import KeyRow
+from projections.moment import format_instant, parse_instant
+from projections.normalization import SCOPES
+
+DAY_US = 86_400_000_000
+LIFETIME_DAYS = 90
+DEFAULT_TENANT = "default"
+
+
+async def create_key(call: Call) -> web.Response:
+    """Accept a key. Only its SHA-256 is kept."""
+    request = await call.body(KeyRequest)
+    unknown = sorted(set(request.permissions) - set(PERMISSIONS))
+    if unknown:
+        raise ApiError(400, f"unknown permissions: {unknown}")
+    scopes = _scopes(call, request)
+    now_us = call.node.clock.now_us()
+    expires_us = now_us + LIFETIME_DAYS * DAY_US
+    if request.expires_at is not None:
+        expires_us = parse_instant(request.expires_at)
+    intent = IssueKey(
+        entity_uri=stored_uri(request.entity_uri),
+        permissions=tuple(sorted(set(request.permissions))),
+        key_sha256=hashlib.sha256(request.raw_key.encode()).hexdigest(),
+        scopes=scopes,
+        description=request.description,
+        expires_at_us=expires_us,
+    )
+    done = await call.do(intent)
+    return answer(
+        {
+            "id": done.detail["key_id"],
+            "entity_uri": intent.entity_uri,
+            "permissions": list(intent.permissions),
+            "description": intent.description,
+            "created_at": _seconds(now_us),
+            "expires_at": _seconds(expires_us),
+            "tenant_id": DEFAULT_TENANT,
+            "scopes": list(scopes),
+        },
+        201,
+    )
+
+
+def _scopes(call: Call, request: KeyRequest) -> tuple[str, ...]:
+    """The new key's scopes: at most the caller's own."""
+    own = call.authorization.scopes
+    wanted = own if request.scopes is None else frozenset(request.scopes)
+    beyond = sorted(wanted - own)
+    if beyond:
+        raise coded("scope_forbidden", f"this key does not cover scopes {beyond}")
+    return tuple(scope for scope in SCOPES if scope in wanted)
+
+
+async def list_keys(call: Call) -> web.Response:
+    """The caller's own keys; with ``all=true`` an admin sees everybody's."""
+    query = call.query(KeysQuery)
+    return answer([_listed(row) for row in _rows(call, everybody=query.all)])
+
+
+async def expiring_keys(call: Call) -> web.Response:
+    """Those of the listed keys that expire within ``within_days``."""
+    query = call.query(ExpiringQuery)
+    horizon_us = call.node.clock.now_us() + query.within_days * DAY_US
+    return answer(
+        [
+            _listed(row)
+            for row in _rows(call, everybody=query.all)
+            if row.expires_at_us is not None and row.expires_at_us <= horizon_us
+        ]
+    )
+
+
+async def revoke_key(call: Call) -> web.Response:
+    """The key opens nothing any more."""
+    key_id = call.segment("key_id")
+    row = call.node.reader.keys.get(key_id)
+    if row is None:
+        raise plain("key_not_found")
+    if row.entity_uri != call.caller.principal and not call.authorization.may("admin"):
+        raise ApiError(403, "Cannot revoke another entity's key")
+    await call.do(RevokeKey(key_id=key_id))
+    return web.Response(status=204)
+
+
+def _rows(call: Call, *, everybody: bool) -> list[KeyRow]:
+    if everybody:
+        require(call.caller, "admin")
+        return call.node.reader.keys.list()
+    return call.node.reader.keys.list(call.caller.principal)
+
+
+def _listed(row: KeyRow) -> dict[str, object]:
+    return {
+        "id": row.key_id,
+        "entity_uri": row.entity_uri,
+        "permissions": list(row.permissions),
+        "description": row.description,
+        "created_at": _seconds(row.created_at_us),
+        "expires_at": None if row.expires_at_us is None else _seconds(row.expires_at_us),
+        "oidc_sub": None,
+        "scopes": list(row.scopes),
+    }
+
+
+def _seconds(instant_us: int) -> str:
+    """``2026-11-20T20:33:17+00:00``: the protocol writes keys' times in whole seconds."""
+    text = format_instant(instant_us)
+    return text[:19] + text[26:]

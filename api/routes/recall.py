@@ -1,0 +1,119 @@
+"""Recall over HTTP: POST as the protocol's clients speak it, GET as the seed wrote it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiohttp import web
+
+from api.bodies import answer
+from api.call import Call, ignored
+from api.commands.recalling import (
+    body_of_query,
+    hint_of,
+    profile_named,
+    question_of,
+    response_of,
+)
+from api.errors import ApiError
+from api.schemas.recall import LegacyQuery, RecallBody, RecallQuery
+from projections.recall.answer import RecallAnswer
+from projections.recall.pipeline import recall
+from projections.recall.profile import load_profile, profile_names
+
+SEED_MEDIA_TYPE = "application/vnd.stigmem.x11+json"
+_SEED_CODES = frozenset({"invalid_token_budget", "recall_depth_exceeded", "invalid_weights"})
+
+
+async def recall_by_post(call: Call) -> web.Response:
+    """The facts that answer a question best within a token budget."""
+    query = call.query(LegacyQuery)
+    try:
+        body = await call.body(RecallBody)
+        return await _recall(call, body, ignored(query, body), legacy=query.legacy_format)
+    except ApiError as fault:
+        if SEED_MEDIA_TYPE in call.request.headers.get("Accept", ""):
+            raise _as_seed(fault) from fault
+        raise
+
+
+async def recall_by_get(call: Call) -> web.Response:
+    """The same with the seed's limits and its 400 codes."""
+    query = call.query(RecallQuery)
+    try:
+        body = body_of_query(query)
+        return await _recall(call, body, ignored(query), legacy=query.legacy_format)
+    except ApiError as fault:
+        raise _as_seed(fault) from fault
+
+
+def _as_seed(fault: ApiError) -> ApiError:
+    """400 with the seed's code, where a 422 entry carries one."""
+    for item in fault.entries:
+        code = item.get("ctx", {}).get("code")
+        if code in _SEED_CODES:
+            return ApiError(400, {"code": code, "message": item["msg"]})
+    return fault
+
+
+async def _recall(
+    call: Call, body: RecallBody, warnings: list[str], *, legacy: bool
+) -> web.Response:
+    call.session()
+    found, extra = await call.in_pool(lambda: _answered(call, body))
+    if body.track and body.as_of is None:
+        call.service.tracker.note(
+            (each.row.id for each in found.results), found.moment.instant_us
+        )
+    call.note_read(frozenset(each.row.scope for each in found.results))
+    extra["warnings"] = warnings
+    response = response_of(call, body, found, legacy=legacy, extra=extra)
+    return answer(response, headers={"X-Total-Count": str(found.total_scored)})
+
+
+def _answered(call: Call, body: RecallBody) -> tuple[RecallAnswer, dict[str, Any]]:
+    settings = call.service.settings
+    view = call.view()
+    moment = call.moment(view, body, allowed=settings.time_travel_allow_recall_as_of)
+    name = body.profile or settings.recall_profile
+    question = question_of(body, name)
+    reader = call.node.reader
+    found = recall(
+        view,
+        reader.rows,
+        question,
+        profile_named(call, name, moment),
+        call.authorization,
+        moment,
+        slots_of_cid=lambda cid: [n for n in reader.slots_of_cid(cid) if n < view.count],
+    )
+    extra: dict[str, Any] = {"hint": None, "chain_proof": None}
+    if not found.results:
+        extra["hint"] = hint_of(view, call.authorization, moment, question.scopes)
+    if call.request.headers.get("Stigmem-Verify", "").strip().lower() == "full":
+        extra["chain_proof"] = call.service.chains.proof(
+            reader, view, call.authorization, moment
+        )
+    return found, extra
+
+
+async def profiles(call: Call) -> web.Response:
+    """The recall profiles this node can answer with."""
+    installed = call.node.reader.profiles(call.view().position)
+    listed: list[dict[str, Any]] = [
+        {
+            "name": name,
+            "description": load_profile(name).description,
+            "origin": "built-in",
+        }
+        for name in profile_names()
+        if name not in installed
+    ]
+    listed += [
+        {"name": name, "description": document.get("description"), "origin": "installed"}
+        for name, document in installed.items()
+    ]
+    listed.sort(key=lambda profile: str(profile["name"]))
+    return answer(
+        {"profiles": listed, "default": call.service.settings.recall_profile}
+    )

@@ -1,0 +1,158 @@
+"""The node itself: discovery, health, metrics, who am I, the rebuild, and the API's description."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+
+from aiohttp import web
+
+from api.bodies import answer
+from api.call import Call
+from api.metrics import Sample
+
+PROTOCOL_VERSION = "1.0"
+NAMESPACES = ("stigmem:", "rel:", "memory:", "intent:", "roadmap:", "preference:", "garden:")
+SPEC_URL = "https://github.com/eidetic-labs/stigmem/blob/main/spec/stigmem-spec-v1.0.md"
+NO_EMBEDDING = {"provider": "none", "model": None, "dimensions": None, "lag": 0}
+
+
+async def discovery(call: Call) -> web.Response:
+    """What the node is and speaks (wire 2.3)."""
+    settings = call.service.settings
+    return answer(
+        {
+            "version": PROTOCOL_VERSION,
+            "node_id": call.node.identity.node_id,
+            "node_url": settings.public_url,
+            "auth": "required" if settings.auth_required else "none",
+            "federation": "disabled",
+            "source_attestation": "off",
+            "namespaces": list(NAMESPACES),
+            "spec": SPEC_URL,
+            "cors": {"dev_localhost": False, "configured": False},
+            "embedding": {"model": None, "dimensions": None, "truncated_dimensions": None},
+        }
+    )
+
+
+async def health(_: Call) -> web.Response:
+    """The process answers."""
+    return answer({"status": "ok"})
+
+
+async def ready(call: Call) -> web.Response:
+    """Whether the node can serve reads and writes; 503 where it is degraded."""
+    status = call.node.status()
+    reason = status["degraded"]
+    body: dict[str, object] = {
+        "status": "ok" if reason is None else "degraded",
+        "position": status["position"],
+        "projections": status["projections"],
+        "embedding": NO_EMBEDDING,
+    }
+    if reason is not None:
+        body["reason"] = reason
+    return answer(body, 200 if reason is None else 503)
+
+
+async def metrics(call: Call) -> web.Response:
+    """Counters and gauges as Prometheus text."""
+    text = call.service.metrics.render(_gauges(call))
+    return web.Response(text=text, content_type="text/plain", charset="utf-8")
+
+
+def _gauges(call: Call) -> Iterator[Sample]:
+    status = call.node.status()
+    writer = call.node.writer
+    plain: tuple[tuple[str, str, float], ...] = (
+        ("engramlog_log_position", "Last position of the log.", status["position"]),
+        ("engramlog_ready", "1 while the node is ready.", float(status["degraded"] is None)),
+        ("engramlog_writer_waiting", "Commands that wait for the writer.", writer.waiting),
+        ("engramlog_writer_groups", "Groups committed since start.", writer.groups),
+        ("engramlog_writer_commands", "Commands committed since start.", writer.commands),
+        (
+            "engramlog_writer_group_size",
+            "Commands a group, on average since start.",
+            writer.commands / writer.groups if writer.groups else 0.0,
+        ),
+        (
+            "engramlog_recall_uses_waiting",
+            "Facts whose recall counts are not in the log yet.",
+            call.service.tracker.pending,
+        ),
+    )
+    for name, meaning, value in plain:
+        yield name, meaning, "", value
+    for projector, mark in status["projections"].items():
+        labels = f'{{projection="{projector}"}}'
+        yield "engramlog_projection_lag", "Positions behind the log.", labels, mark["lag"]
+
+
+async def me(call: Call) -> web.Response:
+    """Who the caller is."""
+    rights = call.authorization
+    return answer(
+        {
+            "entity_uri": rights.principal,
+            "permissions": sorted(rights.permissions),
+            "oidc_sub": None,
+            "tenant_id": call.caller.tenant_id,
+            "scopes": sorted(rights.scopes),
+        }
+    )
+
+
+async def doctor(call: Call) -> web.Response:
+    """A short self-check."""
+    status = call.node.status()
+    reason = status["degraded"]
+    return answer(
+        {
+            "status": "ok" if reason is None else "degraded",
+            "memory_garden_acl_filtering": "enabled",
+            "reason": reason,
+            "position": status["position"],
+        }
+    )
+
+
+async def peers(_: Call) -> web.Response:
+    """Federation peers: none, federation is disabled."""
+    return answer({"peers": []})
+
+
+async def start_rebuild(call: Call) -> web.Response:
+    """Rebuild the projections in the background; look at progress with GET."""
+    call.service.rebuilds.start()
+    return answer(call.service.rebuilds.status(), 202)
+
+
+async def rebuild_progress(call: Call) -> web.Response:
+    """How far the rebuild is, or how the last one went."""
+    return answer(call.service.rebuilds.status())
+
+
+async def openapi(call: Call) -> web.Response:
+    """This API as OpenAPI 3.1, made from the route table."""
+    return web.Response(body=call.service.openapi, content_type="application/json")
+
+
+async def docs(_: Call) -> web.Response:
+    """The API's documentation, on one page that needs nothing from elsewhere."""
+    return web.Response(
+        body=_docs_page(),
+        content_type="text/html",
+        charset="utf-8",
+        headers={
+            "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; "
+            "script-src 'unsafe-inline'; connect-src 'self'; base-uri 'none'; "
+            "form-action 'none'; frame-ancestors 'none'"
+        },
+    )
+
+
+@cache
+def _docs_page() -> bytes:
+    return files("api").joinpath("web", "docs.html").read_bytes()

@@ -1,0 +1,339 @@
+"""The shapes of answers, for the API's description; tests hold the answers to them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from api.schemas.values import Scope
+
+
+class WireValue(BaseModel):
+    """``v``: text, a number, true or false, or null, as ``type`` says."""
+
+    type: Literal["string", "text", "number", "boolean", "datetime", "ref", "null"]
+    v: str | float | bool | None
+    interpret_as: Literal["content", "instruction"]
+
+
+class WireParent(BaseModel):
+    """``hash``: ``sha256:`` and 64 hex digits."""
+
+    hash: str
+    fact_id: str | None = None
+
+
+class FactRecord(BaseModel):
+    """A fact as it stands at the moment asked about."""
+
+    id: str
+    entity: str
+    relation: str
+    value: WireValue
+    source: str
+    timestamp: str
+    hlc: str
+    received_from: str | None
+    valid_until: str | None
+    confidence: float
+    scope: Scope
+    attested_key_id: str | None
+    origin_node_id: str | None
+    origin_allowed_scopes: list[str] | None
+    garden_id: str | None
+    attested: bool | None
+    contradicted: bool
+    warnings: list[str]
+    source_trust: float | None
+    quarantine_status: str | None
+    quarantine_garden_id: str | None
+    effective_confidence: float | None
+    sanitizer_warnings: list[str]
+    sanitizer_redacted: bool
+    cid: str | None
+    derived_from: list[WireParent]
+    valid_from: str | None
+    position: int
+
+
+class FactPage(BaseModel):
+    """``total`` counts every match; ``cursor`` is null on the last page."""
+
+    facts: list[FactRecord]
+    total: int
+    cursor: str | None
+    tombstone_notices: list[Any]
+    warnings: list[str] = []
+
+
+class Retracted(BaseModel):
+    """The fact keeps its record, with confidence 0."""
+
+    id: str
+    retracted: Literal[True]
+    position: int
+    fact: FactRecord
+
+
+class BatchResult(BaseModel):
+    """``fact`` or ``error``; ``status`` is what the item alone would have been answered."""
+
+    status: int
+    id: str | None
+    position: int | None
+    fact: FactRecord | None = None
+    error: dict[str, Any] | None = None
+
+
+class BatchAnswer(BaseModel):
+    """Results in the order of the items; ``position`` is the log's end after them."""
+
+    results: list[BatchResult]
+    position: int | None
+
+
+class ProvenanceParent(BaseModel):
+    """A parent that is absent or not visible has ``exists`` false and nulls."""
+
+    hash: str
+    fact_id: str | None
+    entity: str | None
+    exists: bool
+
+
+class Provenance(BaseModel):
+    """What a fact was derived from."""
+
+    fact_id: str
+    cid: str | None
+    derived_from: list[ProvenanceParent]
+
+
+class CidCheck(BaseModel):
+    """Whether the stored content hashes to the stored content id."""
+
+    cid_valid: bool
+    computed_cid: str
+    stored_cid: str | None
+    mismatch_reason: str | None
+
+
+class ConflictRecord(BaseModel):
+    """``fact_a`` is the newer of the two."""
+
+    conflict_id: str
+    fact_a: FactRecord
+    fact_b: FactRecord
+    status: Literal["unresolved", "resolved"]
+    resolved_by: str | None
+    detected_at: str
+
+
+class ConflictPage(BaseModel):
+    """Contradictions, newest first."""
+
+    conflicts: list[ConflictRecord]
+    cursor: str | None
+    has_more: bool
+
+
+class Resolution(BaseModel):
+    """The fact that records the resolution."""
+
+    resolution_fact_id: str
+    conflict_status: Literal["resolved"]
+
+
+class Policy(BaseModel):
+    """A decay policy in force."""
+
+    id: str
+    relation: str
+    scope: str
+    mode: Literal["retract", "confidence"]
+    ttl_s: float | None
+    half_life_s: float | None
+    min_confidence: float | None
+    exempt_relations: list[str]
+
+
+class Policies(BaseModel):
+    """Every decay policy in force."""
+
+    policies: list[Policy]
+
+
+class Swept(BaseModel):
+    """``decayed``: facts that the sweep ended or weakened (or would)."""
+
+    scanned: int
+    decayed: int
+    dry_run: bool
+
+
+class SetValued(BaseModel):
+    """``built_in`` relations are always set-valued."""
+
+    relations: list[str]
+    built_in: list[str]
+
+
+class KeyRecord(BaseModel):
+    """An accepted key, without its secret."""
+
+    id: str
+    entity_uri: str
+    permissions: list[str]
+    description: str | None
+    created_at: str
+    expires_at: str | None
+    scopes: list[Scope]
+
+
+class Me(BaseModel):
+    """The caller."""
+
+    entity_uri: str
+    permissions: list[str]
+    oidc_sub: str | None
+    tenant_id: str
+    scopes: list[Scope]
+
+
+class Health(BaseModel):
+    """The process answers."""
+
+    status: Literal["ok"]
+
+
+class Ready(BaseModel):
+    """``reason`` is there only when degraded."""
+
+    status: Literal["ok", "degraded"]
+    position: int
+    projections: dict[str, Any]
+    embedding: dict[str, Any]
+    reason: str | None = None
+
+
+class Doctor(BaseModel):
+    """A short self-check."""
+
+    status: Literal["ok", "degraded"]
+    memory_garden_acl_filtering: str
+    reason: str | None
+    position: int
+
+
+class NodeInfo(BaseModel):
+    """Discovery."""
+
+    version: str
+    node_id: str
+    node_url: str
+    auth: Literal["none", "required"]
+    federation: Literal["disabled", "enabled"]
+    source_attestation: str
+    namespaces: list[str]
+    spec: str
+    cors: dict[str, bool]
+    embedding: dict[str, Any]
+
+
+class Rebuild(BaseModel):
+    """How far the rebuild is, or how the last one went."""
+
+    status: Literal["idle", "running", "done", "error"]
+    events: int
+    events_total: int
+    started_at: str | None
+    finished_at: str | None
+    result: dict[str, Any] | None
+    error: str | None
+
+
+class ScoreBreakdown(BaseModel):
+    """The protocol's six numbers."""
+
+    lexical: float
+    semantic: float
+    graph: float
+    source_trust: float
+    recency: float
+    weighted_total: float
+
+
+class ScoredFact(BaseModel):
+    """A recalled fact in the protocol's nested shape."""
+
+    fact: FactRecord
+    score: float
+    score_breakdown: ScoreBreakdown
+    hop_distance: int
+    token_estimate: int
+    from_card: bool
+
+
+class RecallResponse(BaseModel):
+    """The union of every published shape; see the protocol notes in the docs."""
+
+    recall_id: str
+    query_hash: str
+    facts: list[ScoredFact]
+    content: list[ScoredFact] = []
+    instructions: list[ScoredFact] = []
+    total_scored: int
+    token_budget: int
+    tokens_used: int
+    truncated: bool
+    tombstone_notices: list[Any]
+    chain_proof: dict[str, Any] | None
+    results: list[dict[str, Any]]
+    query: str
+    request: dict[str, Any]
+    generated_at: str
+    token_budget_used: int
+    memory_card: dict[str, Any] | None
+    card_stale: bool
+    scores_debug: Any
+    embedding: dict[str, Any]
+    profile: str
+    stages: list[dict[str, Any]]
+    moment: dict[str, Any]
+    hint: dict[str, Any] | None
+    warnings: list[str]
+
+
+class NeighborRecord(BaseModel):
+    """A reached entity, with the edge that reached it and the way there."""
+
+    entity: str
+    relation: str
+    hops: int
+    confidence: float
+    source_trust: float | None
+    path: list[str]
+
+
+class NeighborPage(BaseModel):
+    """Neighbours in order of (hops, entity)."""
+
+    entity: str
+    depth: int
+    neighbors: list[NeighborRecord]
+    next_cursor: str | None
+    total_hint: int
+
+
+class Profiles(BaseModel):
+    """Recall profiles this node can answer with."""
+
+    profiles: list[dict[str, Any]]
+    default: str
+
+
+class Peers(BaseModel):
+    """Federation peers."""
+
+    peers: list[dict[str, Any]]

@@ -1,0 +1,61 @@
+"""Requests about decay and declared cardinality."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from api.schemas.values import Name, Scope
+
+PolicyId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:\-]{0,127}$")]
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+RELATIONS_MAX = 1000
+
+
+class PolicyRequest(BaseModel):
+    """A decay policy. ``*`` covers every relation or scope; a label may end in ``*``."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    relation: Name = "*"
+    scope: Scope | Literal["*"] = "*"
+    mode: Literal["retract", "confidence"] = "retract"
+    ttl_s: Seconds | None = None
+    half_life_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    min_confidence: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None = None
+    exempt_relations: list[Name] = Field(default_factory=list, max_length=RELATIONS_MAX)
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if self.mode == "confidence" and self.half_life_s is None:
+            raise PydanticCustomError("missing", "mode 'confidence' needs half_life_s")
+        if self.mode == "retract" and self.ttl_s is None and self.min_confidence is None:
+            raise PydanticCustomError("missing", "mode 'retract' needs ttl_s or min_confidence")
+        return self
+
+
+class NamedPolicyRequest(PolicyRequest):
+    """A policy with its id, for PUT without an id in the path."""
+
+    id: PolicyId
+
+
+class SweepRequest(BaseModel):
+    """A sweep. Without ``ttl_seconds`` and ``min_confidence`` the stored policies apply."""
+
+    model_config = ConfigDict(extra="allow")
+
+    dry_run: bool = False
+    scope: str | None = None
+    ttl_seconds: Seconds | None = None
+    min_confidence: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None = None
+
+
+class SetValuedRequest(BaseModel):
+    """The relations (labels, or labels ending in ``*``) that may hold several values."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    relations: list[Name] = Field(max_length=RELATIONS_MAX)

@@ -1,0 +1,158 @@
+"""Requests about facts."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
+
+from api.schemas.values import FactValue, Instant, Name, QueryShare, Scope, Share
+from eventlog.kinds import Parent
+from projections.cid import parse_fact_hash
+from projections.moment import parse_instant
+
+PARENTS_MAX = 1000
+BATCH_ITEMS_MAX = 10_000
+REASON_LENGTH_MAX = 4096
+ID_LENGTH_MAX = 512
+
+
+class Attestation(BaseModel):
+    """A signature by a registered agent key (none can be registered yet)."""
+
+    key_id: str
+    signature: str
+
+
+class AssertRequest(BaseModel):
+    """A fact to state. ``confidence`` 0 retracts. Unknown fields are ignored with a warning."""
+
+    model_config = ConfigDict(extra="allow")
+
+    entity: Name
+    relation: Name
+    value: FactValue
+    source: Name
+    confidence: Share = 1.0
+    scope: Scope = "local"
+    valid_from: Instant | None = None
+    valid_until: Instant | None = None
+    garden_id: str | None = None
+    attestation: Attestation | None = None
+    write_mode: Literal["assert", "summarize_with_provenance"] = "assert"
+    derived_from: list[Any] = Field(default_factory=list, max_length=PARENTS_MAX)
+
+    @field_validator("derived_from", mode="before")
+    @classmethod
+    def _absent_parents(cls, given: Any) -> Any:
+        return [] if given is None else given
+
+    @field_validator("derived_from")
+    @classmethod
+    def _parents(cls, given: list[Any]) -> list[Parent]:
+        return [_parent(index, item) for index, item in enumerate(given)]
+
+    @model_validator(mode="after")
+    def _interval(self) -> Self:
+        if (
+            self.valid_from is not None
+            and self.valid_until is not None
+            and parse_instant(self.valid_from) >= parse_instant(self.valid_until)
+        ):
+            raise PydanticCustomError(
+                "empty_interval",
+                "valid_from must be before valid_until",
+                {"field": "valid_from"},
+            )
+        return self
+
+    def parents(self) -> tuple[Parent, ...]:
+        """``derived_from`` as events carry it."""
+        return tuple(self.derived_from)
+
+
+def _parent(index: int, item: Any) -> Parent:
+    """One parent: a hash text, or an object with ``hash`` and perhaps ``fact_id``."""
+    given, fact_id = item, None
+    if isinstance(item, dict):
+        given, fact_id = item.get("hash"), item.get("fact_id")  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+        if fact_id is not None and (not isinstance(fact_id, str) or len(fact_id) > ID_LENGTH_MAX):
+            raise _bad_parent(index, "fact_id must be a string")
+    if not isinstance(given, str):
+        raise _bad_parent(index, "needs 'hash': 64 hex digits, with or without 'sha256:'")
+    try:
+        return Parent(parse_fact_hash(given), fact_id)
+    except ValueError as fault:
+        raise _bad_parent(index, str(fault)) from fault
+
+
+def _bad_parent(index: int, reason: str) -> PydanticCustomError:
+    return PydanticCustomError(
+        "fact_hash", "entry {index}: {reason}", {"index": index, "reason": reason}
+    )
+
+
+class RetractRequest(BaseModel):
+    """Why a fact no longer holds."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    reason: str = Field(default="", max_length=REASON_LENGTH_MAX)
+
+
+class BatchAssert(AssertRequest):
+    """An assert item of a batch; unknown fields are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    op: Literal["assert"] = "assert"
+
+
+class BatchRetract(BaseModel):
+    """A retract item of a batch."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    op: Literal["retract"]
+    id: str = Field(min_length=1, max_length=ID_LENGTH_MAX)
+    reason: str = Field(default="", max_length=REASON_LENGTH_MAX)
+
+
+class BatchQuery(BaseModel):
+    """``atomic``: all items or none."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    atomic: bool = False
+
+
+class MomentQuery(BaseModel):
+    """When to look. ``as_of``: an RFC 3339 instant, an HLC, or ``position:N``.
+    ``valid_at``: the instant at which the facts' own validity is judged."""
+
+    model_config = ConfigDict(extra="allow")
+
+    as_of: str | None = None
+    valid_at: Instant | None = None
+
+
+class FactsQuery(MomentQuery):
+    """Filters of GET /v1/facts."""
+
+    entity: str | None = None
+    relation: str | None = None
+    source: str | None = None
+    scope: str | None = None
+    min_confidence: QueryShare = 0.0
+    include_contradicted: bool = False
+    include_expired: bool = False
+    include_retracted: bool = False
+    include_low_trust: bool = False
+    after: Instant | None = None
+    garden_id: str | None = None
+    attested: bool | None = None
+    prefer: Literal["hlc"] | None = None
+    tail: bool = False
+    cursor: str | None = None
+    limit: int = Field(default=50, ge=1, le=500)

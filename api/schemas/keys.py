@@ -1,0 +1,39 @@
+"""Requests about API keys."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from api.schemas.values import Instant, Name, Scope
+
+DESCRIPTION_LENGTH_MAX = 1000
+
+
+class KeyRequest(BaseModel):
+    """A key to accept. The caller chooses the secret; the node keeps only its SHA-256."""
+
+    model_config = ConfigDict(extra="allow")
+
+    raw_key: str = Field(min_length=32, max_length=512, pattern=r"^[\x21-\x7e]+$")
+    entity_uri: Name
+    permissions: list[str] = Field(min_length=1, max_length=20)
+    scopes: list[Scope] | None = Field(default=None, min_length=1, max_length=4)
+    description: str | None = Field(default=None, max_length=DESCRIPTION_LENGTH_MAX)
+    expires_at: Instant | None = None
+    tenant_id: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")
+
+
+class KeysQuery(BaseModel):
+    """``all``: every entity's keys (admin only)."""
+
+    model_config = ConfigDict(extra="allow")
+
+    all: bool = False
+
+
+class ExpiringQuery(KeysQuery):
+    """``within_days``: how far ahead to look."""
+
+    within_days: Annotated[int, Field(ge=0, le=3650)] = 30

@@ -1,0 +1,116 @@
+"""Requests of recall and of the graph."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic_core import PydanticCustomError
+
+from api.schemas.facts import MomentQuery
+from api.schemas.values import NAME_LENGTH_MAX, Flag, QueryShare, Share
+
+QUERY_LENGTH_MAX = 20_000
+TOKEN_BUDGET_MAX = 200_000
+DEPTH_MAX = 3
+LIMIT_MAX = 500
+PROFILE_PATTERN = r"^[a-z][a-z0-9_-]{0,63}$"
+
+Whole = Annotated[int, Field(strict=True)]
+
+
+class RecallBody(MomentQuery):
+    """A question. What is left out is as the profile says."""
+
+    query: str = Field(min_length=1, max_length=QUERY_LENGTH_MAX)
+    scope: str = "local"
+    token_budget: Whole = 4000
+    depth: Whole | None = None
+    weights: dict[str, Any] | None = None
+    min_confidence: Share | None = None
+    include_neighbors: Flag = True
+    include_contradicted: Flag | None = None
+    include_low_trust: Flag = False
+    limit: Annotated[int, Field(strict=True, ge=1, le=LIMIT_MAX)] = 100
+    entity: str | None = Field(default=None, min_length=1, max_length=NAME_LENGTH_MAX)
+    relation: str | None = Field(default=None, max_length=NAME_LENGTH_MAX)
+    source: str | None = Field(default=None, min_length=1, max_length=NAME_LENGTH_MAX)
+    lambda_mmr: Share | None = None
+    profile: str | None = Field(default=None, pattern=PROFILE_PATTERN)
+    explain: Flag = False
+    track: Flag = True
+
+    @field_validator("token_budget")
+    @classmethod
+    def _budget(cls, budget: int) -> int:
+        return _within(budget, 1, TOKEN_BUDGET_MAX, "token_budget", "invalid_token_budget")
+
+    @field_validator("depth")
+    @classmethod
+    def _depth(cls, depth: int | None) -> int | None:
+        if depth is None:
+            return None
+        return _within(depth, 0, DEPTH_MAX, "depth", "recall_depth_exceeded")
+
+
+def _within(number: int, least: int, most: int, name: str, code: str) -> int:
+    if number < least:
+        raise PydanticCustomError(
+            "greater_than_equal",
+            "{name} must be at least {ge}",
+            {"name": name, "ge": least, "code": code},
+        )
+    if number > most:
+        raise PydanticCustomError(
+            "less_than_equal",
+            "{name} must be at most {le}",
+            {"name": name, "le": most, "code": code},
+        )
+    return number
+
+
+class RecallQuery(MomentQuery):
+    """The same question in a query string, with the seed's limits.
+
+    ``weights`` is JSON, such as ``{"lex":0.3,"vec":0.5,"graph":0.2}``.
+    """
+
+    query: str = Field(min_length=1, max_length=QUERY_LENGTH_MAX)
+    token_budget: int = Field(description="1 to 200000")
+    scope: str = "local"
+    depth: int | None = Field(default=None, description="0 to 2")
+    weights: str | None = None
+    min_confidence: QueryShare | None = None
+    include_neighbors: bool = True
+    include_contradicted: bool | None = None
+    include_low_trust: bool = False
+    limit: int = Field(default=100, ge=1, le=LIMIT_MAX)
+    entity: str | None = Field(default=None, min_length=1, max_length=NAME_LENGTH_MAX)
+    relation: str | None = Field(default=None, max_length=NAME_LENGTH_MAX)
+    source: str | None = Field(default=None, min_length=1, max_length=NAME_LENGTH_MAX)
+    lambda_mmr: QueryShare | None = None
+    profile: str | None = Field(default=None, pattern=PROFILE_PATTERN)
+    explain: bool = False
+    track: bool = True
+    legacy_format: bool = False
+
+
+class LegacyQuery(BaseModel):
+    """``legacy_format``: leave out the content and instructions channels."""
+
+    model_config = ConfigDict(extra="allow")
+
+    legacy_format: bool = False
+
+
+class NeighborsQuery(MomentQuery):
+    """Whose neighbours, how far, along which edges."""
+
+    entity: str = Field(min_length=1, max_length=NAME_LENGTH_MAX)
+    scope: str
+    depth: int = Field(default=1, ge=1)
+    relation_filter: str | None = Field(default=None, max_length=NAME_LENGTH_MAX)
+    min_confidence: QueryShare = 0.1
+    min_trust: QueryShare = 0.0
+    page_size: int = Field(default=20, ge=1, le=200)
+    cursor: str | None = None

@@ -1,0 +1,129 @@
+"""Typed values and the small validated types that requests are made of."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import AfterValidator, BaseModel, Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
+
+from eventlog.kinds import Value
+from projections.moment import parse_instant
+from projections.normalization import URI_LENGTH_MAX, normalize_ref
+
+Scope: TypeAlias = Literal["local", "team", "company", "public"]
+NAME_LENGTH_MAX = URI_LENGTH_MAX
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def _no_control(text: str) -> str:
+    if _CONTROL.search(text):
+        raise PydanticCustomError("control_character", "must not hold control characters")
+    return text
+
+
+def _instant(text: str) -> str:
+    try:
+        parse_instant(text)
+    except (ValueError, OverflowError) as fault:
+        raise PydanticCustomError("instant", "{reason}", {"reason": str(fault)}) from fault
+    return text
+
+
+Name = Annotated[
+    str,
+    Field(min_length=1, max_length=NAME_LENGTH_MAX),
+    AfterValidator(_no_control),
+]
+"""An entity, relation or source as given: 1 to 2048 characters, none of them control."""
+Instant = Annotated[str, AfterValidator(_instant)]
+"""An RFC 3339 instant with an offset, kept verbatim."""
+Share = Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)]
+"""A number from 0 to 1; numeric strings and booleans are not numbers."""
+QueryShare = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+"""The same in a query string."""
+Flag = Annotated[bool, Field(strict=True)]
+
+
+def _text(v: Any) -> str:
+    if not isinstance(v, str):
+        raise PydanticCustomError("string_type", "Input should be a valid string")
+    return v
+
+
+def _number(v: Any) -> str:
+    if isinstance(v, bool) or not isinstance(v, int | float):
+        raise PydanticCustomError("float_type", "Input should be a valid number")
+    try:
+        number = float(v)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise PydanticCustomError("finite_number", "Input should be a finite number")
+    return repr(number)
+
+
+def _boolean(v: Any) -> str:
+    if not isinstance(v, bool):
+        raise PydanticCustomError("bool_type", "Input should be a valid boolean")
+    return "true" if v else "false"
+
+
+def _datetime(v: Any) -> str:
+    return _instant(_text(v))
+
+
+def _ref(v: Any) -> str:
+    text = _text(v)
+    try:
+        normalize_ref(text)
+    except ValueError as fault:
+        raise PydanticCustomError("entity_uri", "{reason}", {"reason": str(fault)}) from fault
+    return text
+
+
+def _null(v: Any) -> str:
+    if v is not None:
+        raise PydanticCustomError("none_required", "Input should be null or absent")
+    return "null"
+
+
+_CANONICAL = {
+    "string": _text,
+    "text": _text,
+    "number": _number,
+    "boolean": _boolean,
+    "datetime": _datetime,
+    "ref": _ref,
+    "null": _null,
+}
+"""Value type → the canonical text of ``v`` (what the CID covers)."""
+
+
+class FactValue(BaseModel):
+    """A typed value; ``v`` is kept as the canonical text that the CID covers."""
+
+    type: Literal["string", "text", "number", "boolean", "datetime", "ref", "null"]
+    v: Any = Field(default=None, validate_default=True)
+    interpret_as: Literal["content", "instruction"] = "content"
+
+    @field_validator("v")
+    @classmethod
+    def _canonical(cls, v: Any, info: ValidationInfo) -> Any:
+        kind = info.data.get("type")
+        return v if kind is None else _CANONICAL[kind](v)
+
+    def stored(self) -> Value:
+        """The value as events carry it."""
+        return Value(self.type, self.v, self.interpret_as)
+
+
+def wire_v(value_type: str, value_v: str) -> Any:
+    """``v`` as JSON carries it, from its canonical text."""
+    if value_type == "number":
+        return float(value_v)
+    if value_type == "boolean":
+        return value_v == "true"
+    return None if value_type == "null" else value_v

@@ -1,0 +1,35 @@
+"""The feedback-loop rule: which scopes a session has read, so that writing there needs provenance.
+
+State is per (caller, session id), kept in memory and bounded; a restart forgets it.
+Source: wire 1.7.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+
+SESSION_LENGTH_MAX = 128
+SESSIONS_MAX = 20_000
+"""Sessions remembered; the one unused for longest is forgotten first."""
+
+
+class Sessions:
+    """Scopes read per (principal, session)."""
+
+    def __init__(self, sessions_max: int = SESSIONS_MAX) -> None:
+        self._read: OrderedDict[tuple[str, str], set[str]] = OrderedDict()
+        self._max = sessions_max
+
+    def note_read(self, principal: str, session: str, scopes: Iterable[str]) -> None:
+        """Remember that the session saw facts of these scopes."""
+        key = (principal, session)
+        seen = self._read.setdefault(key, set())
+        seen.update(scopes)
+        self._read.move_to_end(key)
+        if len(self._read) > self._max:
+            self._read.popitem(last=False)
+
+    def has_read(self, principal: str, session: str, scope: str) -> bool:
+        """Whether the session has read that scope."""
+        return scope in self._read.get((principal, session), ())

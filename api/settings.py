@@ -1,0 +1,255 @@
+"""Every setting of a node: its name, default, meaning and where its value comes from.
+
+A value is taken from the first of: command-line flag, ``STIGMEM_*`` environment variable,
+TOML file, default. A key of the file that no setting has is an error; a variable that no
+setting has is a warning, because other programs share the prefix. ``docs/settings.md``
+lists each setting, and a test holds the page to this file.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, ValidationError, field_validator
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+PREFIX = "STIGMEM_"
+FILE_NAME = "engramlog.toml"
+CLIENT_VARIABLES = frozenset(
+    {
+        "STIGMEM_URL",
+        "STIGMEM_API_KEY",
+        "STIGMEM_SESSION_ID",
+        "STIGMEM_POLL_LIMIT",
+        "STIGMEM_MCP_MAX_ARGUMENT_BYTES",
+    }
+)
+"""Variables of the protocol's clients, which share the prefix and mean nothing to a node."""
+
+_LABEL = re.compile(r"^[^\s*]*\*?$")
+
+
+class SettingsError(Exception):
+    """A setting cannot be used; the message names it and where its value came from."""
+
+
+def _split_list(value: object) -> object:
+    """``"a, b"`` → ``("a", "b")``; sequences pass."""
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return value
+
+
+Labels = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split_list)]
+
+
+class Settings(BaseSettings):
+    """A node's settings, validated. Field ``x`` is the variable ``STIGMEM_X``, the key ``x``
+    of the file, and the flag ``--x`` where a command has one."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
+
+    data_dir: Path = Field(
+        default=Path("engramlog-data"),
+        description="Directory that holds the log, the key and the views.",
+    )
+    host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on.")
+    port: int = Field(
+        default=8765, ge=0, le=65535, description="Port to listen on; 0 takes any free port."
+    )
+    node_url: str = Field(
+        default="",
+        description="URL under which others reach the node. Empty: built from address and port.",
+    )
+    auth_required: bool = Field(
+        default=True,
+        description="Whether callers must present a key. Off only on a loopback address.",
+    )
+    set_valued_relations: Labels = Field(
+        default=(),
+        description="Relations that may hold several values at once: labels, or globs ending "
+        "in `*`, separated by commas. `rel:*` always may.",
+    )
+    recall_profile: str = Field(
+        default="default",
+        min_length=1,
+        description="Recall profile that answers when none is named.",
+    )
+    cursor_ttl_s: int = Field(
+        default=300, ge=1, le=86_400, description="Seconds for which a page cursor stays good."
+    )
+    recall_track_interval_s: float = Field(
+        default=30.0, gt=0, le=30, description="Seconds between recorded batches of recall use."
+    )
+    request_body_bytes_max: int = Field(
+        default=1_048_576,
+        ge=1024,
+        le=1_073_741_824,
+        description="Largest body of one request, in bytes.",
+    )
+    batch_body_bytes_max: int = Field(
+        default=67_108_864,
+        ge=1024,
+        le=1_073_741_824,
+        description="Largest body of a batch, in bytes.",
+    )
+    value_bytes_max: int = Field(
+        default=262_144, ge=1, le=4_000_000, description="Largest value of a fact, in UTF-8 bytes."
+    )
+    time_travel_enabled: bool = Field(
+        default=True, description="Whether `as_of` is served at all; off answers 501."
+    )
+    time_travel_allow_fact_query_as_of: bool = Field(
+        default=True, description="Whether `GET /v1/facts` takes `as_of`; off answers 403."
+    )
+    time_travel_allow_recall_as_of: bool = Field(
+        default=True, description="Whether recall takes `as_of`; off answers 403."
+    )
+    shutdown_timeout_s: float = Field(
+        default=10.0,
+        ge=0,
+        le=600,
+        description="Seconds that running requests get to finish at a stop.",
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="Least severe level that is logged to stderr."
+    )
+    access_log: bool = Field(
+        default=False, description="Whether each request is logged, as one JSON line on stderr."
+    )
+
+    @field_validator("node_url")
+    @classmethod
+    def _check_url(cls, url: str) -> str:
+        if url and not re.match(r"^https?://[^\s/]+", url):
+            raise ValueError("must be an http:// or https:// URL")
+        return url.rstrip("/")
+
+    @field_validator("set_valued_relations")
+    @classmethod
+    def _check_labels(cls, labels: tuple[str, ...]) -> tuple[str, ...]:
+        for label in labels:
+            if not _LABEL.match(label):
+                raise ValueError(f"{label!r} is not a relation label or a glob ending in *")
+        return labels
+
+    @property
+    def public_url(self) -> str:
+        """``node_url``, or the URL of the address it listens on."""
+        if self.node_url:
+            return self.node_url
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
+
+
+class _File(InitSettingsSource):
+    """The values of the TOML file, ranked under the environment."""
+
+
+def load_settings(
+    flags: Mapping[str, object],
+    *,
+    config: Path | None = None,
+) -> tuple[Settings, list[str]]:
+    """The settings in force, and warnings about variables nothing reads.
+
+    Args:
+        flags: values of command-line flags; ``None`` means not given.
+        config: the TOML file; by default ``engramlog.toml`` of the data directory, if there.
+
+    Raises:
+        SettingsError: the file cannot be read, holds an unknown key, or a value is unusable.
+    """
+    given = {name: value for name, value in flags.items() if value is not None}
+    path = config if config is not None else _default_file(given)
+    in_file = {} if path is None else _read_file(path)
+
+    class Layered(Settings):
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+            file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            return init_settings, env_settings, _File(settings_cls, in_file)
+
+    try:
+        settings = Layered(**given)  # pyright: ignore[reportArgumentType]
+    except ValidationError as fault:
+        raise SettingsError(_explain(fault, given, path)) from fault
+    return settings, unknown_variables(os.environ)
+
+
+def unknown_variables(environ: Mapping[str, str]) -> list[str]:
+    """One warning for each ``STIGMEM_*`` variable that neither a node nor a client reads."""
+    known = {variable(name) for name in Settings.model_fields} | CLIENT_VARIABLES
+    return [
+        f"{name} is not a setting and is ignored{_suggest(name, known)}"
+        for name in sorted(environ)
+        if name.startswith(PREFIX) and name not in known
+    ]
+
+
+def variable(field: str) -> str:
+    """The environment variable of a setting."""
+    return PREFIX + field.upper()
+
+
+def _default_file(given: Mapping[str, object]) -> Path | None:
+    default: object = Settings.model_fields["data_dir"].default
+    data = given.get("data_dir") or os.environ.get(variable("data_dir")) or default
+    path = Path(str(data)) / FILE_NAME
+    return path if path.is_file() else None
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as fault:
+        raise SettingsError(f"cannot read {path}: {fault.strerror or fault}") from fault
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as fault:
+        raise SettingsError(f"{path} is not TOML: {fault}") from fault
+    for name in values:
+        if name not in Settings.model_fields:
+            known = set(Settings.model_fields)
+            raise SettingsError(f"{path}: unknown setting {name!r}{_suggest(name, known)}")
+    return values
+
+
+def _suggest(name: str, known: set[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def _explain(
+    fault: ValidationError,
+    given: Mapping[str, object],
+    path: Path | None,
+) -> str:
+    lines: list[str] = []
+    for error in fault.errors():
+        name = str(error["loc"][0])
+        if name in given:
+            origin = f"--{name.replace('_', '-')}"
+        elif variable(name) in os.environ:
+            origin = variable(name)
+        else:
+            origin = f"{path}: {name}"
+        message = error["msg"].removeprefix("Value error, ")
+        lines.append(f"{origin}: {message} (got {error['input']!r})")
+    return "; ".join(lines)

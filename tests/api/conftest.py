@@ -1,0 +1,32 @@
+"""Fixtures: a live node without authentication, and a maker of nodes with other settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.api.live import LiveNode
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[LiveNode]:
+    node = LiveNode(tmp_path / "data")
+    yield node
+    node.close()
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[..., LiveNode]]:
+    """Make a live node with the settings (and clock) given."""
+    made: list[LiveNode] = []
+
+    def make(**options: object) -> LiveNode:
+        node = LiveNode(tmp_path / f"data{len(made)}", **options)  # type: ignore[arg-type]
+        made.append(node)
+        return node
+
+    yield make
+    for node in made:
+        node.close()

@@ -1,0 +1,162 @@
+"""Real processes for system tests: nodes and commands, always with a timeout."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from queue import Empty, Queue
+from typing import IO
+
+from api.client import Client
+from api.serving import Control, read_control
+
+ROOT = Path(__file__).resolve().parents[2]
+SHARED_DATA = ROOT.parent / "shared" / "data"
+SPACEFLIGHT = ROOT / "fixtures" / "spaceflight" / "events.jsonl"
+MAPPINGS = ROOT / "fixtures" / "mappings"
+READY_SECONDS_MAX = 30.0
+STOP_SECONDS_MAX = 20.0
+COMMAND_SECONDS_MAX = 120.0
+
+
+def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """This process's environment without settings, plus ``extra``."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("STIGMEM_")}
+    path = os.pathsep.join(filter(None, (str(ROOT), kept.get("PYTHONPATH"))))
+    return {**kept, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **(extra or {})}
+
+
+def engramlog(
+    *args: str | Path,
+    stdin: bytes = b"",
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    timeout_seconds: float = COMMAND_SECONDS_MAX,
+) -> subprocess.CompletedProcess[str]:
+    """Run one command to its end."""
+    done = subprocess.run(
+        [sys.executable, "-m", "api.cli", *map(str, args)],
+        input=stdin,
+        capture_output=True,
+        env=environment(env),
+        cwd=cwd,
+        timeout=timeout_seconds,
+        check=False,
+    )
+    return subprocess.CompletedProcess(
+        done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
+    )
+
+
+class NodeProcess:
+    """A ``serve`` process: started, ready, and stopped or killed by the test."""
+
+    def __init__(self, data: Path, *args: str, env: Mapping[str, str] | None = None) -> None:
+        self.data = data
+        self._errors = (data.parent / f"{data.name}.stderr").open("ab")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "api.cli", "serve", "--data", str(data), "--port", "0", *args],
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            env=environment(env),
+        )
+        self._lines: Queue[str] = Queue()
+        assert self.process.stdout is not None
+        self._reader = threading.Thread(target=self._read, args=(self.process.stdout,), daemon=True)
+        self._reader.start()
+        self._clients: list[Client] = []
+        self.ready_line = ""
+        self.url = ""
+
+    def _read(self, stdout: IO[bytes]) -> None:
+        with stdout:
+            for line in stdout:
+                self._lines.put(line.decode())
+        self._lines.put("")
+
+    def wait_ready(self) -> NodeProcess:
+        """Wait for the line that says where it serves."""
+        deadline = time.monotonic() + READY_SECONDS_MAX
+        while time.monotonic() < deadline:
+            try:
+                line = self._lines.get(timeout=0.5)
+            except Empty:
+                continue
+            if not line:
+                raise AssertionError(f"the node ended early: {self.errors()}")
+            if line.startswith("engramlog serving "):
+                self.ready_line = line.strip()
+                self.url = line.split()[2]
+                return self
+        raise AssertionError("the node did not become ready in time")
+
+    @property
+    def control(self) -> Control:
+        """What it wrote for the command line."""
+        found = read_control(self.data)
+        assert found is not None
+        return found
+
+    def client(self, key: str | None = None) -> Client:
+        """A client of it, with a key if one is needed; closed when the node ends."""
+        client = Client(self.url, key)
+        self._clients.append(client)
+        return client
+
+    def errors(self) -> str:
+        """What it wrote to stderr."""
+        return Path(self._errors.name).read_text()
+
+    def stop(self) -> int:
+        """SIGTERM, and its exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        return self._ended()
+
+    def kill(self) -> None:
+        """SIGKILL: nothing is flushed, nothing is closed."""
+        self.process.kill()
+        self._ended()
+
+    def _ended(self) -> int:
+        try:
+            code = self.process.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait(STOP_SECONDS_MAX)
+            raise
+        finally:
+            for client in self._clients:
+                client.close()
+            self._reader.join(STOP_SECONDS_MAX)
+            self._errors.close()
+        return code
+
+
+@contextmanager
+def serving(data: Path, *args: str, env: Mapping[str, str] | None = None) -> Generator[NodeProcess]:
+    """A ready node for the length of a ``with`` block."""
+    node = NodeProcess(data, *args, env=env)
+    try:
+        yield node.wait_ready()
+    finally:
+        node.stop()
+
+
+def fact(n: int, **fields: object) -> dict[str, object]:
+    """The body of an assertion that differs from others by ``n``."""
+    return {
+        "entity": f"stigmem://test.example/thing/{n}",
+        "relation": "memory:number",
+        "value": {"type": "number", "v": n},
+        "source": "stigmem://test.example/agent/tester",
+        "scope": "company",
+        **fields,
+    }

@@ -1,0 +1,96 @@
+"""The demo in one process: loaded, asked over HTTP, printed, and repeatable with curl."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+
+from tests.system.processes import environment, engramlog
+
+LINES_MAX = 60
+SERVE_SECONDS_MAX = 60.0
+
+
+@pytest.fixture(scope="module")
+def output() -> str:
+    done = engramlog("demo", "--once", "--port", "0")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+def test_it_fits_on_a_page(output: str) -> None:
+    assert len(output.splitlines()) <= LINES_MAX
+
+
+def test_recall_differs_between_now_and_then(output: str) -> None:
+    now, then = (part for part in output.split("\n\n") if part.startswith("recall, "))
+    assert "body/saturn space:moon-count 274" in now
+    assert "body/saturn space:moon-count 17" in then
+
+
+def test_the_life_of_pluto_is_told(output: str) -> None:
+    (life,) = (part for part in output.split("\n\n") if part.startswith("the life of one fact"))
+    assert re.search(r"planet, valid 1930-03-13\.\.-, says source/iau \(retracted\)", life)
+    assert "dwarf planet, valid 2006-08-24..-, says source/iau (stands)" in life
+    assert "asked as of 1990-01-01: planet" in life
+    assert "asked now: dwarf planet" in life
+
+
+def test_apollo_11_has_its_neighbours(output: str) -> None:
+    assert "body/moon" in output
+    assert "person/neil-armstrong" in output
+
+
+def test_a_taken_port_is_named_before_anything_is_loaded() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        done = engramlog("demo", "--once", "--port", str(taken.getsockname()[1]))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "choose another with --port" in done.stderr
+
+
+def test_a_directory_in_use_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("keep")
+    done = engramlog("demo", "--once", "--port", "0", "--data", tmp_path)
+    assert done.returncode == 1
+    assert "is not empty" in done.stderr
+
+
+def test_it_serves_until_interrupted_and_its_curl_lines_work(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "api.cli", "demo", "--port", "0", "--data", str(tmp_path / "d")],
+        stdout=subprocess.PIPE,
+        env=environment(),
+        text=True,
+    )
+    assert process.stdout is not None
+    lines: list[str] = []
+    try:
+        deadline = time.monotonic() + SERVE_SECONDS_MAX
+        with process.stdout as stdout:
+            for line in stdout:
+                lines.append(line)
+                assert time.monotonic() < deadline
+                if line.startswith("serving "):
+                    break
+            urls = re.findall(r"curl -s '(http[^']+)'", "".join(lines))
+            assert len(urls) == 2
+            for url in urls:
+                with urlopen(url, timeout=10) as answer:
+                    assert answer.status == 200
+            os.kill(process.pid, signal.SIGINT)
+            assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.wait(20)

@@ -1,0 +1,150 @@
+"""A node as a process: it says when it is ready, stops politely, and keeps others out."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from api.client import ClientError
+from tests.system.processes import NodeProcess, engramlog, fact, serving
+
+KEY = "k" * 40
+
+
+def test_it_prints_one_line_when_it_is_ready(tmp_path: Path) -> None:
+    with serving(tmp_path / "data", "--no-auth") as node:
+        assert node.ready_line == (
+            f"engramlog serving {node.url} (data {tmp_path / 'data'}, position 1)"
+        )
+        assert node.client().get("/healthz") == {"status": "ok"}
+
+
+def test_sigterm_stops_it_with_exit_code_0(tmp_path: Path) -> None:
+    node = NodeProcess(tmp_path / "data", "--no-auth").wait_ready()
+    node.client().post("/v1/facts", fact(1))
+    assert node.stop() == 0
+    assert not (tmp_path / "data" / "control.json").exists()
+
+
+def test_a_request_under_way_is_finished_at_a_stop(tmp_path: Path) -> None:
+    with serving(tmp_path / "data", "--no-auth") as node:
+        bodies = [fact(n) for n in range(5_000)]
+        client = node.client()
+        answers: list[object] = []
+        thread = threading.Thread(
+            target=lambda: answers.append(client.post("/v1/facts/batch", bodies))
+        )
+        thread.start()
+        time.sleep(0.15)
+        assert node.stop() == 0
+        thread.join(30)
+    assert len(answers) == 1
+    assert len(answers[0]["results"]) == 5_000  # pyright: ignore[reportIndexIssue]
+
+
+def test_writes_survive_a_restart(tmp_path: Path) -> None:
+    with serving(tmp_path / "data", "--no-auth") as node:
+        written = node.client().post("/v1/facts", fact(1))
+    with serving(tmp_path / "data", "--no-auth") as node:
+        assert node.client().get(f"/v1/facts/{written['id']}")["cid"] == written["cid"]
+
+
+def test_a_second_process_is_refused_in_one_clear_line(tmp_path: Path) -> None:
+    with serving(tmp_path / "data", "--no-auth") as node:
+        second = engramlog("serve", "--data", tmp_path / "data", "--port", "0")
+        assert second.returncode == 1
+        assert second.stderr == (
+            f"engramlog: {tmp_path / 'data'} is in use by the process with pid "
+            f"{node.process.pid}\n"
+        )
+
+
+def test_the_control_file_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
+    with serving(tmp_path / "data") as node:
+        mode = stat.S_IMODE((tmp_path / "data" / "control.json").stat().st_mode)
+        assert mode == 0o600
+        assert node.control.pid == node.process.pid
+        assert node.control.url == node.url
+
+
+def test_control_routes_look_absent_without_the_token(tmp_path: Path) -> None:
+    with serving(tmp_path / "data", "--no-auth") as node:
+        with pytest.raises(ClientError) as refused:
+            node.client().get("/v1/control/status")
+        assert refused.value.status == 404
+        assert node.client(node.control.token).get("/v1/control/status")["position"] == 1
+
+
+def test_without_authentication_it_listens_on_loopback_only(tmp_path: Path) -> None:
+    done = engramlog("serve", "--data", tmp_path / "data", "--host", "0.0.0.0", "--no-auth")
+    assert done.returncode == 1
+    assert "refusing to listen on 0.0.0.0 without authentication" in done.stderr
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_taken_port_is_named_with_the_way_out(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        done = engramlog("serve", "--data", tmp_path / "data", "--port", port)
+    assert done.returncode == 1
+    assert f"cannot listen on 127.0.0.1 port {port}" in done.stderr
+    assert "--port" in done.stderr
+
+
+def test_keys_are_required_unless_switched_off(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    created = engramlog(
+        "key", "create", "--data", data, "--entity-uri", "agent:ann", "--raw-key", "-",
+        stdin=KEY.encode() + b"\n",
+    )  # fmt: skip
+    assert created.returncode == 0, created.stderr
+    assert KEY not in created.stdout + created.stderr
+    with serving(data) as node:
+        with pytest.raises(ClientError) as refused:
+            node.client().get("/v1/facts")
+        assert refused.value.status == 401
+        assert node.client(KEY).get("/v1/facts")["total"] == 0
+
+
+def test_requests_are_logged_as_json_without_their_query(tmp_path: Path) -> None:
+    with serving(tmp_path / "data", "--no-auth", "--access-log") as node:
+        node.client().get("/v1/facts", {"entity": "user:secret-name"})
+    lines = [json.loads(line) for line in node.errors().splitlines()]
+    served = [line for line in lines if line["logger"] == "engramlog.access"]
+    assert served[0]["path"] == "/v1/facts"
+    assert served[0]["status"] == 200
+    assert "secret-name" not in node.errors()
+
+
+def test_settings_come_from_flags_then_environment_then_file(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "engramlog.toml").write_text(
+        'node_url = "http://file.example"\nauth_required = false\nrecall_profile = "stigmem"\n'
+    )
+    variables = {"STIGMEM_NODE_URL": "http://env.example", "STIGMEM_AUTH_REQUIRD": "x"}
+    with serving(data, env=variables) as node:
+        known = node.client().get("/.well-known/stigmem")
+        assert (known["node_url"], known["auth"]) == ("http://env.example", "none")
+        assert "did you mean STIGMEM_AUTH_REQUIRED?" in node.errors()
+    with serving(data, "--node-url", "http://flag.example", env=variables) as node:
+        assert node.client().get("/.well-known/stigmem")["node_url"] == "http://flag.example"
+
+
+def test_the_process_leaves_no_children_and_no_lock(tmp_path: Path) -> None:
+    node = NodeProcess(tmp_path / "data", "--no-auth").wait_ready()
+    pid = node.process.pid
+    node.kill()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    with serving(tmp_path / "data", "--no-auth") as again:
+        assert again.control.pid != pid
