@@ -61,7 +61,7 @@ WHERE entity=? AND relation=? AND scope=? AND garden_id IS NULL
   AND to_position={LIVE} AND base_confidence>0
 ORDER BY from_position LIMIT {RETRACTION_TARGETS_MAX + 1}
 """
-_BY_ID = "SELECT id, scope, to_position, base_confidence FROM facts WHERE id=?"
+_BY_ID = "SELECT entity, relation, scope, to_position, base_confidence FROM facts WHERE id=?"
 _MATCHING = f"""
 SELECT id FROM facts
 WHERE entity=? AND relation=? AND scope=? AND value_type=? AND value_v=?
@@ -86,21 +86,40 @@ WHERE entity=? AND relation=? AND scope=? AND value_type=? AND value_v=?
 _encode_parents = msgspec.json.Encoder().encode
 
 
+Key = tuple[str, str, str]
+"""(entity, relation, scope)."""
+
+
 class Undecided:
-    """What this group has drafted: facts that the tables do not show yet, by (key, source),
-    and every key it has touched, which the mirror does not show before the commit."""
+    """What this group has drafted and the tables do not show yet.
+
+    Attributes:
+        newest: the newest drafted content of a (key, source).
+        asserted: ids and keys of drafted facts.
+        retracted: ids and keys of facts whose retraction is drafted.
+        touched: every key of the group, also those applied: the mirror shows them only
+            after the commit.
+    """
 
     def __init__(self) -> None:
         self.newest: dict[tuple[str, str, str, str], tuple[Any, ...]] = {}
-        self.touched: set[tuple[str, str, str]] = set()
+        self.asserted: set[str | Key] = set()
+        self.retracted: set[str | Key] = set()
+        self.touched: set[Key] = set()
+
+    def holds(self, name: str | Key) -> bool:
+        """Whether a fact id or key has drafts that the tables do not show."""
+        return name in self.asserted or name in self.retracted
 
     def applied(self) -> None:
         """The tables show everything now."""
         self.newest.clear()
+        self.asserted.clear()
+        self.retracted.clear()
 
     def finished(self) -> None:
         """The group has ended."""
-        self.newest.clear()
+        self.applied()
         self.touched.clear()
 
 
@@ -150,6 +169,8 @@ def assert_fact(intent: ask.AssertFact, context: Context) -> Decision | Refused:
     content = _content(intent)
     key = (intent.entity, intent.relation, intent.scope)
     rival: tuple[bytes, bytes] | None = None
+    if key in context.undecided.retracted:
+        context.flush()
     if key in context.undecided.touched or context.mirror.has_key(*key):
         same = _newest_of_source(intent, context)
         value = intent.value
@@ -159,6 +180,7 @@ def assert_fact(intent: ask.AssertFact, context: Context) -> Decision | Refused:
     draft = context.draft(_asserted(intent), scope_partition(intent.scope))
     fact = id_text(draft.event_id)
     context.undecided.touched.add(key)
+    context.undecided.asserted |= {fact, key}
     context.undecided.newest[*key, intent.source] = (fact, *content)
     return Decision([draft], fact_id=fact, rival=rival)
 
@@ -203,7 +225,9 @@ def _newest_of_source(intent: ask.AssertFact, context: Context) -> tuple[Any, ..
 
 def _retracting(intent: ask.AssertFact, context: Context) -> Decision | Refused:
     """A confidence-0 record and the retraction of what it denies (wire 5.2)."""
-    context.flush()
+    key = (intent.entity, intent.relation, intent.scope)
+    if context.undecided.holds(key):
+        context.flush()
     several = _is_set_valued(intent.relation, context)
     rows = query(context.db, _TARGETS, (intent.entity, intent.relation, intent.scope))
     if len(rows) > RETRACTION_TARGETS_MAX:
@@ -215,7 +239,9 @@ def _retracting(intent: ask.AssertFact, context: Context) -> Decision | Refused:
     targets = retraction_targets(intent.value, intent.source, several, rows)
     marker = context.draft(_asserted(intent), scope_partition(intent.scope))
     fact = id_text(marker.event_id)
-    context.undecided.touched.add((intent.entity, intent.relation, intent.scope))
+    context.undecided.touched.add(key)
+    context.undecided.asserted |= {fact, key}
+    context.undecided.retracted |= {key, *targets}
     drafts = [marker]
     if targets:
         retraction = FactRetracted(fact_ids=list(targets), reason="", marker_id=fact)
@@ -248,33 +274,35 @@ def _is_set_valued(relation: str, context: Context) -> bool:
 
 def retract_fact(intent: ask.RetractFact, context: Context) -> Decision | Refused:
     """Retract one fact; unreadable and absent look the same."""
-    context.flush()
+    if context.undecided.holds(intent.fact_id):
+        context.flush()
     row = query_one(context.db, _BY_ID, (intent.fact_id,))
-    if row is None or row[1] not in intent.scopes:
+    if row is None or row[2] not in intent.scopes:
         return Refused("fact_not_found", "fact not found", "id")
-    if row[2] != LIVE or row[3] == 0.0:
+    if row[3] != LIVE or row[4] == 0.0:
         return Refused("fact_already_retracted", "the fact no longer holds", "id")
-    return _retraction(intent.fact_id, str(row[1]), intent.reason, context)
+    return _retraction(intent.fact_id, row[:3], intent.reason, context)
 
 
 def retract_matching(intent: ask.RetractMatching, context: Context) -> Decision | Refused:
     """Retract the one live fact with this content."""
-    context.flush()
+    key = (intent.entity, intent.relation, intent.scope)
+    if context.undecided.holds(key):
+        context.flush()
     value, source = intent.value, intent.source
-    rows = context.db.execute(
-        _MATCHING,
-        (intent.entity, intent.relation, intent.scope, value.type, value.v,
-         intent.valid_from, intent.valid_until, source, source),
-    ).fetchall()  # fmt: skip
+    bindings = (*key, value.type, value.v, intent.valid_from, intent.valid_until, source, source)
+    rows = query(context.db, _MATCHING, bindings)
     if not rows:
         return Refused("fact_not_found", "no live fact matches", "match")
     if len(rows) > 1:
         return Refused("ambiguous_match", "more than one live fact matches; name a source", "match")
-    return _retraction(str(rows[0][0]), intent.scope, intent.reason, context)
+    return _retraction(rows[0][0], key, intent.reason, context)
 
 
-def _retraction(fact: str, scope: str, reason: str, context: Context) -> Decision:
-    draft = context.draft(FactRetracted(fact_ids=[fact], reason=reason), scope_partition(scope))
+def _retraction(fact: str, key: Key, reason: str, context: Context) -> Decision:
+    context.undecided.retracted |= {fact, key}
+    payload = FactRetracted(fact_ids=[fact], reason=reason)
+    draft = context.draft(payload, scope_partition(key[2]))
     return Decision([draft], fact_id=fact, retracted=(fact,))
 
 

@@ -23,7 +23,15 @@ from eventlog.event import Draft, Recorded
 from eventlog.identifiers import IdentifierSource
 from eventlog.log import Appended, AppendTransaction, EventLog, Idempotency
 from projections.decisions import DECISIONS, Context, Decision, Undecided, contradicted
-from projections.intents import Done, Intent, Refused, WriteAnswer
+from projections.intents import (
+    AssertFact,
+    Done,
+    Intent,
+    Refused,
+    RetractFact,
+    RetractMatching,
+    WriteAnswer,
+)
 from projections.mirror import Mirror
 from projections.replays import replayed_outcomes
 from projections.store import ProjectionStore
@@ -33,6 +41,11 @@ WAITING_COMMANDS_MAX = 10_000
 CATCH_UP_PAGE_EVENTS = 5_000
 CORE_PROJECTORS = frozenset({"facts", "contradictions", "policies", "keys", "derivations"})
 """Projectors that decisions read: writing stops while one of them is halted."""
+
+
+SHARED_APPLY = frozenset({AssertFact, RetractFact, RetractMatching})
+"""Intents whose drafts may wait for others before they are applied: their decisions know of
+drafts through ``Undecided``. All others are applied at once."""
 
 
 class WriterBusy(Exception):
@@ -382,6 +395,8 @@ class Writer:
             step = _Step(decision, context)
             mine.append(step)
             waiting.append(step)
+            if type(intent) not in SHARED_APPLY:
+                flush()
             refused = refused or isinstance(decision, Refused)
         if refused and command.atomic:
             held_back: list[Done | Refused] = [
