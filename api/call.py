@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from aiohttp import web
 from pydantic import BaseModel
@@ -79,14 +79,14 @@ class Call:
 
     # -- what came ------------------------------------------------------------------------
 
-    async def bytes(self, limit: int | None = None) -> bytes:
+    async def raw(self, limit: int | None = None) -> bytes:
         """The raw body, at most ``limit`` bytes. Raises ApiError 413."""
         most = self.service.settings.request_body_bytes_max if limit is None else limit
         return await read_bytes(self.request, most)
 
     async def body(self, model: type[Model]) -> Model:
         """The JSON body as ``model``. Raises ApiError 400, 413 or 422."""
-        return parse_body(model, await self.bytes())
+        return parse_body(model, await self.raw())
 
     def query(self, model: type[Model]) -> Model:
         """The query string as ``model``. Raises ApiError 422."""
@@ -225,6 +225,12 @@ class Call:
             )
         what = f"{self.request.method} {self.request.path_qs}\n".encode()
         return Idempotency(self.caller.principal, key, sha256(what + body).digest())
+
+
+def warned(body: dict[str, Any], *parts: BaseModel | None) -> dict[str, Any]:
+    """``body`` with ``warnings`` where something sent is ignored; else as the protocol has it."""
+    warnings = ignored(*parts)
+    return {**body, "warnings": warnings} if warnings else body
 
 
 def ignored(*parts: BaseModel | None) -> list[str]:

@@ -10,6 +10,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
 
 from api.client import ClientError
 from api.console import ask, decay, demo, identity, keys, replays, serve, transfer
@@ -57,11 +58,19 @@ def build_parser() -> argparse.ArgumentParser:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=f"engramlog {_version()}")
     parser.add_argument("--traceback", action="store_true", help=argparse.SUPPRESS)
     commands = Subcommands(parser)
     for group in GROUPS:
         group.register(commands)
     return parser
+
+
+def _version() -> str:
+    try:
+        return version("engramlog")
+    except PackageNotFoundError:  # run from a source tree that is not installed
+        return "(source tree)"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

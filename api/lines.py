@@ -2,7 +2,7 @@
 
 ``assert`` (also where ``op`` is absent) states a fact and may give it a ``key``; later
 lines name that key. Keys are the file's own and never reach the log: before a line is
-written, they are replaced by ids and content hashes (``importing.Translator``).
+written, they are replaced by ids and content hashes (``translating.Translator``).
 """
 
 from __future__ import annotations

@@ -210,6 +210,25 @@ def variable(field: str) -> str:
     return PREFIX + field.upper()
 
 
+def settings_table() -> str:
+    """Every setting as a Markdown table; ``docs/settings.md`` holds exactly this."""
+    rows = ["| setting | variable | default | meaning |", "|---|---|---|---|"]
+    for name, field in Settings.model_fields.items():
+        default: Any = field.default
+        shown = f"`{_toml(default)}`"
+        rows.append(f"| `{name}` | `{variable(name)}` | {shown} | {field.description} |")
+    return "\n".join(rows)
+
+
+def _toml(value: Any) -> str:
+    """A default as the file would write it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return "[]"
+    return str(value) if isinstance(value, int | float) else f'"{value}"'
+
+
 def _default_file(given: Mapping[str, object]) -> Path | None:
     default: object = Settings.model_fields["data_dir"].default
     data = given.get("data_dir") or os.environ.get(variable("data_dir")) or default
@@ -231,9 +250,11 @@ def _read_file(path: Path) -> dict[str, Any]:
     return values
 
 
-def _suggest(name: str, known: set[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
-    return f"; did you mean {close[0]}?" if close else ""
+def _suggest(name: str, known: set[str] | frozenset[str]) -> str:
+    """A hint at the known name that is most like this one; their prefix counts for nothing."""
+    bare = {each.removeprefix(PREFIX): each for each in known}
+    close = difflib.get_close_matches(name.removeprefix(PREFIX), bare, n=1, cutoff=0.7)
+    return f"; did you mean {bare[close[0]]}?" if close else ""
 
 
 def _explain(

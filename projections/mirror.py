@@ -6,7 +6,9 @@ writer's thread changes it; readers pin a ``View`` at a published position and n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import gc
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import apsw
@@ -77,12 +79,13 @@ class Mirror(MirrorState):
         progress: Callable[[int], None] | None = None,
     ) -> None:
         """Load everything from the tables, which stand at ``position``."""
-        after = 0
-        while rows := query(db, _FILL, (after, FILL_PAGE_ROWS)):
-            self.columns.append([self._row_of(row) for row in rows])
-            after = int(rows[-1][0])
-            if progress is not None:
-                progress(len(rows))
+        with _without_collector():  # nothing made here is garbage
+            after = 0
+            while rows := query(db, _FILL, (after, FILL_PAGE_ROWS)):
+                self.columns.append([self._row_of(row) for row in rows])
+                after = int(rows[-1][0])
+                if progress is not None:
+                    progress(len(rows))
         for at, sweep in load_sweeps(db):
             self.decay.add(at, sweep)
         for at, source, trust in load_trust(db):
@@ -225,6 +228,17 @@ class Mirror(MirrorState):
         payload = event.payload
         assert isinstance(payload, SetValuedDeclared)
         self.set_valued.add(event.position, payload.relations)
+
+
+@contextmanager
+def _without_collector() -> Generator[None, None, None]:
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 _HANDLERS: dict[type[object], Callable[[Mirror, Recorded], None]] = {

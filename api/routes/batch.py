@@ -31,7 +31,7 @@ class Prepared(Struct, frozen=True):
 async def write_batch(call: Call) -> web.Response:
     """Write items in order. Each has its own status; ``atomic=true`` writes all or none."""
     query = call.query(BatchQuery)
-    data = await call.bytes(call.service.settings.batch_body_bytes_max)
+    data = await call.raw(call.service.settings.batch_body_bytes_max)
     prepared = await call.in_pool(lambda: _prepare_all(call, data))
     if query.atomic and any(each.error is not None for each in prepared):
         return _nothing_written(prepared, ())

@@ -8,7 +8,7 @@ from typing import Any
 from aiohttp import web
 
 from api.bodies import answer, parse_body
-from api.call import Call
+from api.call import Call, warned
 from api.commands.asserting import check_value
 from api.cursors import Cursor, filters_digest
 from api.errors import plain
@@ -27,7 +27,7 @@ _UNBOUND = frozenset({"cursor", "limit"})
 async def list_conflicts(call: Call) -> web.Response:
     """Contradictions the caller may see, newest first."""
     query = call.query(ConflictsQuery)
-    return answer(await call.in_pool(lambda: _page(call, query)))
+    return answer(warned(await call.in_pool(lambda: _page(call, query)), query))
 
 
 def _page(call: Call, query: ConflictsQuery) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def _wire(
 
 async def resolve_conflict(call: Call) -> web.Response:
     """Settle a contradiction: one of its two facts wins, or a new value does."""
-    data = await call.bytes()
+    data = await call.raw()
     request = parse_body(ResolveRequest, data)
     if request.new_value is not None:
         check_value(call, request.new_value)
@@ -122,9 +122,8 @@ async def resolve_conflict(call: Call) -> web.Response:
         note=request.resolution_note,
     )
     done = await call.do(intent, idempotency=call.idempotency(data))
-    return answer(
-        {"resolution_fact_id": _resolution_fact(done), "conflict_status": "resolved"}
-    )
+    body = {"resolution_fact_id": _resolution_fact(done), "conflict_status": "resolved"}
+    return answer(warned(body, request))
 
 
 def _resolution_fact(done: Done) -> str:

@@ -9,7 +9,7 @@ from aiohttp import web
 from pydantic import TypeAdapter, ValidationError
 
 from api.bodies import answer, parse_json, validated
-from api.call import Call
+from api.call import Call, warned
 from api.commands.sweeping import policy_of_request, reach_of
 from api.errors import ApiError, coded, entry, plain, unprocessable
 from api.schemas.decay import PolicyId, PolicyRequest, SetValuedRequest, SweepRequest
@@ -73,14 +73,13 @@ async def sweep(call: Call) -> web.Response:
     if reach.decayed and not request.dry_run:
         scopes = tuple(scope for scope in SCOPES if scope in authorization.scopes)
         await call.do(SweepDecay(scopes=scopes, policies=policies))
-    return answer(
-        {"scanned": reach.scanned, "decayed": reach.decayed, "dry_run": request.dry_run}
-    )
+    body = {"scanned": reach.scanned, "decayed": reach.decayed, "dry_run": request.dry_run}
+    return answer(warned(body, request))
 
 
 async def _sweep_request(call: Call) -> SweepRequest:
     """The query string with the JSON body, if any, laid over it."""
-    data = await call.bytes()
+    data = await call.raw()
     given = call.query(SweepRequest).model_dump(exclude_unset=True)
     if data.strip():
         body = validated(SweepRequest, parse_json(data), "body")

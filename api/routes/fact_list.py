@@ -6,7 +6,7 @@ import numpy as np
 from aiohttp import web
 
 from api.bodies import answer
-from api.call import Call, ignored
+from api.call import Call, warned
 from api.commands.asserting import stored_uri
 from api.cursors import Cursor, filters_digest
 from api.errors import ApiError
@@ -27,17 +27,14 @@ async def list_facts(call: Call) -> web.Response:
     query = call.query(FactsQuery)
     call.session()
     page, records, cursor = await call.in_pool(lambda: _list(call, query))
-    body: dict[str, object] = {
+    body = {
         "facts": records,
         "total": page.total,
         "cursor": cursor,
         "tombstone_notices": [],
     }
-    warnings = ignored(query)
-    if warnings:
-        body["warnings"] = warnings
     call.note_read(scopes_of(page.rows))
-    return answer(body, headers={"X-Total-Count": str(page.total)})
+    return answer(warned(body, query), headers={"X-Total-Count": str(page.total)})
 
 
 def _list(call: Call, query: FactsQuery) -> tuple[Page, list[Record], str | None]:

@@ -25,7 +25,7 @@ CID_PREFIX = "sha256:"
 
 async def assert_fact(call: Call) -> web.Response:
     """State a fact; the answer is the record of it, or of the equal live one."""
-    data = await call.bytes()
+    data = await call.raw()
     request = parse_body(AssertRequest, data)
     assertion = assertion_of(call, request)
     done = await call.do(assertion.intent, idempotency=call.idempotency(data))
@@ -77,7 +77,7 @@ def as_written(record: Record, warnings: list[str]) -> Record:
 
 async def patch_fact(call: Call) -> web.Response:
     """Facts never change: 422 where the request names ``derived_from``, else 405."""
-    data = await call.bytes()
+    data = await call.raw()
     body: Any = parse_json(data) if data.strip() else None
     if isinstance(body, dict) and "derived_from" in body:
         raise coded("derived_from_immutable", "derived_from cannot change once a fact is written")
@@ -204,7 +204,7 @@ def _parent(call: Call, view: View, moment: Moment, parent: Parent) -> Record:
 
 async def retract_fact(call: Call) -> web.Response:
     """End one fact by id. Its record stays and can still be looked up."""
-    data = await call.bytes()
+    data = await call.raw()
     body: Any = parse_json(data) if data.strip() else {}
     request = validated(RetractRequest, body, "body")
     fact_id = call.segment("fact_id")

@@ -7,7 +7,7 @@ from typing import Any
 from aiohttp import web
 
 from api.bodies import answer
-from api.call import Call
+from api.call import Call, warned
 from api.commands.asserting import stored_uri
 from api.cursors import Cursor, filters_digest
 from api.errors import ApiError, coded
@@ -39,15 +39,14 @@ async def list_neighbors(call: Call) -> web.Response:
     page, cursor = await call.in_pool(lambda: _page(call, query))
     if page.neighbors:
         call.note_read((query.scope,))
-    return answer(
-        {
-            "entity": stored_uri(query.entity),
-            "depth": query.depth,
-            "neighbors": [_wire(neighbor) for neighbor in page.neighbors],
-            "next_cursor": cursor,
-            "total_hint": page.total,
-        }
-    )
+    body = {
+        "entity": stored_uri(query.entity),
+        "depth": query.depth,
+        "neighbors": [_wire(neighbor) for neighbor in page.neighbors],
+        "next_cursor": cursor,
+        "total_hint": page.total,
+    }
+    return answer(warned(body, query))
 
 
 def _page(call: Call, query: NeighborsQuery) -> tuple[NeighborPage, str | None]:

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from api.auth import require
 from api.bodies import answer
-from api.call import Call
+from api.call import Call, warned
 from api.commands.asserting import stored_uri
 from api.errors import ApiError, coded, plain
 from api.schemas.keys import ExpiringQuery, KeyRequest, KeysQuery
@@ -43,19 +43,17 @@ async def create_key(call: Call) -> web.Response:
         expires_at_us=expires_us,
     )
     done = await call.do(intent)
-    return answer(
-        {
-            "id": done.detail["key_id"],
-            "entity_uri": intent.entity_uri,
-            "permissions": list(intent.permissions),
-            "description": intent.description,
-            "created_at": _seconds(now_us),
-            "expires_at": _seconds(expires_us),
-            "tenant_id": DEFAULT_TENANT,
-            "scopes": list(scopes),
-        },
-        201,
-    )
+    body = {
+        "id": done.detail["key_id"],
+        "entity_uri": intent.entity_uri,
+        "permissions": list(intent.permissions),
+        "description": intent.description,
+        "created_at": _seconds(now_us),
+        "expires_at": _seconds(expires_us),
+        "tenant_id": DEFAULT_TENANT,
+        "scopes": list(scopes),
+    }
+    return answer(warned(body, request), 201)
 
 
 def _scopes(call: Call, request: KeyRequest) -> tuple[str, ...]:

@@ -178,7 +178,12 @@ def test_bad_keys_are_refused_without_echoing_the_secret(guarded: LiveNode) -> N
     unknown = mint(guarded, raw_key=RAW_KEY[::-1], permissions=["read", "fly"])
     assert unknown.status_code == 400
     assert "fly" in unknown.json()["detail"]
-    for fields in ({"raw_key": "short"}, {"permissions": []}, {"expires_at": "soon"}):
+    wrong: list[dict[str, Any]] = [
+        {"raw_key": "short"},
+        {"permissions": []},
+        {"expires_at": "soon"},
+    ]
+    for fields in wrong:
         answer = mint(guarded, **{"raw_key": "S" * 40, **fields})
         assert answer.status_code == 422
         assert "S" * 40 not in answer.text

@@ -172,3 +172,18 @@ def test_set_valued_relations_are_declared(live: LiveNode) -> None:
     for bad in (["a*b"], [""], [5]):
         assert live.call("PUT", path, json={"relations": bad}).status_code == 422
     assert live.call("PUT", path, json={}).status_code == 422
+
+
+def test_ignored_fields_are_named_wherever_the_protocol_ignores_them(live: LiveNode) -> None:
+    live.state(v="A")
+    live.state(v="B")
+    expected = ["unknown field 'colour' is ignored"]
+    found = live.call("GET", "/v1/conflicts", params={"colour": "red"}).json()
+    assert found["warnings"] == expected
+    path = f"/v1/conflicts/{found['conflicts'][0]['conflict_id']}/resolve"
+    body = {"winning_fact_id": found["conflicts"][0]["fact_a"]["id"], "colour": "red"}
+    assert live.call("POST", path, json=body).json()["warnings"] == expected
+    sweep = live.call("POST", "/v1/decay/sweep", json={"colour": "red"})
+    assert sweep.json()["warnings"] == expected
+    params = {"entity": "user:a", "scope": "local", "colour": "red"}
+    assert live.call("GET", "/v1/graph/neighbors", params=params).json()["warnings"] == expected

@@ -53,7 +53,8 @@ class Writers:
                     else:
                         written = [client.post("/v1/facts", fact(number))]
                 except ClientError as fault:
-                    assert fault.status == 0, fault
+                    if fault.status:  # it answered, and with a refusal
+                        raise
                     return
                 for record in written:
                     self.acknowledged[record["id"]] = record
@@ -90,9 +91,7 @@ def test_thirty_kills_lose_nothing_acknowledged(tmp_path: Path) -> None:
     assert len(acknowledged) > ROUNDS * 10
 
 
-def _check(
-    node: NodeProcess, data: Path, acknowledged: dict[str, Any], sample: list[str]
-) -> None:
+def _check(node: NodeProcess, data: Path, acknowledged: dict[str, Any], sample: list[str]) -> None:
     """The log verifies, the projections are caught up, every acknowledged fact is there."""
     client = node.client()
     newest = sorted(acknowledged, key=lambda fact_id: acknowledged[fact_id]["position"])[-50:]

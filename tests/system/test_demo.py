@@ -14,7 +14,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests.system.processes import environment, engramlog
+from tests.system.processes import engramlog, environment
 
 LINES_MAX = 60
 SERVE_SECONDS_MAX = 60.0

@@ -11,7 +11,6 @@ import pytest
 
 from tests.system.processes import (
     MAPPINGS,
-    ROOT,
     SHARED_DATA,
     SPACEFLIGHT,
     engramlog,
@@ -140,8 +139,8 @@ def test_the_running_node_takes_the_lines(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         found = node.client(node.control.token).get("/v1/facts")
         assert [fact["value"]["v"] for fact in found["facts"]] == [2.0]
-        refused = engramlog("import", "-", "--data", data, "--clock-from-file",
-                            stdin=lines({**fact(5), "recorded_at": "2020-01-01T00:00:00Z"}))  # fmt: skip
+        dated = lines({**fact(5), "recorded_at": "2020-01-01T00:00:00Z"})
+        refused = engramlog("import", "-", "--data", data, "--clock-from-file", stdin=dated)
         assert refused.returncode == 1
         assert "stop the node" in refused.stderr
 
@@ -169,7 +168,9 @@ def test_file_times_become_receipt_times_in_a_new_log_only(tmp_path: Path) -> No
     data = tmp_path / "data"
     old = {**fact(1), "recorded_at": "1999-12-31T00:00:00Z"}
     stdin = lines(old, {**fact(2), "recorded_at": "2005-01-01T00:00:00Z"})
-    assert engramlog("import", "-", "--data", data, "--clock-from-file", stdin=stdin).returncode == 0
+    assert (
+        engramlog("import", "-", "--data", data, "--clock-from-file", stdin=stdin).returncode == 0
+    )
     assert [fact["value"]["v"] for fact in facts_of(data, "--as-of", "2001-01-01T00:00:00Z")] == [1]
     assert len(facts_of(data)) == 2
     again = engramlog("import", "-", "--data", data, "--clock-from-file", stdin=stdin)
@@ -264,9 +265,10 @@ def test_the_other_mappings_fit_their_data(tmp_path: Path, name: str, file: str)
     source = SHARED_DATA / file
     if not source.exists():
         pytest.skip(f"needs {source}")
-    opened = gzip.open(source) if source.suffix == ".gz" else source.open("rb")
-    with opened as raw:
-        some = b"".join(raw.readline() for _ in range(500))
+    text = source.read_bytes()
+    if source.suffix == ".gz":
+        text = gzip.decompress(text)
+    some = b"\n".join(text.splitlines()[:500])
     done = engramlog(
         "import", "-", "--data", tmp_path / "data", "--mapping", MAPPINGS / f"{name}.json",
         stdin=some,
@@ -278,5 +280,7 @@ def test_the_other_mappings_fit_their_data(tmp_path: Path, name: str, file: str)
 def test_a_missing_file_is_one_clear_line(tmp_path: Path) -> None:
     done = engramlog("import", tmp_path / "no.jsonl", "--data", tmp_path / "data")
     assert done.returncode == 1
-    assert done.stderr == f"engramlog: cannot read {tmp_path / 'no.jsonl'}: No such file or directory\n"
-    assert ROOT.is_dir()
+    assert (
+        done.stderr
+        == f"engramlog: cannot read {tmp_path / 'no.jsonl'}: No such file or directory\n"
+    )

@@ -61,8 +61,7 @@ def test_a_second_process_is_refused_in_one_clear_line(tmp_path: Path) -> None:
         second = engramlog("serve", "--data", tmp_path / "data", "--port", "0")
         assert second.returncode == 1
         assert second.stderr == (
-            f"engramlog: {tmp_path / 'data'} is in use by the process with pid "
-            f"{node.process.pid}\n"
+            f"engramlog: {tmp_path / 'data'} is in use by the process with pid {node.process.pid}\n"
         )
 
 
