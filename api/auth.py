@@ -83,6 +83,7 @@ def _bearer(header: str | None) -> str | None:
         return None
     scheme, _, token = header.strip().partition(" ")
     token = token.strip()
-    if scheme.lower() != "bearer" or not token or len(token) > KEY_LENGTH_MAX:
+    if scheme.lower() != "bearer" or not 0 < len(token) <= KEY_LENGTH_MAX:
         return None
-    return token
+    # Headers may carry any bytes; keys are ASCII, so anything else is just a wrong key.
+    return token if token.isascii() else "?"

@@ -93,12 +93,18 @@ class Call:
         return query_of(model, self.request)
 
     def session(self) -> str | None:
-        """The ``Stigmem-Session`` header. Raises ApiError 400 ``session_id_too_long``."""
+        """The ``Stigmem-Session`` header.
+
+        Raises:
+            ApiError: 400 ``session_id_too_long`` or ``invalid_session_id``.
+        """
         text = self.request.headers.get("Stigmem-Session", "").strip()
         if len(text) > SESSION_LENGTH_MAX:
             raise coded(
                 "session_id_too_long", f"Stigmem-Session exceeds {SESSION_LENGTH_MAX} characters"
             )
+        if not text.isprintable():
+            raise coded("invalid_session_id", "Stigmem-Session must be printable text")
         return text or None
 
     def note_read(self, scopes: Sequence[str] | frozenset[str]) -> None:
@@ -113,9 +119,7 @@ class Call:
         """The mirror as it stands."""
         return self.node.reader.pin()
 
-    def moment(
-        self, view: View, at: MomentQuery | None = None, *, allowed: bool = True
-    ) -> Moment:
+    def moment(self, view: View, at: MomentQuery | None = None, *, allowed: bool = True) -> Moment:
         """The moment a request asks about: now, or its ``as_of`` and ``valid_at``.
 
         ``allowed``: the setting that lets this route look back.
@@ -216,8 +220,10 @@ class Call:
         key = self.request.headers.get("Idempotency-Key")
         if key is None:
             return None
-        if not key or len(key) > IDEMPOTENCY_KEY_LENGTH_MAX or not (
-            key.isascii() and key.isprintable()
+        if (
+            not key
+            or len(key) > IDEMPOTENCY_KEY_LENGTH_MAX
+            or not (key.isascii() and key.isprintable())
         ):
             raise coded(
                 "invalid_idempotency_key",

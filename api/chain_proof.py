@@ -108,9 +108,7 @@ def _body(row: FactRow) -> dict[str, Any]:
         scope=row.scope,
     )
     if row.cid and row.cid != computed:
-        raise coded(
-            "fact_chain_mismatch", "a stored fact is not its content id", fact_id=row.id
-        )
+        raise coded("fact_chain_mismatch", "a stored fact is not its content id", fact_id=row.id)
     return {
         "cid": row.cid or None,
         "confidence": row.base_confidence,

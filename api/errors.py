@@ -36,6 +36,7 @@ STATUS_BY_CODE: dict[str, int] = {
     "cursor_expired": 400,
     "cid_malformed": 400,
     "session_id_too_long": 400,
+    "invalid_session_id": 400,
     "invalid_idempotency_key": 400,
     "as_of_invalid_timestamp": 400,
     "as_of_future": 400,
@@ -142,9 +143,7 @@ class ApiError(Exception):
 
 def coded(code: str, message: str, /, **fields: object) -> ApiError:
     """The error of ``code``, with its status from the table."""
-    return ApiError(
-        STATUS_BY_CODE.get(code, 422), {"code": code, "message": message, **fields}
-    )
+    return ApiError(STATUS_BY_CODE.get(code, 422), {"code": code, "message": message, **fields})
 
 
 def plain(code: str) -> ApiError:

@@ -54,9 +54,7 @@ class Page(Struct, frozen=True):
         return self.rows[-1].hlc, self.rows[-1].id
 
 
-def matching(
-    view: View, authorization: Authorization, moment: Moment, filters: Filters
-) -> I32:
+def matching(view: View, authorization: Authorization, moment: Moment, filters: Filters) -> I32:
     """Slots that match, in slot order."""
     slots = live(
         view,
@@ -73,9 +71,7 @@ def matching(
     if filters.min_confidence > 0.0:
         slots = slots[view.confidence(slots, moment) >= filters.min_confidence]
     if not filters.include_contradicted:
-        shown = preferred(
-            view, slots, moment, authorization, prefer_newest=filters.prefer_newest
-        )
+        shown = preferred(view, slots, moment, authorization, prefer_newest=filters.prefer_newest)
         slots = slots[shown]
     return slots
 
@@ -98,9 +94,7 @@ def _narrowed(view: View, filters: Filters) -> I32:
     return slots
 
 
-def page_of(
-    reader: Reader, view: View, slots: I32, *, limit: int, after: Place | None
-) -> Page:
+def page_of(reader: Reader, view: View, slots: I32, *, limit: int, after: Place | None) -> Page:
     """The page of ``limit`` facts behind ``after``, newest first by (hlc, id)."""
     total = len(slots)
     chosen, ties = slots, 0

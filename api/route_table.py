@@ -12,7 +12,7 @@ from api.schemas.conflicts import ConflictsQuery, ResolveRequest
 from api.schemas.decay import PolicyRequest, SetValuedRequest, SweepRequest
 from api.schemas.facts import (
     AssertRequest,
-    BatchAssert,
+    BatchItem,
     BatchQuery,
     FactsQuery,
     MomentQuery,
@@ -41,7 +41,7 @@ _FACTS: tuple[Route, ...] = (
     ),
     Route(
         method="POST", path="/v1/facts/batch", handler=batch.write_batch, permission="write",
-        group="facts", summary="Write many items in one request", body=BatchAssert, lines=True,
+        group="facts", summary="Write many items in one request", body=BatchItem, lines=True,
         query=BatchQuery, answers={200: answers.BatchAnswer}, errors=(400, 409, 413, 503, 507),
         headers=_WRITE,
     ),

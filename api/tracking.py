@@ -65,9 +65,7 @@ class RecallTracker:
         self._full.clear()
         uses = tuple(RecallUse(fact, count, last) for fact, (count, last) in taken.items())
         try:
-            await asyncio.wrap_future(
-                self._writer.submit([TrackRecalls(uses=uses)], actor=ACTOR)
-            )
+            await asyncio.wrap_future(self._writer.submit([TrackRecalls(uses=uses)], actor=ACTOR))
         except Exception as fault:
             _log.warning("recall tracking could not be written, kept for later: %s", fault)
             for fact, (count, last) in taken.items():

@@ -147,9 +147,7 @@ def response_of(
         "truncated": found.truncated,
         "tombstone_notices": [],
         "chain_proof": extra["chain_proof"],
-        "results": [
-            _flat(item, each) for item, each in zip(scored, found.results, strict=True)
-        ],
+        "results": [_flat(item, each) for item, each in zip(scored, found.results, strict=True)],
         "query": body.query,
         "request": {name: getattr(body, name) for name in RecallBody.model_fields},
         "generated_at": format_instant(found.moment.instant_us),

@@ -11,11 +11,11 @@ from msgspec import Struct
 from api.bodies import answer, parse_json, validated
 from api.call import Call
 from api.commands.asserting import assertion_of
-from api.errors import ApiError, coded, entry, refused, unprocessable
+from api.errors import ApiError, coded, entry, plain, refused, unprocessable
 from api.records import Record, record_of_event
 from api.routes.facts import answering_slot, as_written, asserted_event, now_of
 from api.schemas.facts import BATCH_ITEMS_MAX, BatchAssert, BatchQuery, BatchRetract
-from projections.intents import AssertFact, Done, Intent, Refused, RetractFact
+from projections.intents import Done, Intent, Refused, RetractFact
 
 NDJSON_TYPES = frozenset({"application/x-ndjson", "application/ndjson", "application/jsonl"})
 
@@ -39,9 +39,7 @@ async def write_batch(call: Call) -> web.Response:
     if not intents:
         head = call.node.log.head().position
         return answer({"results": _results(call, prepared, ()), "position": head})
-    outcome = await call.submit(
-        intents, idempotency=call.idempotency(data), atomic=query.atomic
-    )
+    outcome = await call.submit(intents, idempotency=call.idempotency(data), atomic=query.atomic)
     outcomes = outcome.outcomes
     if query.atomic and any(isinstance(each, Refused) for each in outcomes):
         return _nothing_written(prepared, outcomes)
@@ -91,7 +89,7 @@ def _results(
     call: Call, prepared: list[Prepared], outcomes: Sequence[Done | Refused]
 ) -> list[dict[str, Any]]:
     """One result an item, in order."""
-    stored = _stored_records(call, prepared, outcomes)
+    stored = _stored_records(call, outcomes)
     waiting = iter(enumerate(outcomes))
     results: list[dict[str, Any]] = []
     for each in prepared:
@@ -103,42 +101,33 @@ def _results(
     return results
 
 
-def _stored_records(
-    call: Call, prepared: list[Prepared], outcomes: Sequence[Done | Refused]
-) -> dict[int, Record]:
+def _stored_records(call: Call, outcomes: Sequence[Done | Refused]) -> dict[int, Record]:
     """Records of the facts that items touched but did not write, by place among outcomes."""
     view = call.view()
     slots: dict[int, int] = {}
-    intents = [each.intent for each in prepared if each.intent is not None]
-    for place, (intent, outcome) in enumerate(zip(intents, outcomes, strict=True)):
+    for place, outcome in enumerate(outcomes):
         if isinstance(outcome, Refused) or asserted_event(outcome) is not None:
             continue
-        if isinstance(intent, AssertFact):
-            slots[place] = answering_slot(call, view, intent, outcome)
-        elif isinstance(intent, RetractFact):
-            slots[place] = call.node.reader.slot_of(intent.fact_id) or 0
+        slot = answering_slot(call, view, outcome)
+        if slot is not None:
+            slots[place] = slot
     records = call.records(view, list(slots.values()), call.moment(view))
     return dict(zip(slots, records, strict=True))
 
 
-def _settled(
-    item: Prepared, outcome: Done | Refused, stored: Record | None
-) -> dict[str, Any]:
+def _settled(item: Prepared, outcome: Done | Refused, stored: Record | None) -> dict[str, Any]:
     if isinstance(outcome, Refused):
         return _failed(refused(outcome))
-    if isinstance(item.intent, RetractFact):
-        fact_id = item.intent.fact_id
-        return {
-            "status": 200,
-            "id": fact_id,
-            "position": outcome.position,
-            "fact": stored,
-        }
     event = asserted_event(outcome)
-    if event is None:
-        record = as_written(stored or {}, item.warnings)
-    else:
+    if event is not None:
         record = record_of_event(event, now_of(event, outcome), item.warnings)
+    elif stored is None:
+        return _failed(plain("fact_not_found"))
+    elif isinstance(item.intent, RetractFact):
+        position = outcome.position
+        return {"status": 200, "id": stored["id"], "position": position, "fact": stored}
+    else:
+        record = as_written(stored, item.warnings)
     return {"status": 201, "id": record["id"], "position": record["position"], "fact": record}
 
 
@@ -146,9 +135,7 @@ def _failed(fault: ApiError) -> dict[str, Any]:
     return {"status": fault.status, "id": None, "position": None, "error": fault.body()}
 
 
-def _nothing_written(
-    prepared: list[Prepared], outcomes: Sequence[Done | Refused]
-) -> web.Response:
+def _nothing_written(prepared: list[Prepared], outcomes: Sequence[Done | Refused]) -> web.Response:
     """422 for an atomic batch with a refused item; the others say that they were held back."""
     waiting = iter(outcomes)
     results: list[dict[str, Any]] = []

@@ -60,11 +60,7 @@ def _page(call: Call, query: ConflictsQuery) -> dict[str, Any]:
 
 def _walk(call: Call, query: ConflictsQuery, view: View) -> Cursor:
     digest = filters_digest(
-        {
-            name: getattr(query, name)
-            for name in ConflictsQuery.model_fields
-            if name not in _UNBOUND
-        }
+        {name: getattr(query, name) for name in ConflictsQuery.model_fields if name not in _UNBOUND}
     )
     now = call.moment(view, query)
     if query.cursor is None:
@@ -82,9 +78,7 @@ def _next(call: Call, walk: Cursor, place: tuple[int, str]) -> str:
     )
 
 
-def _wire(
-    call: Call, view: View, moment: Moment, shown: list[Conflict]
-) -> list[dict[str, Any]]:
+def _wire(call: Call, view: View, moment: Moment, shown: list[Conflict]) -> list[dict[str, Any]]:
     slots = [slot for each in shown for slot in (each.newer, each.older)]
     records = call.records(view, slots, moment)
     return [
@@ -108,9 +102,7 @@ async def resolve_conflict(call: Call) -> web.Response:
         check_value(call, request.new_value)
     view = call.view()
     conflict_id = call.segment("conflict_id")
-    seen = conflict(
-        call.node.reader, view, call.authorization, call.moment(view), conflict_id
-    )
+    seen = conflict(call.node.reader, view, call.authorization, call.moment(view), conflict_id)
     if seen is None:
         raise plain("conflict_not_found")
     intent = ResolveConflict(

@@ -67,9 +67,7 @@ async def sweep(call: Call) -> web.Response:
     own = policy_of_request(request.ttl_seconds, request.min_confidence)
     policies = tuple(_policies(call)) if own is None else (own,)
     view = call.view()
-    reach = await call.in_pool(
-        lambda: reach_of(view, authorization, call.moment(view), policies)
-    )
+    reach = await call.in_pool(lambda: reach_of(view, authorization, call.moment(view), policies))
     if reach.decayed and not request.dry_run:
         scopes = tuple(scope for scope in SCOPES if scope in authorization.scopes)
         await call.do(SweepDecay(scopes=scopes, policies=policies))
@@ -128,6 +126,4 @@ def _check_reach(call: Call, scope: str) -> None:
 
 
 def _wire(policy: DecayPolicy) -> dict[str, Any]:
-    return {
-        name: getattr(policy, name) for name in msgspec.structs.asdict(policy)
-    }
+    return {name: getattr(policy, name) for name in msgspec.structs.asdict(policy)}

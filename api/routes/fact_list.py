@@ -66,9 +66,7 @@ def _walk(call: Call, query: FactsQuery, view: View) -> Cursor:
     )
     if cursor.place:
         return cursor
-    return Cursor(
-        _KIND, digest, now.position, now.instant_us, 0, since=cursor.position, tail=True
-    )
+    return Cursor(_KIND, digest, now.position, now.instant_us, 0, since=cursor.position, tail=True)
 
 
 def _next(call: Call, walk: Cursor, page: Page) -> str | None:

@@ -16,7 +16,7 @@ from eventlog.event import Recorded
 from eventlog.kinds import FactAsserted, Parent, Value
 from projections.cid import compute_cid, parse_fact_hash
 from projections.facts import FactRow
-from projections.intents import AssertFact, Done, RetractFact
+from projections.intents import Done, RetractFact
 from projections.moment import Moment
 from projections.view import View
 
@@ -30,30 +30,25 @@ async def assert_fact(call: Call) -> web.Response:
     assertion = assertion_of(call, request)
     done = await call.do(assertion.intent, idempotency=call.idempotency(data))
     warnings = assertion.warnings + ignored(request)
-    return answer(_written_record(call, assertion.intent, done, warnings), 201)
+    return answer(_written_record(call, done, warnings), 201)
 
 
-def _written_record(
-    call: Call, intent: AssertFact, done: Done, warnings: list[str]
-) -> Record:
+def _written_record(call: Call, done: Done, warnings: list[str]) -> Record:
     event = asserted_event(done)
     if event is not None:
         return record_of_event(event, now_of(event, done), warnings)
     view = call.view()
-    slot = answering_slot(call, view, intent, done)
+    slot = answering_slot(call, view, done)
+    if slot is None:
+        raise plain("fact_not_found")
     return as_written(call.records(view, [slot], call.moment(view))[0], warnings)
 
 
-def answering_slot(call: Call, view: View, intent: AssertFact, done: Done) -> int:
-    """The fact that answers a write which recorded none: the equal live one, or, for a
-    repeated request whose first answer is no longer at hand, the newest of that content."""
-    reader = call.node.reader
-    named = None if done.fact_id is None else reader.slot_of(done.fact_id)
-    found = reader.slots_of_cid(intent.cid) if named is None else [named]
-    known = [slot for slot in found if slot < view.count]
-    if not known:
-        raise plain("fact_not_found")
-    return max(known, key=lambda slot: int(view.hlc[slot]))
+def answering_slot(call: Call, view: View, done: Done) -> int | None:
+    """The fact that answers a write which recorded none; None where a repeated request was
+    refused the first time."""
+    slot = None if done.fact_id is None else call.node.reader.slot_of(done.fact_id)
+    return None if slot is None or slot >= view.count else slot
 
 
 def asserted_event(done: Done) -> Recorded | None:
@@ -208,9 +203,7 @@ async def retract_fact(call: Call) -> web.Response:
     body: Any = parse_json(data) if data.strip() else {}
     request = validated(RetractRequest, body, "body")
     fact_id = call.segment("fact_id")
-    intent = RetractFact(
-        fact_id=fact_id, reason=request.reason, scopes=call.authorization.scopes
-    )
+    intent = RetractFact(fact_id=fact_id, reason=request.reason, scopes=call.authorization.scopes)
     done = await call.do(intent, idempotency=call.idempotency(data))
     view = call.view()
     moment = call.moment(view)

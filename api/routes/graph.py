@@ -74,11 +74,7 @@ def _page(call: Call, query: NeighborsQuery) -> tuple[NeighborPage, str | None]:
 def _walk(call: Call, query: NeighborsQuery) -> Cursor:
     """The cursor's walk, or a new one at the moment asked about."""
     digest = filters_digest(
-        {
-            name: getattr(query, name)
-            for name in NeighborsQuery.model_fields
-            if name not in _UNBOUND
-        }
+        {name: getattr(query, name) for name in NeighborsQuery.model_fields if name not in _UNBOUND}
     )
     now = call.moment(call.view(), query)
     if query.cursor is None:

@@ -62,9 +62,7 @@ async def _recall(
     call.session()
     found, extra = await call.in_pool(lambda: _answered(call, body))
     if body.track and body.as_of is None:
-        call.service.tracker.note(
-            (each.row.id for each in found.results), found.moment.instant_us
-        )
+        call.service.tracker.note((each.row.id for each in found.results), found.moment.instant_us)
     call.note_read(frozenset(each.row.scope for each in found.results))
     extra["warnings"] = warnings
     response = response_of(call, body, found, legacy=legacy, extra=extra)
@@ -91,9 +89,7 @@ def _answered(call: Call, body: RecallBody) -> tuple[RecallAnswer, dict[str, Any
     if not found.results:
         extra["hint"] = hint_of(view, call.authorization, moment, question.scopes)
     if call.request.headers.get("Stigmem-Verify", "").strip().lower() == "full":
-        extra["chain_proof"] = call.service.chains.proof(
-            reader, view, call.authorization, moment
-        )
+        extra["chain_proof"] = call.service.chains.proof(reader, view, call.authorization, moment)
     return found, extra
 
 
@@ -114,6 +110,4 @@ async def profiles(call: Call) -> web.Response:
         for name, document in installed.items()
     ]
     listed.sort(key=lambda profile: str(profile["name"]))
-    return answer(
-        {"profiles": listed, "default": call.service.settings.recall_profile}
-    )
+    return answer({"profiles": listed, "default": call.service.settings.recall_profile})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, RootModel, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from api.schemas.values import FactValue, Instant, Name, QueryShare, Scope, Share
@@ -117,6 +117,10 @@ class BatchRetract(BaseModel):
     op: Literal["retract"]
     id: str = Field(min_length=1, max_length=ID_LENGTH_MAX)
     reason: str = Field(default="", max_length=REASON_LENGTH_MAX)
+
+
+class BatchItem(RootModel[BatchAssert | BatchRetract]):
+    """One item of a batch."""
 
 
 class BatchQuery(BaseModel):

@@ -83,11 +83,20 @@ def test_a_batch_has_at_most_ten_thousand_items(live: LiveNode) -> None:
 
 def test_a_batch_is_idempotent_by_key(live: LiveNode) -> None:
     headers = {"Idempotency-Key": "batch-1"}
-    items = [item(0), item(1, confidence=0.0, v="retracted"), item(2)]
+    known = live.state(relation="memory:known")
+    items = [
+        item(0),
+        item(1, confidence=0.0, v="retracted"),
+        {"op": "retract", "id": "none"},
+        {"op": "retract", "id": known["id"]},
+        fact(relation="memory:known", v="next"),
+    ]
     first = live.call("POST", PATH, json=items, headers=headers).json()
     head = live.node.log.head().position
     again = live.call("POST", PATH, json=items, headers=headers).json()
-    assert [each["id"] for each in again["results"]] == [each["id"] for each in first["results"]]
+    for name in ("id", "status", "position"):
+        expected = [each[name] for each in first["results"]]
+        assert [each[name] for each in again["results"]] == expected
     assert live.node.log.head().position == head
 
 

@@ -147,9 +147,7 @@ def test_the_sdk_reads_the_federation_status(client: StigmemClient) -> None:
 
 
 def test_the_sdk_pages_through_everything_once(client: StigmemClient) -> None:
-    made = {
-        client.assert_fact(ALICE, f"memory:r{n}", number_value(n), SOURCE).id for n in range(7)
-    }
+    made = {client.assert_fact(ALICE, f"memory:r{n}", number_value(n), SOURCE).id for n in range(7)}
     seen: list[str] = []
     page = client.query(limit=3)
     seen += [fact.id for fact in page.facts]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -216,3 +218,48 @@ def test_a_failing_disk_is_told_and_no_trace_leaks(
     assert "Traceback" not in answer.text
     if status == 500:
         assert len(answer.json()["detail"]["error_id"]) == 16
+
+
+def raw_exchange(live: LiveNode, head: bytes) -> bytes:
+    """Send bytes that no client library would; the first line of the answer."""
+    host, port = live.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        connection.sendall(head + b"\r\nHost: x\r\nConnection: close\r\n\r\n")
+        return connection.makefile("rb").readline()
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"GET /v1/facts HTTP/1.1\r\nAuthorization: Bearer \xff\xfe", b"401"),
+        (b"GET /v1/me HTTP/1.1\r\nAuthorization: Basic x", b"401"),
+        (b"GET /v1/facts/%ff HTTP/1.1\r\nAuthorization: Bearer KEY", b"404"),
+        (b"GET /v1/facts/%00 HTTP/1.1\r\nAuthorization: Bearer KEY", b"404"),
+        (b"GET /v1/facts?entity=%ff HTTP/1.1\r\nAuthorization: Bearer KEY", b"200"),
+        (b"GET /v1/facts?entity=%00 HTTP/1.1\r\nAuthorization: Bearer KEY", b"422"),
+        (b"GET /v1/facts HTTP/1.1\r\nAuthorization: Bearer KEY\r\nStigmem-Session: \xff", b"400"),
+        (b"GET /v1/facts?cursor=%ff HTTP/1.1\r\nAuthorization: Bearer KEY", b"4"),
+        (b"PUT /v1/decay/policies/%ff HTTP/1.1\r\nAuthorization: Bearer KEY", b"422"),
+        (b"GET //v1/facts HTTP/1.1\r\nAuthorization: Bearer KEY", b"404"),
+        (b"GET /v1/facts?a=%zz HTTP/1.1\r\nAuthorization: Bearer KEY", b"200"),
+    ],
+)
+def test_bytes_that_are_no_text_never_break_the_node(
+    serve: Callable[..., LiveNode], head: bytes, status: bytes
+) -> None:
+    live = serve(auth_required=True)
+    key = live.mint("read", "write")
+    line = raw_exchange(live, head.replace(b"KEY", key.encode()))
+    assert line.split(b" ")[1].startswith(status), line
+
+
+def test_parallel_writers_each_read_their_own_write(live: LiveNode) -> None:
+    def write_and_read(n: int) -> bool:
+        record = live.state(relation=f"memory:r{n}", v=str(n))
+        read = live.call("GET", f"/v1/facts/{record['id']}").json()
+        listed = live.call("GET", "/v1/facts", params={"relation": f"memory:r{n}"}).json()
+        return read["value"]["v"] == str(n) and listed["total"] == 1
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(write_and_read, range(80)))
+    assert live.call("GET", "/v1/facts").json()["total"] == 80

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from api.mapping import FILTERS
 from tests.system.processes import (
     MAPPINGS,
+    ROOT,
     SHARED_DATA,
     SPACEFLIGHT,
     engramlog,
@@ -185,7 +187,8 @@ def test_file_times_become_receipt_times_in_a_new_log_only(tmp_path: Path) -> No
 
 def test_an_export_comes_back_as_an_equal_state(tmp_path: Path) -> None:
     first, copy, file = tmp_path / "first", tmp_path / "copy", tmp_path / "export.jsonl"
-    loaded = engramlog("import", SPACEFLIGHT, "--data", first, "--clock-from-file")
+    history_to_2001 = b"".join(SPACEFLIGHT.read_bytes().splitlines(keepends=True)[:2_600])
+    loaded = engramlog("import", "-", "--data", first, "--clock-from-file", stdin=history_to_2001)
     assert loaded.returncode == 0, loaded.stderr
     assert engramlog("export", "--data", first, "--output", file).returncode == 0
     back = engramlog("import", file, "--data", copy, "--clock-from-file")
@@ -284,3 +287,24 @@ def test_a_missing_file_is_one_clear_line(tmp_path: Path) -> None:
         done.stderr
         == f"engramlog: cannot read {tmp_path / 'no.jsonl'}: No such file or directory\n"
     )
+
+
+def test_the_lines_of_the_docs_page_can_be_imported(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "import.md").read_text()
+    examples = page.split("```jsonl\n")[1].split("```")[0]
+    done = engramlog("import", "-", "--data", tmp_path / "data", stdin=examples.encode())
+    assert done.returncode == 0, done.stderr
+    assert "3 asserted, 1 resolved, 1 retracted" in done.stdout
+    mapping = tmp_path / "mapping.json"
+    mapping.write_text(page.split("```json\n")[1].split("```")[0])
+    record = {"kind": "joined", "who": "ann", "team": "atlas", "day": "2024-01-02", "seen": 17e8}
+    mapped = engramlog(
+        "import", "-", "--data", tmp_path / "data", "--mapping", mapping, stdin=lines(record)
+    )
+    assert mapped.returncode == 0, mapped.stderr
+
+
+@pytest.mark.parametrize("name", ["date", "unix", "days_since", "time", "before", "plus", "text"])
+def test_every_filter_is_on_the_docs_page(name: str) -> None:
+    assert set(FILTERS) == {"date", "unix", "days_since", "time", "before", "plus", "text"}
+    assert f"| `{name}" in (ROOT / "docs" / "import.md").read_text()

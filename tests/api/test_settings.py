@@ -1,0 +1,122 @@
+"""Settings: which source wins, what is refused and how, and that the docs list every one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from api.settings import (
+    Settings,
+    SettingsError,
+    load_settings,
+    settings_table,
+    unknown_variables,
+    variable,
+)
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "settings.md"
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_in_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in Settings.model_fields:
+        monkeypatch.delenv(variable(name), raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+def test_the_docs_page_holds_the_table_of_all_settings() -> None:
+    assert settings_table() in PAGE.read_text(), (
+        f"put this table into {PAGE.name}:\n{settings_table()}"
+    )
+
+
+@pytest.mark.parametrize("name", Settings.model_fields)
+def test_every_setting_says_what_it_means(name: str) -> None:
+    assert Settings.model_fields[name].description
+
+
+def test_a_flag_beats_the_environment_and_that_the_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "node.toml"
+    file.write_text("port = 1\ncursor_ttl_s = 2\nvalue_bytes_max = 3\n")
+    monkeypatch.setenv("STIGMEM_PORT", "4")
+    monkeypatch.setenv("STIGMEM_CURSOR_TTL_S", "5")
+    settings, _ = load_settings({"port": 6, "host": None}, config=file)
+    assert (settings.port, settings.cursor_ttl_s, settings.value_bytes_max) == (6, 5, 3)
+    assert settings.host == "127.0.0.1"
+
+
+def test_the_file_of_the_data_directory_is_read_unless_another_is_named(tmp_path: Path) -> None:
+    (tmp_path / "engramlog.toml").write_text("port = 7\n")
+    assert load_settings({"data_dir": tmp_path})[0].port == 7
+    other = tmp_path / "other.toml"
+    other.write_text("")
+    assert load_settings({"data_dir": tmp_path}, config=other)[0].port == 8765
+
+
+def test_lists_are_split_at_commas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STIGMEM_SET_VALUED_RELATIONS", "congress:*, said,,")
+    assert load_settings({})[0].set_valued_relations == ("congress:*", "said")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("STIGMEM_PORT", "99999", "STIGMEM_PORT: Input should be less than or equal to 65535"),
+        ("STIGMEM_AUTH_REQUIRED", "perhaps", "STIGMEM_AUTH_REQUIRED: Input should be a valid bool"),
+        ("STIGMEM_NODE_URL", "memory", "STIGMEM_NODE_URL: must be an http:// or https:// URL"),
+        ("STIGMEM_SET_VALUED_RELATIONS", "a*b", "'a*b' is not a relation label"),
+        ("STIGMEM_LOG_LEVEL", "loud", "STIGMEM_LOG_LEVEL: Input should be 'debug'"),
+    ],
+)
+def test_a_bad_variable_is_named(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, message: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(SettingsError) as refused:
+        load_settings({})
+    assert message in str(refused.value)
+    assert repr(value) in str(refused.value) or "a*b" in str(refused.value)
+
+
+def test_a_bad_flag_and_a_bad_key_of_the_file_are_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"^--port: "):
+        load_settings({"port": -1})
+    file = tmp_path / "node.toml"
+    file.write_text("port = -1\n")
+    with pytest.raises(SettingsError, match=r"node\.toml: port: "):
+        load_settings({}, config=file)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("prot = 1", "unknown setting 'prot'; did you mean port"),
+        ("port 1", "is not TOML"),
+    ],
+)
+def test_a_bad_file_is_named(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "node.toml"
+    file.write_text(text)
+    with pytest.raises(SettingsError, match=message):
+        load_settings({}, config=file)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"cannot read .*no\.toml: No such file"):
+        load_settings({}, config=tmp_path / "no.toml")
+
+
+def test_unknown_variables_are_warned_of_with_the_likely_name() -> None:
+    environ = {"STIGMEM_PROT": "1", "STIGMEM_URL": "x", "STIGMEM_ZEBRA": "2", "PATH": ""}
+    assert unknown_variables(environ) == [
+        "STIGMEM_PROT is not a setting and is ignored; did you mean STIGMEM_PORT?",
+        "STIGMEM_ZEBRA is not a setting and is ignored",
+    ]
+
+
+def test_the_public_url_follows_the_address() -> None:
+    assert Settings(host="::1", port=9).public_url == "http://[::1]:9"
+    assert Settings(node_url="https://a.example/").public_url == "https://a.example"
