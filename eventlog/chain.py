@@ -90,7 +90,8 @@ class Chain:
         if not drafts:
             return []
         kinds = [kind_and_version(draft) for draft in drafts]
-        received_at = self._received_at = max(now_us, self._received_at)
+        floor = now_us if self._position == 0 else self._received_at  # 1970 binds no empty log
+        received_at = self._received_at = max(now_us, floor)
         salts = self._entropy(SALT_BYTES * len(drafts))
         origin, epoch, tips, undo, tick = (
             self.origin,

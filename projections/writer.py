@@ -375,7 +375,7 @@ class Writer:
         waiting: list[_Step],
         flush: Callable[[], None],
     ) -> list[_Step]:
-        now_us = command.received_at or self._clock.now_us()
+        now_us = self._clock.now_us() if command.received_at is None else command.received_at
         context = Context(
             self.store.db,
             self.mirror,

@@ -208,7 +208,7 @@ class _Check:
 
     def _local_fault(self, stored: Stored, header: Header) -> str | None:
         """What is wrong with the columns that are this node's own."""
-        if stored.received_at < self.head.received_at:
+        if self.head.position and stored.received_at < self.head.received_at:
             return f"received_at went back from {self.head.received_at} to {stored.received_at}"
         if stored.received_hlc < self.head.received_hlc:
             return f"received_hlc went back from {self.head.received_hlc} to {stored.received_hlc}"
