@@ -136,14 +136,14 @@ def _show_life(client: Client, url: str) -> None:
     facts = client.get("/v1/facts", everything)["facts"]
     _require(facts, "the history of Pluto")
     standing = {
-        fact["id"]
+        fact["id"]: "set aside" if fact["contradicted"] else "stands"
         for fact in client.get(
             "/v1/facts", {**query, "include_expired": True, "include_contradicted": True}
         )["facts"]
     }
     for fact in sorted(facts, key=lambda fact: str(fact["hlc"])):
         valid = f"valid {day(fact.get('valid_from'))}..{day(fact.get('valid_until'))}"
-        state = "stands" if fact["id"] in standing else "retracted"
+        state = standing.get(fact["id"], "retracted")
         print(
             _cut(
                 f"  {day(fact['timestamp'])}  {value_text(fact['value'])}, {valid}, "

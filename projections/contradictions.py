@@ -2,10 +2,11 @@
 
 ``claims`` holds one row per distinct live value of a key that ever had two facts, so a
 write costs the same however many facts the key has, and a key with one fact costs nothing.
-``conflicts`` holds one open row per live value that is not the key's newest: the newest
-against each other value, never all pairs. Set-valued relations have claims but no
-conflicts. Everything is asked of ``facts`` *at the event's position*, so the rows do not
-depend on how events were batched. Source: wire 5.1.
+A claim's ``expires_at`` is an upper bound: retractions leave it. ``conflicts`` holds one
+open row per live value that is not the key's newest: the newest against each other value,
+never all pairs. Set-valued relations have claims but no conflicts. Everything is asked of
+``facts`` *at the event's position*, so the rows do not depend on how events were batched.
+Source: wire 5.1.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ WHERE key_hash=? ORDER BY newest_hlc DESC LIMIT 1
 """
 _TOPS = """
 SELECT claims.key_hash, value_hash, newest_hlc, newest_id
-FROM json_each(?) AS asked CROSS JOIN claims
+FROM json_each(?) AS asked CROSS JOIN claims INDEXED BY claims_by_age
 WHERE claims.key_hash = unhex(asked.value)
   AND newest_hlc = (SELECT max(newest_hlc) FROM claims WHERE key_hash = unhex(asked.value))
 """
@@ -75,25 +76,20 @@ ON CONFLICT DO UPDATE SET
     live_count = live_count + 1
 """
 _FACT = """
-SELECT entity, relation, scope, garden_id, value_type, value_v, base_confidence, set_aside
-FROM facts WHERE id=?
+SELECT entity, relation, scope, garden_id, value_type, value_v, base_confidence, to_position,
+    set_aside FROM facts WHERE id=?
 """
-_SURVIVORS = """
-SELECT count(*), max(hlc), max(valid_until_us) FROM facts
+_CLAIMED = "SELECT live_count, newest_id FROM claims WHERE key_hash=? AND value_hash=?"
+_DROP_CLAIM = "DELETE FROM claims WHERE key_hash=? AND value_hash=?"
+_FEWER = "UPDATE claims SET live_count=live_count-1 WHERE key_hash=? AND value_hash=?"
+_NEXT_NEWEST = """
+SELECT id, hlc FROM facts
 WHERE entity=?1 AND relation=?2 AND scope=?3 AND value_type=?4 AND value_v=?5
   AND garden_id IS ?6 AND base_confidence>0
   AND from_position<=?7 AND to_position>?7 AND set_aside>?7
+ORDER BY hlc DESC LIMIT 1
 """
-_NEWEST_ID = """
-SELECT id FROM facts
-WHERE entity=?1 AND relation=?2 AND scope=?3 AND value_type=?4 AND value_v=?5
-  AND garden_id IS ?6 AND hlc=?8 AND base_confidence>0
-  AND from_position<=?7 AND to_position>?7 AND set_aside>?7
-"""
-_UPDATE_CLAIM = """
-UPDATE claims SET live_count=?, newest_hlc=?, newest_id=?, expires_at=?
-WHERE key_hash=? AND value_hash=?
-"""
+_RENEW = "UPDATE claims SET newest_id=?, newest_hlc=? WHERE key_hash=? AND value_hash=?"
 _OPEN = f"""
 INSERT OR IGNORE INTO conflicts (conflict_id, key_hash, value_hash, entity, relation, scope,
     garden_id, fact_id, opened_by, detected_at, from_position)
@@ -331,19 +327,26 @@ def _contest(claim: _Claim, tops: dict[bytes, _Top], db: apsw.Connection) -> Non
 def _release(fact: str, position: int, db: apsw.Connection, *, set_aside: bool = False) -> None:
     """Take one ended (or set aside) fact out of its key's claims."""
     row = query_one(db, _FACT, (fact,))
-    if row is None or row[6] == 0 or (row[7] < position and not set_aside):
-        return
+    if row is None or row[6] == 0 or row[8 if set_aside else 7] != position:
+        return  # unknown, never a claim, or ended before by another event
+    if (row[7] if set_aside else row[8] + 1) <= position:
+        return  # its claim went with the other of retraction and resolution
     entity, relation, scope, garden, value_type, value_v = row[:6]
     key = key_hash(entity, relation, scope, garden)
     value = value_hash(value_type, value_v)
-    bindings = (entity, relation, scope, value_type, value_v, garden, position)
-    count, newest_hlc, expires_at = query(db, _SURVIVORS, bindings)[0]
-    if count:
-        (newest_id,) = query(db, _NEWEST_ID, (*bindings, newest_hlc))[0]
-        db.execute(_UPDATE_CLAIM, (count, newest_hlc, newest_id, expires_at, key, value))
-    else:
-        db.execute("DELETE FROM claims WHERE key_hash=? AND value_hash=?", (key, value))
+    claimed = query_one(db, _CLAIMED, (key, value))
+    if claimed is None:
+        return
+    live_count, newest_id = claimed
+    if live_count == 1:
+        db.execute(_DROP_CLAIM, (key, value))
         db.execute(_CLOSE, (position, key, value))
+    else:
+        db.execute(_FEWER, (key, value))
+        if newest_id == fact:
+            bindings = (entity, relation, scope, value_type, value_v, garden, position)
+            next_id, next_hlc = query(db, _NEXT_NEWEST, bindings)[0]
+            db.execute(_RENEW, (next_id, next_hlc, key, value))
     top = query_one(db, _TOP, (key,))
     if top is not None:
         db.execute(_CLOSE, (position, key, top[0]))
