@@ -1,0 +1,44 @@
+"""What the pages show is what happens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.docs.console import ROOT, keeps, run, steps_of
+from tests.system.processes import serving
+
+PAGES = sorted(
+    page
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    if steps_of(page) and page.name != "README.md"
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """An empty folder with the fixtures in reach, as in a checkout."""
+    (tmp_path / "fixtures").symlink_to(ROOT / "fixtures")
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_commands_of_a_page_print_what_it_shows(page: Path, folder: Path) -> None:
+    for step in steps_of(page):
+        printed = run(step, folder, {})
+        assert keeps(step.promised, printed), f"{step.command}\n{printed}"
+
+
+def test_the_first_minute_of_the_readme_goes_as_printed(folder: Path) -> None:
+    with serving(folder / "memory", "--no-auth") as node:
+        for step in steps_of(ROOT / "README.md"):
+            printed = run(step, folder, {"NODE": node.url})
+            assert keeps(step.promised, printed), f"{step.command}\n{printed}"
+
+
+def test_the_python_of_the_readme_runs(folder: Path) -> None:
+    text = (ROOT / "README.md").read_text()
+    code = text.split("```python\n")[1].split("```")[0]
+    with serving(folder / "memory", "--no-auth") as node:
+        exec(code.replace("http://127.0.0.1:8765", node.url), {"print": lambda *_: None})

@@ -1,0 +1,80 @@
+"""Nothing a user can meet is missing from the pages."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from api.errors import STATUS_BY_CODE
+from api.route_table import ROUTES
+from api.settings import Settings
+from eventlog.kinds import SCHEMA_VERSIONS
+from projections.registry import PROJECTORS
+from tests.docs.console import ROOT
+
+DOCS = ROOT / "docs"
+EVERYTHING = "\n".join(page.read_text() for page in [ROOT / "README.md", *DOCS.glob("*.md")])
+
+
+@pytest.mark.parametrize("kind", sorted(SCHEMA_VERSIONS))
+def test_every_event_kind_is_described(kind: str) -> None:
+    assert f"`{kind}`" in (DOCS / "log.md").read_text()
+
+
+@pytest.mark.parametrize("projector", PROJECTORS, ids=lambda projector: projector.name)
+def test_every_projector_and_its_tables_are_described(projector: object) -> None:
+    page = (DOCS / "projections.md").read_text()
+    name, tables = projector.name, projector.tables  # type: ignore[attr-defined]
+    for word in (name, *tables):
+        assert f"`{word}`" in page
+
+
+@pytest.mark.parametrize("code", sorted(STATUS_BY_CODE))
+def test_every_error_code_is_listed_with_its_status(code: str) -> None:
+    rows = [line for line in (DOCS / "errors.md").read_text().splitlines() if f"`{code}`" in line]
+    assert any(str(STATUS_BY_CODE[code]) in row for row in rows), code
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+def test_every_route_is_named(route: object) -> None:
+    path = re.sub(r"\{\w+?_?(id)\}", r"{\1}", route.path)  # type: ignore[attr-defined]
+    assert path in EVERYTHING, path
+
+
+@pytest.mark.parametrize("name", sorted(Settings.model_fields))
+def test_every_setting_is_listed(name: str) -> None:
+    assert f"STIGMEM_{name.upper()}" in (DOCS / "settings.md").read_text()
+
+
+def test_every_dependency_earns_its_line() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    page = (DOCS / "dependencies.md").read_text()
+    for requirement in wanted:
+        assert re.split(r"[<>=\[;]", requirement)[0].strip() in page, requirement
+
+
+def test_every_metric_is_listed() -> None:
+    code = "\n".join(
+        path.read_text() for path in (ROOT / "api/metrics.py", ROOT / "api/routes/system.py")
+    )
+    page = (DOCS / "operations.md").read_text()
+    for name in sorted(set(re.findall(r"engramlog_[a-z_]+", code))):
+        if not name.endswith(("_bucket", "_sum", "_count")):
+            assert f"`{name}`" in page, name
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted(DOCS.glob("*.md"))], ids=lambda page: page.name)
+def test_links_between_pages_resolve(page: Path) -> None:
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text()):
+        assert (page.parent / target).exists(), f"{page.name} → {target}"
+
+
+def test_every_command_is_shown() -> None:
+    commands = ("serve", "import", "export", "recall", "facts", "replay", "decay", "key",
+                "identity", "demo")  # fmt: skip
+    for command in commands:
+        assert f"engramlog {command}" in EVERYTHING, command
