@@ -1,0 +1,51 @@
+"""``python -m benchmarks``: run some or all benchmarks and print their figures."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from benchmarks import congress, flatness, ingest, writes
+from benchmarks.report import Figure, table
+
+BENCHMARKS: dict[str, Callable[[int], list[Figure]]] = {
+    "writes": writes.measure,
+    "ingest": ingest.measure,
+    "flatness": flatness.measure,
+    "congress": congress.measure,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what was asked for."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="Figures, and their ratios to a baseline measured in the same run.",
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(BENCHMARKS)} (all)")
+    parser.add_argument("--facts", type=int, default=100_000, help="size of the store (100000)")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the size")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
+    args = parser.parse_args(arguments)
+    unknown = set(args.names) - BENCHMARKS.keys()
+    if unknown:
+        parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
+    facts = args.facts // 10 if args.quick else args.facts
+    figures: list[Figure] = []
+    for name in args.names or BENCHMARKS:
+        found = BENCHMARKS[name](facts)
+        figures += found
+        print(f"\n{name} ({facts:,} facts, Python {platform.python_version()})")
+        print(table(found), flush=True)
+    if args.json is not None:
+        args.json.write_text(json.dumps(msgspec.to_builtins(figures), indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,94 @@
+"""A real node process to measure, and a raw keep-alive client that costs little itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+READY_SECONDS_MAX = 120.0
+
+
+@contextmanager
+def serving(data: Path, *, env: dict[str, str] | None = None) -> Generator[str, None, None]:
+    """The URL of a node process on ``data``, for the length of a ``with`` block."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "api.cli", "serve", "--data", str(data), "--port", "0", "--no-auth"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **(env or {})},
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        url = next(word for word in line.split() if word.startswith("http://"))
+        yield url
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout=30)
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+class RawClient:
+    """One keep-alive connection that reads whole answers."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self._host = f"{parts.hostname}:{parts.port}"
+        self._socket = socket.create_connection((parts.hostname, parts.port))
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def request(
+        self, method: str, path: str, body: bytes = b"", kind: str = "application/json"
+    ) -> tuple[int, bytes]:
+        """Status and body of one exchange."""
+        head = (
+            f"{method} {path} HTTP/1.1\r\nHost: {self._host}\r\nContent-Type: {kind}\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n"
+        )
+        self._socket.sendall(head.encode() + body)
+        data = b""
+        while b"\r\n\r\n" not in data:
+            data += self._socket.recv(1 << 20)
+        head_bytes, _, rest = data.partition(b"\r\n\r\n")
+        lines = head_bytes.split(b"\r\n")
+        length = next(
+            int(line.split(b":")[1]) for line in lines if line.lower().startswith(b"content-length")
+        )
+        chunks, have = [rest], len(rest)
+        while have < length:
+            chunk = self._socket.recv(1 << 20)
+            chunks.append(chunk)
+            have += len(chunk)
+        return int(lines[0].split()[1]), b"".join(chunks)
+
+    def post(self, path: str, body: Any) -> tuple[int, bytes]:
+        """POST a JSON body."""
+        return self.request("POST", path, json.dumps(body).encode())
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def wait_ready(url: str) -> None:
+    """Return once ``/readyz`` answers 200."""
+    deadline = time.monotonic() + READY_SECONDS_MAX
+    while time.monotonic() < deadline:
+        client = RawClient(url)
+        try:
+            if client.request("GET", "/readyz")[0] == 200:
+                return
+        finally:
+            client.close()
+        time.sleep(0.01)
+    raise TimeoutError("the node did not become ready")

@@ -1,0 +1,68 @@
+"""Facts to write: realistic in size and repetition, the same for the same seed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+from eventlog.kinds import Value
+from projections.cid import compute_cid
+from projections.intents import AssertFact
+
+SOURCES = [f"stigmem://bench.example/agent/{name}" for name in ("ann", "bo", "cy", "di", "ed")]
+RELATIONS = ["memory:role", "memory:note", "memory:decision", "preference:tool", "roadmap:next"]
+WORDS = tuple(
+    word
+    for line in (
+        "ledger billing migration quarterly review incident response kubernetes rollout design",
+        "database schema customer contract renewal latency budget hiring plan release candidate",
+        "security audit finding dashboard metric alert pipeline warehouse vendor invoice payment",
+    )
+    for word in line.split()
+)
+
+
+def fact_bodies(count: int, seed: int = 7, first: int = 0) -> Iterator[dict[str, Any]]:
+    """Assert bodies over ``count`` distinct (entity, relation) pairs; every tenth is a ref."""
+    chance = random.Random(seed)
+    for number in range(first, first + count):
+        entity = f"stigmem://bench.example/item/{number // len(RELATIONS)}"
+        value: dict[str, Any]
+        if number % 10 == 9:
+            target = chance.randrange(max(1, number))
+            value = {"type": "ref", "v": f"stigmem://bench.example/item/{target}"}
+        else:
+            value = {"type": "text", "v": " ".join(chance.choices(WORDS, k=12)) + f" {number}"}
+        yield {
+            "entity": entity,
+            "relation": RELATIONS[number % len(RELATIONS)],
+            "value": value,
+            "source": chance.choice(SOURCES),
+            "scope": "local",
+        }
+
+
+def intent_of(body: dict[str, Any]) -> AssertFact:
+    """The intent the HTTP edge makes of a body that needs no normalising."""
+    value = Value(body["value"]["type"], body["value"]["v"])
+    return AssertFact(
+        entity=body["entity"],
+        relation=body["relation"],
+        value=value,
+        source=body["source"],
+        scope=body["scope"],
+        cid=compute_cid(
+            entity=body["entity"],
+            relation=body["relation"],
+            value=value,
+            source=body["source"],
+            confidence=1.0,
+            scope=body["scope"],
+        ),
+    )
+
+
+def intents(count: int, seed: int = 7, first: int = 0) -> list[AssertFact]:
+    """``fact_bodies`` as intents."""
+    return [intent_of(body) for body in fact_bodies(count, seed, first)]
