@@ -138,9 +138,7 @@ class Transaction:
         if idempotency is not None:
             last = ledger.chain.position
             first = last - len(links) + 1 if since is None else since + 1
-            self._keys[idempotency.actor, idempotency.key] = KeyUse(
-                idempotency.digest, first, last
-            )
+            self._keys[idempotency.actor, idempotency.key] = KeyUse(idempotency.digest, first, last)
         return Appended([recorded for recorded, _ in links])
 
     def replayed(self, idempotency: Idempotency) -> Appended | None:
