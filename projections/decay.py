@@ -23,6 +23,7 @@ from projections.normalization import matches_label
 
 EXEMPT_PREFIXES = ("stigmem:", "rel:")
 SWEPT_COLUMNS = "from_position, entity, relation, scope, base_confidence, confidence, recorded_at"
+"""What ``swept_rows`` needs of a row, its identity first."""
 
 
 def is_exempt(entity: str, relation: str) -> bool:

@@ -12,6 +12,8 @@ import apsw
 
 from eventlog.event import Recorded
 from eventlog.kinds import DecaySwept, FactAsserted, FactRetracted, SourceTrustSet
+from projections.database import query
+from projections.decay import swept_rows
 from projections.facts import fact_id
 from projections.moment import LIVE
 from projections.normalization import normalize_ref
@@ -24,12 +26,16 @@ VALUES (?,?,?,?,?,?,(SELECT trust FROM source_trust WHERE source=? AND to_positi
 _END = f"""
 UPDATE entity_edges SET confidence=0.0, to_position=? WHERE id=? AND to_position={LIVE}
 """
-_SWEEP = f"""
-UPDATE entity_edges SET
-    confidence = facts.confidence, to_position = facts.to_position, decay_epoch = ?
-FROM facts
-WHERE facts.id = entity_edges.id AND entity_edges.to_position = {LIVE}
-  AND (facts.confidence <> entity_edges.confidence OR facts.to_position <> {LIVE})
+_SWEEP_CANDIDATES = f"""
+SELECT edges.rowid, facts.entity, facts.relation, facts.scope, facts.base_confidence,
+    edges.confidence, facts.recorded_at
+FROM entity_edges AS edges JOIN facts USING (id)
+WHERE edges.to_position={LIVE} AND facts.base_confidence>0 AND edges.from_position<?
+  AND (?='*' OR facts.scope=?)
+"""
+_DECAYED = "UPDATE entity_edges SET confidence=?, decay_epoch=? WHERE rowid=?"
+_TTL_END = """
+UPDATE entity_edges SET confidence=0.0, decay_epoch=?, to_position=? WHERE rowid=?
 """
 _TRUST = """
 UPDATE entity_edges SET source_trust=? WHERE id IN (SELECT id FROM facts WHERE source=?)
@@ -79,11 +85,20 @@ class EntityEdgesProjector:
             if isinstance(payload, FactRetracted):
                 db.executemany(_END, [(event.position, fact) for fact in payload.fact_ids])
             elif isinstance(payload, DecaySwept):
-                db.execute(_SWEEP, (payload.at_us // 1000,))
+                _sweep(event.position, payload, db)
             elif isinstance(payload, SourceTrustSet):
                 db.execute(_TRUST, (payload.trust, payload.source))
         if pending:
             db.executemany(_INSERT, pending)
+
+
+def _sweep(position: int, sweep: DecaySwept, db: apsw.Connection) -> None:
+    """Decay edges as their facts decay, from the edges' own state at the event."""
+    epoch_ms = sweep.at_us // 1000
+    rows = query(db, _SWEEP_CANDIDATES, (position, sweep.scope, sweep.scope))
+    ended, decayed = swept_rows(sweep, rows)
+    db.executemany(_DECAYED, [(confidence, epoch_ms, row) for row, confidence in decayed])
+    db.executemany(_TTL_END, [(epoch_ms, position, row) for row in ended])
 
 
 def _row(event: Recorded, fact: FactAsserted) -> tuple[apsw.SQLiteValue, ...]:

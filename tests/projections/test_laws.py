@@ -177,7 +177,7 @@ def test_materialised_confidence_is_the_defined_one(steps: list[Step]) -> None:
         slots = known(view, RIGHTS, moment)
         with node.reader.pool.connection() as db:
             rows = query(db, "SELECT from_position, confidence FROM facts")
-        stored = {position: confidence for position, confidence in rows}
+        stored = dict(rows)
         for slot, confidence in zip(slots, view.confidence(slots, moment), strict=True):
             assert stored[int(view.from_position[slot])] == confidence
 
