@@ -245,9 +245,16 @@ class Writer:
                     failure.command.answer.set_result(failure.cause)
                 else:
                     failure.command.answer.set_exception(failure.cause)
-            except Exception as fault:
+            except (StorageError, WriterDegraded) as fault:
                 for command in group:
                     command.answer.set_exception(fault)
+                return
+            except Exception as fault:
+                if len(group) == 1:
+                    group[0].answer.set_exception(fault)
+                else:  # one of them cannot be written: find out which
+                    for command in group:
+                        self._write([command])
                 return
 
     def _write_group(self, group: list[Command]) -> None:
