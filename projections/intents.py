@@ -19,7 +19,7 @@ class Intent(Struct, frozen=True):
 
 
 class AssertFact(Intent, frozen=True, kw_only=True):
-    """State a fact. ``confidence`` 0 retracts (see ``decisions.retraction_targets``)."""
+    """State a fact. ``confidence`` 0 retracts (see ``deciding.retracting.retraction_targets``)."""
 
     entity: str
     relation: str

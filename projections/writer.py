@@ -22,7 +22,8 @@ from eventlog.errors import StorageError, StorageFailed, StorageFull
 from eventlog.event import Draft, Recorded
 from eventlog.identifiers import IdentifierSource
 from eventlog.log import Appended, AppendTransaction, EventLog, Idempotency
-from projections.decisions import DECISIONS, Context, Decision, Undecided, contradicted
+from projections.deciding.context import Context, Decision, Undecided
+from projections.decisions import DECISIONS, contradicted
 from projections.intents import (
     AssertFact,
     Done,

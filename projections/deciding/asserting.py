@@ -1,0 +1,98 @@
+"""Stating a fact: a new one, the equal one that stands already, or a retraction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from eventlog.event import scope_partition
+from eventlog.identifiers import id_text
+from eventlog.kinds import FactAsserted
+from projections.contradictions import key_hash, value_hash
+from projections.database import query_one
+from projections.deciding.context import Context, Decision
+from projections.deciding.retracting import retract_by_record
+from projections.derivations import closes_cycle
+from projections.intents import AssertFact, Refused
+from projections.moment import LIVE
+
+_SAME = f"""
+SELECT id, cid, valid_from, valid_until, interpret_as, derived_from, value_type, value_v
+FROM facts
+WHERE entity=? AND relation=? AND scope=? AND source=? AND garden_id IS NULL
+  AND to_position={LIVE} AND base_confidence>0
+ORDER BY hlc DESC LIMIT 1
+"""
+
+_encode_parents = msgspec.json.Encoder().encode
+
+
+def assert_fact(intent: AssertFact, context: Context) -> Decision | Refused:
+    """A new fact, the equal live one that already says so, or a retraction."""
+    if intent.derived_from:
+        context.flush()
+        parents = [parent.hash for parent in intent.derived_from]
+        if closes_cycle(context.db, intent.cid.removeprefix("sha256:"), parents):
+            return Refused(
+                "provenance_cycle_detected",
+                "the fact would be derived from itself",
+                "derived_from",
+            )
+    if intent.confidence == 0.0:
+        return retract_by_record(_asserted(intent), context)
+    content = _content(intent)
+    key = (intent.entity, intent.relation, intent.scope)
+    rival: tuple[bytes, bytes] | None = None
+    if key in context.undecided.retracted:
+        context.flush()
+    if key in context.undecided.touched or context.mirror.has_key(*key):
+        same = _newest_of_source(intent, context)
+        value = intent.value
+        rival = (key_hash(*key, None), value_hash(value.type, value.v))
+        if same is not None and tuple(same[1:]) == content:
+            return Decision([], fact_id=same[0], created=False, rival=rival)
+    draft = context.draft(_asserted(intent), scope_partition(intent.scope))
+    fact = id_text(draft.event_id)
+    context.undecided.touched.add(key)
+    context.undecided.asserted |= {fact, key}
+    context.undecided.newest[*key, intent.source] = (fact, *content)
+    return Decision([draft], fact_id=fact, rival=rival)
+
+
+def _asserted(intent: AssertFact) -> FactAsserted:
+    return FactAsserted(
+        entity=intent.entity,
+        relation=intent.relation,
+        value=intent.value,
+        source=intent.source,
+        scope=intent.scope,  # pyright: ignore[reportArgumentType]  # validated at the edge
+        confidence=intent.confidence,
+        cid=intent.cid,
+        valid_from=intent.valid_from,
+        valid_until=intent.valid_until,
+        derived_from=list(intent.derived_from),
+        write_mode=intent.write_mode,  # pyright: ignore[reportArgumentType]
+    )
+
+
+def _content(intent: AssertFact) -> tuple[Any, ...]:
+    """What must be equal for a write to be a repetition (DESIGN section 8)."""
+    parents = list(intent.derived_from)
+    return (
+        intent.cid,
+        intent.valid_from,
+        intent.valid_until,
+        intent.value.interpret_as,
+        _encode_parents(parents).decode() if parents else "[]",
+        intent.value.type,
+        intent.value.v,
+    )
+
+
+def _newest_of_source(intent: AssertFact, context: Context) -> tuple[Any, ...] | None:
+    known = (intent.entity, intent.relation, intent.scope, intent.source)
+    pending = context.undecided.newest.get(known)
+    if pending is not None:
+        return pending
+    return query_one(context.db, _SAME, known)

@@ -1,0 +1,80 @@
+"""What a decision may know, and what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import apsw
+from msgspec import Struct
+
+from eventlog.event import NODE_STREAM, Draft
+from eventlog.identifiers import IdentifierSource
+from eventlog.kinds import AnyPayload
+from projections.mirror import Mirror
+
+Key = tuple[str, str, str]
+"""(entity, relation, scope)."""
+
+
+class Undecided:
+    """What this group has drafted and the tables do not show yet.
+
+    Attributes:
+        newest: the newest drafted content of a (key, source).
+        asserted: ids and keys of drafted facts.
+        retracted: ids and keys of facts whose retraction is drafted.
+        touched: every key of the group, also those applied: the mirror shows them only
+            after the commit.
+    """
+
+    def __init__(self) -> None:
+        self.newest: dict[tuple[str, str, str, str], tuple[Any, ...]] = {}
+        self.asserted: set[str | Key] = set()
+        self.retracted: set[str | Key] = set()
+        self.touched: set[Key] = set()
+
+    def holds(self, name: str | Key) -> bool:
+        """Whether a fact id or key has drafts that the tables do not show."""
+        return name in self.asserted or name in self.retracted
+
+    def applied(self) -> None:
+        """The tables show everything now."""
+        self.newest.clear()
+        self.asserted.clear()
+        self.retracted.clear()
+
+    def finished(self) -> None:
+        """The group has ended."""
+        self.applied()
+        self.touched.clear()
+
+
+class Context(Struct, frozen=True):
+    """What a decision may know: the tables, the clock's reading, who asks."""
+
+    db: apsw.Connection
+    mirror: Mirror
+    undecided: Undecided
+    identifiers: IdentifierSource
+    now_us: int
+    actor: str
+    flush: Callable[[], None]
+
+    def draft(
+        self, payload: AnyPayload, partition: str = NODE_STREAM, cause: bytes | None = None
+    ) -> Draft:
+        """A draft of an event, with an id of its own."""
+        return Draft(payload, partition, self.identifiers.next(self.now_us), self.actor, cause)
+
+
+class Decision(Struct, frozen=True):
+    """Drafts to append and what to answer; see ``intents.Done``."""
+
+    drafts: list[Draft]
+    fact_id: str | None = None
+    created: bool = True
+    retracted: tuple[str, ...] = ()
+    detail: dict[str, Any] = {}
+    rival: tuple[bytes, bytes] | None = None
+    """Key and value whose rivals decide the answer's ``contradicted`` flag."""
