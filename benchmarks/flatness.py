@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from api.heap import settle_heap
 from api.node import Node
 from benchmarks.report import Figure, Stopwatch, say
 from benchmarks.workload import intent_of, intents
@@ -38,6 +39,7 @@ def measure(facts: int) -> list[Figure]:
 
 def _steps(name: str, folder: Path, count: int, make: Callable[[int], AssertFact]) -> Figure:
     node = Node.open(folder / "node")
+    settle_heap()
     node.write(DeclareSetValued(relations=("set:*",)))
     step = count // STEPS
     costs: list[float] = []

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import apsw
 
+from api.heap import settle_heap
 from api.node import Node
 from benchmarks.report import Figure, Stopwatch, percentile, say
 from benchmarks.serving import RawClient, serving, wait_ready
@@ -61,6 +62,7 @@ def _writer(data: Path, facts: int, raw: float) -> list[Figure]:
     say(f"writer, {facts:,} facts, {BATCH} a command")
     asked = intents(facts)
     node = Node.open(data)
+    settle_heap()  # as a served node does
     watch = Stopwatch()
     answers = [
         node.writer.submit(asked[start : start + BATCH], actor="bench")

@@ -1,4 +1,8 @@
-"""What an event is: the hashed header, the draft before it is recorded, the record after."""
+"""What an event is: the hashed header, the draft before it is recorded, the record after.
+
+None of these can be part of a cycle, so the garbage collector need not follow them: at
+every group of writes there are thousands.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,7 @@ def stream_name(origin: str, epoch: int, partition: str) -> str:
     return f"{origin}/{epoch}/{partition}"
 
 
-class Header(Struct, frozen=True, array_like=True):
+class Header(Struct, frozen=True, array_like=True, gc=False):
     """The hashed part of an event. Encoded as a MessagePack array, in this order."""
 
     format: int
@@ -39,7 +43,7 @@ class Header(Struct, frozen=True, array_like=True):
     payload_hash: bytes
 
 
-class Draft(Struct, frozen=True):
+class Draft(Struct, frozen=True, gc=False):
     """An event that a command decided on and no log has recorded yet."""
 
     payload: AnyPayload
@@ -49,7 +53,7 @@ class Draft(Struct, frozen=True):
     causation_id: bytes | None = None
 
 
-class Stored(Struct, frozen=True):
+class Stored(Struct, frozen=True, gc=False):
     """An event exactly as it lies in the log: the hashed bytes and the local columns.
 
     ``position``, ``received_at`` (microseconds), ``received_hlc`` and ``peer`` are this
@@ -73,7 +77,7 @@ class UnknownPayload(Struct, frozen=True):
     schema_version: int
 
 
-class Recorded(Struct, frozen=True):
+class Recorded(Struct, frozen=True, gc=False):
     """A decoded event with its place in the log."""
 
     position: int

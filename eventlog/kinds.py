@@ -21,11 +21,12 @@ class Payload(
     tag_field="kind",
     omit_defaults=True,
     forbid_unknown_fields=True,
+    gc=False,
 ):
     """Base of all payloads; ``kind`` is the tag in the bytes."""
 
 
-class Value(Struct, frozen=True, omit_defaults=True):
+class Value(Struct, frozen=True, omit_defaults=True, gc=False):
     """A typed value. ``v`` is the canonical text that the CID covers."""
 
     type: Literal["string", "text", "number", "boolean", "datetime", "ref", "null"]
@@ -33,7 +34,7 @@ class Value(Struct, frozen=True, omit_defaults=True):
     interpret_as: Literal["content", "instruction"] = "content"
 
 
-class Parent(Struct, frozen=True, omit_defaults=True):
+class Parent(Struct, frozen=True, omit_defaults=True, gc=False):
     """One entry of ``derived_from``: 64 hex digits, and the fact id where it was given."""
 
     hash: str
@@ -43,7 +44,7 @@ class Parent(Struct, frozen=True, omit_defaults=True):
 # -- replicated ---------------------------------------------------------------------------
 
 
-class FactAsserted(Payload, frozen=True, tag="fact_asserted"):
+class FactAsserted(Payload, frozen=True, gc=False, tag="fact_asserted"):
     """A source states a fact. Its id is the event id unless ``id`` says otherwise."""
 
     entity: str

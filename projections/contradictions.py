@@ -212,7 +212,7 @@ class ContradictionsProjector:
         _claim_run(run, patterns, db)
 
 
-class _Claim(Struct, frozen=True):
+class _Claim(Struct, frozen=True, gc=False):
     """One asserted fact as a claim on its key."""
 
     event: Recorded

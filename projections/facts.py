@@ -76,7 +76,7 @@ _encode_parents = msgspec.json.Encoder().encode
 _decode_parents = msgspec.json.Decoder(list[Parent]).decode
 
 
-class FactRow(Struct, frozen=True):
+class FactRow(Struct, frozen=True, gc=False):
     """The immutable part of a fact, as the log recorded it."""
 
     from_position: int

@@ -18,7 +18,7 @@ class Intent(Struct, frozen=True):
     """Base of all intents."""
 
 
-class AssertFact(Intent, frozen=True, kw_only=True):
+class AssertFact(Intent, frozen=True, kw_only=True, gc=False):
     """State a fact. ``confidence`` 0 retracts (see ``deciding.retracting.retraction_targets``)."""
 
     entity: str
@@ -34,7 +34,7 @@ class AssertFact(Intent, frozen=True, kw_only=True):
     write_mode: str = "assert"
 
 
-class RetractFact(Intent, frozen=True, kw_only=True):
+class RetractFact(Intent, frozen=True, kw_only=True, gc=False):
     """Retract one fact by id; ``scopes`` are those the caller may touch."""
 
     fact_id: str
@@ -42,7 +42,7 @@ class RetractFact(Intent, frozen=True, kw_only=True):
     scopes: frozenset[str]
 
 
-class RetractMatching(Intent, frozen=True, kw_only=True):
+class RetractMatching(Intent, frozen=True, kw_only=True, gc=False):
     """Retract the one live fact with exactly this content."""
 
     entity: str
@@ -138,7 +138,7 @@ class Refused(Struct, frozen=True):
     field: str | None = None
 
 
-class Done(Struct, frozen=True):
+class Done(Struct, frozen=True, gc=False):
     """What an intent did.
 
     Attributes:

@@ -14,6 +14,7 @@ from typing import NoReturn
 from tqdm import tqdm
 
 from api.client import Client, ClientError
+from api.heap import settle_heap
 from api.node import Node
 from api.serving import read_control, serve_in_background
 from api.settings import Settings, load_settings
@@ -96,13 +97,15 @@ def open_node(
     if not create and not path.is_dir():
         raise CommandError(f"{path} is not a data directory; name one with --data")
     with progress_bar("catching up", "event") as progress:
-        return Node.open(
+        node = Node.open(
             path,
             clock=clock,
             set_valued=settings.set_valued_relations,
             epoch_clock="file" if from_file else "wall",
             progress=progress.show,
         )
+    settle_heap()
+    return node
 
 
 def running_node(settings: Settings) -> Client | None:

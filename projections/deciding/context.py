@@ -68,7 +68,7 @@ class Context(Struct, frozen=True):
         return Draft(payload, partition, self.identifiers.next(self.now_us), self.actor, cause)
 
 
-class Decision(Struct, frozen=True):
+class Decision(Struct, frozen=True, gc=False):
     """Drafts to append and what to answer; see ``intents.Done``."""
 
     drafts: list[Draft]
