@@ -11,8 +11,8 @@ from api.node import Node
 from eventlog.errors import IdempotencyConflict
 from eventlog.kinds import Value
 from eventlog.log import Idempotency
-from projections.cid import compute_cid
 from projections.intents import AssertFact, Done, IssueKey, RetractFact
+from tests.projections.histories import asserted
 
 ACTOR = "stigmem://t/agent/a"
 KEY = Idempotency(ACTOR, "request-1", b"digest")
@@ -26,25 +26,8 @@ def node(tmp_path: Path) -> Iterator[Node]:
     node.close()
 
 
-def says(v: str, *, relation: str = "memory:role", confidence: float = 1.0) -> AssertFact:
-    value = Value("string", v)
-    entity = "stigmem://t/user/alice"
-    return AssertFact(
-        entity=entity,
-        relation=relation,
-        value=value,
-        source=ACTOR,
-        scope="local",
-        confidence=confidence,
-        cid=compute_cid(
-            entity=entity,
-            relation=relation,
-            value=value,
-            source=ACTOR,
-            confidence=confidence,
-            scope="local",
-        ),
-    )
+def says(v: str, *, confidence: float = 1.0) -> AssertFact:
+    return asserted(value=Value("string", v), source=ACTOR, confidence=confidence)
 
 
 def submit(node: Node, *intents: object) -> list[Done]:
