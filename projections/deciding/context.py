@@ -44,11 +44,6 @@ class Undecided:
         self.asserted.clear()
         self.retracted.clear()
 
-    def finished(self) -> None:
-        """The group has ended."""
-        self.applied()
-        self.touched.clear()
-
 
 class Context(Struct, frozen=True):
     """What a decision may know: the tables, the clock's reading, who asks."""

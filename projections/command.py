@@ -1,0 +1,30 @@
+"""A command: one caller's intents, on their way through the writer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+
+from eventlog.log import Idempotency
+from projections.intents import Intent, WriteAnswer
+
+
+class Command:
+    """One caller's intents, to be written together."""
+
+    __slots__ = ("actor", "answer", "atomic", "idempotency", "intents", "received_at")
+
+    def __init__(
+        self,
+        intents: Sequence[Intent],
+        actor: str,
+        idempotency: Idempotency | None,
+        received_at: int | None,
+        atomic: bool,
+    ) -> None:
+        self.intents = intents
+        self.actor = actor
+        self.idempotency = idempotency
+        self.received_at = received_at
+        self.atomic = atomic
+        self.answer: Future[WriteAnswer] = Future()

@@ -1,0 +1,199 @@
+"""Deciding a group of commands: drafts recorded and applied inside one open transaction.
+
+Drafts of facts wait for each other and are applied together; whatever a later decision
+depends on is applied first. Nothing here commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from eventlog.clock import Clock
+from eventlog.errors import StorageError
+from eventlog.event import Draft, Recorded
+from eventlog.identifiers import IdentifierSource
+from eventlog.log import Appended, AppendTransaction, Idempotency
+from projections.command import Command
+from projections.deciding.context import Context, Decision, Undecided
+from projections.decisions import DECISIONS, contradicted
+from projections.faults import storage_errors
+from projections.intents import (
+    AssertFact,
+    Done,
+    Refused,
+    RetractFact,
+    RetractMatching,
+    WriteAnswer,
+)
+from projections.mirror import Mirror
+from projections.replays import replayed_outcomes
+from projections.store import ProjectionStore
+
+SHARED_APPLY = frozenset({AssertFact, RetractFact, RetractMatching})
+"""Intents whose drafts may wait for others before they are applied: their decisions know of
+drafts through ``Undecided``. All others are applied at once."""
+
+
+class CommandFailed(Exception):
+    """A command cannot be part of its group; the group is undone and tried without it."""
+
+    def __init__(self, command: Command, cause: Exception | WriteAnswer) -> None:
+        super().__init__(str(cause))
+        self.command = command
+        self.cause = cause
+
+
+class _Step:
+    """One intent on its way: what was decided and which events came of it."""
+
+    __slots__ = ("context", "decision", "events")
+
+    def __init__(self, decision: Decision | Done | Refused, context: Context) -> None:
+        self.decision = decision
+        self.context = context
+        self.events: list[Recorded] = []
+
+
+class Group:
+    """Commands that are decided, recorded and applied together.
+
+    Attributes:
+        events: everything recorded so far, in order.
+        outcomes: by ``id`` of the command, one an intent; complete after ``decide``.
+    """
+
+    def __init__(
+        self,
+        store: ProjectionStore,
+        mirror: Mirror,
+        transaction: AppendTransaction,
+        head_position: int,
+        clock: Clock,
+        identifiers: IdentifierSource,
+    ) -> None:
+        self.events: list[Recorded] = []
+        self.outcomes: dict[int, list[Done | Refused]] = {}
+        self._store = store
+        self._mirror = mirror
+        self._transaction = transaction
+        self._head_position = head_position
+        self._clock = clock
+        self._identifiers = identifiers
+        self._undecided = Undecided()
+        self._waiting: list[_Step] = []
+        self._received_at: int | None = None
+        self._key: Idempotency | None = None
+        self._since = head_position
+
+    def decide(self, commands: Sequence[Command]) -> None:
+        """Decide every command in order, and apply what they lead to.
+
+        Raises:
+            CommandFailed: one of them cannot be part of the group.
+            StorageError: the tables cannot be written.
+        """
+        steps: dict[int, list[_Step]] = {}
+        for command in commands:
+            try:
+                steps[id(command)] = self._take(command)
+            except (StorageError, CommandFailed):
+                raise
+            except Exception as fault:
+                raise CommandFailed(command, fault) from fault
+        self._flush()
+        self.outcomes = {
+            name: [_done(step) for step in of_command] for name, of_command in steps.items()
+        }
+
+    def _take(self, command: Command) -> list[_Step]:
+        if command.received_at != self._received_at or command.idempotency is not None:
+            self._flush()
+        self._received_at = command.received_at
+        before = _replayed(command, self._transaction)
+        if before is None:
+            self._key = command.idempotency
+            self._since = self.events[-1].position if self.events else self._head_position
+        steps = self._decide(command, before)
+        if self._key is not None:
+            self._flush()
+            self._key = None
+        return steps
+
+    def _decide(self, command: Command, before: Appended | None) -> list[_Step]:
+        context = self._context(command)
+        if before is not None:
+            outcomes = replayed_outcomes(command.intents, before.events, self._store.db)
+            return [_Step(outcome, context) for outcome in outcomes]
+        steps: list[_Step] = []
+        for intent in command.intents:
+            step = _Step(DECISIONS[type(intent)](intent, context), context)
+            steps.append(step)
+            self._waiting.append(step)
+            if type(intent) not in SHARED_APPLY:
+                self._flush()
+        if command.atomic and any(isinstance(step.decision, Refused) for step in steps):
+            held_back: list[Done | Refused] = [
+                step.decision if isinstance(step.decision, Refused) else Done([]) for step in steps
+            ]
+            raise CommandFailed(command, WriteAnswer(held_back, self._head_position))
+        return steps
+
+    def _context(self, command: Command) -> Context:
+        at_us = self._clock.now_us() if command.received_at is None else command.received_at
+        return Context(
+            self._store.db,
+            self._mirror,
+            self._undecided,
+            self._identifiers,
+            at_us,
+            command.actor,
+            self._flush,
+        )
+
+    def _flush(self) -> None:
+        """Record and apply all drafts that wait."""
+        drafts = [draft for step in self._waiting for draft in _drafts(step)]
+        if drafts or self._key is not None:
+            recorded = self._transaction.append(
+                drafts,
+                received_at=self._received_at,
+                idempotency=self._key,
+                since=None if self._key is None else self._since,
+            ).events
+            with storage_errors():
+                self._store.apply(recorded)
+            self.events.extend(recorded)
+            _hand_out(self._waiting, recorded)
+        self._waiting.clear()
+        self._undecided.applied()
+
+
+def _replayed(command: Command, transaction: AppendTransaction) -> Appended | None:
+    return None if command.idempotency is None else transaction.replayed(command.idempotency)
+
+
+def _drafts(step: _Step) -> list[Draft]:
+    return step.decision.drafts if isinstance(step.decision, Decision) else []
+
+
+def _hand_out(steps: list[_Step], recorded: list[Recorded]) -> None:
+    """Give each step the events of its drafts."""
+    start = 0
+    for step in steps:
+        count = len(_drafts(step))
+        step.events = recorded[start : start + count]
+        start += count
+
+
+def _done(step: _Step) -> Done | Refused:
+    decision = step.decision
+    if not isinstance(decision, Decision):
+        return decision
+    return Done(
+        step.events,
+        fact_id=decision.fact_id,
+        created=decision.created,
+        contradicted=contradicted(decision, step.context),
+        retracted=decision.retracted,
+        detail=decision.detail,
+    )
