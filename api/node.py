@@ -226,7 +226,7 @@ def _open_store(link: Path, log: EventLog, progress: Progress | None) -> Project
         store.close()
     else:
         old = None
-    path, _ = rebuild_offline(link, log, progress)
+    path, _ = rebuild_offline(link, log, progress, tolerant=True)
     point_link(link, path)
     if old is not None:
         remove_generation(old)

@@ -44,6 +44,10 @@ class DigestMismatch(Exception):
         self.tables = tables
 
 
+class ProjectorHalted(Exception):
+    """A projector cannot apply an event, so its rows cannot be rebuilt."""
+
+
 class RebuildReport(Struct, frozen=True):
     """What a rebuild did. ``compared`` is False where projector versions changed."""
 
@@ -55,9 +59,18 @@ class RebuildReport(Struct, frozen=True):
 
 
 def replay_into(
-    store: ProjectionStore, log: EventLog, until: int, progress: Progress | None = None
+    store: ProjectionStore,
+    log: EventLog,
+    until: int,
+    progress: Progress | None = None,
+    *,
+    tolerant: bool = False,
 ) -> int:
-    """Apply everything after the store's position up to ``until``; returns how many events."""
+    """Apply everything after the store's position up to ``until``; returns how many events.
+
+    Raises:
+        ProjectorHalted: a projector cannot apply an event, unless ``tolerant``.
+    """
     done, start = 0, store.position
     while store.position < until:
         page = log.read(store.position, min(PAGE_EVENTS, until - store.position))
@@ -68,14 +81,19 @@ def replay_into(
         done += len(page)
         if progress is not None:
             progress(done, until - start)
-        if store.halted:
+        if store.halted and not tolerant:
             name, reason = next(iter(store.halted.items()))
-            raise RuntimeError(f"projector {name} cannot be rebuilt: {reason}")
+            raise ProjectorHalted(f"projector {name} cannot be rebuilt: {reason}")
     return done
 
 
 def build_green(
-    link: Path, log: EventLog, until: int, progress: Progress | None = None
+    link: Path,
+    log: EventLog,
+    until: int,
+    progress: Progress | None = None,
+    *,
+    tolerant: bool = False,
 ) -> tuple[Path, int, Digests]:
     """A complete new generation at ``until``: its path, the events applied, its digests.
 
@@ -85,7 +103,7 @@ def build_green(
     path = new_generation(link)
     store = ProjectionStore(link, path, bulk=True, strict=True)
     try:
-        events = replay_into(store, log, until, progress)
+        events = replay_into(store, log, until, progress, tolerant=tolerant)
         store.finish_bulk()
         digests = compute_digests(store.db)
     except BaseException:
@@ -98,15 +116,20 @@ def build_green(
 
 
 def rebuild_offline(
-    link: Path, log: EventLog, progress: Progress | None = None
+    link: Path, log: EventLog, progress: Progress | None = None, *, tolerant: bool = False
 ) -> tuple[Path, RebuildReport]:
     """Build green up to the log's head while nobody writes; the caller points the link.
 
+    ``tolerant`` accepts projectors that halt: a node that starts with one of them halted
+    says so in ``/readyz`` and serves the rest.
+
     Raises:
         DigestMismatch: green differs from blue; green is removed.
+        ProjectorHalted: a projector cannot be rebuilt, unless ``tolerant``.
     """
     began = monotonic()
-    path, events, green = build_green(link, log, log.head().position, progress)
+    until = log.head().position
+    path, events, green = build_green(link, log, until, progress, tolerant=tolerant)
     compared = False
     blue_path = current_generation(link)
     if blue_path is not None:

@@ -14,11 +14,13 @@ from api.node import Node
 from eventlog.errors import PayloadTooLarge, StorageFull, UnknownKind
 from eventlog.kinds import SCHEMA_VERSIONS, Value
 from projections import writer as writer_module
+from projections.command import Command
 from projections.entity_edges import EntityEdgesProjector
 from projections.facts import FactsProjector
 from projections.intents import Done, Refused, RetractFact
 from projections.store import ProjectionStore, current_generation
-from projections.writer import Command, WriterBusy, WriterClosed, WriterDegraded
+from projections.writer import WriterBusy, WriterClosed, WriterDegraded
+from replay.rebuild import ProjectorHalted
 from tests.projections.histories import ALL_SCOPES, asserted
 
 
@@ -186,6 +188,28 @@ def test_a_poison_event_halts_its_projector_alone(
     assert "entity_edges" in status["degraded"]
     assert isinstance(node.write(role("B"))[0], Done)
     assert status["projections"]["entity_edges"]["position"] < node.log.head().position
+
+
+def test_a_node_starts_and_serves_with_a_projector_that_stays_halted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def poison(*_: object) -> None:
+        raise ValueError("cannot be")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EntityEdgesProjector, "apply", poison)
+        node = Node.open(tmp_path / "data")
+        node.write(role("A"))
+        node.close()
+        node = Node.open(tmp_path / "data")
+        assert "entity_edges" in node.status()["degraded"]
+        assert isinstance(node.write(role("B"))[0], Done)
+        with pytest.raises(ProjectorHalted):
+            node.rebuild()
+        node.close()
+    node = Node.open(tmp_path / "data")
+    assert node.status()["degraded"] is None, "the next start mends what can be mended"
+    node.close()
 
 
 def test_nothing_is_decided_on_tables_that_have_halted(
