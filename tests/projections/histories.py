@@ -81,9 +81,11 @@ def asserted(
     )
 
 
+HALF_LIFE = DecayPolicy(id="half", mode="confidence", half_life_s=86_400.0, min_confidence=0.1)
+
 _policies = st.sampled_from(
     [
-        DecayPolicy(id="half", mode="confidence", half_life_s=86_400.0, min_confidence=0.1),
+        HALF_LIFE,
         DecayPolicy(id="tags", relation="tag:*", mode="confidence", half_life_s=3_600.0),
         DecayPolicy(id="ttl", mode="retract", ttl_s=2 * 86_400.0),
         DecayPolicy(id="floor", scope="local", mode="retract", min_confidence=0.6),

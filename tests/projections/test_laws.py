@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-import pytest
 from hypothesis import HealthCheck, given, settings
 
 from api.node import Node
@@ -18,13 +17,24 @@ from projections.authorization import everything as every_right
 from projections.columns import COLUMN_TYPES
 from projections.database import query
 from projections.digest import Digests, compute_digests
+from projections.intents import SweepDecay
 from projections.mirror import Mirror
 from projections.moment import LIVE, Moment
 from projections.normalization import normalize_ref
 from projections.selection import known, live
 from projections.store import ProjectionStore
 from projections.view import View
-from tests.projections.histories import START_US, Step, histories, live_through
+from tests.projections.histories import (
+    DAY_US,
+    HALF_LIFE,
+    SOURCES,
+    START_US,
+    VALUES,
+    Step,
+    asserted,
+    histories,
+    live_through,
+)
 
 RIGHTS = every_right()
 QUICK = settings(
@@ -217,16 +227,19 @@ def test_conflicts_are_the_newest_against_each_other_value(steps: list[Step]) ->
             assert (kind, v) != newest[tuple(key)][1]
 
 
-def test_the_properties_see_conflicts_and_resolutions() -> None:
-    """The strategy is worth its name: plain histories reach the states the laws speak of."""
-    from hypothesis import find
-
-    def settles(steps: list[Step]) -> bool:
-        with lived(steps) as node, node.reader.pool.connection() as db:
-            found = db.execute("SELECT 1 FROM conflicts WHERE winner_id IS NOT NULL").fetchone()
-            return found is not None
-
-    try:
-        find(histories(max_size=12), settles, settings=settings(max_examples=400, deadline=None))
-    except Exception as fault:
-        pytest.fail(f"no resolution was ever reached: {fault}")
+def test_histories_reach_resolutions_and_decay() -> None:
+    """The moves mean what the laws speak of."""
+    steps = [
+        Step("assert", START_US, 0, asserted(value=VALUES[0])),
+        Step("assert", START_US, 0, asserted(value=VALUES[1], source=SOURCES[1])),
+        Step("resolve", START_US, 0),
+        Step("recall", START_US, 1),
+        Step("do", START_US + DAY_US, 0, SweepDecay(scopes=("local",), policies=(HALF_LIFE,))),
+        Step("retract", START_US + DAY_US, 0),
+    ]
+    with lived(steps) as node, node.reader.pool.connection() as db:
+        assert query(db, "SELECT count(*) FROM conflicts WHERE winner_id IS NOT NULL") == [(1,)]
+        assert query(db, "SELECT sum(access_count) FROM facts")[0][0] > 0
+        confidences = dict(query(db, "SELECT entity LIKE 'stigmem:resolution:%', confidence FROM facts"
+                                     " WHERE to_position > 1000000"))  # fmt: skip
+        assert confidences == {0: 0.5, 1: 1.0}, "a half-life old; the node's own records exempt"
