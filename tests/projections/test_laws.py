@@ -240,6 +240,9 @@ def test_histories_reach_resolutions_and_decay() -> None:
     with lived(steps) as node, node.reader.pool.connection() as db:
         assert query(db, "SELECT count(*) FROM conflicts WHERE winner_id IS NOT NULL") == [(1,)]
         assert query(db, "SELECT sum(access_count) FROM facts")[0][0] > 0
-        confidences = dict(query(db, "SELECT entity LIKE 'stigmem:resolution:%', confidence FROM facts"
-                                     " WHERE to_position > 1000000"))  # fmt: skip
-        assert confidences == {0: 0.5, 1: 1.0}, "a half-life old; the node's own records exempt"
+        standing = "SELECT entity, confidence FROM facts WHERE to_position=?"
+        confidences = {
+            entity.startswith("stigmem:resolution:"): confidence
+            for entity, confidence in query(db, standing, (LIVE,))
+        }
+        assert confidences == {False: 0.5, True: 1.0}, "half-lives spare the node's own records"
