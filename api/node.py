@@ -138,9 +138,7 @@ class Node:
     def rebuild(self, progress: Progress | None = None) -> RebuildReport:
         """Rebuild the projections and swap them in, while reads and writes go on."""
         link = self.directory.projections_path
-        report = rebuild_serving(link, self.log, self.writer, progress)
-        self.reader.pool.reopen()
-        return report
+        return rebuild_serving(link, self.log, self.writer, progress, self.reader.pool.reopen)
 
     def status(self) -> dict[str, Any]:
         """Position, every projector's checkpoint, and why the node is not ready, if so."""

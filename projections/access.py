@@ -10,6 +10,11 @@ from eventlog.event import Recorded
 from eventlog.kinds import RecallServed
 from projections.database import query
 
+_USED = """
+INSERT INTO fact_accesses VALUES (?,?,?,?)
+ON CONFLICT DO UPDATE SET count = count + excluded.count,
+    last_at_us = max(last_at_us, excluded.last_at_us)
+"""
 _COUNT = """
 UPDATE facts SET access_count = access_count + ?,
     last_accessed_at = max(coalesce(last_accessed_at, 0), ?)
@@ -41,7 +46,7 @@ class AccessProjector:
             served = event.payload
             assert isinstance(served, RecallServed)
             db.executemany(
-                "INSERT INTO fact_accesses VALUES (?,?,?,?)",
+                _USED,
                 [(event.position, use.fact_id, use.count, use.last_at_us) for use in served.uses],
             )
             db.executemany(

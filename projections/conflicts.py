@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from projections.arrays import I32
 from projections.authorization import Authorization
+from projections.contradictions import key_hash
 from projections.database import query, query_one
 from projections.moment import Moment
 from projections.reader import Reader
@@ -33,7 +34,7 @@ ORDER BY from_position DESC, conflict_id DESC LIMIT {PAGE_ROWS}
 _ONE = f"SELECT {_COLUMNS} FROM conflicts WHERE conflict_id=? AND from_position<=?"
 _OF_KEY = f"""
 SELECT {_COLUMNS} FROM conflicts
-WHERE entity=? AND relation=? AND scope=? AND from_position<=? ORDER BY from_position DESC
+WHERE key_hash=? AND from_position<=? ORDER BY from_position DESC
 """
 _START = (2**62, "")
 
@@ -113,8 +114,8 @@ def conflict_between(
     row = reader.rows([int(view.from_position[slots[0]])])[0]
     values = {int(view.value[slot]) for slot in slots}
     with reader.pool.connection() as db:
-        bindings = (row.entity, row.relation, row.scope, moment.position)
-        found = query(db, _OF_KEY, bindings)
+        key = key_hash(row.entity, row.relation, row.scope, row.garden_id)
+        found = query(db, _OF_KEY, (key, moment.position))
     for entry in found:
         candidate = _at(reader, view, authorization, moment, ConflictRow(*entry))
         if candidate is None or candidate.status != "unresolved":
@@ -148,19 +149,28 @@ def _open_at(
     if view.is_set_valued(int(view.relation[older]), moment):
         return None
     siblings = view.key_slots(int(view.key[older]))
-    siblings = siblings[view.standing(siblings, moment)]
     siblings = siblings[authorization.mask(view, siblings)]
+    siblings = siblings[view.claimed(siblings, moment)]
     same = view.value[siblings] == view.value[older]
-    mine, rivals = siblings[same], siblings[~same]
-    if not len(mine) or not len(rivals):
+    if not same.any():
         return None
-    newest_own = int(mine[np.argmax(view.hlc[mine])])
-    overlapping = rivals[
-        (view.valid_from[rivals] < view.valid_until[newest_own])
-        & (view.valid_from[newest_own] < view.valid_until[rivals])
-    ]
-    if not len(overlapping):
-        return None
-    return Conflict(
-        row, "unresolved", int(overlapping[np.argmax(view.hlc[overlapping])]), newest_own
+    rivals = _newer_values(view, siblings[~same], int(view.hlc[siblings[same]].max()))
+    mine, rivals = (
+        slots[view.valid_until[slots] > moment.valid_us] for slots in (siblings[same], rivals)
     )
+    for own in mine[np.argsort(-view.hlc[mine])].tolist():
+        overlapping = rivals[
+            (view.valid_from[rivals] < view.valid_until[own])
+            & (view.valid_from[own] < view.valid_until[rivals])
+        ]
+        if len(overlapping):
+            newer = int(overlapping[np.argmax(view.hlc[overlapping])])
+            return Conflict(row, "unresolved", newer, own)
+    return None
+
+
+def _newer_values(view: View, rivals: I32, hlc: int) -> I32:
+    """Facts of the values that were claimed after ``hlc``: of two values, only the one that
+    was claimed last longer ago shows the conflict, so no pair shows twice."""
+    newer = np.unique(view.value[rivals[view.hlc[rivals] > hlc]])
+    return rivals[np.isin(view.value[rivals], newer)]

@@ -4,15 +4,17 @@
 write costs the same however many facts the key has, and a key with one fact costs nothing.
 A claim's ``expires_at`` is an upper bound: retractions leave it. ``conflicts`` holds one
 open row per live value that is not the key's newest: the newest against each other value,
-never all pairs. Set-valued relations have claims but no conflicts. Everything is asked of
-``facts`` *at the event's position*, so the rows do not depend on how events were batched.
+never all pairs. A value that stops being the newest, or whose conflict was settled while a
+third value stands, gets a row of its own. Set-valued relations have claims but no conflicts.
+Everything is asked of ``facts`` *at the event's position*, so the rows do not depend on how
+events were batched.
 Source: wire 5.1.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import apsw
 import msgspec
@@ -100,10 +102,15 @@ WHERE NOT EXISTS (
 _CLOSE = f"""
 UPDATE conflicts SET to_position=? WHERE key_hash=? AND value_hash=? AND to_position={LIVE}
 """
+_CLOSE_KEY = f"UPDATE conflicts SET to_position=? WHERE key_hash=? AND to_position={LIVE}"
 _RESOLVE = f"""
 UPDATE conflicts SET to_position=min(to_position, ?1), resolved_position=?1, winner_id=?2,
     resolution_fact_id=?3, note=?4, resolved_by=?5
 WHERE conflict_id=?6 AND resolved_position IS NULL AND to_position>={LIVE}
+"""
+_ALL_CLAIMS = """
+SELECT facts.relation, key_hash, value_hash, newest_hlc, newest_id
+FROM claims CROSS JOIN facts ON facts.id = newest_id ORDER BY key_hash, newest_hlc
 """
 _ENDED_AT = "SELECT id FROM facts WHERE to_position=? ORDER BY from_position"
 _RIVAL = """
@@ -128,9 +135,10 @@ def has_rival(db: apsw.Connection, key: bytes, value: bytes, instant_us: int) ->
     return query_one(db, _RIVAL, (key, instant_us, value)) is not None
 
 
-def conflict_id(opened_by: str, rival_id: str) -> str:
-    """A conflict's id, a function of the two facts that brought it up."""
-    digest = hashlib.sha256(f"{opened_by}\x00{rival_id}".encode()).digest()
+def conflict_id(opened_by: str, rival_id: str, cause: bytes = b"") -> str:
+    """A conflict's id, a function of the two facts that brought it up, and of the event that
+    brought up the same two again."""
+    digest = hashlib.sha256(f"{opened_by}\x00{rival_id}".encode() + cause).digest()
     return f"stigmem:conflict:{id_text(digest[:16])}"
 
 
@@ -138,7 +146,7 @@ class ContradictionsProjector:
     """Rows of ``claims`` and ``conflicts``."""
 
     name = "contradictions"
-    version = 1
+    version = 2
     tables = ("claims", "conflicts")
     schema = f"""
     CREATE TABLE claims (
@@ -174,7 +182,10 @@ class ContradictionsProjector:
     CREATE INDEX conflicts_open ON conflicts (key_hash, value_hash)
         WHERE to_position = {LIVE};
     """
-    late_indexes = "CREATE INDEX conflicts_by_position ON conflicts (from_position);"
+    late_indexes = """
+    CREATE INDEX conflicts_by_position ON conflicts (from_position);
+    CREATE INDEX conflicts_by_key ON conflicts (key_hash, from_position);
+    """
     kinds = frozenset(
         {
             "fact_asserted",
@@ -200,15 +211,15 @@ class ContradictionsProjector:
             _claim_run(run, patterns, db)
             run = []
             if isinstance(payload, FactRetracted):
-                for fact in payload.fact_ids:
-                    _release(fact, event.position, db)
+                _release_all(payload.fact_ids, event, patterns, db)
             elif isinstance(payload, DecaySwept):
-                for (fact,) in query(db, _ENDED_AT, (event.position,)):
-                    _release(str(fact), event.position, db)
+                ended = [fact for (fact,) in query(db, _ENDED_AT, (event.position,))]
+                _release_all(ended, event, patterns, db)
             elif isinstance(payload, ConflictResolved):
-                _resolve(event, payload, db)
+                _resolve(event, payload, patterns, db)
             elif isinstance(payload, SetValuedDeclared):
-                patterns = (*ALWAYS_SET_VALUED, *payload.relations)
+                before, patterns = patterns, (*ALWAYS_SET_VALUED, *payload.relations)
+                _declare(event, before, patterns, db)
         _claim_run(run, patterns, db)
 
 
@@ -324,19 +335,36 @@ def _contest(claim: _Claim, tops: dict[bytes, _Top], db: apsw.Connection) -> Non
     )
 
 
-def _release(fact: str, position: int, db: apsw.Connection, *, set_aside: bool = False) -> None:
-    """Take one ended (or set aside) fact out of its key's claims."""
+def _release_all(
+    facts: Iterable[str],
+    event: Recorded,
+    patterns: Sequence[str],
+    db: apsw.Connection,
+    *,
+    set_aside: bool = False,
+) -> None:
+    """Take facts that ended (or were set aside) out of their keys' claims."""
+    released = [
+        _release(fact, event.position, db, set_aside=set_aside) for fact in dict.fromkeys(facts)
+    ]
+    for claim in dict.fromkeys(released):
+        if claim is not None:
+            _put_top_right(*claim, event, patterns, db)
+
+
+def _release(
+    fact: str, position: int, db: apsw.Connection, *, set_aside: bool
+) -> tuple[bytes, bytes] | None:
+    """Take one fact out; returns its key and value, or None where it was no claim."""
     row = query_one(db, _FACT, (fact,))
     if row is None or row[6] == 0 or row[8 if set_aside else 7] != position:
-        return  # unknown, never a claim, or ended before by another event
+        return None  # unknown, never a claim, or ended before by another event
     if (row[7] if set_aside else row[8] + 1) <= position:
-        return  # its claim went with the other of retraction and resolution
-    entity, relation, scope, garden, value_type, value_v = row[:6]
-    key = key_hash(entity, relation, scope, garden)
-    value = value_hash(value_type, value_v)
+        return None  # its claim went with the other of retraction and resolution
+    key, value = key_hash(*row[:4]), value_hash(*row[4:6])
     claimed = query_one(db, _CLAIMED, (key, value))
     if claimed is None:
-        return
+        return None
     live_count, newest_id = claimed
     if live_count == 1:
         db.execute(_DROP_CLAIM, (key, value))
@@ -344,15 +372,48 @@ def _release(fact: str, position: int, db: apsw.Connection, *, set_aside: bool =
     else:
         db.execute(_FEWER, (key, value))
         if newest_id == fact:
+            entity, relation, scope, garden, value_type, value_v = row[:6]
             bindings = (entity, relation, scope, value_type, value_v, garden, position)
-            next_id, next_hlc = query(db, _NEXT_NEWEST, bindings)[0]
-            db.execute(_RENEW, (next_id, next_hlc, key, value))
+            for next_id, next_hlc in query(db, _NEXT_NEWEST, bindings):
+                db.execute(_RENEW, (next_id, next_hlc, key, value))
+    return key, value
+
+
+def _put_top_right(
+    key: bytes, value: bytes, event: Recorded, patterns: Sequence[str], db: apsw.Connection
+) -> None:
+    """The newest value of a key has no open conflict; ``value``, if it is claimed and not
+    the newest, has one."""
     top = query_one(db, _TOP, (key,))
-    if top is not None:
-        db.execute(_CLOSE, (position, key, top[0]))
+    if top is None:
+        return
+    db.execute(_CLOSE, (event.position, key, top[0]))
+    claimed = query_one(db, _CLAIMED, (key, value))
+    if top[0] != value and claimed is not None:
+        _reopen(key, value, claimed[1], top[2], event, patterns, db)
 
 
-def _resolve(event: Recorded, resolution: ConflictResolved, db: apsw.Connection) -> None:
+def _reopen(
+    key: bytes,
+    value: bytes,
+    fact: str,
+    top_id: str,
+    event: Recorded,
+    patterns: Sequence[str],
+    db: apsw.Connection,
+) -> None:
+    """Open a conflict that no assertion brought up; nothing for set-valued relations."""
+    row = query_one(db, _FACT, (fact,))
+    if row is None or any(matches_label(label, row[1]) for label in patterns):
+        return
+    name = conflict_id(top_id, fact, event.event_id)
+    place = (*row[:4], fact, top_id, event.received_at, event.position)
+    db.execute(_OPEN, (name, key, value, *place, key, value))
+
+
+def _resolve(
+    event: Recorded, resolution: ConflictResolved, patterns: Sequence[str], db: apsw.Connection
+) -> None:
     db.execute(
         _RESOLVE,
         (
@@ -364,5 +425,26 @@ def _resolve(event: Recorded, resolution: ConflictResolved, db: apsw.Connection)
             resolution.conflict_id,
         ),
     )
-    for fact in resolution.loser_ids:
-        _release(fact, event.position, db, set_aside=True)
+    _release_all(resolution.loser_ids, event, patterns, db, set_aside=True)
+    row = query_one(db, _FACT, (resolution.winner_id,))
+    if row is not None:
+        _put_top_right(key_hash(*row[:4]), value_hash(*row[4:6]), event, patterns, db)
+
+
+def _declare(
+    event: Recorded, before: Sequence[str], after: Sequence[str], db: apsw.Connection
+) -> None:
+    """Close the conflicts of relations that are now set-valued, and open those of relations
+    that no longer are."""
+    tops: dict[bytes, str] = {}
+    for relation, key, value, _, fact in reversed(query(db, _ALL_CLAIMS)):
+        was, now = (
+            any(matches_label(label, relation) for label in labels) for labels in (before, after)
+        )
+        if was == now:
+            continue
+        top_id = tops.setdefault(key, fact)
+        if now and top_id == fact:
+            db.execute(_CLOSE_KEY, (event.position, key))
+        elif not now and top_id != fact:
+            _reopen(key, value, fact, top_id, event, after, db)

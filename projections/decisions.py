@@ -28,6 +28,7 @@ from projections.deciding.declaring import (
 from projections.deciding.resolving import resolve_conflict
 from projections.deciding.retracting import retract_fact, retract_matching
 from projections.intents import Refused
+from projections.policies import is_set_valued
 
 DECISIONS: dict[type[ask.Intent], Callable[[Any, Context], Decision | Refused]] = {
     ask.AssertFact: assert_fact,
@@ -52,5 +53,7 @@ def contradicted(decision: Decision, context: Context) -> bool:
     """Whether the fact of a decision has a live rival now, after everything was applied."""
     if decision.rival is None:
         return False
-    key, value = decision.rival
-    return has_rival(context.db, key, value, context.now_us)
+    key, value, relation = decision.rival
+    return has_rival(context.db, key, value, context.now_us) and not is_set_valued(
+        context.db, relation
+    )

@@ -78,7 +78,7 @@ class DecayHistory:
         base: F64 = view.base[slots].astype(np.float64)
         reached = [
             (regime.positions[count - 1], regime.instants[count - 1], regime)
-            for regime in self._regimes.values()
+            for regime in list(self._regimes.values())  # the writer may add one meanwhile
             if (count := bisect_right(regime.positions, position))
         ]
         if not reached:
@@ -203,10 +203,9 @@ class AccessHistory:
 
     def at(self, slots: I32, position: int) -> I64:
         """Counts of slots at a position."""
+        totals = self._totals  # before the positions: the writer may add to both meanwhile
         known = bisect_right(self._positions, position)
-        if known == len(self._positions):
-            totals = self._totals
-        else:
+        if known < len(self._positions):
             totals = np.zeros(len(self._totals), dtype=np.int64)
             for index in range(known):
                 np.add.at(totals, self._slots[index], self._counts[index])

@@ -12,6 +12,7 @@ from eventlog.event import Recorded
 from eventlog.kinds import DecayPolicy, PolicySet, ProfileSet, SetValuedDeclared
 from projections.database import query, query_one
 from projections.moment import LIVE
+from projections.normalization import matches_label
 
 ALWAYS_SET_VALUED = ("rel:*", "stigmem:*")
 """Relationship labels name many targets by nature; the node's own labels never contradict."""
@@ -86,6 +87,12 @@ def set_valued_relations(db: apsw.Connection, position: int) -> list[str]:
     """Declared patterns of set-valued relations at a position (without the built-in ones)."""
     found = query_one(db, _AT, ("set_valued", position, position))
     return [] if found is None else msgspec.json.decode(found[1], type=list[str])
+
+
+def is_set_valued(db: apsw.Connection, relation: str) -> bool:
+    """Whether a relation may hold several values at once, as declared now."""
+    patterns = (*ALWAYS_SET_VALUED, *set_valued_relations(db, LIVE - 1))
+    return any(matches_label(pattern, relation) for pattern in patterns)
 
 
 def load_set_valued(db: apsw.Connection) -> list[tuple[int, list[str]]]:

@@ -1,7 +1,8 @@
 """Answering a repeated request from what its idempotency key recorded the first time.
 
 Nothing is decided anew: the recorded events are matched to the request's intents in order.
-An intent that recorded nothing then (an equal fact stood already) is answered by that fact.
+An intent that recorded nothing then is answered by the equal fact that stood already, or
+refused again.
 """
 
 from __future__ import annotations
@@ -15,7 +16,18 @@ from eventlog.event import Recorded
 from eventlog.kinds import ConflictResolved, FactAsserted, FactRetracted, KeyIssued
 from projections.database import query_one
 from projections.facts import fact_id
-from projections.intents import AssertFact, Done, Intent, RetractFact, RetractMatching
+from projections.intents import (
+    AssertFact,
+    Done,
+    Intent,
+    IssueKey,
+    Refused,
+    ResolveConflict,
+    RetractFact,
+    RetractMatching,
+    RevokeKey,
+    SetPolicy,
+)
 
 _EQUAL = """
 SELECT id FROM facts
@@ -23,6 +35,17 @@ WHERE entity=? AND relation=? AND scope=? AND source=? AND cid=?
   AND valid_from IS ? AND valid_until IS ?
 ORDER BY hlc DESC LIMIT 1
 """
+_SCOPE = "SELECT scope FROM facts WHERE id=?"
+_REFUSALS: dict[type[Intent], Refused] = {
+    AssertFact: Refused("provenance_cycle_detected", "refused when first asked", "derived_from"),
+    RetractFact: Refused("fact_not_found", "fact not found", "id"),
+    RetractMatching: Refused("fact_not_found", "no live fact matched", "match"),
+    ResolveConflict: Refused("conflict_not_found", "conflict not found"),
+    IssueKey: Refused("key_exists", "raw_key already exists; choose another", "raw_key"),
+    RevokeKey: Refused("key_not_found", "key not found", "key_id"),
+    SetPolicy: Refused("policy_not_found", "decay policy not found", "id"),
+}
+"""Why intents that always record something had been refused, if they recorded nothing."""
 
 
 class _Unmatched(Struct):
@@ -45,7 +68,7 @@ class _Unmatched(Struct):
 
 def replayed_outcomes(
     intents: Sequence[Intent], events: Sequence[Recorded], db: apsw.Connection
-) -> list[Done]:
+) -> list[Done | Refused]:
     """One outcome an intent, as the first request was answered; ``created`` is False."""
     left = _Unmatched(list(events))
     return [_outcome(intent, left.take(intent), db) for intent in intents]
@@ -76,7 +99,7 @@ def _follows(first: Recorded, event: Recorded) -> bool:
     )
 
 
-def _outcome(intent: Intent, events: list[Recorded], db: apsw.Connection) -> Done:
+def _outcome(intent: Intent, events: list[Recorded], db: apsw.Connection) -> Done | Refused:
     detail: dict[str, str | bool] = {"replayed": True}
     retracted: tuple[str, ...] = ()
     fact: str | None = None
@@ -95,7 +118,17 @@ def _outcome(intent: Intent, events: list[Recorded], db: apsw.Connection) -> Don
             detail["key_id"] = payload.key_id
     if fact is None and isinstance(intent, AssertFact):
         fact = _equal_fact(intent, db)
+    if not events and fact is None and type(intent) in _REFUSALS:
+        return _refusal(intent, db)
     return Done(events, fact_id=fact, created=False, retracted=retracted, detail=detail)
+
+
+def _refusal(intent: Intent, db: apsw.Connection) -> Refused:
+    if isinstance(intent, RetractFact):
+        row = query_one(db, _SCOPE, (intent.fact_id,))
+        if row is not None and row[0] in intent.scopes:
+            return Refused("fact_already_retracted", "the fact no longer holds", "id")
+    return _REFUSALS[type(intent)]
 
 
 def _equal_fact(intent: AssertFact, db: apsw.Connection) -> str | None:

@@ -37,6 +37,21 @@ CREATE TABLE unknown_events (
 ) STRICT;
 """
 
+MACHINE_FAULTS = (
+    MemoryError,
+    apsw.BusyError,
+    apsw.CantOpenError,
+    apsw.CorruptError,
+    apsw.FullError,
+    apsw.IOError,
+    apsw.InterruptError,
+    apsw.LockedError,
+    apsw.NoMemError,
+    apsw.NotADBError,
+    apsw.ReadOnlyError,
+)
+"""What may come up at any event: the projectors are innocent of it and must not halt."""
+
 
 class Checkpoint(Struct, frozen=True):
     """How far a projector has come; ``halted`` says why it stopped, if it did."""
@@ -166,8 +181,8 @@ class ProjectionStore:
         self.db.execute("SAVEPOINT projector")
         try:
             projector.apply(events, self.db)
-        except (apsw.FullError, apsw.IOError, apsw.BusyError, apsw.InterruptError):
-            raise  # the machine's fault, not the event's
+        except MACHINE_FAULTS:
+            raise  # not the event's fault
         except Exception as fault:
             self.db.execute("ROLLBACK TO projector; RELEASE projector")
             mark = self._checkpoints[projector.name]

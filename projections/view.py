@@ -140,14 +140,17 @@ class View:
         )
 
     def standing(self, slots: I32, moment: Moment) -> Bool:
-        """Which facts count as claims at the moment: asserted, not retracted, not expired,
-        not set aside by a resolution, with confidence above 0."""
+        """Which facts count as claims at the moment and have not expired."""
+        return self.claimed(slots, moment) & (self.valid_until[slots] > moment.valid_us)
+
+    def claimed(self, slots: I32, moment: Moment) -> Bool:
+        """Which facts are claims at the moment, expired or not: asserted, not retracted, not
+        set aside by a resolution, with confidence above 0."""
         return (
             (self.from_position[slots] <= moment.position)
             & (self.to_position[slots] > moment.position)
             & (self.set_aside[slots] > moment.position)
             & (self.base[slots] > 0.0)
-            & (self.valid_until[slots] > moment.valid_us)
         )
 
 

@@ -9,8 +9,8 @@ from eventlog.log import EventLog
 from projections.moment import Moment, parse_instant
 
 FUTURE_TOLERANCE_US = 5_000_000
-_POSITION = re.compile(r"^position:(-?\d{1,18})$")
-_HLC = re.compile(r"^\d{1,15}\.\d{1,6}$")
+_POSITION = re.compile(r"position:(-?[0-9]{1,18})")
+_HLC = re.compile(r"[0-9]{1,15}\.[0-9]{1,6}")
 
 
 class MomentError(ValueError):
@@ -32,7 +32,7 @@ def resolve(text: str, log: EventLog, head_position: int, now_us: int) -> Moment
     Raises:
         MomentError: ``as_of_invalid_timestamp`` or ``as_of_future``.
     """
-    match = _POSITION.match(text)
+    match = _POSITION.fullmatch(text)
     if match is not None:
         position = int(match[1])
         if position < 0:
@@ -42,7 +42,7 @@ def resolve(text: str, log: EventLog, head_position: int, now_us: int) -> Moment
                 "as_of_future", f"position {position} is beyond the log's end, {head_position}"
             )
         return Moment(position, log.received_at(position))
-    if _HLC.match(text):
+    if _HLC.fullmatch(text):
         instant_us = _instant_of_hlc(text)
     else:
         try:

@@ -135,22 +135,31 @@ def rebuild_offline(
     if blue_path is not None:
         blue = open_reader(blue_path)
         try:
-            compared = _compare(blue, path, green)
+            compared = _is_of(blue, log) and _compare(blue, path, green)
+        except (apsw.NotADBError, apsw.CorruptError, apsw.SQLError, apsw.IOError):
+            compared = False  # nothing can be said of a file that cannot be read
         finally:
             blue.close()
     return path, RebuildReport(events, monotonic() - began, green.position, green.local, compared)
 
 
 def rebuild_serving(
-    link: Path, log: EventLog, writer: Writer, progress: Progress | None = None
+    link: Path,
+    log: EventLog,
+    writer: Writer,
+    progress: Progress | None = None,
+    swapped: Callable[[], None] = lambda: None,
 ) -> RebuildReport:
     """Build green while blue serves reads and writes, then swap between two groups.
 
     Blue is compared at the position of a read snapshot taken at the start, so writing goes
-    on meanwhile. The writer then closes the last gap and moves to green.
+    on meanwhile. The writer then closes the last gap and moves to green; ``swapped`` is
+    called before it writes there, so that no reader goes on with blue.
 
     Raises:
-        DigestMismatch: green differs from blue; green is removed, blue stays in use.
+        DigestMismatch: green differs from blue.
+        WriterBusy, WriterClosed, ProjectorHalted: green cannot take over.
+        In all cases green is removed and blue stays in use.
     """
     began = monotonic()
     old = writer.store.path
@@ -162,17 +171,40 @@ def rebuild_serving(
         compared = _compare(blue, path, green)
     finally:
         blue.close()
+    _take_over(link, path, log, writer, swapped)
+    remove_generation(old)
+    return RebuildReport(events, monotonic() - began, green.position, green.local, compared)
+
+
+def _take_over(
+    link: Path, path: Path, log: EventLog, writer: Writer, swapped: Callable[[], None]
+) -> None:
     store = ProjectionStore(link, path)
-    replay_into(store, log, log.head().position)
 
     def swap() -> None:
         replay_into(store, log, log.head().position)
-        writer.replace_store(store)
         point_link(link, path)
+        writer.replace_store(store)
+        swapped()
 
-    writer.exclusive(swap).result()
-    remove_generation(old)
-    return RebuildReport(events, monotonic() - began, green.position, green.local, compared)
+    try:
+        replay_into(store, log, log.head().position)
+        writer.exclusive(swap).result()
+    except BaseException:
+        if writer.store is not store:
+            store.close()
+            remove_generation(path)
+        raise
+
+
+def _is_of(blue: apsw.Connection, log: EventLog) -> bool:
+    """Whether blue was made from this log: the last event it applied is there."""
+    mark = query(blue, "SELECT position, hash FROM log_mark")
+    if not mark:
+        return False
+    position, event_hash = mark[0]
+    found = log.read(position - 1, 1)
+    return bool(found) and found[0].position == position and found[0].hash == event_hash
 
 
 def _compare(blue: apsw.Connection, path: Path, green: Digests) -> bool:

@@ -43,13 +43,13 @@ def assert_fact(intent: AssertFact, context: Context) -> Decision | Refused:
         return retract_by_record(_asserted(intent), context)
     content = _content(intent)
     key = (intent.entity, intent.relation, intent.scope)
-    rival: tuple[bytes, bytes] | None = None
+    rival: tuple[bytes, bytes, str] | None = None
     if key in context.undecided.retracted:
         context.flush()
     if key in context.undecided.touched or context.mirror.has_key(*key):
         same = _newest_of_source(intent, context)
         value = intent.value
-        rival = (key_hash(*key, None), value_hash(value.type, value.v))
+        rival = (key_hash(*key, None), value_hash(value.type, value.v), intent.relation)
         if same is not None and tuple(same[1:]) == content:
             return Decision([], fact_id=same[0], created=False, rival=rival)
     draft = context.draft(_asserted(intent), scope_partition(intent.scope))

@@ -71,5 +71,5 @@ class Decision(Struct, frozen=True, gc=False):
     created: bool = True
     retracted: tuple[str, ...] = ()
     detail: dict[str, Any] = {}
-    rival: tuple[bytes, bytes] | None = None
-    """Key and value whose rivals decide the answer's ``contradicted`` flag."""
+    rival: tuple[bytes, bytes, str] | None = None
+    """Key, value and relation whose rivals decide the answer's ``contradicted`` flag."""

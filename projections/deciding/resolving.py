@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import Struct
+
 from eventlog.event import Draft, scope_partition
 from eventlog.identifiers import id_text
 from eventlog.kinds import ConflictResolved, FactAsserted, Value
@@ -14,14 +16,22 @@ from projections.intents import Refused, ResolveConflict
 from projections.moment import LIVE
 
 _CONFLICT = """
-SELECT key_hash, entity, relation, scope, fact_id, opened_by, to_position, resolved_position
+SELECT entity, relation, scope, fact_id, to_position, resolved_position
 FROM conflicts WHERE conflict_id=?
 """
-_NEWEST = "SELECT newest_id FROM claims WHERE key_hash=? ORDER BY newest_hlc DESC LIMIT 1"
-_FACT = """
-SELECT id, entity, relation, value_type, value_v, interpret_as, scope, to_position, set_aside
-FROM facts WHERE id=?
+_FACT_COLUMNS = """id, entity, relation, scope, value_type, value_v, interpret_as,
+    valid_from_us, valid_until_us"""
+_FACT = f"""
+SELECT {_FACT_COLUMNS} FROM facts
+WHERE id=? AND to_position={LIVE} AND set_aside={LIVE} AND base_confidence>0
 """
+_CLAIMANTS = f"""
+SELECT {_FACT_COLUMNS} FROM facts
+WHERE entity=?1 AND relation=?2 AND scope=?3 AND garden_id IS NULL
+  AND to_position={LIVE} AND set_aside={LIVE} AND base_confidence>0
+ORDER BY valid_until_us > ?4 DESC, hlc DESC
+"""
+_VALUE_OF = "SELECT value_type, value_v FROM facts WHERE id=?"
 _VALUE_GROUP = f"""
 SELECT id FROM facts
 WHERE entity=? AND relation=? AND scope=? AND value_type=? AND value_v=?
@@ -29,53 +39,97 @@ WHERE entity=? AND relation=? AND scope=? AND value_type=? AND value_v=?
 """
 
 
+class _Side(Struct, frozen=True):
+    """One live fact of the key in dispute."""
+
+    id: str
+    entity: str
+    relation: str
+    scope: str
+    value_type: str
+    value_v: str
+    interpret_as: Any
+    valid_from_us: int
+    valid_until_us: int
+
+    @property
+    def value(self) -> tuple[str, str]:
+        return self.value_type, self.value_v
+
+    def overlaps(self, other: _Side) -> bool:
+        return (
+            self.valid_from_us < other.valid_until_us and other.valid_from_us < self.valid_until_us
+        )
+
+
 def resolve_conflict(intent: ResolveConflict, context: Context) -> Decision | Refused:
-    """Settle a contradiction: the winner stands, facts of the losing value are set aside."""
+    """Settle a contradiction: the winner stands, facts of the losing value are set aside.
+
+    The conflict's own value stands against the newest other value, as
+    ``conflicts.conflict`` shows it; any live fact of either may be named the winner.
+    """
     context.flush()
     row = query_one(context.db, _CONFLICT, (intent.conflict_id,))
-    if row is None or row[3] not in intent.scopes:
+    if row is None or row[2] not in intent.scopes:
         return Refused("conflict_not_found", "conflict not found")
-    key, _, relation, scope, older, opened_by, ended, resolved = row
-    if ended != LIVE or resolved is not None:
+    *key, fact, ended, resolved = row
+    sides = _sides(key, fact, context)
+    if ended != LIVE or resolved is not None or sides is None:
         return Refused("conflict_already_resolved", "conflict already resolved")
-    newest = query_one(context.db, _NEWEST, (key,))
-    sides = (str(newest[0] if newest else opened_by), str(older))
-    if intent.new_value is None and intent.winning_fact_id not in sides:
-        if intent.winning_fact_id is None:
-            return Refused(
-                "resolution_missing", "give winning_fact_id or new_value", "winning_fact_id"
-            )
+    if intent.new_value is not None:
+        return _settle(intent, context, None, sides)
+    if intent.winning_fact_id is None:
+        return Refused("resolution_missing", "give winning_fact_id or new_value", "winning_fact_id")
+    named = query_one(context.db, _FACT, (intent.winning_fact_id,))
+    winner = None if named is None else _Side(*named)
+    of_key = winner is not None and [winner.entity, winner.relation, winner.scope] == key
+    if winner is None or not of_key or winner.value not in {side.value for side in sides}:
         return Refused(
             "not_in_conflict", "winning_fact_id must be one of the two facts", "winning_fact_id"
         )
-    facts = {side: query_one(context.db, _FACT, (side,)) for side in sides}
-    return _settle(intent, context, str(relation), str(scope), sides, facts)
+    losers = tuple(side for side in sides if side.value != winner.value)
+    return _settle(intent, context, winner, losers)
+
+
+def _sides(key: list[str], fact: str, context: Context) -> tuple[_Side, _Side] | None:
+    """The newest other fact and the newest of the conflict's value, as they are shown: valid
+    now and at some time together. None where one value is no longer claimed."""
+    value = query_one(context.db, _VALUE_OF, (fact,))
+    claimants = [_Side(*row) for row in query(context.db, _CLAIMANTS, (*key, context.now_us))]
+    mine = [side for side in claimants if side.value == value]
+    rivals = [side for side in claimants if side.value != value]
+    if not mine or not rivals:
+        return None
+    for own in mine:
+        for rival in rivals:
+            if own.overlaps(rival):
+                return rival, own
+    return rivals[0], mine[0]
 
 
 def _settle(
-    intent: ResolveConflict,
-    context: Context,
-    relation: str,
-    scope: str,
-    sides: tuple[str, str],
-    facts: dict[str, Any],
+    intent: ResolveConflict, context: Context, winner: _Side | None, losing: tuple[_Side, ...]
 ) -> Decision:
+    entity, relation, scope = losing[0].entity, losing[0].relation, losing[0].scope
     partition = scope_partition(scope)
     drafts: list[Draft] = []
-    if intent.new_value is not None:
+    if winner is None:
+        assert intent.new_value is not None
         value = intent.new_value
-        context.undecided.touched.add((facts[sides[0]][1], relation, scope))
-        winner = context.draft(
-            _plain_fact(facts[sides[0]][1], relation, value, intent.source, scope), partition
+        context.undecided.touched.add((entity, relation, scope))
+        stated = context.draft(
+            _plain_fact(entity, relation, value, intent.source, scope), partition
         )
-        drafts.append(winner)
-        winner_id, losing = id_text(winner.event_id), sides
+        drafts.append(stated)
+        winner_id = id_text(stated.event_id)
     else:
-        winner_id = str(intent.winning_fact_id)
-        row = facts[winner_id]
-        value = Value(type=row[3], v=row[4], interpret_as=row[5])
-        losing = tuple(side for side in sides if side != winner_id)
-    losers = [fact for side in losing for fact in _value_group(facts[side], context)]
+        winner_id = winner.id
+        value = Value(
+            type=winner.value_type,  # pyright: ignore[reportArgumentType]  # as it was stored
+            v=winner.value_v,
+            interpret_as=winner.interpret_as,
+        )
+    losers = [fact for side in losing for fact in _value_group(side, context)]
     note = context.draft(
         _plain_fact(
             f"stigmem:resolution:{intent.conflict_id}", relation, value, intent.source, scope
@@ -94,9 +148,8 @@ def _settle(
     return Decision(drafts, fact_id=winner_id, detail=detail)
 
 
-def _value_group(row: Any, context: Context) -> list[str]:
-    _, entity, relation, value_type, value_v, _, scope, *_ = row
-    bindings = (entity, relation, scope, value_type, value_v)
+def _value_group(side: _Side, context: Context) -> list[str]:
+    bindings = (side.entity, side.relation, side.scope, *side.value)
     return [found[0] for found in query(context.db, _VALUE_GROUP, bindings)]
 
 

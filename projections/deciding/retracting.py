@@ -11,8 +11,7 @@ from projections.database import query, query_one
 from projections.deciding.context import Context, Decision, Key
 from projections.intents import Refused, RetractFact, RetractMatching
 from projections.moment import LIVE
-from projections.normalization import matches_label
-from projections.policies import ALWAYS_SET_VALUED, set_valued_relations
+from projections.policies import is_set_valued
 
 RETRACTED_VALUE = "retracted"
 """The string value with which clients retract a whole key."""
@@ -38,7 +37,7 @@ def retract_by_record(record: FactAsserted, context: Context) -> Decision | Refu
     key = (record.entity, record.relation, record.scope)
     if context.undecided.holds(key):
         context.flush()
-    several = _is_set_valued(record.relation, context)
+    several = is_set_valued(context.db, record.relation)
     rows = query(context.db, _TARGETS, key)
     if len(rows) > RETRACTION_TARGETS_MAX:
         return Refused(
@@ -75,11 +74,6 @@ def retraction_targets(
         for row in rows
         if (row[2], row[3]) == (value.type, value.v) or (row[1] == source and not set_valued)
     )
-
-
-def _is_set_valued(relation: str, context: Context) -> bool:
-    patterns = (*ALWAYS_SET_VALUED, *set_valued_relations(context.db, LIVE - 1))
-    return any(matches_label(pattern, relation) for pattern in patterns)
 
 
 def retract_fact(intent: RetractFact, context: Context) -> Decision | Refused:

@@ -9,7 +9,10 @@ from msgspec import Struct
 
 from api.node import Node
 from eventlog.kinds import DecayPolicy, RecallUse, Value
+from projections.authorization import everything
 from projections.cid import compute_cid
+from projections.command import Command
+from projections.conflicts import conflicts
 from projections.intents import (
     AssertFact,
     DeclareSetValued,
@@ -17,10 +20,13 @@ from projections.intents import (
     Intent,
     ResolveConflict,
     RetractFact,
+    RetractMatching,
+    SetPolicy,
     SetSourceTrust,
     SweepDecay,
     TrackRecalls,
 )
+from projections.moment import Moment
 from projections.normalization import SCOPES
 
 ALL_SCOPES = frozenset(SCOPES)
@@ -91,16 +97,26 @@ _policies = st.sampled_from(
         DecayPolicy(id="floor", scope="local", mode="retract", min_confidence=0.6),
     ]
 )
+_relations = st.sampled_from((*RELATIONS, RELATIONS[0], RELATIONS[0]))
 _facts = st.builds(
     asserted,
-    entity=st.sampled_from(ENTITIES),
-    relation=st.sampled_from(RELATIONS),
-    value=st.sampled_from(VALUES),
+    entity=st.sampled_from((*ENTITIES, ENTITIES[0], ENTITIES[0])),
+    relation=_relations,
+    value=st.sampled_from((*VALUES, *VALUES[:2])),
     source=st.sampled_from(SOURCES),
-    scope=st.sampled_from(("local", "company")),
-    confidence=st.sampled_from((1.0, 1.0, 0.9, 0.5, 0.0)),
-    valid_from=st.sampled_from((None, None, BOUNDS[1])),
-    valid_until=st.sampled_from((None, None, BOUNDS[2])),
+    scope=st.sampled_from(("local", "local", "company")),
+    confidence=st.sampled_from((1.0, 1.0, 1.0, 0.9, 0.5, 0.0)),
+    valid_from=st.sampled_from((None, None, None, BOUNDS[1])),
+    valid_until=st.sampled_from((None, None, None, BOUNDS[2])),
+)
+"""Facts of few keys, one of which is crowded."""
+_matching = st.builds(
+    RetractMatching,
+    entity=st.just(ENTITIES[0]),
+    relation=_relations,
+    value=st.sampled_from(VALUES[:2]),
+    scope=st.just("local"),
+    source=st.sampled_from((None, *SOURCES)),
 )
 _sweeps = st.builds(
     SweepDecay,
@@ -114,6 +130,10 @@ _moves = st.one_of(
     st.just(("retract", None)),
     st.just(("resolve", None)),
     st.just(("recall", None)),
+    _matching.map(lambda intent: ("do", intent)),
+    st.builds(SetPolicy, policy_id=st.just("half"), policy=st.sampled_from((None, HALF_LIFE))).map(
+        lambda intent: ("do", intent)
+    ),
     _sweeps.map(lambda intent: ("do", intent)),
     st.sampled_from([(), ("tag:*",), ("tag:*", "memory:role")]).map(
         lambda patterns: ("do", DeclareSetValued(relations=patterns))
@@ -139,32 +159,39 @@ def intent_at(step: Step, node: Node) -> Intent | None:
     """The intent of a step in the state that the node is in."""
     if step.intent is not None:
         return step.intent
-    facts = sorted(node.reader.mirror.slot_of)
+    facts = list(node.reader.mirror.slot_of)  # oldest first: the same in every run
     if step.kind == "resolve":
-        with node.reader.pool.connection() as db:
-            rows = db.execute(
-                "SELECT conflict_id, fact_id FROM conflicts WHERE to_position > 1000000"
-                " ORDER BY conflict_id"
-            ).fetchall()
-        if not rows:
-            return None
-        conflict, fact = rows[step.pick % len(rows)]
-        return ResolveConflict(
-            conflict_id=str(conflict),
-            winning_fact_id=str(fact),
-            source="agent:judge",
-            scopes=ALL_SCOPES,
-        )
+        return _settlement(step, node)
     if not facts:
         return None
     fact = facts[step.pick % len(facts)]
     if step.kind == "retract":
         return RetractFact(fact_id=fact, scopes=ALL_SCOPES)
-    return TrackRecalls(uses=(RecallUse(fact, 1 + step.pick % 3, step.at_us),))
+    uses = (fact, facts[0], fact)[: 1 + step.pick % 3]
+    return TrackRecalls(uses=tuple(RecallUse(use, 2, step.at_us) for use in uses))
+
+
+def _settlement(step: Step, node: Node) -> Intent | None:
+    """Settle one of the conflicts that are shown, in favour of either side or of neither."""
+    view = node.reader.pin()
+    moment = Moment(view.position, step.at_us)
+    shown = list(conflicts(node.reader, view, everything(), moment, status="unresolved"))
+    if not shown:
+        return None
+    chosen = shown[step.pick % len(shown)]
+    sides = [int(view.from_position[slot]) for slot in (chosen.newer, chosen.older)]
+    winner = [*node.reader.rows(sides), None][step.pick // 7 % 3]
+    return ResolveConflict(
+        conflict_id=chosen.row.conflict_id,
+        winning_fact_id=None if winner is None else winner.id,
+        new_value=Value("string", "settled") if winner is None else None,
+        source="agent:judge",
+        scopes=ALL_SCOPES,
+    )
 
 
 def live_through(node: Node, steps: list[Step]) -> list[Done]:
-    """Carry out a history, one command a step."""
+    """Carry out a history, one command and one group a step."""
     done: list[Done] = []
     for step in steps:
         intent = intent_at(step, node)
@@ -174,3 +201,20 @@ def live_through(node: Node, steps: list[Step]) -> list[Done]:
         done += [outcome for outcome in answer.outcomes if isinstance(outcome, Done)]
     assert node.status()["degraded"] is None
     return done
+
+
+def live_through_in_groups(node: Node, steps: list[Step], sizes: list[int]) -> None:
+    """Carry out a history in groups of these sizes, over and over; the steps of one group
+    choose among what was there before it."""
+    left, turn = list(steps), 0
+    while left:
+        size = sizes[turn % len(sizes)]
+        taken, left, turn = left[:size], left[size:], turn + 1
+        intents = [(intent_at(step, node), step.at_us) for step in taken]
+        commands = [
+            Command([intent], "agent:t", None, at_us, False) for intent, at_us in intents if intent
+        ]
+        node.writer.exclusive(lambda group=commands: node.writer._write(group)).result()
+        for command in commands:
+            command.answer.result(timeout=0)
+    assert node.status()["degraded"] is None

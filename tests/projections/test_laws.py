@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from api.node import Node
 from eventlog.clock import FixedClock
@@ -34,6 +35,7 @@ from tests.projections.histories import (
     asserted,
     histories,
     live_through,
+    live_through_in_groups,
 )
 
 RIGHTS = every_right()
@@ -84,6 +86,26 @@ def test_rows_do_not_depend_on_how_events_were_batched(steps: list[Step]) -> Non
         assert digests_in_pages(events, page).tables == served.tables
 
 
+@given(histories(), st.lists(st.integers(1, 9), min_size=1, max_size=3))
+@QUICK
+def test_rows_do_not_depend_on_how_commands_were_grouped(
+    steps: list[Step], sizes: list[int]
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        node = Node.open(Path(folder) / "data", clock=FixedClock(START_US))
+        try:
+            live_through_in_groups(node, steps, sizes)
+            events = node.log.read(0, 10_000)
+            served = node.reader.digests()
+            report = node.rebuild()
+        finally:
+            node.close()
+    assert (report.compared, report.digest) == (True, served.local)
+    for page in (1, 7):
+        again = digests_in_pages(events, page)
+        assert (again.local, again.shared) == (served.local, served.shared)
+
+
 @given(histories())
 @QUICK
 def test_a_rebuild_while_serving_gives_equal_digests(steps: list[Step]) -> None:
@@ -109,9 +131,24 @@ def test_a_mirror_that_followed_equals_one_that_was_filled(steps: list[Step]) ->
                 columns = [by_first_appearance(column) for column in columns]
             np.testing.assert_array_equal(*columns, err_msg=name)
         assert filled.slot_of == followed.slot_of
+        assert listed(filled) == listed(followed)
         for position in range(followed.position + 1):
             moment = Moment(position, node.log.received_at(position))
             assert judged(filled.pin(), moment) == judged(followed.pin(), moment)
+
+
+def listed(mirror: Mirror) -> list[object]:
+    """Every slot list and posting list of a mirror, by name."""
+    view = mirror.pin()
+    keys = {int(key) for key in view.key}
+    return [
+        {view.entities.text(n): view.entity_slots(n).tolist() for n in range(len(view.entities))},
+        {view.entities.text(n): view.object_slots(n).tolist() for n in range(len(view.entities))},
+        sorted(view.key_slots(key).tolist() for key in keys),
+        {term: [each.tolist() for each in view.postings(term)] for term in mirror.by_term._lists},
+        {cid: mirror.by_cid.slots(cid, view.count).tolist() for cid in mirror.by_cid._lists},
+        {key: bool(mirror.crowded[number]) for key, number in mirror.key_numbers.items()},
+    ]
 
 
 NUMBERED = {"entity", "relation", "source", "garden", "value", "key", "object"}
@@ -200,31 +237,6 @@ def test_every_fact_that_ended_has_its_retraction(steps: list[Step]) -> None:
             db.execute("SELECT id, to_position FROM facts WHERE to_position <> ?", (LIVE,))
         )
         assert ended == dict(db.execute("SELECT fact_id, position FROM fact_retractions"))
-
-
-@given(histories())
-@QUICK
-def test_conflicts_are_the_newest_against_each_other_value(steps: list[Step]) -> None:
-    with lived(steps) as node, node.reader.pool.connection() as db:
-        live_values: dict[tuple[object, ...], set[object]] = {}
-        newest: dict[tuple[object, ...], tuple[int, object]] = {}
-        for entity, relation, scope, kind, v, hlc in db.execute(
-            "SELECT entity, relation, scope, value_type, value_v, hlc FROM facts"
-            " WHERE to_position=?1 AND set_aside=?1 AND base_confidence>0",
-            (LIVE,),
-        ):
-            key = (entity, relation, scope)
-            live_values.setdefault(key, set()).add((kind, v))
-            newest[key] = max(newest.get(key, (0, None)), (hlc, (kind, v)))  # type: ignore[type-var]
-        open_rows = db.execute(
-            "SELECT c.entity, c.relation, c.scope, f.value_type, f.value_v"
-            " FROM conflicts c JOIN facts f ON f.id = c.fact_id WHERE c.to_position=?",
-            (LIVE,),
-        ).fetchall()
-        assert len(set(open_rows)) == len(open_rows), "one open row a value"
-        for *key, kind, v in open_rows:
-            assert (kind, v) in live_values[tuple(key)]
-            assert (kind, v) != newest[tuple(key)][1]
 
 
 def test_histories_reach_resolutions_and_decay() -> None:
