@@ -7,7 +7,9 @@ EmbeddingError
 ├── EmbeddingsOff         no provider is configured
 ├── ModelFileError        the weights of the bundled model are missing or not the right ones
 ├── UnknownModel          no such provider or model, or dimensions it does not have
-└── DimensionMismatch     stored vectors and configured ones differ: the node must not start
+└── PinMismatch           the log pins another model than is configured: the node must not start
+    ├── DimensionMismatch     … with another number of dimensions
+    └── ModelMismatch         … with as many: nothing would break, and every answer be wrong
 """
 
 from __future__ import annotations
@@ -49,13 +51,25 @@ class UnknownModel(EmbeddingError):
     """A name or a number of dimensions that no provider here serves."""
 
 
-class DimensionMismatch(EmbeddingError):
-    """The seed's start-up refusal; re-indexing is what resolves it."""
+class PinMismatch(EmbeddingError):
+    """Facts are indexed with another model than is configured; re-indexing resolves it."""
 
-    def __init__(self, stored: str, configured: str) -> None:
+    title = "vec_facts model mismatch"
+
+    def __init__(self, stored: object, configured: object) -> None:
         super().__init__(
-            f"vec_facts dimensionality mismatch: facts are indexed with {stored}, configured is"
-            f" {configured}; restore the setting, or re-index all facts with the new one"
+            f"{self.title}: facts are indexed with {stored}, configured is {configured};"
+            " restore the setting, or re-index all facts with the new one"
         )
         self.stored = stored
         self.configured = configured
+
+
+class DimensionMismatch(PinMismatch):
+    """The vectors differ in length (seed §20.2.4)."""
+
+    title = "vec_facts dimensionality mismatch"
+
+
+class ModelMismatch(PinMismatch):
+    """The vectors are equally long, but of different models or recipes."""
