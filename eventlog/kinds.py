@@ -188,6 +188,20 @@ class SourceTrustSet(Payload, frozen=True, tag="source_trust_set"):
     reason: str = ""
 
 
+class EmbeddingModelPinned(Payload, frozen=True, tag="embedding_model_pinned"):
+    """From here on facts are embedded with this model; vectors of others are not compared.
+
+    ``truncated_dimensions`` is how many numbers of each vector are kept, null for all;
+    ``recipe`` names the rule by which a fact becomes the text that is embedded.
+    """
+
+    provider: str
+    model: str
+    dimensions: int
+    recipe: str
+    truncated_dimensions: int | None = None
+
+
 AnyPayload = (
     FactAsserted
     | FactRetracted
@@ -202,6 +216,7 @@ AnyPayload = (
     | PolicySet
     | ProfileSet
     | SourceTrustSet
+    | EmbeddingModelPinned
 )
 
 SCHEMA_VERSIONS: dict[str, int] = {
@@ -218,6 +233,7 @@ SCHEMA_VERSIONS: dict[str, int] = {
     "policy_set": 1,
     "profile_set": 1,
     "source_trust_set": 1,
+    "embedding_model_pinned": 1,
 }
 """The version each kind is written with; older ones are read through ``codec.UPCASTERS``."""
 

@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+F32: TypeAlias = np.ndarray[Any, np.dtype[np.float32]]
 F64: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 I64: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 I32: TypeAlias = np.ndarray[Any, np.dtype[np.int32]]

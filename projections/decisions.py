@@ -16,6 +16,7 @@ from projections.deciding.context import Context, Decision
 from projections.deciding.declaring import (
     declare_set_valued,
     issue_key,
+    pin_embedding_model,
     revoke_key,
     rotate_node_key,
     set_policy,
@@ -42,6 +43,7 @@ DECISIONS: dict[type[ask.Intent], Callable[[Any, Context], Decision | Refused]] 
     ask.DeclareSetValued: declare_set_valued,
     ask.SetProfile: set_profile,
     ask.SetSourceTrust: set_source_trust,
+    ask.PinEmbeddingModel: pin_embedding_model,
     ask.TrackRecalls: track_recalls,
     ask.RotateNodeKey: rotate_node_key,
     ask.StartEpoch: start_epoch,

@@ -107,6 +107,16 @@ class RevokeKey(Intent, frozen=True, kw_only=True):
     reason: str = ""
 
 
+class PinEmbeddingModel(Intent, frozen=True, kw_only=True):
+    """Embed facts with this model from here on."""
+
+    provider: str
+    model: str
+    dimensions: int
+    recipe: str
+    truncated_dimensions: int | None = None
+
+
 class TrackRecalls(Intent, frozen=True, kw_only=True):
     uses: tuple[RecallUse, ...]
 

@@ -1,4 +1,4 @@
-"""Declarations of the operator over time: decay policies, set-valued relations, profiles."""
+"""Declarations over time: decay policies, set-valued relations, profiles, the pinned model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ import apsw
 import msgspec
 
 from eventlog.event import Recorded
-from eventlog.kinds import DecayPolicy, PolicySet, ProfileSet, SetValuedDeclared
+from eventlog.kinds import (
+    DecayPolicy,
+    EmbeddingModelPinned,
+    PolicySet,
+    ProfileSet,
+    SetValuedDeclared,
+)
 from projections.database import query, query_one
 from projections.moment import LIVE
 from projections.normalization import matches_label
@@ -38,7 +44,9 @@ class PoliciesProjector:
     ) STRICT, WITHOUT ROWID;
     """
     late_indexes = ""
-    kinds = frozenset({"policy_set", "set_valued_declared", "profile_set"})
+    kinds = frozenset(
+        {"policy_set", "set_valued_declared", "profile_set", "embedding_model_pinned"}
+    )
     reads: frozenset[str] = frozenset()
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
@@ -62,6 +70,8 @@ def _declaration(event: Recorded) -> tuple[str, str, object]:
         return "decay", payload.policy_id, payload.policy
     if isinstance(payload, ProfileSet):
         return "profile", payload.name, payload.document
+    if isinstance(payload, EmbeddingModelPinned):
+        return "embedding", "model", payload
     assert isinstance(payload, SetValuedDeclared)
     return "set_valued", "relations", payload.relations
 
@@ -93,6 +103,12 @@ def is_set_valued(db: apsw.Connection, relation: str) -> bool:
     """Whether a relation may hold several values at once, as declared now."""
     patterns = (*ALWAYS_SET_VALUED, *set_valued_relations(db, LIVE - 1))
     return any(matches_label(pattern, relation) for pattern in patterns)
+
+
+def pinned_model(db: apsw.Connection, position: int) -> EmbeddingModelPinned | None:
+    """The embedding model in force at a position; None before the first was pinned."""
+    found = query_one(db, _AT, ("embedding", position, position))
+    return None if found is None else msgspec.json.decode(found[1], type=EmbeddingModelPinned)
 
 
 def load_set_valued(db: apsw.Connection) -> list[tuple[int, list[str]]]:

@@ -7,13 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from eventlog.event import Recorded
-from eventlog.kinds import DecayPolicy, KeyIssued, KeyRevoked
+from eventlog.kinds import DecayPolicy, EmbeddingModelPinned, KeyIssued, KeyRevoked
 from projections.database import ReaderPool
 from projections.digest import Digests, compute_digests
 from projections.facts import FactRow, fetch
 from projections.keys import KeyRing, load_keys
 from projections.mirror import Mirror, cid_number
-from projections.policies import decay_policies, profiles, set_valued_relations
+from projections.policies import (
+    decay_policies,
+    pinned_model,
+    profiles,
+    set_valued_relations,
+)
 from projections.view import View
 
 
@@ -77,6 +82,11 @@ class Reader:
         """Installed recall profiles at a position."""
         with self.pool.connection() as db:
             return profiles(db, position)
+
+    def pinned_model(self, position: int) -> EmbeddingModelPinned | None:
+        """The embedding model in force at a position."""
+        with self.pool.connection() as db:
+            return pinned_model(db, position)
 
     def digests(self) -> Digests:
         """Digests of the tables as they stand."""

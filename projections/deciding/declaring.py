@@ -6,6 +6,7 @@ from uuid import uuid4
 
 from eventlog.kinds import (
     DecaySwept,
+    EmbeddingModelPinned,
     EpochStarted,
     KeyIssued,
     KeyRevoked,
@@ -20,7 +21,7 @@ from projections import intents as ask
 from projections.deciding.context import Context, Decision
 from projections.intents import Refused
 from projections.moment import LIVE
-from projections.policies import set_valued_relations
+from projections.policies import pinned_model, set_valued_relations
 
 
 def sweep_decay(intent: ask.SweepDecay, context: Context) -> Decision:
@@ -96,6 +97,21 @@ def set_source_trust(intent: ask.SetSourceTrust, context: Context) -> Decision:
     """Trust a source to a degree from here on."""
     payload = SourceTrustSet(source=intent.source, trust=intent.trust, reason=intent.reason)
     return Decision([context.draft(payload)])
+
+
+def pin_embedding_model(intent: ask.PinEmbeddingModel, context: Context) -> Decision:
+    """Record the model that facts are embedded with; nothing where it is so already."""
+    context.flush()
+    wanted = EmbeddingModelPinned(
+        provider=intent.provider,
+        model=intent.model,
+        dimensions=intent.dimensions,
+        recipe=intent.recipe,
+        truncated_dimensions=intent.truncated_dimensions,
+    )
+    if wanted == pinned_model(context.db, LIVE - 1):
+        return Decision([], created=False)
+    return Decision([context.draft(wanted)])
 
 
 def track_recalls(intent: ask.TrackRecalls, context: Context) -> Decision:

@@ -1,0 +1,90 @@
+"""How fast the bundled embedding model is, beside what the machine's matrix products allow.
+
+The ceiling is the product of the model's own shapes, timed in turn with the model so that
+other load weighs on both alike.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from time import perf_counter
+
+import numpy as np
+
+from benchmarks.report import Figure, percentile
+from projections.embedding.minilm import BATCH_TOKENS, MiniLM, batches
+from projections.embedding.transformer import flops
+
+WIDTH = 384
+SHAPES = ((WIDTH, 3 * WIDTH), (WIDTH, WIDTH), (WIDTH, 4 * WIDTH), (4 * WIDTH, WIDTH))
+ROUNDS = 3
+_TEXT = """
+    orbit launch crew module landing moon station engine fuel test flight science team
+    agreed that the next mission would carry more instruments than before and return in
+    spring after a long review of heat shield data from last year
+"""
+WORDS = _TEXT.split()
+
+
+def seconds_of(work: Callable[[], object]) -> float:
+    """Wall time of one call."""
+    started = perf_counter()
+    work()
+    return perf_counter() - started
+
+
+def some_texts(count: int, seed: int = 7) -> list[str]:
+    """Texts of 4 to 60 words, as facts have them."""
+    chance = random.Random(seed)
+    return [" ".join(chance.choices(WORDS, k=chance.randint(4, 60))) for _ in range(count)]
+
+
+def products_of(rows: int, seed: int = 7) -> tuple[Callable[[], object], int]:
+    """One layer's dense products over ``rows`` tokens, and their operations."""
+    chance = np.random.default_rng(seed)
+    sets = [
+        (
+            chance.standard_normal((rows, inner), dtype=np.float32),
+            chance.standard_normal((inner, outer), dtype=np.float32),
+            np.empty((rows, outer), dtype=np.float32),
+        )
+        for inner, outer in SHAPES
+    ]
+
+    def run() -> None:
+        for left, right, out in sets:
+            np.matmul(left, right, out=out)
+
+    return run, sum(2 * rows * inner * outer for inner, outer in SHAPES)
+
+
+def measure(facts: int) -> list[Figure]:
+    """Rates over ``facts`` / 250 texts; a round times products, texts, and products again."""
+    count = max(100, facts // 250)
+    model = MiniLM()
+    texts = some_texts(count)
+    tokens = model.tokenize(texts)
+    operations = sum(flops(WIDTH, [len(t) for t in batch.texts]) for batch in batches(tokens))
+    products, products_operations = products_of(BATCH_TOKENS)
+    times, ceilings = list[float](), list[float]()
+    for _ in range(ROUNDS):
+        ceilings.extend(seconds_of(products) for _ in range(20))
+        times.append(seconds_of(lambda: model.embed(texts)))
+        ceilings.extend(seconds_of(products) for _ in range(20))
+    seconds = percentile(times, 0.5)
+    rate, ceiling = operations / seconds, products_operations / percentile(ceilings, 0.5)
+    queries = [seconds_of(lambda: model.embed(["when did the crew land?"])) for _ in range(50)]
+    average = sum(map(len, tokens)) / count
+    return [
+        Figure(
+            "forward pass",
+            rate / 1e9,
+            "GFLOP/s",
+            f"matrix products of its shapes, {ceiling / 1e9:.0f} GFLOP/s",
+            rate / ceiling,
+            ">= 0.60x",
+        ),
+        Figure(f"texts of {average:.0f} tokens", count / seconds, "a second"),
+        Figure("one query", percentile(queries, 0.5) * 1e3, "ms"),
+    ]

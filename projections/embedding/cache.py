@@ -1,0 +1,124 @@
+"""``embeddings.db``: every vector ever computed, by what it is a vector of.
+
+(space, SHA-256 of the text) → unit vector. Shared by rebuilds and reads of the past, so a
+text is embedded once per model; never a truth, may be deleted. The keys are unsalted hashes
+of short texts: erasing a fact deletes its entry here too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import apsw
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from projections.arrays import F32
+from projections.database import BUSY_TIMEOUT_MS, query, query_one
+from projections.embedding.recipe import Space
+
+LOOKUP_KEYS_MAX = 500
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS spaces (id INTEGER PRIMARY KEY, space TEXT NOT NULL UNIQUE) STRICT;
+CREATE TABLE IF NOT EXISTS vectors (
+    text_sha256 BLOB NOT NULL,
+    space INTEGER NOT NULL,
+    vector BLOB NOT NULL,
+    UNIQUE (text_sha256, space)
+) STRICT;
+"""
+_GET = "SELECT text_sha256, vector FROM vectors WHERE space=? AND text_sha256 IN ({})"
+_PUT = "INSERT OR IGNORE INTO vectors (text_sha256, space, vector) VALUES (?,?,?)"
+_DELETE = "DELETE FROM vectors WHERE text_sha256=?"
+
+
+class CacheSize(Struct, frozen=True):
+    """Vectors held, in all spaces, and the bytes of the file."""
+
+    vectors: int
+    bytes: int
+
+
+class EmbeddingCache:
+    """See the module. Safe to use from several threads."""
+
+    def __init__(self, path: Path) -> None:
+        self._db = apsw.Connection(str(path))
+        self._db.set_busy_timeout(BUSY_TIMEOUT_MS)
+        # What is deleted is overwritten: deletion here is erasure.
+        self._db.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL")
+        self._db.execute("PRAGMA secure_delete=ON")
+        self._lock = threading.Lock()
+        with self._db:
+            self._db.execute(_SCHEMA)
+
+    def get_many(self, space: Space, texts: Sequence[str]) -> list[F32 | None]:
+        """The vector of each text, or None where it was not embedded in this space."""
+        keys = [text_key(text) for text in texts]
+        found: dict[bytes, bytes] = {}
+        with self._lock:
+            number = self._number(space)
+            for start in range(0, len(keys), LOOKUP_KEYS_MAX):
+                some = keys[start : start + LOOKUP_KEYS_MAX]
+                rows: list[tuple[Any, ...]]
+                rows = query(self._db, _GET.format(",".join("?" * len(some))), (number, *some))
+                found.update(rows)
+        vectors = {key: np.frombuffer(data, dtype="<f4") for key, data in found.items()}
+        return [vectors.get(key) for key in keys]
+
+    def put_many(self, space: Space, texts: Sequence[str], vectors: F32) -> None:
+        """Keep the vectors of ``texts``, one row each; those held already stay as they are."""
+        if vectors.shape != (len(texts), space.stored_dimensions):
+            raise ValueError(f"{len(texts)} texts, vectors of shape {vectors.shape}")
+        data = np.ascontiguousarray(vectors, dtype="<f4")
+        with self._lock, self._db:
+            number = self._number(space)
+            self._db.executemany(
+                _PUT,
+                (
+                    (text_key(text), number, row.tobytes())
+                    for text, row in zip(texts, data, strict=True)
+                ),
+            )
+
+    def delete(self, texts: Sequence[str]) -> int:
+        """Forget texts in every space, on disk as well; returns how many vectors went."""
+        with self._lock:
+            before = self._db.total_changes()
+            with self._db:
+                self._db.executemany(_DELETE, ((text_key(text),) for text in texts))
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            return self._db.total_changes() - before
+
+    def size(self) -> CacheSize:
+        """How much is held."""
+        with self._lock:
+            (vectors,) = query_one(self._db, "SELECT count(*) FROM vectors") or (0,)
+            (pages,) = query_one(self._db, "PRAGMA page_count") or (0,)
+            (page,) = query_one(self._db, "PRAGMA page_size") or (0,)
+        return CacheSize(vectors, pages * page)
+
+    def close(self) -> None:
+        """Idempotent."""
+        with self._lock:
+            self._db.close()
+
+    def _number(self, space: Space) -> int:
+        """The row of a space. How its model is served does not matter to its vectors."""
+        name = msgspec.json.encode(
+            [space.model, space.dimensions, space.stored_dimensions, space.recipe]
+        ).decode()
+        self._db.execute("INSERT OR IGNORE INTO spaces (space) VALUES (?)", (name,))
+        found = query_one(self._db, "SELECT id FROM spaces WHERE space=?", (name,))
+        assert found is not None
+        return int(found[0])
+
+
+def text_key(text: str) -> bytes:
+    """SHA-256 of a text's UTF-8 bytes."""
+    return hashlib.sha256(text.encode()).digest()

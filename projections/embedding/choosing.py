@@ -1,0 +1,170 @@
+"""Which model a node embeds with: what is configured, what is pinned, what answers.
+
+The first start decides and pins it in the log; later starts follow the pin or refuse. ``auto``
+means Ollama where it answers at that first start, else the bundled model.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+from msgspec import Struct
+
+from eventlog.kinds import EmbeddingModelPinned
+from projections.embedding import ollama, openai, voyage
+from projections.embedding.errors import EmbeddingError, ModelFileError, UnknownModel
+from projections.embedding.http import HttpClient
+from projections.embedding.models import MODELS, ModelCard, card_of
+from projections.embedding.none import NoProvider
+from projections.embedding.provider import Provider
+from projections.embedding.recipe import Space, check_truncation
+from projections.embedding.vec_facts import check_same
+
+_log = logging.getLogger(__name__)
+
+
+class EmbeddingSettings(Struct, frozen=True, kw_only=True):
+    """What the operator says. None leaves it to the model or to what is pinned.
+
+    Attributes:
+        provider: ``auto``, ``ollama``, ``openai``, ``voyage``, ``minilm`` or ``none``.
+        model: as the provider calls it.
+        url: where the provider is, for others than its own public address.
+        dimensions: of the model's vectors; needed for models without a card.
+        truncated_dimensions: how many of them to keep.
+        min_confidence: confidence above which a fact is embedded.
+    """
+
+    provider: str = "auto"
+    model: str | None = None
+    url: str | None = None
+    dimensions: int | None = None
+    truncated_dimensions: int | None = None
+    min_confidence: float = 0.1
+
+
+class Choice(Struct, frozen=True):
+    """An open provider and the space it is used in. ``pin`` is True where the log does not
+    say so yet; ``space`` is None where embeddings are off."""
+
+    provider: Provider
+    card: ModelCard
+    space: Space | None
+    pin: bool
+
+
+class _Remote(Struct, frozen=True):
+    url: str
+    key_variable: str | None
+    build: Callable[[str, HttpClient, int | None], Provider]
+
+
+_REMOTE: dict[str, _Remote] = {
+    "ollama": _Remote(ollama.URL, None, ollama.ollama),
+    "openai": _Remote(openai.URL, openai.KEY_VARIABLE, openai.openai),
+    "voyage": _Remote(voyage.URL, voyage.KEY_VARIABLE, voyage.voyage),
+}
+PROVIDERS = ("auto", *MODELS, "none")
+
+
+def choose(
+    settings: EmbeddingSettings,
+    pinned: Space | None,
+    environment: Mapping[str, str],
+    *,
+    reindex: bool = False,
+) -> Choice:
+    """Open the provider to embed with.
+
+    Args:
+        pinned: what the log says, if anything.
+        environment: where API keys are.
+        reindex: follow the settings although another model is pinned.
+
+    Raises:
+        DimensionMismatch, ModelMismatch: settings and pin differ, and not ``reindex``.
+        UnknownModel: the settings name what there is not, or an API key is missing.
+        ModelFileError: the bundled model's files are not the known ones.
+    """
+    if settings.provider not in PROVIDERS:
+        raise UnknownModel(f"no provider {settings.provider!r}; there are {', '.join(PROVIDERS)}")
+    if settings.provider == "none":
+        return Choice(NoProvider(), ModelCard(0), None, False)
+    if settings.provider != "auto":
+        return _explicit(settings, pinned, environment, reindex)
+    if pinned is not None and not reindex:
+        card = card_of(pinned.provider, pinned.model, pinned.dimensions)
+        provider = open_provider(
+            pinned.provider, pinned.model, settings.url, pinned.dimensions, environment
+        )
+        return Choice(provider, card, pinned, False)
+    return _first_that_answers(settings, environment)
+
+
+def _explicit(
+    settings: EmbeddingSettings,
+    pinned: Space | None,
+    environment: Mapping[str, str],
+    reindex: bool,
+) -> Choice:
+    name = settings.provider
+    model = settings.model or next(iter(MODELS[name]))
+    card = card_of(name, model, settings.dimensions)
+    check_truncation(card, model, settings.truncated_dimensions)
+    space = Space(name, model, card.dimensions, settings.truncated_dimensions)
+    if pinned is not None and not reindex:
+        check_same(pinned, space)
+    provider = open_provider(name, model, settings.url, settings.dimensions, environment)
+    return Choice(provider, card, space, pinned != space)
+
+
+def _first_that_answers(settings: EmbeddingSettings, environment: Mapping[str, str]) -> Choice:
+    for name in ("ollama", "minilm"):
+        model = next(iter(MODELS[name]))
+        try:
+            provider = open_provider(name, model, settings.url, None, environment)
+            provider.embed(["engramlog"], "query")
+        except (EmbeddingError, ModelFileError) as fault:
+            _log.info("embedding provider %s: %s", name, fault)
+            continue
+        card = MODELS[name][model]
+        space = Space(name, model, card.dimensions)
+        _log.warning("facts are embedded with %s from here on", space)
+        return Choice(provider, card, space, True)
+    _log.warning("no embedding provider answers: recall works by words and graph alone")
+    return Choice(NoProvider(), ModelCard(0), None, False)
+
+
+def open_provider(
+    name: str,
+    model: str,
+    url: str | None,
+    dimensions: int | None,
+    environment: Mapping[str, str],
+) -> Provider:
+    """A provider by name. Raises UnknownModel, ModelFileError."""
+    if name == "minilm":
+        # Loading the model's libraries takes a moment that other providers need not spend.
+        from projections.embedding.minilm import MiniLM
+
+        card_of(name, model, dimensions)
+        return MiniLM()
+    remote = _REMOTE[name]
+    key = environment.get(remote.key_variable) if remote.key_variable else None
+    if remote.key_variable and not key:
+        raise UnknownModel(f"provider {name} needs {remote.key_variable}")
+    return remote.build(model, HttpClient(url or remote.url, key=key), dimensions)
+
+
+def space_of(pinned: EmbeddingModelPinned | None) -> Space | None:
+    """The space an event pins."""
+    if pinned is None:
+        return None
+    return Space(
+        pinned.provider,
+        pinned.model,
+        pinned.dimensions,
+        pinned.truncated_dimensions,
+        pinned.recipe,
+    )

@@ -1,0 +1,61 @@
+"""Texts to vectors of one space: from the cache where it has them, else from the model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from projections.arrays import F32
+from projections.embedding.cache import EmbeddingCache
+from projections.embedding.models import ModelCard
+from projections.embedding.provider import Provider, Purpose
+from projections.embedding.recipe import Space, truncate
+
+PROBE_TEXT = "engramlog"
+
+
+class Embedder:
+    """A provider, used in one way. Safe to use from several threads."""
+
+    def __init__(
+        self, provider: Provider, space: Space, card: ModelCard, cache: EmbeddingCache
+    ) -> None:
+        self.space = space
+        self._provider = provider
+        self._card = card
+        self._cache = cache
+
+    def documents(self, texts: Sequence[str]) -> F32:
+        """One unit row a text; what was not in the cache is put there. Raises as
+        ``Provider.embed``."""
+        rows = self.cached(texts)
+        missing = [n for n, row in enumerate(rows) if row is None]
+        if missing:
+            wanted = [texts[n] for n in missing]
+            distinct = list(dict.fromkeys(wanted))
+            made = self._embed(distinct, "document")
+            self._cache.put_many(self.space, distinct, made)
+            # The cache decides: another thread may have put another answer first.
+            for n, row in zip(missing, self.cached(wanted), strict=True):
+                rows[n] = row
+        found = [row for row in rows if row is not None]
+        if not found:
+            return np.empty((0, self.space.stored_dimensions), dtype=np.float32)
+        return np.stack(found)
+
+    def cached(self, texts: Sequence[str]) -> list[F32 | None]:
+        """The vectors the cache holds."""
+        return self._cache.get_many(self.space, texts)
+
+    def query(self, text: str) -> F32:
+        """The vector of a question, never cached. Raises as ``Provider.embed``."""
+        vector: F32 = self._embed([text], "query")[0]
+        return vector
+
+    def probe(self) -> None:
+        """Ask for one harmless text. Raises as ``Provider.embed``."""
+        self._embed([PROBE_TEXT], "document")
+
+    def _embed(self, texts: Sequence[str], purpose: Purpose) -> F32:
+        return truncate(self._provider.embed(texts, purpose), self.space, self._card)

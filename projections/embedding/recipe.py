@@ -1,0 +1,66 @@
+"""From a fact to the text that is embedded, and from a model's vector to the one kept."""
+
+from __future__ import annotations
+
+import numpy as np
+from msgspec import Struct
+
+from projections.arrays import F32
+from projections.embedding.errors import UnknownModel
+from projections.embedding.models import ModelCard
+from projections.embedding.provider import unit_rows
+from projections.normalization import entity_display
+
+RECIPE = "fact/1"
+"""Name of the rule in ``composed``; another rule needs another name."""
+
+
+def composed(entity: str, relation: str, value_v: str) -> str:
+    """``{entity_display} {relation} {value_text}`` (seed §20.2.2): the last segment of the
+    entity's URI, the relation label, and the value's canonical text."""
+    return f"{entity_display(entity)} {relation} {value_v}"
+
+
+class Space(Struct, frozen=True):
+    """Where vectors may be compared with each other: one model, one way of using it.
+
+    ``truncated`` is the number of dimensions kept of a Matryoshka model's, None for all.
+    """
+
+    provider: str
+    model: str
+    dimensions: int
+    truncated: int | None = None
+    recipe: str = RECIPE
+
+    @property
+    def stored_dimensions(self) -> int:
+        """Dimensions of the vectors that are kept and searched."""
+        return self.dimensions if self.truncated is None else self.truncated
+
+    def __str__(self) -> str:
+        cut = "" if self.truncated is None else f" cut to {self.truncated}"
+        return f"{self.provider} {self.model} ({self.dimensions} dimensions{cut})"
+
+
+def check_truncation(card: ModelCard, model: str, truncated: int | None) -> None:
+    """Raises UnknownModel where the model's vectors may not be cut to so few dimensions."""
+    if truncated is None:
+        return
+    if card.floor is None:
+        raise UnknownModel(f"vectors of {model} cannot be truncated")
+    if not card.floor <= truncated < card.dimensions:
+        raise UnknownModel(
+            f"truncated_dimensions is {truncated}; {model} takes {card.floor} to"
+            f" {card.dimensions - 1}"
+        )
+
+
+def truncate(rows: F32, space: Space, card: ModelCard) -> F32:
+    """The first ``space.truncated`` numbers of each row, of unit length again."""
+    if space.truncated is None:
+        return rows
+    if card.centred:
+        rows = rows - np.mean(rows, axis=1, keepdims=True)
+    cut = np.ascontiguousarray(rows[:, : space.truncated])
+    return unit_rows(cut, len(rows), space.truncated)

@@ -1,0 +1,149 @@
+"""``vec_facts``: the vectors of live facts at rest (seed §20.2), in a file of their own.
+
+The one asynchronous projection. It has its own file, ``vectors.db``, because its writer is
+the embedding worker and SQLite lets one connection write a file at a time; a rebuilt
+``projections.db`` then needs no vector copied. It may be deleted: the worker fills it anew,
+from the cache as far as that reaches.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import cast
+
+import apsw
+import msgspec
+import numpy as np
+import sqlite_vec
+
+from projections.arrays import F32
+from projections.database import BUSY_TIMEOUT_MS, query_one
+from projections.embedding.errors import DimensionMismatch, ModelMismatch
+from projections.embedding.recipe import Space
+
+PAGE_ROWS = 5_000
+_META = """
+CREATE TABLE IF NOT EXISTS vec_meta (
+    only INTEGER PRIMARY KEY CHECK (only = 1),
+    space TEXT NOT NULL,
+    position INTEGER NOT NULL
+) STRICT;
+"""
+_TABLE = "CREATE VIRTUAL TABLE vec_facts USING vec0(id TEXT PRIMARY KEY, embedding FLOAT[{}])"
+_HAS_TABLE = "SELECT 1 FROM sqlite_master WHERE name='vec_facts'"
+_INSERT = "INSERT INTO vec_facts (id, embedding) VALUES (?,?)"
+_DELETE = "DELETE FROM vec_facts WHERE id=?"
+_ALL = "SELECT id, embedding FROM vec_facts"
+
+
+class VecFacts:
+    """The table and how far it has come. Safe to use from several threads."""
+
+    def __init__(self, path: Path, space: Space, *, reindex: bool = False) -> None:
+        """Open or create the table for one space.
+
+        Args:
+            reindex: a table of another space is emptied instead of refused.
+
+        Raises:
+            DimensionMismatch, ModelMismatch: the table holds vectors of another space.
+        """
+        self._path = path
+        self._lock = threading.Lock()
+        self._db = open_vectors(path)
+        try:
+            with self._db:
+                self._settle(space, reindex)
+        except BaseException:
+            self._db.close()
+            raise
+
+    def _settle(self, space: Space, reindex: bool) -> None:
+        self._db.execute(_META)
+        found = query_one(self._db, "SELECT space FROM vec_meta")
+        if found is not None:
+            stored = msgspec.json.decode(found[0], type=Space)
+            if stored == space:
+                return
+            if not reindex:
+                check_same(stored, space)
+            self._db.execute("DROP TABLE vec_facts; DELETE FROM vec_meta")
+        if query_one(self._db, _HAS_TABLE) is None:
+            self._db.execute(_TABLE.format(space.stored_dimensions))
+        self._db.execute(
+            "INSERT INTO vec_meta VALUES (1,?,0)", (msgspec.json.encode(space).decode(),)
+        )
+
+    @property
+    def position(self) -> int:
+        """Every fact that lived at this position of the log is in the table."""
+        with self._lock:
+            found = query_one(self._db, "SELECT position FROM vec_meta")
+        return 0 if found is None else int(found[0])
+
+    def __len__(self) -> int:
+        with self._lock:
+            (count,) = query_one(self._db, "SELECT count(*) FROM vec_facts") or (0,)
+        return int(count)
+
+    def write(
+        self,
+        added: Sequence[tuple[str, F32]] = (),
+        ended: Sequence[str] = (),
+        position: int | None = None,
+    ) -> None:
+        """Insert vectors, delete those of ended facts, and move on, in one transaction."""
+        with self._lock, self._db:
+            # A row may be there already where a crash came before the position moved.
+            ids = [*ended, *(fact for fact, _ in added)]
+            self._db.executemany(_DELETE, ((fact,) for fact in ids))
+            self._db.executemany(_INSERT, ((fact, row.tobytes()) for fact, row in added))
+            if position is not None:
+                self._db.execute("UPDATE vec_meta SET position=?", (position,))
+
+    def pages(self) -> Iterator[tuple[list[str], F32]]:
+        """All ids and their vectors, page by page, as they were when the first was read."""
+        db = open_vectors(self._path)  # a cursor of its own, as writing may go on meanwhile
+        try:
+            cursor = iter(db.execute(_ALL))
+            while rows := list(islice(cursor, PAGE_ROWS)):
+                data = b"".join(cast("bytes", row[1]) for row in rows)
+                matrix = np.frombuffer(data, dtype="<f4").reshape(len(rows), -1)
+                yield [str(row[0]) for row in rows], matrix
+        finally:
+            db.close()
+
+    def scrub(self) -> None:
+        """Leave no trace of deleted vectors in the file or its write-ahead log."""
+        with self._lock:
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    def close(self) -> None:
+        """Idempotent."""
+        with self._lock:
+            self._db.close()
+
+
+def open_vectors(path: Path) -> apsw.Connection:
+    """A connection that knows ``vec0``."""
+    db = apsw.Connection(str(path))
+    db.set_busy_timeout(BUSY_TIMEOUT_MS)
+    db.enable_load_extension(True)
+    db.load_extension(sqlite_vec.loadable_path())
+    db.enable_load_extension(False)
+    db.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA secure_delete=ON")
+    return db
+
+
+def check_same(stored: Space, configured: Space) -> None:
+    """Raises where vectors of the two spaces must not meet. Who serves a model is no
+    difference."""
+    if stored.stored_dimensions != configured.stored_dimensions:
+        raise DimensionMismatch(stored, configured)
+    if (stored.model, stored.recipe) != (configured.model, configured.recipe):
+        raise ModelMismatch(stored, configured)
+    if (stored.dimensions, stored.truncated) != (configured.dimensions, configured.truncated):
+        raise ModelMismatch(stored, configured)

@@ -1,0 +1,347 @@
+"""The embedding worker: a thread that keeps ``vec_facts`` and the vectors in memory current.
+
+It follows the log, embeds what came to live and deletes what ended (seed §20.2.5); contested
+facts keep their vectors (§20.2.6). Starting it compares all facts with the table, so it goes
+on wherever it was stopped. A provider that does not answer only makes it fall behind.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from eventlog.errors import LogClosed
+from eventlog.event import Recorded
+from eventlog.kinds import DecaySwept, FactRetracted
+from eventlog.log import EventLog, Subscription
+from projections.arrays import F32, I32, Bool
+from projections.embedding.embedder import Embedder
+from projections.embedding.errors import (
+    BadAnswer,
+    EmbeddingError,
+    ProviderRefused,
+    ProviderUnavailable,
+)
+from projections.embedding.recipe import composed
+from projections.embedding.vec_facts import VecFacts
+from projections.embedding.vectors import Vectors
+from projections.facts import FactRow
+from projections.moment import LIVE, Moment
+from projections.reader import Reader
+from projections.view import View, everything
+
+PAGE_EVENTS = 2_000
+CHUNK_FACTS = 256
+PAST_CHUNK_FACTS = 5_000
+TAKE_SECONDS = 1.0
+MIRROR_POLL_SECONDS = 0.005
+PAUSE_SECONDS = 1.0
+PAUSE_SECONDS_MAX = 60.0
+
+_log = logging.getLogger(__name__)
+
+
+class WorkerStatus(Struct, frozen=True):
+    """Where the worker stands.
+
+    Attributes:
+        position: every fact recorded up to here that is to have a vector has one.
+        lag: how many positions the log is ahead of that.
+        waiting: facts that are to get a vector.
+        skipped: facts the provider refuses to embed; tried again at the next start.
+        vectors: facts with a vector in the table.
+        error: why it does not get on, or None.
+    """
+
+    position: int
+    lag: int
+    waiting: int
+    skipped: int
+    vectors: int
+    error: str | None
+
+
+class EmbeddingWorker:
+    """See the module. ``start`` once, then ``close``."""
+
+    def __init__(
+        self,
+        log: EventLog,
+        reader: Reader,
+        embedder: Embedder,
+        table: VecFacts,
+        vectors: Vectors,
+        *,
+        min_confidence: float,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._log = log
+        self._reader = reader
+        self._embedder = embedder
+        self._table = table
+        self._vectors = vectors
+        self._min_confidence = min_confidence
+        self._monotonic = monotonic
+        self._closing = threading.Event()
+        self._condition = threading.Condition()
+        # Under the condition; the thread alone changes them.
+        self._waiting: dict[int, None] = {}
+        self._skipped: set[int] = set()
+        self._stored: Bool = np.zeros(1024, dtype=np.bool_)
+        self._seen = 0
+        self._seen_position = 0
+        self._error: str | None = None
+        # The thread's own.
+        self._past_from = 0
+        self._failures = 0
+        self._not_before = 0.0
+        self._subscription: Subscription | None = None
+        self._thread = threading.Thread(target=self._run, name="embedding", daemon=True)
+
+    # -- for others -----------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Load the table into memory, find out what is missing, and begin to work."""
+        view = self._reader.pin()
+        self._load(view)
+        self._compare(view, everything(view))
+        self._subscription = self._log.subscribe(view.position)
+        self._thread.start()
+
+    def status(self) -> WorkerStatus:
+        """As of now."""
+        head = self._log.head().position
+        with self._condition:
+            position = self._position()
+            return WorkerStatus(
+                position=position,
+                lag=max(0, head - position),
+                waiting=len(self._waiting),
+                skipped=len(self._skipped),
+                vectors=int(np.count_nonzero(self._stored)),
+                error=self._error,
+            )
+
+    def wait(self, position: int, timeout_seconds: float) -> bool:
+        """Whether everything up to ``position`` has its vector, waiting at most that long."""
+        with self._condition:
+            self._condition.wait_for(
+                lambda: self._position() >= position or self._closing.is_set(), timeout_seconds
+            )
+            return self._position() >= position
+
+    def close(self) -> None:
+        """Stop after the request that is under way. Idempotent."""
+        self._closing.set()
+        with self._condition:
+            self._condition.notify_all()
+        if self._subscription is not None:
+            self._subscription.close()
+            self._thread.join()
+
+    def _position(self) -> int:
+        """Everything up to here is embedded. Under the condition."""
+        if not self._waiting:
+            return self._seen_position
+        return int(self._reader.pin().from_position[min(self._waiting)]) - 1
+
+    # -- following ------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        assert self._subscription is not None
+        while not self._closing.is_set():
+            try:
+                self._embed_waiting()
+                if not self._waiting:
+                    self._recover_past()
+                events = self._subscription.take(PAGE_EVENTS, self._patience())
+                if events:
+                    self._follow(events)
+            except LogClosed:
+                return
+            except Exception as fault:  # the disk's, or ours: neither ends the thread
+                _log.exception("embedding worker")
+                self._fail(fault)
+                self._closing.wait(PAUSE_SECONDS)
+
+    def _patience(self) -> float:
+        """How long to wait for events: until there may be something else to do."""
+        if self._waiting:
+            return min(TAKE_SECONDS, max(0.0, self._not_before - self._monotonic()))
+        return 0.0 if self._past_from < self._seen else TAKE_SECONDS
+
+    def _load(self, view: View) -> None:
+        """Vectors of the table into memory; rows of facts the node does not know go."""
+        self._cover(view.count)
+        unknown: list[str] = []
+        for ids, rows in self._table.pages():
+            slots = np.array([self._slot(fact, view.count) for fact in ids], dtype=np.int32)
+            known = slots >= 0
+            unknown += [ids[n] for n in np.flatnonzero(~known).tolist()]
+            self._vectors.put(slots[known], rows[known])
+            self._stored[slots[known]] = True
+        if unknown:
+            self._table.write(ended=unknown)
+
+    def _follow(self, events: Sequence[Recorded]) -> None:
+        view = self._published(events[-1].position)
+        if view is None:
+            return
+        if any(isinstance(event.payload, DecaySwept) for event in events):
+            self._compare(view, everything(view))
+            return
+        ended = [
+            self._slot(fact, self._seen)
+            for event in events
+            if isinstance(event.payload, FactRetracted)
+            for fact in event.payload.fact_ids
+        ]
+        fresh = np.arange(self._seen, view.count, dtype=np.int32)
+        changed = np.unique(np.concatenate([np.array(ended, dtype=np.int32), fresh]))
+        self._compare(view, changed[changed >= 0])
+
+    def _published(self, position: int) -> View | None:
+        """The mirror once it holds ``position``: it publishes just after the log commits."""
+        while not self._closing.is_set():
+            view = self._reader.pin()
+            if view.position >= position:
+                return view
+            self._closing.wait(MIRROR_POLL_SECONDS)
+        return None
+
+    def _slot(self, fact: str, count: int) -> int:
+        """The slot of a fact, -1 unless it is below ``count``."""
+        slot = self._reader.slot_of(fact)
+        return -1 if slot is None or slot >= count else slot
+
+    def _compare(self, view: View, slots: I32) -> None:
+        """Delete vectors of facts that ended or faded; queue facts that are to get one."""
+        confidence = view.confidence(slots, Moment(view.position, 0))
+        living = (confidence > self._min_confidence) & (view.to_position[slots] == LIVE)
+        self._cover(view.count)
+        stored = self._stored[slots]
+        gone = slots[~living & stored]
+        if len(gone):
+            self._table.write(ended=[row.id for row in self._rows(view, gone)])
+        with self._condition:
+            self._stored[gone] = False
+            for slot in slots[~living].tolist():
+                self._waiting.pop(slot, None)
+            wanted = slots[living & ~stored].tolist()
+            self._waiting.update(dict.fromkeys(s for s in wanted if s not in self._skipped))
+            self._seen, self._seen_position = view.count, view.position
+        self._moved()
+
+    def _cover(self, count: int) -> None:
+        if count > len(self._stored):
+            grown = np.zeros(2 * count, dtype=np.bool_)
+            grown[: len(self._stored)] = self._stored
+            self._stored = grown
+
+    def _moved(self) -> None:
+        """Tell whoever waits, and remember the position where nothing is left to do."""
+        if not self._waiting:
+            self._table.write(position=self._seen_position)
+        with self._condition:
+            self._condition.notify_all()
+
+    # -- embedding ------------------------------------------------------------------------
+
+    def _embed_waiting(self) -> None:
+        """Embed what waits, oldest first, as far as the provider answers."""
+        while self._waiting and not self._closing.is_set():
+            if self._monotonic() < self._not_before:
+                return
+            slots = np.array(sorted(self._waiting)[:CHUNK_FACTS], dtype=np.int32)
+            try:
+                self._embed(slots)
+            except ProviderUnavailable as fault:
+                self._fail(fault, fault.retry_after_seconds)
+            except EmbeddingError as fault:
+                self._sort_out(slots, fault)
+            else:
+                self._failures, self._error = 0, None
+            self._moved()
+
+    def _embed(self, slots: I32) -> None:
+        rows = self._rows(self._reader.pin(), slots)
+        vectors = self._embedder.documents([_text(row) for row in rows])
+        # What ended meanwhile is in the table for a moment: its end is still to be followed.
+        self._table.write(
+            added=[(row.id, vector) for row, vector in zip(rows, vectors, strict=True)]
+        )
+        kept = self._keep(rows, vectors)
+        with self._condition:
+            self._stored[kept] = True
+            for slot in slots.tolist():
+                self._waiting.pop(slot, None)
+
+    def _sort_out(self, slots: I32, fault: EmbeddingError) -> None:
+        """The provider said no to a chunk. Either it says no to everything, and all wait; or
+        to some texts, and those are skipped."""
+        try:
+            self._embedder.probe()
+        except EmbeddingError:
+            self._fail(fault, PAUSE_SECONDS_MAX)
+            return
+        for slot in slots.tolist():
+            if self._closing.is_set():
+                return
+            try:
+                self._embed(np.array([slot], dtype=np.int32))
+            except (ProviderRefused, BadAnswer) as refusal:
+                _log.warning("a fact cannot be embedded: %s", refusal)
+                with self._condition:
+                    self._waiting.pop(slot, None)
+                    self._skipped.add(slot)
+            except EmbeddingError as other:
+                self._fail(other)
+                return
+
+    def _fail(self, fault: Exception, pause_seconds: float | None = None) -> None:
+        """Try again later: when told to, or after pauses that double."""
+        self._failures += 1
+        if pause_seconds is None:
+            pause_seconds = min(PAUSE_SECONDS_MAX, PAUSE_SECONDS * 2.0 ** (self._failures - 1))
+        self._not_before = self._monotonic() + pause_seconds
+        if self._error != str(fault):
+            _log.warning("embedding is behind: %s", fault)
+        self._error = str(fault) or type(fault).__name__
+
+    def _recover_past(self) -> None:
+        """Vectors of facts that have ended, for questions about the past: a chunk of those
+        the cache still has."""
+        if self._past_from >= self._seen:
+            return
+        until = min(self._seen, self._past_from + PAST_CHUNK_FACTS)
+        slots = np.arange(self._past_from, until, dtype=np.int32)
+        self._past_from = until
+        view = self._reader.pin()
+        slots = slots[~self._vectors.present(slots) & (view.base[slots] > 0.0)]
+        if not len(slots):
+            return
+        rows = self._rows(view, slots)
+        found = self._embedder.cached([_text(row) for row in rows])
+        kept = [
+            (row, vector) for row, vector in zip(rows, found, strict=True) if vector is not None
+        ]
+        if kept:
+            self._keep([row for row, _ in kept], np.stack([vector for _, vector in kept]))
+
+    def _rows(self, view: View, slots: I32) -> list[FactRow]:
+        return self._reader.rows(view.from_position[slots].tolist())
+
+    def _keep(self, rows: Sequence[FactRow], vectors: F32) -> I32:
+        """Put vectors into memory; returns the slots of the rows."""
+        slots: I32 = np.array([self._reader.slot_of(row.id) for row in rows], dtype=np.int32)
+        self._vectors.put(slots, vectors)
+        return slots
+
+
+def _text(row: FactRow) -> str:
+    return composed(row.entity, row.relation, row.value_v)

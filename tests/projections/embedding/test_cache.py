@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from projections.embedding.cache import EmbeddingCache
+from projections.embedding.errors import UnknownModel
+from projections.embedding.models import card_of
+from projections.embedding.recipe import Space, check_truncation, composed, truncate
+
+SPACE = Space("minilm", "all-MiniLM-L6-v2", 384)
+
+
+def rows(count: int, dimensions: int = 384) -> np.ndarray:
+    made = np.random.default_rng(3).standard_normal((count, dimensions)).astype(np.float32)
+    return made / np.linalg.norm(made, axis=1, keepdims=True)
+
+
+def test_a_vector_comes_back_bit_for_bit_and_an_unknown_text_as_none(tmp_path: Path) -> None:
+    cache = EmbeddingCache(tmp_path / "embeddings.db")
+    vectors = rows(2)
+    cache.put_many(SPACE, ["one", "two"], vectors)
+    found = cache.get_many(SPACE, ["two", "three", "one", "two"])
+    assert found[1] is None
+    for index, row in ((0, 1), (2, 0), (3, 1)):
+        assert np.array_equal(found[index], vectors[row])  # type: ignore[arg-type]
+    cache.close()
+
+
+def test_what_was_put_outlives_the_process(tmp_path: Path) -> None:
+    first = EmbeddingCache(tmp_path / "embeddings.db")
+    first.put_many(SPACE, ["one"], rows(1))
+    first.close()
+    second = EmbeddingCache(tmp_path / "embeddings.db")
+    assert second.get_many(SPACE, ["one"])[0] is not None
+    assert second.size().vectors == 1
+    assert second.size().bytes > 0
+    second.close()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(SPACE, model="another"),
+        replace(SPACE, truncated=64),
+        replace(SPACE, recipe="fact/2"),
+    ],
+)
+def test_spaces_are_kept_apart(tmp_path: Path, other: Space) -> None:
+    cache = EmbeddingCache(tmp_path / "embeddings.db")
+    cache.put_many(SPACE, ["one"], rows(1))
+    assert cache.get_many(other, ["one"]) == [None]
+    cache.close()
+
+
+def test_a_vector_once_held_is_never_replaced(tmp_path: Path) -> None:
+    cache = EmbeddingCache(tmp_path / "embeddings.db")
+    first, second = rows(2)
+    cache.put_many(SPACE, ["one"], first[None])
+    cache.put_many(SPACE, ["one"], second[None])
+    assert np.array_equal(cache.get_many(SPACE, ["one"])[0], first)  # type: ignore[arg-type]
+    cache.close()
+
+
+def test_erasure_leaves_no_trace_in_any_file(tmp_path: Path) -> None:
+    cache = EmbeddingCache(tmp_path / "embeddings.db")
+    vectors = rows(3)
+    cache.put_many(SPACE, ["one", "two", "three"], vectors)
+    cache.put_many(replace(SPACE, recipe="fact/2"), ["two"], vectors[1:2])
+    assert cache.delete(["two", "unknown"]) == 2
+    assert cache.get_many(SPACE, ["two"]) == [None]
+    for path in tmp_path.iterdir():
+        assert vectors[1].tobytes()[:64] not in path.read_bytes(), path.name
+    assert cache.size().vectors == 2
+    cache.close()
+
+
+def test_vectors_of_another_shape_are_refused(tmp_path: Path) -> None:
+    cache = EmbeddingCache(tmp_path / "embeddings.db")
+    with pytest.raises(ValueError, match="shape"):
+        cache.put_many(SPACE, ["one"], rows(1, 64))
+    cache.close()
+
+
+def test_ten_thousand_vectors_go_in_and_out_within_a_second(tmp_path: Path) -> None:
+    cache = EmbeddingCache(tmp_path / "embeddings.db")
+    texts = [f"text {n}" for n in range(10_000)]
+    vectors = rows(10_000)
+    started = perf_counter()
+    cache.put_many(SPACE, texts, vectors)
+    found = cache.get_many(SPACE, texts)
+    assert perf_counter() - started < 2.0  # twice as long, for a busy machine
+    assert np.array_equal(np.stack(found), vectors)  # type: ignore[arg-type]
+    cache.close()
+
+
+def test_the_text_of_a_fact_is_display_name_relation_and_value() -> None:
+    text = composed("stigmem://x.example/user/alice", "memory:role", "CEO")
+    assert text == "alice memory:role CEO"
+    assert composed("https://example.com/entity/alice/", "r", "v") == "alice r v"
+
+
+def test_truncated_vectors_are_the_first_numbers_of_the_centred_vector_at_unit_length() -> None:
+    card = card_of("ollama", "nomic-embed-text")
+    space = Space("ollama", "nomic-embed-text", 768, truncated=64)
+    whole = rows(5, 768)
+    cut = truncate(whole, space, card)
+    assert cut.shape == (5, 64)
+    assert np.linalg.norm(cut, axis=1) == pytest.approx(np.ones(5), abs=1e-6)
+    centred = (whole[0] - whole[0].mean())[:64]
+    assert cut[0] == pytest.approx(centred / np.linalg.norm(centred), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "dimensions", "told"),
+    [
+        ("ollama", "nomic-embed-text", 63, "64 to 767"),
+        ("ollama", "nomic-embed-text", 768, "64 to 767"),
+        ("voyage", "voyage-3-lite", 256, "cannot be truncated"),
+        ("minilm", "all-MiniLM-L6-v2", 64, "cannot be truncated"),
+    ],
+)
+def test_dimensions_a_model_cannot_be_cut_to_are_refused(
+    provider: str, model: str, dimensions: int, told: str
+) -> None:
+    with pytest.raises(UnknownModel, match=told):
+        check_truncation(card_of(provider, model), model, dimensions)
+    check_truncation(card_of(provider, model), model, None)

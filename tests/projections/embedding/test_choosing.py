@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import pytest
+
+from eventlog.kinds import EmbeddingModelPinned
+from projections.embedding.choosing import EmbeddingSettings, choose, space_of
+from projections.embedding.errors import DimensionMismatch, ModelMismatch, UnknownModel
+from projections.embedding.recipe import Space
+from tests.projections.embedding.servers import ollama_api, serving, unused_port
+
+NOMIC = Space("ollama", "nomic-embed-text", 768)
+MINILM = Space("minilm", "all-MiniLM-L6-v2", 384)
+
+
+def absent() -> str:
+    return f"http://127.0.0.1:{unused_port()}"
+
+
+def test_auto_takes_ollama_where_it_answers_at_the_first_start() -> None:
+    with serving(ollama_api) as server:
+        chosen = choose(EmbeddingSettings(url=server.url), None, {})
+        assert chosen.space == NOMIC
+        assert chosen.pin
+        chosen.provider.close()
+
+
+def test_auto_takes_the_bundled_model_where_ollama_does_not_answer() -> None:
+    chosen = choose(EmbeddingSettings(url=absent()), None, {})
+    assert chosen.space == MINILM
+    assert chosen.pin
+
+
+def test_auto_stays_with_what_is_pinned_whether_it_answers_or_not() -> None:
+    chosen = choose(EmbeddingSettings(url=absent()), NOMIC, {})
+    assert chosen.space == NOMIC
+    assert not chosen.pin
+    chosen.provider.close()
+
+
+def test_a_setting_that_differs_from_the_pin_refuses_to_start() -> None:
+    with pytest.raises(DimensionMismatch, match="vec_facts dimensionality mismatch"):
+        choose(EmbeddingSettings(provider="minilm"), NOMIC, {})
+    cut = EmbeddingSettings(provider="ollama", truncated_dimensions=256)
+    with pytest.raises(DimensionMismatch):
+        choose(cut, NOMIC, {})
+    other = EmbeddingSettings(provider="ollama", model="all-minilm", dimensions=768)
+    with pytest.raises(ModelMismatch):
+        choose(other, NOMIC, {})
+
+
+def test_reindexing_follows_the_settings_and_pins_them() -> None:
+    chosen = choose(EmbeddingSettings(provider="minilm"), NOMIC, {}, reindex=True)
+    assert chosen.space == MINILM
+    assert chosen.pin
+
+
+def test_an_equal_setting_is_not_pinned_again() -> None:
+    assert not choose(EmbeddingSettings(provider="minilm"), MINILM, {}).pin
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (EmbeddingSettings(provider="gemini"), "no provider 'gemini'"),
+        (EmbeddingSettings(provider="openai"), "needs OPENAI_API_KEY"),
+        (EmbeddingSettings(provider="voyage"), "needs VOYAGE_API_KEY"),
+        (EmbeddingSettings(provider="voyage", truncated_dimensions=64), "cannot be truncated"),
+        (EmbeddingSettings(provider="ollama", truncated_dimensions=32), "64 to 767"),
+        (EmbeddingSettings(provider="ollama", model="mystery"), "declare its dimensions"),
+        (EmbeddingSettings(provider="ollama", url="ftp://x"), "not an http"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_by_name(
+    settings: EmbeddingSettings, told: str
+) -> None:
+    with pytest.raises(UnknownModel, match=told):
+        choose(settings, None, {})
+
+
+def test_a_remote_provider_takes_its_key_from_the_environment() -> None:
+    chosen = choose(EmbeddingSettings(provider="openai"), None, {"OPENAI_API_KEY": "sk-x"})
+    assert chosen.space == Space("openai", "text-embedding-3-small", 1536)
+    chosen.provider.close()
+
+
+def test_none_turns_embeddings_off_whatever_is_pinned() -> None:
+    chosen = choose(EmbeddingSettings(provider="none"), NOMIC, {})
+    assert chosen.space is None
+    assert not chosen.pin
+
+
+def test_an_event_says_which_space_is_pinned() -> None:
+    event = EmbeddingModelPinned(
+        provider="ollama",
+        model="nomic-embed-text",
+        dimensions=768,
+        recipe="fact/1",
+        truncated_dimensions=256,
+    )
+    assert space_of(event) == Space("ollama", "nomic-embed-text", 768, 256, "fact/1")
+    assert space_of(None) is None

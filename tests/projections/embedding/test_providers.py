@@ -1,0 +1,318 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from projections.embedding.breaker import CircuitBreaker
+from projections.embedding.errors import (
+    BadAnswer,
+    EmbeddingsOff,
+    ProviderRefused,
+    ProviderUnavailable,
+    UnknownModel,
+)
+from projections.embedding.http import HttpClient, Patience
+from projections.embedding.none import NoProvider
+from projections.embedding.ollama import ollama
+from projections.embedding.openai import openai
+from projections.embedding.provider import Purpose
+from projections.embedding.remote import RemoteProvider
+from projections.embedding.voyage import voyage
+from tests.projections.embedding.servers import (
+    Scripted,
+    Server,
+    numbers,
+    ollama_api,
+    openai_api,
+    serving,
+    unused_port,
+    voyage_api,
+)
+
+KEY = "sk-very-secret"
+QUICK: dict[Purpose, Patience] = {
+    "document": Patience(timeout_seconds=5.0, attempts_max=3, pause_seconds=0.5),
+    "query": Patience(timeout_seconds=0.3, attempts_max=1),
+}
+
+
+class Time:
+    """Pauses that take no time and are written down."""
+
+    def __init__(self) -> None:
+        self.pauses: list[float] = []
+
+    def client(self, url: str, key: str | None = None, **more: Any) -> HttpClient:
+        return HttpClient(
+            url, key=key, patience=QUICK, sleep=self.pauses.append, jitter=lambda: 0.5, **more
+        )
+
+
+CASES: dict[str, tuple[Callable[[dict[str, Any]], Any], Callable[..., RemoteProvider], str]] = {
+    "ollama": (ollama_api, ollama, "nomic-embed-text"),
+    "openai": (openai_api, openai, "text-embedding-3-small"),
+    "voyage": (voyage_api, voyage, "voyage-3-lite"),
+}
+
+
+@pytest.fixture(params=sorted(CASES))
+def case(request: pytest.FixtureRequest) -> Iterator[tuple[RemoteProvider, Server, Time]]:
+    answer, build, model = CASES[request.param]
+    time = Time()
+    with serving(answer) as server:
+        provider = build(model, time.client(server.url, KEY))
+        yield provider, server, time
+        provider.close()
+
+
+def test_vectors_come_back_as_unit_rows_in_the_order_of_the_texts(case: Any) -> None:
+    provider, server, _ = case
+    rows = provider.embed(["one", "two"])
+    assert rows.shape == (2, provider.dimensions)
+    assert rows.dtype == np.float32
+    prefix = "search_document: " if provider.name == "ollama" else ""
+    for row, text in zip(rows, ["one", "two"], strict=True):
+        expected = np.array(numbers(prefix + text, provider.dimensions))
+        assert row == pytest.approx(expected / np.linalg.norm(expected), abs=1e-6)
+    assert len(server.requests) == 1
+    assert server.requests[0][1]["Authorization"] == f"Bearer {KEY}"
+
+
+def test_no_texts_ask_nothing(case: Any) -> None:
+    provider, server, _ = case
+    assert provider.embed([]).shape == (0, provider.dimensions)
+    assert server.requests == []
+
+
+def test_many_texts_are_cut_into_requests_and_put_together_in_order(case: Any) -> None:
+    provider, server, _ = case
+    texts = [f"text {n}" for n in range(700)]
+    rows = provider.embed(texts)
+    assert len(server.requests) > 1
+    assert max(len(body["input"]) for _, _, body in server.requests) <= 256
+    alone = provider.embed([texts[613]])
+    assert np.array_equal(rows[613], alone[0])
+
+
+def test_a_long_text_is_cut_and_a_blank_one_is_never_sent_empty(case: Any) -> None:
+    provider, server, _ = case
+    provider.embed(["é" * 100_000, "  ", ""], "query")
+    sent = server.requests[0][2]["input"]
+    assert len(sent[0].encode()) <= 32_768
+    assert all(text.strip() for text in sent)
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_overload_is_tried_again_with_doubling_pauses(case: Any, status: int) -> None:
+    provider, server, time = case
+    server.script.extend([Scripted(status, {"error": "busy"}), Scripted(status, b"busy")])
+    assert provider.embed(["one"]).shape[0] == 1
+    assert time.pauses == pytest.approx([0.5 * 0.75, 1.0 * 0.75])
+
+
+def test_after_the_last_attempt_the_provider_is_unavailable(case: Any) -> None:
+    provider, server, _ = case
+    server.script.extend([Scripted(500, {"error": {"message": "overloaded"}})] * 3)
+    with pytest.raises(ProviderUnavailable, match="500: overloaded"):
+        provider.embed(["one"])
+    assert len(server.requests) == 3
+
+
+def test_retry_after_in_seconds_is_waited_for(case: Any) -> None:
+    provider, server, time = case
+    server.script.append(Scripted(429, {"detail": "slow down"}, {"Retry-After": "7"}))
+    provider.embed(["one"])
+    assert time.pauses == pytest.approx([7.25])
+
+
+def test_retry_after_as_a_date_is_waited_for() -> None:
+    pauses: list[float] = []
+    with serving(openai_api) as server:
+        client = HttpClient(
+            server.url,
+            patience=QUICK,
+            sleep=pauses.append,
+            jitter=lambda: 0.0,
+            now=lambda: 1445412480.0,  # Wed, 21 Oct 2015 07:28:00 GMT
+        )
+        provider = openai("text-embedding-3-small", client)
+        date = {"Retry-After": "Wed, 21 Oct 2015 07:28:10 GMT"}
+        server.script.append(Scripted(429, b"{}", date))
+        provider.embed(["one"])
+        provider.close()
+    assert pauses == [10.0]
+
+
+def test_a_long_retry_after_is_handed_to_the_caller(case: Any) -> None:
+    provider, server, time = case
+    server.script.append(Scripted(429, b"{}", {"Retry-After": "3600"}))
+    with pytest.raises(ProviderUnavailable) as caught:
+        provider.embed(["one"])
+    assert caught.value.retry_after_seconds == 3600
+    assert time.pauses == []
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "told"),
+    [
+        (401, {"error": {"message": "Incorrect API key provided"}}, "Incorrect API key"),
+        (400, {"detail": "The request body is not valid"}, "not valid"),
+        (404, {"error": 'model "x" not found, try pulling it first'}, "try pulling"),
+        (302, b"moved", "302"),
+    ],
+)
+def test_a_refusal_is_not_repeated_and_says_why(
+    case: Any, status: int, body: object, told: str
+) -> None:
+    provider, server, _ = case
+    server.script.append(Scripted(status, body, {"Location": "http://127.0.0.1:1/"}))
+    with pytest.raises(ProviderRefused, match=told) as caught:
+        provider.embed(["one"])
+    assert len(server.requests) == 1
+    assert KEY not in str(caught.value)
+
+
+def test_an_empty_account_is_a_refusal_although_it_is_a_429() -> None:
+    time = Time()
+    error = {"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}}
+    with serving(openai_api) as server:
+        server.script.append(Scripted(429, error))
+        provider = openai("text-embedding-3-small", time.client(server.url, KEY))
+        with pytest.raises(ProviderRefused, match="quota"):
+            provider.embed(["one"])
+        provider.close()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"embeddings": [[0.1, 0.2',
+        b"<html>",
+        b"",
+        b"{}",
+        b"[]",
+        {"embeddings": [[0.1] * 5], "data": [{"index": 0, "embedding": [0.1] * 5}]},
+        {"embeddings": [], "data": []},
+        {"embeddings": [["x"]], "data": [{"index": 0, "embedding": ["x"]}]},
+        {"embeddings": [[0.0] * 768], "data": [{"index": 0, "embedding": [0.0] * 1536}]},
+        {"embeddings": [[1e300] * 768], "data": [{"index": 0, "embedding": [1e300] * 512}]},
+        {"embeddings": [[1, 2], [1]], "data": [{"index": 3, "embedding": [0.1] * 512}]},
+    ],
+)
+def test_an_answer_that_is_not_the_vectors_asked_for_is_an_error(case: Any, body: object) -> None:
+    provider, server, _ = case
+    server.script.append(Scripted(200, body))
+    with pytest.raises(BadAnswer):
+        provider.embed(["one"])
+
+
+def test_an_answer_cut_short_is_tried_again(case: Any) -> None:
+    provider, server, _ = case
+    server.script.append(Scripted(200, b'{"da', promised_length=4000))
+    assert provider.embed(["one"]).shape[0] == 1
+    assert len(server.requests) == 2
+
+
+def test_a_query_does_not_wait_for_a_slow_answer(case: Any) -> None:
+    provider, server, _ = case
+    server.script.append(Scripted(200, b"{}", delay_seconds=1.0))
+    with pytest.raises(ProviderUnavailable, match="cannot be reached"):
+        provider.embed(["one"], "query")
+    assert len(server.requests) == 1
+
+
+def test_an_answer_that_drips_is_held_to_the_same_deadline(case: Any) -> None:
+    provider, server, _ = case
+    server.script.append(Scripted(200, b" " * 1000, drip_seconds=0.05))
+    with pytest.raises(ProviderUnavailable, match=r"in time|timed out"):
+        provider.embed(["one"], "query")
+
+
+def test_a_refused_connection_is_unavailability(case: Any) -> None:
+    provider, _, _ = case
+    _, build, model = CASES[provider.name]
+    time = Time()
+    absent = build(model, time.client(f"http://127.0.0.1:{unused_port()}"))
+    with pytest.raises(ProviderUnavailable, match="cannot be reached"):
+        absent.embed(["one"])
+    assert len(time.pauses) == 2
+    absent.close()
+
+
+def test_a_connection_closed_while_idle_is_replaced_without_a_retry(case: Any) -> None:
+    provider, server, time = case
+    server.close_after_answer = True
+    for _ in range(3):
+        provider.embed(["one"])
+    assert time.pauses == []
+
+
+def test_after_failures_in_a_row_nobody_is_asked_until_the_breaker_lets_one_try() -> None:
+    clock = [0.0]
+    breaker = CircuitBreaker(lambda: clock[0], failures_max=3, cool_down_seconds=30.0)
+    time = Time()
+    with serving(openai_api) as server:
+        server.script.extend([Scripted(500)] * 4)
+        provider = openai("text-embedding-3-small", time.client(server.url, breaker=breaker))
+        with pytest.raises(ProviderUnavailable):
+            provider.embed(["one"])
+        with pytest.raises(ProviderUnavailable, match="not asked") as caught:
+            provider.embed(["one"])
+        assert caught.value.retry_after_seconds == 30.0
+        assert len(server.requests) == 3
+        clock[0] = 31.0
+        with pytest.raises(ProviderUnavailable, match="not asked"):
+            provider.embed(["one"])  # its single trial fails, and the breaker opens again
+        assert len(server.requests) == 4
+        clock[0] = 62.0
+        assert provider.embed(["one"]).shape == (1, 1536)
+        assert provider.embed(["two"]).shape == (1, 1536)
+        provider.close()
+
+
+def test_prefixes_tell_a_model_what_a_text_is_for() -> None:
+    time = Time()
+    with serving(ollama_api) as server:
+        provider = ollama("nomic-embed-text", time.client(server.url))
+        provider.embed(["who?"], "query")
+        assert server.requests[0][2] == {
+            "model": "nomic-embed-text",
+            "input": ["search_query: who?"],
+            "truncate": True,
+        }
+        provider.close()
+    with serving(voyage_api) as server:
+        provider = voyage("voyage-3-lite", time.client(server.url, KEY))
+        provider.embed(["who?"], "query")
+        assert server.requests[0][0] == "/embeddings"
+        assert server.requests[0][2] == {
+            "model": "voyage-3-lite",
+            "input": ["who?"],
+            "input_type": "query",
+            "truncation": True,
+        }
+        provider.close()
+
+
+def test_a_key_is_not_sent_unencrypted_to_another_machine() -> None:
+    with pytest.raises(UnknownModel, match="unencrypted"):
+        HttpClient("http://embed.example/v1", key=KEY)
+
+
+def test_a_model_without_a_card_needs_its_dimensions_declared() -> None:
+    client = HttpClient("http://127.0.0.1:1")
+    with pytest.raises(UnknownModel, match="declare its dimensions"):
+        ollama("snowflake-arctic-embed", client)
+    with pytest.raises(UnknownModel, match="has 768 dimensions, not 64"):
+        ollama("nomic-embed-text", client, 64)
+    provider = ollama("snowflake-arctic-embed", client, 1024)
+    assert provider.dimensions == 1024
+    provider.close()
+
+
+def test_without_a_provider_every_request_says_so() -> None:
+    with pytest.raises(EmbeddingsOff):
+        NoProvider().embed(["one"])

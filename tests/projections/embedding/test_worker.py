@@ -1,0 +1,262 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+import numpy as np
+import pytest
+
+from api.node import Node
+from eventlog.kinds import DecayPolicy, Value
+from projections.embedding.choosing import Choice
+from projections.embedding.errors import BadAnswer, ProviderRefused, ProviderUnavailable
+from projections.embedding.recipe import Space
+from projections.embedding.service import Embeddings
+from projections.intents import Done, PinEmbeddingModel, RetractFact, SweepDecay
+from projections.normalization import SCOPES
+from tests.projections.embedding.provider_double import CARD, SPACE, WordsProvider, words_vector
+from tests.projections.histories import asserted
+
+ENTITY = "stigmem://x.example/user/alice"
+SECONDS = 10.0
+
+
+class Stage:
+    """A node whose facts are embedded; ``restart`` stops and starts the embeddings."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.node = Node.open(folder / "data")
+        self.provider = WordsProvider()
+        self.embeddings = self.open()
+
+    def open(self, space: Space = SPACE, reindex: bool = False) -> Embeddings:
+        return Embeddings.open(
+            self.folder,
+            self.node.log,
+            self.node.reader,
+            Choice(self.provider, CARD, space, False),
+            min_confidence=0.1,
+            reindex=reindex,
+        )
+
+    def restart(self, while_stopped: Callable[[], Any] = lambda: None) -> None:
+        self.embeddings.close()
+        while_stopped()
+        self.provider = WordsProvider()
+        self.embeddings = self.open()
+
+    def say(self, text: str, confidence: float = 1.0, relation: str = "memory:note") -> str:
+        value = Value(type="text", v=text)
+        intent = asserted(ENTITY, relation, value, scope="company", confidence=confidence)
+        done = self.node.write(intent)[0]
+        assert isinstance(done, Done)
+        assert done.fact_id is not None
+        return done.fact_id
+
+    def retract(self, fact: str) -> None:
+        self.node.write(RetractFact(fact_id=fact, scopes=frozenset(SCOPES)))
+
+    def settled(self) -> list[str]:
+        """Ids in the table once everything written so far was followed."""
+        assert self.embeddings.wait(self.node.log.head().position, SECONDS)
+        return self.in_table()
+
+    def in_table(self) -> list[str]:
+        return sorted(fact for ids, _ in self.embeddings._table.pages() for fact in ids)
+
+    def has_vector(self, fact: str) -> bool:
+        slot = self.node.reader.slot_of(fact)
+        return bool(self.embeddings.semantics.rows(np.array([slot], dtype=np.int32))[1][0])
+
+    def close(self) -> None:
+        self.embeddings.close()
+        self.node.close()
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    made = Stage(tmp_path)
+    yield made
+    made.close()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = monotonic() + SECONDS
+    while not condition():
+        assert monotonic() < deadline
+        sleep(0.01)
+
+
+def test_a_live_fact_is_embedded_as_its_composed_text(stage: Stage) -> None:
+    fact = stage.say("likes tea")
+    assert stage.settled() == [fact]
+    assert stage.provider.embedded == ["alice memory:note likes tea"]
+    query = words_vector("alice memory:note likes tea")
+    slots = np.array([stage.node.reader.slot_of(fact)], dtype=np.int32)
+    cosines, _ = stage.embeddings.semantics.cosines(query, slots)
+    assert cosines[0] == pytest.approx(1.0, abs=1e-6)
+
+
+def test_facts_under_the_threshold_are_not_embedded(stage: Stage) -> None:
+    stage.say("faint", confidence=0.1)
+    kept = stage.say("firm", confidence=0.11)
+    assert stage.settled() == [kept]
+
+
+def test_a_retracted_fact_leaves_the_table_but_not_the_past(stage: Stage) -> None:
+    fact = stage.say("gone soon")
+    assert stage.settled() == [fact]
+    stage.retract(fact)
+    assert stage.settled() == []
+    assert stage.has_vector(fact)
+
+
+def test_contradicting_facts_both_keep_their_vectors(stage: Stage) -> None:
+    facts = [
+        stage.say("is CEO", relation="memory:role"),
+        stage.say("is CTO", relation="memory:role"),
+    ]
+    assert stage.settled() == sorted(facts)
+
+
+def test_a_fact_that_fades_leaves_and_one_whose_confidence_is_restored_returns(
+    stage: Stage,
+) -> None:
+    old = stage.say("fades")
+    assert stage.settled() == [old]
+    fade = DecayPolicy(id="fade", mode="confidence", half_life_s=1e-9, min_confidence=0.0)
+    sleep(0.001)
+    stage.node.write(SweepDecay(scopes=("company",), policies=(fade,)))
+    assert stage.settled() == []
+    mild = DecayPolicy(id="fade", mode="confidence", half_life_s=1e9, min_confidence=0.0)
+    stage.node.write(SweepDecay(scopes=("company",), policies=(mild,)))
+    assert stage.settled() == [old]
+    assert stage.provider.embedded == ["alice memory:note fades"]  # then from the cache
+
+
+def test_it_goes_on_where_it_was_stopped(stage: Stage) -> None:
+    kept, ended = stage.say("kept"), stage.say("ended")
+    assert stage.settled() == sorted([kept, ended])
+    late: list[str] = []
+
+    def meanwhile() -> None:
+        late.append(stage.say("late"))
+        stage.retract(ended)
+
+    stage.restart(meanwhile)
+    assert stage.settled() == sorted([kept, *late])
+    assert stage.provider.embedded == ["alice memory:note late"]
+
+
+def test_a_deleted_table_is_filled_again_from_the_cache(stage: Stage) -> None:
+    facts = [stage.say(f"fact {n}") for n in range(600)]
+    ended = stage.say("ended")
+    assert stage.settled() == sorted([*facts, ended])
+    stage.retract(ended)
+    assert stage.settled() == sorted(facts)
+
+    def meanwhile() -> None:
+        for path in stage.folder.glob("vectors.db*"):
+            path.unlink()
+
+    stage.restart(meanwhile)
+    assert stage.settled() == sorted(facts)
+    assert stage.provider.embedded == []
+    until(lambda: stage.has_vector(ended))  # for questions about the past
+
+
+def test_while_the_provider_is_away_writes_go_on_and_ends_are_followed(stage: Stage) -> None:
+    early = stage.say("early")
+    assert stage.settled() == [early]
+    stage.provider.fault = ProviderUnavailable("away", retry_after_seconds=0.2)
+    before = stage.node.log.head().position
+    late = stage.say("late")
+    stage.retract(early)
+    until(lambda: stage.in_table() == [])
+    until(lambda: stage.embeddings.status().error == "away")
+    status = stage.embeddings.status()
+    assert (status.waiting, status.position) == (1, before)
+    assert status.lag == 2
+    assert not stage.embeddings.wait(before + 1, 0.05)
+    stage.provider.fault = None
+    assert stage.settled() == [late]
+    assert stage.embeddings.status().error is None
+    assert stage.embeddings.status().lag == 0
+
+
+def test_a_text_the_provider_refuses_does_not_hold_up_the_others(stage: Stage) -> None:
+    stage.provider.gate.clear()
+    first = stage.say("first")
+    until(lambda: stage.embeddings.status().waiting == 1)
+    stage.provider.refused = {
+        "alice memory:note poison": ProviderRefused("too long"),
+        "alice memory:note garbled": BadAnswer("no numbers"),
+    }
+    stage.say("poison")
+    others = [stage.say("other"), stage.say("another")]
+    stage.say("garbled")
+    stage.provider.gate.set()
+    assert stage.settled() == sorted([first, *others])
+    assert stage.embeddings.status().skipped == 2
+
+
+def test_a_provider_that_refuses_everything_leaves_all_waiting(stage: Stage) -> None:
+    stage.provider.fault = ProviderRefused("wrong key")
+    stage.say("one")
+    until(lambda: stage.embeddings.status().error == "wrong key")
+    assert stage.embeddings.status().waiting == 1
+    assert stage.embeddings.status().skipped == 0
+
+
+def test_reindexing_embeds_every_live_fact_anew(stage: Stage) -> None:
+    facts = [stage.say("one"), stage.say("two")]
+    assert stage.settled() == sorted(facts)
+    stage.embeddings.close()
+    stage.embeddings = stage.open(Space("double", "words", 64, truncated=16), reindex=True)
+    assert stage.settled() == sorted(facts)
+    rows, present = stage.embeddings.semantics.rows(np.array([0, 1], dtype=np.int32))
+    assert rows.shape == (2, 16)
+    assert np.linalg.norm(rows[present], axis=1) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_erasure_leaves_no_vector_in_any_file(stage: Stage) -> None:
+    secret = stage.say("secret")
+    other = stage.say("other")
+    assert stage.settled() == sorted([secret, other])
+    slot = stage.node.reader.slot_of(secret)
+    assert slot is not None
+    rows = stage.node.reader.rows([int(stage.node.reader.pin().from_position[slot])])
+    stage.embeddings.erase(rows)
+    stage.embeddings.erase(rows)
+    assert stage.in_table() == [other]
+    assert not stage.has_vector(secret)
+    data = words_vector("alice memory:note secret").tobytes()[:64]
+    for path in stage.folder.glob("*.db*"):
+        assert data not in path.read_bytes(), path.name
+
+
+def test_closing_does_not_wait_for_what_waits(stage: Stage) -> None:
+    stage.provider.fault = ProviderUnavailable("away", retry_after_seconds=1000)
+    stage.say("one")
+    until(lambda: stage.embeddings.status().error == "away")
+    started = monotonic()
+    stage.embeddings.close()
+    stage.embeddings.close()
+    assert monotonic() - started < 2.0
+
+
+def test_the_pinned_model_is_an_event_and_pinned_once(stage: Stage) -> None:
+    pin = PinEmbeddingModel(provider="double", model="words", dimensions=64, recipe="fact/1")
+    assert stage.node.reader.pinned_model(stage.node.log.head().position) is None
+    before = stage.node.log.head().position
+    stage.node.write(pin)
+    stage.node.write(pin)
+    head = stage.node.log.head().position
+    assert head == before + 1
+    pinned = stage.node.reader.pinned_model(head)
+    assert pinned is not None
+    assert (pinned.model, pinned.dimensions) == ("words", 64)
+    assert stage.node.reader.pinned_model(before) is None
