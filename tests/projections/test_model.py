@@ -1,0 +1,188 @@
+"""A node against a model of plain lists: what is live, what contradicts, what is shown."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from api.node import Node
+from eventlog.clock import FixedClock
+from projections.authorization import Authorization, everything
+from projections.conflicts import Conflict, conflicts
+from projections.intents import Done, ResolveConflict
+from projections.moment import Moment
+from projections.selection import known, live
+from projections.view import View
+from tests.projections.histories import (
+    ALL_SCOPES,
+    START_US,
+    Step,
+    histories,
+    intent_at,
+    live_through,
+)
+from tests.projections.model import Fact, Model, claims
+
+RIGHTS = everything()
+QUICK = settings(max_examples=40, deadline=None)
+
+
+@contextmanager
+def opened() -> Generator[Node, None, None]:
+    with tempfile.TemporaryDirectory() as folder:
+        node = Node.open(Path(folder) / "data", clock=FixedClock(START_US))
+        try:
+            yield node
+        finally:
+            node.close()
+
+
+def take(node: Node, model: Model, step: Step) -> None:
+    """One step of a history, by the node and by the model."""
+    intent = intent_at(step, node)
+    if intent is None:
+        return
+    answer = node.writer.submit([intent], actor="agent:t", received_at=step.at_us).result()
+    assert node.status()["degraded"] is None
+    model.take(intent, answer.outcomes[0], step.at_us)
+
+
+def shown(node: Node, moment: Moment, rights: Authorization = RIGHTS) -> list[Conflict]:
+    return list(conflicts(node.reader, node.reader.pin(), rights, moment, status="unresolved"))
+
+
+@given(histories())
+@QUICK
+def test_a_node_says_what_the_rules_say(steps: list[Step]) -> None:
+    model = Model()
+    with opened() as node:
+        for step in steps:
+            take(node, model, step)
+            view = node.reader.pin()
+            moment = Moment(view.position, step.at_us)
+            slots = known(view, RIGHTS, moment)
+            assert len(slots) == len(model.facts)
+            standing = set(live(view, RIGHTS, moment).tolist())
+            confidences = view.confidence(slots, moment)
+            contradicted = view.contradicted(slots, moment, RIGHTS)
+            for slot, fact in zip(slots.tolist(), model.facts, strict=True):
+                assert node.reader.slot_of(fact.id) == slot
+                assert (slot in standing) == (fact.stands and not fact.expired(step.at_us))
+                assert confidences[slot] == pytest.approx(fact.confidence, abs=1e-9)
+                if fact.stands:
+                    assert contradicted[slot] == model.contradicted(fact, step.at_us)
+
+
+@given(histories())
+@QUICK
+def test_shown_conflicts_are_pairs_that_contradict_and_none_is_missing(steps: list[Step]) -> None:
+    model = Model()
+    with opened() as node:
+        for step in steps:
+            take(node, model, step)
+            pairs = _pairs(node, model, Moment(node.reader.pin().position, step.at_us))
+            for newer, older in pairs:
+                assert newer in model.rivals(older, step.at_us)
+            values = [{newer.value, older.value} for newer, older in pairs]
+            by_key = [
+                (newer.key, sorted(pair)) for (newer, _), pair in zip(pairs, values, strict=True)
+            ]
+            assert len({repr(each) for each in by_key}) == len(by_key), "no pair twice"
+            for key in {fact.key for fact in model.facts}:
+                _check_key(model, key, [pair for pair in pairs if pair[0].key == key], step.at_us)
+
+
+def _pairs(node: Node, model: Model, moment: Moment) -> list[tuple[Fact, Fact]]:
+    return [(model.facts[each.newer], model.facts[each.older]) for each in shown(node, moment)]
+
+
+def _check_key(
+    model: Model, key: tuple[str, str, str], pairs: list[tuple[Fact, Fact]], at_us: int
+) -> None:
+    """As many conflicts as there are values but one at most, and some if there are any; each
+    is of another older value, and the newest value of all is never the older one."""
+    facts = [fact for fact in model.facts if fact.key == key and claims(fact)]
+    valid = [fact for fact in facts if not fact.expired(at_us)]
+    opposed = [fact for fact in valid if model.rivals(fact, at_us)]
+    assert bool(pairs) == bool(opposed)
+    if pairs:
+        assert len(pairs) <= len({fact.value for fact in valid}) - 1
+        assert len({older.value for _, older in pairs}) == len(pairs)
+        assert facts[-1].value not in {older.value for _, older in pairs}
+
+
+@given(histories())
+@QUICK
+def test_settling_whatever_is_shown_ends_every_contradiction(steps: list[Step]) -> None:
+    with opened() as node:
+        live_through(node, steps)
+        at_us = steps[-1].at_us
+        for _ in range(100):
+            view = node.reader.pin()
+            moment = Moment(view.position, at_us)
+            waiting = shown(node, moment)
+            if not waiting:
+                break
+            older = node.reader.rows([int(view.from_position[waiting[0].older])])[0]
+            settle = ResolveConflict(
+                conflict_id=waiting[0].row.conflict_id,
+                winning_fact_id=older.id,
+                source="agent:judge",
+                scopes=ALL_SCOPES,
+            )
+            answer = node.writer.submit([settle], actor="agent:t", received_at=at_us).result()
+            assert isinstance(answer.outcomes[0], Done), answer.outcomes
+        else:
+            pytest.fail("conflicts never end")
+        winners = view.set_aside > moment.position
+        slots = np.flatnonzero(winners).astype(np.int32)
+        slots = live(view, RIGHTS, moment, slots)
+        assert not view.contradicted(slots, moment, RIGHTS).any()
+
+
+LOCAL = Authorization("agent:x", frozenset({"read"}), frozenset({"local"}))
+
+
+@given(histories())
+@QUICK
+def test_what_a_caller_may_not_read_changes_nothing_for_them(steps: list[Step]) -> None:
+    plain = [step for step in steps if step.intent is not None]
+    readable = [step for step in plain if getattr(step.intent, "scope", "local") in LOCAL.scopes]
+    with opened() as whole, opened() as part:
+        live_through(whole, plain)
+        live_through(part, readable)
+        at_us = plain[-1].at_us if plain else START_US
+        assert _seen(whole, at_us) == _seen(part, at_us)
+
+
+def _seen(node: Node, at_us: int) -> list[object]:
+    """All that a caller of scope local can tell."""
+    view = node.reader.pin()
+    moment = Moment(view.position, at_us)
+    slots = known(view, LOCAL, moment)
+    standing = set(live(view, LOCAL, moment).tolist())
+    rows = node.reader.rows([int(view.from_position[slot]) for slot in slots])
+    return [
+        [
+            (row.entity, row.relation, row.value_v, row.source, slot in standing)
+            for row, slot in zip(rows, slots.tolist(), strict=True)
+        ],
+        view.confidence(slots, moment).tolist(),
+        view.trust(slots, moment).tolist(),
+        view.contradicted(slots, moment, LOCAL).tolist(),
+        [_said(view, each) for each in shown(node, moment, LOCAL)],
+    ]
+
+
+def _said(view: View, each: Conflict) -> tuple[object, ...]:
+    return (
+        view.entities.text(int(view.entity[each.newer])),
+        view.relations.text(int(view.relation[each.newer])),
+        int(view.hlc[each.newer] - view.hlc[each.older]) > 0,
+    )
