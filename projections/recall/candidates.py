@@ -15,12 +15,14 @@ Status = Literal["completed", "disabled", "deadline", "failed"]
 
 class Candidates(Struct, frozen=True):
     """Facts a stage proposes: ``slots`` ascending and unique, raw ``scores`` above 0,
-    ``hops`` from a seed (0 for direct hits), and ``why`` in words for one slot."""
+    ``hops`` from a seed (0 for direct hits), ``why`` in words for one slot, and ``detail`` of
+    what the stage could not look at, if anything."""
 
     slots: I32
     scores: F64
     hops: I32
     why: Callable[[int], list[str]]
+    detail: str = ""
 
     def best(self, count: int) -> Candidates:
         """The ``count`` highest scores; among equals the older facts."""
@@ -31,7 +33,8 @@ class Candidates(Struct, frozen=True):
 
     def only(self, chosen: I32 | np.ndarray) -> Candidates:
         """Those chosen by index or mask."""
-        return Candidates(self.slots[chosen], self.scores[chosen], self.hops[chosen], self.why)
+        slots, scores, hops = self.slots[chosen], self.scores[chosen], self.hops[chosen]
+        return Candidates(slots, scores, hops, self.why, self.detail)
 
 
 class StageOutcome(Struct, frozen=True):

@@ -10,8 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
+from msgspec import Struct
 
-from projections.arrays import F64, Bool
+from projections.arrays import F32, F64, Bool
+from projections.embedding.vectors import COSINE_DECIMALS
 
 TOKENS_MAX = 256
 """Distinct tokens of one text that similarity looks at."""
@@ -39,6 +41,15 @@ class Similarity(Protocol):
     def to(self, index: int) -> F64:
         """Of every candidate to one of them, in [0, 1]."""
         ...
+
+
+class Material(Struct, frozen=True):
+    """What candidates are compared by: the terms of each, and its unit vector where it is
+    ``embedded`` (None where nothing is)."""
+
+    terms: Sequence[Sequence[str]]
+    vectors: F32 | None = None
+    embedded: Bool | None = None
 
 
 class ByScore:
@@ -90,7 +101,8 @@ class ByMarginalRelevance:
 class Jaccard:
     """Shared tokens over all tokens of two texts; two empty texts are unlike."""
 
-    def __init__(self, texts: Sequence[Sequence[str]]) -> None:
+    def __init__(self, material: Material) -> None:
+        texts = material.terms
         numbers: dict[str, int] = {}
         distinct = (list(dict.fromkeys(text))[:TOKENS_MAX] for text in texts)
         self._tokens = [
@@ -107,4 +119,23 @@ class Jaccard:
         return shared / np.maximum(self._size + self._size[index] - shared, 1)
 
 
-SIMILARITIES: dict[str, Callable[[Sequence[Sequence[str]]], Similarity]] = {"jaccard": Jaccard}
+class Cosine:
+    """Cosine of two vectors, 0 where it is negative; Jaccard where one of them has none."""
+
+    def __init__(self, material: Material) -> None:
+        self._words = Jaccard(material)
+        none = np.zeros(len(material.terms), dtype=np.bool_)
+        self._embedded = none if material.embedded is None else material.embedded
+        self._vectors = material.vectors
+
+    def to(self, index: int) -> F64:
+        similarity = self._words.to(index)
+        if self._vectors is None or not self._embedded[index]:
+            return similarity
+        # Each row by itself: a product's last bits would depend on which others there are.
+        cosines: F64 = np.einsum("ij,j->i", self._vectors, self._vectors[index], dtype=np.float64)
+        cosines = np.round(np.clip(cosines, 0.0, 1.0), COSINE_DECIMALS)
+        return np.where(self._embedded, cosines, similarity)
+
+
+SIMILARITIES: dict[str, Callable[[Material], Similarity]] = {"jaccard": Jaccard, "cosine": Cosine}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from projections.arrays import I32
+from projections.embedding.errors import EmbeddingError
 from projections.recall.answer import RecallAnswer, Recalled
 from projections.recall.candidates import (
     Candidates,
@@ -34,6 +35,7 @@ from projections.recall.survey import Survey, survey
 
 if TYPE_CHECKING:
     from projections.authorization import Authorization
+    from projections.embedding.semantics import Semantics
     from projections.moment import Moment
     from projections.view import View
 
@@ -53,6 +55,7 @@ def recall(
     moment: Moment,
     *,
     slots_of_cid: SlotsOfCid | None = None,
+    semantics: Semantics | None = None,
     stopwatch: Callable[[], float] = perf_counter,
 ) -> RecallAnswer:
     """The facts that answer ``request`` best within its budget.
@@ -60,10 +63,19 @@ def recall(
     Args:
         rows: rows of facts by position, in the order asked.
         slots_of_cid: finds the parents of derived facts; without it none are added.
+        semantics: vectors of the query and of facts; without it meaning counts for nothing.
         stopwatch: seconds, for the stages' timings alone.
     """
     plan = make_plan(profile, request)
-    surveyed = survey(view, request, authorization, moment, gate=plan.gate, depth=plan.depth)
+    surveyed = survey(
+        view,
+        request,
+        authorization,
+        moment,
+        gate=plan.gate,
+        depth=plan.depth,
+        semantics=semantics,
+    )
     hits, outcomes = _run_stages(surveyed, profile.stages, stopwatch)
     weights = _weights(plan, hits)
     fused = _fuse(surveyed, plan, hits, weights)
@@ -99,10 +111,13 @@ def _run_stages(
         try:
             found = STAGES[choice.name].run(surveyed, choice.parameters, hits)
             hits[choice.name] = _gated(surveyed, found).best(choice.candidates)
+            detail = found.detail
         except Exception as fault:
             status = _STATUS_OF.get(type(fault), "failed")
             detail = str(fault) or type(fault).__name__
-            if status == "failed":
+            if isinstance(fault, EmbeddingError):
+                _log.warning("recall stage %s failed: %s", choice.name, fault)
+            elif status == "failed":
                 _log.exception("recall stage %s failed", choice.name)
         count = len(hits[choice.name].slots) if choice.name in hits else 0
         elapsed_ms = (stopwatch() - started) * 1000.0

@@ -14,6 +14,7 @@ from projections.recall.diversity import (
     ByMarginalRelevance,
     ByScore,
     Chooser,
+    Material,
 )
 from projections.recall.packing import ESTIMATORS, pack
 from projections.recall.plan import Plan
@@ -49,14 +50,14 @@ def select(survey: Survey, plan: Plan, scored: Scored, rows: Rows) -> list[Selec
     order = order[np.isin(positions, [row.position for row in pool])]
     estimate = ESTIMATORS[profile.packing.estimator]
     costs = [estimate(row.value_v) for row in pool]
+    slots = scored.fused.slots[order]
     packed = pack(
-        _chooser(survey, plan, pool, scored.score[order]),
+        _chooser(survey, plan, pool, slots, scored.score[order]),
         costs,
         budget=request.token_budget,
         limit=request.limit,
         skips_max=profile.packing.skips_max,
     )
-    slots = scored.fused.slots[order]
     return [Selected(int(slots[n]), pool[n], costs[n], int(order[n])) for n in packed.chosen]
 
 
@@ -90,7 +91,7 @@ def add_parents(
     return parents
 
 
-def _chooser(survey: Survey, plan: Plan, pool: list[FactRow], scores: F64) -> Chooser:
+def _chooser(survey: Survey, plan: Plan, pool: list[FactRow], slots: I32, scores: F64) -> Chooser:
     if not plan.diverse:
         return ByScore(len(pool))
     diversity = plan.profile.diversity
@@ -98,7 +99,11 @@ def _chooser(survey: Survey, plan: Plan, pool: list[FactRow], scores: F64) -> Ch
     if diversity.scale == "max" and highest > 0:
         scores = scores / highest
     texts = [survey.view.tokenize(f"{row.relation} {row.value_v}") for row in pool]
-    return ByMarginalRelevance(scores, SIMILARITIES[diversity.similarity](texts), plan.lambda_mmr)
+    material = Material(texts)
+    if survey.semantics is not None:
+        material = Material(texts, *survey.semantics.rows(slots))
+    similarity = SIMILARITIES[diversity.similarity](material)
+    return ByMarginalRelevance(scores, similarity, plan.lambda_mmr)
 
 
 def _newest(

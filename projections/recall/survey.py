@@ -18,6 +18,7 @@ from projections.selection import live
 
 if TYPE_CHECKING:
     from projections.authorization import Authorization
+    from projections.embedding.semantics import Semantics
     from projections.moment import Moment
     from projections.recall.request import RecallRequest
     from projections.view import View
@@ -34,7 +35,7 @@ class Survey(Struct, frozen=True):
     """One request's facts. Masks are by slot, ``visible`` and ``survivors`` ascending slots.
 
     ``focus`` is the number of the entity asked about: None where none was, -1 where the
-    node does not know it.
+    node does not know it. ``semantics`` is None where embeddings are off.
     """
 
     view: View
@@ -48,6 +49,7 @@ class Survey(Struct, frozen=True):
     visible_mask: Bool
     survivors: I32
     survivor_mask: Bool
+    semantics: Semantics | None = None
 
     def effective(self, slots: I32) -> F64:
         """Confidence times source trust, at the Moment."""
@@ -74,6 +76,7 @@ def survey(
     *,
     gate: Gate,
     depth: int,
+    semantics: Semantics | None = None,
 ) -> Survey:
     """What this caller may see at this Moment, and what of it the request's filters leave."""
     if request.scopes is not None:
@@ -104,6 +107,7 @@ def survey(
         visible_mask=visible_mask,
         survivors=survivors,
         survivor_mask=visible_mask if survivors is visible else _mask(view.count, survivors),
+        semantics=semantics,
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from projections.recall.candidates import Candidates
-from projections.recall.stages import graph, lexical
+from projections.recall.stages import graph, lexical, semantic
 
 if TYPE_CHECKING:
     from projections.recall.survey import Survey
@@ -24,6 +24,7 @@ class Stage(Struct, frozen=True):
 
 STAGES: dict[str, Stage] = {
     "lexical": Stage(lexical.Parameters, lexical.run),
+    "semantic": Stage(semantic.Parameters, semantic.run),
     "graph": Stage(graph.Parameters, graph.run),
 }
 """The name is also the weight key and the key in a score's breakdown."""

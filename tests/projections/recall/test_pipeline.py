@@ -249,6 +249,7 @@ def test_a_stage_that_raises_is_reported_and_its_weight_goes_to_the_others(
         assert answer.weights == {"lexical": 1.0}
         assert [(s.name, s.status, s.detail) for s in answer.stages] == [
             ("lexical", "completed", ""),
+            ("semantic", "disabled", "embeddings are off"),
             ("graph", status, detail),
         ]
 
@@ -257,7 +258,7 @@ def test_depth_zero_disables_the_graph_and_gives_its_weight_away() -> None:
     world = World()
     world.fact(user("a"), "memory:note", "ledger")
     answer = ask(world, "ledger", profile="stigmem", depth=0)
-    assert [stage.status for stage in answer.stages] == ["completed", "disabled"]
+    assert [stage.status for stage in answer.stages] == ["completed", "disabled", "disabled"]
     assert answer.weights == {"lexical": 1.0}
 
 

@@ -1,0 +1,59 @@
+"""Likeness of meaning: the cosine of the query's vector with every survivor's, exactly.
+
+``score = (cosine - floor) / (1 - floor)`` for cosines above ``floor``. Facts that are to have
+a vector and have none yet are left out, and the stage's outcome says how many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+from msgspec import Meta, Struct
+
+from projections.recall.candidates import Candidates, StageDisabled
+
+if TYPE_CHECKING:
+    from projections.recall.survey import Survey
+
+
+class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
+    """``floor``: the cosine that counts as no likeness at all."""
+
+    floor: Annotated[float, Meta(ge=0, lt=1)] = 0.0
+
+
+def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidates]) -> Candidates:
+    """Every survivor that is like the query, ascending by slot.
+
+    Raises:
+        StageDisabled: there are no embeddings, none of the survivors has one yet, or the
+            query says nothing.
+        EmbeddingError: the query could not be embedded.
+    """
+    semantics = survey.semantics
+    if semantics is None:
+        raise StageDisabled("embeddings are off")
+    if not survey.request.query.strip():
+        raise StageDisabled("the query is empty")
+    slots = survey.survivors
+    confidence = survey.view.confidence(slots, survey.moment)
+    slots = slots[confidence > semantics.min_confidence]
+    cosines, present = semantics.cosines(semantics.query(survey.request.query), slots)
+    missing = int(np.count_nonzero(~present))
+    if missing == len(slots) > 0:
+        raise StageDisabled("no fact is embedded yet")
+    near = present & (cosines > parameters.floor)
+    slots, cosines = slots[near], cosines[near]
+
+    def why(slot: int) -> list[str]:
+        return [f"semantic: cosine {cosines[np.searchsorted(slots, slot)]:.3f} with the query"]
+
+    return Candidates(
+        slots,
+        (cosines - parameters.floor) / (1.0 - parameters.floor),
+        np.zeros(len(slots), dtype=np.int32),
+        why,
+        detail=f"partial: {missing} facts are not embedded yet" if missing else "",
+    )

@@ -1,0 +1,254 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from projections.embedding.cache import EmbeddingCache
+from projections.embedding.embedder import Embedder
+from projections.embedding.errors import ProviderUnavailable
+from projections.embedding.recipe import composed
+from projections.embedding.semantics import Semantics
+from projections.embedding.vectors import Vectors
+from projections.moment import Moment
+from projections.recall import RecallAnswer, RecallRequest, load_profile, recall
+from projections.recall.candidates import StageDisabled
+from projections.recall.profile import Profile
+from projections.recall.stages import semantic
+from projections.recall.survey import Gate, survey
+from tests.projections.embedding.provider_double import (
+    CARD,
+    SPACE,
+    WordsProvider,
+    words_vector,
+)
+from tests.projections.recall.world import NOW_US, World, reader, user
+
+
+@pytest.fixture
+def provider() -> WordsProvider:
+    return WordsProvider()
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Any:
+    made = EmbeddingCache(tmp_path / "embeddings.db")
+    yield made
+    made.close()
+
+
+def embedded(
+    world: World, provider: WordsProvider, cache: EmbeddingCache, without: tuple[int, ...] = ()
+) -> Semantics:
+    """What recall knows of the facts of a world, but for some."""
+    vectors = Vectors(SPACE.dimensions)
+    view = world.view()
+    for slot, row in enumerate(world.rows(view.from_position.tolist())):
+        if slot not in without:
+            text = composed(row.entity, row.relation, row.value_v)
+            vectors.put(np.array([slot], dtype=np.int32), words_vector(text)[None])
+    return Semantics(Embedder(provider, SPACE, CARD, cache), vectors, min_confidence=0.1)
+
+
+def run(
+    world: World,
+    semantics: Semantics | None,
+    query: str,
+    *scopes: str,
+    floor: float = 0.0,
+    moment: Moment | None = None,
+) -> Any:
+    at = survey(
+        world.view(),
+        RecallRequest(query=query),
+        reader(*scopes),
+        moment or world.moment(),
+        gate=Gate(effective_min=0.0, contradicted=True),
+        depth=1,
+        semantics=semantics,
+    )
+    return semantic.run(at, semantic.Parameters(floor=floor), {})
+
+
+def ask(
+    world: World,
+    semantics: Semantics | None,
+    query: str,
+    profile: str | Profile = "stigmem",
+    moment: Moment | None = None,
+    **more: Any,
+) -> RecallAnswer:
+    chosen = load_profile(profile) if isinstance(profile, str) else profile
+    return recall(
+        world.view(),
+        world.rows,
+        RecallRequest(query=query, **more),
+        chosen,
+        reader(),
+        moment or world.moment(),
+        semantics=semantics,
+        stopwatch=lambda: 0.0,
+    )
+
+
+def drinks() -> World:
+    world = World()
+    world.fact(user("ann"), "memory:drink", "green tea")  # 0
+    world.fact(user("bob"), "memory:drink", "black coffee")  # 1
+    world.fact(user("cyd"), "memory:drink", "green tea", scope="team")  # 2
+    return world
+
+
+def test_the_score_is_the_cosine_of_every_survivor(provider: Any, cache: Any) -> None:
+    world = drinks()
+    found = run(world, embedded(world, provider, cache), "ann memory:drink green tea")
+    query = words_vector("ann memory:drink green tea").astype(np.float64)
+    expected = {0: 1.0, 1: float(query @ words_vector("bob memory:drink black coffee"))}
+    assert dict(zip(found.slots.tolist(), found.scores.tolist(), strict=True)) == pytest.approx(
+        expected, abs=2e-6
+    )
+    assert found.why(0) == ["semantic: cosine 1.000 with the query"]
+    assert found.detail == ""
+
+
+def test_the_floor_counts_as_no_likeness(provider: Any, cache: Any) -> None:
+    world = drinks()
+    plain = run(world, embedded(world, provider, cache), "green tea")
+    raised = run(world, embedded(world, provider, cache), "green tea", floor=0.25)
+    above = plain.scores > 0.25
+    assert raised.slots.tolist() == plain.slots[above].tolist()
+    assert raised.scores == pytest.approx((plain.scores[above] - 0.25) / 0.75)
+
+
+def test_what_the_caller_may_not_read_is_never_compared(provider: Any, cache: Any) -> None:
+    world = drinks()
+    semantics = embedded(world, provider, cache)
+    assert 2 not in run(world, semantics, "green tea").slots
+    assert run(world, semantics, "green tea", "team").slots.tolist() == [2]
+
+
+def test_facts_too_faint_to_have_a_vector_are_not_missed(provider: Any, cache: Any) -> None:
+    world = drinks()
+    world.fact(user("dee"), "memory:drink", "green tea", confidence=0.1)
+    found = run(world, embedded(world, provider, cache, without=(3,)), "green tea")
+    assert found.detail == ""
+    assert 3 not in run(world, embedded(world, provider, cache), "green tea").slots
+
+
+def test_facts_that_wait_for_their_vector_are_counted(provider: Any, cache: Any) -> None:
+    world = drinks()
+    semantics = embedded(world, provider, cache, without=(1,))
+    answer = ask(world, semantics, "green tea")
+    stage = next(stage for stage in answer.stages if stage.name == "semantic")
+    assert (stage.status, stage.detail) == (
+        "completed",
+        "partial: 1 facts are not embedded yet",
+    )
+
+
+@pytest.mark.parametrize(
+    ("query", "without", "told"),
+    [("  ", (), "the query is empty"), ("tea", (0, 1, 2), "no fact is embedded yet")],
+)
+def test_the_stage_is_off_where_there_is_nothing_to_compare(
+    provider: Any, cache: Any, query: str, without: tuple[int, ...], told: str
+) -> None:
+    world = drinks()
+    with pytest.raises(StageDisabled, match=told):
+        run(world, embedded(world, provider, cache, without), query)
+    with pytest.raises(StageDisabled, match="embeddings are off"):
+        run(world, None, "tea")
+
+
+def test_a_provider_that_is_away_costs_recall_only_its_meaning(provider: Any, cache: Any) -> None:
+    world = drinks()
+    semantics = embedded(world, provider, cache)
+    provider.fault = ProviderUnavailable("away")
+    answer = ask(world, semantics, "green tea")
+    without = ask(world, None, "green tea")
+    assert [each.score for each in answer.results] == [each.score for each in without.results]
+    assert answer.weights == pytest.approx({"lexical": 0.6, "graph": 0.4})
+    stage = next(stage for stage in answer.stages if stage.name == "semantic")
+    assert (stage.status, stage.detail) == ("failed", "away")
+
+
+def test_the_seeds_weights_are_those_of_its_profile(provider: Any, cache: Any) -> None:
+    world = drinks()
+    answer = ask(world, embedded(world, provider, cache), "green tea", explain=True)
+    assert answer.weights == pytest.approx({"lexical": 0.3, "semantic": 0.5, "graph": 0.2})
+    best = answer.results[0]
+    assert best.row.id == "fact-0"
+    assert best.breakdown["semantic"] == 1.0
+    assert best.explain is not None
+    assert best.explain["stages"]["semantic"]["weight"] == 0.5
+
+
+def test_meaning_finds_what_shares_no_word_that_is_searched(provider: Any, cache: Any) -> None:
+    world = World()
+    world.fact(user("ann"), "memory:drink", "who is it")  # stop-words alone
+    world.fact(user("bob"), "memory:note", "ledger")
+    semantics = embedded(world, provider, cache)
+    assert ask(world, None, "it is who ledger").results[0].row.id == "fact-1"
+    found = ask(world, semantics, "ann who is it", weights={"semantic": 1.0})
+    assert found.results[0].row.id == "fact-0"
+
+
+def test_a_question_is_embedded_once_while_it_is_remembered(provider: Any, cache: Any) -> None:
+    world = drinks()
+    semantics = embedded(world, provider, cache)
+    first = semantics.query("tea")
+    provider.fault = ProviderUnavailable("away")
+    assert semantics.query("tea") is first
+    with pytest.raises(ProviderUnavailable):
+        semantics.query("coffee")
+
+
+def test_diversity_is_judged_by_vectors(provider: Any, cache: Any) -> None:
+    document = msgspec.to_builtins(load_profile("stigmem"))
+    document["diversity"]["lambda"] = 0.3
+    world = World()
+    world.fact(user("ann"), "memory:drink", "tea")  # 0
+    world.fact(user("bob"), "memory:drink", "tea")  # 1: alike by words, made unlike below
+    world.fact(user("cyd"), "memory:drink", "tea mug")  # 2: unlike by words, made alike
+    semantics = embedded(world, provider, cache)
+    vectors = semantics._vectors
+    base, other = words_vector("one"), words_vector("two")
+    vectors.put(np.array([0, 1, 2], dtype=np.int32), np.stack([base, other, base]))
+    by_vectors = [each.slot for each in ask(world, semantics, "tea", lambda_mmr=0.3).results]
+    by_words = [each.slot for each in ask(world, None, "tea", lambda_mmr=0.3).results]
+    # Whichever comes first, the next is the one least like it.
+    assert {by_vectors[0], by_vectors[1]} in ({0, 1}, {1, 2})
+    assert {by_words[0], by_words[1]} in ({0, 2}, {1, 2})
+
+
+words = st.lists(st.sampled_from(["tea", "mug", "cat", "dog", "ledger"]), min_size=1, max_size=4)
+
+
+@given(st.lists(words, min_size=2, max_size=12), st.data())
+@settings(deadline=None)
+def test_an_answer_about_the_past_is_that_of_a_node_that_knew_no_more(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[list[str]], data: st.DataObject
+) -> None:
+    cache = EmbeddingCache(tmp_path_factory.mktemp("cache") / "embeddings.db")
+    cut = data.draw(st.integers(1, len(texts)))
+    past, present = World(), World()
+    for n, text in enumerate(texts):
+        for world in (past, present) if n < cut else (present,):
+            world.fact(user(text[0]), "memory:note", " ".join(text))
+    present.retract(0)
+    moment = Moment(cut, NOW_US)
+    answers = [
+        ask(world, embedded(world, WordsProvider(), cache), "tea and a dog", "default", moment)
+        for world in (past, present)
+    ]
+    cache.close()
+    one, two = (
+        [(each.row.id, each.score, each.breakdown, each.why) for each in answer.results]
+        for answer in answers
+    )
+    assert one == two
