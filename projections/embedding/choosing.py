@@ -13,11 +13,12 @@ from msgspec import Struct
 
 from eventlog.kinds import EmbeddingModelPinned
 from projections.embedding import ollama, openai, voyage
+from projections.embedding.embedder import PROBE_TEXT
 from projections.embedding.errors import EmbeddingError, ModelFileError, UnknownModel
-from projections.embedding.http import HttpClient
+from projections.embedding.http import PATIENCE, HttpClient, Patience
 from projections.embedding.models import MODELS, ModelCard, card_of
 from projections.embedding.none import NoProvider
-from projections.embedding.provider import Provider
+from projections.embedding.provider import Provider, Purpose
 from projections.embedding.recipe import Space, check_truncation
 from projections.embedding.vec_facts import check_same
 
@@ -65,6 +66,8 @@ _REMOTE: dict[str, _Remote] = {
     "openai": _Remote(openai.URL, openai.KEY_VARIABLE, openai.openai),
     "voyage": _Remote(voyage.URL, voyage.KEY_VARIABLE, voyage.voyage),
 }
+PROBING: dict[Purpose, Patience] = {"document": Patience(timeout_seconds=30.0, attempts_max=1)}
+"""A server that is there may have to load its model first; one that is not says so at once."""
 PROVIDERS = ("auto", *MODELS, "none")
 
 
@@ -123,8 +126,10 @@ def _first_that_answers(settings: EmbeddingSettings, environment: Mapping[str, s
     for name in ("ollama", "minilm"):
         model = next(iter(MODELS[name]))
         try:
+            probe = open_provider(name, model, settings.url, None, environment, patience=PROBING)
+            probe.embed([PROBE_TEXT])
+            probe.close()
             provider = open_provider(name, model, settings.url, None, environment)
-            provider.embed(["engramlog"], "query")
         except (EmbeddingError, ModelFileError) as fault:
             _log.info("embedding provider %s: %s", name, fault)
             continue
@@ -142,6 +147,8 @@ def open_provider(
     url: str | None,
     dimensions: int | None,
     environment: Mapping[str, str],
+    *,
+    patience: Mapping[Purpose, Patience] = PATIENCE,
 ) -> Provider:
     """A provider by name. Raises UnknownModel, ModelFileError."""
     if name == "minilm":
@@ -154,7 +161,9 @@ def open_provider(
     key = environment.get(remote.key_variable) if remote.key_variable else None
     if remote.key_variable and not key:
         raise UnknownModel(f"provider {name} needs {remote.key_variable}")
-    return remote.build(model, HttpClient(url or remote.url, key=key), dimensions)
+    return remote.build(
+        model, HttpClient(url or remote.url, key=key, patience=patience), dimensions
+    )
 
 
 def space_of(pinned: EmbeddingModelPinned | None) -> Space | None:

@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from itertools import islice
 
 import numpy as np
 from msgspec import Struct
@@ -253,11 +254,11 @@ class EmbeddingWorker:
     # -- embedding ------------------------------------------------------------------------
 
     def _embed_waiting(self) -> None:
-        """Embed what waits, oldest first, as far as the provider answers."""
+        """Embed what waits, in the order it came, as far as the provider answers."""
         while self._waiting and not self._closing.is_set():
             if self._monotonic() < self._not_before:
                 return
-            slots = np.array(sorted(self._waiting)[:CHUNK_FACTS], dtype=np.int32)
+            slots = np.array(sorted(islice(self._waiting, CHUNK_FACTS)), dtype=np.int32)
             try:
                 self._embed(slots)
             except ProviderUnavailable as fault:
