@@ -35,7 +35,7 @@ START_US = 1_700_000_000_000_000
 
 ENTITIES = ("stigmem://t/user/a", "stigmem://t/user/b", "user:c")
 RELATIONS = ("memory:role", "tag:x", "rel:knows")
-SOURCES = ("agent:one", "agent:two")
+SOURCES = ("agent:one", "agent:two", "agent:three")
 VALUES = (
     Value("string", "A"),
     Value("string", "B"),
@@ -109,7 +109,15 @@ _facts = st.builds(
     valid_from=st.sampled_from((None, None, None, BOUNDS[1])),
     valid_until=st.sampled_from((None, None, None, BOUNDS[2])),
 )
-"""Facts of few keys, one of which is crowded."""
+_disputed = st.builds(
+    asserted,
+    relation=st.sampled_from((RELATIONS[0], RELATIONS[0], RELATIONS[1])),
+    value=st.sampled_from((VALUES[0], VALUES[1], VALUES[4])),
+    source=st.sampled_from(SOURCES),
+    confidence=st.sampled_from((1.0, 0.9)),
+    valid_until=st.sampled_from((None, None, None, None, BOUNDS[2])),
+)
+"""Facts of one entity that mostly contradict each other."""
 _matching = st.builds(
     RetractMatching,
     entity=st.just(ENTITIES[0]),
@@ -126,10 +134,10 @@ _sweeps = st.builds(
 _moves = st.one_of(
     _facts.map(lambda intent: ("assert", intent)),
     _facts.map(lambda intent: ("assert", intent)),
-    _facts.map(lambda intent: ("assert", intent)),
-    st.just(("retract", None)),
-    st.just(("resolve", None)),
-    st.just(("recall", None)),
+    _disputed.map(lambda intent: ("assert", intent)),
+    _disputed.map(lambda intent: ("assert", intent)),
+    st.sampled_from(("retract", "resolve", "recall")).map(lambda kind: (kind, None)),
+    st.sampled_from(("retract", "resolve")).map(lambda kind: (kind, None)),
     _matching.map(lambda intent: ("do", intent)),
     st.builds(SetPolicy, policy_id=st.just("half"), policy=st.sampled_from((None, HALF_LIFE))).map(
         lambda intent: ("do", intent)
@@ -145,10 +153,11 @@ _moves = st.one_of(
 
 
 @st.composite
-def histories(draw: st.DrawFn, max_size: int = 25) -> list[Step]:
-    """Moves at instants that never go back."""
+def histories(draw: st.DrawFn, max_size: int = 20) -> list[Step]:
+    """Moves at instants that never go back, in a world that is disputed already."""
     at_us = START_US
-    steps: list[Step] = []
+    opening = draw(st.lists(_disputed, min_size=3, max_size=8))
+    steps = [Step("assert", at_us, 0, intent) for intent in opening]
     for kind, intent in draw(st.lists(_moves, min_size=1, max_size=max_size)):
         at_us += draw(st.sampled_from((0, 1_000, 3_600_000_000, DAY_US)))
         steps.append(Step(kind, at_us, draw(st.integers(0, 1_000)), intent))
