@@ -126,9 +126,8 @@ def _first_that_answers(settings: EmbeddingSettings, environment: Mapping[str, s
     for name in ("ollama", "minilm"):
         model = next(iter(MODELS[name]))
         try:
-            probe = open_provider(name, model, settings.url, None, environment, patience=PROBING)
-            probe.embed([PROBE_TEXT])
-            probe.close()
+            if name in _REMOTE:
+                _check_answers(name, model, settings.url, environment)
             provider = open_provider(name, model, settings.url, None, environment)
         except (EmbeddingError, ModelFileError) as fault:
             _log.info("embedding provider %s: %s", name, fault)
@@ -139,6 +138,15 @@ def _first_that_answers(settings: EmbeddingSettings, environment: Mapping[str, s
         return Choice(provider, card, space, True)
     _log.warning("no embedding provider answers: recall works by words and graph alone")
     return Choice(NoProvider(), ModelCard(0), None, False)
+
+
+def _check_answers(name: str, model: str, url: str | None, environment: Mapping[str, str]) -> None:
+    """Raises EmbeddingError unless a provider answers now."""
+    probe = open_provider(name, model, url, None, environment, patience=PROBING)
+    try:
+        probe.embed([PROBE_TEXT])
+    finally:
+        probe.close()
 
 
 def open_provider(

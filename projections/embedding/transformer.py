@@ -140,7 +140,7 @@ def forward(weights: Weights, space: Workspace, texts: Sequence[Sequence[int]]) 
     for start, count, length in groups:
         rows = hidden[start : start + count * length].reshape(count, length, -1)
         rows += weights.places[:length]
-    _normalise(hidden, None, weights.norm)
+    _normalise(hidden, weights.norm)
     for layer in weights.layers:
         np.matmul(hidden, layer.qkv, out=qkv)
         qkv[:, : weights.width] += layer.query_bias
@@ -148,13 +148,11 @@ def forward(weights: Weights, space: Workspace, texts: Sequence[Sequence[int]]) 
             _attend(qkv, mixed, start, count, length)
         product = qkv.reshape(-1)[: total * weights.width].reshape(total, weights.width)
         np.matmul(mixed, layer.output, out=product)
-        product += layer.output_bias
-        _normalise(hidden, product, layer.attention_norm)
+        _normalise(hidden, layer.attention_norm, product, layer.output_bias)
         np.matmul(hidden, layer.up, out=wide)
         _double_gelu(wide, layer.up_bias, space.scratch)
         np.matmul(wide, layer.down, out=mixed)
-        mixed += layer.down_bias
-        _normalise(hidden, mixed, layer.norm)
+        _normalise(hidden, layer.norm, mixed, layer.down_bias)
     return _pooled(hidden, groups, len(texts))
 
 
@@ -210,8 +208,10 @@ def _double_gelu(wide: F32, bias: F32, scratch: F32) -> None:
         x *= p
 
 
-def _normalise(hidden: F32, added: F32 | None, norm: tuple[F32, F32]) -> None:
-    """``hidden = layer norm of (hidden + added)``, in place."""
+def _normalise(
+    hidden: F32, norm: tuple[F32, F32], added: F32 | None = None, bias: F32 | None = None
+) -> None:
+    """``hidden = layer norm of (hidden + added + bias)``, in place."""
     width = hidden.shape[1]
     gain, shift = norm
     share = np.full(width, 1.0 / width, dtype=np.float32)
@@ -219,6 +219,8 @@ def _normalise(hidden: F32, added: F32 | None, norm: tuple[F32, F32]) -> None:
         x = hidden[start : start + ROWS_AT_ONCE]
         if added is not None:
             x += added[start : start + ROWS_AT_ONCE]
+        if bias is not None:
+            x += bias
         x -= (x @ share)[:, None]
         deviation: F32 = np.einsum("ij,ij->i", x, x)
         deviation /= np.float32(width)
