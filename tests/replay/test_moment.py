@@ -1,0 +1,103 @@
+"""Which moment a caller means, and which texts mean none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from eventlog.clock import FixedClock
+from eventlog.event import NODE_STREAM, Draft
+from eventlog.identifiers import IdentifierSource
+from eventlog.kinds import SourceTrustSet
+from eventlog.memory_log import MemoryLog
+from projections.moment import Moment
+from replay.moment import FUTURE_TOLERANCE_US, MomentError, resolve
+
+SECOND = 1_000_000
+NOW = 100 * SECOND
+
+
+@pytest.fixture(scope="module")
+def log() -> Iterator[MemoryLog]:
+    """Five events, received at 10, 20, 20, 30 and 90 seconds."""
+    log = MemoryLog("stigmem:node:test", 1, FixedClock(NOW))
+    identifiers = IdentifierSource()
+    for second in (10, 20, 20, 30, 90):
+        draft = Draft(
+            SourceTrustSet(source="agent:a", trust=1.0),
+            NODE_STREAM,
+            identifiers.next(second * SECOND),
+            "agent:a",
+        )
+        log.append([draft], received_at=second * SECOND)
+    yield log
+    log.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "position", "instant_us"),
+    [
+        ("position:0", 0, 0),
+        ("position:1", 1, 10 * SECOND),
+        ("position:3", 3, 20 * SECOND),
+        ("position:005", 5, 90 * SECOND),
+        ("1970-01-01T00:00:09.999999Z", 0, 10 * SECOND - 1),
+        ("1970-01-01T00:00:10Z", 1, 10 * SECOND),
+        ("1970-01-01T02:00:20+02:00", 3, 20 * SECOND),
+        ("1970-01-01T00:01:40Z", 5, NOW),
+        ("1969-12-31T23:59:59Z", 0, -SECOND),
+        ("0000000020000.000", 3, 20 * SECOND + 999),
+        ("20000.0", 3, 20 * SECOND + 999),
+        ("19999.999", 1, 19_999_999),
+        ("19999.1000", 3, 20 * SECOND + 999),  # a counter past 999 moves the clock on
+    ],
+)
+def test_a_moment_is_a_position_and_an_instant(
+    log: MemoryLog, text: str, position: int, instant_us: int
+) -> None:
+    assert resolve(text, log, 5, NOW) == Moment(position, instant_us)
+
+
+def test_what_is_not_published_yet_is_not_seen(log: MemoryLog) -> None:
+    assert resolve("1970-01-01T00:01:40Z", log, 2, NOW) == Moment(2, NOW)
+    with pytest.raises(MomentError) as refused:
+        resolve("position:3", log, 2, NOW)
+    assert refused.value.code == "as_of_future"
+
+
+def test_a_clock_that_is_a_little_ahead_is_forgiven(log: MemoryLog) -> None:
+    assert resolve("1970-01-01T00:01:45Z", log, 5, NOW).instant_us == NOW + FUTURE_TOLERANCE_US
+    for text in ("1970-01-01T00:01:45.000001Z", "105000.0", "position:6", "9999-01-01T00:00:00Z"):
+        with pytest.raises(MomentError) as refused:
+            resolve(text, log, 5, NOW)
+        assert refused.value.code == "as_of_future"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "now",
+        "5",
+        "position:",
+        "position:-1",
+        "position:1.5",
+        "position: 1",
+        "position:1\n",
+        "position:\u0661",
+        "POSITION:1",
+        "position:" + "9" * 19,
+        "1.2.3",
+        "1.",
+        "-1.0",
+        "20000.0\n",
+        "2026-01-31",
+        "2026-01-31T12:00:00",
+        "0001-01-01T00:00:00+23:59",
+    ],
+)
+def test_other_texts_mean_no_moment(log: MemoryLog, text: str) -> None:
+    with pytest.raises(MomentError) as refused:
+        resolve(text, log, 5, NOW)
+    assert refused.value.code == "as_of_invalid_timestamp"

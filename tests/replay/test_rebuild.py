@@ -1,0 +1,188 @@
+"""Rebuilds that cannot end well leave the tables in use as they were."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from api.node import Node
+from eventlog.kinds import Value
+from projections.digest import compute_digests
+from projections.facts import FactsProjector
+from projections.intents import Done, IssueKey, RevokeKey
+from projections.store import current_generation, generations
+from projections.writer import WriterBusy
+from replay.rebuild import DigestMismatch, ProjectorHalted
+from tests.projections.histories import asserted
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    node = Node.open(tmp_path / "data")
+    for number in range(5):
+        say(node, number)
+    yield node
+    node.close()
+
+
+def say(node: Node, number: int) -> Done:
+    (outcome,) = node.write(asserted(value=Value("string", f"v{number}")))
+    assert isinstance(outcome, Done)
+    return outcome
+
+
+def files(node: Node) -> list[str]:
+    return [path.name for path in generations(node.directory.projections_path)]
+
+
+def test_a_rebuild_leaves_one_file_and_the_link_on_it(node: Node) -> None:
+    link = node.directory.projections_path
+    before = node.reader.digests()
+    old = files(node)
+    assert node.rebuild().compared
+    assert files(node) == [current_generation(link).name] != old  # type: ignore[union-attr]
+    assert node.reader.digests() == before
+    say(node, 6)
+    assert node.reader.digests().position == node.log.head().position
+
+
+def test_rows_that_nobody_wrote_by_the_log_are_found(node: Node) -> None:
+    old = files(node)
+    node.writer.exclusive(
+        lambda: node.writer.store.db.execute("UPDATE facts SET confidence=0.9 WHERE rowid=2")
+    ).result()
+    with pytest.raises(DigestMismatch, match="facts") as found:
+        node.rebuild()
+    assert found.value.tables == ["facts"]
+    assert files(node) == old
+    say(node, 6)
+
+
+def test_a_projector_that_halts_leaves_the_old_tables_in_use(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, before = files(node), node.reader.digests()
+
+    def poison(*_: object) -> None:
+        raise ValueError("cannot be")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FactsProjector, "apply", poison)
+        with pytest.raises(ProjectorHalted, match="facts"):
+            node.rebuild()
+    assert files(node) == old
+    assert node.reader.digests() == before
+    assert node.status()["degraded"] is None
+    say(node, 6)
+
+
+def test_a_writer_that_is_too_busy_to_swap_leaves_the_old_tables_in_use(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = files(node)
+    with monkeypatch.context() as patch:
+        patch.setattr("projections.writer.WAITING_COMMANDS_MAX", 0)
+        with pytest.raises(WriterBusy):
+            node.rebuild()
+    assert files(node) == old
+    say(node, 6)
+    assert node.rebuild().compared
+
+
+def test_a_key_revoked_right_after_the_swap_opens_nothing(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writer's next look at the keys is at the new file, however slow the rebuild ends."""
+    digest = "ab" * 32
+    issue = IssueKey(entity_uri="agent:a", permissions=(), key_sha256=digest, scopes=())
+    (issued,) = node.write(issue)
+    assert isinstance(issued, Done)
+    with node.reader.pool.connection():
+        pass  # an idle connection to the old file waits in the pool
+    assert node.reader.keys.lookup(digest, 0) is not None
+
+    def revoke(_: Path) -> None:
+        node.write(RevokeKey(key_id=issued.detail["key_id"]))
+
+    monkeypatch.setattr("replay.rebuild.remove_generation", revoke)
+    node.rebuild()
+    assert node.reader.keys.lookup(digest, 0) is None
+
+
+def test_a_rebuild_under_writing_threads_loses_nothing(node: Node) -> None:
+    stop = threading.Event()
+    written: list[list[str]] = [[], []]
+
+    def keep_writing(mine: list[str], source: str) -> None:
+        while not stop.is_set():
+            value = Value("string", f"{source} {len(mine)}")
+            (outcome,) = node.write(asserted(value=value, source=source, relation="tag:x"))
+            assert isinstance(outcome, Done)
+            mine.append(str(outcome.fact_id))
+            found = node.reader.slot_of(mine[-1])
+            assert found is not None
+            position = outcome.position
+            assert position is not None
+            assert [row.id for row in node.reader.rows([position])] == [mine[-1]], "own write"
+
+    threads = [
+        threading.Thread(target=keep_writing, args=(mine, f"agent:{number}"))
+        for number, mine in enumerate(written)
+    ]
+    for thread in threads:
+        thread.start()
+    for _ in range(3):
+        assert node.rebuild().compared
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert all(written)
+    served = node.reader.digests()
+    assert node.rebuild().digest == served.local
+    with node.reader.pool.connection() as db:
+        assert compute_digests(db) == served
+        stored = {str(row[0]) for row in db.execute("SELECT id FROM facts")}
+    assert stored >= {fact for mine in written for fact in mine}
+
+
+CANNOT_OPEN = pytest.mark.xfail(reason="such tables keep the node from opening", strict=True)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "emptied",
+        pytest.param("cut in half", marks=CANNOT_OPEN),
+        pytest.param("overwritten", marks=CANNOT_OPEN),
+        "of another log",
+    ],
+)
+def test_a_damaged_file_of_tables_is_made_again(tmp_path: Path, damage: str) -> None:
+    """The tables are a view of the log: whatever befalls them, the log gives them back."""
+    node = Node.open(tmp_path / "data")
+    other = Node.open(tmp_path / "other")
+    say(node, 1)
+    say(other, 2)  # as many events as the first
+    digests = node.reader.digests()
+    file, foreign = (current_generation(each.directory.projections_path) for each in (node, other))
+    assert file is not None
+    assert foreign is not None
+    node.close()
+    other.close()
+    match damage:
+        case "emptied":
+            file.write_bytes(b"")
+        case "cut in half":
+            file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+        case "overwritten":
+            file.write_bytes(b"not a database at all" * 1_000)
+        case _:
+            shutil.copy(foreign, file)
+    node = Node.open(tmp_path / "data")
+    assert node.reader.digests() == digests
+    assert len(node.reader.mirror.slot_of) == 1
+    node.close()
