@@ -16,6 +16,7 @@ from aiohttp import web
 from msgspec import json
 
 from api.auth import identify, require
+from api.background_job import BackgroundJob
 from api.bodies import answer
 from api.call import Call, Service
 from api.chain_proof import FactChains
@@ -24,7 +25,6 @@ from api.errors import ApiError, from_typed
 from api.metrics import Metrics
 from api.node import Node
 from api.openapi import build_openapi
-from api.rebuilding import RebuildJob
 from api.route_table import ROUTES
 from api.routing import Route
 from api.sessions import Sessions
@@ -32,6 +32,7 @@ from api.settings import Settings
 from api.tracking import RecallTracker
 
 READ_THREADS = 4
+STAGE_THREADS = 8
 SERVICE = web.AppKey("service", Service)
 
 _log = logging.getLogger(__name__)
@@ -54,9 +55,11 @@ def create_app(
         sessions=Sessions(),
         tracker=RecallTracker(node.writer, settings.recall_track_interval_s),
         metrics=Metrics(),
-        rebuilds=RebuildJob(node),
+        rebuilds=BackgroundJob("rebuild", "events", node.clock.now_us),
+        reindexing=BackgroundJob("reindex", "facts", node.clock.now_us),
         chains=FactChains(),
         pool=ThreadPoolExecutor(READ_THREADS, thread_name_prefix="read"),
+        stage_pool=ThreadPoolExecutor(STAGE_THREADS, thread_name_prefix="stage"),
         openapi=json.encode(build_openapi(ROUTES)),
         control_token=control_token,
     )
@@ -154,5 +157,9 @@ async def _lifetime(app: web.Application) -> AsyncIterator[None]:
     await service.tracker.start()
     yield
     await service.rebuilds.stop()
+    if service.node.embeddings is not None:
+        service.node.embeddings.stop_reindexing()
+    await service.reindexing.stop()
     await service.tracker.stop()
     service.pool.shutdown(wait=True, cancel_futures=True)
+    service.stage_pool.shutdown(wait=True, cancel_futures=True)

@@ -7,19 +7,20 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import sha256
+from time import monotonic
 from typing import Any, TypeVar
 
 from aiohttp import web
 from pydantic import BaseModel
 
 from api.auth import Caller
+from api.background_job import BackgroundJob
 from api.bodies import parse_body, query_of, read_bytes, unknown_fields
 from api.chain_proof import FactChains
 from api.cursors import CursorSealer
 from api.errors import ApiError, coded, refused
 from api.metrics import Metrics
 from api.node import Node
-from api.rebuilding import RebuildJob
 from api.records import Record, records_of
 from api.schemas.facts import MomentQuery
 from api.sessions import SESSION_LENGTH_MAX, Sessions
@@ -35,6 +36,7 @@ from projections.view import View
 from replay.moment import MomentError, resolve
 
 IDEMPOTENCY_KEY_LENGTH_MAX = 255
+EMBEDDED_POLL_S = 0.01
 
 Result = TypeVar("Result")
 Model = TypeVar("Model", bound=BaseModel)
@@ -50,9 +52,11 @@ class Service:
     sessions: Sessions
     tracker: RecallTracker
     metrics: Metrics
-    rebuilds: RebuildJob
+    rebuilds: BackgroundJob
+    reindexing: BackgroundJob
     chains: FactChains
     pool: ThreadPoolExecutor
+    stage_pool: ThreadPoolExecutor
     openapi: bytes
     control_token: str | None = None
 
@@ -202,6 +206,19 @@ class Call:
             intents, actor=self.caller.principal, idempotency=idempotency, atomic=atomic
         )
         return await asyncio.wrap_future(future)
+
+    async def embedded(self, position: int) -> bool:
+        """Whether everything up to ``position`` gets its vector while the setting lets us
+        wait; True where embeddings are off and there is nothing to wait for."""
+        embeddings = self.node.embeddings
+        if embeddings is None or embeddings.space is None:
+            return True
+        deadline = monotonic() + self.service.settings.embed_wait_timeout_s
+        while (status := embeddings.status()) is not None and status.position < position:
+            if monotonic() >= deadline:
+                return False
+            await asyncio.sleep(EMBEDDED_POLL_S)
+        return True
 
     async def do(self, intent: Intent, *, idempotency: Idempotency | None = None) -> Done:
         """One intent that must happen. Raises ApiError where the writer refuses it."""

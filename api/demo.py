@@ -72,8 +72,8 @@ def run_demo(*, port: int, once: bool, data: Path | None) -> int:
         stack.callback(client.close)
         show(client, control.url)
         if not once:
-            print(f"\nserving {control.url} (data {data}); Ctrl-C stops")
-            _wait()
+            node.embed(settings.embedding)
+            _serve_until_stopped(f"serving {control.url} (data {data}); Ctrl-C stops")
     return 0
 
 
@@ -186,8 +186,8 @@ def _require(found: list[Any], what: str) -> None:
         raise CommandError(f"{what} came back empty")
 
 
-def _wait() -> None:
-    """Until SIGINT or SIGTERM."""
+def _serve_until_stopped(announcement: str) -> None:
+    """Say so, and wait for SIGINT or SIGTERM."""
     stopped = threading.Event()
 
     def handler(_number: int, _frame: object) -> None:
@@ -195,5 +195,7 @@ def _wait() -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, handler)
+    print("\nrecall compares words so far, and meanings as facts are embedded")
+    print(announcement, flush=True)
     while not stopped.wait(1.0):
         pass

@@ -58,6 +58,7 @@ STATUS_BY_CODE: dict[str, int] = {
     # state
     "fact_not_found": 404,
     "conflict_not_found": 404,
+    "profile_not_found": 404,
     "policy_not_found": 404,
     "key_not_found": 404,
     "fact_already_retracted": 409,
@@ -69,6 +70,8 @@ STATUS_BY_CODE: dict[str, int] = {
     "idempotency_conflict": 409,
     "expectation_failed": 409,
     "rebuild_running": 409,
+    "reindex_running": 409,
+    "embeddings_off": 409,
     # size and form
     "body_too_large": 413,
     "value_too_large": 413,

@@ -17,10 +17,16 @@ from eventlog.identity import Identity
 from eventlog.kinds import NodeKeyRotated
 from eventlog.log import EventLog
 from eventlog.sqlite_log import SqliteLog
+from projections.embedding.choosing import EmbeddingSettings, space_of
+from projections.embedding.current import CurrentEmbeddings, ReindexReport
+from projections.embedding.current import Progress as IndexProgress
+from projections.embedding.errors import EmbeddingsOff
+from projections.embedding.recipe import Space
 from projections.intents import (
     DeclareSetValued,
     Done,
     Intent,
+    PinEmbeddingModel,
     Refused,
     RotateNodeKey,
     StartEpoch,
@@ -60,6 +66,7 @@ class Node:
         clock: Clock,
         cursor_key: bytes,
     ) -> None:
+        self.embeddings: CurrentEmbeddings | None = None
         self.directory = directory
         self.log = log
         self.writer = writer
@@ -76,6 +83,7 @@ class Node:
         clock: Clock | None = None,
         set_valued: Sequence[str] = (),
         epoch_clock: EpochClock = "wall",
+        embedding: EmbeddingSettings | None = None,
         progress: Progress | None = None,
     ) -> Node:
         """Open (or create) the data directory at ``path`` and catch up.
@@ -86,11 +94,15 @@ class Node:
             set_valued: relations to declare set-valued if they are not yet.
             epoch_clock: ``file`` marks an empty log as one whose receipt times come from
                 an imported file.
+            embedding: how facts are embedded; None opens the node without, for tools that
+                neither recall nor serve.
             progress: called with (events done, events in all) while catching up.
 
         Raises:
             DataDirectoryError, CorruptLog: the directory cannot be used.
             LogNotEmpty: ``epoch_clock`` is ``file`` and the log holds events already.
+            EmbeddingError: ``embedding`` names another model than the log pins, or one that
+                cannot be had.
         """
         clock = clock or SystemClock()
         directory = DataDirectory.open(path)
@@ -117,6 +129,9 @@ class Node:
             node._begin_epoch(epoch_clock)
             node._record_rotations()
             node._declare(set_valued)
+            if embedding is not None:
+                node.embed(embedding)
+                opened.append(node._close_embeddings)
         except BaseException:
             for close in reversed(opened):
                 close()
@@ -139,6 +154,28 @@ class Node:
         """Rebuild the projections and swap them in, while reads and writes go on."""
         link = self.directory.projections_path
         return rebuild_serving(link, self.log, self.writer, progress, self.reader.pool.reopen)
+
+    def embed(self, settings: EmbeddingSettings) -> None:
+        """Begin to embed facts. Raises EmbeddingError as ``open`` does."""
+        self.embeddings = CurrentEmbeddings.open(
+            self.directory.path,
+            self.log,
+            self.reader,
+            settings,
+            self.pinned_space(),
+            pin=self._pin,
+            environment=os.environ,
+        )
+
+    def pinned_space(self) -> Space | None:
+        """What the log says facts are embedded with, if anything."""
+        return space_of(self.reader.pinned_model(self.log.head().position))
+
+    def reindex(self, settings: EmbeddingSettings, progress: IndexProgress) -> ReindexReport:
+        """Embed all facts anew while the old vectors serve. Raises EmbeddingError."""
+        if self.embeddings is None:
+            raise EmbeddingsOff("this node was opened without embeddings")
+        return self.embeddings.reindex(settings, progress)
 
     def status(self) -> dict[str, Any]:
         """Position, every projector's checkpoint, and why the node is not ready, if so."""
@@ -165,11 +202,27 @@ class Node:
         if self._closed:
             return
         self._closed = True
+        self._close_embeddings()
         self.writer.close()
         self.reader.close()
         self.writer.store.close()
         self.log.close()
         self.directory.close()
+
+    def _close_embeddings(self) -> None:
+        if self.embeddings is not None:
+            self.embeddings.close()
+
+    def _pin(self, space: Space) -> None:
+        self.write(
+            PinEmbeddingModel(
+                provider=space.provider,
+                model=space.model,
+                dimensions=space.dimensions,
+                recipe=space.recipe,
+                truncated_dimensions=space.truncated,
+            )
+        )
 
     def _begin_epoch(self, epoch_clock: EpochClock) -> None:
         identity = self.identity

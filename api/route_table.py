@@ -5,11 +5,24 @@ The router, the permission check, OpenAPI and the docs page are made from this t
 
 from __future__ import annotations
 
-from api.routes import batch, conflicts, decay, fact_list, facts, graph, keys, recall, system
+from api.routes import (
+    batch,
+    conflicts,
+    decay,
+    embeddings,
+    fact_list,
+    facts,
+    graph,
+    keys,
+    profiles,
+    recall,
+    system,
+)
 from api.routing import Route
 from api.schemas import answers
 from api.schemas.conflicts import ConflictsQuery, ResolveRequest
 from api.schemas.decay import PolicyRequest, SetValuedRequest, SweepRequest
+from api.schemas.embeddings import ReindexBody
 from api.schemas.facts import (
     AssertRequest,
     BatchItem,
@@ -19,6 +32,7 @@ from api.schemas.facts import (
     RetractRequest,
 )
 from api.schemas.keys import ExpiringQuery, KeyRequest, KeysQuery
+from api.schemas.profiles import ProfileDocument
 from api.schemas.recall import LegacyQuery, NeighborsQuery, RecallBody, RecallQuery
 
 _SESSION = ("Stigmem-Session",)
@@ -106,8 +120,24 @@ _RECALL: tuple[Route, ...] = (
         headers=_SESSION,
     ),
     Route(
-        method="GET", path="/v1/profiles", handler=recall.profiles, permission="read",
+        method="GET", path="/v1/profiles", handler=profiles.list_profiles, permission="read",
         group="recall", summary="Recall profiles", answers={200: answers.Profiles},
+    ),
+    Route(
+        method="GET", path="/v1/profiles/{name}", handler=profiles.get_profile,
+        permission="read", group="recall", summary="One recall profile",
+        answers={200: answers.ProfileRecord}, errors=(404,),
+    ),
+    Route(
+        method="PUT", path="/v1/profiles/{name}", handler=profiles.put_profile,
+        permission="admin", group="recall", summary="Install a recall profile",
+        body=ProfileDocument, answers={200: answers.ProfileRecord}, errors=(400, 413),
+        headers=("Idempotency-Key",),
+    ),
+    Route(
+        method="DELETE", path="/v1/profiles/{name}", handler=profiles.delete_profile,
+        permission="admin", group="recall", summary="Remove an installed profile",
+        answers={204: None}, errors=(404,),
     ),
 )  # fmt: skip
 _DECAY: tuple[Route, ...] = (
@@ -210,6 +240,16 @@ _NODE: tuple[Route, ...] = (
         method="GET", path="/v1/admin/rebuild", handler=system.rebuild_progress,
         permission="admin", group="node", summary="How far the rebuild is",
         answers={200: answers.Rebuild},
+    ),
+    Route(
+        method="GET", path="/v1/embeddings", handler=embeddings.embedding_status,
+        permission="admin", group="node", summary="What facts are embedded with, and how far",
+        answers={200: answers.EmbeddingStatus},
+    ),
+    Route(
+        method="POST", path="/v1/embeddings/reindex", handler=embeddings.start_reindex,
+        permission="admin", group="node", summary="Embed all facts with another model",
+        body=ReindexBody, body_required=False, answers={202: answers.Reindex}, errors=(400, 409),
     ),
     Route(
         method="GET", path="/openapi.json", handler=system.openapi, permission="none",

@@ -25,6 +25,8 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from projections.embedding.choosing import EmbeddingSettings
+
 PREFIX = "STIGMEM_"
 FILE_NAME = "engramlog.toml"
 CLIENT_VARIABLES = frozenset(
@@ -87,6 +89,38 @@ class Settings(BaseSettings):
         min_length=1,
         description="Recall profile that answers when none is named.",
     )
+    embed_enabled: bool = Field(
+        default=True, description="Whether facts are embedded, so that recall compares meanings."
+    )
+    embed_provider: Literal["auto", "ollama", "openai", "voyage", "minilm", "none"] = Field(
+        default="auto",
+        description="Who embeds. `auto`: what the log pins; at the first start Ollama where it "
+        "answers, else the bundled model.",
+    )
+    embed_model: str = Field(
+        default="", description="The provider's model. Empty: the provider's default."
+    )
+    embed_url: str = Field(
+        default="", description="Where the provider is. Empty: its own public or local address."
+    )
+    embed_dimensions: int = Field(
+        default=0, ge=0, le=65_536, description="Dimensions of a model not known here; 0: known."
+    )
+    embed_truncated_dimensions: int = Field(
+        default=0,
+        ge=0,
+        le=65_536,
+        description="How many dimensions of a Matryoshka model's vectors are kept; 0: all.",
+    )
+    embed_min_confidence: float = Field(
+        default=0.1, ge=0, le=1, description="Facts with no more confidence are not embedded."
+    )
+    embed_wait_timeout_s: float = Field(
+        default=10.0,
+        ge=0,
+        le=600,
+        description="Longest that a write with `wait=embedded` waits, in seconds.",
+    )
     cursor_ttl_s: int = Field(
         default=300, ge=1, le=86_400, description="Seconds for which a page cursor stays good."
     )
@@ -130,7 +164,7 @@ class Settings(BaseSettings):
         default=False, description="Whether each request is logged, as one JSON line on stderr."
     )
 
-    @field_validator("node_url")
+    @field_validator("node_url", "embed_url")
     @classmethod
     def _check_url(cls, url: str) -> str:
         if url and not re.match(r"^https?://[^\s/]+", url):
@@ -144,6 +178,18 @@ class Settings(BaseSettings):
             if not _LABEL.match(label):
                 raise ValueError(f"{label!r} is not a relation label or a glob ending in *")
         return labels
+
+    @property
+    def embedding(self) -> EmbeddingSettings:
+        """The settings whose names begin with ``embed_``."""
+        return EmbeddingSettings(
+            provider=self.embed_provider if self.embed_enabled else "none",
+            model=self.embed_model or None,
+            url=self.embed_url or None,
+            dimensions=self.embed_dimensions or None,
+            truncated_dimensions=self.embed_truncated_dimensions or None,
+            min_confidence=self.embed_min_confidence,
+        )
 
     @property
     def public_url(self) -> str:

@@ -155,7 +155,7 @@ def response_of(
         "memory_card": None,
         "card_stale": False,
         "scores_debug": None,
-        "embedding": {"enabled": False, "model": None},
+        "embedding": _embedding(call),
         "profile": found.profile,
         "weights": found.weights,
         "stages": [
@@ -175,6 +175,12 @@ def response_of(
         "hint": extra["hint"],
         "warnings": extra["warnings"],
     }
+
+
+def _embedding(call: Call) -> dict[str, Any]:
+    embeddings = call.node.embeddings
+    space = None if embeddings is None else embeddings.space
+    return {"enabled": space is not None, "model": None if space is None else space.model}
 
 
 def _scored(each: Recalled, node_id: str) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def run_recall(args: argparse.Namespace) -> int:
         "profile": args.profile,
     }
     body |= {name: value for name, value in optional.items() if value is not None}
-    with reach(args) as client:
+    with reach(args, embedding="pinned") as client:
         answer = client.post("/v1/recall", body)
     if args.json:
         print_json(answer)

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn
+from typing import Literal, NoReturn
 
 from tqdm import tqdm
 
@@ -20,9 +20,13 @@ from api.serving import read_control, serve_in_background
 from api.settings import Settings, load_settings
 from eventlog.clock import Clock
 from eventlog.errors import DirectoryLocked
+from projections.embedding.choosing import EmbeddingSettings, follow_pin
 
 KEY_VARIABLE = "STIGMEM_API_KEY"
 URL_VARIABLE = "STIGMEM_URL"
+
+
+Embedding = Literal["off", "pinned", "begun"]
 
 
 class CommandError(Exception):
@@ -85,9 +89,17 @@ def client_for_url(args: argparse.Namespace, url: str) -> Client:
 
 
 def open_node(
-    settings: Settings, *, clock: Clock | None = None, from_file: bool = False, create: bool = True
+    settings: Settings,
+    *,
+    clock: Clock | None = None,
+    from_file: bool = False,
+    create: bool = True,
+    embedding: EmbeddingSettings | None = None,
 ) -> Node:
     """Open the data directory, with a progress bar while it catches up.
+
+    Args:
+        embedding: how facts are embedded, for commands that recall or serve.
 
     Raises:
         CommandError: it does not exist and ``create`` is not given.
@@ -102,6 +114,7 @@ def open_node(
             clock=clock,
             set_valued=settings.set_valued_relations,
             epoch_clock="file" if from_file else "wall",
+            embedding=embedding,
             progress=progress.show,
         )
     settle_heap()
@@ -123,8 +136,15 @@ def running_node(settings: Settings) -> Client | None:
 
 
 @contextmanager
-def reach(args: argparse.Namespace, *, create: bool = False) -> Generator[Client]:
+def reach(
+    args: argparse.Namespace, *, create: bool = False, embedding: Embedding = "off"
+) -> Generator[Client]:
     """A client for the length of a ``with`` block.
+
+    Args:
+        create: make the directory where there is none.
+        embedding: whether a directory is opened with its embeddings: ``pinned`` where serving
+            it has begun any, ``begun`` in any case.
 
     Raises:
         CommandError: the directory is held by a process that does not answer.
@@ -146,6 +166,8 @@ def reach(args: argparse.Namespace, *, create: bool = False) -> Generator[Client
         running.close()
         return
     try:
+        if embedding == "begun" or (embedding == "pinned" and node.pinned_space() is not None):
+            node.embed(follow_pin(settings.embedding, node.pinned_space()))
         quiet = settings.model_copy(update={"host": "127.0.0.1", "port": 0})
         with serve_in_background(node, quiet) as control:
             client = Client(control.url, control.token)

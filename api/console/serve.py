@@ -46,7 +46,7 @@ def run_serve(args: argparse.Namespace) -> int:
     settings = settings_of(args, **{name: getattr(args, name) for name in names})
     check_exposure(settings)
     start_logging(settings.log_level)
-    node = open_node(settings)
+    node = open_node(settings, embedding=settings.embedding)
     try:
         run(node, settings, lambda final: _announce(final, node.log.head().position))
     finally:

@@ -44,7 +44,10 @@ async def write_batch(call: Call) -> web.Response:
     if query.atomic and any(isinstance(each, Refused) for each in outcomes):
         return _nothing_written(prepared, outcomes)
     results = await call.in_pool(lambda: _results(call, prepared, outcomes))
-    return answer({"results": results, "position": outcome.position})
+    body: dict[str, Any] = {"results": results, "position": outcome.position}
+    if query.wait is not None:
+        body["embedded"] = await call.embedded(outcome.position)
+    return answer(body)
 
 
 def _prepare_all(call: Call, data: bytes) -> list[Prepared]:

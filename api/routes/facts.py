@@ -11,7 +11,7 @@ from api.call import Call, ignored
 from api.commands.asserting import assertion_of, readable, visible_slots
 from api.errors import ApiError, coded, plain
 from api.records import Record, Volatile, record_of_event
-from api.schemas.facts import AssertRequest, MomentQuery, RetractRequest
+from api.schemas.facts import AssertRequest, MomentQuery, RetractRequest, WriteQuery
 from eventlog.event import Recorded
 from eventlog.kinds import FactAsserted, Parent, Value
 from projections.cid import compute_cid, parse_fact_hash
@@ -25,12 +25,16 @@ CID_PREFIX = "sha256:"
 
 async def assert_fact(call: Call) -> web.Response:
     """State a fact; the answer is the record of it, or of the equal live one."""
+    query = call.query(WriteQuery)
     data = await call.raw()
     request = parse_body(AssertRequest, data)
     assertion = assertion_of(call, request)
     done = await call.do(assertion.intent, idempotency=call.idempotency(data))
-    warnings = assertion.warnings + ignored(request)
-    return answer(_written_record(call, done, warnings), 201)
+    warnings = assertion.warnings + ignored(query, request)
+    record = _written_record(call, done, warnings)
+    if query.wait is not None:
+        record["embedded"] = await call.embedded(call.view().position)
+    return answer(record, 201)
 
 
 def _written_record(call: Call, done: Done, warnings: list[str]) -> Record:

@@ -19,7 +19,6 @@ from api.errors import ApiError
 from api.schemas.recall import LegacyQuery, RecallBody, RecallQuery
 from projections.recall.answer import RecallAnswer
 from projections.recall.pipeline import recall
-from projections.recall.profile import load_profile, profile_names
 
 SEED_MEDIA_TYPE = "application/vnd.stigmem.x11+json"
 _SEED_CODES = frozenset({"invalid_token_budget", "recall_depth_exceeded", "invalid_weights"})
@@ -76,6 +75,7 @@ def _answered(call: Call, body: RecallBody) -> tuple[RecallAnswer, dict[str, Any
     name = body.profile or settings.recall_profile
     question = question_of(body, name)
     reader = call.node.reader
+    embeddings = call.node.embeddings
     found = recall(
         view,
         reader.rows,
@@ -84,6 +84,8 @@ def _answered(call: Call, body: RecallBody) -> tuple[RecallAnswer, dict[str, Any
         call.authorization,
         moment,
         slots_of_cid=lambda cid: [n for n in reader.slots_of_cid(cid) if n < view.count],
+        semantics=None if embeddings is None else embeddings.semantics,
+        executor=call.service.stage_pool,
     )
     extra: dict[str, Any] = {"hint": None, "chain_proof": None}
     if not found.results:
@@ -91,23 +93,3 @@ def _answered(call: Call, body: RecallBody) -> tuple[RecallAnswer, dict[str, Any
     if call.request.headers.get("Stigmem-Verify", "").strip().lower() == "full":
         extra["chain_proof"] = call.service.chains.proof(reader, view, call.authorization, moment)
     return found, extra
-
-
-async def profiles(call: Call) -> web.Response:
-    """The recall profiles this node can answer with."""
-    installed = call.node.reader.profiles(call.view().position)
-    listed: list[dict[str, Any]] = [
-        {
-            "name": name,
-            "description": load_profile(name).description,
-            "origin": "built-in",
-        }
-        for name in profile_names()
-        if name not in installed
-    ]
-    listed += [
-        {"name": name, "description": document.get("description"), "origin": "installed"}
-        for name, document in installed.items()
-    ]
-    listed.sort(key=lambda profile: str(profile["name"]))
-    return answer({"profiles": listed, "default": call.service.settings.recall_profile})

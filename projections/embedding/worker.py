@@ -101,17 +101,16 @@ class EmbeddingWorker:
         self._past_from = 0
         self._failures = 0
         self._not_before = 0.0
+        self._begun: View | None = None
         self._subscription: Subscription | None = None
         self._thread = threading.Thread(target=self._run, name="embedding", daemon=True)
 
     # -- for others -----------------------------------------------------------------------
 
     def start(self) -> None:
-        """Load the table into memory, find out what is missing, and begin to work."""
-        view = self._reader.pin()
-        self._load(view)
-        self._compare(view, everything(view))
-        self._subscription = self._log.subscribe(view.position)
+        """Begin: load the table into memory, find out what is missing, and follow the log."""
+        self._begun = self._reader.pin()
+        self._subscription = self._log.subscribe(self._begun.position)
         self._thread.start()
 
     def status(self) -> WorkerStatus:
@@ -157,6 +156,10 @@ class EmbeddingWorker:
         assert self._subscription is not None
         while not self._closing.is_set():
             try:
+                if self._begun is not None:
+                    self._load(self._begun)
+                    self._compare(self._begun, everything(self._begun))
+                    self._begun = None
                 self._embed_waiting()
                 if not self._waiting:
                     self._recover_past()

@@ -6,8 +6,9 @@ Everything is asked at the Moment given; the only clock is the stopwatch passed 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from contextlib import suppress
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -16,18 +17,13 @@ import numpy as np
 from projections.arrays import I32
 from projections.embedding.errors import EmbeddingError
 from projections.recall.answer import RecallAnswer, Recalled
-from projections.recall.candidates import (
-    Candidates,
-    DeadlinePassed,
-    StageDisabled,
-    StageOutcome,
-    Status,
-)
+from projections.recall.candidates import Candidates
 from projections.recall.features import load_features
 from projections.recall.fusion import FUSIONS, NORMALISATIONS, Fused, redistribute
 from projections.recall.plan import Plan, make_plan
-from projections.recall.profile import Profile, StageChoice
+from projections.recall.profile import Profile
 from projections.recall.request import STAGE_KEYS, RecallRequest
+from projections.recall.running import run_stages, wanted_stages
 from projections.recall.scoring import SCORE_DECIMALS, Scored, score
 from projections.recall.selecting import Rows, Selected, SlotsOfCid, add_parents, select
 from projections.recall.stages import STAGES
@@ -38,12 +34,6 @@ if TYPE_CHECKING:
     from projections.embedding.semantics import Semantics
     from projections.moment import Moment
     from projections.view import View
-
-_log = logging.getLogger(__name__)
-_STATUS_OF: dict[type[Exception], Status] = {
-    StageDisabled: "disabled",
-    DeadlinePassed: "deadline",
-}
 
 
 def recall(
@@ -56,6 +46,7 @@ def recall(
     *,
     slots_of_cid: SlotsOfCid | None = None,
     semantics: Semantics | None = None,
+    executor: Executor | None = None,
     stopwatch: Callable[[], float] = perf_counter,
 ) -> RecallAnswer:
     """The facts that answer ``request`` best within its budget.
@@ -64,9 +55,13 @@ def recall(
         rows: rows of facts by position, in the order asked.
         slots_of_cid: finds the parents of derived facts; without it none are added.
         semantics: vectors of the query and of facts; without it meaning counts for nothing.
-        stopwatch: seconds, for the stages' timings alone.
+        executor: where stages run side by side and under deadlines; None runs them here.
+        stopwatch: seconds, for the stages' timings and deadlines alone.
     """
     plan = make_plan(profile, request)
+    if executor is not None and semantics is not None and _embeds(plan):
+        # The model may be far away: the question goes there before anything else is done.
+        executor.submit(_begin_query, semantics, request.query)
     surveyed = survey(
         view,
         request,
@@ -76,7 +71,7 @@ def recall(
         depth=plan.depth,
         semantics=semantics,
     )
-    hits, outcomes = _run_stages(surveyed, profile.stages, stopwatch)
+    hits, outcomes = run_stages(surveyed, profile.stages, plan.weights, stopwatch, executor)
     weights = _weights(plan, hits)
     fused = _fuse(surveyed, plan, hits, weights)
     features = load_features(surveyed, fused.slots)
@@ -97,39 +92,14 @@ def recall(
     )
 
 
-def _run_stages(
-    surveyed: Survey, choices: tuple[StageChoice, ...], stopwatch: Callable[[], float]
-) -> tuple[dict[str, Candidates], tuple[StageOutcome, ...]]:
-    """Every stage's gated candidates, and how each stage went. A stage that raises is
-    reported, and the others go on."""
-    hits: dict[str, Candidates] = {}
-    outcomes: list[StageOutcome] = []
-    for choice in choices:
-        started = stopwatch()
-        status: Status = "completed"
-        detail = ""
-        try:
-            found = STAGES[choice.name].run(surveyed, choice.parameters, hits)
-            hits[choice.name] = _gated(surveyed, found).best(choice.candidates)
-            detail = found.detail
-        except Exception as fault:
-            status = _STATUS_OF.get(type(fault), "failed")
-            detail = str(fault) or type(fault).__name__
-            if isinstance(fault, EmbeddingError):
-                _log.warning("recall stage %s failed: %s", choice.name, fault)
-            elif status == "failed":
-                _log.exception("recall stage %s failed", choice.name)
-        count = len(hits[choice.name].slots) if choice.name in hits else 0
-        elapsed_ms = (stopwatch() - started) * 1000.0
-        outcomes.append(StageOutcome(choice.name, status, count, elapsed_ms, detail))
-    return hits, tuple(outcomes)
+def _embeds(plan: Plan) -> bool:
+    wanted = wanted_stages(plan.profile.stages, plan.weights)
+    return bool(plan.request.query.strip()) and any(STAGES[name].embeds for name in wanted)
 
 
-def _gated(surveyed: Survey, found: Candidates) -> Candidates:
-    admitted = surveyed.admits(found.slots)
-    if len(admitted) == len(found.slots):
-        return found
-    return found.only(np.isin(found.slots, admitted, assume_unique=True))
+def _begin_query(semantics: Semantics, query: str) -> None:
+    with suppress(EmbeddingError):  # the semantic stage meets it again and reports it
+        semantics.query(query)
 
 
 def _weights(plan: Plan, hits: Mapping[str, Candidates]) -> dict[str, float]:

@@ -44,11 +44,13 @@ class _Part(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class StageChoice(_Part, frozen=True):
-    """A stage, what its normalised score weighs, and how many candidates it may propose."""
+    """A stage, what its normalised score weighs, how many candidates it may propose, and how
+    long it may take; after ``deadline_ms`` the recall goes on without it."""
 
     name: str
     weight: Fraction
     candidates: Annotated[int, Meta(ge=1, le=POOL_MAX)] = 1000
+    deadline_ms: Annotated[int, Meta(ge=1, le=60_000)] = 2000
     parameters: Any = field(default_factory=dict[str, Any])
 
 
@@ -169,9 +171,15 @@ def profile_names() -> list[str]:
 @cache
 def load_profile(name: str) -> Profile:
     """A profile that comes with the node. Raises UnknownProfile."""
+    return parse_profile(built_in_document(name))
+
+
+def built_in_document(name: str) -> dict[str, Any]:
+    """The document of a profile that comes with the node. Raises UnknownProfile."""
     if name not in profile_names():
         raise UnknownProfile(f"no recall profile {name!r}; there are {', '.join(profile_names())}")
-    return parse_profile(files(_PACKAGE).joinpath("profiles", f"{name}.json").read_bytes())
+    content = files(_PACKAGE).joinpath("profiles", f"{name}.json").read_bytes()
+    return msgspec.json.decode(content, type=dict[str, Any])
 
 
 def _convert(document: Any, kind: type[Any], path: str) -> Any:

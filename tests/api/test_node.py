@@ -47,6 +47,7 @@ def test_ready_tells_position_and_projections_and_fails_when_degraded(
         "model": None,
         "dimensions": None,
         "lag": 0,
+        "error": None,
     }
     monkeypatch.setattr(live.node.writer, "degraded", "projections are behind the log: test")
     answer = live.call("GET", "/readyz")

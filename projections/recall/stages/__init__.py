@@ -15,16 +15,22 @@ if TYPE_CHECKING:
 
 
 class Stage(Struct, frozen=True):
-    """``run(survey, parameters, earlier)`` proposes candidates; ``earlier`` holds those of
-    the stages that the profile lists before this one, gated."""
+    """``run(survey, parameters, earlier)`` proposes candidates.
+
+    A stage that ``builds_on`` others gets in ``earlier`` the gated candidates of those that
+    the profile lists before it, and so waits for them; all others run side by side. One that
+    ``embeds`` needs the vector of the question.
+    """
 
     parameters: type[Struct]
     run: Callable[[Survey, Any, Mapping[str, Candidates]], Candidates]
+    builds_on: bool = False
+    embeds: bool = False
 
 
 STAGES: dict[str, Stage] = {
     "lexical": Stage(lexical.Parameters, lexical.run),
-    "semantic": Stage(semantic.Parameters, semantic.run),
-    "graph": Stage(graph.Parameters, graph.run),
+    "semantic": Stage(semantic.Parameters, semantic.run, embeds=True),
+    "graph": Stage(graph.Parameters, graph.run, builds_on=True),
 }
 """The name is also the weight key and the key in a score's breakdown."""

@@ -1,0 +1,82 @@
+"""How facts are embedded: where the worker stands, and indexing them anew with another model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiohttp import web
+
+from api.bodies import answer, parse_body
+from api.call import Call
+from api.errors import coded
+from api.schemas.embeddings import ReindexBody
+from projections.embedding.choosing import EmbeddingSettings
+
+OFF: dict[str, Any] = {
+    "enabled": False,
+    "provider": "none",
+    "model": None,
+    "dimensions": None,
+    "truncated_dimensions": None,
+    "position": 0,
+    "lag": 0,
+    "waiting": 0,
+    "skipped": 0,
+    "vectors": 0,
+    "error": None,
+}
+
+
+async def embedding_status(call: Call) -> web.Response:
+    """The model in use, how far the facts are embedded, and the last re-indexing."""
+    return answer({**status_of(call), "reindex": call.service.reindexing.status()})
+
+
+async def start_reindex(call: Call) -> web.Response:
+    """Embed all facts with another model; the old vectors serve until the new ones are there."""
+    data = await call.raw()
+    asked = parse_body(ReindexBody, data) if data.strip() else ReindexBody()
+    if call.node.embeddings is None:
+        raise coded("embeddings_off", "this node does not embed facts")
+    settings = target_of(call, asked)
+    call.service.reindexing.start(lambda progress: call.node.reindex(settings, progress))
+    return answer(call.service.reindexing.status(), 202)
+
+
+def target_of(call: Call, asked: ReindexBody) -> EmbeddingSettings:
+    """What to index with: what was asked, else what is configured. The address is only ever
+    the configured one, and only for the provider it was configured for."""
+    own = call.service.settings.embedding
+    if asked.provider is None:
+        return own
+    same = asked.provider == own.provider
+    return EmbeddingSettings(
+        provider=asked.provider,
+        model=asked.model,
+        url=own.url if same else None,
+        dimensions=asked.dimensions,
+        truncated_dimensions=asked.truncated_dimensions,
+        min_confidence=own.min_confidence,
+    )
+
+
+def status_of(call: Call) -> dict[str, Any]:
+    """What readiness, discovery and metrics tell of embeddings."""
+    embeddings = call.node.embeddings
+    space = None if embeddings is None else embeddings.space
+    status = None if embeddings is None else embeddings.status()
+    if space is None or status is None:
+        return OFF
+    return {
+        "enabled": True,
+        "provider": space.provider,
+        "model": space.model,
+        "dimensions": space.dimensions,
+        "truncated_dimensions": space.truncated,
+        "position": status.position,
+        "lag": status.lag,
+        "waiting": status.waiting,
+        "skipped": status.skipped,
+        "vectors": status.vectors,
+        "error": status.error,
+    }

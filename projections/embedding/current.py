@@ -1,0 +1,205 @@
+"""The embeddings a node recalls with, and how they change to another model while it serves.
+
+Each space has a file of vectors of its own. Re-indexing fills the new space's file beside
+the old one, which serves until every live fact has its new vector; then the log pins the
+new model and recall changes over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from eventlog.log import EventLog
+from projections.embedding.choosing import Choice, EmbeddingSettings, choose
+from projections.embedding.errors import EmbeddingError, EmbeddingsOff
+from projections.embedding.recipe import Space
+from projections.embedding.semantics import Semantics
+from projections.embedding.service import Embeddings
+from projections.embedding.worker import WorkerStatus
+from projections.reader import Reader
+
+Progress = Callable[[int, int], None]
+"""Called with (facts embedded, facts in all)."""
+Pin = Callable[[Space], None]
+"""Records in the log which space is used from here on."""
+
+POLL_SECONDS = 0.1
+_log = logging.getLogger(__name__)
+
+
+class ReindexStopped(EmbeddingError):
+    """The node closed before all facts were indexed; what was embedded is in the cache."""
+
+
+class ReindexReport(Struct, frozen=True):
+    """What a re-indexing did. ``changed`` is False where the facts were indexed so already."""
+
+    space: str
+    dimensions: int
+    vectors: int
+    skipped: int
+    changed: bool
+
+
+class CurrentEmbeddings:
+    """See the module. ``close`` when done.
+
+    Args:
+        folder: the data directory.
+        settings: what the operator says.
+        pin: called once a space is in use that the log does not name yet.
+        environment: where API keys are.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        log: EventLog,
+        reader: Reader,
+        settings: EmbeddingSettings,
+        pin: Pin,
+        environment: Mapping[str, str],
+    ) -> None:
+        self._folder = folder
+        self._log = log
+        self._reader = reader
+        self._settings = settings
+        self._pin = pin
+        self._environment = environment
+        self._closing = threading.Event()
+        self._reindexing = threading.Lock()
+        self._current: Embeddings | None = None
+
+    @classmethod
+    def open(
+        cls,
+        folder: Path,
+        log: EventLog,
+        reader: Reader,
+        settings: EmbeddingSettings,
+        pinned: Space | None,
+        *,
+        pin: Pin,
+        environment: Mapping[str, str],
+    ) -> CurrentEmbeddings:
+        """Embed as the settings and the log say, and pin what is used from the first start on.
+
+        Raises:
+            DimensionMismatch, ModelMismatch: settings and log differ: the node must not start.
+            UnknownModel: the settings name what there is not, or an API key is missing.
+            ModelFileError: the bundled model is configured and not installed.
+        """
+        choice = choose(settings, pinned, environment)
+        found = cls(folder, log, reader, settings, pin, environment)
+        if choice.space is not None:
+            for stale in folder.glob("vectors-*.db*"):
+                if not stale.name.startswith(vectors_file(choice.space)):
+                    stale.unlink(missing_ok=True)
+            found._current = found._opened(choice)
+            if choice.pin:
+                pin(choice.space)
+        return found
+
+    @property
+    def space(self) -> Space | None:
+        """What facts are embedded with; None where embeddings are off."""
+        current = self._current
+        return None if current is None else current.space
+
+    @property
+    def semantics(self) -> Semantics | None:
+        """What recall asks; None where embeddings are off."""
+        current = self._current
+        return None if current is None else current.semantics
+
+    def status(self) -> WorkerStatus | None:
+        """Where the worker stands; None where embeddings are off."""
+        current = self._current
+        return None if current is None else current.status()
+
+    def reindex(self, settings: EmbeddingSettings, progress: Progress) -> ReindexReport:
+        """Embed all live facts as ``settings`` say; blocks until recall has changed over.
+
+        Raises:
+            EmbeddingsOff: the settings name no model.
+            UnknownModel, ModelFileError: the model cannot be opened.
+            EmbeddingError: the provider does not answer, so nothing was begun.
+            ReindexStopped: ``close`` was called meanwhile.
+        """
+        with self._reindexing:
+            choice = choose(settings, self.space, self._environment, reindex=True)
+            if choice.space is None:
+                choice.provider.close()
+                raise EmbeddingsOff("there is no model to index with: name a provider")
+            old = self._current
+            if old is not None and old.space == choice.space:
+                choice.provider.close()
+                self._fill(old, progress)
+                return _report(old, changed=False)
+            new = self._opened(choice)
+            try:
+                new.probe()
+                self._fill(new, progress)
+                self._pin(choice.space)
+            except BaseException:
+                new.close()
+                raise
+            self._current = new
+            if old is not None:
+                old.close()
+                for file in self._folder.glob(vectors_file(old.space) + "*"):
+                    file.unlink(missing_ok=True)
+            _log.warning("facts are embedded with %s from here on", choice.space)
+            return _report(new, changed=True)
+
+    def stop_reindexing(self) -> None:
+        """Give up a re-indexing that is under way; the old vectors go on serving."""
+        self._closing.set()
+
+    def close(self) -> None:
+        """Stop the workers and close the files. Idempotent."""
+        self._closing.set()
+        with self._reindexing:
+            if self._current is not None:
+                self._current.close()
+
+    def _opened(self, choice: Choice) -> Embeddings:
+        assert choice.space is not None
+        return Embeddings.open(
+            self._folder,
+            self._log,
+            self._reader,
+            choice,
+            min_confidence=self._settings.min_confidence,
+            file=vectors_file(choice.space),
+        )
+
+    def _fill(self, new: Embeddings, progress: Progress) -> None:
+        """Wait until an index has caught up with the log."""
+        while not new.wait(self._log.head().position, POLL_SECONDS):
+            if self._closing.is_set():
+                raise ReindexStopped("the node was closed before all facts were indexed")
+            status = new.status()
+            progress(status.vectors, status.vectors + status.waiting)
+        status = new.status()
+        progress(status.vectors, status.vectors)
+
+
+def vectors_file(space: Space) -> str:
+    """The file of a space's vectors."""
+    digest = hashlib.sha256(msgspec.json.encode(space)).hexdigest()
+    return f"vectors-{digest[:12]}.db"
+
+
+def _report(index: Embeddings, *, changed: bool) -> ReindexReport:
+    status = index.status()
+    return ReindexReport(
+        str(index.space), index.space.stored_dimensions, status.vectors, status.skipped, changed
+    )
