@@ -27,9 +27,12 @@ from api.node import Node
 from api.openapi import build_openapi
 from api.route_table import ROUTES
 from api.routing import Route
+from api.sealing import Sealer
 from api.sessions import Sessions
 from api.settings import Settings
 from api.tracking import RecallTracker
+from projections.archive.archive import Archive
+from projections.audit.desk import AuditDesk
 
 READ_THREADS = 4
 STAGE_THREADS = 8
@@ -48,6 +51,7 @@ def create_app(
 
     ``control_token``: a bearer token with every right, for the machine's own command line.
     """
+    archive = Archive(node.directory.path, node.log)
     service = Service(
         node=node,
         settings=settings,
@@ -58,6 +62,8 @@ def create_app(
         rebuilds=BackgroundJob("rebuild", "events", node.clock.now_us),
         reindexing=BackgroundJob("reindex", "facts", node.clock.now_us),
         chains=FactChains(),
+        archive=archive,
+        desk=AuditDesk(archive),
         pool=ThreadPoolExecutor(READ_THREADS, thread_name_prefix="read"),
         stage_pool=ThreadPoolExecutor(STAGE_THREADS, thread_name_prefix="stage"),
         openapi=json.encode(build_openapi(ROUTES)),
@@ -155,11 +161,15 @@ async def _lifetime(app: web.Application) -> AsyncIterator[None]:
     """Start the background tasks with the app; at the end flush and stop them."""
     service = app[SERVICE]
     await service.tracker.start()
+    sealer = Sealer(service.archive)
+    await sealer.start()
     yield
+    await sealer.stop()
     await service.rebuilds.stop()
     if service.node.embeddings is not None:
         service.node.embeddings.stop_reindexing()
     await service.reindexing.stop()
     await service.tracker.stop()
     service.pool.shutdown(wait=True, cancel_futures=True)
+    service.desk.close()
     service.stage_pool.shutdown(wait=True, cancel_futures=True)

@@ -27,7 +27,9 @@ from api.sessions import SESSION_LENGTH_MAX, Sessions
 from api.settings import Settings
 from api.tracking import RecallTracker
 from eventlog.log import Idempotency
+from projections.archive.archive import Archive
 from projections.arrays import I32
+from projections.audit.desk import AuditDesk
 from projections.authorization import Authorization
 from projections.intents import Done, Intent, Refused, WriteAnswer
 from projections.moment import Moment, parse_instant
@@ -55,6 +57,8 @@ class Service:
     rebuilds: BackgroundJob
     reindexing: BackgroundJob
     chains: FactChains
+    archive: Archive
+    desk: AuditDesk
     pool: ThreadPoolExecutor
     stage_pool: ThreadPoolExecutor
     openapi: bytes

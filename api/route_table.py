@@ -17,6 +17,7 @@ from api.routes import (
     profiles,
     recall,
     system,
+    time_travel,
 )
 from api.routing import Route
 from api.schemas import answers
@@ -34,6 +35,7 @@ from api.schemas.facts import (
 from api.schemas.keys import ExpiringQuery, KeyRequest, KeysQuery
 from api.schemas.profiles import ProfileDocument
 from api.schemas.recall import LegacyQuery, NeighborsQuery, RecallBody, RecallQuery
+from api.schemas.time_travel import DiffQuery, LifeQuery, SqlBody, StateQuery
 
 _SESSION = ("Stigmem-Session",)
 _WRITE = ("Stigmem-Session", "Idempotency-Key")
@@ -261,5 +263,34 @@ _NODE: tuple[Route, ...] = (
     ),
 )  # fmt: skip
 
-ROUTES: tuple[Route, ...] = _FACTS + _CONFLICTS + _RECALL + _DECAY + _KEYS + _NODE
+_TIME_TRAVEL: tuple[Route, ...] = (
+    Route(
+        method="GET", path="/v1/time-travel/state", handler=time_travel.state, permission="read",
+        group="time travel", summary="What was known at a moment", query=StateQuery,
+        answers={200: answers.State}, errors=(400, 501),
+    ),
+    Route(
+        method="GET", path="/v1/time-travel/diff", handler=time_travel.diff, permission="read",
+        group="time travel", summary="What changed between two moments", query=DiffQuery,
+        answers={200: answers.Difference}, errors=(400, 501),
+    ),
+    Route(
+        method="GET", path="/v1/time-travel/facts/{fact_id}", handler=time_travel.life_of_fact,
+        permission="read", group="time travel", summary="The life of a fact", query=LifeQuery,
+        answers={200: answers.FactLife}, errors=(400, 404, 501),
+    ),
+    Route(
+        method="GET", path="/v1/time-travel/entities/{entity_uri:.+}",
+        handler=time_travel.life_of_entity, permission="read", group="time travel",
+        summary="The life of an entity", query=LifeQuery,
+        answers={200: answers.EntityLife}, errors=(400, 404, 501),
+    ),
+    Route(
+        method="POST", path="/v1/time-travel/sql", handler=time_travel.sql,
+        permission="audit.read", group="time travel", summary="Read-only SQL over the log",
+        body=SqlBody, answers={200: answers.SqlAnswer}, errors=(400, 501),
+    ),
+)  # fmt: skip
+
+ROUTES: tuple[Route, ...] = _FACTS + _CONFLICTS + _RECALL + _DECAY + _TIME_TRAVEL + _KEYS + _NODE
 """In the order of the documentation."""

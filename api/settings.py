@@ -151,6 +151,9 @@ class Settings(BaseSettings):
     time_travel_allow_recall_as_of: bool = Field(
         default=True, description="Whether recall takes `as_of`; off answers 403."
     )
+    audit_sql_timeout_s: float = Field(
+        default=10.0, gt=0, le=600, description="Longest that an audit statement may run."
+    )
     shutdown_timeout_s: float = Field(
         default=10.0,
         ge=0,

@@ -19,6 +19,11 @@ def scope_partition(scope: str) -> str:
     return f"scope/{scope}"
 
 
+def garden_partition(garden: str) -> str:
+    """The partition that holds the facts of one garden."""
+    return f"garden/{garden}"
+
+
 def stream_name(origin: str, epoch: int, partition: str) -> str:
     """The stream of one (origin, epoch, partition)."""
     return f"{origin}/{epoch}/{partition}"

@@ -73,6 +73,11 @@ class DecayHistory:
         regime.positions.append(position)
         regime.instants.append(sweep.at_us)
 
+    def positions(self, until: int) -> list[int]:
+        """Positions of all sweeps up to one, ascending."""
+        regimes = list(self._regimes.values())  # the writer may add one meanwhile
+        return sorted({at for regime in regimes for at in regime.positions if at <= until})
+
     def confidence(self, view: Ageing, slots: I32, position: int) -> F64:
         """Decayed confidence of slots, retraction left aside."""
         base: F64 = view.base[slots].astype(np.float64)

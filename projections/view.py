@@ -99,6 +99,10 @@ class View:
         """How often recalls had returned each fact by the moment."""
         return self._mirror.accesses.at(slots, moment.position)
 
+    def sweep_positions(self) -> list[int]:
+        """Positions of all decay sweeps up to this view, ascending."""
+        return self._mirror.decay.positions(self.position)
+
     def is_set_valued(self, relation: int, moment: Moment) -> bool:
         """Whether a relation may hold several values at once, as declared at the moment."""
         return self._mirror.set_valued.covers(self.relations.text(relation), moment.position)

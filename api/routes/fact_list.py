@@ -26,7 +26,7 @@ async def list_facts(call: Call) -> web.Response:
     """Facts that match, newest first, a page at a time."""
     query = call.query(FactsQuery)
     call.session()
-    page, records, cursor = await call.in_pool(lambda: _list(call, query))
+    page, records, cursor, _ = await call.in_pool(lambda: listed(call, query))
     body = {
         "facts": records,
         "total": page.total,
@@ -37,7 +37,8 @@ async def list_facts(call: Call) -> web.Response:
     return answer(warned(body, query), headers={"X-Total-Count": str(page.total)})
 
 
-def _list(call: Call, query: FactsQuery) -> tuple[Page, list[Record], str | None]:
+def listed(call: Call, query: FactsQuery) -> tuple[Page, list[Record], str | None, Moment]:
+    """A page of facts: slots, records, the cursor of the next page, and the moment asked at."""
     view = call.view()
     authorization = call.narrowed(query.scope)
     if query.garden_id is not None:
@@ -49,7 +50,7 @@ def _list(call: Call, query: FactsQuery) -> tuple[Page, list[Record], str | None
     place = (int(walk.place[0]), str(walk.place[1])) if walk.place else None
     page = page_of(call.node.reader, view, slots, limit=query.limit, after=place)
     records = _records(call, view, page, moment, authorization)
-    return page, records, _next(call, walk, page)
+    return page, records, _next(call, walk, page), moment
 
 
 def _walk(call: Call, query: FactsQuery, view: View) -> Cursor:

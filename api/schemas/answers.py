@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from api.schemas.values import Scope
 
@@ -280,6 +280,91 @@ class Reindex(BaseModel):
     finished_at: str | None
     result: dict[str, Any] | None
     error: str | None
+
+
+class MomentRecord(BaseModel):
+    """The moment a question was answered at."""
+
+    position: int
+    instant: str
+
+
+class State(BaseModel):
+    """What was known at a moment."""
+
+    facts: list[FactRecord]
+    total: int
+    cursor: str | None
+    moment: MomentRecord
+
+
+class Difference(BaseModel):
+    """What became of facts between two moments. Lists are there as asked."""
+
+    from_: MomentRecord = Field(alias="from")
+    to: MomentRecord
+    counts: dict[str, int]
+    cursor: str | None
+    added: list[dict[str, Any]] = []
+    retracted: list[dict[str, Any]] = []
+    decayed: list[dict[str, Any]] = []
+    resolved: list[dict[str, Any]] = []
+
+
+class TouchRecord(BaseModel):
+    """One event that touched facts."""
+
+    position: int
+    received_at: str
+    recorded_at: str
+    kind: str
+    actor: str
+    event_id: str
+    causation_id: str | None
+    origin: str
+    peer: str | None
+    fact_ids: list[str]
+    reason: str | None
+    note: str | None
+    conflict_id: str | None
+    winner_id: str | None
+
+
+class BeliefPoint(BaseModel):
+    """Confidence from a position on."""
+
+    position: int
+    at: str
+    confidence: float
+    cause: str
+
+
+class FactLife(BaseModel):
+    """A fact's events and the course of confidence in it."""
+
+    fact: FactRecord
+    events: list[TouchRecord]
+    belief: list[BeliefPoint]
+    moment: MomentRecord
+
+
+class EntityLife(BaseModel):
+    """The events of all facts about an entity."""
+
+    entity: str
+    facts: int
+    events: list[TouchRecord]
+    truncated: bool
+    moment: MomentRecord
+
+
+class SqlAnswer(BaseModel):
+    """Rows of a statement."""
+
+    columns: list[dict[str, str]]
+    rows: list[list[Any]]
+    truncated: bool
+    moment: MomentRecord
 
 
 class ScoreBreakdown(BaseModel):

@@ -1,0 +1,248 @@
+"""A node's archive: sealed segments, the tail that is not sealed yet, and their upkeep.
+
+``archive/manifest.json`` names every sealed file with its checksum; a file it does not name
+does not count. Whatever is missing, truncated or altered is found before it is read, named
+in the log, and written again from the events themselves.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from eventlog.durable_file import replace
+from eventlog.event import Stored
+from eventlog.log import EventLog
+from projections.archive.segments import (
+    Segment,
+    Tip,
+    segment_fault,
+    write_parquet,
+    write_segment,
+)
+
+SEGMENT_EVENTS = 65_536
+TAIL_CHUNK_EVENTS = 4_096
+FOLDER = "archive"
+MANIFEST = "manifest.json"
+TAIL_FOLDER = "tail"
+_PAGE_EVENTS = 8_192
+
+_log = logging.getLogger(__name__)
+
+Progress = Callable[[int, int], None]
+"""Called with (events sealed, events to seal)."""
+
+
+class Manifest(Struct, frozen=True):
+    """The sealed segments, without a gap from position 1."""
+
+    format: int = 1
+    segments: tuple[Segment, ...] = ()
+
+    @property
+    def last(self) -> int:
+        """The last sealed position."""
+        return self.segments[-1].last if self.segments else 0
+
+    @property
+    def tips(self) -> dict[str, Tip]:
+        """Where every stream stood at ``last``."""
+        return self.segments[-1].tips if self.segments else {}
+
+
+class Archive:
+    """See the module. Safe to use from several threads; one works at a time."""
+
+    def __init__(self, data: Path, log: EventLog, *, segment_events: int = SEGMENT_EVENTS) -> None:
+        self._folder = data / FOLDER
+        self._tail_folder = self._folder / TAIL_FOLDER
+        self._log = log
+        self._segment_events = segment_events
+        self._lock = threading.Lock()
+        self._checked: dict[str, tuple[int, int, int]] = {}
+        self._tail: list[tuple[int, int, Path]] = []
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        # What a process before this one left of its tail may be of another log.
+        shutil.rmtree(self._tail_folder, ignore_errors=True)
+        self._tail_folder.mkdir(mode=0o700)
+        self._manifest = self._read_manifest()
+        self._remove_strangers()
+
+    @property
+    def sealed(self) -> int:
+        """The last sealed position."""
+        return self._manifest.last
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        return self._manifest.segments
+
+    def seal(self, progress: Progress = lambda _done, _total: None) -> int:
+        """Seal every full segment there is; returns how many were sealed.
+
+        Raises:
+            CorruptLog: an event of the log does not continue its stream; nothing of its
+                segment is sealed.
+        """
+        with self._lock:
+            return self._seal(progress)
+
+    def check(self) -> list[str]:
+        """Check every sealed file and write again those that are not as sealed; returns what
+        was wrong."""
+        with self._lock:
+            return self._mend()
+
+    def sources(self, position: int) -> list[Path]:
+        """Files that together hold every event up to ``position``, and none twice. They may
+        hold later ones: filter by position."""
+        with self._lock:
+            self._seal(lambda _done, _total: None)
+            self._mend()
+            files = [self._folder / each.name for each in self._manifest.segments]
+            if position > self._manifest.last:
+                self._extend_tail(position)
+                files += [path for first, _, path in self._tail if first <= position]
+            return files
+
+    def rewrite(self, positions: Iterable[int]) -> None:
+        """Write again the files that hold these positions, because payloads were erased."""
+        wanted = set(positions)
+        with self._lock:
+            for segment in self._manifest.segments:
+                if any(segment.first <= position <= segment.last for position in wanted):
+                    self._write_again(segment)
+            self._drop_tail()
+
+    # -- sealing --------------------------------------------------------------------------
+
+    def _seal(self, progress: Progress) -> int:
+        head = self._log.head().position
+        begun, count = self._manifest.last, 0
+        while head - self._manifest.last >= self._segment_events:
+            first = self._manifest.last + 1
+            last = first + self._segment_events - 1
+            sealed = write_segment(self._folder, self._events(first, last), self._manifest.tips)
+            self._record((*self._manifest.segments, sealed))
+            self._drop_tail()
+            count += 1
+            progress(last - begun, head - begun)
+        return count
+
+    def _events(self, first: int, last: int) -> list[Stored]:
+        events: list[Stored] = []
+        after = first - 1
+        while after < last:
+            page = self._log.read_stored(after, min(_PAGE_EVENTS, last - after))
+            if not page:
+                break
+            events += page
+            after = page[-1].position
+        return events
+
+    def _record(self, segments: tuple[Segment, ...]) -> None:
+        manifest = Manifest(segments=segments)
+        replace(self._folder / MANIFEST, msgspec.json.encode(manifest))
+        self._manifest = manifest
+
+    def _mend(self) -> list[str]:
+        faults: list[str] = []
+        for segment in self._manifest.segments:
+            fault = self._fault(segment)
+            if fault is not None:
+                faults.append(fault)
+                _log.warning("archive: %s; it is written again from the log", fault)
+                self._write_again(segment)
+        return faults
+
+    def _fault(self, segment: Segment) -> str | None:
+        """What is wrong with a file; one that was found whole is not read again until its
+        size or times change."""
+        path = self._folder / segment.name
+        try:
+            found = path.stat()
+        except FileNotFoundError:
+            return f"{segment.name} is missing"
+        mark = (found.st_ino, found.st_size, found.st_mtime_ns)
+        if self._checked.get(segment.name) == mark:
+            return None
+        fault = segment_fault(self._folder, segment)
+        if fault is None:
+            self._checked[segment.name] = mark
+        return fault
+
+    def _write_again(self, segment: Segment) -> None:
+        self._checked.pop(segment.name, None)
+        index = self._manifest.segments.index(segment)
+        before = self._manifest.segments[index - 1].tips if index else {}
+        written = write_segment(self._folder, self._events(segment.first, segment.last), before)
+        segments = list(self._manifest.segments)
+        segments[index] = written
+        self._record(tuple(segments))
+
+    # -- the tail -------------------------------------------------------------------------
+
+    def _extend_tail(self, position: int) -> None:
+        """Chunks of the unsealed tail up to ``position``; full ones are kept."""
+        if self._tail and self._tail[-1][1] - self._tail[-1][0] + 1 < TAIL_CHUNK_EVENTS:
+            if self._tail[-1][1] >= position:
+                return
+            self._tail.pop()[2].unlink(missing_ok=True)
+        reached = self._tail[-1][1] if self._tail else self._manifest.last
+        head = self._log.head().position
+        while reached < position:
+            last = min(reached + TAIL_CHUNK_EVENTS, head)
+            path = self._tail_folder / f"tail-{reached + 1:012d}-{last:012d}.parquet"
+            write_parquet(path, self._events(reached + 1, last))
+            self._tail.append((reached + 1, last, path))
+            reached = last
+
+    def _drop_tail(self) -> None:
+        for _, _, path in self._tail:
+            path.unlink(missing_ok=True)
+        self._tail = []
+
+    # -- opening --------------------------------------------------------------------------
+
+    def _read_manifest(self) -> Manifest:
+        path = self._folder / MANIFEST
+        try:
+            found = msgspec.json.decode(path.read_bytes(), type=Manifest)
+        except FileNotFoundError:
+            return Manifest()
+        except msgspec.MsgspecError as fault:
+            _log.warning("archive: %s cannot be read (%s); all is sealed anew", path.name, fault)
+            return Manifest()
+        reason = self._manifest_fault(found)
+        if reason is not None:
+            _log.warning("archive: %s; all is sealed anew", reason)
+            return Manifest()
+        return found
+
+    def _manifest_fault(self, manifest: Manifest) -> str | None:
+        expected = 1
+        for segment in manifest.segments:
+            if segment.first != expected or segment.last < segment.first:
+                return f"the manifest has a gap before {segment.name}"
+            expected = segment.last + 1
+        if manifest.last > self._log.head().position:
+            return "the manifest reaches beyond the log's end"
+        if manifest.segments:
+            last = self._log.read_stored(manifest.last - 1, 1)
+            if not any(tip.hash == last[0].hash.hex() for tip in manifest.tips.values()):
+                return "the manifest is of another log"
+        return None
+
+    def _remove_strangers(self) -> None:
+        """Files that a crash left behind."""
+        known = {MANIFEST, TAIL_FOLDER, *(each.name for each in self._manifest.segments)}
+        for path in self._folder.iterdir():
+            if path.name not in known and path.is_file():
+                path.unlink()

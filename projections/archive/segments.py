@@ -1,0 +1,144 @@
+"""Parquet files of consecutive events: written by DuckDB, described so that any change shows."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import duckdb
+import msgspec
+from msgspec import Struct
+
+from eventlog.chain import link_fault
+from eventlog.codec import decode_header
+from eventlog.durable_file import sync_folder
+from eventlog.errors import CorruptLog
+from eventlog.event import Stored
+from eventlog.log import StreamHead
+from projections.archive.rows import COLUMNS, row_of
+
+ROW_GROUP = 16_384
+_READ_BYTES = 1 << 20
+_COPY = (
+    "COPY (SELECT * FROM read_json({lines}, format='newline_delimited', columns={columns},"
+    " maximum_object_size=67108864) ORDER BY position) TO {target}"
+    f" (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {ROW_GROUP})"
+)
+
+
+class Tip(Struct, frozen=True, array_like=True):
+    """Where a stream stands: its last sequence number and hash (hex)."""
+
+    stream_seq: int
+    hash: str
+
+
+class Segment(Struct, frozen=True):
+    """A sealed file: positions ``first`` to ``last``, its bytes, and where every stream stood
+    after its last event."""
+
+    name: str
+    first: int
+    last: int
+    bytes: int
+    sha256: str
+    tips: dict[str, Tip]
+
+
+def write_segment(folder: Path, events: Sequence[Stored], tips: dict[str, Tip]) -> Segment:
+    """Verify events against the chain and write them as one file, durably.
+
+    Args:
+        events: consecutive positions, at least one.
+        tips: where every stream stood before them.
+
+    Raises:
+        CorruptLog: an event does not continue its stream.
+    """
+    after = verified_tips(events, tips)
+    first, last = events[0].position, events[-1].position
+    name = f"events-{first:012d}-{last:012d}.parquet"
+    target = folder / name
+    staged = folder / f"{name}.next"
+    write_parquet(staged, events)
+    _sync(staged)
+    os.replace(staged, target)
+    sync_folder(folder)
+    return Segment(name, first, last, target.stat().st_size, sha256_of(target), after)
+
+
+def write_parquet(target: Path, events: Sequence[Stored]) -> None:
+    """The rows of events as a Parquet file; not yet durable."""
+    lines = target.with_name(target.name + ".ndjson")
+    encoder = msgspec.json.Encoder()
+    try:
+        with lines.open("wb") as out:
+            for event in events:
+                out.write(encoder.encode(row_of(event)))
+                out.write(b"\n")
+        statement = _COPY.format(
+            lines=literal(str(lines)), columns=_struct(COLUMNS), target=literal(str(target))
+        )
+        with duckdb.connect() as db:
+            db.execute("SET threads=1")
+            db.execute(statement)
+    finally:
+        lines.unlink(missing_ok=True)
+
+
+def verified_tips(events: Sequence[Stored], tips: dict[str, Tip]) -> dict[str, Tip]:
+    """Where every stream stands after ``events``. Raises CorruptLog."""
+    heads = {
+        stream: StreamHead(stream, tip.stream_seq, bytes.fromhex(tip.hash))
+        for stream, tip in tips.items()
+    }
+    for event in events:
+        header = decode_header(event.header)
+        # An erased payload is judged where it is erased; here it is only not there.
+        reason = link_fault(heads.get(header.stream), event, header)
+        if reason is not None and not (event.payload is None and reason == "payload is missing"):
+            raise CorruptLog(event.position, reason)
+        heads[header.stream] = StreamHead(header.stream, header.stream_seq, event.hash)
+    return {name: Tip(head.stream_seq, head.hash.hex()) for name, head in heads.items()}
+
+
+def segment_fault(folder: Path, segment: Segment) -> str | None:
+    """What is wrong with a sealed file, if anything."""
+    path = folder / segment.name
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        return f"{segment.name} is missing"
+    if size != segment.bytes:
+        return f"{segment.name} has {size} bytes, {segment.bytes} were sealed"
+    if sha256_of(path) != segment.sha256:
+        return f"{segment.name} is not what was sealed: its sha256 differs"
+    return None
+
+
+def sha256_of(path: Path) -> str:
+    """Hex digest of a file's bytes."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_READ_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def literal(text: str) -> str:
+    """A string as SQL writes it."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _struct(columns: dict[str, str]) -> str:
+    return "{" + ", ".join(f"'{name}': '{kind}'" for name, kind in columns.items()) + "}"
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

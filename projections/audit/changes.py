@@ -1,0 +1,124 @@
+"""What changed between two positions of the log, and how a fact's confidence went.
+
+Both are read off the mirror's intervals, so they agree with every other answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from projections.arrays import F64, I32, I64, Bool
+from projections.authorization import Authorization
+from projections.moment import Moment
+from projections.selection import known
+from projections.view import View
+
+CONFIDENCE_DECIMALS = 6
+
+
+class Filters(Struct, frozen=True, kw_only=True):
+    """Which facts are asked about: stored forms, None for all."""
+
+    entity: str | None = None
+    relation: str | None = None
+    scope: str | None = None
+    source: str | None = None
+
+
+class Changes(Struct, frozen=True):
+    """Slots by what became of them after the earlier position, up to the later one.
+
+    A fact that came and went in between is in ``added`` and in ``retracted``. ``decayed``
+    facts lived at both ends, with another confidence; ``resolved`` ones lost a conflict.
+    """
+
+    added: I32
+    retracted: I32
+    decayed: I32
+    resolved: I32
+    confidence_before: F64
+    confidence_after: F64
+
+
+def matching(view: View, slots: I32, filters: Filters) -> I32:
+    """Those of ``slots`` that the filters name."""
+    for text, interner, column in (
+        (filters.entity, view.entities, view.entity),
+        (filters.relation, view.relations, view.relation),
+        (filters.source, view.sources, view.source),
+    ):
+        if text is not None:
+            number = interner.number(text)
+            slots = slots[:0] if number is None else slots[column[slots] == number]
+    return slots
+
+
+def candidates(view: View, authorization: Authorization, moment: Moment, filters: Filters) -> I32:
+    """Facts the caller may read, asserted by the moment, that the filters name."""
+    if filters.scope is not None:
+        authorization = authorization.narrowed(frozenset({filters.scope}))
+    slots: I32 | None = None
+    if filters.entity is not None:
+        number = view.entities.number(filters.entity)
+        slots = np.zeros(0, dtype=np.int32) if number is None else view.entity_slots(number)
+    return matching(view, known(view, authorization, moment, slots), filters)
+
+
+def changes(
+    view: View,
+    authorization: Authorization,
+    before: Moment,
+    after: Moment,
+    filters: Filters,
+) -> Changes:
+    """What happened after ``before.position`` up to ``after.position``."""
+    slots = candidates(view, authorization, after, filters)
+    start, end = before.position, after.position
+    added: Bool = view.from_position[slots] > start
+    asserted: Bool = view.base[slots] > 0.0
+    to_position: I64 = view.to_position[slots]
+    retracted: Bool = (to_position > start) & (to_position <= end) & asserted
+    set_aside: I64 = view.set_aside[slots]
+    resolved: Bool = (set_aside > start) & (set_aside <= end)
+    lasting = slots[~added & (to_position > end) & asserted]
+    was, now = view.confidence(lasting, before), view.confidence(lasting, after)
+    moved: Bool = was != now
+    return Changes(
+        added=slots[added & asserted],
+        retracted=slots[retracted],
+        decayed=lasting[moved],
+        resolved=slots[resolved],
+        confidence_before=was[moved],
+        confidence_after=now[moved],
+    )
+
+
+class Belief(Struct, frozen=True):
+    """Confidence in a fact from a position on. ``cause`` is the kind of event there."""
+
+    position: int
+    confidence: float
+    cause: str
+
+
+def belief_curve(view: View, slot: int, until: int, sweeps: Sequence[int]) -> list[Belief]:
+    """Every change of a fact's confidence up to a position, oldest first.
+
+    Args:
+        sweeps: positions of decay sweeps, ascending.
+    """
+    begun, ended = int(view.from_position[slot]), int(view.to_position[slot])
+    points = [Belief(begun, round(float(view.base[slot]), CONFIDENCE_DECIMALS), "fact_asserted")]
+    one: I32 = np.array([slot], dtype=np.int32)
+    for position in sweeps:
+        if begun < position <= until and position < ended:
+            confidence = float(view.confidence(one, Moment(position, 0))[0])
+            if confidence != points[-1].confidence:
+                points.append(Belief(position, confidence, "decay_swept"))
+    if ended <= until:
+        cause = "decay_swept" if ended in set(sweeps) else "fact_retracted"
+        points.append(Belief(ended, 0.0, cause))
+    return points

@@ -1,0 +1,104 @@
+"""Where audit statements are answered: the files made for a caller's rights and a moment, kept
+while the next statement asks for the same."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+from pathlib import Path
+
+import numpy as np
+from msgspec import Struct
+
+from projections.archive.archive import Archive
+from projections.arrays import I64
+from projections.audit.sandbox import (
+    Limits,
+    Rights,
+    Standing,
+    Table,
+    check_statement,
+    extract_events,
+    extract_standing,
+    run_sql,
+)
+from projections.authorization import Authorization
+from projections.moment import LIVE, Moment
+from projections.normalization import SCOPES
+from projections.selection import known
+from projections.view import View
+
+
+class _Made(Struct, frozen=True):
+    """What files were made for."""
+
+    position: int
+    rights: Rights
+
+
+class AuditDesk:
+    """See the module. One statement at a time: each may use all memory it is allowed."""
+
+    def __init__(self, archive: Archive) -> None:
+        self._archive = archive
+        self._lock = threading.Lock()
+        self._folder: Path | None = None
+        self._made: _Made | None = None
+
+    def ask(
+        self, view: View, authorization: Authorization, moment: Moment, sql: str, limits: Limits
+    ) -> Table:
+        """Answer one statement over what the caller may read of the log up to the moment.
+
+        Raises:
+            StatementRefused: the statement is none, is wrong, or uses too much.
+        """
+        check_statement(sql)
+        with self._lock:
+            events, standing = self._files(view, authorization, moment)
+            return run_sql(events, standing, sql, limits)
+
+    def close(self) -> None:
+        """Remove the files. Idempotent."""
+        with self._lock:
+            if self._folder is not None:
+                shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = self._made = None
+
+    def _files(self, view: View, authorization: Authorization, moment: Moment) -> tuple[Path, Path]:
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="engramlog-audit-"))
+        events, standing = self._folder / "events.parquet", self._folder / "standing.parquet"
+        wanted = _Made(moment.position, rights_of(view, authorization))
+        if self._made != wanted:
+            self._made = None
+            sources = self._archive.sources(moment.position)
+            extract_events(events, sources, moment.position, wanted.rights)
+            extract_standing(standing, standing_at(view, authorization, moment))
+            self._made = wanted
+        return events, standing
+
+
+def rights_of(view: View, authorization: Authorization) -> Rights:
+    """What of the log a caller may read."""
+    gardens = {view.gardens.text(number) for number in range(len(view.gardens))}
+    readable = gardens & authorization.gardens
+    return Rights(
+        scopes=tuple(sorted(authorization.scopes)),
+        gardens=tuple(sorted(readable)),
+        node=authorization.scopes == frozenset(SCOPES) and readable == gardens,
+    )
+
+
+def standing_at(view: View, authorization: Authorization, moment: Moment) -> Standing:
+    """What the moment makes of every fact the caller may read."""
+    slots = known(view, authorization, moment)
+    to_position: I64 = view.to_position[slots]
+    ended = np.where(to_position <= moment.position, to_position, 0)
+    assert moment.position < LIVE
+    return Standing(
+        position=view.from_position[slots],
+        ended=ended.astype(np.int64),
+        confidence=view.confidence(slots, moment),
+    )

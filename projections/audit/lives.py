@@ -1,0 +1,56 @@
+"""The events that touched a fact, from the archive: asserted, retracted, settled, recalled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import duckdb
+from msgspec import Struct
+
+from projections.archive.segments import literal
+
+_TOUCHED = """
+SELECT position, received_at_us, recorded_at_us, kind, actor, event_id, causation_id, origin, peer,
+    fact_ids, json_extract_string(detail, '$.reason'), json_extract_string(detail, '$.note'),
+    json_extract_string(detail, '$.conflict_id'), json_extract_string(detail, '$.winner_id')
+FROM read_parquet([{files}])
+WHERE position BETWEEN {first} AND {last} AND list_has_any(fact_ids, $ids)
+ORDER BY position
+LIMIT {limit}
+"""
+
+
+class Touch(Struct, frozen=True):
+    """One event that touched a fact; times in microseconds. ``fact_ids`` are all facts it
+    touched, readable or not: apply the authorization yourself."""
+
+    position: int
+    received_at_us: int
+    recorded_at_us: int
+    kind: str
+    actor: str
+    event_id: str
+    causation_id: str | None
+    origin: str
+    peer: str | None
+    fact_ids: list[str]
+    reason: str | None
+    note: str | None
+    conflict_id: str | None
+    winner_id: str | None
+
+
+def touches(
+    sources: Sequence[Path], first: int, last: int, fact_ids: Sequence[str], limit: int
+) -> list[Touch]:
+    """Events from position ``first`` to ``last`` that touched any of the facts, oldest first,
+    at most ``limit``."""
+    if not sources or not fact_ids:
+        return []
+    files = ", ".join(literal(str(path)) for path in sources)
+    statement = _TOUCHED.format(files=files, first=first, last=last, limit=limit)
+    with duckdb.connect() as db:
+        db.execute("SET threads=2")
+        rows = db.execute(statement, {"ids": list(fact_ids)}).fetchall()
+    return [Touch(*row) for row in rows]

@@ -1,0 +1,268 @@
+"""The archive: what it holds equals the log, and damage is found, named and mended."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from api.node import Node
+from eventlog.errors import CorruptLog
+from eventlog.event import Stored
+from eventlog.kinds import Value
+from projections.archive import archive as module
+from projections.archive import segments
+from projections.archive.archive import Archive
+from projections.archive.rows import touched
+from projections.intents import Done, RetractFact
+from projections.normalization import SCOPES
+from tests.projections.histories import asserted
+
+SEGMENT = 10
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    node = Node.open(tmp_path / "data")
+    try:
+        yield node
+    finally:
+        node.close()
+
+
+def write(node: Node, count: int, start: int = 0) -> list[str]:
+    ids: list[str] = []
+    for n in range(start, start + count):
+        value = Value(type="string", v=f"it's \"{n}\" ünï 🙂\n")
+        done = node.write(asserted(f"user:u{n % 3}", "rel:note", value, scope="local"))[0]
+        assert isinstance(done, Done)
+        assert done.fact_id is not None
+        ids.append(done.fact_id)
+    return ids
+
+
+def opened(node: Node) -> Archive:
+    return Archive(node.directory.path, node.log, segment_events=SEGMENT)
+
+
+def rows(archive: Archive, position: int) -> list[dict[str, Any]]:
+    files = [str(path) for path in archive.sources(position)]
+    with duckdb.connect() as db:
+        found = db.execute(
+            "SELECT * FROM read_parquet($files) WHERE position <= $position ORDER BY position",
+            {"files": files, "position": position},
+        )
+        names = [column[0] for column in found.description or []]
+        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+
+def test_every_event_stands_in_the_archive_once_with_its_exact_bytes(node: Node) -> None:
+    ids = write(node, 33)
+    node.write(RetractFact(fact_id=ids[4], scopes=frozenset(SCOPES), reason="wrong"))
+    archive = opened(node)
+    head = node.log.head().position
+    for position in (1, SEGMENT, SEGMENT + 1, head - 1, head):
+        found = rows(archive, position)
+        stored = node.log.read_stored(0, position)
+        assert [row["position"] for row in found] == [each.position for each in stored]
+        for row, each in zip(found, stored, strict=True):
+            assert base64.b64decode(row["header_base64"]) == each.header
+            assert base64.b64decode(row["payload_base64"]) == each.payload
+            assert base64.b64decode(row["salt_base64"]) == each.salt
+            assert row["hash"] == each.hash.hex()
+    last = rows(archive, head)[-1]
+    assert (last["kind"], last["fact_ids"]) == ("fact_retracted", [ids[4]])
+    fact = next(row for row in rows(archive, head) if row["fact_ids"] == [ids[7]])
+    assert (fact["entity"], fact["relation"], fact["value"]) == (
+        "user:u1",
+        "rel:note",
+        "it's \"7\" ünï 🙂\n",
+    )
+
+
+def test_full_segments_are_sealed_and_survive_a_restart(node: Node) -> None:
+    write(node, 25)
+    archive = opened(node)
+    assert archive.seal() == 2
+    assert [(each.first, each.last) for each in archive.segments] == [(1, 10), (11, 20)]
+    assert archive.seal() == 0
+    again = opened(node)
+    assert again.segments == archive.segments
+    write(node, 10, 25)
+    assert again.seal() == 1
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda path: path.unlink(), "is missing"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-5]), "bytes"),
+        (lambda path: path.write_bytes(bytes([path.read_bytes()[0] ^ 1]) + path.read_bytes()[1:]),
+         "sha256 differs"),
+    ],
+    ids=["missing", "truncated", "altered"],
+)  # fmt: skip
+def test_a_damaged_segment_is_named_and_written_again(node: Node, damage: Any, words: str) -> None:
+    write(node, 25)
+    archive = opened(node)
+    head = node.log.head().position
+    before = rows(archive, head)
+    damage(node.directory.path / "archive" / archive.segments[1].name)
+    faults = archive.check()
+    assert len(faults) == 1
+    assert archive.segments[1].name in faults[0]
+    assert words in faults[0]
+    assert rows(archive, head) == before
+    assert archive.check() == []
+
+
+def test_damage_never_reaches_an_answer(node: Node) -> None:
+    """``sources`` itself looks, so nobody has to ask first."""
+    write(node, 25)
+    archive = opened(node)
+    head = node.log.head().position
+    before = rows(archive, head)
+    (node.directory.path / "archive" / archive.segments[0].name).write_bytes(b"")
+    assert rows(archive, head) == before
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"format":1,"segments":[{"name":"x"}]}'])
+def test_an_unreadable_manifest_is_made_anew(node: Node, content: bytes) -> None:
+    write(node, 25)
+    opened(node).seal()
+    (node.directory.path / "archive" / "manifest.json").write_bytes(content)
+    archive = opened(node)
+    assert archive.segments == ()
+    assert archive.seal() == 2
+    assert len(rows(archive, 25)) == 25
+
+
+def test_the_archive_of_another_log_is_not_believed(node: Node, tmp_path: Path) -> None:
+    write(node, 25)
+    other = Node.open(tmp_path / "other")
+    try:
+        write(other, 25)
+        opened(other).seal()
+        source = other.directory.path / "archive"
+        target = node.directory.path / "archive"
+        target.mkdir()
+        for path in source.iterdir():
+            if path.is_file():
+                (target / path.name).write_bytes(path.read_bytes())
+    finally:
+        other.close()
+    archive = opened(node)
+    assert archive.segments == ()
+    assert [row["hash"] for row in rows(archive, 5)] == [
+        each.hash.hex() for each in node.log.read_stored(0, 5)
+    ]
+
+
+@pytest.mark.parametrize("call", range(1, 4))
+def test_a_crash_while_sealing_leaves_nothing_that_counts(
+    node: Node, monkeypatch: pytest.MonkeyPatch, call: int
+) -> None:
+    """Stopped at the n-th rename (segment, manifest, segment): what was done before counts,
+    the rest is done again."""
+    write(node, 25)
+    archive = opened(node)
+    count = 0
+    real = os.replace
+
+    def dying(source: Any, target: Any) -> None:
+        nonlocal count
+        count += 1
+        if count == call:
+            raise KeyboardInterrupt
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", dying)
+    with pytest.raises(KeyboardInterrupt):
+        archive.seal()
+    monkeypatch.undo()
+    again = opened(node)
+    known = {each.name for each in again.segments} | {"manifest.json", "tail"}
+    assert {path.name for path in (node.directory.path / "archive").iterdir()} <= known
+    again.seal()
+    assert len(again.segments) == 2
+    assert len(rows(again, 25)) == 25
+
+
+def test_an_event_that_breaks_its_chain_is_not_sealed(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(node, 25)
+    archive = opened(node)
+    real = node.log.read_stored
+
+    def altered(*args: Any) -> list[Stored]:
+        found = real(*args)
+        return [
+            Stored(e.position, e.received_at, e.received_hlc, e.peer, e.header, e.hash, e.salt,
+                   b'{"kind":"fact_asserted"}') if e.position == 7 else e
+            for e in found
+        ]  # fmt: skip
+
+    monkeypatch.setattr(node.log, "read_stored", altered)
+    with pytest.raises(CorruptLog) as fault:
+        archive.seal()
+    assert fault.value.position == 7
+    assert archive.segments == ()
+
+
+def test_rewriting_touches_only_the_segments_named(node: Node) -> None:
+    write(node, 35)
+    archive = opened(node)
+    archive.seal()
+    marks = [
+        (node.directory.path / "archive" / each.name).stat().st_mtime_ns
+        for each in archive.segments
+    ]
+    archive.rewrite([12])
+    after = [
+        (node.directory.path / "archive" / each.name).stat().st_mtime_ns
+        for each in archive.segments
+    ]
+    assert [old == new for old, new in zip(marks, after, strict=True)] == [True, False, True]
+
+
+def test_a_tail_grows_by_whole_chunks(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TAIL_CHUNK_EVENTS", 3)
+    written: list[str] = []
+    real = segments.write_parquet
+
+    def noted(target: Path, events: Any) -> None:
+        written.append(target.name)
+        real(target, events)
+
+    monkeypatch.setattr(module, "write_parquet", noted)
+    write(node, 7)
+    archive = opened(node)
+    archive.sources(8)
+    first = len(written)
+    archive.sources(8)
+    assert len(written) == first
+    write(node, 1, 7)
+    archive.sources(9)
+    assert len(written) == first + 1
+
+
+def test_touched_facts_are_told_from_the_fields() -> None:
+    assert touched("fact_asserted", "e1", {"entity": "x"}) == ["e1"]
+    assert touched("fact_asserted", "e1", {"id": "other"}) == ["other"]
+    assert touched("fact_retracted", "e2", {"fact_ids": ["a", "b"], "marker_id": "m"}) == [
+        "m",
+        "a",
+        "b",
+    ]
+    assert touched(
+        "conflict_resolved",
+        "e3",
+        {"winner_id": "w", "loser_ids": ["l"], "resolution_fact_id": "r"},
+    ) == ["w", "r", "l"]
+    assert touched("recall_served", "e4", {"uses": [{"fact_id": "u"}]}) == ["u"]

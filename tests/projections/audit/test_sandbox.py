@@ -1,0 +1,185 @@
+"""Audit statements answer what they should and reach nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from api.node import Node
+from eventlog.kinds import Value
+from projections.archive.archive import Archive
+from projections.audit.desk import AuditDesk
+from projections.audit.sandbox import Limits, StatementRefused, Table
+from projections.authorization import Authorization
+from projections.authorization import everything as all_rights
+from projections.intents import Done, IssueKey, RetractFact
+from projections.moment import Moment
+from projections.normalization import SCOPES
+from tests.projections.histories import asserted
+
+LIMITS = Limits(seconds=5.0, rows=100, memory_mib=256)
+AUDITOR = Authorization("agent:auditor", frozenset({"read", "audit.read"}), frozenset({"local"}))
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    node = Node.open(tmp_path_factory.mktemp("sandbox") / "data")
+    try:
+        for n, scope in enumerate(("local", "company", "local", "public")):
+            value = Value(type="string", v=f"value {n}")
+            node.write(asserted("user:ann", f"rel:r{n}", value, scope=scope))
+        done = node.write(asserted("user:ben", "rel:x", Value(type="string", v="gone")))[0]
+        assert isinstance(done, Done)
+        assert done.fact_id is not None
+        node.write(RetractFact(fact_id=done.fact_id, reason="wrong", scopes=frozenset(SCOPES)))
+        node.write(
+            IssueKey(
+                entity_uri="agent:a",
+                permissions=("read",),
+                key_sha256="ab" * 32,
+                scopes=("local",),
+            )
+        )
+        yield node
+    finally:
+        node.close()
+
+
+@pytest.fixture(scope="module")
+def desk(node: Node) -> Iterator[AuditDesk]:
+    desk = AuditDesk(Archive(node.directory.path, node.log))
+    yield desk
+    desk.close()
+
+
+def ask(
+    desk: AuditDesk,
+    node: Node,
+    sql: str,
+    rights: Authorization | None = None,
+    position: int | None = None,
+    limits: Limits = LIMITS,
+) -> Table:
+    view = node.reader.pin()
+    moment = Moment(view.position if position is None else position, node.clock.now_us())
+    return desk.ask(view, rights or all_rights(), moment, sql, limits)
+
+
+def test_facts_tell_their_interval_and_their_confidence_at_the_moment(
+    node: Node, desk: AuditDesk
+) -> None:
+    statement = "SELECT value, to_position IS NULL, confidence FROM facts WHERE entity='user:ben'"
+    assert ask(desk, node, statement).rows == [["gone", False, 0.0]]
+    asserted_at = ask(
+        desk, node, "SELECT from_position FROM facts WHERE entity='user:ben'"
+    ).rows[0][0]
+    assert ask(desk, node, statement, position=asserted_at).rows == [["gone", True, 1.0]]
+    assert ask(desk, node, statement, position=asserted_at - 1).rows == []
+    assert ask(desk, node, "SELECT reason FROM retractions").rows == [["wrong"]]
+
+
+def test_a_caller_reads_the_streams_of_their_scopes_alone(node: Node, desk: AuditDesk) -> None:
+    assert ask(desk, node, "SELECT DISTINCT scope FROM facts", AUDITOR).rows == [["local"]]
+    kinds = ask(desk, node, "SELECT DISTINCT stream LIKE '%/local' FROM events", AUDITOR).rows
+    assert kinds == [[True]]
+    # Reading the file behind the views shows no more than the views do.
+    raw = ask(desk, node, "SELECT current_setting('allowed_paths')[1]", AUDITOR).rows[0][0]
+    behind = f"SELECT DISTINCT scope FROM '{raw}' WHERE kind = 'fact_asserted'"
+    assert ask(desk, node, behind, AUDITOR).rows == [["local"]]
+
+
+def test_nothing_tells_what_a_key_is(node: Node, desk: AuditDesk) -> None:
+    rows = ask(desk, node, "SELECT * FROM events WHERE kind='key_issued'").rows
+    assert len(rows) == 1
+    assert "ab" * 16 not in str(rows)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "COPY facts TO '/tmp/engramlog-escape.csv'",
+        "ATTACH '/tmp/engramlog-escape.db'",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+        "SET enable_external_access=true",
+        "RESET lock_configuration",
+        "PRAGMA enable_external_access",
+        "CREATE TABLE x AS SELECT 1",
+        "CREATE MACRO m() AS 1",
+        "INSERT INTO standing VALUES (1, 1, 1)",
+        "DELETE FROM standing",
+        "DROP VIEW facts",
+        "CALL pragma_version()",
+        "EXPORT DATABASE '/tmp/engramlog-escape'",
+        "CHECKPOINT",
+        "SELECT 1; SELECT 2",
+        "",
+        "-- nothing",
+    ],
+)
+def test_only_one_select_is_run(node: Node, desk: AuditDesk, sql: str) -> None:
+    with pytest.raises(StatementRefused) as refusal:
+        ask(desk, node, sql)
+    assert refusal.value.code in ("sql_refused", "sql_invalid")
+    assert not list(Path("/tmp").glob("engramlog-escape*"))
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM read_text('/etc/passwd')",
+        "SELECT * FROM read_csv('/etc/passwd')",
+        "SELECT * FROM '/etc/passwd'",
+        "SELECT * FROM read_blob('/proc/self/environ')",
+        "SELECT * FROM glob('/etc/*')",
+        "SELECT * FROM read_parquet('https://example.invalid/x.parquet')",
+        "SELECT * FROM read_json_auto('s3://bucket/x')",
+        "SELECT getenv('HOME')",
+        "SELECT * FROM duckdb_secrets()",
+        "SELECT * FROM sqlite_scan('/tmp/x.db', 't')",
+        "EXPLAIN ANALYZE COPY facts TO '/tmp/engramlog-escape.csv'",
+        "SELECT * FROM query('COPY facts TO ''/tmp/engramlog-escape.csv''')",
+        "WITH x AS (SELECT * FROM read_text('/etc/hostname')) SELECT * FROM x",
+    ],
+)
+def test_no_file_and_no_network(node: Node, desk: AuditDesk, sql: str) -> None:
+    with pytest.raises(StatementRefused):
+        ask(desk, node, sql)
+    assert not list(Path("/tmp").glob("engramlog-escape*"))
+
+
+def test_python_objects_of_the_process_are_out_of_reach(node: Node, desk: AuditDesk) -> None:
+    for name in ("statement", "limits", "db", "VIEWS"):
+        with pytest.raises(StatementRefused, match="does not exist"):
+            ask(desk, node, f"SELECT * FROM {name}")
+
+
+def test_time_rows_and_memory_are_limited(node: Node, desk: AuditDesk) -> None:
+    hasty = Limits(seconds=0.5, rows=10, memory_mib=128)
+    with pytest.raises(StatementRefused) as slow:
+        ask(desk, node, "SELECT count(*) FROM range(1000000000000)", limits=hasty)
+    assert slow.value.code == "sql_timeout"
+    with pytest.raises(StatementRefused) as large:
+        ask(desk, node, "SELECT repeat('x', 2000000000)", limits=hasty)
+    assert large.value.code in ("sql_too_large", "sql_timeout")
+    table = ask(desk, node, "SELECT * FROM range(1000)", limits=hasty)
+    assert (len(table.rows), table.truncated) == (10, True)
+    wide = Limits(seconds=5, rows=100, memory_mib=256, result_bytes=1000)
+    with pytest.raises(StatementRefused) as wordy:
+        ask(desk, node, "SELECT repeat('x', 2000)", limits=wide)
+    assert wordy.value.code == "sql_too_large"
+
+
+def test_every_type_has_a_plain_form(node: Node, desk: AuditDesk) -> None:
+    table = ask(
+        desk,
+        node,
+        "SELECT 1::HUGEINT, 1.5::DECIMAL(5,2), 'NaN'::DOUBLE, DATE '2020-01-02', "
+        "TIMESTAMP '2020-01-02 03:04:05', [1, NULL], {'a': 'b'}, 'x'::BLOB, NULL, true",
+    )
+    assert table.rows == [
+        [1, "1.50", None, "2020-01-02", "2020-01-02T03:04:05", [1, None], {"a": "b"}, "eA==",
+         None, True]
+    ]  # fmt: skip
