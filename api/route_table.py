@@ -15,6 +15,7 @@ from api.routes import (
     graph,
     keys,
     profiles,
+    provenance,
     recall,
     system,
 )
@@ -29,6 +30,7 @@ from api.schemas.facts import (
     BatchQuery,
     FactsQuery,
     MomentQuery,
+    ProvenanceQuery,
     RetractRequest,
 )
 from api.schemas.keys import ExpiringQuery, KeyRequest, KeysQuery
@@ -69,9 +71,9 @@ _FACTS: tuple[Route, ...] = (
         group="facts", summary="Refused: facts never change", errors=(400, 405, 413, 422),
     ),
     Route(
-        method="GET", path="/v1/facts/{fact_id}/provenance", handler=facts.provenance,
-        permission="read", group="facts", summary="What a fact was derived from",
-        query=MomentQuery, answers={200: answers.Provenance}, errors=(400, 404, 501),
+        method="GET", path="/v1/facts/{fact_id}/provenance", handler=provenance.provenance,
+        permission="read", group="facts", summary="What a fact was derived from, hop by hop",
+        query=ProvenanceQuery, answers={200: answers.Provenance}, errors=(400, 404, 501),
         headers=_SESSION,
     ),
     Route(
