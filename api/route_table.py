@@ -18,6 +18,7 @@ from api.routes import (
     provenance,
     recall,
     system,
+    trust,
 )
 from api.routing import Route
 from api.schemas import answers
@@ -36,6 +37,7 @@ from api.schemas.facts import (
 from api.schemas.keys import ExpiringQuery, KeyRequest, KeysQuery
 from api.schemas.profiles import ProfileDocument
 from api.schemas.recall import LegacyQuery, NeighborsQuery, RecallBody, RecallQuery
+from api.schemas.trust import TrustPolicyRequest, TrustQuery, TrustRequest
 
 _SESSION = ("Stigmem-Session",)
 _WRITE = ("Stigmem-Session", "Idempotency-Key")
@@ -178,6 +180,28 @@ _DECAY: tuple[Route, ...] = (
         body=SetValuedRequest, answers={200: answers.SetValued}, errors=(400, 413, 503, 507),
     ),
 )  # fmt: skip
+_TRUST: tuple[Route, ...] = (
+    Route(
+        method="GET", path="/v1/trust/sources", handler=trust.list_sources, permission="admin",
+        group="trust", summary="Trust in sources", query=TrustQuery,
+        answers={200: answers.TrustPage}, errors=(400, 501),
+    ),
+    Route(
+        method="PUT", path="/v1/trust/sources", handler=trust.put_source, permission="admin",
+        group="trust", summary="Set the trust in a source", body=TrustRequest,
+        answers={200: answers.TrustRecord}, errors=(400, 413, 503, 507),
+    ),
+    Route(
+        method="GET", path="/v1/trust/policy", handler=trust.get_policy, permission="admin",
+        group="trust", summary="The formula's parameters", query=MomentQuery,
+        answers={200: TrustPolicyRequest}, errors=(400, 501),
+    ),
+    Route(
+        method="PUT", path="/v1/trust/policy", handler=trust.put_policy, permission="admin",
+        group="trust", summary="Replace the formula's parameters", body=TrustPolicyRequest,
+        answers={200: TrustPolicyRequest}, errors=(400, 413, 503, 507),
+    ),
+)  # fmt: skip
 _KEYS: tuple[Route, ...] = (
     Route(
         method="POST", path="/v1/auth/keys", handler=keys.create_key, permission="admin",
@@ -263,5 +287,5 @@ _NODE: tuple[Route, ...] = (
     ),
 )  # fmt: skip
 
-ROUTES: tuple[Route, ...] = _FACTS + _CONFLICTS + _RECALL + _DECAY + _KEYS + _NODE
+ROUTES: tuple[Route, ...] = _FACTS + _CONFLICTS + _RECALL + _DECAY + _TRUST + _KEYS + _NODE
 """In the order of the documentation."""

@@ -19,7 +19,7 @@ from projections.policies import (
     profiles,
     set_valued_relations,
 )
-from projections.trust import TrustSetting, trust_policy, trust_settings
+from projections.trust import TrustSetting, trust_policy, trust_setting, trust_settings
 from projections.view import View
 
 
@@ -98,6 +98,11 @@ class Reader:
         """What operators had set of sources by a position, by source, from behind ``after``."""
         with self.pool.connection() as db:
             return trust_settings(db, position, after=after, limit=limit)
+
+    def trust_setting(self, source: str, position: int) -> TrustSetting | None:
+        """What operators had set of one source by a position."""
+        with self.pool.connection() as db:
+            return trust_setting(db, source, position)
 
     def digests(self) -> Digests:
         """Digests of the tables as they stand."""

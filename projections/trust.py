@@ -31,6 +31,10 @@ _HOLDS_KEY = "SELECT 1 FROM key_sources WHERE source=? AND from_position<=?"
 _POLICY = """
 SELECT document FROM trust_policies WHERE from_position<=? ORDER BY from_position DESC LIMIT 1
 """
+_SETTING = f"""
+SELECT source, trust, reason, actor, set_at_us, from_position FROM source_trust
+WHERE source=?1 AND {_AT}
+"""
 _SETTINGS = f"""
 SELECT source, trust, reason, actor, set_at_us, from_position FROM source_trust
 WHERE source > ?1 AND {_AT} ORDER BY source LIMIT ?3
@@ -146,6 +150,12 @@ def trust_settings(
 ) -> list[TrustSetting]:
     """Settings in force at a position, by source, from behind ``after``."""
     return [TrustSetting(*row) for row in query(db, _SETTINGS, (after, position, limit))]
+
+
+def trust_setting(db: apsw.Connection, source: str, position: int) -> TrustSetting | None:
+    """The setting of one source in force at a position."""
+    found = query_one(db, _SETTING, (source, position))
+    return None if found is None else TrustSetting(*found)
 
 
 def load_trust(db: apsw.Connection) -> list[tuple[int, str, float]]:

@@ -205,6 +205,28 @@ class SetValued(BaseModel):
     built_in: list[str]
 
 
+class TrustRecord(BaseModel):
+    """``origin``: ``set`` by an operator, full because the source holds a ``key``, or by the
+    ``formula``, fact by fact (``fact_trust``: least and greatest)."""
+
+    source: str
+    trust: float | None
+    origin: Literal["set", "key", "formula"]
+    reason: str
+    set_by: str | None
+    set_at: str | None
+    position: int | None
+    fact_trust: dict[str, float] | None
+
+
+class TrustPage(BaseModel):
+    """Trust in sources, by name."""
+
+    sources: list[TrustRecord]
+    mode: Literal["strict", "relaxed", "off"]
+    cursor: str | None
+
+
 class KeyRecord(BaseModel):
     """An accepted key, without its secret."""
 

@@ -34,7 +34,8 @@ def derivation_depth(survey: Survey, slots: I32) -> I64:
     while frontier and len(levels) < HOPS_MAX and looked_at < LOOKUPS_MAX:
         levels.append(_visible_parents(survey, frontier))
         looked_at += len(frontier)
-        frontier = sorted({each for parents in levels[-1].values() for each in parents})
+        reached = {each for parents in levels[-1].values() for each in parents}
+        frontier = [each for each in sorted(reached) if survey.view.parents(each)]
     below: dict[int, int] = {}
     for level in reversed(levels):
         below = {
