@@ -17,6 +17,7 @@ from api.routes import (
     profiles,
     provenance,
     recall,
+    scopes,
     system,
     trust,
 )
@@ -37,6 +38,7 @@ from api.schemas.facts import (
 from api.schemas.keys import ExpiringQuery, KeyRequest, KeysQuery
 from api.schemas.profiles import ProfileDocument
 from api.schemas.recall import LegacyQuery, NeighborsQuery, RecallBody, RecallQuery
+from api.schemas.scopes import LintBody, SynthesisQuery
 from api.schemas.trust import TrustPolicyRequest, TrustQuery, TrustRequest
 
 _SESSION = ("Stigmem-Session",)
@@ -180,6 +182,19 @@ _DECAY: tuple[Route, ...] = (
         body=SetValuedRequest, answers={200: answers.SetValued}, errors=(400, 413, 503, 507),
     ),
 )  # fmt: skip
+_SCOPES: tuple[Route, ...] = (
+    Route(
+        method="POST", path="/v1/lint", handler=scopes.lint_scope, permission="read",
+        group="scopes", summary="What deserves a second look in a scope", body=LintBody,
+        answers={200: answers.LintReport}, errors=(400, 413, 501), headers=_SESSION,
+    ),
+    Route(
+        method="GET", path="/v1/scopes/{scope}/synthesize", handler=scopes.synthesize_scope,
+        permission="read", group="scopes", summary="What a scope knows, in numbers",
+        query=SynthesisQuery, answers={200: answers.Synthesis}, errors=(400, 501),
+        headers=_SESSION,
+    ),
+)  # fmt: skip
 _TRUST: tuple[Route, ...] = (
     Route(
         method="GET", path="/v1/trust/sources", handler=trust.list_sources, permission="admin",
@@ -287,5 +302,7 @@ _NODE: tuple[Route, ...] = (
     ),
 )  # fmt: skip
 
-ROUTES: tuple[Route, ...] = _FACTS + _CONFLICTS + _RECALL + _DECAY + _TRUST + _KEYS + _NODE
+ROUTES: tuple[Route, ...] = (
+    *_FACTS, *_CONFLICTS, *_RECALL, *_SCOPES, *_DECAY, *_TRUST, *_KEYS, *_NODE,
+)  # fmt: skip
 """In the order of the documentation."""

@@ -205,6 +205,67 @@ class SetValued(BaseModel):
     built_in: list[str]
 
 
+class LintFinding(BaseModel):
+    """``relation`` is null where the finding is about the whole entity."""
+
+    check: Literal["contradiction", "stale", "orphan", "broken_ref", "namespacing"]
+    severity: Literal["error", "warning", "info"]
+    entity: str
+    relation: str | None
+    fact_ids: list[str]
+    detail: str
+
+
+class LintReport(BaseModel):
+    """``fact_count``: facts that hold; ``truncated``: a check found over 1,000."""
+
+    findings: list[LintFinding]
+    checked_at: str
+    scope: Scope
+    checks_run: list[str]
+    fact_count: int
+    truncated: bool
+
+
+class SynthesisValue(BaseModel):
+    """``v`` is the text under which the value is stored."""
+
+    type: Literal["string", "text", "number", "boolean", "datetime", "ref", "null"]
+    v: str
+
+
+class SynthesisFact(BaseModel):
+    """A fact in brief."""
+
+    id: str
+    entity: str
+    relation: str
+    value: SynthesisValue
+    confidence: float
+    timestamp: str
+    valid_until: str | None
+    is_expired: bool
+    age_seconds: float
+    contradicted: bool
+    source: str
+
+
+class Synthesis(BaseModel):
+    """``fact_count``: facts listed, newest first; ``total_count``: facts that hold, over which
+    all other numbers are taken. ``contradiction_count``: keys that nobody settled."""
+
+    scope: Scope
+    fact_count: int
+    facts: list[SynthesisFact]
+    contradiction_count: int
+    mean_confidence: float | None
+    freshest_timestamp: str | None
+    oldest_timestamp: str | None
+    expired_fact_count: int
+    synthesized_at: str
+    total_count: int
+
+
 class TrustRecord(BaseModel):
     """``origin``: ``set`` by an operator, full because the source holds a ``key``, or by the
     ``formula``, fact by fact (``fact_trust``: least and greatest)."""

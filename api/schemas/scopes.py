@@ -1,0 +1,33 @@
+"""Requests about a whole scope: lint and synthesis."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from api.schemas.facts import MomentQuery
+from api.schemas.values import NAME_LENGTH_MAX
+
+LOOKAHEAD_S_MAX = 3_155_760_000
+"""A hundred years."""
+
+
+class LintBody(MomentQuery):
+    """What to check in which scope; every check where none is named.
+    ``stale_lookahead_s``: also report what will have ended by then, seconds."""
+
+    scope: str
+    checks: (
+        list[Literal["contradiction", "stale", "orphan", "broken_ref", "namespacing"]] | None
+    ) = Field(default=None, max_length=5)
+    entity: str | None = Field(default=None, min_length=1, max_length=NAME_LENGTH_MAX)
+    relation: str | None = Field(default=None, min_length=1, max_length=NAME_LENGTH_MAX)
+    stale_lookahead_s: Annotated[float, Field(ge=0, le=LOOKAHEAD_S_MAX, allow_inf_nan=False)] = 0
+
+
+class SynthesisQuery(MomentQuery):
+    """Whether facts whose validity is over count, and how many facts to list."""
+
+    include_expired: bool = False
+    limit: int = Field(default=200, ge=1, le=1000)
