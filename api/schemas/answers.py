@@ -154,6 +154,8 @@ class ConflictRecord(BaseModel):
     status: Literal["unresolved", "resolved"]
     resolved_by: str | None
     detected_at: str
+    winning_fact_id: str | None
+    resolution_note: str | None
 
 
 class ConflictPage(BaseModel):
