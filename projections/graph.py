@@ -293,8 +293,7 @@ def _first_names(view: View, numbers: I32, after: str, wanted: int) -> list[str]
         rank = SPARE_NAMES + 2 * wanted // step
         if rank < len(sample):
             bound = sample[rank]
-            texts = view.entities.texts(numbers.tolist())
-            names = sorted(text for text in texts if after < text <= bound)
+            names = sorted(view.entities.texts_between(numbers.tolist(), after, bound))
             if len(names) >= wanted:
                 return names[:wanted]
     texts = view.entities.texts(numbers.tolist())

@@ -38,5 +38,10 @@ class Interner:
         texts = self._texts
         return [texts[number] for number in numbers]
 
+    def texts_between(self, numbers: Sequence[int], after: str, last: str) -> list[str]:
+        """Those texts of numbers that come after ``after`` and not after ``last``."""
+        texts = self._texts
+        return [text for n in numbers if (text := texts[n]) <= last and text > after]
+
     def __len__(self) -> int:
         return len(self._texts)
