@@ -38,8 +38,8 @@ from api.schemas.facts import (
 from api.schemas.keys import ExpiringQuery, KeyRequest, KeysQuery
 from api.schemas.profiles import ProfileDocument
 from api.schemas.recall import LegacyQuery, NeighborsQuery, RecallBody, RecallQuery
-from api.schemas.scopes import LintBody, SynthesisQuery
-from api.schemas.trust import TrustPolicyRequest, TrustQuery, TrustRequest
+from api.schemas.scopes import LintBody, LintReport, Synthesis, SynthesisQuery
+from api.schemas.trust import TrustPage, TrustPolicyRequest, TrustQuery, TrustRecord, TrustRequest
 
 _SESSION = ("Stigmem-Session",)
 _WRITE = ("Stigmem-Session", "Idempotency-Key")
@@ -186,12 +186,12 @@ _SCOPES: tuple[Route, ...] = (
     Route(
         method="POST", path="/v1/lint", handler=scopes.lint_scope, permission="read",
         group="scopes", summary="What deserves a second look in a scope", body=LintBody,
-        answers={200: answers.LintReport}, errors=(400, 413, 501), headers=_SESSION,
+        answers={200: LintReport}, errors=(400, 413, 501), headers=_SESSION,
     ),
     Route(
         method="GET", path="/v1/scopes/{scope}/synthesize", handler=scopes.synthesize_scope,
         permission="read", group="scopes", summary="What a scope knows, in numbers",
-        query=SynthesisQuery, answers={200: answers.Synthesis}, errors=(400, 501),
+        query=SynthesisQuery, answers={200: Synthesis}, errors=(400, 501),
         headers=_SESSION,
     ),
 )  # fmt: skip
@@ -199,12 +199,12 @@ _TRUST: tuple[Route, ...] = (
     Route(
         method="GET", path="/v1/trust/sources", handler=trust.list_sources, permission="admin",
         group="trust", summary="Trust in sources", query=TrustQuery,
-        answers={200: answers.TrustPage}, errors=(400, 501),
+        answers={200: TrustPage}, errors=(400, 501),
     ),
     Route(
         method="PUT", path="/v1/trust/sources", handler=trust.put_source, permission="admin",
         group="trust", summary="Set the trust in a source", body=TrustRequest,
-        answers={200: answers.TrustRecord}, errors=(400, 413, 503, 507),
+        answers={200: TrustRecord}, errors=(400, 413, 503, 507),
     ),
     Route(
         method="GET", path="/v1/trust/policy", handler=trust.get_policy, permission="admin",

@@ -94,11 +94,13 @@ class EntityEdgesProjector:
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
         pending: list[tuple[apsw.SQLiteValue, ...]] = []
+        trust: TrustAt | None = None  # holds until the next event that changes it
         for event in events:
             payload = event.payload
             if isinstance(payload, FactAsserted):
                 if payload.value.type == "ref":
-                    pending.append(_row(event, payload, db))
+                    trust = trust or TrustAt(db, event.position)
+                    pending.append(_row(event, payload, trust))
                 continue
             if pending:
                 db.executemany(_INSERT, pending)
@@ -107,12 +109,9 @@ class EntityEdgesProjector:
                 db.executemany(_END, [(event.position, fact) for fact in payload.fact_ids])
             elif isinstance(payload, DecaySwept):
                 _sweep(event.position, payload, db)
-            elif isinstance(payload, SourceTrustSet):
-                _trust(event.position, payload.source, db)
-            elif isinstance(payload, KeyIssued):
-                _trust(event.position, payload.entity_uri, db)
-            elif isinstance(payload, TrustPolicySet):
-                _trust(event.position, None, db)
+            else:
+                trust = None
+                _trust(event, db)
         if pending:
             db.executemany(_INSERT, pending)
 
@@ -126,15 +125,21 @@ def _sweep(position: int, sweep: DecaySwept, db: apsw.Connection) -> None:
     db.executemany(_TTL_END, [(epoch_ms, position, row) for row in ended])
 
 
-def _trust(position: int, source: str | None, db: apsw.Connection) -> None:
-    """Tell the edges of a source (of all, if None) how far it is trusted from here."""
-    trust = TrustAt(db, position)
-    rows = query(db, _ALL) if source is None else query(db, _OF_SOURCE, (source,))
-    db.executemany(_TRUST, [(trust.of(said_by, warrant), row) for row, said_by, warrant in rows])
-
-
-def _row(event: Recorded, fact: FactAsserted, db: apsw.Connection) -> tuple[apsw.SQLiteValue, ...]:
+def _trust(event: Recorded, db: apsw.Connection) -> None:
+    """Tell the edges of a source (or all, where the formula changes) how far it is trusted
+    from here."""
+    payload = event.payload
+    if isinstance(payload, TrustPolicySet):
+        rows = query(db, _ALL)
+    else:
+        assert isinstance(payload, SourceTrustSet | KeyIssued)
+        source = payload.source if isinstance(payload, SourceTrustSet) else payload.entity_uri
+        rows = query(db, _OF_SOURCE, (source,))
     trust = TrustAt(db, event.position)
+    db.executemany(_TRUST, [(trust.of(source, warrant), row) for row, source, warrant in rows])
+
+
+def _row(event: Recorded, fact: FactAsserted, trust: TrustAt) -> tuple[apsw.SQLiteValue, ...]:
     warrant = trust.warrant(fact, event.header.actor, event.peer)
     return (
         fact_id(event),

@@ -8,13 +8,13 @@ A hub costs no more than a few comparisons an edge.
 from __future__ import annotations
 
 from collections.abc import Callable
-from heapq import nsmallest
 from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
 
 from projections.arrays import F64, I32, Bool
+from projections.first_names import first_names
 from projections.normalization import matches_label
 from projections.selection import live
 from projections.trust_formula import RECEIVED
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 DEPTH_MAX = 3
 PAGE_SIZE_MAX = 200
-SAMPLE_NAMES = 1_000
-SPARE_NAMES = 8
 LOOKUPS_MAX = 512
 """Up to this many entities are expanded through their own slots; more, by one scan."""
 BOOKKEEPING_PREFIX = "stigmem:"
@@ -269,7 +267,7 @@ def _page(view: View, query: NeighborQuery, reached: Reached, moment: Moment) ->
     page: list[str] = []
     for hops in range(after.hops, reached.depth + 1):
         behind = after.entity if hops == after.hops else ""
-        page += _first_names(view, reached.at(hops), behind, wanted - len(page))
+        page += first_names(view.entities, reached.at(hops), behind, wanted - len(page))
         if len(page) == wanted:
             break
     found = _neighbors(view, reached, moment, page[: query.page_size])
@@ -278,26 +276,6 @@ def _page(view: View, query: NeighborQuery, reached: Reached, moment: Moment) ->
         next=Mark(found[-1].hops, found[-1].entity) if len(page) == wanted else None,
         total=int(np.count_nonzero(reached.hops > 0)),
     )
-
-
-def _first_names(view: View, numbers: I32, after: str, wanted: int) -> list[str]:
-    """The ``wanted`` smallest names behind ``after``, in order.
-
-    A sample tells a name before which about enough lie; the others are then passed over by
-    one comparison each, in the order in which they lie in memory.
-    """
-    step = len(numbers) // SAMPLE_NAMES
-    if step > 1:
-        texts = view.entities.texts(numbers[::step].tolist())
-        sample = sorted(text for text in texts if text > after)
-        rank = SPARE_NAMES + 2 * wanted // step
-        if rank < len(sample):
-            bound = sample[rank]
-            names = sorted(view.entities.texts_between(numbers.tolist(), after, bound))
-            if len(names) >= wanted:
-                return names[:wanted]
-    texts = view.entities.texts(numbers.tolist())
-    return nsmallest(wanted, [text for text in texts if text > after])
 
 
 def _neighbors(view: View, reached: Reached, moment: Moment, entities: list[str]) -> list[Neighbor]:

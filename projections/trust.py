@@ -101,9 +101,12 @@ class TrustAt:
         policy = trust_policy(db, position)
         self._off = policy.mode == "off"
         self._levels = trust_levels(policy)
+        self._given: dict[str, float | None] = {}
+        self._keyed: dict[str, bool] = {}
 
     def warrant(self, fact: FactAsserted, actor: str, peer: str | None) -> int:
-        """What vouches for a fact that is recorded at the position."""
+        """What vouches for a fact that is recorded at the position, or after it and before any
+        change of keys."""
         return warrant_of(
             source=fact.source,
             entity=fact.entity,
@@ -117,15 +120,22 @@ class TrustAt:
         """t(source) for a fact with this warrant."""
         if self._off:
             return 1.0
-        given = query_one(self._db, _GIVEN, (source, self._position))
+        if source not in self._given:
+            row = query_one(self._db, _GIVEN, (source, self._position))
+            self._given[source] = None if row is None else float(row[0])
+        given = self._given[source]
         if given is not None:
-            return float(given[0])
+            return given
         if CLAIMED <= warrant < RECEIVED and self._holds_key(source):
             return 1.0
         return float(self._levels[warrant])
 
     def _holds_key(self, source: str) -> bool:
-        return query_one(self._db, _HOLDS_KEY, (source, self._position)) is not None
+        known = self._keyed.get(source)
+        if known is None:
+            row = query_one(self._db, _HOLDS_KEY, (source, self._position))
+            known = self._keyed[source] = row is not None
+        return known
 
 
 class TrustSetting(Struct, frozen=True):

@@ -1,13 +1,13 @@
-"""Requests about a whole scope: lint and synthesis."""
+"""A whole scope: requests and answers of lint and synthesis."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from api.schemas.facts import MomentQuery
-from api.schemas.values import NAME_LENGTH_MAX
+from api.schemas.values import NAME_LENGTH_MAX, Scope
 
 LOOKAHEAD_S_MAX = 3_155_760_000
 """A hundred years."""
@@ -31,3 +31,64 @@ class SynthesisQuery(MomentQuery):
 
     include_expired: bool = False
     limit: int = Field(default=200, ge=1, le=1000)
+
+
+class LintFinding(BaseModel):
+    """``relation`` is null where the finding is about the whole entity."""
+
+    check: Literal["contradiction", "stale", "orphan", "broken_ref", "namespacing"]
+    severity: Literal["error", "warning", "info"]
+    entity: str
+    relation: str | None
+    fact_ids: list[str]
+    detail: str
+
+
+class LintReport(BaseModel):
+    """``fact_count``: facts that hold; ``truncated``: a check found over 1,000."""
+
+    findings: list[LintFinding]
+    checked_at: str
+    scope: Scope
+    checks_run: list[str]
+    fact_count: int
+    truncated: bool
+
+
+class SynthesisValue(BaseModel):
+    """``v`` is the text under which the value is stored."""
+
+    type: Literal["string", "text", "number", "boolean", "datetime", "ref", "null"]
+    v: str
+
+
+class SynthesisFact(BaseModel):
+    """A fact in brief."""
+
+    id: str
+    entity: str
+    relation: str
+    value: SynthesisValue
+    confidence: float
+    timestamp: str
+    valid_until: str | None
+    is_expired: bool
+    age_seconds: float
+    contradicted: bool
+    source: str
+
+
+class Synthesis(BaseModel):
+    """``fact_count``: facts listed, newest first; ``total_count``: facts that hold, over which
+    all other numbers are taken. ``contradiction_count``: keys that nobody settled."""
+
+    scope: Scope
+    fact_count: int
+    facts: list[SynthesisFact]
+    contradiction_count: int
+    mean_confidence: float | None
+    freshest_timestamp: str | None
+    oldest_timestamp: str | None
+    expired_fact_count: int
+    synthesized_at: str
+    total_count: int

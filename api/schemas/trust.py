@@ -1,4 +1,4 @@
-"""Requests about trust in sources."""
+"""Trust in sources: requests and answers."""
 
 from __future__ import annotations
 
@@ -75,3 +75,25 @@ class TrustPolicyRequest(BaseModel):
                 "weights", "the four weights sum to {total}, must sum to 1", {"total": total}
             )
         return self
+
+
+class TrustRecord(BaseModel):
+    """``origin``: ``set`` by an operator, full because the source holds a ``key``, or by the
+    ``formula``, fact by fact (``fact_trust``: least and greatest)."""
+
+    source: str
+    trust: float | None
+    origin: Literal["set", "key", "formula"]
+    reason: str
+    set_by: str | None
+    set_at: str | None
+    position: int | None
+    fact_trust: dict[str, float] | None
+
+
+class TrustPage(BaseModel):
+    """Trust in sources, by name."""
+
+    sources: list[TrustRecord]
+    mode: Literal["strict", "relaxed", "off"]
+    cursor: str | None

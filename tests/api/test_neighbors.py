@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from eventlog.clock import FixedClock
 from eventlog.event import Recorded
 from projections.authorization import Authorization
-from projections.graph import SAMPLE_NAMES, NeighborQuery, neighbors
+from projections.first_names import SAMPLE_NAMES
+from projections.graph import NeighborQuery, neighbors
 from projections.normalization import SCOPES
 from tests.api.live import CONTROL_TOKEN, LiveNode
 from tests.projections.recall.world import World, reader, user

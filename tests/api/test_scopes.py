@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from api.schemas.answers import LintReport, Synthesis
+from api.schemas.scopes import LintReport, Synthesis
 from eventlog.clock import FixedClock
 from tests.api.live import LiveNode
 

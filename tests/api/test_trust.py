@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from api.schemas.answers import TrustPage, TrustRecord
+from api.schemas.trust import TrustPage, TrustRecord
 from tests.api.live import CONTROL_TOKEN, LiveNode, fact
 
 

@@ -32,6 +32,7 @@ from projections.trust_formula import (
 )
 from projections.view import View, everything
 from tests.projections.histories import START_US
+from tests.projections.test_laws import replayed
 
 PLAIN = TrustPolicy()
 
@@ -151,6 +152,9 @@ _moves = st.lists(
 )
 
 
+EDGES = "SELECT from_position, source_trust FROM entity_edges"
+
+
 def trusts(view: View, moment: Moment) -> list[float]:
     slots = everything(view)
     slots = slots[view.from_position[slots] <= moment.position]
@@ -213,11 +217,13 @@ def test_tables_mirror_and_past_agree_on_trust(moves: list[tuple[str, Any]]) -> 
             with node.reader.pool.connection() as db:
                 filled = Mirror()
                 filled.fill(db, view.position)
-                edges = dict(query(db, "SELECT from_position, source_trust FROM entity_edges"))
+                edges = dict(query(db, EDGES))
             for position, trust in seen.items():
                 assert trusts(filled.pin(), Moment(position, START_US)) == trust
             refs = np.flatnonzero(view.object >= 0).astype(np.int32)
             positions = view.from_position[refs].tolist()
             assert edges == dict(zip(positions, view.trust(refs, now).tolist(), strict=True))
+            with replayed(node.log.read(0, 10_000), 7) as store:  # however events are batched
+                assert edges == dict(query(store.db, EDGES))
         finally:
             node.close()
