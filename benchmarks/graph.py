@@ -91,7 +91,8 @@ def _plain_scan(db: apsw.Connection) -> list[str]:
 
 def _served(folder: Path, edges: int) -> list[Figure]:
     params = {"entity": HUB, "scope": "local"}
-    with serving(folder) as url, httpx.Client(base_url=url) as http:
+    quiet = {"STIGMEM_EMBED_ENABLED": "false"}  # else it embeds the edges meanwhile
+    with serving(folder, env=quiet) as url, httpx.Client(base_url=url) as http:
         wait_ready(url)
 
         def ask() -> None:
