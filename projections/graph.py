@@ -145,7 +145,11 @@ def parse_relation_filter(text: str) -> tuple[str, ...]:
 
 
 def surfacing(view: View, slots: I32) -> I32:
-    """Those of ``slots`` whose relation is not bookkeeping, in the order given."""
+    """Those of ``slots`` that are not bookkeeping, by relation or entity, in the order given.
+    A resolution, for one, repeats the value of the fact that won."""
+    reserved = view.reserved_slots()
+    if len(reserved):
+        slots = slots[~np.isin(slots, reserved)]
     hidden = relations_matching(view, lambda label: label.startswith(BOOKKEEPING_PREFIX))
     return slots[~hidden[view.relation[slots]]]
 

@@ -17,8 +17,9 @@ from msgspec import Struct
 
 from projections.arrays import I32, Bool
 from projections.conflicts import conflicts
-from projections.graph import BOOKKEEPING_PREFIX, relations_matching
+from projections.graph import relations_matching
 from projections.moment import NO_END, format_instant
+from projections.normalization import is_reserved
 from projections.selection import known, live
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ FINDINGS_MAX = 1_000
 """Findings told a check; the answer says where there are more."""
 FACTS_MAX = 20
 """Fact ids told a finding, newest first."""
-_FORMAL = "stigmem://"
 
 
 class LintRequest(Struct, frozen=True, kw_only=True):
@@ -216,11 +216,7 @@ def _entities(view: View, slots: I32) -> Bool:
 def _named(view: View, numbers: I32) -> list[int]:
     """Entities by name, without the protocol's bookkeeping."""
     named = [(view.entities.text(number), number) for number in numbers.tolist()]
-    ours = [
-        (text, number)
-        for text, number in named
-        if text.startswith(_FORMAL) or not text.startswith(BOOKKEEPING_PREFIX)
-    ]
+    ours = [(text, number) for text, number in named if not is_reserved(text)]
     return [number for _, number in sorted(ours)[: FINDINGS_MAX + 1]]
 
 

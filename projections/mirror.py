@@ -35,7 +35,7 @@ from projections.histories import uses_by_slot
 from projections.lexicon import lexical_text
 from projections.mirror_state import MirrorState
 from projections.moment import LIVE
-from projections.normalization import SCOPES, normalize_ref
+from projections.normalization import SCOPES, is_reserved, normalize_ref
 from projections.policies import load_set_valued
 from projections.trust import load_key_sources, load_trust, load_trust_policies
 from projections.trust_formula import warrant_of
@@ -187,6 +187,8 @@ class Mirror(MirrorState):
             object_number = self.entities.add(normalize_ref(value_v))
             self.by_object.add(object_number, slot)
         self.by_entity.add(entity_number, slot)
+        if is_reserved(entity):
+            self.reserved.add("", slot)
         self.by_key.add(key_number, slot)
         terms = self.tokenize(lexical_text(entity, relation, value_type, value_v))
         self.by_term.add_all(terms, slot)

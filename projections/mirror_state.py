@@ -37,6 +37,8 @@ class MirrorState:
         self.by_term = Postings()
         self.slot_of: dict[str, int] = {}
         self.by_cid = Postings()
+        self.reserved = Postings()
+        """Slots of facts about the protocol's own records, under ``""``."""
         self.parents: dict[int, tuple[int, ...]] = {}
         """By slot of a derived fact: ``cid_number`` of each thing it was derived from."""
         self.decay = DecayHistory()

@@ -79,6 +79,10 @@ class View:
         """Facts whose content id begins with these 64 bits (see ``mirror.cid_number``)."""
         return self._mirror.by_cid.slots(number, self.count)
 
+    def reserved_slots(self) -> I32:
+        """Facts about the protocol's own records, such as resolutions."""
+        return self._mirror.reserved.slots("", self.count)
+
     def parents(self, slot: int) -> tuple[int, ...]:
         """What a fact says it was derived from, as ``cid_number`` of each, without repeats."""
         return self._mirror.parents.get(slot, ())
