@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import Struct
 
 from api.preference import preferred
-from projections.arrays import I32
+from projections.arrays import I32, Bool
 from projections.authorization import Authorization
 from projections.facts import FactRow
 from projections.moment import Moment
@@ -38,6 +38,8 @@ class Filters(Struct, frozen=True, kw_only=True):
     since: int = 0
     prefer_newest: bool = False
     attested: bool = False
+    trusted_from: float = 0.0
+    """Least effective confidence of facts whose source is not fully trusted."""
 
 
 class Page(Struct, frozen=True):
@@ -70,10 +72,20 @@ def matching(view: View, authorization: Authorization, moment: Moment, filters: 
         slots = slots[view.recorded_at[slots] > filters.after_us]
     if filters.min_confidence > 0.0:
         slots = slots[view.confidence(slots, moment) >= filters.min_confidence]
+    if filters.trusted_from > 0.0:
+        slots = slots[_trusted(view, slots, moment, filters.trusted_from)]
     if not filters.include_contradicted:
         shown = preferred(view, slots, moment, authorization, prefer_newest=filters.prefer_newest)
         slots = slots[shown]
     return slots
+
+
+def _trusted(view: View, slots: I32, moment: Moment, least: float) -> Bool:
+    """Which facts are not hidden for want of trust. A fact that a fully trusted source is
+    unsure of is not distrusted, and one that ended has no confidence to lose."""
+    trust, confidence = view.trust(slots, moment), view.confidence(slots, moment)
+    shown: Bool = (trust >= 1.0) | (confidence <= 0.0) | (confidence * trust >= least)
+    return shown
 
 
 def _narrowed(view: View, filters: Filters) -> I32:

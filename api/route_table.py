@@ -15,9 +15,12 @@ from api.routes import (
     graph,
     keys,
     profiles,
+    provenance,
     recall,
+    scopes,
     system,
     time_travel,
+    trust,
 )
 from api.routing import Route
 from api.schemas import answers
@@ -30,12 +33,15 @@ from api.schemas.facts import (
     BatchQuery,
     FactsQuery,
     MomentQuery,
+    ProvenanceQuery,
     RetractRequest,
 )
 from api.schemas.keys import ExpiringQuery, KeyRequest, KeysQuery
 from api.schemas.profiles import ProfileDocument
 from api.schemas.recall import LegacyQuery, NeighborsQuery, RecallBody, RecallQuery
+from api.schemas.scopes import LintBody, LintReport, Synthesis, SynthesisQuery
 from api.schemas.time_travel import DiffQuery, LifeQuery, SqlBody, StateQuery
+from api.schemas.trust import TrustPage, TrustPolicyRequest, TrustQuery, TrustRecord, TrustRequest
 
 _SESSION = ("Stigmem-Session",)
 _WRITE = ("Stigmem-Session", "Idempotency-Key")
@@ -71,9 +77,9 @@ _FACTS: tuple[Route, ...] = (
         group="facts", summary="Refused: facts never change", errors=(400, 405, 413, 422),
     ),
     Route(
-        method="GET", path="/v1/facts/{fact_id}/provenance", handler=facts.provenance,
-        permission="read", group="facts", summary="What a fact was derived from",
-        query=MomentQuery, answers={200: answers.Provenance}, errors=(400, 404, 501),
+        method="GET", path="/v1/facts/{fact_id}/provenance", handler=provenance.provenance,
+        permission="read", group="facts", summary="What a fact was derived from, hop by hop",
+        query=ProvenanceQuery, answers={200: answers.Provenance}, errors=(400, 404, 501),
         headers=_SESSION,
     ),
     Route(
@@ -176,6 +182,41 @@ _DECAY: tuple[Route, ...] = (
         method="PUT", path="/v1/relations/set-valued", handler=decay.put_set_valued,
         permission="write", group="decay", summary="Replace the list of set-valued relations",
         body=SetValuedRequest, answers={200: answers.SetValued}, errors=(400, 413, 503, 507),
+    ),
+)  # fmt: skip
+_SCOPES: tuple[Route, ...] = (
+    Route(
+        method="POST", path="/v1/lint", handler=scopes.lint_scope, permission="read",
+        group="scopes", summary="What deserves a second look in a scope", body=LintBody,
+        answers={200: LintReport}, errors=(400, 413, 501), headers=_SESSION,
+    ),
+    Route(
+        method="GET", path="/v1/scopes/{scope}/synthesize", handler=scopes.synthesize_scope,
+        permission="read", group="scopes", summary="What a scope knows, in numbers",
+        query=SynthesisQuery, answers={200: Synthesis}, errors=(400, 501),
+        headers=_SESSION,
+    ),
+)  # fmt: skip
+_TRUST: tuple[Route, ...] = (
+    Route(
+        method="GET", path="/v1/trust/sources", handler=trust.list_sources, permission="admin",
+        group="trust", summary="Trust in sources", query=TrustQuery,
+        answers={200: TrustPage}, errors=(400, 501),
+    ),
+    Route(
+        method="PUT", path="/v1/trust/sources", handler=trust.put_source, permission="admin",
+        group="trust", summary="Set the trust in a source", body=TrustRequest,
+        answers={200: TrustRecord}, errors=(400, 413, 503, 507),
+    ),
+    Route(
+        method="GET", path="/v1/trust/policy", handler=trust.get_policy, permission="admin",
+        group="trust", summary="The formula's parameters", query=MomentQuery,
+        answers={200: TrustPolicyRequest}, errors=(400, 501),
+    ),
+    Route(
+        method="PUT", path="/v1/trust/policy", handler=trust.put_policy, permission="admin",
+        group="trust", summary="Replace the formula's parameters", body=TrustPolicyRequest,
+        answers={200: TrustPolicyRequest}, errors=(400, 413, 503, 507),
     ),
 )  # fmt: skip
 _KEYS: tuple[Route, ...] = (
@@ -292,5 +333,8 @@ _TIME_TRAVEL: tuple[Route, ...] = (
     ),
 )  # fmt: skip
 
-ROUTES: tuple[Route, ...] = _FACTS + _CONFLICTS + _RECALL + _DECAY + _TIME_TRAVEL + _KEYS + _NODE
+ROUTES: tuple[Route, ...] = (
+    *_FACTS, *_CONFLICTS, *_RECALL, *_SCOPES, *_DECAY, *_TRUST, *_TIME_TRAVEL,
+    *_KEYS, *_NODE,
+)  # fmt: skip
 """In the order of the documentation."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks import congress, embedding, flatness, ingest, writes
+from benchmarks import congress, embedding, flatness, graph, ingest, writes
 from benchmarks.report import Figure, table
 
 BENCHMARKS: dict[str, Callable[[int], list[Figure]]] = {
@@ -19,6 +19,7 @@ BENCHMARKS: dict[str, Callable[[int], list[Figure]]] = {
     "flatness": flatness.measure,
     "congress": congress.measure,
     "embedding": embedding.measure,
+    "graph": graph.measure,
 }
 
 

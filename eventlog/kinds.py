@@ -188,6 +188,47 @@ class SourceTrustSet(Payload, frozen=True, tag="source_trust_set"):
     reason: str = ""
 
 
+class TrustPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How trust in a source is computed where nothing was set (wire 3.5); all in [0, 1] but
+    for the counts. The trust is the weighted sum of one level of each group.
+
+    ``mode``: ``off`` trusts everybody fully. ``hidden_below`` (``strict_hidden_below`` in
+    ``strict`` mode): lists leave out facts of less effective confidence whose source is not
+    fully trusted.
+    """
+
+    mode: Literal["strict", "relaxed", "off"] = "relaxed"
+    identity_weight: float = 0.35
+    history_weight: float = 0.30
+    authority_weight: float = 0.25
+    attestation_weight: float = 0.10
+    identity_logged: float = 1.0
+    identity_manifest: float = 0.7
+    identity_key: float = 0.4
+    identity_bare: float = 0.1
+    history_new: float = 0.5
+    history_known: float = 0.7
+    history_failing: float = 0.3
+    history_proven: float = 1.0
+    history_known_from: int = 10
+    history_proven_from: int = 100
+    history_failing_share: float = 0.05
+    authority_self: float = 0.9
+    authority_own: float = 0.7
+    authority_shared: float = 0.5
+    authority_other: float = 0.2
+    attestation_signed: float = 1.0
+    attestation_default: float = 0.2
+    hidden_below: float = 0.2
+    strict_hidden_below: float = 0.3
+
+
+class TrustPolicySet(Payload, frozen=True, tag="trust_policy_set"):
+    """From here on trust in sources is computed by this policy."""
+
+    policy: TrustPolicy
+
+
 class EmbeddingModelPinned(Payload, frozen=True, tag="embedding_model_pinned"):
     """From here on facts are embedded with this model; vectors of others are not compared.
 
@@ -216,6 +257,7 @@ AnyPayload = (
     | PolicySet
     | ProfileSet
     | SourceTrustSet
+    | TrustPolicySet
     | EmbeddingModelPinned
 )
 
@@ -233,6 +275,7 @@ SCHEMA_VERSIONS: dict[str, int] = {
     "policy_set": 1,
     "profile_set": 1,
     "source_trust_set": 1,
+    "trust_policy_set": 1,
     "embedding_model_pinned": 1,
 }
 """The version each kind is written with; older ones are read through ``codec.UPCASTERS``."""

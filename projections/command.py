@@ -28,3 +28,6 @@ class Command:
         self.received_at = received_at
         self.atomic = atomic
         self.answer: Future[WriteAnswer] = Future()
+        # A caller who no longer waits cannot take back what was submitted: a cancelled
+        # future would refuse the answer, in the writer's own thread.
+        self.answer.set_running_or_notify_cancel()

@@ -7,11 +7,14 @@ nodes may each accept half of a cycle, so the walk tolerates them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import groupby
+from operator import itemgetter
 
 import apsw
 
 from eventlog.event import Recorded
 from eventlog.kinds import FactAsserted
+from projections.database import query
 
 WALK_HASHES_MAX = 10_000
 
@@ -69,3 +72,12 @@ def closes_cycle(db: apsw.Connection, child_hash: str, parents: Iterable[str]) -
         rows = db.execute("SELECT parent_hash FROM derivations WHERE child_hash=?", (parent,))
         waiting.extend(str(row[0]) for row in rows)
     return False
+
+
+def load_parents(db: apsw.Connection) -> list[tuple[int, list[str]]]:
+    """(position, hashes it was derived from) of every derived fact, oldest first."""
+    rows = query(db, "SELECT from_position, parent_hash FROM derivations ORDER BY from_position")
+    return [
+        (position, [parent for _, parent in links])
+        for position, links in groupby(rows, key=itemgetter(0))
+    ]

@@ -1,7 +1,8 @@
 """``entity_edges``: one edge a ``ref`` fact, with the seed's columns and its three indexes.
 
-An edge mirrors its fact's confidence in the same transaction, is soft-deleted when the
-fact is retracted, and cannot outlive it (foreign key). Source: seed §20.1.2, §20.1.3.
+An edge mirrors its fact's confidence in the same transaction, carries the trust in its
+source, is soft-deleted when the fact is retracted, and cannot outlive it (foreign key).
+Source: seed §20.1.2, §20.1.3, §20.1.7.
 """
 
 from __future__ import annotations
@@ -11,17 +12,25 @@ from collections.abc import Sequence
 import apsw
 
 from eventlog.event import Recorded
-from eventlog.kinds import DecaySwept, FactAsserted, FactRetracted, SourceTrustSet
+from eventlog.kinds import (
+    DecaySwept,
+    FactAsserted,
+    FactRetracted,
+    KeyIssued,
+    SourceTrustSet,
+    TrustPolicySet,
+)
 from projections.database import query
 from projections.decay import swept_rows
 from projections.facts import fact_id
 from projections.moment import LIVE
 from projections.normalization import normalize_ref
+from projections.trust import TrustAt
 
 _INSERT = """
 INSERT INTO entity_edges (id, subject, relation, object, scope, confidence, source_trust,
-    created_at, from_position)
-VALUES (?,?,?,?,?,?,(SELECT trust FROM source_trust WHERE source=? AND to_position=?),?,?)
+    created_at, from_position, source, warrant)
+VALUES (?,?,?,?,?,?,?,?,?,?,?)
 """
 _END = f"""
 UPDATE entity_edges SET confidence=0.0, to_position=? WHERE id=? AND to_position={LIVE}
@@ -37,16 +46,16 @@ _DECAYED = "UPDATE entity_edges SET confidence=?, decay_epoch=? WHERE rowid=?"
 _TTL_END = """
 UPDATE entity_edges SET confidence=0.0, decay_epoch=?, to_position=? WHERE rowid=?
 """
-_TRUST = """
-UPDATE entity_edges SET source_trust=? WHERE id IN (SELECT id FROM facts WHERE source=?)
-"""
+_OF_SOURCE = "SELECT rowid, source, warrant FROM entity_edges WHERE source=?"
+_ALL = "SELECT rowid, source, warrant FROM entity_edges"
+_TRUST = "UPDATE entity_edges SET source_trust=? WHERE rowid=?"
 
 
 class EntityEdgesProjector:
     """Rows of ``entity_edges``."""
 
     name = "entity_edges"
-    version = 1
+    version = 2
     tables = ("entity_edges",)
     schema = f"""
     CREATE TABLE entity_edges (
@@ -60,24 +69,38 @@ class EntityEdgesProjector:
         decay_epoch INTEGER,
         created_at INTEGER NOT NULL,
         from_position INTEGER NOT NULL,
-        to_position INTEGER NOT NULL DEFAULT {LIVE}
+        to_position INTEGER NOT NULL DEFAULT {LIVE},
+        source TEXT NOT NULL,
+        warrant INTEGER NOT NULL
     ) STRICT;
     """
     late_indexes = """
     CREATE INDEX idx_edges_subject ON entity_edges (subject, scope, confidence);
     CREATE INDEX idx_edges_object ON entity_edges (object, scope, confidence);
     CREATE INDEX idx_edges_subject_rel ON entity_edges (subject, relation, scope);
+    CREATE INDEX idx_edges_source ON entity_edges (source);
     """
-    kinds = frozenset({"fact_asserted", "fact_retracted", "decay_swept", "source_trust_set"})
+    kinds = frozenset(
+        {
+            "fact_asserted",
+            "fact_retracted",
+            "decay_swept",
+            "source_trust_set",
+            "key_issued",
+            "trust_policy_set",
+        }
+    )
     reads = frozenset({"facts", "trust"})
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
         pending: list[tuple[apsw.SQLiteValue, ...]] = []
+        trust: TrustAt | None = None  # holds until the next event that changes it
         for event in events:
             payload = event.payload
             if isinstance(payload, FactAsserted):
                 if payload.value.type == "ref":
-                    pending.append(_row(event, payload))
+                    trust = trust or TrustAt(db, event.position)
+                    pending.append(_row(event, payload, trust))
                 continue
             if pending:
                 db.executemany(_INSERT, pending)
@@ -86,8 +109,9 @@ class EntityEdgesProjector:
                 db.executemany(_END, [(event.position, fact) for fact in payload.fact_ids])
             elif isinstance(payload, DecaySwept):
                 _sweep(event.position, payload, db)
-            elif isinstance(payload, SourceTrustSet):
-                db.execute(_TRUST, (payload.trust, payload.source))
+            else:
+                trust = None
+                _trust(event, db)
         if pending:
             db.executemany(_INSERT, pending)
 
@@ -101,7 +125,22 @@ def _sweep(position: int, sweep: DecaySwept, db: apsw.Connection) -> None:
     db.executemany(_TTL_END, [(epoch_ms, position, row) for row in ended])
 
 
-def _row(event: Recorded, fact: FactAsserted) -> tuple[apsw.SQLiteValue, ...]:
+def _trust(event: Recorded, db: apsw.Connection) -> None:
+    """Tell the edges of a source (or all, where the formula changes) how far it is trusted
+    from here."""
+    payload = event.payload
+    if isinstance(payload, TrustPolicySet):
+        rows = query(db, _ALL)
+    else:
+        assert isinstance(payload, SourceTrustSet | KeyIssued)
+        source = payload.source if isinstance(payload, SourceTrustSet) else payload.entity_uri
+        rows = query(db, _OF_SOURCE, (source,))
+    trust = TrustAt(db, event.position)
+    db.executemany(_TRUST, [(trust.of(source, warrant), row) for row, source, warrant in rows])
+
+
+def _row(event: Recorded, fact: FactAsserted, trust: TrustAt) -> tuple[apsw.SQLiteValue, ...]:
+    warrant = trust.warrant(fact, event.header.actor, event.peer)
     return (
         fact_id(event),
         fact.entity,
@@ -109,8 +148,9 @@ def _row(event: Recorded, fact: FactAsserted) -> tuple[apsw.SQLiteValue, ...]:
         normalize_ref(fact.value.v),
         fact.scope,
         fact.confidence,
-        fact.source,
-        LIVE,
+        trust.of(fact.source, warrant),
         event.header.recorded_at // 1000,
         event.position,
+        fact.source,
+        warrant,
     )

@@ -1,21 +1,23 @@
 """The graph of ref facts: one hop of it, and the neighbours of an entity page by page.
 
 An edge is a ref fact that the caller may read at the Moment; it is walked in both
-directions. Nothing here costs Python time per edge, so a hub answers like any other entity.
+directions. Edges that came from peers are for callers with the ``federate`` permission.
+A hub costs no more than a few comparisons an edge.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from heapq import nsmallest
 from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
 
 from projections.arrays import F64, I32, Bool
+from projections.first_names import first_names
 from projections.normalization import matches_label
 from projections.selection import live
+from projections.trust_formula import RECEIVED
 
 if TYPE_CHECKING:
     from projections.authorization import Authorization
@@ -28,6 +30,8 @@ LOOKUPS_MAX = 512
 """Up to this many entities are expanded through their own slots; more, by one scan."""
 BOOKKEEPING_PREFIX = "stigmem:"
 """Relations the protocol keeps for itself (conflicts, cards): they never surface."""
+CROSS_FEDERATION = "federate"
+"""The permission to see edges that came from peers (seed §20.1.7)."""
 _NOT_A_LABEL = frozenset("?[](){}|^$+\\")
 
 
@@ -141,7 +145,11 @@ def parse_relation_filter(text: str) -> tuple[str, ...]:
 
 
 def surfacing(view: View, slots: I32) -> I32:
-    """Those of ``slots`` whose relation is not bookkeeping, in the order given."""
+    """Those of ``slots`` that are not bookkeeping, by relation or entity, in the order given.
+    A resolution, for one, repeats the value of the fact that won."""
+    reserved = view.reserved_slots()
+    if len(reserved):
+        slots = slots[~np.isin(slots, reserved)]
     hidden = relations_matching(view, lambda label: label.startswith(BOOKKEEPING_PREFIX))
     return slots[~hidden[view.relation[slots]]]
 
@@ -246,6 +254,8 @@ def _walkable(
         )
 
     def walkable(slots: I32) -> I32:
+        if not authorization.may(CROSS_FEDERATION):
+            slots = slots[view.warrant[slots] < RECEIVED]
         slots = surfacing(view, live(view, authorization, moment, slots))
         if named is not None:
             slots = slots[named[view.relation[slots]]]
@@ -259,15 +269,12 @@ def _page(view: View, query: NeighborQuery, reached: Reached, moment: Moment) ->
     after = query.after or Mark(1, "")
     wanted = query.page_size + 1
     page: list[str] = []
-    text = view.entities.text
     for hops in range(after.hops, reached.depth + 1):
-        texts = map(text, reached.at(hops).tolist())
-        if hops == after.hops and after.entity:
-            texts = filter(after.entity.__lt__, texts)
-        page += nsmallest(wanted - len(page), texts)
+        behind = after.entity if hops == after.hops else ""
+        page += first_names(view.entities, reached.at(hops), behind, wanted - len(page))
         if len(page) == wanted:
             break
-    found = [_neighbor(view, reached, moment, entity) for entity in page[: query.page_size]]
+    found = _neighbors(view, reached, moment, page[: query.page_size])
     return NeighborPage(
         neighbors=found,
         next=Mark(found[-1].hops, found[-1].entity) if len(page) == wanted else None,
@@ -275,15 +282,18 @@ def _page(view: View, query: NeighborQuery, reached: Reached, moment: Moment) ->
     )
 
 
-def _neighbor(view: View, reached: Reached, moment: Moment, entity: str) -> Neighbor:
-    number = view.entities.number(entity)
-    assert number is not None  # it came from the interner
-    edge = reached.edge[number : number + 1]
-    return Neighbor(
-        entity=entity,
-        relation=view.relations.text(int(view.relation[edge[0]])),
-        hops=int(reached.hops[number]),
-        confidence=float(view.confidence(edge, moment)[0]),
-        source_trust=float(view.trust(edge, moment)[0]),
-        path=reached.path(view, number),
-    )
+def _neighbors(view: View, reached: Reached, moment: Moment, entities: list[str]) -> list[Neighbor]:
+    numbers = [view.entities.numbered(entity) for entity in entities]
+    edges: I32 = reached.edge[numbers]
+    confidence, trust = view.confidence(edges, moment), view.trust(edges, moment)
+    return [
+        Neighbor(
+            entity=entity,
+            relation=view.relations.text(int(view.relation[edges[n]])),
+            hops=int(reached.hops[numbers[n]]),
+            confidence=float(confidence[n]),
+            source_trust=float(trust[n]),
+            path=reached.path(view, numbers[n]),
+        )
+        for n, entity in enumerate(entities)
+    ]

@@ -1,4 +1,4 @@
-"""Small histories beside the mirror's columns: decay sweeps, trust, accesses, declarations.
+"""Small histories beside the mirror's columns: decay sweeps, accesses, declarations.
 
 Each answers "as of which position", so live and past questions take the same path.
 """
@@ -153,28 +153,6 @@ def _decays(view: Ageing, slots: I32, relation: str) -> Bool:
     numbers, inverse = np.unique(view.entity[slots], return_inverse=True)
     free = [not is_exempt(view.entities.text(int(number)), relation) for number in numbers]
     return np.array(free, dtype=bool)[inverse]
-
-
-class TrustHistory:
-    """Trust in sources over time; 1 where nothing was set."""
-
-    def __init__(self, sources: Interner) -> None:
-        self._sources = sources
-        self._changes: dict[int, tuple[list[int], list[float]]] = {}
-
-    def add(self, position: int, source: str, trust: float) -> None:
-        positions, values = self._changes.setdefault(self._sources.add(source), ([], []))
-        positions.append(position)
-        values.append(trust)
-
-    def at(self, sources: I32, position: int) -> F64:
-        """Trust of each source number at a position."""
-        trust: F64 = np.ones(len(sources), dtype=np.float64)
-        for source, (positions, values) in list(self._changes.items()):
-            count = bisect_right(positions, position)
-            if count:
-                trust[sources == source] = values[count - 1]
-        return trust
 
 
 class AccessHistory:

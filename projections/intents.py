@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from eventlog.event import Recorded
-from eventlog.kinds import DecayPolicy, Parent, RecallUse, Value
+from eventlog.kinds import DecayPolicy, Parent, RecallUse, TrustPolicy, Value
 
 
 class Intent(Struct, frozen=True):
@@ -91,6 +91,12 @@ class SetSourceTrust(Intent, frozen=True, kw_only=True):
     source: str
     trust: float
     reason: str = ""
+
+
+class SetTrustPolicy(Intent, frozen=True, kw_only=True):
+    """Compute trust in sources by this policy from here on."""
+
+    policy: TrustPolicy
 
 
 class IssueKey(Intent, frozen=True, kw_only=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class Interner:
     """Numbers texts 0, 1, 2 … in order of first appearance. One thread adds; any may read."""
@@ -23,9 +25,23 @@ class Interner:
         """The number of ``text``, or None where it never appeared."""
         return self._numbers.get(text)
 
+    def numbered(self, text: str) -> int:
+        """The number of a text that has one. Raises KeyError for an unknown one."""
+        return self._numbers[text]
+
     def text(self, number: int) -> str:
         """The text of a number. Raises IndexError for an unknown one."""
         return self._texts[number]
+
+    def texts(self, numbers: Sequence[int]) -> list[str]:
+        """The texts of numbers, in the order given. Raises IndexError for an unknown one."""
+        texts = self._texts
+        return [texts[number] for number in numbers]
+
+    def texts_between(self, numbers: Sequence[int], after: str, last: str) -> list[str]:
+        """Those texts of numbers that come after ``after`` and not after ``last``."""
+        texts = self._texts
+        return [text for n in numbers if (text := texts[n]) <= last and text > after]
 
     def __len__(self) -> int:
         return len(self._texts)

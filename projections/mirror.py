@@ -20,21 +20,25 @@ from eventlog.kinds import (
     DecaySwept,
     FactAsserted,
     FactRetracted,
+    KeyIssued,
     RecallServed,
     SetValuedDeclared,
     SourceTrustSet,
+    TrustPolicySet,
 )
 from projections.access import load_accesses
 from projections.database import query
 from projections.decay import load_sweeps
+from projections.derivations import load_parents
 from projections.facts import fact_id, validity_us
 from projections.histories import uses_by_slot
 from projections.lexicon import lexical_text
 from projections.mirror_state import MirrorState
 from projections.moment import LIVE
-from projections.normalization import SCOPES, normalize_ref
+from projections.normalization import SCOPES, is_reserved, normalize_ref
 from projections.policies import load_set_valued
-from projections.trust import load_trust
+from projections.trust import load_key_sources, load_trust, load_trust_policies
+from projections.trust_formula import warrant_of
 from projections.view import View, everything
 
 FILL_PAGE_ROWS = 20_000
@@ -42,7 +46,8 @@ VALUE_TYPES = ("string", "text", "number", "boolean", "datetime", "ref", "null")
 
 _FILL = """
 SELECT from_position, to_position, id, entity, relation, source, scope, garden_id, value_type,
-    value_v, hlc, recorded_at, valid_from_us, valid_until_us, base_confidence, set_aside, cid
+    value_v, hlc, recorded_at, valid_from_us, valid_until_us, base_confidence, set_aside, cid,
+    actor, received_from
 FROM facts WHERE from_position>? ORDER BY from_position LIMIT ?
 """
 
@@ -79,6 +84,8 @@ class Mirror(MirrorState):
         progress: Callable[[int], None] | None = None,
     ) -> None:
         """Load everything from the tables, which stand at ``position``."""
+        for at, source in load_key_sources(db):  # before the facts, whose warrant asks for it
+            self.trust.add_key(at, source)
         with _without_collector():  # nothing made here is garbage
             after = 0
             while rows := query(db, _FILL, (after, FILL_PAGE_ROWS)):
@@ -90,6 +97,11 @@ class Mirror(MirrorState):
             self.decay.add(at, sweep)
         for at, source, trust in load_trust(db):
             self.trust.add(at, source, trust)
+        for at, policy in load_trust_policies(db):
+            self.trust.add_policy(at, policy)
+        starts = self.columns.arrays["from_position"][: self.columns.count]
+        for at, hashes in load_parents(db):
+            self._derive(int(np.searchsorted(starts, at)), hashes)
         for at, patterns in load_set_valued(db):
             self.set_valued.add(at, patterns)
         for at, fact, count in load_accesses(db):
@@ -100,10 +112,11 @@ class Mirror(MirrorState):
 
     def _row_of(self, row: Sequence[Any]) -> tuple[Any, ...]:
         (start, end, fact, entity, relation, source, scope, garden, value_type, value_v, hlc,
-         recorded_at, valid_from, valid_until, base, set_aside, cid) = row  # fmt: skip
+         recorded_at, valid_from, valid_until, base, set_aside, cid, actor, peer) = row  # fmt: skip
         return self._index(
             fact, cid, entity, relation, value_type, value_v, source, scope, garden,
             (start, end, hlc, recorded_at, valid_from, valid_until, base, set_aside),
+            self._warrant(start, source, entity, scope, actor, peer),
         )  # fmt: skip
 
     # -- following ------------------------------------------------------------------------
@@ -133,11 +146,15 @@ class Mirror(MirrorState):
     def _row_from(self, event: Recorded, fact: FactAsserted) -> tuple[Any, ...]:
         start, end = validity_us(fact)
         header = event.header
+        if fact.derived_from:
+            self._derive(len(self.slot_of), [parent.hash for parent in fact.derived_from])
         return self._index(
             fact_id(event), fact.cid, fact.entity, fact.relation, fact.value.type, fact.value.v,
             fact.source, fact.scope, None,
             (event.position, LIVE, header.hlc, header.recorded_at, start, end,
              fact.confidence, LIVE),
+            self._warrant(event.position, fact.source, fact.entity, fact.scope, header.actor,
+                          event.peer),
         )  # fmt: skip
 
     def _index(
@@ -152,6 +169,7 @@ class Mirror(MirrorState):
         scope: str,
         garden: str | None,
         numbers: tuple[int, int, int, int, int, int, float, int],
+        warrant: int,
     ) -> tuple[Any, ...]:
         """Number one fact's texts, list its slot, and return its row of columns."""
         slot = len(self.slot_of)
@@ -169,6 +187,8 @@ class Mirror(MirrorState):
             object_number = self.entities.add(normalize_ref(value_v))
             self.by_object.add(object_number, slot)
         self.by_entity.add(entity_number, slot)
+        if is_reserved(entity):
+            self.reserved.add("", slot)
         self.by_key.add(key_number, slot)
         terms = self.tokenize(lexical_text(entity, relation, value_type, value_v))
         self.by_term.add_all(terms, slot)
@@ -176,8 +196,24 @@ class Mirror(MirrorState):
         return (
             start, end, entity_number, relation_number, self.sources.add(source), scope_number,
             garden_number, value_number, _TYPE_NUMBERS[value_type], key_number, object_number,
-            hlc, recorded_at, valid_from, valid_until, base, set_aside, len(terms),
+            hlc, recorded_at, valid_from, valid_until, base, set_aside, len(terms), warrant,
         )  # fmt: skip
+
+    def _warrant(
+        self, position: int, source: str, entity: str, scope: str, actor: str, peer: str | None
+    ) -> int:
+        return warrant_of(
+            source=source,
+            entity=entity,
+            scope=scope,
+            actor=actor,
+            keyed=self.trust.keyed(actor, position),
+            received=peer is not None,
+        )
+
+    def _derive(self, slot: int, hashes: Sequence[str]) -> None:
+        """Note what the fact of a slot was derived from."""
+        self.parents[slot] = tuple(sorted({int(each[:16], 16) for each in hashes}))
 
     def _key_number(self, key: tuple[int, int, int, int]) -> int:
         number = self.key_numbers.get(key)
@@ -219,6 +255,16 @@ class Mirror(MirrorState):
         assert isinstance(payload, SourceTrustSet)
         self.trust.add(event.position, payload.source, payload.trust)
 
+    def _trust_policy(self, event: Recorded) -> None:
+        payload = event.payload
+        assert isinstance(payload, TrustPolicySet)
+        self.trust.add_policy(event.position, payload.policy)
+
+    def _key(self, event: Recorded) -> None:
+        payload = event.payload
+        assert isinstance(payload, KeyIssued)
+        self.trust.add_key(event.position, payload.entity_uri)
+
     def _count(self, event: Recorded) -> None:
         payload = event.payload
         assert isinstance(payload, RecallServed)
@@ -246,6 +292,8 @@ _HANDLERS: dict[type[object], Callable[[Mirror, Recorded], None]] = {
     ConflictResolved: Mirror._resolve,  # pyright: ignore[reportPrivateUsage]
     DecaySwept: Mirror._sweep,  # pyright: ignore[reportPrivateUsage]
     SourceTrustSet: Mirror._trust,  # pyright: ignore[reportPrivateUsage]
+    TrustPolicySet: Mirror._trust_policy,  # pyright: ignore[reportPrivateUsage]
+    KeyIssued: Mirror._key,  # pyright: ignore[reportPrivateUsage]
     RecallServed: Mirror._count,  # pyright: ignore[reportPrivateUsage]
     SetValuedDeclared: Mirror._declare,  # pyright: ignore[reportPrivateUsage]
 }

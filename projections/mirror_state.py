@@ -9,9 +9,10 @@ import numpy as np
 
 from projections.arrays import Bool
 from projections.columns import Columns, Postings
-from projections.histories import AccessHistory, DecayHistory, SetValuedHistory, TrustHistory
+from projections.histories import AccessHistory, DecayHistory, SetValuedHistory
 from projections.interner import Interner
 from projections.lexicon import open_tokenizer
+from projections.trust_history import TrustHistory
 
 
 class MirrorState:
@@ -36,6 +37,10 @@ class MirrorState:
         self.by_term = Postings()
         self.slot_of: dict[str, int] = {}
         self.by_cid = Postings()
+        self.reserved = Postings()
+        """Slots of facts about the protocol's own records, under ``""``."""
+        self.parents: dict[int, tuple[int, ...]] = {}
+        """By slot of a derived fact: ``cid_number`` of each thing it was derived from."""
         self.decay = DecayHistory()
         self.trust = TrustHistory(self.sources)
         self.accesses = AccessHistory()

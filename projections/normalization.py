@@ -62,6 +62,11 @@ def entity_display(entity: str) -> str:
     return entity.rstrip("/").rsplit("/", 1)[-1].rsplit(":", 1)[-1]
 
 
+def is_reserved(entity: str) -> bool:
+    """Whether an entity is the protocol's own record, such as ``stigmem:resolution:…``."""
+    return entity.startswith("stigmem:") and not entity.startswith(_SCHEME_PREFIX)
+
+
 def matches_label(pattern: str, relation: str) -> bool:
     """Whether a relation label, or suffix-``*`` glob, covers ``relation``."""
     if pattern.endswith("*"):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from eventlog.event import Recorded
-from eventlog.kinds import DecayPolicy, EmbeddingModelPinned, KeyIssued, KeyRevoked
+from eventlog.kinds import DecayPolicy, EmbeddingModelPinned, KeyIssued, KeyRevoked, TrustPolicy
 from projections.database import ReaderPool
 from projections.digest import Digests, compute_digests
 from projections.facts import FactRow, fetch
@@ -19,6 +19,7 @@ from projections.policies import (
     profiles,
     set_valued_relations,
 )
+from projections.trust import TrustSetting, trust_policy, trust_setting, trust_settings
 from projections.view import View
 
 
@@ -87,6 +88,21 @@ class Reader:
         """The embedding model in force at a position."""
         with self.pool.connection() as db:
             return pinned_model(db, position)
+
+    def trust_policy(self, position: int) -> TrustPolicy:
+        """How trust in sources was computed at a position."""
+        with self.pool.connection() as db:
+            return trust_policy(db, position)
+
+    def trust_settings(self, position: int, after: str, limit: int) -> list[TrustSetting]:
+        """What operators had set of sources by a position, by source, from behind ``after``."""
+        with self.pool.connection() as db:
+            return trust_settings(db, position, after=after, limit=limit)
+
+    def trust_setting(self, source: str, position: int) -> TrustSetting | None:
+        """What operators had set of one source by a position."""
+        with self.pool.connection() as db:
+            return trust_setting(db, source, position)
 
     def digests(self) -> Digests:
         """Digests of the tables as they stand."""

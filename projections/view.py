@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from eventlog.kinds import TrustPolicy
 from projections.arrays import F64, I8, I32, I64, Bool
 from projections.authorization import Authorization
 from projections.interner import Interner
@@ -44,6 +45,7 @@ class View:
         self.base: F64 = arrays["base"][:count]
         self.set_aside: I64 = arrays["set_aside"][:count]
         self.length: I32 = arrays["length"][:count]
+        self.warrant: I8 = arrays["warrant"][:count]
         self.entities: Interner = mirror.entities
         self.relations: Interner = mirror.relations
         self.sources: Interner = mirror.sources
@@ -73,6 +75,23 @@ class View:
         frequencies = np.diff(starts, append=len(repeated))
         return repeated[starts], frequencies.astype(np.int32)
 
+    def cid_slots(self, number: int) -> I32:
+        """Facts whose content id begins with these 64 bits (see ``mirror.cid_number``)."""
+        return self._mirror.by_cid.slots(number, self.count)
+
+    def reserved_slots(self) -> I32:
+        """Facts about the protocol's own records, such as resolutions."""
+        return self._mirror.reserved.slots("", self.count)
+
+    def parents(self, slot: int) -> tuple[int, ...]:
+        """What a fact says it was derived from, as ``cid_number`` of each, without repeats."""
+        return self._mirror.parents.get(slot, ())
+
+    @property
+    def has_derivations(self) -> bool:
+        """Whether any fact was ever derived from another."""
+        return bool(self._mirror.parents)
+
     def slot_at(self, position: int) -> int | None:
         """The slot of the fact asserted at a position."""
         slot = int(np.searchsorted(self.from_position, position))
@@ -93,7 +112,11 @@ class View:
 
     def trust(self, slots: I32, moment: Moment) -> F64:
         """How far this node trusted each fact's source at the moment, in [0, 1]."""
-        return self._mirror.trust.at(self.source[slots], moment.position)
+        return self._mirror.trust.at(self.source[slots], self.warrant[slots], moment.position)
+
+    def trust_policy(self, moment: Moment) -> TrustPolicy:
+        """How trust was computed at the moment."""
+        return self._mirror.trust.policy(moment.position)
 
     def access_count(self, slots: I32, moment: Moment) -> I64:
         """How often recalls had returned each fact by the moment."""

@@ -119,6 +119,7 @@ class Writer:
     def exclusive(self, work: Callable[[], Any]) -> Future[Any]:
         """Run ``work`` in the writer's thread, between groups."""
         answer: Future[Any] = Future()
+        answer.set_running_or_notify_cancel()  # as of a command
 
         def task() -> None:
             try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from msgspec import Struct
 
 from api.call import Call
@@ -12,11 +11,10 @@ from api.errors import ApiError, coded
 from api.schemas.facts import AssertRequest
 from api.schemas.values import FactValue
 from eventlog.kinds import Parent
-from projections.authorization import Authorization
 from projections.cid import compute_cid
 from projections.intents import AssertFact
 from projections.normalization import normalize_uri
-from projections.view import View
+from projections.provenance import shown_facts
 
 _NAMESPACES_HINT = "use a namespace such as 'memory:' or 'rel:'"
 
@@ -119,27 +117,8 @@ def _check_feedback(call: Call, request: AssertRequest) -> None:
 def _derives_from_scope(call: Call, parents: tuple[Parent, ...], scope: str) -> bool:
     view = call.view()
     inside = call.authorization.narrowed(frozenset({scope}))
-    return any(visible_slots(call, view, parent, inside) for parent in parents)
-
-
-def visible_slots(
-    call: Call, view: View, parent: Parent, authorization: Authorization
-) -> list[int]:
-    """Slots of the facts a provenance entry names, as far as the caller may see them."""
-    reader = call.node.reader
-    found = reader.slots_of_cid(f"sha256:{parent.hash}")
-    if parent.fact_id is not None:
-        named = reader.slot_of(parent.fact_id)
-        if named is not None and named in found:
-            found = [named]
-    return readable(view, found, authorization)
-
-
-def readable(view: View, slots: list[int], authorization: Authorization) -> list[int]:
-    """Those of ``slots`` that are published and the caller may read."""
-    known = np.asarray([slot for slot in slots if slot < view.count], dtype=np.int32)
-    kept: list[int] = known[authorization.mask(view, known)].tolist() if len(known) else []
-    return kept
+    asked = [(parent.hash, parent.fact_id) for parent in parents]
+    return any(shown_facts(call.node.reader, view, asked, inside, call.moment(view)))
 
 
 def _warnings(entity: str, relation: str) -> list[str]:

@@ -89,6 +89,8 @@ def _wire(call: Call, view: View, moment: Moment, shown: list[Conflict]) -> list
             "status": each.status,
             "resolved_by": each.row.resolution_fact_id if each.status == "resolved" else None,
             "detected_at": format_instant(each.row.detected_at),
+            "winning_fact_id": each.row.winner_id if each.status == "resolved" else None,
+            "resolution_note": each.row.note if each.status == "resolved" else None,
         }
         for n, each in enumerate(shown)
     ]

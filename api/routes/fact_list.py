@@ -46,7 +46,8 @@ def listed(call: Call, query: FactsQuery) -> tuple[Page, list[Record], str | Non
     walk = _walk(call, query, view)
     valid_at_us = None if query.valid_at is None else parse_instant(query.valid_at)
     moment = walk.moment(valid_at_us)
-    slots = matching(view, authorization, moment, _filters(query, walk.since))
+    filters = _filters(query, walk.since, _hidden_below(view, query, moment))
+    slots = matching(view, authorization, moment, filters)
     place = (int(walk.place[0]), str(walk.place[1])) if walk.place else None
     page = page_of(call.node.reader, view, slots, limit=query.limit, after=place)
     records = _records(call, view, page, moment, authorization)
@@ -94,7 +95,15 @@ def _next(call: Call, walk: Cursor, page: Page) -> str | None:
     )
 
 
-def _filters(query: FactsQuery, since: int) -> Filters:
+def _hidden_below(view: View, query: FactsQuery, moment: Moment) -> float:
+    """Effective confidence under which facts of doubtful sources are left out (wire 3.5)."""
+    policy = view.trust_policy(moment)
+    if query.include_low_trust or policy.mode == "off":
+        return 0.0
+    return policy.strict_hidden_below if policy.mode == "strict" else policy.hidden_below
+
+
+def _filters(query: FactsQuery, since: int, trusted_from: float) -> Filters:
     return Filters(
         entity=None if query.entity is None else stored_uri(query.entity),
         relation=query.relation,
@@ -107,6 +116,7 @@ def _filters(query: FactsQuery, since: int) -> Filters:
         since=since,
         prefer_newest=query.prefer == "hlc",
         attested=bool(query.attested),
+        trusted_from=trusted_from,
     )
 
 

@@ -1,23 +1,27 @@
-"""Facts: state, look up, trace, retract, and check one against its content id."""
+"""Facts: state, look up, retract, and check one against its content id."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from aiohttp import web
 
 from api.bodies import answer, parse_body, parse_json, validated
 from api.call import Call, ignored
-from api.commands.asserting import assertion_of, readable, visible_slots
+from api.commands.asserting import assertion_of
 from api.errors import ApiError, coded, plain
 from api.records import Record, Volatile, record_of_event
 from api.schemas.facts import AssertRequest, MomentQuery, RetractRequest, WriteQuery
 from eventlog.event import Recorded
-from eventlog.kinds import FactAsserted, Parent, Value
+from eventlog.kinds import FactAsserted, Value
+from projections.authorization import Authorization
 from projections.cid import compute_cid, parse_fact_hash
 from projections.facts import FactRow
 from projections.intents import Done, RetractFact
 from projections.moment import Moment
+from projections.provenance import visible_of_cid
+from projections.selection import known
 from projections.view import View
 
 CID_PREFIX = "sha256:"
@@ -96,12 +100,20 @@ async def get_fact(call: Call) -> web.Response:
     return answer(record)
 
 
-def find(call: Call, view: View, moment: Moment, name: str) -> int:
-    """The slot behind an id or content id, as far as the caller may see it.
+def find(
+    call: Call,
+    view: View,
+    moment: Moment,
+    name: str,
+    authorization: Authorization | None = None,
+) -> int:
+    """The slot behind an id or content id, as far as the caller (or ``authorization``, which
+    is the caller's own, narrowed) may see it.
 
     Raises:
         ApiError: 400 ``cid_malformed``; 404, the same for absent and unreadable.
     """
+    rights = authorization or call.authorization
     reader = call.node.reader
     if name.startswith(CID_PREFIX):
         try:
@@ -110,15 +122,11 @@ def find(call: Call, view: View, moment: Moment, name: str) -> int:
             raise coded(
                 "cid_malformed", "CID must be 'sha256:' followed by 64 hex chars"
             ) from fault
-        found = reader.slots_of_cid(name)
+        visible = visible_of_cid(reader, view, name, rights, moment)
     else:
         slot = reader.slot_of(name)
-        found = [] if slot is None else [slot]
-    visible = [
-        slot
-        for slot in readable(view, found, call.authorization)
-        if view.from_position[slot] <= moment.position
-    ]
+        named = [] if slot is None or slot >= view.count else [slot]
+        visible = known(view, rights, moment, np.array(named, dtype=np.int32)).tolist()
     if not visible:
         raise plain("fact_not_found")
     return max(visible, key=lambda slot: (int(view.hlc[slot]), int(view.from_position[slot])))
@@ -169,36 +177,6 @@ async def verify_cid(call: Call) -> web.Response:
             "mismatch_reason": reason,
         }
     )
-
-
-async def provenance(call: Call) -> web.Response:
-    """What a fact was derived from; parents the caller may not see look absent."""
-    query = call.query(MomentQuery)
-    row, parents = await call.in_pool(lambda: _provenance(call, query))
-    call.note_read((row.scope,))
-    return answer({"fact_id": row.id, "cid": row.cid or None, "derived_from": parents})
-
-
-def _provenance(call: Call, query: MomentQuery) -> tuple[FactRow, list[Record]]:
-    view = call.view()
-    moment = call.moment(view, query)
-    slot = find(call, view, moment, call.segment("fact_id"))
-    row = call.node.reader.rows([int(view.from_position[slot])])[0]
-    return row, [_parent(call, view, moment, parent) for parent in row.derived_from]
-
-
-def _parent(call: Call, view: View, moment: Moment, parent: Parent) -> Record:
-    seen = [
-        slot
-        for slot in visible_slots(call, view, parent, call.authorization)
-        if view.from_position[slot] <= moment.position
-    ]
-    wire: Record = {"hash": f"{CID_PREFIX}{parent.hash}", "fact_id": None, "entity": None}
-    if seen:
-        newest = max(seen, key=lambda slot: int(view.hlc[slot]))
-        shown = call.node.reader.rows([int(view.from_position[newest])])[0]
-        wire |= {"fact_id": shown.id, "entity": shown.entity}
-    return wire | {"exists": bool(seen)}
 
 
 async def retract_fact(call: Call) -> web.Response:

@@ -17,6 +17,7 @@ from api.commands.recalling import (
 )
 from api.errors import ApiError
 from api.schemas.recall import LegacyQuery, RecallBody, RecallQuery
+from projections.mirror import cid_number
 from projections.recall.answer import RecallAnswer
 from projections.recall.pipeline import recall
 
@@ -83,9 +84,9 @@ def _answered(call: Call, body: RecallBody) -> tuple[RecallAnswer, dict[str, Any
         profile_named(call, name, moment),
         call.authorization,
         moment,
-        slots_of_cid=lambda cid: [n for n in reader.slots_of_cid(cid) if n < view.count],
         semantics=None if embeddings is None else embeddings.semantics,
         executor=call.service.stage_pool,
+        slots_of_cid=lambda cid: view.cid_slots(cid_number(cid)).tolist(),
     )
     extra: dict[str, Any] = {"hint": None, "chain_proof": None}
     if not found.results:

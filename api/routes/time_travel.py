@@ -9,7 +9,7 @@ from aiohttp import web
 
 from api.bodies import answer
 from api.call import Call
-from api.commands.asserting import readable, stored_uri
+from api.commands.asserting import stored_uri
 from api.cursors import Cursor, filters_digest
 from api.errors import coded, plain
 from api.records import Record, records_of

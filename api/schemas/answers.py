@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from api.schemas.values import Scope
 
@@ -102,12 +102,38 @@ class ProvenanceParent(BaseModel):
     exists: bool
 
 
+class ProvenanceNode(BaseModel):
+    """The root, or an ancestor. One that is absent or not visible has nothing but its hash."""
+
+    hash: str
+    exists: bool
+    depth: int = 0
+    fact_id: str = ""
+    entity: str = ""
+    relation: str = ""
+    source: str = ""
+    scope: Scope = "local"
+
+
+class ProvenanceEdge(BaseModel):
+    """``from`` says that it was derived from ``to``."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    child: str = Field(alias="from")
+    parent: str = Field(alias="to")
+
+
 class Provenance(BaseModel):
-    """What a fact was derived from."""
+    """What a fact was derived from. ``truncated``: the walk has over 5,000 nodes."""
 
     fact_id: str
     cid: str | None
     derived_from: list[ProvenanceParent]
+    depth: int
+    nodes: list[ProvenanceNode]
+    edges: list[ProvenanceEdge]
+    truncated: bool
 
 
 class CidCheck(BaseModel):
@@ -128,6 +154,8 @@ class ConflictRecord(BaseModel):
     status: Literal["unresolved", "resolved"]
     resolved_by: str | None
     detected_at: str
+    winning_fact_id: str | None
+    resolution_note: str | None
 
 
 class ConflictPage(BaseModel):

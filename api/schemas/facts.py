@@ -150,6 +150,13 @@ class MomentQuery(BaseModel):
     valid_at: Instant | None = None
 
 
+class ProvenanceQuery(MomentQuery):
+    """How far to walk (at most 5 hops), and whether within one scope only."""
+
+    depth: int = Field(default=3, ge=1)
+    scope: str | None = None
+
+
 class FactsQuery(MomentQuery):
     """Filters of GET /v1/facts."""
 

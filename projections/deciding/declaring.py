@@ -16,12 +16,14 @@ from eventlog.kinds import (
     RecallServed,
     SetValuedDeclared,
     SourceTrustSet,
+    TrustPolicySet,
 )
 from projections import intents as ask
 from projections.deciding.context import Context, Decision
 from projections.intents import Refused
 from projections.moment import LIVE
 from projections.policies import pinned_model, set_valued_relations
+from projections.trust import trust_policy
 
 
 def sweep_decay(intent: ask.SweepDecay, context: Context) -> Decision:
@@ -97,6 +99,14 @@ def set_source_trust(intent: ask.SetSourceTrust, context: Context) -> Decision:
     """Trust a source to a degree from here on."""
     payload = SourceTrustSet(source=intent.source, trust=intent.trust, reason=intent.reason)
     return Decision([context.draft(payload)])
+
+
+def set_trust_policy(intent: ask.SetTrustPolicy, context: Context) -> Decision:
+    """Change how trust is computed; nothing where it is so already."""
+    context.flush()
+    if intent.policy == trust_policy(context.db, LIVE - 1):
+        return Decision([], created=False)
+    return Decision([context.draft(TrustPolicySet(policy=intent.policy))])
 
 
 def pin_embedding_model(intent: ask.PinEmbeddingModel, context: Context) -> Decision:

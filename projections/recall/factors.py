@@ -43,6 +43,12 @@ class Tier(Struct, frozen=True, forbid_unknown_fields=True):
     garden: Fraction = 1.0
 
 
+class PerHop(Struct, frozen=True, forbid_unknown_fields=True):
+    """What each derivation hop leaves of the value."""
+
+    per_hop: Fraction = 0.9
+
+
 class Nothing(Struct, frozen=True, forbid_unknown_fields=True):
     """No parameters."""
 
@@ -83,6 +89,11 @@ def source_trust(features: Features, parameters: Floor) -> F64:
     return parameters.floor + (1.0 - parameters.floor) * features.source_trust
 
 
+def derivation(features: Features, parameters: PerHop) -> F64:
+    """1 for what was observed, ``per_hop`` to the power of its derivation depth for the rest."""
+    return parameters.per_hop ** features.derivation_depth.astype(np.float64)
+
+
 class Factor(Struct, frozen=True):
     """``compute(features, parameters)`` lies in ``range`` (inclusive) for every fact."""
 
@@ -98,4 +109,5 @@ FACTORS: dict[str, Factor] = {
     "contradiction": Factor(Unresolved, contradiction),
     "garden_tier": Factor(Tier, garden_tier),
     "source_trust": Factor(Floor, source_trust),
+    "derivation": Factor(PerHop, derivation),
 }

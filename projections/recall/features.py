@@ -8,6 +8,7 @@ import numpy as np
 from msgspec import Struct
 
 from projections.arrays import F64, I32, I64, Bool
+from projections.recall.lineage import derivation_depth
 
 if TYPE_CHECKING:
     from projections.recall.survey import Survey
@@ -16,7 +17,8 @@ DAY_US = 86_400_000_000
 
 
 class Features(Struct, frozen=True):
-    """Of each candidate at the Moment. ``age_days`` is never negative."""
+    """Of each candidate at the Moment. ``age_days`` is never negative; ``derivation_depth``
+    counts hops to what was not derived (see ``lineage``)."""
 
     age_days: F64
     confidence: F64
@@ -24,6 +26,7 @@ class Features(Struct, frozen=True):
     access_count: I64
     contradicted: Bool
     in_garden: Bool
+    derivation_depth: I64
 
 
 def load_features(survey: Survey, slots: I32) -> Features:
@@ -37,4 +40,5 @@ def load_features(survey: Survey, slots: I32) -> Features:
         access_count=view.access_count(slots, moment),
         contradicted=view.contradicted(slots, moment, survey.authorization),
         in_garden=view.garden[slots] >= 0,
+        derivation_depth=derivation_depth(survey, slots),
     )

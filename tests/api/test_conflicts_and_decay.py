@@ -27,6 +27,7 @@ def test_a_conflict_pairs_the_newer_with_the_older(live: LiveNode) -> None:
     found = page["conflicts"][0]
     assert list(found) == [
         "conflict_id", "fact_a", "fact_b", "status", "resolved_by", "detected_at",
+        "winning_fact_id", "resolution_note",
     ]  # fmt: skip
     assert (found["fact_a"]["id"], found["fact_b"]["id"]) == (newer["id"], older["id"])
     assert (found["status"], found["resolved_by"]) == ("unresolved", None)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from api.node import Node
-from eventlog.kinds import DecayPolicy, RecallUse, Value
+from eventlog.kinds import DecayPolicy, RecallUse, TrustPolicy, Value
 from projections.authorization import everything
 from projections.cid import compute_cid
 from projections.command import Command
@@ -23,6 +23,7 @@ from projections.intents import (
     RetractMatching,
     SetPolicy,
     SetSourceTrust,
+    SetTrustPolicy,
     SweepDecay,
     TrackRecalls,
 )
@@ -149,6 +150,9 @@ _moves = st.one_of(
     st.builds(
         SetSourceTrust, source=st.sampled_from(SOURCES), trust=st.sampled_from((0.1, 0.5, 1.0))
     ).map(lambda intent: ("do", intent)),
+    st.sampled_from(("relaxed", "off")).map(
+        lambda mode: ("do", SetTrustPolicy(policy=TrustPolicy(mode=mode)))  # pyright: ignore[reportArgumentType]
+    ),
 )
 
 

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from projections.columns import ROW_FIELDS, Columns, Postings
-from projections.histories import AccessHistory, TrustHistory
+from projections.histories import AccessHistory
 from projections.interner import Interner
 from projections.keys import KeyRing, KeyRow
 from projections.mirror_state import MirrorState
 from projections.moment import LIVE, Moment
+from projections.trust_history import TrustHistory
 from projections.view import View
 
 
@@ -104,7 +105,8 @@ def test_counts_and_trust_are_those_of_the_position_asked() -> None:
     trust.add(3, "a", 0.5)
     trust.add(5, "a", 0.25)
     sources = np.array([names.add("a"), names.add("b")], dtype=np.int32)
-    assert [trust.at(sources, position).tolist() for position in (2, 3, 5)] == [
+    here = np.zeros(2, dtype=np.int8)
+    assert [trust.at(sources, here, position).tolist() for position in (2, 3, 5)] == [
         [1.0, 1.0], [0.5, 1.0], [0.25, 1.0],
     ]  # fmt: skip
 

@@ -98,6 +98,13 @@ def test_retracted_edges_and_bookkeeping_are_not_edges() -> None:
     assert ask(world, "alice") == NeighborPage([], None, 0)
 
 
+def test_a_resolution_is_no_neighbour_of_what_it_settled() -> None:
+    world = World()
+    world.ref(user("alice"), "memory:manager", user("bob"))
+    world.ref("stigmem:resolution:stigmem:conflict:1", "memory:manager", user("bob"))
+    assert names(ask(world, "bob")) == [(1, "alice")]
+
+
 def test_an_unknown_entity_has_no_neighbours() -> None:
     assert ask(chain(), "nobody") == NeighborPage([], None, 0)
 

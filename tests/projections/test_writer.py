@@ -277,3 +277,13 @@ def test_a_store_of_its_own_can_be_opened_beside_the_node(node: Node, tmp_path: 
         store.apply(node.log.read(0, 100))
     assert store.position == node.log.head().position
     store.close()
+
+
+def test_a_caller_who_no_longer_waits_does_not_end_the_writer(node: Node) -> None:
+    impatient = node.writer.exclusive(lambda: None)
+    given_up = node.writer.submit([role("A")], actor="agent:t")
+    assert not impatient.cancel()
+    assert not given_up.cancel(), "what was submitted is written"
+    after = node.writer.submit([role("B")], actor="agent:t").result(timeout=10)
+    assert isinstance(after.outcomes[0], Done)
+    assert len(ids(node)) == 2

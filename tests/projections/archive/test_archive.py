@@ -38,7 +38,7 @@ def node(tmp_path: Path) -> Iterator[Node]:
 def write(node: Node, count: int, start: int = 0) -> list[str]:
     ids: list[str] = []
     for n in range(start, start + count):
-        value = Value(type="string", v=f"it's \"{n}\" ünï 🙂\n")
+        value = Value(type="string", v=f'it\'s "{n}" ünï 🙂\n')
         done = node.write(asserted(f"user:u{n % 3}", "rel:note", value, scope="local"))[0]
         assert isinstance(done, Done)
         assert done.fact_id is not None
@@ -81,7 +81,7 @@ def test_every_event_stands_in_the_archive_once_with_its_exact_bytes(node: Node)
     assert (fact["entity"], fact["relation"], fact["value"]) == (
         "user:u1",
         "rel:note",
-        "it's \"7\" ünï 🙂\n",
+        'it\'s "7" ünï 🙂\n',
     )
 
 

@@ -72,9 +72,9 @@ def test_facts_tell_their_interval_and_their_confidence_at_the_moment(
 ) -> None:
     statement = "SELECT value, to_position IS NULL, confidence FROM facts WHERE entity='user:ben'"
     assert ask(desk, node, statement).rows == [["gone", False, 0.0]]
-    asserted_at = ask(
-        desk, node, "SELECT from_position FROM facts WHERE entity='user:ben'"
-    ).rows[0][0]
+    asserted_at = ask(desk, node, "SELECT from_position FROM facts WHERE entity='user:ben'").rows[
+        0
+    ][0]
     assert ask(desk, node, statement, position=asserted_at).rows == [["gone", True, 1.0]]
     assert ask(desk, node, statement, position=asserted_at - 1).rows == []
     assert ask(desk, node, "SELECT reason FROM retractions").rows == [["wrong"]]

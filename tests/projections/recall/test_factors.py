@@ -11,12 +11,14 @@ from projections.recall.factors import (
     FACTORS,
     Floor,
     Nothing,
+    PerHop,
     Recency,
     Tier,
     Unresolved,
     access_frequency,
     confidence,
     contradiction,
+    derivation,
     garden_tier,
     recency,
     source_trust,
@@ -37,6 +39,7 @@ def features(
         access_count=np.array(access, dtype=np.int64),
         contradicted=np.array((False, True, False)[:count]),
         in_garden=np.array((False, False, True)[:count]),
+        derivation_depth=np.array((0, 1, 3)[:count], dtype=np.int64),
     )
 
 
@@ -52,6 +55,12 @@ def test_recency_never_falls_below_its_floor() -> None:
 
 def test_confidence_is_itself() -> None:
     assert list(confidence(features(), Nothing())) == [1.0, 0.5, 0.25]
+
+
+def test_each_derivation_hop_leaves_nine_tenths() -> None:
+    # 0.9^0 = 1; 0.9^1 = 0.9; 0.9^3 = 0.729
+    assert derivation(features(), PerHop()) == pytest.approx([1.0, 0.9, 0.729], abs=1e-12)
+    assert derivation(features(), PerHop(per_hop=1.0)).tolist() == [1.0, 1.0, 1.0]
 
 
 def test_access_frequency_is_log_normalised_within_the_set() -> None:

@@ -1,0 +1,114 @@
+"""A whole scope over HTTP: what in it deserves a look, and what it knows in numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from aiohttp import web
+
+from api.bodies import answer
+from api.call import Call, warned
+from api.commands.asserting import stored_uri
+from api.records import volatile_of
+from api.schemas.scopes import LintBody, SynthesisQuery
+from projections.lint import CHECKS, LintRequest, Report, lint
+from projections.moment import Moment, format_instant
+from projections.synthesis import synthesize
+
+
+async def lint_scope(call: Call) -> web.Response:
+    """What deserves a second look among the facts of a scope."""
+    body = await call.body(LintBody)
+    call.session()
+    call.narrowed(body.scope)  # answers 400 for what is no scope
+    checks = tuple(dict.fromkeys(body.checks or CHECKS))
+    request = LintRequest(
+        scope=body.scope,
+        checks=checks,
+        entity=None if body.entity is None else stored_uri(body.entity),
+        relation=body.relation,
+        lookahead_us=int(body.stale_lookahead_s * 1_000_000),
+    )
+    report, moment = await call.in_pool(lambda: _linted(call, body, request))
+    call.note_read((body.scope,))
+    found: dict[str, Any] = {
+        "findings": [
+            {
+                "check": each.check,
+                "severity": each.severity,
+                "entity": each.entity,
+                "relation": each.relation,
+                "fact_ids": each.fact_ids,
+                "detail": each.detail,
+            }
+            for each in report.findings
+        ],
+        "checked_at": format_instant(moment.instant_us),
+        "scope": body.scope,
+        "checks_run": list(checks),
+        "fact_count": report.fact_count,
+        "truncated": report.truncated,
+    }
+    return answer(warned(found, body))
+
+
+def _linted(call: Call, body: LintBody, request: LintRequest) -> tuple[Report, Moment]:
+    view = call.view()
+    moment = call.moment(view, body)
+    return lint(call.node.reader, view, call.authorization, moment, request), moment
+
+
+async def synthesize_scope(call: Call) -> web.Response:
+    """What a scope knows: its newest facts, and numbers over all of them."""
+    query = call.query(SynthesisQuery)
+    call.session()
+    body = await call.in_pool(lambda: _synthesis(call, query))
+    if body["facts"]:
+        call.note_read((body["scope"],))
+    return answer(warned(body, query))
+
+
+def _synthesis(call: Call, query: SynthesisQuery) -> dict[str, Any]:
+    scope = call.segment("scope")
+    view = call.view()
+    authorization = call.narrowed(scope)
+    moment = call.moment(view, query)
+    found = synthesize(
+        view, authorization, moment, include_expired=query.include_expired, limit=query.limit
+    )
+    rows = call.node.reader.rows(view.from_position[found.newest].tolist())
+    slots = [view.slot_at(row.from_position) for row in rows]
+    numbers = volatile_of(view, np.array(slots, dtype=np.int32), moment, authorization)
+    facts = [
+        {
+            "id": row.id,
+            "entity": row.entity,
+            "relation": row.relation,
+            "value": {"type": row.value_type, "v": row.value_v},
+            "confidence": now.confidence,
+            "timestamp": format_instant(row.recorded_at),
+            "valid_until": row.valid_until,
+            "is_expired": bool(view.valid_until[slot] <= moment.valid_us),
+            "age_seconds": (moment.instant_us - row.recorded_at) / 1e6,
+            "contradicted": now.contradicted,
+            "source": row.source,
+        }
+        for row, now, slot in zip(rows, numbers, slots, strict=True)
+    ]
+    return {
+        "scope": scope,
+        "fact_count": len(facts),
+        "facts": facts,
+        "contradiction_count": found.contradictions,
+        "mean_confidence": found.mean_confidence,
+        "freshest_timestamp": _instant(found.freshest_us),
+        "oldest_timestamp": _instant(found.oldest_us),
+        "expired_fact_count": found.expired,
+        "synthesized_at": format_instant(moment.instant_us),
+        "total_count": found.total,
+    }
+
+
+def _instant(instant_us: int | None) -> str | None:
+    return None if instant_us is None else format_instant(instant_us)
