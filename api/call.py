@@ -29,6 +29,7 @@ from api.tracking import RecallTracker
 from eventlog.log import Idempotency
 from projections.arrays import I32
 from projections.authorization import Authorization
+from projections.cards.serving import Cards
 from projections.intents import Done, Intent, Refused, WriteAnswer
 from projections.moment import Moment, parse_instant
 from projections.normalization import SCOPES
@@ -51,6 +52,7 @@ class Service:
     cursors: CursorSealer
     sessions: Sessions
     tracker: RecallTracker
+    cards: Cards
     metrics: Metrics
     rebuilds: BackgroundJob
     reindexing: BackgroundJob

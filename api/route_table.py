@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from api.routes import (
     batch,
+    cards,
     conflicts,
     decay,
     embeddings,
@@ -33,7 +34,7 @@ from api.schemas.facts import (
 )
 from api.schemas.keys import ExpiringQuery, KeyRequest, KeysQuery
 from api.schemas.profiles import ProfileDocument
-from api.schemas.recall import LegacyQuery, NeighborsQuery, RecallBody, RecallQuery
+from api.schemas.recall import CardQuery, LegacyQuery, NeighborsQuery, RecallBody, RecallQuery
 
 _SESSION = ("Stigmem-Session",)
 _WRITE = ("Stigmem-Session", "Idempotency-Key")
@@ -117,6 +118,12 @@ _RECALL: tuple[Route, ...] = (
         method="GET", path="/v1/graph/neighbors", handler=graph.list_neighbors,
         permission="read", group="recall", summary="Neighbours of an entity",
         query=NeighborsQuery, answers={200: answers.NeighborPage}, errors=(400, 501),
+        headers=_SESSION,
+    ),
+    Route(
+        method="GET", path="/v1/cards/{entity_uri:.+}", handler=cards.get_card,
+        permission="read", group="recall", summary="The memory card of an entity",
+        query=CardQuery, answers={200: answers.MemoryCard}, errors=(400, 404, 501, 503),
         headers=_SESSION,
     ),
     Route(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from eventlog.event import Recorded
 from eventlog.kinds import DecayPolicy, EmbeddingModelPinned, KeyIssued, KeyRevoked
+from projections.cards.key import CardKey
+from projections.cards.projector import find_card
 from projections.database import ReaderPool
 from projections.digest import Digests, compute_digests
 from projections.facts import FactRow, fetch
@@ -23,12 +25,14 @@ from projections.view import View
 
 
 class Reader:
-    """Synchronous queries; safe from any thread."""
+    """Synchronous queries; safe from any thread. ``followers`` are told of published events,
+    in the writer's thread."""
 
     def __init__(self, link: Path, mirror: Mirror) -> None:
         self.mirror = mirror
         self.pool = ReaderPool(link)
         self.keys = KeyRing()
+        self.followers: list[Callable[[Sequence[Recorded]], None]] = []
         self.refresh_keys()
 
     def refresh_keys(self) -> None:
@@ -40,6 +44,13 @@ class Reader:
         """Take note of events that were just published."""
         if any(isinstance(event.payload, KeyIssued | KeyRevoked) for event in events):
             self.refresh_keys()
+        for follow in self.followers:
+            follow(events)
+
+    def card_key(self, card_id: str) -> CardKey | None:
+        """Whose card has this id, readable or not: apply the authorization yourself."""
+        with self.pool.connection() as db:
+            return find_card(db, card_id)
 
     def pin(self) -> View:
         """A view of the mirror as last published."""

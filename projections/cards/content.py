@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from projections.cards.fact import CardFact
 from projections.cards.key import CardKey
-from projections.cards.markdown import Room, render, summary_of
+from projections.cards.markdown import SUMMARY_FACTS_MAX, Room, ranked, render, short_form
 
 TOKENS_MAX = 4_000
 BYTES_PER_TOKEN = 4
@@ -27,7 +27,8 @@ class Card(Struct, frozen=True):
         markdown: the seed's structured text, at most ``TOKENS_MAX`` tokens.
         summary: the protocol's short form.
         shown: the facts with a row, in the order of the rows.
-        contradictions: ids of the facts on the sides of each open contradiction shown.
+        summarized: the facts in the short form, best first.
+        disputes: the sides of each open contradiction shown, best first.
         facts: how many facts are strong enough to be in the card.
         omitted: how many of them did not fit.
         avg_confidence: mean effective confidence of the facts shown, those set aside left out.
@@ -39,7 +40,8 @@ class Card(Struct, frozen=True):
     markdown: str
     summary: str
     shown: tuple[CardFact, ...]
-    contradictions: tuple[tuple[str, ...], ...]
+    summarized: tuple[CardFact, ...]
+    disputes: tuple[tuple[CardFact, ...], ...]
     facts: int
     omitted: int
     avg_confidence: float
@@ -93,13 +95,15 @@ def write_card(
     disputes.sort(key=lambda sides: sides[0].relation)
     newest = max(shown, key=lambda fact: (fact.hlc, fact.id), default=None)
     standing = [fact.effective for fact in shown if fact.status != "set aside"]
+    summary = ranked(shown)[:SUMMARY_FACTS_MAX]
     omitted, left = facts - len(shown), contradictions - len(disputes)
     return Card(
         key=key,
         markdown=render(key, shown, disputes, omitted=omitted, disputes_omitted=left),
-        summary=summary_of(key, shown, omitted),
+        summary=short_form(key, summary, facts - len(summary)),
         shown=tuple(shown),
-        contradictions=tuple(tuple(fact.id for fact in sides) for sides in disputes),
+        summarized=tuple(summary),
+        disputes=tuple(tuple(sides) for sides in disputes),
         facts=facts,
         omitted=omitted,
         avg_confidence=round(sum(standing) / len(standing), 6) if standing else 0.0,

@@ -33,14 +33,19 @@ _COUNT_MAX = 10_000_000
 
 
 def cell(text: str, bytes_max: int) -> str:
-    """``text`` on one line of a table, cut to about ``bytes_max`` bytes."""
+    """``text`` in a cell of a table, cut to about ``bytes_max`` bytes."""
+    return line(text, bytes_max).replace("\\", "\\\\").replace("|", "\\|")
+
+
+def line(text: str, bytes_max: int) -> str:
+    """``text`` on one line, cut to about ``bytes_max`` bytes."""
     flat = _BREAKS.sub(" ⏎ ", text)
     data = flat.encode()
     if len(data) > bytes_max:
         mark = sha256(text.encode()).hexdigest()[:8]
         flat = data[:bytes_max].decode(errors="ignore")
         flat = f"{flat}… [{len(text.encode())} bytes, sha256 {mark}]"
-    return flat.replace("\\", "\\\\").replace("|", "\\|")
+    return flat
 
 
 def fact_row(fact: CardFact) -> str:
@@ -117,18 +122,20 @@ def _head(key: CardKey, facts: int, newest_us: int | None) -> str:
     return "".join(lines)
 
 
-def summary_of(key: CardKey, shown: Sequence[CardFact], omitted: int) -> str:
-    """The protocol's short form (wire 5.3): the best facts first, both sides of a
-    contradiction among them marked."""
-    ranked = sorted(shown, key=lambda fact: (-fact.effective, -fact.hlc, fact.id))
+def ranked(shown: Sequence[CardFact]) -> list[CardFact]:
+    """The best first, the newer among equals."""
+    return sorted(shown, key=lambda fact: (-fact.effective, -fact.hlc, fact.id))
+
+
+def short_form(key: CardKey, facts: Sequence[CardFact], omitted: int) -> str:
+    """The protocol's short form (wire 5.3)."""
     lines = [f"Entity: {key.entity}", "Facts:"]
-    for fact in ranked[:SUMMARY_FACTS_MAX]:
-        mark = "" if fact.status == "current" else f", {fact.status}"
-        value = cell(fact.value, SIDE_BYTES_MAX)
-        lines.append(f"  {fact.relation}: {value} (conf={fact.confidence:.2f}{mark})")
-    left = omitted + max(0, len(ranked) - SUMMARY_FACTS_MAX)
-    if left:
-        lines.append(f"… {left} lower-confidence facts omitted")
+    for fact in facts:
+        mark = "" if fact.status == "current" else f" [{fact.status}]"
+        value = line(fact.value, SIDE_BYTES_MAX)
+        lines.append(f"  {fact.relation}: {value} (conf={fact.confidence:.2f}){mark}")
+    if omitted:
+        lines.append(f"… {omitted} lower-confidence facts omitted")
     return "\n".join(lines)
 
 
