@@ -66,6 +66,9 @@ class CardCache:
     def __len__(self) -> int:
         return len(self._entries)
 
+    def __contains__(self, key: CardKey) -> bool:
+        return key in self._entries
+
     def get(self, key: CardKey) -> CachedCard | None:
         with self._lock:
             entry = self._entries.get(key)

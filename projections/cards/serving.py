@@ -235,8 +235,7 @@ class Cards:
         divergent = entry.divergent(view, inputs)
         if divergent is None:
             return Served(entry.card, entry.moment, stale=True)
-        if entry.moment.position <= moment.position:
-            self.cache.drop(key)
+        # It stays until it is written anew, to tell every reader what stands against it.
         return Served(None, moment, stale=True, divergent=divergent)
 
     def _written(
