@@ -62,6 +62,7 @@ def create_app(
             node.reader.slot_of,
             max_age_s=settings.card_max_age_s,
             queue_max=settings.card_queue_max,
+            vectors=lambda: None if node.embeddings is None else node.embeddings.cards,
         ),
         tracker=RecallTracker(node.writer, settings.recall_track_interval_s),
         metrics=Metrics(),

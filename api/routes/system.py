@@ -103,6 +103,11 @@ def _gauges(call: Call) -> Iterator[Sample]:
             "Memory cards not queued since start because the queue was full.",
             call.service.cards.queue.refused,
         ),
+        (
+            "engramlog_card_vectors_waiting",
+            "Memory cards that wait to be embedded.",
+            call.service.cards.embedding.waiting,
+        ),
         ("engramlog_cards_kept", "Memory cards kept in memory.", len(call.service.cards.cache)),
     )
     for name, meaning, value in plain:

@@ -76,19 +76,23 @@ class CardCache:
                 self._entries.move_to_end(key)
             return entry
 
-    def put(self, entry: CachedCard) -> None:
-        """Keep a card, unless one of a later position is there already."""
+    def put(self, entry: CachedCard) -> list[CardKey]:
+        """Keep a card, unless one of a later position is there already. Returns what had to
+        go for it."""
         key = entry.card.key
         with self._lock:
             held = self._entries.get(key)
             if held is not None and held.moment.position > entry.moment.position:
-                return
+                return []
             self._remove(key)
             self._entries[key] = entry
             self._of_entity.setdefault(key.entity, set()).add(key)
             self._bytes += entry.size
+            gone: list[CardKey] = []
             while self._bytes > self._bytes_max:
-                self._remove(next(iter(self._entries)))
+                gone.append(next(iter(self._entries)))
+                self._remove(gone[-1])
+            return gone
 
     def drop(self, key: CardKey) -> None:
         """Forget a card. Idempotent."""

@@ -7,6 +7,7 @@ queue a refresh, which warms the cache and changes no answer that is exact.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
@@ -23,6 +24,8 @@ from projections.cards.generator import Rows, card_of
 from projections.cards.inputs import CardInputs, card_inputs
 from projections.cards.key import CardKey
 from projections.cards.queue import QUEUE_MAX, CardQueue
+from projections.cards.vectors import CardVectors
+from projections.embedding.errors import EmbeddingError
 from projections.moment import Moment
 from projections.view import View
 
@@ -42,6 +45,7 @@ UNRELATED_KINDS = frozenset(
     }
 )
 """Events that change no card. After any kind not known here, every card kept is looked at."""
+_log = logging.getLogger(__name__)
 _NONE: I32 = np.empty(0, dtype=np.int32)
 
 
@@ -122,6 +126,7 @@ class Cards:
         now_us: the clock of refreshes.
         slot_of: slots of fact ids, to find whose card an event touches.
         max_age_s: a card older than this is stale, whatever it says.
+        vectors: where the vectors of cards are kept, if anywhere.
         write: the generator; the tests' own where they must be slow.
     """
 
@@ -135,9 +140,11 @@ class Cards:
         max_age_s: float = MAX_AGE_S,
         queue_max: int = QUEUE_MAX,
         force_seconds: float = FORCE_SECONDS_MAX,
+        vectors: Callable[[], CardVectors | None] = lambda: None,
         write: Write = card_of,
     ) -> None:
         self.queue = CardQueue(queue_max)
+        self.embedding = CardQueue(queue_max)
         self.cache = CardCache()
         self._rows = rows
         self._pin = pin
@@ -146,13 +153,16 @@ class Cards:
         self._max_age_us = int(max_age_s * 1_000_000)
         self._force_seconds = force_seconds
         self._write = write
+        self._vectors = vectors
 
     def start(self) -> None:
         self.queue.start()
+        self.embedding.start()
 
     def close(self) -> None:
         """Idempotent."""
         self.queue.close()
+        self.embedding.close()
 
     # -- reading --------------------------------------------------------------------------
 
@@ -251,7 +261,10 @@ class Cards:
             fingerprint = inputs.fingerprint()
             contested = inputs.slots[inputs.disputed]
             entry = CachedCard(card, fingerprint, inputs.members, contested, authorization, moment)
-            self.cache.put(entry)
+            for gone in self.cache.put(entry):
+                self._forget(gone)
+            if self._vectors() is not None:
+                self.embedding.wish(key, lambda: self._embed(key))
         return card
 
     # -- refreshing -----------------------------------------------------------------------
@@ -302,7 +315,29 @@ class Cards:
         inputs = card_inputs(view, key, authorization, moment)
         if not len(inputs.members):
             self.cache.drop(key)
+            self._forget(key)
             return
         served = self._at_hand(view, key, inputs, moment)
         if served.card is None or served.stale:
             self._written(view, key, authorization, moment, inputs)
+
+    # -- vectors --------------------------------------------------------------------------
+
+    def _embed(self, key: CardKey) -> None:
+        """Embed the card kept. A provider that does not answer leaves it without a vector
+        until it is written again."""
+        vectors, entry = self._vectors(), self.cache.get(key)
+        if vectors is None or entry is None:
+            return
+        try:
+            vectors.embed(key, entry.card.summary)
+        except EmbeddingError as fault:
+            vectors.forget(key)
+            _log.debug("a card has no vector: %s", fault)
+        if key not in self.cache:
+            vectors.forget(key)
+
+    def _forget(self, key: CardKey) -> None:
+        vectors = self._vectors()
+        if vectors is not None:
+            vectors.forget(key)
