@@ -2,7 +2,8 @@
 
 Facts come in groups, best first: a single fact, or all sides of one contradiction. Groups are
 taken in that order while the whole text stays within ``TOKENS_MAX``, so the facts shown are
-those of highest confidence, and no contradiction is shown by one side alone.
+those of highest confidence, and no contradiction is shown by one side alone: one that is too
+large is shown by its two best.
 """
 
 from __future__ import annotations
@@ -86,11 +87,11 @@ def write_card(
     disputes: list[list[CardFact]] = []
     for group in groups:
         taken = group if room.take(group, sides_of(group)) else _pair(group, room)
+        if not taken:
+            break
         shown += [fact for fact in taken if fact.member]
         if len(taken) > 1:
             disputes.append(sides_of(taken))
-        if len(taken) < len(group):
-            break
     shown.sort(key=lambda fact: (fact.relation, -fact.hlc, fact.id))
     disputes.sort(key=lambda sides: sides[0].relation)
     newest = max(shown, key=lambda fact: (fact.hlc, fact.id), default=None)

@@ -18,6 +18,8 @@ from projections.view import View
 
 FETCHED_MAX = 1_000
 """Facts whose rows are read, best first: more than ever fit into a card."""
+GROUP_MAX = 100
+"""Facts of one contradiction that are looked at, best first."""
 
 Rows = Callable[[Sequence[int]], list[FactRow]]
 """Rows of the facts asserted at these positions, in the order asked; absent ones left out."""
@@ -69,10 +71,20 @@ def _groups(view: View, inputs: CardInputs) -> list[list[int]]:
         key = int(keys[index])
         if key >= 0 and key not in sides:
             continue  # went with its contradiction
-        group = sides.pop(key)[: FETCHED_MAX - fetched] if key >= 0 else [index]
+        group = _best_sides(view, inputs, sides.pop(key)) if key >= 0 else [index]
         groups.append(group)
         fetched += len(group)
     return groups
+
+
+def _best_sides(view: View, inputs: CardInputs, group: list[int]) -> list[int]:
+    """The best of a contradiction, of two values at least."""
+    best = group[:GROUP_MAX]
+    value = view.value[inputs.slots]
+    if len({int(value[index]) for index in best}) == 1:
+        other = next((n for n in group if value[n] != value[best[0]]), None)
+        best = best if other is None else [*best[:-1], other]
+    return best
 
 
 def _fact(row: FactRow, inputs: CardInputs, index: int) -> CardFact:

@@ -16,7 +16,7 @@ from eventlog.kinds import DecayPolicy, Value
 from projections.arrays import I32
 from projections.authorization import Authorization
 from projections.cards.content import Card
-from projections.cards.generator import card_of
+from projections.cards.generator import GROUP_MAX, card_of
 from projections.cards.key import CardKey
 from projections.cards.queue import CardQueue
 from projections.cards.serving import Cards, PastCards, Served
@@ -458,3 +458,16 @@ def test_the_cache_holds_so_many_bytes_and_no_more(desk: Desk) -> None:
     assert cache._bytes <= 8_000
     assert CardKey("user:9", "local") in cache
     assert cache.of_entity("user:0") == []
+
+
+def test_a_large_contradiction_shows_two_sides_and_leaves_room_for_the_rest(desk: Desk) -> None:
+    for number in range(GROUP_MAX + 5):
+        desk.say(v="A", source=f"agent:{number}")
+    desk.say(v="B", confidence=0.5)
+    desk.say("tag:x", "still here", confidence=0.4)
+    card = desk.serve(force=True).card
+    assert card is not None
+    assert [side.value for side in card.disputes[0]] == ["A", "B"]
+    assert "| tag:x | still here |" in card.markdown
+    assert card.facts == GROUP_MAX + 7
+    assert len(card.shown) + card.omitted == card.facts
