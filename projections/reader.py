@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from projections.policies import (
     set_valued_relations,
 )
 from projections.view import View
+
+_log = logging.getLogger(__name__)
 
 
 class Reader:
@@ -45,7 +48,10 @@ class Reader:
         if any(isinstance(event.payload, KeyIssued | KeyRevoked) for event in events):
             self.refresh_keys()
         for follow in self.followers:
-            follow(events)
+            try:
+                follow(events)
+            except Exception:  # what is written is written, whoever cannot follow
+                _log.exception("a follower of the log")
 
     def card_key(self, card_id: str) -> CardKey | None:
         """Whose card has this id, readable or not: apply the authorization yourself."""

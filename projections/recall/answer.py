@@ -32,7 +32,7 @@ class Recalled(Struct, frozen=True):
         provenance_of: id of the packed fact this one is a parent of, where that alone
             brought it in.
         explain: every number behind the score, where asked.
-        from_card: a card that stands for facts; ``slot`` is -1.
+        from_card: a card that stands for facts; ``slot`` is of the best of them.
     """
 
     slot: int

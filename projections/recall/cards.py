@@ -180,7 +180,6 @@ def _synthetic(best: Recalled, card: Card, tokens: int) -> Recalled:
     """The card in the place of the best fact it covers, with that fact's score."""
     return replace(
         best,
-        slot=-1,
         row=summary_of_card(card),
         token_estimate=tokens,
         confidence=CARD_CONFIDENCE,
