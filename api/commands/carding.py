@@ -14,7 +14,7 @@ from projections.cards.generator import card_at
 from projections.cards.key import CARD_CONFIDENCE, CARD_RELATION, CARD_SOURCE, CardKey
 from projections.cards.key import SUMMARY_RELATION as SUMMARY
 from projections.cards.rows import fact_of_card
-from projections.cards.serving import CardSource, PastCards, Served
+from projections.cards.source import CardSource, PastCards, Served
 from projections.moment import Moment, format_instant
 from projections.normalization import SCOPES
 from projections.selection import live

@@ -11,7 +11,7 @@ from api.commands.carding import card_answer
 from api.errors import ApiError, coded, plain
 from api.schemas.recall import CardQuery
 from projections.cards.key import CardKey
-from projections.cards.serving import PastCards, Served
+from projections.cards.source import PastCards, Served
 from projections.moment import Moment, format_instant
 
 

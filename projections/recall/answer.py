@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from projections.cards.serving import Served
+from projections.cards.source import Served
 from projections.facts import FactRow
 from projections.moment import Moment
 from projections.recall.candidates import StageOutcome

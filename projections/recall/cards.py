@@ -24,7 +24,7 @@ from projections.recall.selecting import Rows, Selected
 
 if TYPE_CHECKING:
     from projections.cards.content import Card
-    from projections.cards.serving import CardSource, Served
+    from projections.cards.source import CardSource, Served
     from projections.recall.plan import Plan
     from projections.recall.scoring import Scored
     from projections.recall.survey import Survey

@@ -32,7 +32,7 @@ from projections.recall.survey import Survey, survey
 
 if TYPE_CHECKING:
     from projections.authorization import Authorization
-    from projections.cards.serving import CardSource
+    from projections.cards.source import CardSource
     from projections.embedding.semantics import Semantics
     from projections.moment import Moment
     from projections.view import View

@@ -19,7 +19,8 @@ from projections.cards.content import Card
 from projections.cards.generator import GROUP_MAX, card_of
 from projections.cards.key import CardKey
 from projections.cards.queue import CardQueue
-from projections.cards.serving import Cards, PastCards, Served
+from projections.cards.serving import Cards
+from projections.cards.source import PastCards, Served
 from projections.conflicts import conflicts
 from projections.intents import (
     Done,
