@@ -6,6 +6,7 @@ through ``errors``. Paths are matched as sent: ``//`` in a raw URI stays.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -33,6 +34,7 @@ from api.settings import Settings
 from api.tracking import RecallTracker
 from projections.archive.archive import Archive
 from projections.audit.desk import AuditDesk
+from projections.cards.serving import Cards
 
 READ_THREADS = 4
 STAGE_THREADS = 8
@@ -57,6 +59,15 @@ def create_app(
         settings=settings,
         cursors=CursorSealer(node.cursor_key, settings.cursor_ttl_s * 1_000_000),
         sessions=Sessions(),
+        cards=Cards(
+            node.reader.rows,
+            node.reader.pin,
+            node.clock.now_us,
+            node.reader.slot_of,
+            max_age_s=settings.card_max_age_s,
+            queue_max=settings.card_queue_max,
+            vectors=lambda: None if node.embeddings is None else node.embeddings.cards,
+        ),
         tracker=RecallTracker(node.writer, settings.recall_track_interval_s),
         metrics=Metrics(),
         rebuilds=BackgroundJob("rebuild", "events", node.clock.now_us),
@@ -160,6 +171,8 @@ def _failure(fault: ApiError) -> web.Response:
 async def _lifetime(app: web.Application) -> AsyncIterator[None]:
     """Start the background tasks with the app; at the end flush and stop them."""
     service = app[SERVICE]
+    service.cards.start()
+    service.node.reader.followers.append(service.cards.committed)
     await service.tracker.start()
     sealer = Sealer(service.archive)
     await sealer.start()
@@ -170,6 +183,8 @@ async def _lifetime(app: web.Application) -> AsyncIterator[None]:
         service.node.embeddings.stop_reindexing()
     await service.reindexing.stop()
     await service.tracker.stop()
+    service.node.reader.followers.remove(service.cards.committed)
+    await asyncio.to_thread(service.cards.close)
     service.pool.shutdown(wait=True, cancel_futures=True)
     service.desk.close()
     service.stage_pool.shutdown(wait=True, cancel_futures=True)

@@ -31,6 +31,7 @@ from projections.archive.archive import Archive
 from projections.arrays import I32
 from projections.audit.desk import AuditDesk
 from projections.authorization import Authorization
+from projections.cards.serving import Cards
 from projections.intents import Done, Intent, Refused, WriteAnswer
 from projections.moment import Moment, parse_instant
 from projections.normalization import SCOPES
@@ -53,6 +54,7 @@ class Service:
     cursors: CursorSealer
     sessions: Sessions
     tracker: RecallTracker
+    cards: Cards
     metrics: Metrics
     rebuilds: BackgroundJob
     reindexing: BackgroundJob

@@ -67,6 +67,7 @@ STATUS_BY_CODE: dict[str, int] = {
     "entity_not_found": 404,
     "policy_not_found": 404,
     "key_not_found": 404,
+    "card_not_found": 404,
     "fact_already_retracted": 409,
     "ambiguous_match": 409,
     "cid_mismatch": 409,
@@ -92,6 +93,7 @@ STATUS_BY_CODE: dict[str, int] = {
     "storage_failed": 503,
     "shutting_down": 503,
     "writer_busy": 503,
+    "card_refresh_timeout": 503,
     "storage_full": 507,
 }
 """Stable code → HTTP status. A code of the writer that is missing here answers 422."""
@@ -116,6 +118,7 @@ PLAIN_TEXT: dict[str, str] = {
     "conflict_not_found": "conflict not found",
     "policy_not_found": "decay policy not found",
     "key_not_found": "API key not found",
+    "card_not_found": "no facts found for entity",
     "conflict_already_resolved": "conflict already resolved",
     "key_exists": "raw_key already exists; choose another",
 }

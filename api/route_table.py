@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from api.routes import (
     batch,
+    cards,
     conflicts,
     decay,
     embeddings,
@@ -38,7 +39,7 @@ from api.schemas.facts import (
 )
 from api.schemas.keys import ExpiringQuery, KeyRequest, KeysQuery
 from api.schemas.profiles import ProfileDocument
-from api.schemas.recall import LegacyQuery, NeighborsQuery, RecallBody, RecallQuery
+from api.schemas.recall import CardQuery, LegacyQuery, NeighborsQuery, RecallBody, RecallQuery
 from api.schemas.scopes import LintBody, LintReport, Synthesis, SynthesisQuery
 from api.schemas.time_travel import DiffQuery, LifeQuery, SqlBody, StateQuery
 from api.schemas.trust import TrustPage, TrustPolicyRequest, TrustQuery, TrustRecord, TrustRequest
@@ -125,6 +126,12 @@ _RECALL: tuple[Route, ...] = (
         method="GET", path="/v1/graph/neighbors", handler=graph.list_neighbors,
         permission="read", group="recall", summary="Neighbours of an entity",
         query=NeighborsQuery, answers={200: answers.NeighborPage}, errors=(400, 501),
+        headers=_SESSION,
+    ),
+    Route(
+        method="GET", path="/v1/cards/{entity_uri:.+}", handler=cards.get_card,
+        permission="read", group="recall", summary="The memory card of an entity",
+        query=CardQuery, answers={200: answers.MemoryCard}, errors=(400, 404, 501, 503),
         headers=_SESSION,
     ),
     Route(

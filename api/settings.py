@@ -121,6 +121,19 @@ class Settings(BaseSettings):
         le=600,
         description="Longest that a write with `wait=embedded` waits, in seconds.",
     )
+    card_max_age_s: float = Field(
+        default=86_400.0,
+        gt=0,
+        le=31_536_000,
+        description="Seconds after which a memory card is stale, whatever it says.",
+    )
+    card_queue_max: int = Field(
+        default=10_000,
+        ge=1,
+        le=1_000_000,
+        description="Memory cards that may wait to be written ahead; more are written when "
+        "asked for.",
+    )
     cursor_ttl_s: int = Field(
         default=300, ge=1, le=86_400, description="Seconds for which a page cursor stays good."
     )

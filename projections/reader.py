@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from eventlog.event import Recorded
 from eventlog.kinds import DecayPolicy, EmbeddingModelPinned, KeyIssued, KeyRevoked, TrustPolicy
+from projections.cards.key import CardKey
+from projections.cards.projector import find_card
 from projections.database import ReaderPool
 from projections.digest import Digests, compute_digests
 from projections.facts import FactRow, fetch
@@ -22,14 +25,18 @@ from projections.policies import (
 from projections.trust import TrustSetting, trust_policy, trust_setting, trust_settings
 from projections.view import View
 
+_log = logging.getLogger(__name__)
+
 
 class Reader:
-    """Synchronous queries; safe from any thread."""
+    """Synchronous queries; safe from any thread. ``followers`` are told of published events,
+    in the writer's thread."""
 
     def __init__(self, link: Path, mirror: Mirror) -> None:
         self.mirror = mirror
         self.pool = ReaderPool(link)
         self.keys = KeyRing()
+        self.followers: list[Callable[[Sequence[Recorded]], None]] = []
         self.refresh_keys()
 
     def refresh_keys(self) -> None:
@@ -41,6 +48,16 @@ class Reader:
         """Take note of events that were just published."""
         if any(isinstance(event.payload, KeyIssued | KeyRevoked) for event in events):
             self.refresh_keys()
+        for follow in self.followers:
+            try:
+                follow(events)
+            except Exception:  # what is written is written, whoever cannot follow
+                _log.exception("a follower of the log")
+
+    def card_key(self, card_id: str) -> CardKey | None:
+        """Whose card has this id, readable or not: apply the authorization yourself."""
+        with self.pool.connection() as db:
+            return find_card(db, card_id)
 
     def pin(self) -> View:
         """A view of the mirror as last published."""

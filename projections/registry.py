@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from projections.access import AccessProjector
+from projections.cards.projector import CardsProjector
 from projections.contradictions import ContradictionsProjector
 from projections.decay import DecayProjector
 from projections.derivations import DerivationsProjector
@@ -27,6 +28,7 @@ PROJECTORS: tuple[Projector, ...] = (
     DecayProjector(),
     LexiconProjector(),
     AccessProjector(),
+    CardsProjector(),
 )
 
 IGNORED_KINDS = frozenset({"epoch_started", "node_key_rotated"})

@@ -11,6 +11,7 @@ import numpy as np
 from api.bodies import parse_json, validated
 from api.call import Call
 from api.commands.asserting import stored_uri
+from api.commands.carding import memory_card_of
 from api.errors import ApiError, coded, entry, unprocessable
 from api.records import Record, Volatile, record_of
 from api.schemas.recall import RecallBody, RecallQuery
@@ -75,6 +76,7 @@ def question_of(body: RecallBody, profile: str) -> RecallRequest:
         source=None if body.source is None else stored_uri(body.source),
         lambda_mmr=body.lambda_mmr,
         explain=body.explain,
+        force_refresh=body.force_refresh,
         profile=profile,
     )
 
@@ -130,6 +132,7 @@ def response_of(
     """The union of every published answer shape."""
     node_id = call.node.identity.node_id
     scored = [_scored(each, node_id) for each in found.results]
+    divergent = frozenset(found.card.divergent.tolist() if found.card is not None else ())
     channels: dict[str, Any] = {}
     if not legacy:
         channels = {
@@ -147,13 +150,14 @@ def response_of(
         "truncated": found.truncated,
         "tombstone_notices": [],
         "chain_proof": extra["chain_proof"],
-        "results": [_flat(item, each) for item, each in zip(scored, found.results, strict=True)],
+        "results": [
+            _flat(item, each, divergent) for item, each in zip(scored, found.results, strict=True)
+        ],
         "query": body.query,
         "request": {name: getattr(body, name) for name in RecallBody.model_fields},
         "generated_at": format_instant(found.moment.instant_us),
         "token_budget_used": found.tokens_used,
-        "memory_card": None,
-        "card_stale": False,
+        **memory_card_of(found.card),
         "scores_debug": None,
         "embedding": _embedding(call),
         "profile": found.profile,
@@ -185,13 +189,15 @@ def _embedding(call: Call) -> dict[str, Any]:
 
 def _scored(each: Recalled, node_id: str) -> dict[str, Any]:
     now = Volatile(each.confidence, each.contradicted, each.source_trust)
+    # A card is written here, whatever node its facts came from.
+    written_by = each.row.origin if each.from_card else node_id
     return {
-        "fact": record_of(each.row, now, node_id),
+        "fact": record_of(each.row, now, written_by),
         "score": each.score,
         "score_breakdown": each.breakdown,
         "hop_distance": each.hop_distance,
         "token_estimate": each.token_estimate,
-        "from_card": False,
+        "from_card": each.from_card,
     }
 
 
@@ -199,7 +205,7 @@ def _instructs(item: dict[str, Any]) -> bool:
     return item["fact"]["value"]["interpret_as"] == "instruction"
 
 
-def _flat(item: dict[str, Any], each: Recalled) -> Record:
+def _flat(item: dict[str, Any], each: Recalled, divergent: frozenset[int]) -> Record:
     """The seed's shape: the record itself, with the score and the reasons beside it."""
     flat: Record = {
         **item["fact"],
@@ -210,6 +216,8 @@ def _flat(item: dict[str, Any], each: Recalled) -> Record:
         "token_estimate": item["token_estimate"],
         "fact": item["fact"],
         "why": list(each.why),
+        "from_card": each.from_card,
+        "card_stale": each.slot in divergent,
     }
     if each.provenance_of is not None:
         flat["provenance_of"] = each.provenance_of

@@ -8,9 +8,10 @@ from aiohttp import web
 from api.bodies import answer
 from api.call import Call, warned
 from api.commands.asserting import stored_uri
+from api.commands.carding import CARD_RELATION, card_records
 from api.cursors import Cursor, filters_digest
 from api.errors import ApiError
-from api.listing import Filters, Page, matching, page_of, scopes_of
+from api.listing import Filters, Page, matching, page_of
 from api.records import Record, record_of, volatile_of
 from api.schemas.facts import FactsQuery
 from projections.authorization import Authorization
@@ -33,7 +34,7 @@ async def list_facts(call: Call) -> web.Response:
         "cursor": cursor,
         "tombstone_notices": [],
     }
-    call.note_read(scopes_of(page.rows))
+    call.note_read(frozenset(record["scope"] for record in records))
     return answer(warned(body, query), headers={"X-Total-Count": str(page.total)})
 
 
@@ -47,11 +48,27 @@ def listed(call: Call, query: FactsQuery) -> tuple[Page, list[Record], str | Non
     valid_at_us = None if query.valid_at is None else parse_instant(query.valid_at)
     moment = walk.moment(valid_at_us)
     filters = _filters(query, walk.since, _hidden_below(view, query, moment))
+    if query.relation == CARD_RELATION and query.cursor is None:
+        page, records, cursor = _cards(call, query, view, authorization, moment, filters)
+        return page, records, cursor, moment
     slots = matching(view, authorization, moment, filters)
     place = (int(walk.place[0]), str(walk.place[1])) if walk.place else None
     page = page_of(call.node.reader, view, slots, limit=query.limit, after=place)
     records = _records(call, view, page, moment, authorization)
     return page, records, _next(call, walk, page), moment
+
+
+def _cards(
+    call: Call,
+    query: FactsQuery,
+    view: View,
+    authorization: Authorization,
+    moment: Moment,
+    filters: Filters,
+) -> tuple[Page, list[Record], str | None]:
+    """Cards are facts only to those who ask for them; a page holds all of an entity's."""
+    records = card_records(call, view, authorization, moment, filters)
+    return Page([], [], len(records), more=False), records[: query.limit], None
 
 
 def _walk(call: Call, query: FactsQuery, view: View) -> Cursor:

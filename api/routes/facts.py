@@ -10,6 +10,7 @@ from aiohttp import web
 from api.bodies import answer, parse_body, parse_json, validated
 from api.call import Call, ignored
 from api.commands.asserting import assertion_of
+from api.commands.carding import card_record
 from api.errors import ApiError, coded, plain
 from api.records import Record, Volatile, record_of_event
 from api.schemas.facts import AssertRequest, MomentQuery, RetractRequest, WriteQuery
@@ -92,7 +93,12 @@ async def get_fact(call: Call) -> web.Response:
     query = call.query(MomentQuery)
     view = call.view()
     moment = call.moment(view, query)
-    slot = find(call, view, moment, call.segment("fact_id"))
+    name = call.segment("fact_id")
+    card = card_record(call, view, moment, name) if call.node.reader.slot_of(name) is None else None
+    if card is not None:
+        call.note_read((card["scope"],))
+        return answer(card)
+    slot = find(call, view, moment, name)
     row = call.node.reader.rows([int(view.from_position[slot])])[0]
     _check_cid(row)
     record = call.records(view, [slot], moment)[0]

@@ -8,6 +8,7 @@ from aiohttp import web
 
 from api.bodies import answer
 from api.call import Call, ignored
+from api.commands.carding import card_source
 from api.commands.recalling import (
     body_of_query,
     hint_of,
@@ -62,7 +63,8 @@ async def _recall(
     call.session()
     found, extra = await call.in_pool(lambda: _answered(call, body))
     if body.track and body.as_of is None:
-        call.service.tracker.note((each.row.id for each in found.results), found.moment.instant_us)
+        returned = (each.row.id for each in found.results if not each.from_card)
+        call.service.tracker.note(returned, found.moment.instant_us)
     call.note_read(frozenset(each.row.scope for each in found.results))
     extra["warnings"] = warnings
     response = response_of(call, body, found, legacy=legacy, extra=extra)
@@ -84,6 +86,7 @@ def _answered(call: Call, body: RecallBody) -> tuple[RecallAnswer, dict[str, Any
         profile_named(call, name, moment),
         call.authorization,
         moment,
+        cards=card_source(call, body),
         semantics=None if embeddings is None else embeddings.semantics,
         executor=call.service.stage_pool,
         slots_of_cid=lambda cid: view.cid_slots(cid_number(cid)).tolist(),

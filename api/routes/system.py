@@ -93,6 +93,22 @@ def _gauges(call: Call) -> Iterator[Sample]:
             "Facts whose recall counts are not in the log yet.",
             call.service.tracker.pending,
         ),
+        (
+            "engramlog_cards_waiting",
+            "Memory cards that wait to be written ahead.",
+            call.service.cards.queue.waiting,
+        ),
+        (
+            "engramlog_cards_refused",
+            "Memory cards not queued since start because the queue was full.",
+            call.service.cards.queue.refused,
+        ),
+        (
+            "engramlog_card_vectors_waiting",
+            "Memory cards that wait to be embedded.",
+            call.service.cards.embedding.waiting,
+        ),
+        ("engramlog_cards_kept", "Memory cards kept in memory.", len(call.service.cards.cache)),
     )
     for name, meaning, value in plain:
         yield name, meaning, "", value

@@ -229,8 +229,13 @@ def _known(call: Call, view: View, slot: int, moment: Moment) -> bool:
     return (
         slot < view.count
         and int(view.from_position[slot]) <= moment.position
-        and bool(readable(view, [slot], call.authorization))
+        and _readable(call, view, slot)
     )
+
+
+def _readable(call: Call, view: View, slot: int) -> bool:
+    one: I32 = np.array([slot], dtype=np.int32)
+    return slot < view.count and bool(call.authorization.mask(view, one)[0])
 
 
 def _may_see(call: Call, touch: Touch) -> bool:
@@ -250,7 +255,7 @@ def _event(call: Call, view: View, touch: Touch) -> Record:
     shown = [
         fact
         for fact in touch.fact_ids
-        if (slot := slot_of(fact)) is not None and readable(view, [slot], call.authorization)
+        if (slot := slot_of(fact)) is not None and _readable(call, view, slot)
     ]
     winner = touch.winner_id if touch.winner_id in shown else None
     return {

@@ -417,6 +417,35 @@ class ScoredFact(BaseModel):
     from_card: bool
 
 
+class MemoryCard(BaseModel):
+    """What a reader sees of one entity in one scope, as one text.
+
+    ``summary`` is the protocol's short form, ``markdown`` the whole. ``facts`` counts what
+    belongs in the card, ``omitted`` what of it did not fit. ``contradictions`` lists the ids
+    of the facts on the sides of each open one.
+    """
+
+    entity_uri: str
+    scope: str
+    summary: str
+    fact_hashes: list[str]
+    avg_confidence: float
+    refreshed_at: str
+    is_stale: bool
+    has_contradictions: bool
+    card_id: str
+    relation: str
+    garden_id: str | None
+    markdown: str
+    facts: int
+    omitted: int
+    contradictions: list[list[str]]
+    token_estimate: int
+    card_stale: bool
+    force_refresh_timeout: bool
+    moment: dict[str, Any] | None = None
+
+
 class RecallResponse(BaseModel):
     """The union of every published shape; see the protocol notes in the docs."""
 
@@ -436,8 +465,9 @@ class RecallResponse(BaseModel):
     request: dict[str, Any]
     generated_at: str
     token_budget_used: int
-    memory_card: dict[str, Any] | None
+    memory_card: MemoryCard | None
     card_stale: bool
+    force_refresh_timeout: bool
     scores_debug: Any
     embedding: dict[str, Any]
     profile: str

@@ -38,6 +38,7 @@ class RecallBody(MomentQuery):
     lambda_mmr: Share | None = None
     profile: str | None = Field(default=None, pattern=PROFILE_PATTERN)
     explain: Flag = False
+    force_refresh: Flag = False
     track: Flag = True
 
     @field_validator("token_budget")
@@ -91,6 +92,7 @@ class RecallQuery(MomentQuery):
     lambda_mmr: QueryShare | None = None
     profile: str | None = Field(default=None, pattern=PROFILE_PATTERN)
     explain: bool = False
+    force_refresh: bool = False
     track: bool = True
     legacy_format: bool = False
 
@@ -101,6 +103,14 @@ class LegacyQuery(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     legacy_format: bool = False
+
+
+class CardQuery(MomentQuery):
+    """Which card of an entity. ``refresh``: the one of now, whatever is at hand."""
+
+    scope: str = "local"
+    garden_id: str | None = Field(default=None, min_length=1, max_length=NAME_LENGTH_MAX)
+    refresh: bool = False
 
 
 class NeighborsQuery(MomentQuery):

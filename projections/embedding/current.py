@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from eventlog.log import EventLog
+from projections.cards.vectors import CardVectors
 from projections.embedding.choosing import Choice, EmbeddingSettings, choose
 from projections.embedding.errors import EmbeddingError, EmbeddingsOff
 from projections.embedding.recipe import Space
@@ -118,6 +119,12 @@ class CurrentEmbeddings:
         """What recall asks; None where embeddings are off."""
         current = self._current
         return None if current is None else current.semantics
+
+    @property
+    def cards(self) -> CardVectors | None:
+        """The vectors of memory cards; None where embeddings are off."""
+        semantics = self.semantics
+        return None if semantics is None else semantics.cards
 
     def status(self) -> WorkerStatus | None:
         """Where the worker stands; None where embeddings are off."""

@@ -44,6 +44,10 @@ class Embedder:
             return np.empty((0, self.space.stored_dimensions), dtype=np.float32)
         return np.stack(found)
 
+    def uncached(self, texts: Sequence[str]) -> F32:
+        """One unit row a text that nothing is to remember. Raises as ``Provider.embed``."""
+        return self._embed(texts, "document")
+
     def cached(self, texts: Sequence[str]) -> list[F32 | None]:
         """The vectors the cache holds."""
         return self._cache.get_many(self.space, texts)

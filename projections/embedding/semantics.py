@@ -7,6 +7,7 @@ from collections import OrderedDict
 from concurrent.futures import Future
 
 from projections.arrays import F32, F64, I32, Bool
+from projections.cards.vectors import CardVectors
 from projections.embedding.embedder import Embedder
 from projections.embedding.vectors import Vectors
 
@@ -16,10 +17,18 @@ QUERIES_KEPT_MAX = 256
 class Semantics:
     """Read by recall from any thread.
 
-    ``min_confidence`` is the confidence above which a live fact is to have a vector.
+    ``min_confidence`` is the confidence above which a live fact is to have a vector;
+    ``cards`` has the vectors of memory cards.
     """
 
-    def __init__(self, embedder: Embedder, vectors: Vectors, min_confidence: float) -> None:
+    def __init__(
+        self,
+        embedder: Embedder,
+        vectors: Vectors,
+        min_confidence: float,
+        cards: CardVectors | None = None,
+    ) -> None:
+        self.cards = cards
         self.min_confidence = min_confidence
         self._embedder = embedder
         self._vectors = vectors

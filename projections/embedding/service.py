@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from eventlog.log import EventLog
+from projections.cards.vectors import CardVectors
 from projections.embedding.cache import EmbeddingCache
 from projections.embedding.choosing import Choice
 from projections.embedding.embedder import Embedder
@@ -80,7 +81,7 @@ class Embeddings:
             log, reader, embedder, table, vectors, min_confidence=min_confidence
         )
         worker.start()
-        semantics = Semantics(embedder, vectors, min_confidence)
+        semantics = Semantics(embedder, vectors, min_confidence, CardVectors(embedder, table))
         return cls(
             choice.space,
             choice.provider,
@@ -114,6 +115,8 @@ class Embeddings:
         slots = [slot for f in facts if (slot := self._reader.slot_of(f.id)) is not None]
         self._vectors.forget(np.array(slots, dtype=np.int32))
         self._table.write(ended=[fact.id for fact in facts])
+        if self.semantics.cards is not None:
+            self.semantics.cards.forget_entities(frozenset(fact.entity for fact in facts))
         self._table.scrub()
         texts = {composed(fact.entity, fact.relation, fact.value_v) for fact in facts}
         self.cache.delete(sorted(texts - kept_texts))

@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from projections.cards.source import Served
 from projections.facts import FactRow
 from projections.moment import Moment
 from projections.recall.candidates import StageOutcome
@@ -31,6 +32,7 @@ class Recalled(Struct, frozen=True):
         provenance_of: id of the packed fact this one is a parent of, where that alone
             brought it in.
         explain: every number behind the score, where asked.
+        from_card: a card that stands for facts; ``slot`` is of the best of them.
     """
 
     slot: int
@@ -46,6 +48,7 @@ class Recalled(Struct, frozen=True):
     why: tuple[str, ...]
     provenance_of: str | None = None
     explain: dict[str, Any] | None = None
+    from_card: bool = False
 
 
 class RecallAnswer(Struct, frozen=True):
@@ -56,6 +59,7 @@ class RecallAnswer(Struct, frozen=True):
         tokens_used: sum of the token estimates; at most the budget.
         truncated: whether a scored fact was left out.
         weights: as used, after those of stages that did not complete were redistributed.
+        card: of the entity asked about, where the request has one.
     """
 
     results: tuple[Recalled, ...]
@@ -66,3 +70,4 @@ class RecallAnswer(Struct, frozen=True):
     weights: dict[str, float]
     profile: str
     moment: Moment
+    card: Served | None = None

@@ -18,6 +18,7 @@ from projections.arrays import I32
 from projections.embedding.errors import EmbeddingError
 from projections.recall.answer import RecallAnswer, Recalled
 from projections.recall.candidates import Candidates
+from projections.recall.cards import EntityCard, entity_card, fast_path
 from projections.recall.features import load_features
 from projections.recall.fusion import FUSIONS, NORMALISATIONS, Fused, redistribute
 from projections.recall.plan import Plan, make_plan
@@ -31,6 +32,7 @@ from projections.recall.survey import Survey, survey
 
 if TYPE_CHECKING:
     from projections.authorization import Authorization
+    from projections.cards.source import CardSource
     from projections.embedding.semantics import Semantics
     from projections.moment import Moment
     from projections.view import View
@@ -47,6 +49,7 @@ def recall(
     slots_of_cid: SlotsOfCid | None = None,
     semantics: Semantics | None = None,
     executor: Executor | None = None,
+    cards: CardSource | None = None,
     stopwatch: Callable[[], float] = perf_counter,
 ) -> RecallAnswer:
     """The facts that answer ``request`` best within its budget.
@@ -55,6 +58,7 @@ def recall(
         rows: rows of facts by position, in the order asked.
         slots_of_cid: finds the parents of derived facts; without it none are added.
         semantics: vectors of the query and of facts; without it meaning counts for nothing.
+        cards: where memory cards come from; without it there are none.
         executor: where stages run side by side and under deadlines; None runs them here.
         stopwatch: seconds, for the stages' timings and deadlines alone.
     """
@@ -77,18 +81,26 @@ def recall(
     features = load_features(surveyed, fused.slots)
     scored = score(fused, features, profile.factors, weights)
     selected = select(surveyed, plan, scored, rows)
-    if slots_of_cid is not None and profile.packing.parents:
+    beside = EntityCard(None, selected)
+    if cards is not None:
+        beside = entity_card(surveyed, plan, scored, selected, rows, cards)
+        selected = beside.selected
+    if slots_of_cid is not None and profile.packing.parents and not beside.limited:
         selected += add_parents(surveyed, plan, scored, selected, rows, slots_of_cid)
     total = len(fused.slots) + sum(each.index is None for each in selected)
+    results = tuple(_recalled(surveyed, scored, hits, each, weights) for each in selected)
+    if cards is not None:
+        results = fast_path(surveyed, plan, results, cards)
     return RecallAnswer(
-        results=tuple(_recalled(surveyed, scored, hits, each, weights) for each in selected),
+        results=results,
         total_scored=total,
-        tokens_used=sum(each.tokens for each in selected),
+        tokens_used=sum(each.token_estimate for each in results),
         truncated=len(selected) < total,
         stages=outcomes,
         weights=weights,
         profile=profile.name,
         moment=moment,
+        card=beside.served,
     )
 
 

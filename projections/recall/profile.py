@@ -102,6 +102,14 @@ class PackingChoice(_Part, frozen=True):
     parents: bool = True
 
 
+class CardsChoice(_Part, frozen=True):
+    """``fast_path``: whether an entity's card may stand for its facts, where their mean
+    effective confidence is at least ``min_avg_confidence``."""
+
+    fast_path: bool = False
+    min_avg_confidence: Fraction = 0.5
+
+
 class Profile(_Part, frozen=True):
     """One document; ``parameters`` of stages and factors are parsed Structs after loading."""
 
@@ -114,6 +122,7 @@ class Profile(_Part, frozen=True):
     gate: GateChoice = GateChoice()
     diversity: DiversityChoice = DiversityChoice()
     packing: PackingChoice = PackingChoice()
+    cards: CardsChoice = CardsChoice()
     ties: tuple[str, ...] = ("newest",)
 
     @property

@@ -46,6 +46,7 @@ class RecallRequest(Struct, frozen=True, kw_only=True):
         relation, source: only facts with exactly this label, or source in stored form.
         lambda_mmr: relevance against diversity, 1 is pure relevance.
         explain: report every number behind every score.
+        force_refresh: wait, at most 500 ms, for the memory card of now.
     """
 
     query: str
@@ -63,6 +64,7 @@ class RecallRequest(Struct, frozen=True, kw_only=True):
     source: str | None = None
     lambda_mmr: float | None = None
     explain: bool = False
+    force_refresh: bool = False
     profile: str = "default"
 
 

@@ -6,6 +6,7 @@ They are replayed in order; ids of the recording are translated to ours as they 
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -117,6 +118,16 @@ def test_the_sdk_retracts(client: StigmemClient) -> None:
     verify_fact_cid(client.get(gone.id))
     assert client.query(entity=ALICE).total == 0
     assert client.recall("CEO", scope="company").facts == []
+
+
+def test_the_sdk_gets_cards(client: StigmemClient) -> None:
+    fact = client.assert_fact(ALICE, "memory:role", string_value("CEO"), SOURCE)
+    card = client.get_card(ALICE, scope="company")
+    assert (card.entity_uri, card.scope, card.avg_confidence) == (ALICE, "company", 1.0)
+    assert card.fact_hashes == [hashlib.sha256(fact.id.encode()).hexdigest()]
+    assert card.summary == f"Entity: {ALICE}\nFacts:\n  memory:role: CEO (conf=1.00)"
+    with pytest.raises(StigmemNotFoundError):
+        client.get_card(ATLAS, scope="company")
 
 
 def test_the_sdk_sees_and_resolves_conflicts(client: StigmemClient) -> None:

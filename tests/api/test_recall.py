@@ -166,11 +166,11 @@ def test_a_scope_that_does_not_exist_is_400(atlas: LiveNode) -> None:
 
 def test_unknown_fields_and_parameters_are_named(atlas: LiveNode) -> None:
     answer = atlas.call(
-        "POST", "/v1/recall", params={"shout": "1"}, json={"query": "x", "force_refresh": True}
+        "POST", "/v1/recall", params={"shout": "1"}, json={"query": "x", "force_loudly": True}
     )
     assert answer.json()["warnings"] == [
         "unknown field 'shout' is ignored",
-        "unknown field 'force_refresh' is ignored",
+        "unknown field 'force_loudly' is ignored",
     ]
 
 

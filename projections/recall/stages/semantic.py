@@ -12,16 +12,21 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from msgspec import Meta, Struct
 
+from projections.arrays import F32, F64, I32
 from projections.recall.candidates import Candidates, StageDisabled
+from projections.recall.stages.card_likeness import card_scores
 
 if TYPE_CHECKING:
     from projections.recall.survey import Survey
 
 
 class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
-    """``floor``: the cosine that counts as no likeness at all."""
+    """``floor``: the cosine that counts as no likeness at all. ``card_share``: how much of the
+    likeness of its entity's memory card a fact gets where it has less itself; 0 leaves cards
+    out."""
 
     floor: Annotated[float, Meta(ge=0, lt=1)] = 0.0
+    card_share: Annotated[float, Meta(ge=0, le=1)] = 0.0
 
 
 def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidates]) -> Candidates:
@@ -40,20 +45,50 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
     slots = survey.survivors
     confidence = survey.view.confidence(slots, survey.moment)
     slots = slots[confidence > semantics.min_confidence]
-    cosines, present = semantics.cosines(semantics.query(survey.request.query), slots)
+    query = semantics.query(survey.request.query)
+    cosines, present = semantics.cosines(query, slots)
     missing = int(np.count_nonzero(~present))
     if missing == len(slots) > 0:
         raise StageDisabled("no fact is embedded yet")
     near = present & (cosines > parameters.floor)
     slots, cosines = slots[near], cosines[near]
-
-    def why(slot: int) -> list[str]:
-        return [f"semantic: cosine {cosines[np.searchsorted(slots, slot)]:.3f} with the query"]
-
-    return Candidates(
+    scores: F64 = (cosines - parameters.floor) / (1.0 - parameters.floor)
+    found = Candidates(
         slots,
-        (cosines - parameters.floor) / (1.0 - parameters.floor),
+        scores,
         np.zeros(len(slots), dtype=np.int32),
-        why,
+        lambda slot: [f"semantic: cosine {_at(slots, cosines, slot):.3f} with the query"],
         detail=f"partial: {missing} facts are not embedded yet" if missing else "",
     )
+    return _lifted(survey, parameters, query, found) if parameters.card_share else found
+
+
+def _lifted(survey: Survey, parameters: Parameters, query: F32, found: Candidates) -> Candidates:
+    """``found`` with the share that facts have in the likeness of their entity's card, where
+    that is more than their own."""
+    about, likeness = card_scores(survey, query, parameters.floor)
+    share = parameters.card_share * likeness
+    slots = np.union1d(found.slots, about).astype(np.int32)
+    own, given = np.zeros(len(slots)), np.zeros(len(slots))
+    own[np.searchsorted(slots, found.slots)] = found.scores
+    given[np.searchsorted(slots, about)] = share
+
+    def why(slot: int) -> list[str]:
+        reasons = found.why(slot) if _holds(found.slots, slot) else []
+        if _at(slots, given, slot) > _at(slots, own, slot):
+            entity = survey.view.entities.text(int(survey.view.entity[slot]))
+            reasons = [*reasons, f"semantic: by the card of {entity}"]
+        return reasons
+
+    return Candidates(
+        slots, np.maximum(own, given), np.zeros(len(slots), dtype=np.int32), why, found.detail
+    )
+
+
+def _at(slots: I32, numbers: F64, slot: int) -> float:
+    return float(numbers[np.searchsorted(slots, slot)])
+
+
+def _holds(slots: I32, slot: int) -> bool:
+    at = int(np.searchsorted(slots, slot))
+    return at < len(slots) and int(slots[at]) == slot

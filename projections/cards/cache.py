@@ -1,0 +1,120 @@
+"""Cards written before, kept while they fit; the oldest unused go first."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+
+import numpy as np
+from msgspec import Struct
+
+from projections.arrays import I32
+from projections.authorization import Authorization
+from projections.cards.content import Card
+from projections.cards.inputs import CardInputs
+from projections.cards.key import CardKey
+from projections.moment import Moment
+from projections.view import View
+
+CACHED_BYTES_MAX = 67_108_864
+"""Text and slot lists of all cards kept, in bytes."""
+_ENTRY_BYTES = 2_048
+
+
+class CachedCard(Struct, frozen=True):
+    """A card with what it was made of: whether it still holds is asked of the facts.
+
+    ``authorization``: of the reader it was written for, whose rights its refresh uses.
+    """
+
+    card: Card
+    fingerprint: bytes
+    members: I32
+    contested: I32
+    authorization: Authorization
+    moment: Moment
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it holds."""
+        text = len(self.card.markdown) + len(self.card.summary)
+        shown = sum(len(fact.value) for fact in self.card.shown)
+        return _ENTRY_BYTES + text + shown + self.members.nbytes
+
+    def divergent(self, view: View, now: CardInputs) -> I32 | None:
+        """What makes the card untrue (seed §20.4.5): None where it is only out of date.
+
+        It is untrue where a fact it rests on is gone, or where something it says is disputed
+        by a fact that it does not show; the answer holds both sides of such disputes.
+        """
+        gone = ~np.isin(self.members, now.members, assume_unique=True)
+        fresh = np.setdiff1d(now.slots[now.disputed], self.contested, assume_unique=True)
+        fresh = fresh[np.isin(view.key[fresh], view.key[self.members])]
+        return fresh if len(fresh) or gone.any() else None
+
+
+class CardCache:
+    """By key. Safe from any thread."""
+
+    def __init__(self, bytes_max: int = CACHED_BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[CardKey, CachedCard] = OrderedDict()
+        self._of_entity: dict[str, set[CardKey]] = {}
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, key: CardKey) -> bool:
+        return key in self._entries
+
+    def get(self, key: CardKey) -> CachedCard | None:
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is not None:
+                self._entries.move_to_end(key)
+            return entry
+
+    def put(self, entry: CachedCard) -> list[CardKey]:
+        """Keep a card, unless one of a later position is there already. Returns what had to
+        go for it."""
+        key = entry.card.key
+        with self._lock:
+            held = self._entries.get(key)
+            if held is not None and held.moment.position > entry.moment.position:
+                return []
+            self._remove(key)
+            self._entries[key] = entry
+            self._of_entity.setdefault(key.entity, set()).add(key)
+            self._bytes += entry.size
+            gone: list[CardKey] = []
+            while self._bytes > self._bytes_max:
+                gone.append(next(iter(self._entries)))
+                self._remove(gone[-1])
+            return gone
+
+    def drop(self, key: CardKey) -> None:
+        """Forget a card. Idempotent."""
+        with self._lock:
+            self._remove(key)
+
+    def keys(self) -> list[CardKey]:
+        """Every card kept."""
+        with self._lock:
+            return list(self._entries)
+
+    def of_entity(self, entity: str) -> list[CardKey]:
+        """Every card kept of one entity."""
+        with self._lock:
+            return list(self._of_entity.get(entity, ()))
+
+    def _remove(self, key: CardKey) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is None:
+            return
+        self._bytes -= entry.size
+        siblings = self._of_entity[key.entity]
+        siblings.discard(key)
+        if not siblings:
+            del self._of_entity[key.entity]

@@ -1,0 +1,110 @@
+"""From what a reader sees to the card: picks the groups, fetches their rows, writes the text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from projections.arrays import I64
+from projections.authorization import Authorization
+from projections.cards.content import Card, write_card
+from projections.cards.fact import CardFact, Status
+from projections.cards.inputs import CardInputs, card_inputs
+from projections.cards.key import CardKey
+from projections.facts import FactRow
+from projections.moment import Moment
+from projections.view import View
+
+FETCHED_MAX = 1_000
+"""Facts whose rows are read, best first: more than ever fit into a card."""
+GROUP_MAX = 100
+"""Facts of one contradiction that are looked at, best first."""
+
+Rows = Callable[[Sequence[int]], list[FactRow]]
+"""Rows of the facts asserted at these positions, in the order asked; absent ones left out."""
+
+
+def card_at(
+    view: View, rows: Rows, key: CardKey, authorization: Authorization, moment: Moment
+) -> Card | None:
+    """The card of ``key`` as this reader would have it at the moment; None where there is no
+    fact for it."""
+    return card_of(view, rows, key, card_inputs(view, key, authorization, moment))
+
+
+def card_of(view: View, rows: Rows, key: CardKey, inputs: CardInputs) -> Card | None:
+    """The same from inputs at hand."""
+    if not len(inputs.members):
+        return None
+    groups = _groups(view, inputs)
+    indices = [index for group in groups for index in group]
+    positions: list[int] = view.from_position[inputs.slots[indices]].tolist()
+    by_position = {row.position: row for row in rows(positions)}
+    facts = {
+        index: _fact(by_position[position], inputs, index)
+        for index, position in zip(indices, positions, strict=True)
+        if position in by_position  # a row may be gone: erased since the view was pinned
+    }
+    written = [[facts[index] for index in group if index in facts] for group in groups]
+    return write_card(
+        key,
+        [group for group in written if group],
+        facts=len(inputs.members),
+        contradictions=len(np.unique(view.key[inputs.contested])),
+    )
+
+
+def _groups(view: View, inputs: CardInputs) -> list[list[int]]:
+    """Indices into the inputs, in groups, best first; as many as can matter."""
+    slots = inputs.slots
+    keys: I64 = np.where(inputs.disputed, view.key[slots], -1).astype(np.int64)
+    order = np.lexsort((slots, -view.hlc[slots], -inputs.effective))
+    sides: dict[int, list[int]] = {}
+    for index in order[keys[order] >= 0].tolist():
+        sides.setdefault(int(keys[index]), []).append(index)
+    groups: list[list[int]] = []
+    fetched = 0
+    for index in order[inputs.member[order]].tolist():
+        if fetched >= FETCHED_MAX:
+            break
+        key = int(keys[index])
+        if key >= 0 and key not in sides:
+            continue  # went with its contradiction
+        group = _best_sides(view, inputs, sides.pop(key)) if key >= 0 else [index]
+        groups.append(group)
+        fetched += len(group)
+    return groups
+
+
+def _best_sides(view: View, inputs: CardInputs, group: list[int]) -> list[int]:
+    """The best of a contradiction, of two values at least."""
+    best = group[:GROUP_MAX]
+    value = view.value[inputs.slots]
+    if len({int(value[index]) for index in best}) == 1:
+        other = next((n for n in group if value[n] != value[best[0]]), None)
+        best = best if other is None else [*best[:-1], other]
+    return best
+
+
+def _fact(row: FactRow, inputs: CardInputs, index: int) -> CardFact:
+    status: Status = "current"
+    if inputs.aside[index]:
+        status = "set aside"
+    elif inputs.disputed[index]:
+        status = "contradicted"
+    return CardFact(
+        id=row.id,
+        relation=row.relation,
+        value=row.value_v,
+        value_type=row.value_type,
+        confidence=float(inputs.confidence[index]),
+        trust=float(inputs.trust[index]),
+        source=row.source,
+        hlc=row.hlc,
+        recorded_at=row.recorded_at,
+        position=row.position,
+        cid=row.cid,
+        status=status,
+        member=bool(inputs.member[index]),
+    )

@@ -1,0 +1,116 @@
+"""The facts a card is made of, and a fingerprint that differs whenever its text would.
+
+Everything is asked with the reader's own rights at the reader's Moment, so two readers who
+see different facts can never agree on a fingerprint, and share no text.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+import numpy as np
+from msgspec import Struct
+
+from projections.arrays import F64, I32, Bool
+from projections.authorization import Authorization
+from projections.cards.key import CardKey
+from projections.graph import BOOKKEEPING_PREFIX
+from projections.moment import Moment
+from projections.selection import live
+from projections.view import View
+
+EFFECTIVE_MIN = 0.3
+"""Least confidence times source trust of a fact in a card (seed §20.4.2)."""
+EFFECTIVE_DECIMALS = 6
+
+
+class CardInputs(Struct, frozen=True):
+    """Parallel arrays over the live facts of a key, ascending by slot.
+
+    ``member``: strong enough for the card. ``disputed``: another live value stands against it.
+    ``aside``: it lost a conflict that somebody settled.
+    """
+
+    slots: I32
+    confidence: F64
+    trust: F64
+    effective: F64
+    member: Bool
+    disputed: Bool
+    aside: Bool
+
+    @property
+    def members(self) -> I32:
+        """Slots the card is about."""
+        return self.slots[self.member]
+
+    @property
+    def contested(self) -> I32:
+        """Slots of members in an open contradiction."""
+        return self.slots[self.member & self.disputed]
+
+    def fingerprint(self) -> bytes:
+        """Equal exactly where the text would be."""
+        digest = blake2b(digest_size=16)
+        for array in (self.slots, self.confidence, self.trust, self.disputed, self.aside):
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.digest()
+
+
+def slots_of_key(view: View, key: CardKey) -> I32:
+    """Slots of the facts of a key, whoever may read them."""
+    number = view.entities.number(key.entity)
+    if number is None:
+        return np.empty(0, dtype=np.int32)
+    garden = -1 if key.garden is None else view.gardens.number(key.garden)
+    if garden is None:
+        return np.empty(0, dtype=np.int32)
+    slots = view.entity_slots(number)
+    return slots[view.garden[slots] == garden]
+
+
+def card_inputs(
+    view: View, key: CardKey, authorization: Authorization, moment: Moment
+) -> CardInputs:
+    """What ``authorization`` sees of the key at the moment; no members where there is nothing
+    that a card could say."""
+    narrow = authorization.narrowed(frozenset({key.scope}))
+    slots = live(view, narrow, moment, slots_of_key(view, key))
+    slots = _surfacing(view, slots)
+    confidence = view.confidence(slots, moment)
+    trust = view.trust(slots, moment)
+    effective: F64 = np.round(confidence * trust, EFFECTIVE_DECIMALS)
+    aside: Bool = view.set_aside[slots] <= moment.position
+    disputed = view.contradicted(slots, moment, narrow) & ~aside
+    member = effective >= EFFECTIVE_MIN
+    disputed &= np.isin(view.key[slots], _contested_keys(view, slots, disputed, member))
+    # A weak fact counts only as the other side of a member's contradiction.
+    kept = member | disputed
+    return CardInputs(
+        slots[kept],
+        confidence[kept],
+        trust[kept],
+        effective[kept],
+        member[kept],
+        disputed[kept],
+        aside[kept],
+    )
+
+
+def _contested_keys(view: View, slots: I32, disputed: Bool, member: Bool) -> list[int]:
+    """Keys with a member in dispute and two values: at an instant of validity a fact may be
+    disputed by another that does not hold then."""
+    return [
+        key
+        for key in np.unique(view.key[slots[disputed & member]]).tolist()
+        if len(np.unique(view.value[slots[disputed & (view.key[slots] == key)]])) > 1
+    ]
+
+
+def _surfacing(view: View, slots: I32) -> I32:
+    """Without the protocol's bookkeeping, as in recall."""
+    relations = np.unique(view.relation[slots])
+    hidden = [
+        n for n in relations.tolist() if view.relations.text(n).startswith(BOOKKEEPING_PREFIX)
+    ]
+    return slots[~np.isin(view.relation[slots], hidden)] if hidden else slots

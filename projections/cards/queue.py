@@ -1,0 +1,126 @@
+"""One thread that writes cards behind the scenes, so that readers find them written.
+
+Whatever waits is only a wish: a card that is not there is written when somebody needs it, so
+a full queue turns wishes away and a stop forgets them.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from concurrent.futures import CancelledError, Future
+from typing import Any, TypeVar
+
+QUEUE_MAX = 10_000
+
+Result = TypeVar("Result")
+
+_log = logging.getLogger(__name__)
+
+
+class CardQueue:
+    """Runs work in one thread: urgent work first, then wishes in the order they came.
+
+    Attributes:
+        refused: wishes turned away since start because ``limit`` waited already.
+    """
+
+    def __init__(self, limit: int = QUEUE_MAX) -> None:
+        self.refused = 0
+        self._limit = limit
+        self._condition = threading.Condition()
+        self._urgent: list[tuple[Future[Any], Callable[[], Any]]] = []
+        self._wishes: OrderedDict[Hashable, Callable[[], object]] = OrderedDict()
+        self._running: Hashable = None
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    @property
+    def waiting(self) -> int:
+        """How many wishes wait."""
+        return len(self._wishes)
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="cards", daemon=True)
+        self._thread.start()
+
+    def wish(self, name: Hashable, work: Callable[[], object]) -> bool:
+        """Do ``work`` some time; once, however often it is wished for while it waits."""
+        with self._condition:
+            if self._closed:
+                return False
+            if name not in self._wishes and len(self._wishes) >= self._limit:
+                self.refused += 1
+                return False
+            self._wishes[name] = work
+            self._condition.notify()
+            return True
+
+    def run(self, work: Callable[[], Result], timeout_seconds: float) -> Result:
+        """The result of ``work``, done before any wish.
+
+        Raises:
+            TimeoutError: it took longer; it is finished nevertheless.
+        """
+        if self._thread is None:
+            return work()
+        future: Future[Result] = Future()
+        with self._condition:
+            if self._closed:
+                raise TimeoutError("the queue is closed")
+            self._urgent.append((future, work))
+            self._condition.notify()
+        try:
+            return future.result(timeout_seconds)
+        except CancelledError as fault:
+            raise TimeoutError("the queue was closed") from fault
+
+    def settle(self, timeout_seconds: float) -> bool:
+        """Whether nothing waits or runs any more, waiting at most that long."""
+        with self._condition:
+            return self._condition.wait_for(
+                lambda: not self._wishes and not self._urgent and self._running is None,
+                timeout_seconds,
+            )
+
+    def close(self) -> None:
+        """Finish what runs, forget what waits. Idempotent."""
+        with self._condition:
+            self._closed = True
+            urgent, self._urgent = self._urgent, []
+            self._wishes.clear()
+            self._condition.notify_all()
+        for future, _ in urgent:
+            future.cancel()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._condition:
+                self._running = None
+                self._condition.notify_all()
+                self._condition.wait_for(lambda: self._closed or self._urgent or self._wishes)
+                if self._closed:
+                    return
+                future: Future[Any] | None = None
+                if self._urgent:
+                    future, work = self._urgent.pop(0)
+                else:
+                    _, work = self._wishes.popitem(last=False)
+                self._running = work
+            self._do(work, future)
+
+    def _do(self, work: Callable[[], Any], future: Future[Any] | None) -> None:
+        try:
+            result = work()
+        except Exception as fault:
+            if future is None:
+                _log.warning("a card could not be written: %s", fault)
+            else:
+                future.set_exception(fault)
+        else:
+            if future is not None:
+                future.set_result(result)

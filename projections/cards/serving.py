@@ -1,0 +1,273 @@
+"""Handing out cards: written before, out of date, or written on the spot.
+
+A reader's own rights and Moment decide what a card must say; a card from the cache is handed
+out only if it says that, or with the word that it is stale. The seeds' triggers (§20.4.3)
+queue a refresh, which warms the cache and changes no answer that is exact.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+from eventlog.event import Recorded
+from eventlog.kinds import ConflictResolved, FactAsserted, FactRetracted
+from projections.authorization import Authorization
+from projections.cards.cache import CachedCard, CardCache
+from projections.cards.content import Card
+from projections.cards.generator import Rows, card_of
+from projections.cards.inputs import CardInputs, card_inputs
+from projections.cards.key import CardKey
+from projections.cards.queue import QUEUE_MAX, CardQueue
+from projections.cards.source import Served
+from projections.cards.vectors import CardVectors
+from projections.embedding.errors import EmbeddingError
+from projections.moment import Moment
+from projections.view import View
+
+MAX_AGE_S = 86_400.0
+FORCE_SECONDS_MAX = 0.5
+"""A forced refresh answers within this (seed §20.4.3)."""
+UNRELATED_KINDS = frozenset(
+    {
+        "epoch_started",
+        "node_key_rotated",
+        "recall_served",
+        "key_issued",
+        "key_revoked",
+        "policy_set",
+        "profile_set",
+        "embedding_model_pinned",
+    }
+)
+"""Events that change no card. After any kind not known here, every card kept is looked at."""
+_log = logging.getLogger(__name__)
+
+
+Write = Callable[[View, Rows, CardKey, CardInputs], Card | None]
+
+
+class Cards:
+    """Cards of now. ``start`` and ``close`` are of the queue; without a start everything is
+    written on the spot.
+
+    Args:
+        pin: the mirror as published, for refreshes.
+        now_us: the clock of refreshes.
+        slot_of: slots of fact ids, to find whose card an event touches.
+        max_age_s: a card older than this is stale, whatever it says.
+        vectors: where the vectors of cards are kept, if anywhere.
+        write: the generator; the tests' own where they must be slow.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        pin: Callable[[], View],
+        now_us: Callable[[], int],
+        slot_of: Callable[[str], int | None],
+        *,
+        max_age_s: float = MAX_AGE_S,
+        queue_max: int = QUEUE_MAX,
+        force_seconds: float = FORCE_SECONDS_MAX,
+        vectors: Callable[[], CardVectors | None] = lambda: None,
+        write: Write = card_of,
+    ) -> None:
+        self.queue = CardQueue(queue_max)
+        self.embedding = CardQueue(queue_max)
+        self.cache = CardCache()
+        self._rows = rows
+        self._pin = pin
+        self._now_us = now_us
+        self._slot_of = slot_of
+        self._max_age_us = int(max_age_s * 1_000_000)
+        self._force_seconds = force_seconds
+        self._write = write
+        self._vectors = vectors
+
+    def start(self) -> None:
+        self.queue.start()
+        self.embedding.start()
+
+    def close(self) -> None:
+        """Idempotent."""
+        self.queue.close()
+        self.embedding.close()
+
+    # -- reading --------------------------------------------------------------------------
+
+    def serve(
+        self,
+        view: View,
+        key: CardKey,
+        authorization: Authorization,
+        moment: Moment,
+        *,
+        force: bool = False,
+    ) -> Served:
+        """See ``CardSource``. A card that is missing or stale is queued."""
+        inputs = card_inputs(view, key, authorization, moment)
+        if not len(inputs.members):
+            return Served(None, moment)
+        if force:
+            return self._forced(view, key, authorization, moment, inputs)
+        served = self._at_hand(view, key, inputs, moment)
+        if served.card is None or served.stale:
+            self._wish(key, authorization)
+        return served
+
+    def exact(
+        self, view: View, key: CardKey, authorization: Authorization, moment: Moment
+    ) -> Served:
+        inputs = card_inputs(view, key, authorization, moment)
+        if not len(inputs.members):
+            return Served(None, moment)
+        served = self._at_hand(view, key, inputs, moment)
+        if served.card is not None and not served.stale:
+            return served
+        return Served(self._written(view, key, authorization, moment, inputs), moment)
+
+    def read(
+        self,
+        view: View,
+        key: CardKey,
+        authorization: Authorization,
+        moment: Moment,
+        *,
+        refresh: bool = False,
+    ) -> Served:
+        """A reader who wants the card itself: the one at hand where it is fresh (unless
+        ``refresh``), else the one of now within 500 ms, else the stale one."""
+        inputs = card_inputs(view, key, authorization, moment)
+        if not len(inputs.members):
+            return Served(None, moment)
+        served = self._at_hand(view, key, inputs, moment)
+        if served.card is not None and not served.stale and not refresh:
+            return served
+        return self._forced(view, key, authorization, moment, inputs)
+
+    def _forced(
+        self,
+        view: View,
+        key: CardKey,
+        authorization: Authorization,
+        moment: Moment,
+        inputs: CardInputs,
+    ) -> Served:
+        at_hand = self._at_hand(view, key, inputs, moment)
+        try:
+            card = self.queue.run(
+                lambda: self._written(view, key, authorization, moment, inputs),
+                self._force_seconds,
+            )
+        except TimeoutError:
+            return Served(at_hand.card, at_hand.moment, True, True, at_hand.divergent)
+        return Served(card, moment)
+
+    def _at_hand(self, view: View, key: CardKey, inputs: CardInputs, moment: Moment) -> Served:
+        """The card in the cache, if it may be shown."""
+        entry = self.cache.get(key)
+        if entry is None:
+            return Served(None, moment)
+        if entry.fingerprint == inputs.fingerprint():
+            old = moment.instant_us - entry.moment.instant_us > self._max_age_us
+            return Served(entry.card, entry.moment, stale=old)
+        divergent = entry.divergent(view, inputs)
+        if divergent is None:
+            return Served(entry.card, entry.moment, stale=True)
+        # It stays until it is written anew, to tell every reader what stands against it.
+        return Served(None, moment, stale=True, divergent=divergent)
+
+    def _written(
+        self,
+        view: View,
+        key: CardKey,
+        authorization: Authorization,
+        moment: Moment,
+        inputs: CardInputs,
+    ) -> Card | None:
+        card = self._write(view, self._rows, key, inputs)
+        if card is not None:
+            fingerprint = inputs.fingerprint()
+            contested = inputs.slots[inputs.disputed]
+            entry = CachedCard(card, fingerprint, inputs.members, contested, authorization, moment)
+            for gone in self.cache.put(entry):
+                self._forget(gone)
+            if self._vectors() is not None:
+                self.embedding.wish(key, lambda: self._embed(key))
+        return card
+
+    # -- refreshing -----------------------------------------------------------------------
+
+    def committed(self, events: Sequence[Recorded]) -> None:
+        """Queue a refresh of every card kept that these events may have touched."""
+        events = [event for event in events if event.header.kind not in UNRELATED_KINDS]
+        if not events or not len(self.cache):
+            return
+        entities: set[str] = set()
+        for event in events:
+            named = self._entities_of(event)
+            if named is None:
+                keys = self.cache.keys()
+                break
+            entities |= named
+        else:
+            keys = [key for entity in entities for key in self.cache.of_entity(entity)]
+        for key in keys:
+            entry = self.cache.get(key)
+            if entry is not None:
+                self._wish(key, entry.authorization)
+
+    def _entities_of(self, event: Recorded) -> set[str] | None:
+        """Whose cards an event touches; None where it may be anybody's."""
+        match event.payload:
+            case FactAsserted(entity=entity):
+                return {entity}
+            case FactRetracted(fact_ids=facts):
+                return self._entities(facts)
+            case ConflictResolved(winner_id=winner, loser_ids=losers):
+                return self._entities([winner, *losers])
+            case _:
+                return None
+
+    def _entities(self, facts: Iterable[str]) -> set[str]:
+        view = self._pin()
+        slots = (self._slot_of(fact) for fact in facts)
+        return {view.entities.text(int(view.entity[n])) for n in slots if n is not None}
+
+    def _wish(self, key: CardKey, authorization: Authorization) -> None:
+        self.queue.wish(key, lambda: self._refresh(key, authorization))
+
+    def _refresh(self, key: CardKey, authorization: Authorization) -> None:
+        """Write a card anew unless the one kept says the same and is not too old."""
+        view = self._pin()
+        moment = Moment(view.position, self._now_us())
+        inputs = card_inputs(view, key, authorization, moment)
+        if not len(inputs.members):
+            self.cache.drop(key)
+            self._forget(key)
+            return
+        served = self._at_hand(view, key, inputs, moment)
+        if served.card is None or served.stale:
+            self._written(view, key, authorization, moment, inputs)
+
+    # -- vectors --------------------------------------------------------------------------
+
+    def _embed(self, key: CardKey) -> None:
+        """Embed the card kept. A provider that does not answer leaves it without a vector
+        until it is written again."""
+        vectors, entry = self._vectors(), self.cache.get(key)
+        if vectors is None or entry is None:
+            return
+        try:
+            vectors.embed(key, entry.card.summary)
+        except EmbeddingError as fault:
+            vectors.forget(key)
+            _log.debug("a card has no vector: %s", fault)
+        if key not in self.cache:
+            vectors.forget(key)
+
+    def _forget(self, key: CardKey) -> None:
+        vectors = self._vectors()
+        if vectors is not None:
+            vectors.forget(key)

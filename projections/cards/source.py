@@ -1,0 +1,82 @@
+"""Where a reader's cards come from, and what comes with them."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from msgspec import Struct
+
+from projections.arrays import I32
+from projections.authorization import Authorization
+from projections.cards.content import Card
+from projections.cards.generator import Rows, card_at
+from projections.cards.key import CardKey
+from projections.moment import Moment
+from projections.view import View
+
+_NONE: I32 = np.empty(0, dtype=np.int32)
+
+
+class Served(Struct, frozen=True):
+    """What a reader gets.
+
+    Attributes:
+        card: None where there are no facts, where it is yet to be written, or where the one
+            at hand says what is no longer so.
+        stale: newer facts are not in the card, or the one at hand had to be thrown away.
+        timed_out: a forced refresh was not done in time.
+        moment: when the card was written.
+        divergent: slots of facts that contradict the card that was thrown away.
+    """
+
+    card: Card | None
+    moment: Moment
+    stale: bool = False
+    timed_out: bool = False
+    divergent: I32 = _NONE
+
+
+class CardSource(Protocol):
+    """Where recall has its cards from."""
+
+    def serve(
+        self,
+        view: View,
+        key: CardKey,
+        authorization: Authorization,
+        moment: Moment,
+        *,
+        force: bool = False,
+    ) -> Served:
+        """The card at hand, without waiting; with ``force`` the one of now, within 500 ms."""
+        ...
+
+    def exact(
+        self, view: View, key: CardKey, authorization: Authorization, moment: Moment
+    ) -> Served:
+        """The card of exactly this moment, written now if need be."""
+        ...
+
+
+class PastCards:
+    """Cards of past moments: always exact, never kept."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+
+    def serve(
+        self,
+        view: View,
+        key: CardKey,
+        authorization: Authorization,
+        moment: Moment,
+        *,
+        force: bool = False,  # noqa: ARG002
+    ) -> Served:
+        return self.exact(view, key, authorization, moment)
+
+    def exact(
+        self, view: View, key: CardKey, authorization: Authorization, moment: Moment
+    ) -> Served:
+        return Served(card_at(view, self._rows, key, authorization, moment), moment)

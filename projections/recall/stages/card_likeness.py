@@ -1,0 +1,44 @@
+"""Likeness to a whole entity: the cosine of the question with its memory card.
+
+Only cards whose entity, scope and garden hold survivors of this request are looked at, and only
+by questions about now: the vector of a card is of what it says today.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from projections.arrays import F32, F64, I32
+from projections.cards.inputs import slots_of_key
+from projections.normalization import SCOPES
+
+if TYPE_CHECKING:
+    from projections.recall.survey import Survey
+
+CARDS_MAX = 100
+"""Most like cards that lift the facts of their entity."""
+
+
+def card_scores(survey: Survey, query: F32, floor: float) -> tuple[I32, F64]:
+    """Survivors about entities whose card is like the question, ascending by slot, and
+    ``(cosine - floor) / (1 - floor)`` of that card."""
+    semantics, view, moment = survey.semantics, survey.view, survey.moment
+    found: dict[int, float] = {}
+    present = moment.position == view.position and moment.valid_at_us is None
+    if semantics is None or semantics.cards is None or not present:
+        return _sorted(found)
+    for key, cosine in semantics.cards.nearest(query, floor, CARDS_MAX):
+        slots = slots_of_key(view, key)
+        slots = slots[survey.survivor_mask[slots]]
+        slots = slots[view.scope[slots] == SCOPES.index(key.scope)]
+        score = (cosine - floor) / (1.0 - floor)
+        for slot in slots.tolist():
+            found[slot] = score
+    return _sorted(found)
+
+
+def _sorted(found: dict[int, float]) -> tuple[I32, F64]:
+    slots: I32 = np.array(sorted(found), dtype=np.int32)
+    return slots, np.array([found[slot] for slot in slots.tolist()], dtype=np.float64)

@@ -1,0 +1,184 @@
+"""Cards as units of meaning: their vectors live as long as they do, and can lift their facts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.node import Node
+from eventlog.kinds import Value
+from projections.authorization import Authorization
+from projections.cards.key import CardKey
+from projections.cards.serving import Cards
+from projections.embedding.choosing import Choice
+from projections.embedding.errors import ProviderUnavailable
+from projections.embedding.service import Embeddings
+from projections.intents import Done, RetractFact
+from projections.moment import Moment
+from projections.recall.candidates import Candidates
+from projections.recall.request import RecallRequest
+from projections.recall.stages import semantic
+from projections.recall.survey import Gate, survey
+from tests.projections.embedding.provider_double import CARD, SPACE, WordsProvider
+from tests.projections.histories import ALL_SCOPES, asserted
+
+ATLAS = "stigmem://t/project/atlas"
+OTHER = "stigmem://t/project/other"
+KEY = CardKey(ATLAS, "local")
+READER = Authorization("agent:reader", frozenset({"read"}), ALL_SCOPES)
+
+
+class Desk:
+    """A node with cards and embeddings, both at work in their threads."""
+
+    def __init__(self, path: Path) -> None:
+        self.node = Node.open(path / "data")
+        self.provider = WordsProvider()
+        choice = Choice(self.provider, CARD, SPACE, False)
+        reader = self.node.reader
+        self.embeddings = Embeddings.open(path, self.node.log, reader, choice, min_confidence=0.1)
+        vectors = self.embeddings.semantics.cards
+        assert vectors is not None
+        self.vectors = vectors
+        self.cards = Cards(
+            reader.rows, reader.pin, self.node.clock.now_us, reader.slot_of,
+            vectors=lambda: self.vectors,
+        )  # fmt: skip
+        reader.followers.append(self.cards.committed)
+        self.cards.start()
+
+    def say(self, text: str, entity: str = ATLAS, relation: str = "memory:note") -> str:
+        intent = asserted(entity, relation, Value("text", text))
+        done = self.node.write(intent)[0]
+        assert isinstance(done, Done)
+        assert done.fact_id is not None
+        return done.fact_id
+
+    def write_card(self, key: CardKey = KEY) -> None:
+        self.cards.serve(self.node.reader.pin(), key, READER, self.node.moment(), force=True)
+        self.settle()
+
+    def settle(self) -> None:
+        assert self.embeddings.wait(self.node.log.head().position, 10)
+        assert self.cards.queue.settle(10)
+        assert self.cards.embedding.settle(10)
+
+    def in_table(self) -> list[str]:
+        pages = self.embeddings._table.pages()
+        return sorted(name for names, _ in pages for name in names if name.startswith("card:"))
+
+    def ask(self, query: str, share: float, **more: Any) -> Candidates:
+        view = self.node.reader.pin()
+        surveyed = survey(
+            view,
+            RecallRequest(query=query),
+            more.get("rights", READER),
+            more.get("moment", self.node.moment()),
+            gate=Gate(0.0, True),
+            depth=1,
+            semantics=self.embeddings.semantics,
+        )
+        return semantic.run(surveyed, semantic.Parameters(floor=0.3, card_share=share), {})
+
+    def close(self) -> None:
+        self.cards.close()
+        self.embeddings.close()
+        self.node.close()
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    made = Desk(tmp_path)
+    yield made
+    made.close()
+
+
+def test_a_written_card_is_embedded_under_its_own_key(desk: Desk) -> None:
+    desk.say("blue whales sing")
+    desk.settle()
+    assert desk.in_table() == [], "no card, no vector"
+    desk.write_card()
+    assert desk.in_table() == ["card:stigmem://t/project/atlas:local"]
+    assert any("blue whales sing" in text for text in desk.provider.embedded[1:])
+
+
+def test_its_vector_follows_what_it_says(desk: Desk) -> None:
+    desk.say("blue whales sing")
+    desk.write_card()
+    before = dict(desk.vectors._rows)
+    desk.say("ships sail", relation="memory:other")
+    desk.settle()
+    assert desk.in_table() == [KEY.vector_key]
+    assert (before[KEY] != desk.vectors._rows[KEY]).any()
+
+
+def test_it_goes_with_the_last_fact(desk: Desk) -> None:
+    fact = desk.say("blue whales sing")
+    desk.write_card()
+    desk.node.write(RetractFact(fact_id=fact, scopes=ALL_SCOPES))
+    desk.settle()
+    assert desk.in_table() == []
+    assert len(desk.vectors) == 0
+
+
+def test_it_goes_when_the_card_is_no_longer_kept(desk: Desk) -> None:
+    desk.say("blue whales sing")
+    desk.write_card()
+    desk.cards.cache._bytes_max = 4_000
+    desk.say("ships sail", OTHER)
+    desk.write_card(CardKey(OTHER, "local"))
+    assert desk.in_table() == [CardKey(OTHER, "local").vector_key]
+
+
+def test_what_a_card_said_is_in_no_cache(desk: Desk) -> None:
+    desk.say("blue whales sing")
+    desk.settle()
+    held = desk.embeddings.cache.size().vectors
+    desk.write_card()
+    assert desk.embeddings.cache.size().vectors == held
+
+
+def test_a_provider_that_is_away_costs_only_the_vector(desk: Desk) -> None:
+    desk.say("blue whales sing")
+    desk.settle()
+    desk.provider.fault = ProviderUnavailable("away")
+    desk.cards.serve(desk.node.reader.pin(), KEY, READER, desk.node.moment(), force=True)
+    assert desk.cards.embedding.settle(10)
+    assert desk.in_table() == []
+    assert KEY in desk.cards.cache
+
+
+def test_a_card_like_the_question_lifts_facts_that_are_not(desk: Desk) -> None:
+    desk.say("blue whales sing songs under water")
+    unlike = desk.say("forty two", relation="memory:count")
+    desk.say("ships sail", OTHER)
+    desk.write_card()
+    slot = desk.node.reader.slot_of(unlike)
+    assert slot not in desk.ask("blue whales sing songs under water", 0.0).slots
+    found = desk.ask("blue whales sing songs under water", 0.5)
+    assert slot in found.slots
+    assert found.why(int(slot)) == [f"semantic: by the card of {ATLAS}"]  # type: ignore[arg-type]
+    assert len(found.slots) == 2, "the other entity has no part in it"
+    assert (found.slots[:-1] < found.slots[1:]).all()
+    best, least = found.scores.max(), found.scores.min()
+    assert 0 < least <= 0.5
+    assert best > least, "what is like the question itself stays ahead"
+
+
+def test_no_lift_in_the_past_or_where_the_reader_sees_nothing(desk: Desk) -> None:
+    desk.say("blue whales sing songs under water")
+    unlike = desk.say("forty two", relation="memory:count")
+    desk.write_card()
+    slot = desk.node.reader.slot_of(unlike)
+    head = desk.node.moment()
+    question = "blue whales sing songs under water"
+    assert slot in desk.ask(question, 0.5).slots
+    desk.say("ships sail", OTHER)
+    assert slot not in desk.ask(question, 0.5, moment=head).slots
+    dated = Moment(head.position + 1, head.instant_us, head.instant_us)
+    assert slot not in desk.ask(question, 0.5, moment=dated).slots
+    blind = Authorization("agent:b", frozenset({"read"}), frozenset({"company"}))
+    assert not len(desk.ask(question, 0.5, rights=blind).slots)
