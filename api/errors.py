@@ -62,6 +62,7 @@ STATUS_BY_CODE: dict[str, int] = {
     "policy_not_found": 404,
     "key_not_found": 404,
     "fact_already_retracted": 409,
+    "fact_not_flagged": 409,
     "ambiguous_match": 409,
     "cid_mismatch": 409,
     "fact_chain_mismatch": 409,

@@ -10,7 +10,9 @@ import unicodedata
 
 from projections.invisible import seen
 
-_MARKS = re.compile("[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\u3099\u309a\ufe20-\ufe2f]")
+_MARKS = re.compile(
+    "[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\u3099\u309a\ufe20-\ufe2f]"
+)
 _LOOK_ALIKES = str.maketrans(
     "аеорсхуіјѕһԁԛԝкмтвнгпьёαοιντυρεκηχγωβμıɡɑⲟ’‘ʼ",
     "aeopcxyijshdqwkmtbhrnbeaoivtupeknxywbmigao'''",

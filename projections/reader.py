@@ -19,6 +19,7 @@ from projections.policies import (
     profiles,
     set_valued_relations,
 )
+from projections.verdicts import Review, codes_at, reviews_of
 from projections.view import View
 
 
@@ -87,6 +88,18 @@ class Reader:
         """The embedding model in force at a position."""
         with self.pool.connection() as db:
             return pinned_model(db, position)
+
+    def codes(self, positions: Sequence[int]) -> dict[int, tuple[str, ...]]:
+        """What the sanitizer found in the facts asserted at ``positions``, where anything."""
+        if not len(positions):
+            return {}
+        with self.pool.connection() as db:
+            return codes_at(db, positions)
+
+    def reviews(self, facts: Sequence[str]) -> dict[str, Review]:
+        """The decisions that stand on facts, by id."""
+        with self.pool.connection() as db:
+            return reviews_of(db, facts)
 
     def digests(self) -> Digests:
         """Digests of the tables as they stand."""

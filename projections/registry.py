@@ -14,6 +14,7 @@ from projections.lexicon import LexiconProjector
 from projections.policies import PoliciesProjector
 from projections.projector import Projector
 from projections.trust import TrustProjector
+from projections.verdicts import VerdictsProjector
 
 PROJECTORS: tuple[Projector, ...] = (
     KeysProjector(),
@@ -27,6 +28,7 @@ PROJECTORS: tuple[Projector, ...] = (
     DecayProjector(),
     LexiconProjector(),
     AccessProjector(),
+    VerdictsProjector(),
 )
 
 IGNORED_KINDS = frozenset({"epoch_started", "node_key_rotated"})

@@ -10,6 +10,8 @@ recall guide "Content sanitizer".
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -33,6 +35,15 @@ VALUE_FLAG, NAME_FLAG, NOTED = 1, 2, 4
 _TEXTUAL = frozenset({"string", "text", "ref"})
 _BLOB_RUN = re.compile(r"[A-Za-z0-9+/_\-]{40,}={0,2}")
 _BLOB_CHARS_MIN = 200
+_REMEMBERED_CHARS_MAX = 256
+_FAMILIES_OF = {
+    sight: tuple(family for family in FAMILIES if family.sight == sight)
+    for sight in ("words", "lines")
+}
+_CUES_OF = {
+    sight: tuple(sorted({cue for family in families for cue in family.cues}))
+    for sight, families in _FAMILIES_OF.items()
+}
 _LINE_BREAK = re.compile(r"\s{1,4}")
 
 
@@ -62,18 +73,34 @@ def verdict_of(fact: FactAsserted) -> Verdict:
 
 def scan(text: str) -> frozenset[str]:
     """Codes of everything found in a text; time linear in its length."""
+    return _scanned_before(text) if len(text) <= _REMEMBERED_CHARS_MAX else _scanned(text)
+
+
+def _scanned(text: str) -> frozenset[str]:
     plain, codes = strip(text)
     low = folded(text)
     by_sight = {"words": words(low), "lines": lines(low)}
     found = {
         family.code
-        for family in FAMILIES
-        if any(cue in by_sight[family.sight] for cue in family.cues)
-        and family.pattern.search(by_sight[family.sight]) is not None
+        for sight, families in _FAMILIES_OF.items()
+        if _cued(by_sight[sight], _CUES_OF[sight])
+        for family in families
+        if _cued(by_sight[sight], family.cues) and family.pattern.search(by_sight[sight])
     }
     if len(plain) >= _BLOB_CHARS_MIN and _has_blob(plain):
         found.add("encoded_blob")
     return codes | found if found else codes
+
+
+# A fact is judged by the projector, by the mirror and for the answer, one after the other.
+_scanned_before = lru_cache(maxsize=8_192)(_scanned)
+
+
+def _cued(text: str, cues: Iterable[str]) -> bool:
+    for cue in cues:  # noqa: SIM110 (a generator costs more than the search)
+        if cue in text:
+            return True
+    return False
 
 
 def clean(text: str) -> str:

@@ -3,7 +3,7 @@
 A pattern is searched only where one of its cues occurs. Every quantifier is bounded and
 every gap is made of whole words, so a search takes time linear in the text, whatever it
 says. Patterns over ``words`` see lower-case words with single spaces between them and no
-punctuation; those over ``lines`` see lower-case lines; those over ``raw`` the text itself.
+punctuation; those over ``lines`` see lower-case lines.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from projections.folding import folded
 
-Sight = Literal["words", "lines", "raw"]
+Sight = Literal["words", "lines"]
 
 
 class Family(Struct, frozen=True):

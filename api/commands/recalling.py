@@ -14,6 +14,7 @@ from api.commands.asserting import stored_uri
 from api.errors import ApiError, coded, entry, unprocessable
 from api.records import Record, Volatile, record_of
 from api.schemas.recall import RecallBody, RecallQuery
+from api.screening import Screen
 from projections.authorization import Authorization
 from projections.moment import Moment, format_instant
 from projections.normalization import SCOPES
@@ -47,7 +48,22 @@ def body_of_query(query: RecallQuery) -> RecallBody:
     return validated(RecallBody, fields, "query")
 
 
-def question_of(body: RecallBody, profile: str) -> RecallRequest:
+def explaining(call: Call, body: RecallBody) -> bool:
+    """Whether the numbers behind the scores are wanted, and the caller may see them."""
+    needed = call.service.settings.explaining
+    return (body.explain or body.debug) and needed != "none" and call.authorization.may(needed)
+
+
+def unexplained(call: Call, body: RecallBody) -> list[str]:
+    """A warning where numbers were wanted and are not given."""
+    if explaining(call, body) or not (body.explain or body.debug):
+        return []
+    needed = call.service.settings.explaining
+    why = "switched off" if needed == "none" else f"for callers with {needed} permission"
+    return [f"explain and debug are ignored: they are {why} on this node"]
+
+
+def question_of(body: RecallBody, profile: str, *, explain: bool) -> RecallRequest:
     """The pipeline's request.
 
     Raises:
@@ -74,7 +90,7 @@ def question_of(body: RecallBody, profile: str) -> RecallRequest:
         relation=body.relation,
         source=None if body.source is None else stored_uri(body.source),
         lambda_mmr=body.lambda_mmr,
-        explain=body.explain,
+        explain=explain,
         profile=profile,
     )
 
@@ -129,7 +145,8 @@ def response_of(
 ) -> dict[str, Any]:
     """The union of every published answer shape."""
     node_id = call.node.identity.node_id
-    scored = [_scored(each, node_id) for each in found.results]
+    screen: Screen = extra["screen"]
+    scored = [_scored(n, each, node_id, screen) for n, each in enumerate(found.results)]
     channels: dict[str, Any] = {}
     if not legacy:
         channels = {
@@ -154,7 +171,7 @@ def response_of(
         "token_budget_used": found.tokens_used,
         "memory_card": None,
         "card_stale": False,
-        "scores_debug": None,
+        "scores_debug": _debugged(found) if body.debug and explaining(call, body) else None,
         "embedding": _embedding(call),
         "profile": found.profile,
         "weights": found.weights,
@@ -183,10 +200,18 @@ def _embedding(call: Call) -> dict[str, Any]:
     return {"enabled": space is not None, "model": None if space is None else space.model}
 
 
-def _scored(each: Recalled, node_id: str) -> dict[str, Any]:
+def _debugged(found: RecallAnswer) -> dict[str, Any]:
+    """The numbers behind every score, by fact id."""
+    return {
+        each.row.id: {"score": each.score, **each.breakdown, "explain": each.explain}
+        for each in found.results
+    }
+
+
+def _scored(index: int, each: Recalled, node_id: str, screen: Screen) -> dict[str, Any]:
     now = Volatile(each.confidence, each.contradicted, each.source_trust)
     return {
-        "fact": record_of(each.row, now, node_id),
+        "fact": screen.show(index, record_of(each.row, now, node_id)),
         "score": each.score,
         "score_breakdown": each.breakdown,
         "hop_distance": each.hop_distance,

@@ -38,6 +38,7 @@ class RecallBody(MomentQuery):
     lambda_mmr: Share | None = None
     profile: str | None = Field(default=None, pattern=PROFILE_PATTERN)
     explain: Flag = False
+    debug: Flag = False
     track: Flag = True
 
     @field_validator("token_budget")
@@ -91,6 +92,7 @@ class RecallQuery(MomentQuery):
     lambda_mmr: QueryShare | None = None
     profile: str | None = Field(default=None, pattern=PROFILE_PATTERN)
     explain: bool = False
+    debug: bool = False
     track: bool = True
     legacy_format: bool = False
 
