@@ -90,7 +90,7 @@ def strip(text: str) -> tuple[str, frozenset[str]]:
         else:
             codes.add(_kind(ord(text[at])))
     kept.append(text[after:])
-    return "".join(kept), frozenset(codes)
+    return "".join(kept) if codes else text, frozenset(codes)
 
 
 def seen(text: str) -> str:
