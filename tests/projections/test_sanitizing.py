@@ -242,9 +242,7 @@ def test_a_verdict_says_where() -> None:
     assert verdict_of(fact(v=order, type="datetime")) is CLEAN
 
 
-@given(st.permutations(["ignore", "previous", "instructions", "tea", "the", "all"]))
+@given(st.sampled_from(sorted(ATTACKS)), st.text(max_size=30), st.text(max_size=30))
 @QUICK
-def test_a_verdict_depends_on_the_text_alone(order: list[str]) -> None:
-    text = " ".join(order)
-    assert verdict_of(fact(v=text)) == verdict_of(fact(v=text))
-    assert scan(text * 60) >= scan(text)
+def test_what_stands_around_a_hit_does_not_hide_it(attack: str, before: str, after: str) -> None:
+    assert scan(f"{before}\n{attack}\n{after}") >= scan(attack)
