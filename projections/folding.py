@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from projections.invisible import seen
+from projections.invisible import plain, seen
 
 _MARKS = re.compile(
     "[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\u3099\u309a\ufe20-\ufe2f]"
@@ -17,7 +17,8 @@ _LOOK_ALIKES = str.maketrans(
     "аеорсхуіјѕһԁԛԝкмтвнгпьёαοιντυρεκηχγωβμıɡɑⲟ’‘ʼ",
     "aeopcxyijshdqwkmtbhrnbeaoivtupeknxywbmigao'''",
 )
-_BETWEEN_WORDS = re.compile(r"[\W_]+")
+_PUNCTUATION = {code: " " for code in range(128) if not chr(code).isalnum()}
+_NO_WORD = re.compile(r"[\W_]+")
 _SPACES = re.compile(r"[^\S\n]+")
 
 
@@ -30,11 +31,14 @@ def folded(text: str) -> str:
     return text.translate(_LOOK_ALIKES)
 
 
-def words(folded_text: str) -> str:
-    """Words alone, one space between them; apostrophes vanish (``don't`` is ``dont``)."""
-    return _BETWEEN_WORDS.sub(" ", folded_text.replace("'", ""))
+def words(folded_text: str) -> list[str]:
+    """Words alone, without punctuation; apostrophes vanish (``don't`` is ``dont``)."""
+    bare = folded_text.replace("'", "")
+    return (bare.translate(_PUNCTUATION) if bare.isascii() else _NO_WORD.sub(" ", bare)).split()
 
 
 def lines(folded_text: str) -> str:
     """The lines, runs of other white space made one space."""
+    if plain(folded_text) and "  " not in folded_text:
+        return folded_text
     return _SPACES.sub(" ", folded_text)

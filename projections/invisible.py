@@ -71,7 +71,7 @@ def strip(text: str) -> tuple[str, frozenset[str]]:
 
     Idempotent and never longer; a text that has none of them comes back as it is.
     """
-    if _SUSPECT.search(text) is None:
+    if plain(text) or _SUSPECT.search(text) is None:
         return text, frozenset()
     kept: list[str] = []
     codes: set[str] = set()
@@ -95,7 +95,13 @@ def strip(text: str) -> tuple[str, frozenset[str]]:
 
 def seen(text: str) -> str:
     """``text`` as matching reads it: nothing that has no glyph."""
-    return _UNSEEN.sub("", text)
+    return text if plain(text) else _UNSEEN.sub("", text)
+
+
+def plain(text: str) -> bool:
+    """Whether a text is nothing but printable ASCII and line ends: nearly every text is, and
+    this is the quick way to know."""
+    return text.isascii() and text.replace("\n", " ").isprintable()
 
 
 def _kind(number: int) -> str:

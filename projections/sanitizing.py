@@ -10,7 +10,6 @@ recall guide "Content sanitizer".
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from functools import lru_cache
 
 from msgspec import Struct
@@ -18,7 +17,7 @@ from msgspec import Struct
 from eventlog.kinds import FactAsserted
 from projections.folding import folded, lines, words
 from projections.invisible import strip
-from projections.sentinels import FAMILIES, TEMPLATE_TOKEN
+from projections.sentinels import LINE_FAMILIES, STEM_CHARS, TEMPLATE_TOKEN, WORD_FAMILIES
 
 RULESET = 1
 """Raise it whenever a verdict could differ: nodes then judge all their facts again."""
@@ -36,14 +35,10 @@ _TEXTUAL = frozenset({"string", "text", "ref"})
 _BLOB_RUN = re.compile(r"[A-Za-z0-9+/_\-]{40,}={0,2}")
 _BLOB_CHARS_MIN = 200
 _REMEMBERED_CHARS_MAX = 256
-_FAMILIES_OF = {
-    sight: tuple(family for family in FAMILIES if family.sight == sight)
-    for sight in ("words", "lines")
-}
-_CUES_OF = {
-    sight: tuple(sorted({cue for family in families for cue in family.cues}))
-    for sight, families in _FAMILIES_OF.items()
-}
+_STEMS = frozenset[str]().union(*(family.stems for family in WORD_FAMILIES))
+_MARKS = ("<", "[", "#", "`", '"', "':", "' :", "=func", "data:", "javascript:", "system",
+          "assistant", "developer", "human")  # fmt: skip
+"""No family of ASCII lines can do without one of these."""
 _LINE_BREAK = re.compile(r"\s{1,4}")
 
 
@@ -77,30 +72,41 @@ def scan(text: str) -> frozenset[str]:
 
 
 def _scanned(text: str) -> frozenset[str]:
-    plain, codes = strip(text)
+    visible, codes = strip(text)
     low = folded(text)
-    by_sight = {"words": words(low), "lines": lines(low)}
-    found = {
-        family.code
-        for sight, families in _FAMILIES_OF.items()
-        if _cued(by_sight[sight], _CUES_OF[sight])
-        for family in families
-        if _cued(by_sight[sight], family.cues) and family.pattern.search(by_sight[sight])
-    }
-    if len(plain) >= _BLOB_CHARS_MIN and _has_blob(plain):
-        found.add("encoded_blob")
-    return codes | found if found else codes
+    found = _in_words(words(low)) | _in_lines(low)
+    if len(visible) >= _BLOB_CHARS_MIN and _has_blob(visible):
+        found |= {"encoded_blob"}
+    return codes | found
 
 
 # A fact is judged by the projector, by the mirror and for the answer, one after the other.
-_scanned_before = lru_cache(maxsize=8_192)(_scanned)
+_scanned_before = lru_cache(maxsize=32_768)(_scanned)
 
 
-def _cued(text: str, cues: Iterable[str]) -> bool:
-    for cue in cues:  # noqa: SIM110 (a generator costs more than the search)
-        if cue in text:
-            return True
-    return False
+def _in_words(found: list[str]) -> set[str]:
+    stems = {word[:STEM_CHARS] for word in found}
+    if stems.isdisjoint(_STEMS):
+        return set()
+    text = " ".join(found)
+    return {
+        family.code
+        for family in WORD_FAMILIES
+        if not stems.isdisjoint(family.stems)
+        and not stems.isdisjoint(family.also)
+        and family.pattern.search(text) is not None
+    }
+
+
+def _in_lines(low: str) -> set[str]:
+    if low.isascii() and not any(mark in low for mark in _MARKS):
+        return set()
+    text = lines(low)
+    return {
+        family.code
+        for family in LINE_FAMILIES
+        if any(cue in text for cue in family.cues) and family.pattern.search(text) is not None
+    }
 
 
 def clean(text: str) -> str:

@@ -1,28 +1,36 @@
-"""The families of text that tries to command a model, as data: code, cue words, pattern.
+"""The families of text that tries to command a model, as data: code, cues, pattern.
 
-A pattern is searched only where one of its cues occurs. Every quantifier is bounded and
-every gap is made of whole words, so a search takes time linear in the text, whatever it
-says. Patterns over ``words`` see lower-case words with single spaces between them and no
-punctuation; those over ``lines`` see lower-case lines.
+A pattern is searched only where its cues occur. Every quantifier is bounded and every gap
+is made of whole words, so a search takes time linear in the text, whatever it says.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Literal
 
 from msgspec import Struct
 
 from projections.folding import folded
 
-Sight = Literal["words", "lines"]
+STEM_CHARS = 4
 
 
-class Family(Struct, frozen=True):
-    """One family: the code of a hit, what it reads, cues (lower case), and the pattern."""
+class WordFamily(Struct, frozen=True):
+    """A family told by its words. The pattern sees lower-case words with one space between
+    them and no punctuation; it can match only where one word begins with one of ``stems``
+    and one with one of ``also`` (four letters, or a whole shorter word)."""
 
     code: str
-    sight: Sight
+    stems: frozenset[str]
+    also: frozenset[str]
+    pattern: re.Pattern[str]
+
+
+class LineFamily(Struct, frozen=True):
+    """A family told by its marks. The pattern sees lower-case lines; it can match only where
+    one of ``cues`` occurs."""
+
+    code: str
     cues: tuple[str, ...]
     pattern: re.Pattern[str]
 
@@ -54,10 +62,12 @@ _BEING = (
     r"|un[a-z]{4,15}|jailbroken|called|known as|no longer|required|instructed|allowed)"
 )
 
-_WORDS: tuple[tuple[str, tuple[str, ...], str], ...] = (
+_WORDS: tuple[tuple[str, tuple[str, ...], tuple[str, ...], str], ...] = (
     (
         "override_instructions",
-        ("ignor", "disregard", "forget", "overrid", "bypass", "overrul", "discard"),
+        ("igno", "over", "disr", "bypa", "disc", "forg"),
+        ("inst", "prom", "rule", "dire", "guid", "comm", "cons", "prog",
+         "safe", "guar", "rest", "ever", "anyt", "all", "what"),
         rf"\b(?:(?:ignor|overrid)(?:e|es|ing)|(?:disregard|bypass|discard|forget)(?:ing|ting)?"
         rf"|overrul(?:e|ing)) (?:{_gap(4)}{_EARLIER} {_gap(3)}{_ORDERS}\b"
         r"|(?:everything|anything|all|whatever)"
@@ -66,8 +76,8 @@ _WORDS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "override_translated",
-        ("instruc", "instruct", "consigne", "directive", "regle", "istruzion", "orden", "reglas",
-         "regras", "anweisung", "instruktion", "befehl", "regeln", "vorgaben"),
+        ("igno", "oubl", "olvi", "desc", "dime", "verg", "miss"),
+        ("inst", "cons", "dire", "regl", "istr", "orde", "regr", "anwe", "befe", "rege", "vorg"),
         rf"\b(?:ignore[zr]?|oublie[zr]?) {_gap(3)}(?:instructions?|consignes?|directives?|regles)"
         rf" {_gap(2)}(?:precedentes?|anterieures?|ci dessus|initiales?)\b"
         rf"|\b(?:ignor[ae]r?|ignorad|olvidar?|olvide|desconsidere|ignori|dimentica)"
@@ -79,7 +89,8 @@ _WORDS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "persona_override",
-        ("you are now", "youre now", "from now on", "no longer", "pretend", "act as", "roleplay"),
+        ("now", "long", "pret", "act", "role"),
+        ("you", "your", "from", "pret", "as"),
         rf"\byou(?: a)?re now {_BEING}"
         r"|\bfrom now on (?:you (?:are|will|must|shall|should)\b|act\b|respond\b|answer\b)"
         r"|\byou (?:a)?re no longer (?:an? |bound|restricted|limited|required|chatgpt|claude)"
@@ -89,8 +100,8 @@ _WORDS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "jailbreak",
-        ("do anything now", "developer mode", "jailbreak", "restriction", "filter", "uncensored",
-         "limitation", "guardrail", "safety", "ethical", "censorship"),
+        ("anyt", "deve", "jail", "rest", "filt", "limi", "guar", "cens", "safe", "cont", "ethi"),
+        ("do", "mode", "jail", "with", "disa", "turn", "deac", "remo"),
         r"\bdo anything now\b|\bdeveloper mode (?:is )?(?:now )?(?:enabled|on|activated|output)\b"
         r"|\bjailbreak (?:mode|prompt|yourself|enabled)\b"
         r"|\b(?:respond|answer|reply|act|operate|speak|behave) (?:[^ ]{1,20} ){0,3}?without (?:any "
@@ -100,13 +111,15 @@ _WORDS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "section_marker",
-        ("prompt", "instruction", "system message", "developer message"),
+        ("begi", "end", "star"),
+        ("prom", "mess", "inst", "cont", "docu"),
         r"\b(?:begin|end|start)(?: of)?(?: the)? (?:(?:system|developer|hidden|secret) (?:prompt"
         r"|message|instructions?)|(?:prompt|context|document) (?:begin|new|system)\b)",
     ),
     (
         "new_instructions",
-        ("instruction", "your new", "your real", "your actual", "your only", "your true"),
+        ("your", "thes", "foll", "new", "upda", "obey", "exec"),
+        ("task", "inst", "goal", "obje", "miss", "purp", "role", "dire", "comm", "orde"),
         r"\byour (?:new|real|actual|only|true|updated) (?:task|instructions?|goal|objective"
         r"|mission|purpose|role|directive)s? (?:is|are)\b"
         r"|\b(?:these|following|new|updated) instructions (?:override|replace|supersede|take"
@@ -116,16 +129,17 @@ _WORDS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "prompt_exfiltration",
-        ("prompt", "instruction", "system message", "guideline", "everything above", "text above",
-         "words above", "hidden rules", "directive", "context",
-         "original rules", "developer message", "initial message"),
+        ("prom", "mess", "inst", "rule", "guid", "cont", "dire", "abov", "befo"),
+        ("reve", "prin", "show", "repe", "outp", "disp", "tell", "leak", "disc", "give",
+         "writ", "dump", "expo", "reci", "summ", "tran", "send", "what"),
         rf"\b{_REVEAL} {_gap(4)}{_SECRET}\b"
         r"|\b(?:repeat|print|output|recite) (?:everything|the text|all|the words|all the words"
         r"|all text) (?:above|before)\b",
     ),
     (
         "concealment",
-        ("the user", "the human", "the operator", "your operator", "your developer", "your user"),
+        ("user", "huma", "oper", "deve"),
+        ("not", "dont", "neve", "with", "keep", "hide", "conc"),
         r"\b(?:do not|dont|never|must not|should not|without) (?:[^ ]{1,20} ){0,2}?(?:tell|telling"
         r"|inform|informing|mention|mentioning|reveal|revealing|alert|alerting|notify|notifying"
         r"|disclose|disclosing|warn|warning|asking) (?:[^ ]{1,20} ){0,4}?(?:the (?:user|human"
@@ -134,8 +148,8 @@ _WORDS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "credential_exfiltration",
-        ("api key", "password", "credential", "secret", "token", "private key", "conversation",
-         "chat history", "memories", "memory"),
+        ("api", "pass", "cred", "secr", "toke", "priv", "conv", "chat", "memo", "syst"),
+        ("send", "post", "uplo", "emai", "mail", "forw", "exfi", "tran", "leak", "subm"),
         r"\b(?:send|post|upload|e?mail|forward|exfiltrate|transmit|leak|submit)"
         r" (?:(?:all|the|your|any|user|users|me|their|my|of|full|entire|every|stored) ){0,4}"
         r"(?:api keys?|passwords?|credentials?|secrets?|(?:access |auth )?tokens?|private keys?"
@@ -144,7 +158,8 @@ _WORDS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "memory_poisoning",
-        ("future", "every conversation", "all conversations", "every response", "all responses"),
+        ("conv", "resp", "sess", "answ", "repl", "inte"),
+        ("in", "for", "into"),
         r"\bin (?:all|every|any|each) (?:future )?(?:conversations?|responses?|sessions?|answers?"
         r"|repl(?:y|ies)|interactions?) (?:(?:with|from|to|the|this|user|users|here|now|on) ){0,4}"
         r"(?:you )?(?:must|always|should|never|will|recommend|include|append|insist)\b"
@@ -153,8 +168,8 @@ _WORDS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "authority_claim",
-        ("message from", "notice from", "instruction from", "instructions from", "i am your",
-         "override", "command from", "directive from"),
+        ("deve", "crea", "admi", "prog", "oper", "syst", "open", "anth", "goog", "root"),
+        ("mess", "noti", "inst", "comm", "dire", "am", "over"),
         r"\b(?:message|notice|instructions?|command|directive) from (?:the |your )?(?:system"
         r"|developers?|openai|anthropic|google deepmind|creators?|system administrator)\b"
         r"|\bi am your (?:developer|creator|administrator|programmer|operator)\b"
@@ -162,7 +177,8 @@ _WORDS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "tool_call",
-        ("tool", "function", "action input"),
+        ("tool", "func", "acti"),
+        ("you", "now", "imme", "plea", "inpu"),
         r"\b(?:you (?:must|should|will|need to)|now|immediately|please immediately) (?:now |also |"
         r"immediately )?(?:call|invoke|run|use|execute) (?:the )?[^ ]{1,30} (?:tool|function)\b"
         r"|\baction [^ ]{1,30} action input\b",
@@ -188,7 +204,7 @@ _LINES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "role_markup",
-        ("system", "assistant", "developer", "instruction"),
+        ("system", "assistant", "developer", "instruction", "admin", "role"),
         r"</?(?:system|assistant|developer|system[_-]?(?:prompt|message|instructions?)"
         r"|instructions?|admin|important_instructions)(?: [^<>\n]{0,80})?>"
         r"|[\"']role[\"'] ?: ?[\"'](?:system|assistant|developer|tool)[\"']",
@@ -206,8 +222,8 @@ _LINES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "tool_call",
-        ("tool_call", "function_call", "<invoke", "tool_code", "tool_use", "to=functions",
-         "\"arguments\"", "functions.", "antml:"),
+        ("tool_call", "function_call", "tool_result", "function_result", "tool_code", "tool_use",
+         "invoke name", "to=functions", "arguments"),
         r"</?(?:[a-z]{1,10}:)?(?:tool_calls?|function_calls?|tool_use|tool_code|tool_results?"
         r"|function_results?)(?: [^<>\n]{0,80})?>|<(?:[a-z]{1,10}:)?invoke name ?="
         r"|[\"'](?:tool_calls?|function_call)[\"'] ?:|```(?:tool_code|tool_call)"
@@ -232,10 +248,12 @@ _LINES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
 )  # fmt: skip
 
-FAMILIES: tuple[Family, ...] = tuple(
-    Family(code, "words", cues, re.compile(pattern)) for code, cues, pattern in _WORDS
-) + tuple(
-    Family(code, "lines", tuple(map(folded, cues)), re.compile(folded(pattern)))
+WORD_FAMILIES: tuple[WordFamily, ...] = tuple(
+    WordFamily(code, frozenset(stems), frozenset(also), re.compile(pattern))
+    for code, stems, also, pattern in _WORDS
+)
+LINE_FAMILIES: tuple[LineFamily, ...] = tuple(
+    LineFamily(code, tuple(map(folded, cues)), re.compile(folded(pattern)))
     for code, cues, pattern in _LINES
 )
 

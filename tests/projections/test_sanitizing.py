@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from projections.sanitizing import (
     scan,
     verdict_of,
 )
+from projections.sentinels import LINE_FAMILIES, WORD_FAMILIES, LineFamily, WordFamily
 
 QUICK = settings(max_examples=25, deadline=None)
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "spaceflight" / "events.jsonl"
@@ -144,6 +146,28 @@ def test_the_spaceflight_fixture_raises_nothing() -> None:
         item = json.loads(line)
         texts = [str(item.get(name, "")) for name in ("entity", "relation", "source")]
         assert scan("\n".join([*texts, str(item.get("value", {}).get("v"))])) == frozenset(), item
+
+
+PLAIN = "abcdefghijklmnopqrstuvwxyz0123456789 "
+MARKED = PLAIN + "<>|[]/#:!?=\"'`._-&;,{}()*\n"
+
+
+@pytest.mark.parametrize("family", WORD_FAMILIES, ids=lambda family: family.code)
+@given(data=st.data())
+@QUICK
+def test_no_cue_hides_a_match_of_words(family: WordFamily, data: st.DataObject) -> None:
+    text = data.draw(st.from_regex(family.pattern, fullmatch=True, alphabet=PLAIN))
+    text = " ".join(text.split())
+    assert (family.code in scan(text)) == (family.pattern.search(text) is not None)
+
+
+@pytest.mark.parametrize("family", LINE_FAMILIES[1:], ids=lambda family: family.code)
+@given(data=st.data())
+@QUICK
+def test_no_cue_hides_a_match_of_lines(family: LineFamily, data: st.DataObject) -> None:
+    text = data.draw(st.from_regex(family.pattern, fullmatch=True, alphabet=MARKED))
+    text = re.sub(" +", " ", text)
+    assert (family.code in scan(text)) or family.pattern.search(text) is None
 
 
 @given(texts)
