@@ -17,6 +17,8 @@ _LOOK_ALIKES = str.maketrans(
     "аеорсхуіјѕһԁԛԝкмтвнгпьёαοιντυρεκηχγωβμıɡɑⲟ’‘ʼ",
     "aeopcxyijshdqwkmtbhrnbeaoivtupeknxywbmigao'''",
 )
+_LONGEST = "\ufdfa"
+"""A ligature of eighteen letters, by far the longest compatibility form there is."""
 _PUNCTUATION = {code: " " for code in range(128) if not chr(code).isalnum()}
 _NO_WORD = re.compile(r"[\W_]+")
 _SPACES = re.compile(r"[^\S\n]+")
@@ -27,7 +29,8 @@ def folded(text: str) -> str:
     Cyrillic and Greek look-alikes as the Latin letters they resemble."""
     if text.isascii():
         return seen(text).lower()
-    text = _MARKS.sub("", unicodedata.normalize("NFKD", seen(text))).lower()
+    short = seen(text).replace(_LONGEST, " ")
+    text = _MARKS.sub("", unicodedata.normalize("NFKD", short)).lower()
     return text.translate(_LOOK_ALIKES)
 
 

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import re
 
-_SUSPECT = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u206f"
-    "\ufe00-\ufe0f\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]"
+_NEVER = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2060-\u206f"
+    "\ufeff\ufff9-\ufffb]+"
 )
-"""Every character that ``strip`` may take out."""
+"""Characters that belong nowhere."""
+_SUSPECT = re.compile("[\u200b-\u200d\ufe00-\ufe0f\U000e0000-\U000e0fff]")
+"""Characters that belong to some places."""
 
 _UNSEEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
@@ -71,8 +73,19 @@ def strip(text: str) -> tuple[str, frozenset[str]]:
 
     Idempotent and never longer; a text that has none of them comes back as it is.
     """
-    if plain(text) or _SUSPECT.search(text) is None:
+    if plain(text):
         return text, frozenset()
+    bare = _NEVER.sub("", text)
+    if len(bare) == len(text) and _SUSPECT.search(text) is None:
+        return text, frozenset()
+    gone = {_kind(ord(each)) for each in set("".join(_NEVER.findall(text)))}
+    left, out_of_place = _only_spelled(bare)
+    codes = frozenset(gone | out_of_place)
+    return left if codes else text, codes
+
+
+def _only_spelled(text: str) -> tuple[str, set[str]]:
+    """The text without suspects that are out of place, and codes of those."""
     kept: list[str] = []
     codes: set[str] = set()
     after = 0
@@ -90,7 +103,7 @@ def strip(text: str) -> tuple[str, frozenset[str]]:
         else:
             codes.add(_kind(ord(text[at])))
     kept.append(text[after:])
-    return "".join(kept) if codes else text, frozenset(codes)
+    return "".join(kept), codes
 
 
 def seen(text: str) -> str:
