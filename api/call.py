@@ -10,6 +10,7 @@ from hashlib import sha256
 from time import monotonic
 from typing import Any, TypeVar
 
+import numpy as np
 from aiohttp import web
 from pydantic import BaseModel
 
@@ -18,11 +19,12 @@ from api.background_job import BackgroundJob
 from api.bodies import parse_body, query_of, read_bytes, unknown_fields
 from api.chain_proof import FactChains
 from api.cursors import CursorSealer
-from api.errors import ApiError, coded, refused
+from api.errors import ApiError, coded, plain, refused
 from api.metrics import Metrics
 from api.node import Node
 from api.records import Record, records_of
 from api.schemas.facts import MomentQuery
+from api.screening import look_up_rights, model_rights, screen
 from api.sessions import SESSION_LENGTH_MAX, Sessions
 from api.settings import Settings
 from api.tracking import RecallTracker
@@ -81,7 +83,13 @@ class Call:
 
     @property
     def authorization(self) -> Authorization:
-        return self.caller.authorization
+        """The caller's rights in lists and look-ups, as the sanitizer mode leaves them."""
+        return look_up_rights(self.service.settings.sanitizer_mode, self.caller.authorization)
+
+    @property
+    def model_authorization(self) -> Authorization:
+        """The caller's rights where facts are chosen for a model (recall, neighbours, cards)."""
+        return model_rights(self.service.settings.sanitizer_mode, self.caller.authorization)
 
     def segment(self, name: str) -> str:
         """A part of the path."""
@@ -176,6 +184,14 @@ class Call:
         if scope not in self.authorization.scopes:
             raise coded("scope_forbidden", f"this key does not cover scope {scope!r}")
 
+    def check_served(self, fact_id: str) -> None:
+        """Raises ApiError 404 where the sanitizer mode hides the fact from this caller."""
+        view, slot = self.view(), self.node.reader.slot_of(fact_id)
+        if slot is not None and slot < view.count:
+            flags = view.flags(np.asarray([slot], dtype=np.int32))
+            if flags[0] & self.authorization.withheld:
+                raise plain("fact_not_found")
+
     def narrowed(self, scope: str | None) -> Authorization:
         """The caller's rights, within one scope of a query string.
 
@@ -190,10 +206,16 @@ class Call:
 
     # -- reading and writing --------------------------------------------------------------
 
-    def records(self, view: View, slots: Sequence[int] | I32, moment: Moment) -> list[Record]:
-        """Full records of slots, in order."""
+    def records(
+        self, view: View, slots: Sequence[int] | I32, moment: Moment, *, whole: bool = False
+    ) -> list[Record]:
+        """Full records of slots, in order, as the sanitizer mode lets them be seen; ``whole``
+        for the one who wrote them."""
         reader, node_id = self.node.reader, self.node.identity.node_id
-        return records_of(reader, view, slots, moment, self.authorization, node_id)
+        chosen: I32 = np.asarray(slots, dtype=np.int32)
+        records = records_of(reader, view, chosen, moment, self.authorization, node_id)
+        mode = self.service.settings.sanitizer_mode
+        return screen(reader, view, chosen, mode, whole=whole).show_all(records)
 
     async def in_pool(self, work: Callable[[], Result]) -> Result:
         """Run a long read beside the event loop."""

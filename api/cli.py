@@ -13,7 +13,18 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 from api.client import ClientError
-from api.console import ask, decay, demo, embeddings, identity, keys, replays, serve, transfer
+from api.console import (
+    ask,
+    content,
+    decay,
+    demo,
+    embeddings,
+    identity,
+    keys,
+    replays,
+    serve,
+    transfer,
+)
 from api.console.reach import CommandError
 from api.console.subcommands import Subcommands
 from api.importing import ImportStopped, SinkError
@@ -26,7 +37,7 @@ from eventlog.errors import EventLogError
 from projections.embedding.errors import EmbeddingError
 from replay.rebuild import DigestMismatch
 
-GROUPS = (serve, transfer, ask, replays, embeddings, decay, keys, identity, demo)
+GROUPS = (serve, transfer, ask, replays, embeddings, decay, content, keys, identity, demo)
 EXPECTED = (
     ClientError,
     CommandError,

@@ -69,6 +69,7 @@ STATUS_BY_CODE: dict[str, int] = {
     "key_not_found": 404,
     "card_not_found": 404,
     "fact_already_retracted": 409,
+    "fact_not_flagged": 409,
     "ambiguous_match": 409,
     "cid_mismatch": 409,
     "fact_chain_mismatch": 409,

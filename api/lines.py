@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from api.schemas.values import FactValue
 from eventlog.kinds import DecayPolicy, Parent, Value
 from projections.cid import compute_cid, parse_fact_hash
+from projections.instructions import INSTRUCTION_PERMISSION
 from projections.intents import (
     AssertFact,
     DeclareSetValued,
@@ -253,6 +254,7 @@ def assert_intent(line: AssertLine, value_bytes_max: int) -> AssertFact:
         valid_from=line.valid_from,
         valid_until=line.valid_until,
         derived_from=tuple(_parent(item) for item in line.derived_from),
+        permissions=frozenset({INSTRUCTION_PERMISSION}),  # lines are the operator's own
         write_mode=line.write_mode,
     )
 

@@ -9,6 +9,7 @@ from api.routes import (
     batch,
     cards,
     conflicts,
+    content,
     decay,
     embeddings,
     fact_list,
@@ -26,6 +27,7 @@ from api.routes import (
 from api.routing import Route
 from api.schemas import answers
 from api.schemas.conflicts import ConflictsQuery, ResolveRequest
+from api.schemas.content import FlaggedQuery, ReviewRequest
 from api.schemas.decay import PolicyRequest, SetValuedRequest, SweepRequest
 from api.schemas.embeddings import ReindexBody
 from api.schemas.facts import (
@@ -107,6 +109,19 @@ _CONFLICTS: tuple[Route, ...] = (
         summary="Settle a contradiction", body=ResolveRequest,
         answers={200: answers.Resolution}, errors=(400, 404, 409, 413, 503, 507),
         headers=("Idempotency-Key",),
+    ),
+)  # fmt: skip
+_CONTENT: tuple[Route, ...] = (
+    Route(
+        method="GET", path="/v1/content/flagged", handler=content.list_flagged,
+        permission="admin", group="content", summary="Facts that the sanitizer flagged",
+        query=FlaggedQuery, answers={200: answers.FlaggedPage},
+    ),
+    Route(
+        method="POST", path="/v1/content/flagged/{fact_id}/review", handler=content.review,
+        permission="admin", group="content", summary="Release a flagged fact or keep it back",
+        body=ReviewRequest, answers={200: answers.Reviewed},
+        errors=(400, 404, 409, 413, 503, 507),
     ),
 )  # fmt: skip
 _RECALL: tuple[Route, ...] = (
@@ -341,7 +356,7 @@ _TIME_TRAVEL: tuple[Route, ...] = (
 )  # fmt: skip
 
 ROUTES: tuple[Route, ...] = (
-    *_FACTS, *_CONFLICTS, *_RECALL, *_SCOPES, *_DECAY, *_TRUST, *_TIME_TRAVEL,
+    *_FACTS, *_CONFLICTS, *_CONTENT, *_RECALL, *_SCOPES, *_DECAY, *_TRUST, *_TIME_TRAVEL,
     *_KEYS, *_NODE,
 )  # fmt: skip
 """In the order of the documentation."""

@@ -89,6 +89,17 @@ class Settings(BaseSettings):
         min_length=1,
         description="Recall profile that answers when none is named.",
     )
+    sanitizer_mode: Literal["warn", "block", "quarantine", "off"] = Field(
+        default="warn",
+        description="What becomes of facts that try to command a model: `warn` serves them with "
+        "warnings, `block` without their value and never to recall, `quarantine` only to admins "
+        "who review them, `off` as if nothing were the matter.",
+    )
+    explain_permission: Literal["auto", "none", "read", "admin"] = Field(
+        default="auto",
+        description="Permission that `explain` and `debug` of recall need; `none` switches them "
+        "off. `auto`: `read` on a node without keys, else `admin`.",
+    )
     embed_enabled: bool = Field(
         default=True, description="Whether facts are embedded, so that recall compares meanings."
     )
@@ -194,6 +205,13 @@ class Settings(BaseSettings):
             if not _LABEL.match(label):
                 raise ValueError(f"{label!r} is not a relation label or a glob ending in *")
         return labels
+
+    @property
+    def explaining(self) -> Literal["none", "read", "admin"]:
+        """``explain_permission``, decided."""
+        if self.explain_permission == "auto":
+            return "admin" if self.auth_required else "read"
+        return self.explain_permission
 
     @property
     def embedding(self) -> EmbeddingSettings:

@@ -243,6 +243,14 @@ class EmbeddingModelPinned(Payload, frozen=True, tag="embedding_model_pinned"):
     truncated_dimensions: int | None = None
 
 
+class ContentReviewed(Payload, frozen=True, tag="content_reviewed"):
+    """Somebody looked at a fact that the sanitizer flagged: serve it, or keep it back."""
+
+    fact_id: str
+    decision: Literal["release", "keep"]
+    reason: str = ""
+
+
 AnyPayload = (
     FactAsserted
     | FactRetracted
@@ -259,6 +267,7 @@ AnyPayload = (
     | SourceTrustSet
     | TrustPolicySet
     | EmbeddingModelPinned
+    | ContentReviewed
 )
 
 SCHEMA_VERSIONS: dict[str, int] = {
@@ -277,6 +286,7 @@ SCHEMA_VERSIONS: dict[str, int] = {
     "source_trust_set": 1,
     "trust_policy_set": 1,
     "embedding_model_pinned": 1,
+    "content_reviewed": 1,
 }
 """The version each kind is written with; older ones are read through ``codec.UPCASTERS``."""
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Protocol
 
+import msgspec
 import numpy as np
 from msgspec import Struct
 
 from projections.arrays import I8, I32, Bool
+from projections.flagging import Flags
 from projections.interner import Interner
 from projections.normalization import SCOPES
 
@@ -23,6 +25,7 @@ class Placed(Protocol):
     def garden(self) -> I32: ...
     @property
     def gardens(self) -> Interner: ...
+    def flags(self, slots: I32) -> Flags: ...
 
 
 class Authorization(Struct, frozen=True):
@@ -33,10 +36,16 @@ class Authorization(Struct, frozen=True):
     permissions: frozenset[str]
     scopes: frozenset[str]
     gardens: frozenset[str] = frozenset()
+    withheld: int = 0
+    """Facts with any of these sanitizer flags do not exist for this caller either."""
 
     def narrowed(self, scopes: frozenset[str]) -> Authorization:
         """The same caller, limited further to ``scopes``."""
-        return Authorization(self.principal, self.permissions, self.scopes & scopes, self.gardens)
+        return msgspec.structs.replace(self, scopes=self.scopes & scopes)
+
+    def withholding(self, flags: int) -> Authorization:
+        """The same caller, without the facts that have any of these sanitizer flags."""
+        return self if flags == self.withheld else msgspec.structs.replace(self, withheld=flags)
 
     def may(self, permission: str) -> bool:
         return permission in self.permissions
@@ -51,6 +60,9 @@ class Authorization(Struct, frozen=True):
             numbers = [view.gardens.number(name) for name in self.gardens]
             open_gardens = np.array([n for n in numbers if n is not None], dtype=garden.dtype)
             allowed &= (garden < 0) | np.isin(garden, open_gardens)
+        if self.withheld:
+            chosen: I32 = np.arange(len(allowed), dtype=np.int32) if slots is None else slots
+            allowed &= (view.flags(chosen) & self.withheld) == 0
         return allowed
 
 

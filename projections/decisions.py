@@ -29,6 +29,7 @@ from projections.deciding.declaring import (
 )
 from projections.deciding.resolving import resolve_conflict
 from projections.deciding.retracting import retract_fact, retract_matching
+from projections.deciding.reviewing import review_content
 from projections.intents import Refused
 from projections.policies import is_set_valued
 
@@ -37,6 +38,7 @@ DECISIONS: dict[type[ask.Intent], Callable[[Any, Context], Decision | Refused]] 
     ask.RetractFact: retract_fact,
     ask.RetractMatching: retract_matching,
     ask.ResolveConflict: resolve_conflict,
+    ask.ReviewContent: review_content,
     ask.SweepDecay: sweep_decay,
     ask.IssueKey: issue_key,
     ask.RevokeKey: revoke_key,

@@ -19,7 +19,10 @@ class Intent(Struct, frozen=True):
 
 
 class AssertFact(Intent, frozen=True, kw_only=True, gc=False):
-    """State a fact. ``confidence`` 0 retracts (see ``deciding.retracting.retraction_targets``)."""
+    """State a fact. ``confidence`` 0 retracts (see ``deciding.retracting.retraction_targets``).
+
+    ``permissions`` are the asker's, for values that want them (``instructions``).
+    """
 
     entity: str
     relation: str
@@ -32,6 +35,7 @@ class AssertFact(Intent, frozen=True, kw_only=True, gc=False):
     valid_until: str | None = None
     derived_from: tuple[Parent, ...] = ()
     write_mode: str = "assert"
+    permissions: frozenset[str] = frozenset()
 
 
 class RetractFact(Intent, frozen=True, kw_only=True, gc=False):
@@ -64,6 +68,16 @@ class ResolveConflict(Intent, frozen=True, kw_only=True):
     winning_fact_id: str | None = None
     new_value: Value | None = None
     note: str = ""
+    permissions: frozenset[str] = frozenset()
+
+
+class ReviewContent(Intent, frozen=True, kw_only=True):
+    """Decide on a flagged fact: ``release`` or ``keep``."""
+
+    fact_id: str
+    decision: str
+    scopes: frozenset[str]
+    reason: str = ""
 
 
 class SweepDecay(Intent, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ import numpy as np
 from eventlog.event import Recorded
 from eventlog.kinds import (
     ConflictResolved,
+    ContentReviewed,
     DecaySwept,
     FactAsserted,
     FactRetracted,
@@ -37,8 +38,10 @@ from projections.mirror_state import MirrorState
 from projections.moment import LIVE
 from projections.normalization import SCOPES, is_reserved, normalize_ref
 from projections.policies import load_set_valued
+from projections.sanitizing import verdict_of
 from projections.trust import load_key_sources, load_trust, load_trust_policies
 from projections.trust_formula import warrant_of
+from projections.verdicts import load_verdicts
 from projections.view import View, everything
 
 FILL_PAGE_ROWS = 20_000
@@ -108,6 +111,10 @@ class Mirror(MirrorState):
             slot = self.slot_of.get(fact)
             if slot is not None:
                 self.accesses.add(at, [(slot, count)])
+        for fact, flags, decision in load_verdicts(db):
+            slot = self.slot_of.get(fact)
+            if slot is not None:
+                self.flags.judge(slot, flags, decision)
         self._publish(position)
 
     def _row_of(self, row: Sequence[Any]) -> tuple[Any, ...]:
@@ -148,6 +155,9 @@ class Mirror(MirrorState):
         header = event.header
         if fact.derived_from:
             self._derive(len(self.slot_of), [parent.hash for parent in fact.derived_from])
+        flags = verdict_of(fact).flags
+        if flags:
+            self.flags.judge(len(self.slot_of), flags)
         return self._index(
             fact_id(event), fact.cid, fact.entity, fact.relation, fact.value.type, fact.value.v,
             fact.source, fact.scope, None,
@@ -275,6 +285,13 @@ class Mirror(MirrorState):
         assert isinstance(payload, SetValuedDeclared)
         self.set_valued.add(event.position, payload.relations)
 
+    def _review(self, event: Recorded) -> None:
+        payload = event.payload
+        assert isinstance(payload, ContentReviewed)
+        slot = self.slot_of.get(payload.fact_id)
+        if slot is not None:
+            self.flags.review(slot, payload.decision)
+
 
 @contextmanager
 def _without_collector() -> Generator[None, None, None]:
@@ -296,4 +313,5 @@ _HANDLERS: dict[type[object], Callable[[Mirror, Recorded], None]] = {
     KeyIssued: Mirror._key,  # pyright: ignore[reportPrivateUsage]
     RecallServed: Mirror._count,  # pyright: ignore[reportPrivateUsage]
     SetValuedDeclared: Mirror._declare,  # pyright: ignore[reportPrivateUsage]
+    ContentReviewed: Mirror._review,  # pyright: ignore[reportPrivateUsage]
 }

@@ -9,6 +9,7 @@ import numpy as np
 
 from projections.arrays import Bool
 from projections.columns import Columns, Postings
+from projections.flagging import FlagColumn
 from projections.histories import AccessHistory, DecayHistory, SetValuedHistory
 from projections.interner import Interner
 from projections.lexicon import open_tokenizer
@@ -45,6 +46,7 @@ class MirrorState:
         self.trust = TrustHistory(self.sources)
         self.accesses = AccessHistory()
         self.set_valued = SetValuedHistory()
+        self.flags = FlagColumn()
         self._tokenizers = threading.local()
         self.published = 0
         self.position = 0

@@ -23,6 +23,7 @@ from projections.policies import (
     set_valued_relations,
 )
 from projections.trust import TrustSetting, trust_policy, trust_setting, trust_settings
+from projections.verdicts import Review, codes_at, reviews_of
 from projections.view import View
 
 _log = logging.getLogger(__name__)
@@ -120,6 +121,18 @@ class Reader:
         """What operators had set of one source by a position."""
         with self.pool.connection() as db:
             return trust_setting(db, source, position)
+
+    def codes(self, positions: Sequence[int]) -> dict[int, tuple[str, ...]]:
+        """What the sanitizer found in the facts asserted at ``positions``, where anything."""
+        if not len(positions):
+            return {}
+        with self.pool.connection() as db:
+            return codes_at(db, positions)
+
+    def reviews(self, facts: Sequence[str]) -> dict[str, Review]:
+        """The decisions that stand on facts, by id."""
+        with self.pool.connection() as db:
+            return reviews_of(db, facts)
 
     def digests(self) -> Digests:
         """Digests of the tables as they stand."""

@@ -15,6 +15,7 @@ from projections.lexicon import LexiconProjector
 from projections.policies import PoliciesProjector
 from projections.projector import Projector
 from projections.trust import TrustProjector
+from projections.verdicts import VerdictsProjector
 
 PROJECTORS: tuple[Projector, ...] = (
     KeysProjector(),
@@ -29,6 +30,7 @@ PROJECTORS: tuple[Projector, ...] = (
     LexiconProjector(),
     AccessProjector(),
     CardsProjector(),
+    VerdictsProjector(),
 )
 
 IGNORED_KINDS = frozenset({"epoch_started", "node_key_rotated"})

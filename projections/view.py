@@ -9,6 +9,7 @@ import numpy as np
 from eventlog.kinds import TrustPolicy
 from projections.arrays import F64, I8, I32, I64, Bool
 from projections.authorization import Authorization
+from projections.flagging import Flags, flags_at
 from projections.interner import Interner
 from projections.mirror_state import MirrorState
 from projections.moment import LIVE, Moment
@@ -50,6 +51,7 @@ class View:
         self.relations: Interner = mirror.relations
         self.sources: Interner = mirror.sources
         self.gardens: Interner = mirror.gardens
+        self._flags: Flags = mirror.flags.array  # after the count: flags come before facts
         self.tokenize: Callable[[str], list[str]] = mirror.tokenize
 
     # -- slot lists ---------------------------------------------------------------------
@@ -96,6 +98,15 @@ class View:
         """The slot of the fact asserted at a position."""
         slot = int(np.searchsorted(self.from_position, position))
         return slot if slot < self.count and self.from_position[slot] == position else None
+
+    def flags(self, slots: I32) -> Flags:
+        """What the sanitizer and its reviewers hold of each fact (``sanitizing.VALUE_FLAG``
+        and the like), as this view was pinned."""
+        return flags_at(self._flags, slots)
+
+    def flagged(self) -> I32:
+        """Facts that the sanitizer has anything to say of."""
+        return np.flatnonzero(self._flags[: self.count]).astype(np.int32)
 
     # -- what a moment makes of a fact ----------------------------------------------------
 

@@ -7,11 +7,12 @@ from typing import Any
 from msgspec import Struct
 
 from api.call import Call
-from api.errors import ApiError, coded
+from api.errors import ApiError, coded, refused
 from api.schemas.facts import AssertRequest
 from api.schemas.values import FactValue
 from eventlog.kinds import Parent
 from projections.cid import compute_cid
+from projections.instructions import instruction_refusal
 from projections.intents import AssertFact
 from projections.normalization import normalize_uri
 from projections.provenance import shown_facts
@@ -55,6 +56,7 @@ def assertion_of(call: Call, request: AssertRequest) -> Assertion:
         valid_until=request.valid_until,
         derived_from=request.parents(),
         write_mode=request.write_mode,
+        permissions=call.authorization.permissions,
     )
     return Assertion(intent, _warnings(entity, request.relation))
 
@@ -69,11 +71,9 @@ def stored_uri(text: str) -> str:
 
 def check_value(call: Call, value: FactValue) -> None:
     """Raises ApiError 403 for an instruction without the right, 413 for too long a value."""
-    if value.interpret_as == "instruction" and not call.authorization.may("instruction:write"):
-        raise coded(
-            "instruction_write_required",
-            "interpret_as 'instruction' requires the instruction:write permission",
-        )
+    refusal = instruction_refusal(value.stored(), call.authorization.permissions)
+    if refusal is not None:
+        raise refused(refusal)
     limit = call.service.settings.value_bytes_max
     text: str = value.v
     if len(text) * 4 > limit and len(text.encode()) > limit:

@@ -15,6 +15,7 @@ from api.commands.carding import memory_card_of
 from api.errors import ApiError, coded, entry, unprocessable
 from api.records import Record, Volatile, record_of
 from api.schemas.recall import RecallBody, RecallQuery
+from api.screening import Screen
 from projections.authorization import Authorization
 from projections.moment import Moment, format_instant
 from projections.normalization import SCOPES
@@ -48,7 +49,22 @@ def body_of_query(query: RecallQuery) -> RecallBody:
     return validated(RecallBody, fields, "query")
 
 
-def question_of(body: RecallBody, profile: str) -> RecallRequest:
+def explaining(call: Call, body: RecallBody) -> bool:
+    """Whether the numbers behind the scores are wanted, and the caller may see them."""
+    needed = call.service.settings.explaining
+    return (body.explain or body.debug) and needed != "none" and call.authorization.may(needed)
+
+
+def unexplained(call: Call, body: RecallBody) -> list[str]:
+    """A warning where numbers were wanted and are not given."""
+    if explaining(call, body) or not (body.explain or body.debug):
+        return []
+    needed = call.service.settings.explaining
+    why = "switched off" if needed == "none" else f"for callers with {needed} permission"
+    return [f"explain and debug are ignored: they are {why} on this node"]
+
+
+def question_of(body: RecallBody, profile: str, *, explain: bool) -> RecallRequest:
     """The pipeline's request.
 
     Raises:
@@ -75,7 +91,7 @@ def question_of(body: RecallBody, profile: str) -> RecallRequest:
         relation=body.relation,
         source=None if body.source is None else stored_uri(body.source),
         lambda_mmr=body.lambda_mmr,
-        explain=body.explain,
+        explain=explain,
         force_refresh=body.force_refresh,
         profile=profile,
     )
@@ -131,7 +147,8 @@ def response_of(
 ) -> dict[str, Any]:
     """The union of every published answer shape."""
     node_id = call.node.identity.node_id
-    scored = [_scored(each, node_id) for each in found.results]
+    screen: Screen = extra["screen"]
+    scored = [_scored(n, each, node_id, screen) for n, each in enumerate(found.results)]
     divergent = frozenset(found.card.divergent.tolist() if found.card is not None else ())
     channels: dict[str, Any] = {}
     if not legacy:
@@ -158,7 +175,7 @@ def response_of(
         "generated_at": format_instant(found.moment.instant_us),
         "token_budget_used": found.tokens_used,
         **memory_card_of(found.card),
-        "scores_debug": None,
+        "scores_debug": _debugged(found) if body.debug and explaining(call, body) else None,
         "embedding": _embedding(call),
         "profile": found.profile,
         "weights": found.weights,
@@ -187,12 +204,20 @@ def _embedding(call: Call) -> dict[str, Any]:
     return {"enabled": space is not None, "model": None if space is None else space.model}
 
 
-def _scored(each: Recalled, node_id: str) -> dict[str, Any]:
+def _debugged(found: RecallAnswer) -> dict[str, Any]:
+    """The numbers behind every score, by fact id."""
+    return {
+        each.row.id: {"score": each.score, **each.breakdown, "explain": each.explain}
+        for each in found.results
+    }
+
+
+def _scored(index: int, each: Recalled, node_id: str, screen: Screen) -> dict[str, Any]:
     now = Volatile(each.confidence, each.contradicted, each.source_trust)
     # A card is written here, whatever node its facts came from.
     written_by = each.row.origin if each.from_card else node_id
     return {
-        "fact": record_of(each.row, now, written_by),
+        "fact": screen.show(index, record_of(each.row, now, written_by)),
         "score": each.score,
         "score_breakdown": each.breakdown,
         "hop_distance": each.hop_distance,

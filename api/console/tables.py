@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 
+from projections.sanitizing import clean
+
 GAP = "  "
 WIDTH_MIN = 60
 COLUMN_MIN = 12
@@ -46,7 +48,8 @@ def value_text(value: dict[str, Any]) -> str:
         return "true" if v else "false"
     if isinstance(v, float) and v.is_integer():
         return str(int(v))
-    return short_name(str(v)) if value.get("type") == "ref" else str(v)
+    text = clean(str(v))  # a terminal obeys control characters
+    return short_name(text) if value.get("type") == "ref" else text
 
 
 def short_name(uri: str) -> str:

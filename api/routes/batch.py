@@ -15,6 +15,7 @@ from api.errors import ApiError, coded, entry, plain, refused, unprocessable
 from api.records import Record, record_of_event
 from api.routes.facts import answering_slot, as_written, asserted_event, now_of
 from api.schemas.facts import BATCH_ITEMS_MAX, BatchAssert, BatchQuery, BatchRetract
+from api.screening import Mode, warned_record
 from projections.intents import Done, Intent, Refused, RetractFact
 
 NDJSON_TYPES = frozenset({"application/x-ndjson", "application/ndjson", "application/jsonl"})
@@ -76,6 +77,7 @@ def _prepare(call: Call, index: int, item: Any) -> Prepared:
     try:
         if _operation(item) == "retract":
             ask = validated(BatchRetract, item, "body", index)
+            call.check_served(ask.id)
             scopes = call.authorization.scopes
             return Prepared(RetractFact(fact_id=ask.id, reason=ask.reason, scopes=scopes))
         assertion = assertion_of(call, validated(BatchAssert, item, "body", index))
@@ -100,7 +102,8 @@ def _results(
             results.append(_failed(each.error))
         else:
             place, outcome = next(waiting)
-            results.append(_settled(each, outcome, stored.get(place)))
+            mode = call.service.settings.sanitizer_mode
+            results.append(_settled(each, outcome, stored.get(place), mode))
     return results
 
 
@@ -114,16 +117,30 @@ def _stored_records(call: Call, outcomes: Sequence[Done | Refused]) -> dict[int,
         slot = answering_slot(call, view, outcome)
         if slot is not None:
             slots[place] = slot
-    records = call.records(view, list(slots.values()), call.moment(view))
-    return dict(zip(slots, records, strict=True))
+    moment = call.moment(view)
+    records: dict[int, Record] = {}
+    for ended in (False, True):
+        places = [place for place in slots if _ended(outcomes[place]) is ended]
+        chosen = [slots[place] for place in places]
+        found = call.records(view, chosen, moment, whole=not ended)
+        records |= zip(places, found, strict=True)
+    return records
 
 
-def _settled(item: Prepared, outcome: Done | Refused, stored: Record | None) -> dict[str, Any]:
+def _ended(outcome: Done | Refused) -> bool:
+    """Whether the item ended a fact, perhaps another's, instead of stating its own."""
+    return isinstance(outcome, Done) and bool(outcome.retracted)
+
+
+def _settled(
+    item: Prepared, outcome: Done | Refused, stored: Record | None, mode: Mode
+) -> dict[str, Any]:
     if isinstance(outcome, Refused):
         return _failed(refused(outcome))
     event = asserted_event(outcome)
     if event is not None:
         record = record_of_event(event, now_of(event, outcome), item.warnings)
+        record = warned_record(record, event, mode)
     elif stored is None:
         return _failed(plain("fact_not_found"))
     elif isinstance(item.intent, RetractFact):

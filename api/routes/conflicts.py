@@ -114,6 +114,7 @@ async def resolve_conflict(call: Call) -> web.Response:
         winning_fact_id=request.winning_fact_id,
         new_value=None if request.new_value is None else request.new_value.stored(),
         note=request.resolution_note,
+        permissions=call.authorization.permissions,
     )
     done = await call.do(intent, idempotency=call.idempotency(data))
     body = {"resolution_fact_id": _resolution_fact(done), "conflict_status": "resolved"}

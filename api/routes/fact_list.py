@@ -14,6 +14,7 @@ from api.errors import ApiError
 from api.listing import Filters, Page, matching, page_of
 from api.records import Record, record_of, volatile_of
 from api.schemas.facts import FactsQuery
+from api.screening import screen
 from projections.authorization import Authorization
 from projections.moment import Moment, parse_instant
 from projections.view import View
@@ -140,6 +141,9 @@ def _filters(query: FactsQuery, since: int, trusted_from: float) -> Filters:
 def _records(
     call: Call, view: View, page: Page, moment: Moment, authorization: Authorization
 ) -> list[Record]:
-    numbers = volatile_of(view, np.asarray(page.slots, dtype=np.int32), moment, authorization)
+    slots = np.asarray(page.slots, dtype=np.int32)
+    numbers = volatile_of(view, slots, moment, authorization)
     node_id = call.node.identity.node_id
-    return [record_of(row, now, node_id) for row, now in zip(page.rows, numbers, strict=True)]
+    records = [record_of(row, now, node_id) for row, now in zip(page.rows, numbers, strict=True)]
+    mode = call.service.settings.sanitizer_mode
+    return screen(call.node.reader, view, slots, mode).show_all(records)

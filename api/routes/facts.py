@@ -14,6 +14,7 @@ from api.commands.carding import card_record
 from api.errors import ApiError, coded, plain
 from api.records import Record, Volatile, record_of_event
 from api.schemas.facts import AssertRequest, MomentQuery, RetractRequest, WriteQuery
+from api.screening import warned_record
 from eventlog.event import Recorded
 from eventlog.kinds import FactAsserted, Value
 from projections.authorization import Authorization
@@ -45,12 +46,13 @@ async def assert_fact(call: Call) -> web.Response:
 def _written_record(call: Call, done: Done, warnings: list[str]) -> Record:
     event = asserted_event(done)
     if event is not None:
-        return record_of_event(event, now_of(event, done), warnings)
+        record = record_of_event(event, now_of(event, done), warnings)
+        return warned_record(record, event, call.service.settings.sanitizer_mode)
     view = call.view()
     slot = answering_slot(call, view, done)
     if slot is None:
         raise plain("fact_not_found")
-    return as_written(call.records(view, [slot], call.moment(view))[0], warnings)
+    return as_written(call.records(view, [slot], call.moment(view), whole=True)[0], warnings)
 
 
 def answering_slot(call: Call, view: View, done: Done) -> int | None:
@@ -191,6 +193,7 @@ async def retract_fact(call: Call) -> web.Response:
     body: Any = parse_json(data) if data.strip() else {}
     request = validated(RetractRequest, body, "body")
     fact_id = call.segment("fact_id")
+    call.check_served(fact_id)
     intent = RetractFact(fact_id=fact_id, reason=request.reason, scopes=call.authorization.scopes)
     done = await call.do(intent, idempotency=call.idempotency(data))
     view = call.view()

@@ -65,7 +65,7 @@ def _page(call: Call, query: NeighborsQuery) -> tuple[NeighborPage, str | None]:
         after=after,
     )
     try:
-        page = neighbors(view, question, call.authorization, walk.moment(valid_at_us))
+        page = neighbors(view, question, call.model_authorization, walk.moment(valid_at_us))
     except GraphError as fault:
         raise coded(fault.code, str(fault)) from fault
     return page, _next(call, walk, page)

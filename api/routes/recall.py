@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from aiohttp import web
 
 from api.bodies import answer
@@ -11,13 +12,16 @@ from api.call import Call, ignored
 from api.commands.carding import card_source
 from api.commands.recalling import (
     body_of_query,
+    explaining,
     hint_of,
     profile_named,
     question_of,
     response_of,
+    unexplained,
 )
 from api.errors import ApiError
 from api.schemas.recall import LegacyQuery, RecallBody, RecallQuery
+from api.screening import screen
 from projections.mirror import cid_number
 from projections.recall.answer import RecallAnswer
 from projections.recall.pipeline import recall
@@ -66,7 +70,7 @@ async def _recall(
         returned = (each.row.id for each in found.results if not each.from_card)
         call.service.tracker.note(returned, found.moment.instant_us)
     call.note_read(frozenset(each.row.scope for each in found.results))
-    extra["warnings"] = warnings
+    extra["warnings"] = warnings + unexplained(call, body)
     response = response_of(call, body, found, legacy=legacy, extra=extra)
     return answer(response, headers={"X-Total-Count": str(found.total_scored)})
 
@@ -76,7 +80,7 @@ def _answered(call: Call, body: RecallBody) -> tuple[RecallAnswer, dict[str, Any
     view = call.view()
     moment = call.moment(view, body, allowed=settings.time_travel_allow_recall_as_of)
     name = body.profile or settings.recall_profile
-    question = question_of(body, name)
+    question = question_of(body, name, explain=explaining(call, body))
     reader = call.node.reader
     embeddings = call.node.embeddings
     found = recall(
@@ -84,16 +88,22 @@ def _answered(call: Call, body: RecallBody) -> tuple[RecallAnswer, dict[str, Any
         reader.rows,
         question,
         profile_named(call, name, moment),
-        call.authorization,
+        call.model_authorization,
         moment,
         cards=card_source(call, body),
         semantics=None if embeddings is None else embeddings.semantics,
         executor=call.service.stage_pool,
         slots_of_cid=lambda cid: view.cid_slots(cid_number(cid)).tolist(),
     )
-    extra: dict[str, Any] = {"hint": None, "chain_proof": None}
+    slots = np.asarray([each.slot for each in found.results], dtype=np.int32)
+    extra: dict[str, Any] = {
+        "hint": None,
+        "chain_proof": None,
+        "screen": screen(reader, view, slots, settings.sanitizer_mode, cleaned=True),
+    }
     if not found.results:
-        extra["hint"] = hint_of(view, call.authorization, moment, question.scopes)
+        extra["hint"] = hint_of(view, call.model_authorization, moment, question.scopes)
     if call.request.headers.get("Stigmem-Verify", "").strip().lower() == "full":
-        extra["chain_proof"] = call.service.chains.proof(reader, view, call.authorization, moment)
+        rights = call.caller.authorization  # the chain covers the record, not the serving
+        extra["chain_proof"] = call.service.chains.proof(reader, view, rights, moment)
     return found, extra

@@ -55,6 +55,8 @@ class FactRecord(BaseModel):
     derived_from: list[WireParent]
     valid_from: str | None
     position: int
+    sanitized: bool = False
+    recorded_cid: str | None = None
 
 
 class FactPage(BaseModel):
@@ -164,6 +166,35 @@ class ConflictPage(BaseModel):
     conflicts: list[ConflictRecord]
     cursor: str | None
     has_more: bool
+
+
+class FlaggedFact(BaseModel):
+    """A fact as recorded, what the sanitizer found in it, and the decision that stands."""
+
+    fact: FactRecord
+    codes: list[str]
+    status: Literal["pending", "released", "kept"]
+    review: dict[str, Any] | None
+
+
+class FlaggedPage(BaseModel):
+    """Flagged facts, newest first; ``next_before`` is null on the last page."""
+
+    flagged: list[FlaggedFact]
+    next_before: int | None
+    ruleset: int
+    mode: Literal["warn", "block", "quarantine", "off"]
+    warnings: list[str] = []
+
+
+class Reviewed(BaseModel):
+    """``position`` is null where it was decided so already."""
+
+    fact_id: str
+    decision: Literal["release", "keep"]
+    status: Literal["released", "kept"]
+    position: int | None
+    warnings: list[str] = []
 
 
 class Resolution(BaseModel):

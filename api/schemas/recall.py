@@ -39,6 +39,7 @@ class RecallBody(MomentQuery):
     profile: str | None = Field(default=None, pattern=PROFILE_PATTERN)
     explain: Flag = False
     force_refresh: Flag = False
+    debug: Flag = False
     track: Flag = True
 
     @field_validator("token_budget")
@@ -93,6 +94,7 @@ class RecallQuery(MomentQuery):
     profile: str | None = Field(default=None, pattern=PROFILE_PATTERN)
     explain: bool = False
     force_refresh: bool = False
+    debug: bool = False
     track: bool = True
     legacy_format: bool = False
 

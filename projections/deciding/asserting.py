@@ -14,6 +14,7 @@ from projections.database import query_one
 from projections.deciding.context import Context, Decision
 from projections.deciding.retracting import retract_by_record
 from projections.derivations import closes_cycle
+from projections.instructions import instruction_refusal
 from projections.intents import AssertFact, Refused
 from projections.moment import LIVE
 
@@ -30,6 +31,9 @@ _encode_parents = msgspec.json.Encoder().encode
 
 def assert_fact(intent: AssertFact, context: Context) -> Decision | Refused:
     """A new fact, the equal live one that already says so, or a retraction."""
+    refusal = instruction_refusal(intent.value, intent.permissions)
+    if refusal is not None:
+        return refusal
     if intent.derived_from:
         context.flush()
         parents = [parent.hash for parent in intent.derived_from]

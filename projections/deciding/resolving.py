@@ -12,6 +12,7 @@ from eventlog.kinds import ConflictResolved, FactAsserted, Value
 from projections.cid import compute_cid
 from projections.database import query, query_one
 from projections.deciding.context import Context, Decision
+from projections.instructions import as_content, instruction_refusal
 from projections.intents import Refused, ResolveConflict
 from projections.moment import LIVE
 
@@ -77,7 +78,8 @@ def resolve_conflict(intent: ResolveConflict, context: Context) -> Decision | Re
     if ended != LIVE or resolved is not None or sides is None:
         return Refused("conflict_already_resolved", "conflict already resolved")
     if intent.new_value is not None:
-        return _settle(intent, context, None, sides)
+        refusal = instruction_refusal(intent.new_value, intent.permissions)
+        return refusal or _settle(intent, context, None, sides)
     if intent.winning_fact_id is None:
         return Refused("resolution_missing", "give winning_fact_id or new_value", "winning_fact_id")
     named = query_one(context.db, _FACT, (intent.winning_fact_id,))
@@ -132,7 +134,11 @@ def _settle(
     losers = [fact for side in losing for fact in _value_group(side, context)]
     note = context.draft(
         _plain_fact(
-            f"stigmem:resolution:{intent.conflict_id}", relation, value, intent.source, scope
+            f"stigmem:resolution:{intent.conflict_id}",
+            relation,
+            as_content(value),  # the note records what was decided and orders nobody
+            intent.source,
+            scope,
         ),
         partition,
     )
