@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Protocol
 
+import msgspec
 import numpy as np
 from msgspec import Struct
 
 from projections.arrays import I8, I32, Bool
 from projections.interner import Interner
-from projections.normalization import SCOPES
+from projections.normalization import SCOPES, matches_label
 
 PERMISSIONS = ("read", "write", "instruction:write", "federate", "admin", "audit.read")
 
@@ -33,10 +34,25 @@ class Authorization(Struct, frozen=True):
     permissions: frozenset[str]
     scopes: frozenset[str]
     gardens: frozenset[str] = frozenset()
+    only_gardens: bool = False
+    """Whether facts outside gardens are left out."""
+    every_garden: bool = False
+    """For the machine's owner alone, who can read the files anyway."""
+    sources: tuple[str, ...] = ("*",)
+    """What the caller may write as ``source``: exact, or suffix-``*`` globs."""
 
     def narrowed(self, scopes: frozenset[str]) -> Authorization:
         """The same caller, limited further to ``scopes``."""
-        return Authorization(self.principal, self.permissions, self.scopes & scopes, self.gardens)
+        return msgspec.structs.replace(self, scopes=self.scopes & scopes)
+
+    def within(self, garden_id: str) -> Authorization:
+        """The same caller, limited further to the facts of one garden."""
+        kept = frozenset({garden_id}) if self.every_garden else self.gardens & {garden_id}
+        return msgspec.structs.replace(self, gardens=kept, every_garden=False, only_gardens=True)
+
+    def writes_as(self, source: str) -> bool:
+        """Whether the caller may state facts in the name of ``source`` (stored form)."""
+        return any(matches_label(pattern, source) for pattern in self.sources)
 
     def may(self, permission: str) -> bool:
         return permission in self.permissions
@@ -47,7 +63,9 @@ class Authorization(Struct, frozen=True):
         scope = view.scope if slots is None else view.scope[slots]
         garden = view.garden if slots is None else view.garden[slots]
         allowed = readable[scope]
-        if (garden >= 0).any():
+        if self.only_gardens:
+            allowed &= garden >= 0
+        if not self.every_garden and (garden >= 0).any():
             numbers = [view.gardens.number(name) for name in self.gardens]
             open_gardens = np.array([n for n in numbers if n is not None], dtype=garden.dtype)
             allowed &= (garden < 0) | np.isin(garden, open_gardens)
@@ -56,4 +74,4 @@ class Authorization(Struct, frozen=True):
 
 def everything(principal: str = "system:engramlog") -> Authorization:
     """The node's own rights: for rebuilds, exports and local tools."""
-    return Authorization(principal, frozenset(PERMISSIONS), frozenset(SCOPES))
+    return Authorization(principal, frozenset(PERMISSIONS), frozenset(SCOPES), every_garden=True)

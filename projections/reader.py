@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from eventlog.event import Recorded
-from eventlog.kinds import DecayPolicy, EmbeddingModelPinned, KeyIssued, KeyRevoked
+from eventlog.kinds import (
+    AgentKeySet,
+    DecayPolicy,
+    EmbeddingModelPinned,
+    GardenCreated,
+    GardenDeleted,
+    GardenMemberSet,
+    KeyIssued,
+    KeyRevoked,
+)
+from projections.agent_keys import AgentKeyRow, load_agent_keys
 from projections.database import ReaderPool
 from projections.digest import Digests, compute_digests
 from projections.facts import FactRow, fetch
+from projections.garden_directory import GardenDirectory, Review, load_gardens, reviews_of
 from projections.keys import KeyRing, load_keys
 from projections.mirror import Mirror, cid_number
 from projections.policies import (
@@ -29,17 +41,29 @@ class Reader:
         self.mirror = mirror
         self.pool = ReaderPool(link)
         self.keys = KeyRing()
+        self.agent_keys: dict[str, AgentKeyRow] = {}
+        self.gardens = GardenDirectory()
         self.refresh_keys()
+        self.refresh_gardens()
 
     def refresh_keys(self) -> None:
-        """Load the key ring anew."""
+        """Load the key ring and the agents' keys anew."""
         with self.pool.connection() as db:
             self.keys = KeyRing(load_keys(db))
+            self.agent_keys = load_agent_keys(db)
+
+    def refresh_gardens(self) -> None:
+        """Load the gardens and their members anew."""
+        with self.pool.connection() as db:
+            self.gardens = GardenDirectory(load_gardens(db))
 
     def committed(self, events: Sequence[Recorded]) -> None:
         """Take note of events that were just published."""
-        if any(isinstance(event.payload, KeyIssued | KeyRevoked) for event in events):
+        kinds = {type(event.payload) for event in events}
+        if not kinds.isdisjoint((KeyIssued, KeyRevoked, AgentKeySet)):
             self.refresh_keys()
+        if not kinds.isdisjoint((GardenCreated, GardenMemberSet, GardenDeleted)):
+            self.refresh_gardens()
 
     def pin(self) -> View:
         """A view of the mirror as last published."""
@@ -82,6 +106,11 @@ class Reader:
         """Installed recall profiles at a position."""
         with self.pool.connection() as db:
             return profiles(db, position)
+
+    def reviews(self, fact_ids: Sequence[str]) -> dict[str, Review]:
+        """Reviews of quarantined facts, by fact id."""
+        with self.pool.connection() as db:
+            return reviews_of(db, json.dumps(list(fact_ids)))
 
     def pinned_model(self, position: int) -> EmbeddingModelPinned | None:
         """The embedding model in force at a position."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from projections.access import AccessProjector
+from projections.agent_keys import AgentKeysProjector
 from projections.contradictions import ContradictionsProjector
 from projections.decay import DecayProjector
 from projections.derivations import DerivationsProjector
 from projections.entity_edges import EntityEdgesProjector
 from projections.fact_retractions import FactRetractionsProjector
 from projections.facts import FactsProjector
+from projections.gardens import GardensProjector
 from projections.keys import KeysProjector
 from projections.lexicon import LexiconProjector
 from projections.policies import PoliciesProjector
@@ -17,8 +19,10 @@ from projections.trust import TrustProjector
 
 PROJECTORS: tuple[Projector, ...] = (
     KeysProjector(),
+    AgentKeysProjector(),
     PoliciesProjector(),
     TrustProjector(),
+    GardensProjector(),
     FactsProjector(),
     EntityEdgesProjector(),
     FactRetractionsProjector(),

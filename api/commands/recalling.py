@@ -38,6 +38,8 @@ def body_of_query(query: RecallQuery) -> RecallBody:
     if query.depth is not None and not 0 <= query.depth <= GET_DEPTH_MAX:
         raise coded("recall_depth_exceeded", f"depth must be 0 to {GET_DEPTH_MAX}")
     fields = query.model_dump(exclude={"legacy_format", "weights"})
+    if "scope" not in query.model_fields_set:
+        del fields["scope"]
     fields = {name: fields[name] for name in RecallBody.model_fields if name in fields}
     if query.weights is not None:
         weights = parse_json(query.weights.encode())
@@ -47,8 +49,8 @@ def body_of_query(query: RecallQuery) -> RecallBody:
     return validated(RecallBody, fields, "query")
 
 
-def question_of(body: RecallBody, profile: str) -> RecallRequest:
-    """The pipeline's request.
+def question_of(body: RecallBody, profile: str, scope: str | None = None) -> RecallRequest:
+    """The pipeline's request, about ``scope`` instead of the body's where one is given.
 
     Raises:
         ApiError: 400 for a scope that does not exist or an empty entity; 422 for weights.
@@ -61,7 +63,7 @@ def question_of(body: RecallBody, profile: str) -> RecallRequest:
         ) from fault
     return RecallRequest(
         query=body.query,
-        scopes=_scopes(body.scope),
+        scopes=_scopes(scope or body.scope),
         token_budget=body.token_budget,
         limit=body.limit,
         depth=body.depth,
@@ -129,7 +131,7 @@ def response_of(
 ) -> dict[str, Any]:
     """The union of every published answer shape."""
     node_id = call.node.identity.node_id
-    scored = [_scored(each, node_id) for each in found.results]
+    scored = [_scored(call, each, node_id) for each in found.results]
     channels: dict[str, Any] = {}
     if not legacy:
         channels = {
@@ -183,10 +185,13 @@ def _embedding(call: Call) -> dict[str, Any]:
     return {"enabled": space is not None, "model": None if space is None else space.model}
 
 
-def _scored(each: Recalled, node_id: str) -> dict[str, Any]:
-    now = Volatile(each.confidence, each.contradicted, each.source_trust)
+def _scored(call: Call, each: Recalled, node_id: str) -> dict[str, Any]:
+    row = each.row
+    garden = None if row.garden_id is None else call.node.reader.gardens.find(row.garden_id)
+    waits = "pending" if garden is not None and garden.quarantine else None
+    now = Volatile(each.confidence, each.contradicted, each.source_trust, waits)
     return {
-        "fact": record_of(each.row, now, node_id),
+        "fact": record_of(row, now, node_id),
         "score": each.score,
         "score_breakdown": each.breakdown,
         "hop_distance": each.hop_distance,

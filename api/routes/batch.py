@@ -11,6 +11,7 @@ from msgspec import Struct
 from api.bodies import answer, parse_json, validated
 from api.call import Call
 from api.commands.asserting import assertion_of
+from api.commands.gardening import member_of
 from api.errors import ApiError, coded, entry, plain, refused, unprocessable
 from api.records import Record, record_of_event
 from api.routes.facts import answering_slot, as_written, asserted_event, now_of
@@ -77,7 +78,11 @@ def _prepare(call: Call, index: int, item: Any) -> Prepared:
         if _operation(item) == "retract":
             ask = validated(BatchRetract, item, "body", index)
             scopes = call.authorization.scopes
-            return Prepared(RetractFact(fact_id=ask.id, reason=ask.reason, scopes=scopes))
+            return Prepared(
+                RetractFact(
+                    fact_id=ask.id, reason=ask.reason, scopes=scopes, member=member_of(call)
+                )
+            )
         assertion = assertion_of(call, validated(BatchAssert, item, "body", index))
         return Prepared(assertion.intent, assertion.warnings)
     except ApiError as fault:
@@ -100,7 +105,7 @@ def _results(
             results.append(_failed(each.error))
         else:
             place, outcome = next(waiting)
-            results.append(_settled(each, outcome, stored.get(place)))
+            results.append(_settled(call, each, outcome, stored.get(place)))
     return results
 
 
@@ -118,12 +123,14 @@ def _stored_records(call: Call, outcomes: Sequence[Done | Refused]) -> dict[int,
     return dict(zip(slots, records, strict=True))
 
 
-def _settled(item: Prepared, outcome: Done | Refused, stored: Record | None) -> dict[str, Any]:
+def _settled(
+    call: Call, item: Prepared, outcome: Done | Refused, stored: Record | None
+) -> dict[str, Any]:
     if isinstance(outcome, Refused):
         return _failed(refused(outcome))
     event = asserted_event(outcome)
     if event is not None:
-        record = record_of_event(event, now_of(event, outcome), item.warnings)
+        record = record_of_event(event, now_of(call, event, outcome), item.warnings)
     elif stored is None:
         return _failed(plain("fact_not_found"))
     elif isinstance(item.intent, RetractFact):

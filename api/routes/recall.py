@@ -8,6 +8,7 @@ from aiohttp import web
 
 from api.bodies import answer
 from api.call import Call, ignored
+from api.commands.gardening import entered_garden, within
 from api.commands.recalling import (
     body_of_query,
     hint_of,
@@ -73,7 +74,8 @@ def _answered(call: Call, body: RecallBody) -> tuple[RecallAnswer, dict[str, Any
     view = call.view()
     moment = call.moment(view, body, allowed=settings.time_travel_allow_recall_as_of)
     name = body.profile or settings.recall_profile
-    question = question_of(body, name)
+    authorization = within(call, call.authorization, body.garden_id)
+    question = question_of(body, name, _garden_scope(call, body))
     reader = call.node.reader
     embeddings = call.node.embeddings
     found = recall(
@@ -81,7 +83,7 @@ def _answered(call: Call, body: RecallBody) -> tuple[RecallAnswer, dict[str, Any
         reader.rows,
         question,
         profile_named(call, name, moment),
-        call.authorization,
+        authorization,
         moment,
         slots_of_cid=lambda cid: [n for n in reader.slots_of_cid(cid) if n < view.count],
         semantics=None if embeddings is None else embeddings.semantics,
@@ -89,7 +91,14 @@ def _answered(call: Call, body: RecallBody) -> tuple[RecallAnswer, dict[str, Any
     )
     extra: dict[str, Any] = {"hint": None, "chain_proof": None}
     if not found.results:
-        extra["hint"] = hint_of(view, call.authorization, moment, question.scopes)
+        extra["hint"] = hint_of(view, authorization, moment, question.scopes)
     if call.request.headers.get("Stigmem-Verify", "").strip().lower() == "full":
         extra["chain_proof"] = call.service.chains.proof(reader, view, call.authorization, moment)
     return found, extra
+
+
+def _garden_scope(call: Call, body: RecallBody) -> str | None:
+    """The scope of the garden that is asked, where the request leaves its scope open."""
+    if body.garden_id is None or "scope" in body.model_fields_set:
+        return None
+    return entered_garden(call, body.garden_id).scope

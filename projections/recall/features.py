@@ -24,6 +24,7 @@ class Features(Struct, frozen=True):
     access_count: I64
     contradicted: Bool
     in_garden: Bool
+    in_quarantine: Bool
 
 
 def load_features(survey: Survey, slots: I32) -> Features:
@@ -37,4 +38,5 @@ def load_features(survey: Survey, slots: I32) -> Features:
         access_count=view.access_count(slots, moment),
         contradicted=view.contradicted(slots, moment, survey.authorization),
         in_garden=view.garden[slots] >= 0,
+        in_quarantine=view.in_quarantine(slots),
     )
