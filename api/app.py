@@ -104,6 +104,7 @@ def _serve(route: Route) -> _Handler:
         caller = identify(
             request.headers.get("Authorization"),
             node.reader.keys,
+            node.reader.gardens,
             node.clock.now_us(),
             required=service.settings.auth_required and route.permission != "none",
             control_token=service.control_token,

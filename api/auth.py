@@ -8,10 +8,12 @@ from __future__ import annotations
 import hashlib
 import hmac
 
+import msgspec
 from msgspec import Struct
 
 from api.errors import ApiError
 from projections.authorization import PERMISSIONS, Authorization
+from projections.garden_directory import GardenDirectory
 from projections.keys import KeyRing
 from projections.normalization import SCOPES
 
@@ -20,8 +22,11 @@ ANONYMOUS = Authorization(
 )
 """Who asks when authentication is off and no valid key came."""
 
-CONTROL = Authorization("system:control", frozenset(PERMISSIONS), frozenset(SCOPES))
-"""The command line on the node's own machine, by the token in its data directory."""
+CONTROL = Authorization(
+    "system:control", frozenset(PERMISSIONS), frozenset(SCOPES), every_garden=True
+)
+"""The command line on the node's own machine, by the token in its data directory. It sees
+every garden: whoever can read the token can read the log beside it."""
 
 KEY_LENGTH_MAX = 512
 _CHALLENGE = {"WWW-Authenticate": "Bearer"}
@@ -42,6 +47,7 @@ class Caller(Struct, frozen=True):
 def identify(
     header: str | None,
     ring: KeyRing,
+    gardens: GardenDirectory,
     now_us: int,
     *,
     required: bool,
@@ -61,11 +67,16 @@ def identify(
         row = ring.lookup(hashlib.sha256(raw_key.encode()).hexdigest(), now_us)
         if row is not None:
             rights = Authorization(
-                row.entity_uri, frozenset(row.permissions), frozenset(row.scopes)
+                row.entity_uri,
+                frozenset(row.permissions),
+                frozenset(row.scopes),
+                gardens.of_member(row.entity_uri),
+                sources=(row.entity_uri, *row.sources),
             )
             return Caller(rights, row.key_id, row.tenant_id)
     if not required:
-        return Caller(ANONYMOUS)
+        own = gardens.of_member(ANONYMOUS.principal)
+        return Caller(msgspec.structs.replace(ANONYMOUS, gardens=own) if own else ANONYMOUS)
     if raw_key is None:
         raise ApiError(401, "Authorization header required", headers=_CHALLENGE)
     raise ApiError(401, "Invalid or expired API key", headers=_CHALLENGE)

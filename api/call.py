@@ -192,17 +192,21 @@ class Call:
             if flags[0] & self.authorization.withheld:
                 raise plain("fact_not_found")
 
-    def narrowed(self, scope: str | None) -> Authorization:
+    def narrowed(self, scope: str | None, *, for_model: bool = False) -> Authorization:
         """The caller's rights, within one scope of a query string.
+
+        Args:
+            for_model: as ``model_authorization``.
 
         Raises:
             ApiError: 400 in the protocol's words for a scope that does not exist.
         """
+        rights = self.model_authorization if for_model else self.authorization
         if scope is None:
-            return self.authorization
+            return rights
         if scope not in SCOPES:
             raise ApiError(400, f"scope must be one of {sorted(SCOPES)}")
-        return self.authorization.narrowed(frozenset({scope}))
+        return rights.narrowed(frozenset({scope}))
 
     # -- reading and writing --------------------------------------------------------------
 

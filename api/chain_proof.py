@@ -12,6 +12,7 @@ import json
 import threading
 from typing import Any
 
+import msgspec
 import numpy as np
 from msgspec import Struct
 
@@ -46,7 +47,7 @@ class FactChains:
     """Chain heads by readable set; safe from several threads."""
 
     def __init__(self) -> None:
-        self._running: dict[tuple[frozenset[str], frozenset[str]], Running] = {}
+        self._running: dict[Authorization, Running] = {}
         self._lock = threading.Lock()
 
     def proof(
@@ -57,7 +58,10 @@ class FactChains:
         Raises:
             ApiError: 409 ``fact_chain_mismatch`` for a fact that is not its content id.
         """
-        name = (authorization.scopes, authorization.gardens)
+        # Whoever asks: only what may be read makes a chain.
+        name = msgspec.structs.replace(
+            authorization, principal="", permissions=frozenset(), sources=()
+        )
         with self._lock:
             start = self._running.get(name, Running())
             if start.position > moment.position:

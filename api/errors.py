@@ -59,6 +59,12 @@ STATUS_BY_CODE: dict[str, int] = {
     "instruction_write_required": 403,
     "feedback_loop_provenance_required": 403,
     "scope_forbidden": 403,
+    "source_forbidden": 403,
+    "not_a_member": 403,
+    "garden_write_forbidden": 403,
+    "garden_admin_required": 403,
+    "moderator_required": 403,
+    "last_garden_admin": 403,
     "time_travel_plugin_disabled": 403,
     # state
     "fact_not_found": 404,
@@ -68,6 +74,11 @@ STATUS_BY_CODE: dict[str, int] = {
     "policy_not_found": 404,
     "key_not_found": 404,
     "card_not_found": 404,
+    "agent_key_not_found": 404,
+    "garden_not_found": 404,
+    "target_garden_not_found": 404,
+    "member_not_found": 404,
+    "quarantined_fact_not_found": 404,
     "fact_already_retracted": 409,
     "fact_not_flagged": 409,
     "ambiguous_match": 409,
@@ -75,6 +86,11 @@ STATUS_BY_CODE: dict[str, int] = {
     "fact_chain_mismatch": 409,
     "conflict_already_resolved": 409,
     "key_exists": 409,
+    "agent_key_revoked": 409,
+    "slug_exists": 409,
+    "already_member": 409,
+    "fact_not_quarantine_pending": 409,
+    "quarantine_has_pending_facts": 409,
     "idempotency_conflict": 409,
     "expectation_failed": 409,
     "rebuild_running": 409,
@@ -87,6 +103,9 @@ STATUS_BY_CODE: dict[str, int] = {
     "derived_from_immutable": 422,
     "clock_skew": 422,
     "not_written": 422,
+    "garden_scope_mismatch": 422,
+    "not_a_quarantine": 422,
+    "target_is_quarantine": 422,
     # the node
     "internal_error": 500,
     "time_travel_plugin_not_loaded": 501,
@@ -122,8 +141,31 @@ PLAIN_TEXT: dict[str, str] = {
     "card_not_found": "no facts found for entity",
     "conflict_already_resolved": "conflict already resolved",
     "key_exists": "raw_key already exists; choose another",
+    "agent_key_not_found": "agent key not found",
+    "agent_key_revoked": "key is already revoked",
+    "garden_not_found": "garden not found",
+    "target_garden_not_found": "target garden not found",
+    "not_a_member": "not a member of this garden",
+    "member_not_found": "member not found",
+    "slug_exists": "slug already exists",
+    "not_a_quarantine": "this endpoint is only valid for quarantine gardens",
 }
 """Codes that the protocol answers with a bare sentence instead of an object."""
+
+SENTENCES = frozenset(
+    {
+        "garden_write_forbidden",
+        "garden_admin_required",
+        "moderator_required",
+        "last_garden_admin",
+        "already_member",
+        "garden_scope_mismatch",
+        "quarantined_fact_not_found",
+        "fact_not_quarantine_pending",
+        "quarantine_has_pending_facts",
+    }
+)
+"""Codes of refusals whose message is itself the protocol's bare sentence."""
 
 
 class ApiError(Exception):
@@ -169,6 +211,8 @@ def refused(refusal: Refused) -> ApiError:
     if refusal.code in PLAIN_TEXT:
         return plain(refusal.code)
     status = STATUS_BY_CODE.get(refusal.code)
+    if status is not None and refusal.code in SENTENCES:
+        return ApiError(status, refusal.message)
     if status is None:
         loc = ("body", refusal.field) if refusal.field else ("body",)
         return unprocessable([entry(refusal.code, loc, refusal.message)])

@@ -2,12 +2,13 @@
 
 Read back with ``import --clock-from-file`` into an empty directory, the lines give an equal
 state: the same contents, validity, retractions, resolutions, trust and policies, at the
-same times. Ids and signatures are the new log's own; API keys and recall counts stay behind.
+same times. Ids and signatures are the new log's own; API keys, recall counts and the records of
+quarantine reviews stay behind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -16,7 +17,9 @@ from api.client import Client
 from api.lines import (
     AnyLine,
     AssertLine,
+    GardenLine,
     LineValue,
+    MemberLine,
     PolicyLine,
     ResolveLine,
     RetractLine,
@@ -31,6 +34,9 @@ from eventlog.kinds import (
     DecaySwept,
     FactAsserted,
     FactRetracted,
+    GardenCreated,
+    GardenDeleted,
+    GardenMemberSet,
     Parent,
     PolicySet,
     SetValuedDeclared,
@@ -56,6 +62,7 @@ class _Exporter:
 
     def __init__(self) -> None:
         self._values: dict[str, tuple[str, str]] = {}
+        self._slugs: dict[str, str] = {}
 
     def lines_of(self, event: Recorded) -> list[AnyLine]:
         at = format_instant(event.received_at).replace("+00:00", "Z")
@@ -86,11 +93,40 @@ class _Exporter:
                     )
                 ]
             case DecaySwept() as sweep:
+                gardens = [self._slugs.get(garden, garden) for garden in sweep.gardens]
+                policies = list(sweep.policies)
                 return [
-                    SweepLine(scopes=[sweep.scope], policies=list(sweep.policies), recorded_at=at)
+                    SweepLine(
+                        scopes=[sweep.scope], policies=policies, gardens=gardens, recorded_at=at
+                    )
                 ]
+            case GardenCreated() | GardenDeleted() | GardenMemberSet() as change:
+                return [self._garden(change, at)]
             case _:
                 return []
+
+    def _garden(self, change: GardenCreated | GardenDeleted | GardenMemberSet, at: str) -> AnyLine:
+        if isinstance(change, GardenCreated):
+            self._slugs[change.garden_id] = change.slug
+            return GardenLine(
+                slug=change.slug,
+                name=change.name,
+                scope=change.scope,
+                description=change.description,
+                quarantine=change.quarantine,
+                created_by=change.created_by,
+                recorded_at=at,
+            )
+        slug = self._slugs[change.garden_id]
+        if isinstance(change, GardenDeleted):
+            return GardenLine(slug=slug, remove=True, recorded_at=at)
+        return MemberLine(
+            garden=slug,
+            entity_uri=change.entity_uri,
+            role=change.role,
+            added_by=change.added_by,
+            recorded_at=at,
+        )
 
     def _asserted(self, event: Recorded, fact: FactAsserted, at: str) -> list[AnyLine]:
         if fact.entity.startswith(RESOLUTION_PREFIX):
@@ -114,6 +150,7 @@ class _Exporter:
                 valid_until=fact.valid_until,
                 derived_from=[self._parent(parent) for parent in fact.derived_from],
                 write_mode=fact.write_mode,
+                garden_id=None if fact.garden_id is None else self._slugs[fact.garden_id],
                 recorded_at=at,
             )
         ]
@@ -151,6 +188,7 @@ def lines_over_http(client: Client) -> tuple[int, Iterator[tuple[int, bytes]]]:
         "include_low_trust": True,
         "limit": 500,
     }
+    slugs = {garden["id"]: garden["slug"] for garden in client.get("/v1/gardens")}
     page = client.get("/v1/facts", query)
     total = int(page["total"])
 
@@ -160,7 +198,7 @@ def lines_over_http(client: Client) -> tuple[int, Iterator[tuple[int, bytes]]]:
         while True:
             for fact in page["facts"]:
                 done += 1
-                yield done, _encode(line_of_record(fact)) + b"\n"
+                yield done, _encode(line_of_record(fact, slugs)) + b"\n"
             if not page["cursor"]:
                 return
             page = client.get("/v1/facts", {**query, "cursor": page["cursor"]})
@@ -168,9 +206,10 @@ def lines_over_http(client: Client) -> tuple[int, Iterator[tuple[int, bytes]]]:
     return total, walk()
 
 
-def line_of_record(fact: dict[str, Any]) -> AssertLine:
-    """The ``assert`` line of a fact as the wire carries it."""
+def line_of_record(fact: dict[str, Any], slugs: Mapping[str, str] = {}) -> AssertLine:
+    """The ``assert`` line of a fact as the wire carries it; ``slugs``: of gardens by id."""
     value = fact["value"]
+    garden = fact.get("garden_id")
     return AssertLine(
         key=fact["id"],
         entity=fact["entity"],
@@ -184,5 +223,6 @@ def line_of_record(fact: dict[str, Any]) -> AssertLine:
         derived_from=[
             Parent(parent["hash"], parent.get("fact_id")) for parent in fact["derived_from"]
         ],
+        garden_id=None if garden is None else slugs.get(garden, garden),
         recorded_at=fact["timestamp"],
     )

@@ -18,6 +18,7 @@ from typing import IO, Literal, Protocol, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from api.garden_lines import GardenLine, MemberLine
 from api.lines import AnyLine, LineError, ResolveLine, recorded_us
 from api.translating import Translator
 
@@ -196,7 +197,9 @@ class Importer:
 
     def _add(self, item: Numbered, at: int | None) -> None:
         line = item.line
-        if isinstance(line, ResolveLine) or self._translator.names_pending(line):
+        alone = (ResolveLine, GardenLine, MemberLine)  # depend on what was written before
+        after = self._batch and isinstance(self._batch[-1].line, alone)
+        if after or isinstance(line, alone) or self._translator.names_pending(line):
             self._drain()
         elif len(self._batch) >= self._options.batch_lines or at != self._batch_time:
             self._launch()

@@ -12,8 +12,20 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 from pydantic import ValidationError
 
+from api.garden_lines import (
+    EVERY_GARDEN,
+    FindGarden,
+    GardenLine,
+    MemberLine,
+    garden_id_of,
+    garden_intent,
+    garden_of,
+    member_intent,
+)
+from api.line_base import Line, LineError, Scope, line_uri
 from api.schemas.values import FactValue
 from eventlog.kinds import DecayPolicy, Parent, Value
 from projections.cid import compute_cid, parse_fact_hash
@@ -29,33 +41,10 @@ from projections.intents import (
     SweepDecay,
 )
 from projections.moment import parse_instant
-from projections.normalization import SCOPES, URI_LENGTH_MAX, normalize_uri
+from projections.normalization import SCOPES, URI_LENGTH_MAX
 
-Scope: TypeAlias = Literal["local", "team", "company", "public"]
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _FIELD = re.compile(r" - at `\$\.?(.*)`$")
-
-
-class LineError(Exception):
-    """A line cannot be used. ``field`` names the part at fault, empty for the whole line."""
-
-    def __init__(self, message: str, field: str = "") -> None:
-        super().__init__(f"{field}: {message}" if field else message)
-        self.message = message
-        self.field = field
-
-
-class Line(
-    Struct,
-    frozen=True,
-    kw_only=True,
-    tag_field="op",
-    forbid_unknown_fields=True,
-    omit_defaults=True,
-):
-    """Base of all lines. ``recorded_at``: when the file's author learned it (RFC 3339)."""
-
-    recorded_at: str | None = None
 
 
 class LineValue(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -80,7 +69,7 @@ class AssertLine(Line, frozen=True, kw_only=True, tag="assert"):
     valid_until: str | None = None
     derived_from: list[str | Parent] = field(default_factory=list)
     write_mode: Literal["assert", "summarize_with_provenance"] = "assert"
-    garden_id: None = None
+    garden_id: str | None = None
 
 
 class Match(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -93,6 +82,7 @@ class Match(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknow
     source: str | None = None
     valid_from: str | None = None
     valid_until: str | None = None
+    garden_id: str | None = None
 
 
 class RetractLine(Line, frozen=True, kw_only=True, tag="retract"):
@@ -134,11 +124,22 @@ class SweepLine(Line, frozen=True, kw_only=True, tag="sweep"):
 
     scopes: list[str]
     policies: list[DecayPolicy]
+    gardens: list[str] = field(default_factory=list)
 
 
-AnyLine: TypeAlias = AssertLine | RetractLine | ResolveLine | PolicyLine | TrustLine | SweepLine
-OPERATIONS = ("assert", "retract", "resolve", "policy", "trust", "sweep")
-
+AnyLine: TypeAlias = (
+    AssertLine
+    | RetractLine
+    | ResolveLine
+    | PolicyLine
+    | TrustLine
+    | SweepLine
+    | GardenLine
+    | MemberLine
+)
+OPERATIONS = (
+    "assert", "retract", "resolve", "policy", "trust", "sweep", "garden", "member",
+)  # fmt: skip
 _any = msgspec.json.Decoder(AnyLine)
 _assert = msgspec.json.Decoder(AssertLine)
 _many = msgspec.json.Decoder(list[AnyLine])
@@ -193,7 +194,7 @@ def recorded_us(line: Line) -> int:
     return _instant(line.recorded_at, "recorded_at")
 
 
-def intent_of(line: AnyLine, value_bytes_max: int) -> Intent:
+def intent_of(line: AnyLine, value_bytes_max: int, find: FindGarden) -> Intent:
     """What a line asks of the writer; its keys replaced by ids and hashes before.
 
     ``resolve`` lines have no intent of their own: the conflict must be looked up first.
@@ -203,18 +204,24 @@ def intent_of(line: AnyLine, value_bytes_max: int) -> Intent:
     """
     match line:
         case AssertLine():
-            return assert_intent(line, value_bytes_max)
+            garden_id = garden_id_of(line.garden_id, find, "garden_id")
+            intent = assert_intent(line, value_bytes_max)
+            return intent if garden_id is None else replace(intent, garden_id=garden_id)
         case RetractLine():
-            return _retract_intent(line)
+            return _retract_intent(line, find)
         case PolicyLine():
             return _policy_intent(line)
         case TrustLine():
             if not 0 <= line.trust <= 1:
                 raise LineError("must be from 0 to 1", "trust")
-            source = _uri(line.source, "source")
+            source = line_uri(line.source, "source")
             return SetSourceTrust(source=source, trust=line.trust, reason=line.reason)
         case SweepLine():
-            return SweepDecay(scopes=tuple(line.scopes), policies=tuple(line.policies))
+            return _sweep_intent(line, find)
+        case GardenLine():
+            return garden_intent(line, find)
+        case MemberLine():
+            return member_intent(line, find)
         case ResolveLine():
             raise LineError("a resolution needs its conflict", "op")
 
@@ -225,7 +232,7 @@ def assert_intent(line: AssertLine, value_bytes_max: int) -> AssertFact:
     Intervals that end before they start are kept: what others once recorded is history,
     and such a fact is simply never valid.
     """
-    entity, source = _uri(line.entity, "entity"), _uri(line.source, "source")
+    entity, source = line_uri(line.entity, "entity"), line_uri(line.source, "source")
     relation = _label(line.relation, "relation")
     value = stored_value(line.value, "value")
     if len(value.v) * 4 > value_bytes_max and len(value.v.encode()) > value_bytes_max:
@@ -291,21 +298,32 @@ def _parent(item: str | Parent) -> Parent:
         ) from fault
 
 
-def _retract_intent(line: RetractLine) -> Intent:
+def _retract_intent(line: RetractLine, find: FindGarden) -> Intent:
     if line.id is not None:
         return RetractFact(fact_id=line.id, reason=line.reason, scopes=frozenset(SCOPES))
     if line.match is None:
         raise LineError("needs exactly one of target, id and match", "op")
     match = line.match
     return RetractMatching(
-        entity=_uri(match.entity, "match.entity"),
+        entity=line_uri(match.entity, "match.entity"),
         relation=_label(match.relation, "match.relation"),
         value=stored_value(match.value, "match.value"),
         scope=match.scope,
-        source=None if match.source is None else _uri(match.source, "match.source"),
+        source=None if match.source is None else line_uri(match.source, "match.source"),
         valid_from=match.valid_from,
         valid_until=match.valid_until,
         reason=line.reason,
+        garden_id=garden_id_of(match.garden_id, find, "match.garden_id"),
+    )
+
+
+def _sweep_intent(line: SweepLine, find: FindGarden) -> Intent:
+    gardens = {
+        name if name == EVERY_GARDEN else garden_of(name, find, "gardens").id
+        for name in line.gardens
+    }
+    return SweepDecay(
+        scopes=tuple(line.scopes), policies=tuple(line.policies), gardens=tuple(sorted(gardens))
     )
 
 
@@ -318,13 +336,6 @@ def _policy_intent(line: PolicyLine) -> Intent:
     if line.remove_decay is not None:
         return SetPolicy(policy_id=line.remove_decay, policy=None)
     return DeclareSetValued(relations=tuple(line.set_valued or ()))
-
-
-def _uri(text: str, where: str) -> str:
-    try:
-        return normalize_uri(text)
-    except ValueError as fault:
-        raise LineError(str(fault), where) from fault
 
 
 def _label(text: str, where: str) -> str:

@@ -37,7 +37,7 @@ class Filters(Struct, frozen=True, kw_only=True):
     after_us: int | None = None
     since: int = 0
     prefer_newest: bool = False
-    attested: bool = False
+    attested: bool | None = None
     trusted_from: float = 0.0
     """Least effective confidence of facts whose source is not fully trusted."""
 
@@ -90,8 +90,6 @@ def _trusted(view: View, slots: I32, moment: Moment, least: float) -> Bool:
 
 def _narrowed(view: View, filters: Filters) -> I32:
     """Slots that pass the filters by name."""
-    if filters.attested:  # nothing can be attested yet
-        return everything(view)[:0]
     slots = everything(view)
     if filters.entity is not None:
         number = view.entities.number(filters.entity)
@@ -103,6 +101,8 @@ def _narrowed(view: View, filters: Filters) -> I32:
         if wanted is not None:
             number = interner.number(wanted)
             slots = slots[:0] if number is None else slots[column[slots] == number]
+    if filters.attested is not None:
+        slots = slots[view.attested(slots) == filters.attested]
     return slots
 
 

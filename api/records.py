@@ -12,7 +12,7 @@ from api.schemas.values import wire_v
 from eventlog.clock import format_hlc
 from eventlog.event import Recorded
 from eventlog.identifiers import id_text
-from eventlog.kinds import FactAsserted, Parent, Value
+from eventlog.kinds import Attestation, FactAsserted, Parent, Value
 from projections.arrays import I32
 from projections.authorization import Authorization
 from projections.facts import FactRow
@@ -29,6 +29,9 @@ class Volatile(Struct, frozen=True):
     confidence: float
     contradicted: bool
     source_trust: float | None = None
+    quarantine: str | None = None
+    """Where the fact stands in a quarantine garden: ``pending``, ``promoted``, ``rejected`` or
+    ``withdrawn``; None for facts that are in none."""
 
     @property
     def effective(self) -> float | None:
@@ -43,10 +46,26 @@ def volatile_of(
     confidence = view.confidence(slots, moment)
     contradicted = view.contradicted(slots, moment, authorization) & (confidence > 0.0)
     trust = view.trust(slots, moment)
+    waiting = quarantine_of(view, slots, moment)
     return [
-        Volatile(float(c), bool(k), float(t))
-        for c, k, t in zip(confidence, contradicted, trust, strict=True)
+        Volatile(float(c), bool(k), float(t), q)
+        for c, k, t, q in zip(confidence, contradicted, trust, waiting, strict=True)
     ]
+
+
+def quarantine_of(view: View, slots: I32, moment: Moment) -> list[str | None]:
+    """``Volatile.quarantine`` of each slot."""
+    found: list[str | None] = [None] * len(slots)
+    for index in np.flatnonzero(view.in_quarantine(slots)).tolist():
+        slot = int(slots[index])
+        review = view.review(slot, moment)
+        if review is not None:
+            found[index] = "promoted" if review == "admitted" else review
+        elif view.to_position[slot] > moment.position and view.base[slot] > 0.0:
+            found[index] = "pending"
+        else:
+            found[index] = "withdrawn"
+    return found
 
 
 def records_of(
@@ -81,6 +100,7 @@ def record_of(row: FactRow, now: Volatile, node_id: str) -> Record:
         valid_until=row.valid_until,
         scope=row.scope,
         garden_id=row.garden_id,
+        attestation=row.attestation,
         cid=row.cid or None,
         parents=row.derived_from,
         position=row.from_position,
@@ -105,7 +125,8 @@ def record_of_event(event: Recorded, now: Volatile, warnings: list[str]) -> Reco
         valid_from=fact.valid_from,
         valid_until=fact.valid_until,
         scope=fact.scope,
-        garden_id=None,
+        garden_id=fact.garden_id,
+        attestation=fact.attestation,
         cid=fact.cid or None,
         parents=fact.derived_from,
         position=event.position,
@@ -129,6 +150,7 @@ def _record(
     valid_until: str | None,
     scope: str,
     garden_id: str | None,
+    attestation: Attestation | None,
     cid: str | None,
     parents: Sequence[Parent],
     position: int,
@@ -151,16 +173,16 @@ def _record(
         "valid_until": valid_until,
         "confidence": now.confidence,
         "scope": scope,
-        "attested_key_id": None,
+        "attested_key_id": None if attestation is None else attestation.key_id,
         "origin_node_id": origin,
         "origin_allowed_scopes": None,
         "garden_id": garden_id,
-        "attested": None,
+        "attested": None if attestation is None else True,
         "contradicted": now.contradicted,
         "warnings": warnings or [],
         "source_trust": now.source_trust,
-        "quarantine_status": None,
-        "quarantine_garden_id": None,
+        "quarantine_status": now.quarantine,
+        "quarantine_garden_id": None if now.quarantine is None else garden_id,
         "effective_confidence": now.effective,
         "sanitizer_warnings": [],
         "sanitizer_redacted": False,

@@ -6,6 +6,7 @@ The router, the permission check, OpenAPI and the docs page are made from this t
 from __future__ import annotations
 
 from api.routes import (
+    agent_keys,
     batch,
     cards,
     conflicts,
@@ -14,10 +15,12 @@ from api.routes import (
     embeddings,
     fact_list,
     facts,
+    gardens,
     graph,
     keys,
     profiles,
     provenance,
+    quarantine,
     recall,
     scopes,
     system,
@@ -39,7 +42,16 @@ from api.schemas.facts import (
     ProvenanceQuery,
     RetractRequest,
 )
-from api.schemas.keys import ExpiringQuery, KeyRequest, KeysQuery
+from api.schemas.gardens import (
+    GardenRequest,
+    MemberRequest,
+    PromoteRequest,
+    QuarantineQuery,
+    RejectRequest,
+    ReviewQuery,
+    RoleRequest,
+)
+from api.schemas.keys import AgentKeyRequest, ExpiringQuery, KeyRequest, KeysQuery
 from api.schemas.profiles import ProfileDocument
 from api.schemas.recall import CardQuery, LegacyQuery, NeighborsQuery, RecallBody, RecallQuery
 from api.schemas.scopes import LintBody, LintReport, Synthesis, SynthesisQuery
@@ -263,6 +275,93 @@ _KEYS: tuple[Route, ...] = (
         errors=(403, 404, 503, 507),
     ),
 )  # fmt: skip
+_AGENT_KEYS: tuple[Route, ...] = (
+    Route(
+        method="POST", path="/v1/auth/agent-keys", handler=agent_keys.register,
+        permission="write", group="keys", summary="Register a public key for attestations",
+        body=AgentKeyRequest, answers={201: answers.AgentKey}, errors=(400, 413, 503, 507),
+    ),
+    Route(
+        method="GET", path="/v1/auth/agent-keys", handler=agent_keys.list_own,
+        permission="any", group="keys", summary="Public keys of the caller's entity",
+        answers={200: [answers.AgentKey]},
+    ),
+    Route(
+        method="DELETE", path="/v1/auth/agent-keys/{key_id}", handler=agent_keys.revoke,
+        permission="any", group="keys", summary="Revoke a public key", answers={204: None},
+        errors=(403, 404, 409, 503, 507),
+    ),
+)  # fmt: skip
+_GARDENS: tuple[Route, ...] = (
+    Route(
+        method="POST", path="/v1/gardens", handler=gardens.create_garden, permission="write",
+        group="gardens", summary="Make a garden", body=GardenRequest,
+        answers={201: answers.GardenRecord}, errors=(400, 409, 413, 503, 507),
+    ),
+    Route(
+        method="GET", path="/v1/gardens", handler=gardens.list_gardens, permission="read",
+        group="gardens", summary="The caller's gardens",
+        answers={200: [answers.GardenRecord]},
+    ),
+    Route(
+        method="GET", path="/v1/gardens/{garden_id}", handler=gardens.get_garden,
+        permission="read", group="gardens", summary="One garden, by slug, id or URI",
+        answers={200: answers.GardenRecord}, errors=(404,),
+    ),
+    Route(
+        method="DELETE", path="/v1/gardens/{garden_id}", handler=gardens.delete_garden,
+        permission="write", group="gardens", summary="Delete a garden", answers={204: None},
+        errors=(404, 409, 503, 507),
+    ),
+    Route(
+        method="GET", path="/v1/gardens/{garden_id}/members", handler=gardens.list_members,
+        permission="read", group="gardens", summary="Members of a garden",
+        answers={200: [answers.GardenMember]}, errors=(404,),
+    ),
+    Route(
+        method="POST", path="/v1/gardens/{garden_id}/members", handler=gardens.add_member,
+        permission="write", group="gardens", summary="Add a member", body=MemberRequest,
+        answers={201: answers.GardenMember}, errors=(400, 404, 409, 413, 503, 507),
+    ),
+    Route(
+        method="PATCH", path="/v1/gardens/{garden_id}/members/{entity_uri:.+}",
+        handler=gardens.change_member, permission="write", group="gardens",
+        summary="Change a member's role", body=RoleRequest,
+        answers={200: answers.GardenMember}, errors=(400, 404, 413, 503, 507),
+    ),
+    Route(
+        method="DELETE", path="/v1/gardens/{garden_id}/members/{entity_uri:.+}",
+        handler=gardens.remove_member, permission="write", group="gardens",
+        summary="Remove a member", answers={204: None}, errors=(400, 404, 503, 507),
+    ),
+    Route(
+        method="POST", path="/v1/gardens/{garden_id}/promote", handler=quarantine.promote,
+        permission="write", group="gardens", summary="Admit a fact from quarantine",
+        body=PromoteRequest, answers={200: answers.Admitted},
+        errors=(400, 404, 409, 413, 503, 507),
+    ),
+    Route(
+        method="POST", path="/v1/gardens/{garden_id}/reject", handler=quarantine.reject,
+        permission="write", group="gardens", summary="Reject a fact from quarantine",
+        body=RejectRequest, answers={200: answers.Rejected},
+        errors=(400, 404, 409, 413, 503, 507),
+    ),
+    Route(
+        method="GET", path="/v1/quarantine", handler=quarantine.list_quarantined,
+        permission="read", group="gardens", summary="Facts in quarantine",
+        query=QuarantineQuery, answers={200: answers.QuarantinePage}, errors=(404,),
+    ),
+    Route(
+        method="POST", path="/v1/quarantine/{fact_id}/admit", handler=quarantine.admit_fact,
+        permission="write", group="gardens", summary="Admit a fact from quarantine, by its id",
+        query=ReviewQuery, answers={200: answers.Admitted}, errors=(400, 404, 409, 503, 507),
+    ),
+    Route(
+        method="POST", path="/v1/quarantine/{fact_id}/reject", handler=quarantine.reject_fact,
+        permission="write", group="gardens", summary="Reject a fact from quarantine, by its id",
+        query=ReviewQuery, answers={200: answers.Rejected}, errors=(404, 409, 503, 507),
+    ),
+)  # fmt: skip
 _NODE: tuple[Route, ...] = (
     Route(
         method="GET", path="/.well-known/stigmem", handler=system.discovery, permission="none",
@@ -356,7 +455,7 @@ _TIME_TRAVEL: tuple[Route, ...] = (
 )  # fmt: skip
 
 ROUTES: tuple[Route, ...] = (
-    *_FACTS, *_CONFLICTS, *_CONTENT, *_RECALL, *_SCOPES, *_DECAY, *_TRUST, *_TIME_TRAVEL,
-    *_KEYS, *_NODE,
+    *_FACTS, *_CONFLICTS, *_CONTENT, *_RECALL, *_GARDENS, *_SCOPES, *_DECAY, *_TRUST, *_TIME_TRAVEL,
+    *_KEYS, *_AGENT_KEYS, *_NODE,
 )  # fmt: skip
 """In the order of the documentation."""

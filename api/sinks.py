@@ -11,6 +11,7 @@ import msgspec
 
 from api.client import Client, ClientError, failure_of
 from api.importing import RefusedLine, Result, SinkError, Written
+from api.line_base import IMPORT_ACTOR
 from api.lines import (
     AnyLine,
     AssertLine,
@@ -30,8 +31,6 @@ from projections.conflicts import conflict_between
 from projections.intents import Done, Intent, Refused, ResolveConflict
 from projections.normalization import SCOPES, normalize_uri
 from projections.writer import WriterBusy, WriterClosed, WriterDegraded
-
-IMPORT_ACTOR = "system:import"
 
 _REFUSALS = (EventLogError, WriterBusy, WriterClosed, WriterDegraded)
 
@@ -104,7 +103,7 @@ class NodeSink:
     def _intent(self, line: AnyLine) -> Intent:
         if isinstance(line, ResolveLine):
             return self._resolution(line)
-        return intent_of(line, self._value_bytes_max)
+        return intent_of(line, self._value_bytes_max, self._node.reader.gardens.find)
 
     def _resolution(self, line: ResolveLine) -> ResolveConflict:
         """The conflict between the values of two facts, in favour of the winner's."""
@@ -276,6 +275,7 @@ class UrlSink:
             "relation": match.relation,
             "scope": match.scope,
             "source": match.source,
+            "garden_id": match.garden_id,
             "include_expired": True,
             "include_contradicted": True,
             "limit": 500,
@@ -284,7 +284,8 @@ class UrlSink:
         found = [
             str(fact["id"])
             for fact in self._client.get("/v1/facts", query)["facts"]
-            if _stored_value_of(fact) == (wanted.type, wanted.v)
+            if (match.garden_id is not None or fact.get("garden_id") is None)
+            and _stored_value_of(fact) == (wanted.type, wanted.v)
             and fact.get("valid_from") == match.valid_from
             and fact.get("valid_until") == match.valid_until
         ]

@@ -23,8 +23,24 @@ _payload_decoder = msgspec.json.Decoder(AnyPayload)
 _raw_decoder = msgspec.json.Decoder(dict[str, Any])
 
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
-UPCASTERS: dict[tuple[str, int], Upcaster] = {}
-"""(kind, version) → a pure function to the next version's fields. Empty while all are at 1."""
+
+
+def _same(fields: dict[str, Any]) -> dict[str, Any]:
+    """The next version only added fields whose defaults mean what went without saying."""
+    return fields
+
+
+def _bound_sources(fields: dict[str, Any]) -> dict[str, Any]:
+    """Keys of version 1 were bound to no source; only those of admins stay so."""
+    return {**fields, "sources": ["*"]} if "admin" in fields["permissions"] else fields
+
+
+UPCASTERS: dict[tuple[str, int], Upcaster] = {
+    ("fact_asserted", 1): _same,
+    ("decay_swept", 1): _same,
+    ("key_issued", 1): _bound_sources,
+}
+"""(kind, version) → a pure function to the next version's fields."""
 
 
 def encode_payload(payload: Payload) -> bytes:

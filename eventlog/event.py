@@ -19,9 +19,14 @@ def scope_partition(scope: str) -> str:
     return f"scope/{scope}"
 
 
-def garden_partition(garden: str) -> str:
+def garden_partition(garden_id: str) -> str:
     """The partition that holds the facts of one garden."""
-    return f"garden/{garden}"
+    return f"garden/{garden_id}"
+
+
+def fact_partition(scope: str, garden_id: str | None) -> str:
+    """Where a fact of this scope and garden stands, and whatever speaks of it."""
+    return scope_partition(scope) if garden_id is None else garden_partition(garden_id)
 
 
 def stream_name(origin: str, epoch: int, partition: str) -> str:

@@ -2,14 +2,14 @@
 
 A payload says what happened, in terms that stay true for ever; it never holds anything
 that can be computed from other events (cards, scores, contradictions, embeddings).
-Replicated kinds travel to peers in scope streams; local kinds stay in the node stream.
+Replicated kinds travel to peers in scope and garden streams; local kinds stay in the node stream.
 Fields that hold their default are left out of the bytes, so a default, once released,
 never changes within a schema version. Each kind has golden bytes in ``fixtures/events``.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct, field
 
@@ -41,11 +41,22 @@ class Parent(Struct, frozen=True, omit_defaults=True, gc=False):
     fact_id: str | None = None
 
 
+class Attestation(Struct, frozen=True, gc=False):
+    """A source's own signature over a fact, by a registered agent key (wire 1.6)."""
+
+    key_id: str
+    signature: str
+
+
 # -- replicated ---------------------------------------------------------------------------
 
 
 class FactAsserted(Payload, frozen=True, gc=False, tag="fact_asserted"):
-    """A source states a fact. Its id is the event id unless ``id`` says otherwise."""
+    """A source states a fact. Its id is the event id unless ``id`` says otherwise.
+
+    ``garden_id`` is the garden whose members alone may see it; such a fact, and whatever
+    ends or settles it, stands in the garden's stream instead of the scope's.
+    """
 
     entity: str
     relation: str
@@ -59,6 +70,8 @@ class FactAsserted(Payload, frozen=True, gc=False, tag="fact_asserted"):
     valid_until: str | None = None
     derived_from: list[Parent] = field(default_factory=list)
     write_mode: Literal["assert", "summarize_with_provenance"] = "assert"
+    garden_id: str | None = None
+    attestation: Attestation | None = None
 
 
 class FactRetracted(Payload, frozen=True, tag="fact_retracted"):
@@ -119,11 +132,15 @@ class DecayPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class DecaySwept(Payload, frozen=True, tag="decay_swept"):
-    """One sweep of one scope at ``at_us``, with the policies as they stood."""
+    """One sweep of one scope at ``at_us``, with the policies as they stood.
+
+    Facts outside gardens are swept, and those of ``gardens`` (ids, or ``*`` for all).
+    """
 
     scope: str
     at_us: int
     policies: list[DecayPolicy]
+    gardens: list[str] = field(default_factory=list)
 
 
 class RecallUse(Struct, frozen=True):
@@ -141,7 +158,11 @@ class RecallServed(Payload, frozen=True, tag="recall_served"):
 
 
 class KeyIssued(Payload, frozen=True, tag="key_issued"):
-    """An API key exists; only its SHA-256 is kept."""
+    """An API key exists; only its SHA-256 is kept.
+
+    ``sources``: what the key may write as ``source`` (exact, or suffix-``*`` globs) besides
+    its own entity.
+    """
 
     key_id: str
     entity_uri: str
@@ -151,6 +172,7 @@ class KeyIssued(Payload, frozen=True, tag="key_issued"):
     description: str | None = None
     expires_at_us: int | None = None
     tenant_id: str = "default"
+    sources: list[str] = field(default_factory=list)
 
 
 class KeyRevoked(Payload, frozen=True, tag="key_revoked"):
@@ -158,6 +180,58 @@ class KeyRevoked(Payload, frozen=True, tag="key_revoked"):
 
     key_id: str
     reason: str = ""
+
+
+class AgentKeySet(Payload, frozen=True, tag="agent_key_set"):
+    """An agent's Ed25519 public key (base64url) is registered, or revoked from here on."""
+
+    key_id: str
+    entity_uri: str
+    public_key: str
+    description: str | None = None
+    status: Literal["active", "revoked"] = "active"
+
+
+GardenRole: TypeAlias = Literal["admin", "writer", "reader", "quarantine:moderator"]
+
+
+class GardenCreated(Payload, frozen=True, tag="garden_created"):
+    """A garden exists: facts in it are its members' alone. Its creator is its first admin."""
+
+    garden_id: str
+    slug: str
+    name: str
+    scope: Literal["local", "team", "company", "public"]
+    created_by: str
+    description: str | None = None
+    quarantine: bool = False
+
+
+class GardenMemberSet(Payload, frozen=True, tag="garden_member_set"):
+    """A member's role in a garden from here on; null ends the membership."""
+
+    garden_id: str
+    entity_uri: str
+    added_by: str
+    role: GardenRole | None = None
+
+
+class GardenDeleted(Payload, frozen=True, tag="garden_deleted"):
+    """The garden is gone, and with it every membership; its facts are nobody's to see."""
+
+    garden_id: str
+
+
+class QuarantineReviewed(Payload, frozen=True, tag="quarantine_reviewed"):
+    """A quarantined fact was judged. Admitted, it was stated anew as ``admitted_fact_id`` in
+    ``target_garden_id`` (null: outside gardens); either way it no longer holds itself."""
+
+    fact_id: str
+    garden_id: str
+    decision: Literal["admitted", "rejected"]
+    reason: str = ""
+    target_garden_id: str | None = None
+    admitted_fact_id: str | None = None
 
 
 class SetValuedDeclared(Payload, frozen=True, tag="set_valued_declared"):
@@ -268,17 +342,22 @@ AnyPayload = (
     | TrustPolicySet
     | EmbeddingModelPinned
     | ContentReviewed
+    | AgentKeySet
+    | GardenCreated
+    | GardenMemberSet
+    | GardenDeleted
+    | QuarantineReviewed
 )
 
 SCHEMA_VERSIONS: dict[str, int] = {
-    "fact_asserted": 1,
+    "fact_asserted": 2,
     "fact_retracted": 1,
     "conflict_resolved": 1,
     "epoch_started": 1,
     "node_key_rotated": 1,
-    "decay_swept": 1,
+    "decay_swept": 2,
     "recall_served": 1,
-    "key_issued": 1,
+    "key_issued": 2,
     "key_revoked": 1,
     "set_valued_declared": 1,
     "policy_set": 1,
@@ -287,11 +366,16 @@ SCHEMA_VERSIONS: dict[str, int] = {
     "trust_policy_set": 1,
     "embedding_model_pinned": 1,
     "content_reviewed": 1,
+    "agent_key_set": 1,
+    "garden_created": 1,
+    "garden_member_set": 1,
+    "garden_deleted": 1,
+    "quarantine_reviewed": 1,
 }
 """The version each kind is written with; older ones are read through ``codec.UPCASTERS``."""
 
 REPLICATED: frozenset[str] = frozenset({"fact_asserted", "fact_retracted", "conflict_resolved"})
-"""Kinds that belong to scope streams; all others stay in the node's own stream."""
+"""Kinds that belong to scope and garden streams; all others stay in the node's own stream."""
 
 
 _TAGS: dict[type, str] = {}

@@ -11,7 +11,7 @@ from msgspec import Struct
 from projections.arrays import I8, I32, Bool
 from projections.flagging import Flags
 from projections.interner import Interner
-from projections.normalization import SCOPES
+from projections.normalization import SCOPES, matches_label
 
 PERMISSIONS = ("read", "write", "instruction:write", "federate", "admin", "audit.read")
 
@@ -38,6 +38,12 @@ class Authorization(Struct, frozen=True):
     gardens: frozenset[str] = frozenset()
     withheld: int = 0
     """Facts with any of these sanitizer flags do not exist for this caller either."""
+    only_gardens: bool = False
+    """Whether facts outside gardens are left out."""
+    every_garden: bool = False
+    """For the machine's owner alone, who can read the files anyway."""
+    sources: tuple[str, ...] = ("*",)
+    """What the caller may write as ``source``: exact, or suffix-``*`` globs."""
 
     def narrowed(self, scopes: frozenset[str]) -> Authorization:
         """The same caller, limited further to ``scopes``."""
@@ -46,6 +52,15 @@ class Authorization(Struct, frozen=True):
     def withholding(self, flags: int) -> Authorization:
         """The same caller, without the facts that have any of these sanitizer flags."""
         return self if flags == self.withheld else msgspec.structs.replace(self, withheld=flags)
+
+    def within(self, garden_id: str) -> Authorization:
+        """The same caller, limited further to the facts of one garden."""
+        kept = frozenset({garden_id}) if self.every_garden else self.gardens & {garden_id}
+        return msgspec.structs.replace(self, gardens=kept, every_garden=False, only_gardens=True)
+
+    def writes_as(self, source: str) -> bool:
+        """Whether the caller may state facts in the name of ``source`` (stored form)."""
+        return any(matches_label(pattern, source) for pattern in self.sources)
 
     def may(self, permission: str) -> bool:
         return permission in self.permissions
@@ -56,7 +71,9 @@ class Authorization(Struct, frozen=True):
         scope = view.scope if slots is None else view.scope[slots]
         garden = view.garden if slots is None else view.garden[slots]
         allowed = readable[scope]
-        if (garden >= 0).any():
+        if self.only_gardens:
+            allowed &= garden >= 0
+        if not self.every_garden and (garden >= 0).any():
             numbers = [view.gardens.number(name) for name in self.gardens]
             open_gardens = np.array([n for n in numbers if n is not None], dtype=garden.dtype)
             allowed &= (garden < 0) | np.isin(garden, open_gardens)
@@ -68,4 +85,4 @@ class Authorization(Struct, frozen=True):
 
 def everything(principal: str = "system:engramlog") -> Authorization:
     """The node's own rights: for rebuilds, exports and local tools."""
-    return Authorization(principal, frozenset(PERMISSIONS), frozenset(SCOPES))
+    return Authorization(principal, frozenset(PERMISSIONS), frozenset(SCOPES), every_garden=True)

@@ -1,7 +1,8 @@
-"""Contradictions: which values of one (entity, relation, scope) are claimed, and the conflicts.
+"""Contradictions: which values of a key are claimed, and the conflicts.
 
-``claims`` holds one row per distinct live value of a key that ever had two facts, so a
-write costs the same however many facts the key has, and a key with one fact costs nothing.
+A key is (entity, relation, scope, garden). ``claims`` holds one row per distinct live value
+of a key that ever had two facts, so a write costs the same however many facts the key has,
+and a key with one fact costs nothing.
 A claim's ``expires_at`` is an upper bound: retractions leave it. ``conflicts`` holds one
 open row per live value that is not the key's newest: the newest against each other value,
 never all pairs. A value that stops being the newest, or whose conflict was settled while a
@@ -53,13 +54,15 @@ _EARLIER = """
 SELECT number, first, (
     SELECT from_position FROM facts
     WHERE entity = asked ->> 0 AND relation = asked ->> 1 AND scope = asked ->> 2
-      AND from_position < asked ->> 3 AND base_confidence > 0 AND from_position <> first
+      AND garden_id IS asked ->> 3 AND from_position < asked ->> 4
+      AND base_confidence > 0 AND from_position <> first
     LIMIT 1)
 FROM (
     SELECT key AS number, value AS asked, (
         SELECT from_position FROM facts
         WHERE entity = value ->> 0 AND relation = value ->> 1 AND scope = value ->> 2
-          AND from_position < value ->> 3 AND base_confidence > 0
+          AND garden_id IS value ->> 3 AND from_position < value ->> 4
+          AND base_confidence > 0
         LIMIT 1) AS first
     FROM json_each(?))
 WHERE first IS NOT NULL
@@ -146,7 +149,7 @@ class ContradictionsProjector:
     """Rows of ``claims`` and ``conflicts``."""
 
     name = "contradictions"
-    version = 2
+    version = 3
     tables = ("claims", "conflicts")
     schema = f"""
     CREATE TABLE claims (
@@ -247,7 +250,7 @@ def _claim_run(events: Sequence[Recorded], patterns: Sequence[str], db: apsw.Con
         assert isinstance(fact, FactAsserted)
         if fact.confidence == 0.0:
             continue
-        key = key_hash(fact.entity, fact.relation, fact.scope, None)
+        key = key_hash(fact.entity, fact.relation, fact.scope, fact.garden_id)
         value = value_hash(fact.value.type, fact.value.v)
         claim = _Claim(event, fact, fact_id(event), key, value)
         claims.append(claim)
@@ -277,8 +280,8 @@ def _crowded_keys(by_key: dict[bytes, list[_Claim]], db: apsw.Connection) -> set
     keys = list(by_key)
     asked = _encode(
         [
-            (claim.fact.entity, claim.fact.relation, claim.fact.scope, claim.event.position)
-            for claim in (by_key[key][0] for key in keys)
+            (fact.entity, fact.relation, fact.scope, fact.garden_id, event.position)
+            for fact, event in ((by_key[key][0].fact, by_key[key][0].event) for key in keys)
         ]
     ).decode()
     crowded = {key for key, claims in by_key.items() if len(claims) > 1}
@@ -324,7 +327,7 @@ def _contest(claim: _Claim, tops: dict[bytes, _Top], db: apsw.Connection) -> Non
             fact.entity,
             fact.relation,
             fact.scope,
-            None,
+            fact.garden_id,
             rival_id,
             opened_by,
             claim.event.received_at,

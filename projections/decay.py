@@ -26,6 +26,17 @@ SWEPT_COLUMNS = "from_position, entity, relation, scope, base_confidence, confid
 """What ``swept_rows`` needs of a row, its identity first."""
 
 
+_SWEEPS = "SELECT position, scope, at_us, policies, gardens FROM decay_sweeps ORDER BY position"
+GARDENS_SWEPT = """(garden_id IS NULL OR garden_id IN (SELECT value FROM json_each(?))
+    OR '*' IN (SELECT value FROM json_each(?)))"""
+"""Which facts a sweep covers; takes ``gardens_json`` twice."""
+
+
+def gardens_json(sweep: DecaySwept) -> str:
+    """The gardens whose facts a sweep covers, ``*`` for all."""
+    return msgspec.json.encode(sweep.gardens).decode()
+
+
 def is_exempt(entity: str, relation: str) -> bool:
     """System facts and relationship facts never decay."""
     return relation.startswith(EXEMPT_PREFIXES) or (
@@ -103,14 +114,15 @@ class DecayProjector:
     """``decay_sweeps``: every sweep with its policies; any moment's confidence follows."""
 
     name = "decay"
-    version = 1
+    version = 2
     tables = ("decay_sweeps",)
     schema = """
     CREATE TABLE decay_sweeps (
         position INTEGER PRIMARY KEY,
         scope TEXT NOT NULL,
         at_us INTEGER NOT NULL,
-        policies TEXT NOT NULL
+        policies TEXT NOT NULL,
+        gardens TEXT NOT NULL
     ) STRICT;
     """
     late_indexes = ""
@@ -123,17 +135,19 @@ class DecayProjector:
             assert isinstance(sweep, DecaySwept)
             policies = msgspec.json.encode(sweep.policies).decode()
             db.execute(
-                "INSERT INTO decay_sweeps VALUES (?,?,?,?)",
-                (event.position, sweep.scope, sweep.at_us, policies),
+                "INSERT INTO decay_sweeps VALUES (?,?,?,?,?)",
+                (event.position, sweep.scope, sweep.at_us, policies, gardens_json(sweep)),
             )
 
 
 def load_sweeps(db: apsw.Connection) -> list[tuple[int, DecaySwept]]:
     """All sweeps with their positions, oldest first."""
     decode = msgspec.json.Decoder(list[DecayPolicy]).decode
+    names = msgspec.json.Decoder(list[str]).decode
     return [
-        (position, DecaySwept(scope=scope, at_us=at_us, policies=decode(policies)))
-        for position, scope, at_us, policies in query(
-            db, "SELECT position, scope, at_us, policies FROM decay_sweeps ORDER BY position"
+        (
+            position,
+            DecaySwept(scope=scope, at_us=at_us, policies=decode(policies), gardens=names(gardens)),
         )
+        for position, scope, at_us, policies, gardens in query(db, _SWEEPS)
     ]

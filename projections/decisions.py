@@ -11,6 +11,7 @@ from typing import Any
 
 from projections import intents as ask
 from projections.contradictions import has_rival
+from projections.deciding.agent_keys import register_agent_key, revoke_agent_key
 from projections.deciding.asserting import assert_fact
 from projections.deciding.context import Context, Decision
 from projections.deciding.declaring import (
@@ -27,6 +28,8 @@ from projections.deciding.declaring import (
     sweep_decay,
     track_recalls,
 )
+from projections.deciding.gardens import create_garden, delete_garden, set_member
+from projections.deciding.quarantine import review_quarantined
 from projections.deciding.resolving import resolve_conflict
 from projections.deciding.retracting import retract_fact, retract_matching
 from projections.deciding.reviewing import review_content
@@ -42,6 +45,12 @@ DECISIONS: dict[type[ask.Intent], Callable[[Any, Context], Decision | Refused]] 
     ask.SweepDecay: sweep_decay,
     ask.IssueKey: issue_key,
     ask.RevokeKey: revoke_key,
+    ask.RegisterAgentKey: register_agent_key,
+    ask.RevokeAgentKey: revoke_agent_key,
+    ask.CreateGarden: create_garden,
+    ask.DeleteGarden: delete_garden,
+    ask.SetMember: set_member,
+    ask.ReviewQuarantined: review_quarantined,
     ask.SetPolicy: set_policy,
     ask.DeclareSetValued: declare_set_valued,
     ask.SetProfile: set_profile,

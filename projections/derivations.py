@@ -6,6 +6,7 @@ nodes may each accept half of a cycle, so the walk tolerates them.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from operator import itemgetter
@@ -17,6 +18,12 @@ from eventlog.kinds import FactAsserted
 from projections.database import query
 
 WALK_HASHES_MAX = 10_000
+
+_PARENTS = """
+SELECT parent_hash FROM derivations JOIN facts USING (from_position)
+WHERE child_hash=?1 AND (garden_id IS NULL OR garden_id IS ?2)
+  AND scope IN (SELECT value FROM json_each(?3))
+"""
 
 
 class DerivationsProjector:
@@ -52,12 +59,22 @@ class DerivationsProjector:
             db.executemany("INSERT INTO derivations VALUES (?,?,?)", rows)
 
 
-def closes_cycle(db: apsw.Connection, child_hash: str, parents: Iterable[str]) -> bool:
+def closes_cycle(
+    db: apsw.Connection,
+    child_hash: str,
+    parents: Iterable[str],
+    garden_id: str | None,
+    scopes: Iterable[str],
+) -> bool:
     """Whether content ``child_hash`` derived from ``parents`` would be its own ancestor.
+
+    Only links of facts that the writer can read are followed, those of the garden written
+    to and of none: a refusal must not tell of what others keep private.
 
     Follows at most ``WALK_HASHES_MAX`` ancestors; a larger history counts as a cycle, so
     the check is bounded and never passes what it could not finish.
     """
+    among = json.dumps(sorted(scopes))
     seen: set[str] = set()
     waiting = list(parents)
     while waiting:
@@ -69,7 +86,7 @@ def closes_cycle(db: apsw.Connection, child_hash: str, parents: Iterable[str]) -
         seen.add(parent)
         if len(seen) > WALK_HASHES_MAX:
             return True
-        rows = db.execute("SELECT parent_hash FROM derivations WHERE child_hash=?", (parent,))
+        rows = db.execute(_PARENTS, (parent, garden_id, among))
         waiting.extend(str(row[0]) for row in rows)
     return False
 

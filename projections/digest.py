@@ -26,7 +26,7 @@ _SHARED = {
     "facts": """
         SELECT id, entity, relation, value_type, value_v, interpret_as, source, scope, garden_id,
             base_confidence, valid_from, valid_until, hlc, recorded_at, cid, derived_from,
-            write_mode, origin, stream, stream_seq FROM facts""",
+            write_mode, origin, stream, stream_seq, attestation FROM facts""",
     "fact_retractions": """
         SELECT fact_id FROM fact_retractions WHERE cause = 'retraction'""",
     "set_aside": f"SELECT id FROM facts WHERE set_aside <> {LIVE}",

@@ -21,7 +21,7 @@ from eventlog.kinds import (
     TrustPolicySet,
 )
 from projections.database import query
-from projections.decay import swept_rows
+from projections.decay import GARDENS_SWEPT, gardens_json, swept_rows
 from projections.facts import fact_id
 from projections.moment import LIVE
 from projections.normalization import normalize_ref
@@ -41,6 +41,7 @@ SELECT edges.rowid, facts.entity, facts.relation, facts.scope, facts.base_confid
 FROM entity_edges AS edges JOIN facts USING (id)
 WHERE edges.to_position={LIVE} AND facts.base_confidence>0 AND edges.from_position<?
   AND (?='*' OR facts.scope=?)
+  AND {GARDENS_SWEPT}
 """
 _DECAYED = "UPDATE entity_edges SET confidence=?, decay_epoch=? WHERE rowid=?"
 _TTL_END = """
@@ -119,7 +120,8 @@ class EntityEdgesProjector:
 def _sweep(position: int, sweep: DecaySwept, db: apsw.Connection) -> None:
     """Decay edges as their facts decay, from the edges' own state at the event."""
     epoch_ms = sweep.at_us // 1000
-    rows = query(db, _SWEEP_CANDIDATES, (position, sweep.scope, sweep.scope))
+    gardens = gardens_json(sweep)
+    rows = query(db, _SWEEP_CANDIDATES, (position, sweep.scope, sweep.scope, gardens, gardens))
     ended, decayed = swept_rows(sweep, rows)
     db.executemany(_DECAYED, [(confidence, epoch_ms, row) for row, confidence in decayed])
     db.executemany(_TTL_END, [(epoch_ms, position, row) for row in ended])

@@ -15,9 +15,16 @@ from msgspec import Struct
 
 from eventlog.event import Recorded
 from eventlog.identifiers import id_text
-from eventlog.kinds import ConflictResolved, DecaySwept, FactAsserted, FactRetracted, Parent
+from eventlog.kinds import (
+    Attestation,
+    ConflictResolved,
+    DecaySwept,
+    FactAsserted,
+    FactRetracted,
+    Parent,
+)
 from projections.database import query
-from projections.decay import SWEPT_COLUMNS, swept_rows
+from projections.decay import GARDENS_SWEPT, SWEPT_COLUMNS, gardens_json, swept_rows
 from projections.moment import LIVE, NO_END, NO_START, parse_instant
 
 SCHEMA = f"""
@@ -50,30 +57,34 @@ CREATE TABLE facts (
     stream_seq INTEGER NOT NULL,
     received_from TEXT,
     set_aside INTEGER NOT NULL DEFAULT {LIVE},
+    attestation TEXT,
     access_count INTEGER NOT NULL DEFAULT 0,
     last_accessed_at INTEGER
 ) STRICT;
-CREATE INDEX facts_by_key ON facts (entity, relation, scope, source, hlc);
+CREATE INDEX facts_by_key ON facts (entity, relation, scope, garden_id, source, hlc);
+CREATE INDEX facts_by_garden ON facts (garden_id, from_position) WHERE garden_id IS NOT NULL;
 """
 
 _INSERT = """
 INSERT INTO facts (from_position, id, entity, relation, value_type, value_v, interpret_as,
     source, scope, garden_id, confidence, base_confidence, valid_from, valid_until,
     valid_from_us, valid_until_us, hlc, recorded_at, cid, derived_from, write_mode, actor,
-    origin, stream, stream_seq, received_from)
-VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
+    origin, stream, stream_seq, received_from, attestation)
+VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
 """
 _END = f"UPDATE facts SET to_position=?, confidence=0.0 WHERE id=? AND to_position={LIVE}"
 _SET_ASIDE = f"UPDATE facts SET set_aside=? WHERE id=? AND set_aside={LIVE}"
 _SWEEP_CANDIDATES = f"""
 SELECT {SWEPT_COLUMNS} FROM facts
 WHERE to_position={LIVE} AND base_confidence>0 AND from_position<? AND (?='*' OR scope=?)
+  AND {GARDENS_SWEPT}
 """
 _DECAYED = "UPDATE facts SET confidence=? WHERE from_position=?"
 _TTL_END = "UPDATE facts SET to_position=?, confidence=0.0 WHERE from_position=?"
 
-_encode_parents = msgspec.json.Encoder().encode
+_encode = msgspec.json.Encoder().encode
 _decode_parents = msgspec.json.Decoder(list[Parent]).decode
+_decode_attestation = msgspec.json.Decoder(Attestation).decode
 
 
 class FactRow(Struct, frozen=True, gc=False):
@@ -100,6 +111,7 @@ class FactRow(Struct, frozen=True, gc=False):
     actor: str
     origin: str
     received_from: str | None
+    attestation_json: str | None = None
 
     @property
     def position(self) -> int:
@@ -111,10 +123,15 @@ class FactRow(Struct, frozen=True, gc=False):
         """Parents, as given."""
         return [] if self.parents_json == "[]" else _decode_parents(self.parents_json)
 
+    @property
+    def attestation(self) -> Attestation | None:
+        """The source's signature, where one was given."""
+        return None if self.attestation_json is None else _decode_attestation(self.attestation_json)
+
 
 _ROW_COLUMNS = """from_position, id, entity, relation, value_type, value_v, interpret_as, source,
     scope, garden_id, base_confidence, valid_from, valid_until, hlc, recorded_at, cid,
-    derived_from, write_mode, actor, origin, received_from"""
+    derived_from, write_mode, actor, origin, received_from, attestation"""
 _FETCH_ONE = f"SELECT {_ROW_COLUMNS} FROM facts WHERE from_position=?"
 _FETCH_MANY = f"""
 SELECT {_ROW_COLUMNS} FROM facts WHERE from_position IN (SELECT value FROM json_each(?))
@@ -152,7 +169,7 @@ def row_values(event: Recorded) -> tuple[apsw.SQLiteValue, ...]:
         value.interpret_as,
         fact.source,
         fact.scope,
-        None,
+        fact.garden_id,
         fact.confidence,
         fact.confidence,
         fact.valid_from,
@@ -162,13 +179,14 @@ def row_values(event: Recorded) -> tuple[apsw.SQLiteValue, ...]:
         header.hlc,
         header.recorded_at,
         fact.cid,
-        _encode_parents(fact.derived_from).decode() if fact.derived_from else "[]",
+        _encode(fact.derived_from).decode() if fact.derived_from else "[]",
         fact.write_mode,
         header.actor,
         header.origin,
         header.stream,
         header.stream_seq,
         event.peer,
+        None if fact.attestation is None else _encode(fact.attestation).decode(),
     )
 
 
@@ -176,7 +194,7 @@ class FactsProjector:
     """Rows of ``facts``."""
 
     name = "facts"
-    version = 1
+    version = 2
     tables = ("facts",)
     schema = SCHEMA
     late_indexes = ""
@@ -203,7 +221,9 @@ class FactsProjector:
             db.executemany(_INSERT, pending)
 
     def _sweep(self, position: int, sweep: DecaySwept, db: apsw.Connection) -> None:
-        rows = query(db, _SWEEP_CANDIDATES, (position, sweep.scope, sweep.scope))
+        gardens = gardens_json(sweep)
+        bindings = (position, sweep.scope, sweep.scope, gardens, gardens)
+        rows = query(db, _SWEEP_CANDIDATES, bindings)
         ended, decayed = swept_rows(sweep, rows)
         db.executemany(_DECAYED, [(confidence, row) for row, confidence in decayed])
         db.executemany(_TTL_END, [(position, row) for row in ended])

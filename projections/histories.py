@@ -35,17 +35,23 @@ class Ageing(Protocol):
     @property
     def scope(self) -> I8: ...
     @property
+    def garden(self) -> I32: ...
+    @property
     def entities(self) -> Interner: ...
     @property
     def relations(self) -> Interner: ...
+    @property
+    def gardens(self) -> Interner: ...
 
 
 class _Regime:
-    """All sweeps of one scope that carried equal policies: their positions and instants."""
+    """All sweeps of one scope and the same gardens that carried equal policies: their
+    positions and instants."""
 
-    def __init__(self, scope: str, policies: Sequence[DecayPolicy]) -> None:
-        self.scope = scope
-        self.policies = policies
+    def __init__(self, sweep: DecaySwept) -> None:
+        self.scope = sweep.scope
+        self.gardens = sweep.gardens
+        self.policies = sweep.policies
         self.positions: list[int] = []
         self.instants: list[int] = []
         self._chosen: dict[tuple[str, str], DecayPolicy | None] = {}
@@ -68,8 +74,8 @@ class DecayHistory:
         self._regimes: dict[str, _Regime] = {}
 
     def add(self, position: int, sweep: DecaySwept) -> None:
-        name = repr((sweep.scope, sweep.policies))
-        regime = self._regimes.setdefault(name, _Regime(sweep.scope, sweep.policies))
+        name = repr((sweep.scope, sweep.gardens, sweep.policies))
+        regime = self._regimes.setdefault(name, _Regime(sweep))
         regime.positions.append(position)
         regime.instants.append(sweep.at_us)
 
@@ -92,6 +98,7 @@ class DecayHistory:
         open_slots: Bool = base > 0.0
         for swept, at_us, regime in sorted(reached, key=lambda entry: -entry[0]):
             waiting = np.flatnonzero(open_slots & (view.from_position[slots] < swept))
+            waiting = waiting[_covered(view, slots[waiting], regime.gardens)]
             if not len(waiting):
                 continue
             self._sweep(view, slots, waiting, at_us, regime, confidence, open_slots)
@@ -130,6 +137,7 @@ class DecayHistory:
         """Which live slots a retract-mode sweep ends."""
         if not any(policy.mode == "retract" for policy in sweep.policies):
             return live[:0]
+        live = live[_covered(view, live, sweep.gardens)]
         current = self.confidence(view, live, position - 1)
         ended: list[I32] = []
         labels = view.relation[live].astype(np.int64) * len(SCOPES) + view.scope[live]
@@ -145,6 +153,18 @@ class DecayHistory:
             age: I64 = sweep.at_us - view.recorded_at[rows]
             ended.append(rows[retracted_by(policy, current[picked], age)])
         return np.sort(np.concatenate(ended)) if ended else live[:0]
+
+
+def _covered(view: Ageing, slots: I32, gardens: Sequence[str]) -> Bool:
+    """Which facts lie where a sweep of these gardens reaches."""
+    garden = view.garden[slots]
+    covered: Bool = garden < 0
+    if "*" in gardens:
+        covered[:] = True
+    elif gardens and not covered.all():
+        numbers = [view.gardens.number(name) for name in gardens]
+        covered |= np.isin(garden, [number for number in numbers if number is not None])
+    return covered
 
 
 def _decays(view: Ageing, slots: I32, relation: str) -> Bool:

@@ -6,12 +6,21 @@ decided by the writer against the state it will change.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
 from eventlog.event import Recorded
-from eventlog.kinds import DecayPolicy, Parent, RecallUse, TrustPolicy, Value
+from eventlog.kinds import (
+    Attestation,
+    DecayPolicy,
+    GardenRole,
+    Parent,
+    RecallUse,
+    TrustPolicy,
+    Value,
+)
+from projections.normalization import SCOPES
 
 
 class Intent(Struct, frozen=True):
@@ -22,6 +31,8 @@ class AssertFact(Intent, frozen=True, kw_only=True, gc=False):
     """State a fact. ``confidence`` 0 retracts (see ``deciding.retracting.retraction_targets``).
 
     ``permissions`` are the asker's, for values that want them (``instructions``).
+    ``member``, here and in other intents: whose role in the garden must allow it; None for
+    the node's own tools. ``readable_scopes``: the scopes of which a refusal may speak.
     """
 
     entity: str
@@ -36,6 +47,10 @@ class AssertFact(Intent, frozen=True, kw_only=True, gc=False):
     derived_from: tuple[Parent, ...] = ()
     write_mode: str = "assert"
     permissions: frozenset[str] = frozenset()
+    garden_id: str | None = None
+    attestation: Attestation | None = None
+    member: str | None = None
+    readable_scopes: frozenset[str] = frozenset(SCOPES)
 
 
 class RetractFact(Intent, frozen=True, kw_only=True, gc=False):
@@ -44,6 +59,7 @@ class RetractFact(Intent, frozen=True, kw_only=True, gc=False):
     fact_id: str
     reason: str = ""
     scopes: frozenset[str]
+    member: str | None = None
 
 
 class RetractMatching(Intent, frozen=True, kw_only=True, gc=False):
@@ -57,6 +73,7 @@ class RetractMatching(Intent, frozen=True, kw_only=True, gc=False):
     valid_from: str | None = None
     valid_until: str | None = None
     reason: str = ""
+    garden_id: str | None = None
 
 
 class ResolveConflict(Intent, frozen=True, kw_only=True):
@@ -69,6 +86,7 @@ class ResolveConflict(Intent, frozen=True, kw_only=True):
     new_value: Value | None = None
     note: str = ""
     permissions: frozenset[str] = frozenset()
+    member: str | None = None
 
 
 class ReviewContent(Intent, frozen=True, kw_only=True):
@@ -81,10 +99,12 @@ class ReviewContent(Intent, frozen=True, kw_only=True):
 
 
 class SweepDecay(Intent, frozen=True, kw_only=True):
-    """Sweep scopes now with the given policies."""
+    """Sweep scopes now with the given policies: what is outside gardens, and in ``gardens``
+    (ids, or ``*`` for all)."""
 
     scopes: tuple[str, ...]
     policies: tuple[DecayPolicy, ...]
+    gardens: tuple[str, ...] = ()
 
 
 class SetPolicy(Intent, frozen=True, kw_only=True):
@@ -120,11 +140,64 @@ class IssueKey(Intent, frozen=True, kw_only=True):
     scopes: tuple[str, ...]
     description: str | None = None
     expires_at_us: int | None = None
+    sources: tuple[str, ...] = ()
 
 
 class RevokeKey(Intent, frozen=True, kw_only=True):
     key_id: str
     reason: str = ""
+
+
+class RegisterAgentKey(Intent, frozen=True, kw_only=True):
+    """An entity's Ed25519 public key, base64url without padding."""
+
+    entity_uri: str
+    public_key: str
+    description: str | None = None
+
+
+class RevokeAgentKey(Intent, frozen=True, kw_only=True):
+    key_id: str
+
+
+class CreateGarden(Intent, frozen=True, kw_only=True):
+    slug: str
+    name: str
+    scope: str
+    created_by: str
+    description: str | None = None
+    quarantine: bool = False
+
+
+class DeleteGarden(Intent, frozen=True, kw_only=True):
+    """``admin``: whose role must allow it; None for an admin of the node."""
+
+    garden_id: str
+    admin: str | None = None
+
+
+class SetMember(Intent, frozen=True, kw_only=True):
+    """Give a member a role, or none. ``change`` says what it must be: a member that is to be
+    added must be new, any other must be there. ``admin`` as in ``DeleteGarden``."""
+
+    garden_id: str
+    entity_uri: str
+    added_by: str
+    change: Literal["add", "change", "remove"]
+    role: GardenRole | None = None
+    admin: str | None = None
+
+
+class ReviewQuarantined(Intent, frozen=True, kw_only=True):
+    """Judge a fact that waits in a quarantine garden (``garden_id``, if it must be this)."""
+
+    fact_id: str
+    decision: Literal["admitted", "rejected"]
+    scopes: frozenset[str]
+    reason: str = ""
+    garden_id: str | None = None
+    target_garden_id: str | None = None
+    member: str | None = None
 
 
 class PinEmbeddingModel(Intent, frozen=True, kw_only=True):

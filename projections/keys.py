@@ -29,6 +29,7 @@ class KeyRow(Struct, frozen=True):
     entity_uri: str
     permissions: tuple[str, ...]
     scopes: tuple[str, ...]
+    sources: tuple[str, ...]
     key_sha256: str
     description: str | None
     created_at_us: int
@@ -41,7 +42,7 @@ class KeysProjector:
     """Rows of ``api_keys``."""
 
     name = "keys"
-    version = 1
+    version = 2
     tables = ("api_keys",)
     schema = f"""
     CREATE TABLE api_keys (
@@ -51,6 +52,7 @@ class KeysProjector:
         entity_uri TEXT NOT NULL,
         permissions TEXT NOT NULL,
         scopes TEXT NOT NULL,
+        sources TEXT NOT NULL,
         description TEXT,
         created_at_us INTEGER NOT NULL,
         expires_at_us INTEGER,
@@ -69,8 +71,9 @@ class KeysProjector:
             if isinstance(payload, KeyIssued):
                 db.execute(
                     "INSERT INTO api_keys (key_id, lookup_prefix, key_sha256, entity_uri,"
-                    " permissions, scopes, description, created_at_us, expires_at_us, tenant_id,"
-                    " from_position) VALUES (?,?,?,?,?,?,?,?,?,?,?)",
+                    " permissions, scopes, sources, description, created_at_us,"
+                    " expires_at_us, tenant_id,"
+                    " from_position) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)",
                     (
                         payload.key_id,
                         payload.key_sha256[:LOOKUP_PREFIX_LENGTH],
@@ -78,6 +81,7 @@ class KeysProjector:
                         payload.entity_uri,
                         msgspec.json.encode(payload.permissions).decode(),
                         msgspec.json.encode(payload.scopes).decode(),
+                        msgspec.json.encode(payload.sources).decode(),
                         payload.description,
                         event.header.recorded_at,
                         payload.expires_at_us,
@@ -92,8 +96,8 @@ class KeysProjector:
                 )
 
 
-_COLUMNS = """key_id, entity_uri, permissions, scopes, key_sha256, description, created_at_us,
-    expires_at_us, tenant_id, to_position"""
+_COLUMNS = """key_id, entity_uri, permissions, scopes, sources, key_sha256, description,
+    created_at_us, expires_at_us, tenant_id, to_position"""
 
 
 def load_keys(db: apsw.Connection) -> list[KeyRow]:
@@ -105,12 +109,13 @@ def load_keys(db: apsw.Connection) -> list[KeyRow]:
             entity_uri=row[1],
             permissions=decode(row[2]),
             scopes=decode(row[3]),
-            key_sha256=row[4],
-            description=row[5],
-            created_at_us=row[6],
-            expires_at_us=row[7],
-            tenant_id=row[8],
-            revoked_position=None if row[9] == LIVE else row[9],
+            sources=decode(row[4]),
+            key_sha256=row[5],
+            description=row[6],
+            created_at_us=row[7],
+            expires_at_us=row[8],
+            tenant_id=row[9],
+            revoked_position=None if row[10] == LIVE else row[10],
         )
         for row in query(db, f"SELECT {_COLUMNS} FROM api_keys ORDER BY from_position")
     ]

@@ -21,7 +21,9 @@ from eventlog.kinds import (
     DecaySwept,
     FactAsserted,
     FactRetracted,
+    GardenCreated,
     KeyIssued,
+    QuarantineReviewed,
     RecallServed,
     SetValuedDeclared,
     SourceTrustSet,
@@ -32,6 +34,7 @@ from projections.database import query
 from projections.decay import load_sweeps
 from projections.derivations import load_parents
 from projections.facts import fact_id, validity_us
+from projections.garden_directory import all_reviews, quarantine_gardens
 from projections.histories import uses_by_slot
 from projections.lexicon import lexical_text
 from projections.mirror_state import MirrorState
@@ -50,7 +53,7 @@ VALUE_TYPES = ("string", "text", "number", "boolean", "datetime", "ref", "null")
 _FILL = """
 SELECT from_position, to_position, id, entity, relation, source, scope, garden_id, value_type,
     value_v, hlc, recorded_at, valid_from_us, valid_until_us, base_confidence, set_aside, cid,
-    actor, received_from
+    actor, received_from, attestation IS NOT NULL
 FROM facts WHERE from_position>? ORDER BY from_position LIMIT ?
 """
 
@@ -70,13 +73,17 @@ class Mirror(MirrorState):
         """The mirror as last published."""
         return View(self)
 
-    def has_key(self, entity: str, relation: str, scope: str) -> bool:
-        """Whether any fact of (entity, relation, scope) outside gardens was ever published."""
+    def has_key(self, entity: str, relation: str, scope: str, garden: str | None) -> bool:
+        """Whether any fact of the key was ever published."""
         entity_number = self.entities.number(entity)
         relation_number = self.relations.number(relation)
         if entity_number is None or relation_number is None:
             return False
-        return (entity_number, relation_number, _SCOPE_NUMBERS[scope], -1) in self.key_numbers
+        garden_number = -1 if garden is None else self.gardens.number(garden)
+        if garden_number is None:
+            return False
+        key = (entity_number, relation_number, _SCOPE_NUMBERS[scope], garden_number)
+        return key in self.key_numbers
 
     # -- filling --------------------------------------------------------------------------
 
@@ -89,6 +96,7 @@ class Mirror(MirrorState):
         """Load everything from the tables, which stand at ``position``."""
         for at, source in load_key_sources(db):  # before the facts, whose warrant asks for it
             self.trust.add_key(at, source)
+        self.quarantines.update(self.gardens.add(name) for name in quarantine_gardens(db))
         with _without_collector():  # nothing made here is garbage
             after = 0
             while rows := query(db, _FILL, (after, FILL_PAGE_ROWS)):
@@ -96,6 +104,16 @@ class Mirror(MirrorState):
                 after = int(rows[-1][0])
                 if progress is not None:
                     progress(len(rows))
+        self._fill_histories(db)
+        for fact, flags, decision in load_verdicts(db):
+            slot = self.slot_of.get(fact)
+            if slot is not None:
+                self.flags.judge(slot, flags, decision)
+        for at, fact, decision in all_reviews(db):
+            self._note_review(at, fact, decision)
+        self._publish(position)
+
+    def _fill_histories(self, db: apsw.Connection) -> None:
         for at, sweep in load_sweeps(db):
             self.decay.add(at, sweep)
         for at, source, trust in load_trust(db):
@@ -111,15 +129,13 @@ class Mirror(MirrorState):
             slot = self.slot_of.get(fact)
             if slot is not None:
                 self.accesses.add(at, [(slot, count)])
-        for fact, flags, decision in load_verdicts(db):
-            slot = self.slot_of.get(fact)
-            if slot is not None:
-                self.flags.judge(slot, flags, decision)
-        self._publish(position)
 
     def _row_of(self, row: Sequence[Any]) -> tuple[Any, ...]:
         (start, end, fact, entity, relation, source, scope, garden, value_type, value_v, hlc,
-         recorded_at, valid_from, valid_until, base, set_aside, cid, actor, peer) = row  # fmt: skip
+         recorded_at, valid_from, valid_until, base, set_aside, cid, actor, peer,
+         attested) = row  # fmt: skip
+        if attested:
+            self.attested.append(len(self.slot_of))
         return self._index(
             fact, cid, entity, relation, value_type, value_v, source, scope, garden,
             (start, end, hlc, recorded_at, valid_from, valid_until, base, set_aside),
@@ -158,9 +174,11 @@ class Mirror(MirrorState):
         flags = verdict_of(fact).flags
         if flags:
             self.flags.judge(len(self.slot_of), flags)
+        if fact.attestation is not None:
+            self.attested.append(len(self.slot_of))
         return self._index(
             fact_id(event), fact.cid, fact.entity, fact.relation, fact.value.type, fact.value.v,
-            fact.source, fact.scope, None,
+            fact.source, fact.scope, fact.garden_id,
             (event.position, LIVE, header.hlc, header.recorded_at, start, end,
              fact.confidence, LIVE),
             self._warrant(event.position, fact.source, fact.entity, fact.scope, header.actor,
@@ -280,6 +298,22 @@ class Mirror(MirrorState):
         assert isinstance(payload, RecallServed)
         self.accesses.add(event.position, uses_by_slot(payload.uses, self.slot_of))
 
+    def _found_garden(self, event: Recorded) -> None:
+        payload = event.payload
+        assert isinstance(payload, GardenCreated)
+        if payload.quarantine:
+            self.quarantines.add(self.gardens.add(payload.garden_id))
+
+    def _quarantine_review(self, event: Recorded) -> None:
+        payload = event.payload
+        assert isinstance(payload, QuarantineReviewed)
+        self._note_review(event.position, payload.fact_id, payload.decision)
+
+    def _note_review(self, position: int, fact: str, decision: str) -> None:
+        slot = self.slot_of.get(fact)
+        if slot is not None:
+            self.reviews.setdefault(slot, (position, decision))
+
     def _declare(self, event: Recorded) -> None:
         payload = event.payload
         assert isinstance(payload, SetValuedDeclared)
@@ -308,6 +342,8 @@ _HANDLERS: dict[type[object], Callable[[Mirror, Recorded], None]] = {
     FactRetracted: Mirror._retract,  # pyright: ignore[reportPrivateUsage]
     ConflictResolved: Mirror._resolve,  # pyright: ignore[reportPrivateUsage]
     DecaySwept: Mirror._sweep,  # pyright: ignore[reportPrivateUsage]
+    GardenCreated: Mirror._found_garden,  # pyright: ignore[reportPrivateUsage]
+    QuarantineReviewed: Mirror._quarantine_review,  # pyright: ignore[reportPrivateUsage]
     SourceTrustSet: Mirror._trust,  # pyright: ignore[reportPrivateUsage]
     TrustPolicySet: Mirror._trust_policy,  # pyright: ignore[reportPrivateUsage]
     KeyIssued: Mirror._key,  # pyright: ignore[reportPrivateUsage]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from array import array
 from collections.abc import Callable
 
 import numpy as np
@@ -28,6 +29,12 @@ class MirrorState:
         self.relations = Interner()
         self.sources = Interner()
         self.gardens = Interner()
+        self.quarantines: set[int] = set()
+        """Numbers of the gardens whose facts wait for a review."""
+        self.reviews: dict[int, tuple[int, str]] = {}
+        """By slot of a quarantined fact: position and decision of its review."""
+        self.attested: array[int] = array("i")
+        """Slots of facts with a source's own signature, ascending."""
         self.value_numbers: dict[tuple[str, str], int] = {}
         self.key_numbers: dict[tuple[int, int, int, int], int] = {}
         self.crowded: Bool = np.zeros(1024, dtype=np.bool_)

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from eventlog.event import Recorded
-from eventlog.kinds import DecayPolicy, EmbeddingModelPinned, KeyIssued, KeyRevoked, TrustPolicy
+from eventlog.kinds import (
+    AgentKeySet,
+    DecayPolicy,
+    EmbeddingModelPinned,
+    GardenCreated,
+    GardenDeleted,
+    GardenMemberSet,
+    KeyIssued,
+    KeyRevoked,
+    TrustPolicy,
+)
+from projections.agent_keys import AgentKeyRow, load_agent_keys
 from projections.cards.key import CardKey
 from projections.cards.projector import find_card
 from projections.database import ReaderPool
 from projections.digest import Digests, compute_digests
 from projections.facts import FactRow, fetch
+from projections.garden_directory import GardenDirectory, Review, load_gardens, reviews_of
 from projections.keys import KeyRing, load_keys
 from projections.mirror import Mirror, cid_number
 from projections.policies import (
@@ -23,7 +36,9 @@ from projections.policies import (
     set_valued_relations,
 )
 from projections.trust import TrustSetting, trust_policy, trust_setting, trust_settings
-from projections.verdicts import Review, codes_at, reviews_of
+from projections.verdicts import Review as ContentReview
+from projections.verdicts import codes_at
+from projections.verdicts import reviews_of as content_reviews_of
 from projections.view import View
 
 _log = logging.getLogger(__name__)
@@ -38,17 +53,29 @@ class Reader:
         self.pool = ReaderPool(link)
         self.keys = KeyRing()
         self.followers: list[Callable[[Sequence[Recorded]], None]] = []
+        self.agent_keys: dict[str, AgentKeyRow] = {}
+        self.gardens = GardenDirectory()
         self.refresh_keys()
+        self.refresh_gardens()
 
     def refresh_keys(self) -> None:
-        """Load the key ring anew."""
+        """Load the key ring and the agents' keys anew."""
         with self.pool.connection() as db:
             self.keys = KeyRing(load_keys(db))
+            self.agent_keys = load_agent_keys(db)
+
+    def refresh_gardens(self) -> None:
+        """Load the gardens and their members anew."""
+        with self.pool.connection() as db:
+            self.gardens = GardenDirectory(load_gardens(db))
 
     def committed(self, events: Sequence[Recorded]) -> None:
         """Take note of events that were just published."""
-        if any(isinstance(event.payload, KeyIssued | KeyRevoked) for event in events):
+        kinds = {type(event.payload) for event in events}
+        if not kinds.isdisjoint((KeyIssued, KeyRevoked, AgentKeySet)):
             self.refresh_keys()
+        if not kinds.isdisjoint((GardenCreated, GardenMemberSet, GardenDeleted)):
+            self.refresh_gardens()
         for follow in self.followers:
             try:
                 follow(events)
@@ -102,6 +129,11 @@ class Reader:
         with self.pool.connection() as db:
             return profiles(db, position)
 
+    def reviews(self, fact_ids: Sequence[str]) -> dict[str, Review]:
+        """Reviews of quarantined facts, by fact id."""
+        with self.pool.connection() as db:
+            return reviews_of(db, json.dumps(list(fact_ids)))
+
     def pinned_model(self, position: int) -> EmbeddingModelPinned | None:
         """The embedding model in force at a position."""
         with self.pool.connection() as db:
@@ -129,10 +161,10 @@ class Reader:
         with self.pool.connection() as db:
             return codes_at(db, positions)
 
-    def reviews(self, facts: Sequence[str]) -> dict[str, Review]:
+    def content_reviews(self, facts: Sequence[str]) -> dict[str, ContentReview]:
         """The decisions that stand on facts, by id."""
         with self.pool.connection() as db:
-            return reviews_of(db, facts)
+            return content_reviews_of(db, facts)
 
     def digests(self) -> Digests:
         """Digests of the tables as they stand."""

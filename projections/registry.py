@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from projections.access import AccessProjector
+from projections.agent_keys import AgentKeysProjector
 from projections.cards.projector import CardsProjector
 from projections.contradictions import ContradictionsProjector
 from projections.decay import DecayProjector
@@ -10,6 +11,7 @@ from projections.derivations import DerivationsProjector
 from projections.entity_edges import EntityEdgesProjector
 from projections.fact_retractions import FactRetractionsProjector
 from projections.facts import FactsProjector
+from projections.gardens import GardensProjector
 from projections.keys import KeysProjector
 from projections.lexicon import LexiconProjector
 from projections.policies import PoliciesProjector
@@ -19,8 +21,10 @@ from projections.verdicts import VerdictsProjector
 
 PROJECTORS: tuple[Projector, ...] = (
     KeysProjector(),
+    AgentKeysProjector(),
     PoliciesProjector(),
     TrustProjector(),
+    GardensProjector(),
     FactsProjector(),
     EntityEdgesProjector(),
     FactRetractionsProjector(),

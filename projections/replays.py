@@ -15,6 +15,7 @@ from msgspec import Struct
 from eventlog.event import Recorded
 from eventlog.kinds import ConflictResolved, FactAsserted, FactRetracted, KeyIssued
 from projections.database import query_one
+from projections.deciding.gardens import touch_refusal, write_refusal
 from projections.facts import fact_id
 from projections.intents import (
     AssertFact,
@@ -31,11 +32,11 @@ from projections.intents import (
 
 _EQUAL = """
 SELECT id FROM facts
-WHERE entity=? AND relation=? AND scope=? AND source=? AND cid=?
+WHERE entity=? AND relation=? AND scope=? AND garden_id IS ? AND source=? AND cid=?
   AND valid_from IS ? AND valid_until IS ?
 ORDER BY hlc DESC LIMIT 1
 """
-_SCOPE = "SELECT scope FROM facts WHERE id=?"
+_PLACE = "SELECT scope, garden_id FROM facts WHERE id=?"
 _REFUSALS: dict[type[Intent], Refused] = {
     AssertFact: Refused("provenance_cycle_detected", "refused when first asked", "derived_from"),
     RetractFact: Refused("fact_not_found", "fact not found", "id"),
@@ -84,6 +85,7 @@ def _came_of(intent: Intent, event: Recorded) -> bool:
             and payload.cid == intent.cid
             and payload.valid_from == intent.valid_from
             and payload.valid_until == intent.valid_until
+            and payload.garden_id == intent.garden_id
         )
     if isinstance(intent, RetractFact):
         return isinstance(payload, FactRetracted) and payload.fact_ids == [intent.fact_id]
@@ -124,10 +126,16 @@ def _outcome(intent: Intent, events: list[Recorded], db: apsw.Connection) -> Don
 
 
 def _refusal(intent: Intent, db: apsw.Connection) -> Refused:
+    if isinstance(intent, AssertFact) and intent.garden_id is not None:
+        refusal = write_refusal(db, intent.garden_id, intent.scope, intent.member)
+        if refusal is not None:
+            return refusal
     if isinstance(intent, RetractFact):
-        row = query_one(db, _SCOPE, (intent.fact_id,))
+        absent = _REFUSALS[RetractFact]
+        row = query_one(db, _PLACE, (intent.fact_id,))
         if row is not None and row[0] in intent.scopes:
-            return Refused("fact_already_retracted", "the fact no longer holds", "id")
+            refusal = touch_refusal(db, row[1], intent.member, absent)
+            return refusal or Refused("fact_already_retracted", "the fact no longer holds", "id")
     return _REFUSALS[type(intent)]
 
 
@@ -139,6 +147,7 @@ def _equal_fact(intent: AssertFact, db: apsw.Connection) -> str | None:
             intent.entity,
             intent.relation,
             intent.scope,
+            intent.garden_id,
             intent.source,
             intent.cid,
             intent.valid_from,

@@ -54,6 +54,26 @@ class View:
         self._flags: Flags = mirror.flags.array  # after the count: flags come before facts
         self.tokenize: Callable[[str], list[str]] = mirror.tokenize
 
+    # -- gardens --------------------------------------------------------------------------
+
+    def in_quarantine(self, slots: I32) -> Bool:
+        """Which facts were stated in a quarantine garden."""
+        garden = self.garden[slots]
+        numbers = list(self._mirror.quarantines)
+        if not numbers or not len(garden) or int(garden.max()) < 0:
+            return np.zeros(len(slots), dtype=np.bool_)
+        return np.isin(garden, np.array(numbers, dtype=garden.dtype))
+
+    def review(self, slot: int, moment: Moment) -> str | None:
+        """How a quarantined fact had been judged by the moment: ``admitted`` or ``rejected``."""
+        position, decision = self._mirror.reviews.get(slot, (LIVE, ""))
+        return decision if position <= moment.position else None
+
+    def attested(self, slots: I32) -> Bool:
+        """Which facts carry a source's own signature."""
+        signed = np.frombuffer(self._mirror.attested.tobytes(), dtype=np.int32)
+        return np.isin(slots, signed)
+
     # -- slot lists ---------------------------------------------------------------------
 
     def entity_slots(self, entity: int) -> I32:

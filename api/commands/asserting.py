@@ -7,6 +7,8 @@ from typing import Any
 from msgspec import Struct
 
 from api.call import Call
+from api.commands.attesting import attestation_of
+from api.commands.gardening import entered_garden, member_of
 from api.errors import ApiError, coded, refused
 from api.schemas.facts import AssertRequest
 from api.schemas.values import FactValue
@@ -34,8 +36,10 @@ def assertion_of(call: Call, request: AssertRequest) -> Assertion:
         ApiError: 400, 403, 404 or 413 in the protocol's words.
     """
     check_value(call, request.value)
+    garden = None if request.garden_id is None else entered_garden(call, request.garden_id).id
     _check_rights(call, request)
     entity, source = stored_uri(request.entity), stored_uri(request.source)
+    check_source(call, source)
     value = request.value.stored()
     intent = AssertFact(
         entity=entity,
@@ -57,6 +61,10 @@ def assertion_of(call: Call, request: AssertRequest) -> Assertion:
         derived_from=request.parents(),
         write_mode=request.write_mode,
         permissions=call.authorization.permissions,
+        garden_id=garden,
+        attestation=attestation_of(call, request, value),
+        member=member_of(call),
+        readable_scopes=call.authorization.scopes,
     )
     return Assertion(intent, _warnings(entity, request.relation))
 
@@ -67,6 +75,12 @@ def stored_uri(text: str) -> str:
         return normalize_uri(text)
     except ValueError as fault:
         raise ApiError(400, f"invalid_entity_uri: {fault}") from fault
+
+
+def check_source(call: Call, source: str) -> None:
+    """Raises ApiError 403 where the caller may not speak in the name of ``source``."""
+    if not call.authorization.writes_as(source):
+        raise coded("source_forbidden", f"this key may not write as source {source!r}")
 
 
 def check_value(call: Call, value: FactValue) -> None:
@@ -86,10 +100,6 @@ def check_value(call: Call, value: FactValue) -> None:
 
 def _check_rights(call: Call, request: AssertRequest) -> None:
     call.check_scope(request.scope)
-    if request.garden_id is not None:
-        raise ApiError(404, "garden not found")
-    if request.attestation is not None:
-        raise ApiError(400, f"attestation.key_id {request.attestation.key_id!r} not found")
     _check_feedback(call, request)
 
 

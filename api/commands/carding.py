@@ -17,6 +17,7 @@ from projections.cards.rows import fact_of_card
 from projections.cards.source import CardSource, PastCards, Served
 from projections.moment import Moment, format_instant
 from projections.normalization import SCOPES
+from projections.sanitizing import clean
 from projections.selection import live
 from projections.view import View
 
@@ -33,7 +34,7 @@ def card_answer(card: Card, served: Served) -> dict[str, Any]:
     return {
         "entity_uri": key.entity,
         "scope": key.scope,
-        "summary": card.summary,
+        "summary": clean(card.summary),
         "fact_hashes": card.fact_hashes,
         "avg_confidence": card.avg_confidence,
         "refreshed_at": format_instant(served.moment.instant_us),
@@ -42,7 +43,7 @@ def card_answer(card: Card, served: Served) -> dict[str, Any]:
         "card_id": key.card_id,
         "relation": SUMMARY,
         "garden_id": key.garden,
-        "markdown": card.markdown,
+        "markdown": clean(card.markdown),
         "facts": card.facts,
         "omitted": card.omitted,
         "contradictions": [[fact.id for fact in sides] for sides in card.disputes],
@@ -72,7 +73,7 @@ def card_record(call: Call, view: View, moment: Moment, card_id: str) -> Record 
     key = call.node.reader.card_key(card_id)
     if key is None:
         return None
-    return _record(call, view, key, call.authorization, moment)
+    return _record(call, view, key, call.model_authorization, moment)
 
 
 def card_records(

@@ -40,6 +40,8 @@ def body_of_query(query: RecallQuery) -> RecallBody:
     if query.depth is not None and not 0 <= query.depth <= GET_DEPTH_MAX:
         raise coded("recall_depth_exceeded", f"depth must be 0 to {GET_DEPTH_MAX}")
     fields = query.model_dump(exclude={"legacy_format", "weights"})
+    if "scope" not in query.model_fields_set:
+        del fields["scope"]
     fields = {name: fields[name] for name in RecallBody.model_fields if name in fields}
     if query.weights is not None:
         weights = parse_json(query.weights.encode())
@@ -64,8 +66,10 @@ def unexplained(call: Call, body: RecallBody) -> list[str]:
     return [f"explain and debug are ignored: they are {why} on this node"]
 
 
-def question_of(body: RecallBody, profile: str, *, explain: bool) -> RecallRequest:
-    """The pipeline's request.
+def question_of(
+    body: RecallBody, profile: str, scope: str | None = None, *, explain: bool
+) -> RecallRequest:
+    """The pipeline's request, about ``scope`` instead of the body's where one is given.
 
     Raises:
         ApiError: 400 for a scope that does not exist or an empty entity; 422 for weights.
@@ -78,7 +82,7 @@ def question_of(body: RecallBody, profile: str, *, explain: bool) -> RecallReque
         ) from fault
     return RecallRequest(
         query=body.query,
-        scopes=_scopes(body.scope),
+        scopes=_scopes(scope or body.scope),
         token_budget=body.token_budget,
         limit=body.limit,
         depth=body.depth,
@@ -148,7 +152,7 @@ def response_of(
     """The union of every published answer shape."""
     node_id = call.node.identity.node_id
     screen: Screen = extra["screen"]
-    scored = [_scored(n, each, node_id, screen) for n, each in enumerate(found.results)]
+    scored = [_scored(call, n, each, node_id, screen) for n, each in enumerate(found.results)]
     divergent = frozenset(found.card.divergent.tolist() if found.card is not None else ())
     channels: dict[str, Any] = {}
     if not legacy:
@@ -212,12 +216,15 @@ def _debugged(found: RecallAnswer) -> dict[str, Any]:
     }
 
 
-def _scored(index: int, each: Recalled, node_id: str, screen: Screen) -> dict[str, Any]:
-    now = Volatile(each.confidence, each.contradicted, each.source_trust)
+def _scored(call: Call, index: int, each: Recalled, node_id: str, screen: Screen) -> dict[str, Any]:
+    row = each.row
+    garden = None if row.garden_id is None else call.node.reader.gardens.find(row.garden_id)
+    waits = "pending" if garden is not None and garden.quarantine else None
+    now = Volatile(each.confidence, each.contradicted, each.source_trust, waits)
     # A card is written here, whatever node its facts came from.
-    written_by = each.row.origin if each.from_card else node_id
+    written_by = row.origin if each.from_card else node_id
     return {
-        "fact": screen.show(index, record_of(each.row, now, written_by)),
+        "fact": screen.show(index, record_of(row, now, written_by)),
         "score": each.score,
         "score_breakdown": each.breakdown,
         "hop_distance": each.hop_distance,

@@ -48,6 +48,13 @@ def register(commands: Subcommands) -> None:
         choices=("local", "team", "company", "public"),
         help="a scope the key covers; repeatable (default: all)",
     )
+    parser.add_argument(
+        "--source",
+        action="append",
+        metavar="SOURCE",
+        help="a source it may write as besides its own entity; may end in '*'; repeatable "
+        "(default: none, or all for admin)",
+    )
     parser.add_argument("--expires", metavar="INSTANT", help="default: in 90 days")
     parser.add_argument("--description", help="a note for the list")
     parser.add_argument(
@@ -72,6 +79,7 @@ def run_create(args: argparse.Namespace) -> int:
         "entity_uri": args.entity_uri,
         "permissions": args.permission or ["read", "write"],
         "scopes": args.scope,
+        "sources": args.source,
         "description": args.description,
         "expires_at": args.expires,
     }
@@ -110,12 +118,15 @@ def run_list(args: argparse.Namespace) -> int:
             key["entity_uri"],
             ",".join(key["permissions"]),
             ",".join(key.get("scopes", ())),
+            ",".join(key.get("sources", ())),
             day(key["expires_at"]),
             key.get("description") or "",
         ]
         for key in keys
     ]
-    print_table(("id", "entity", "permissions", "scopes", "expires", "description"), rows)
+    print_table(
+        ("id", "entity", "permissions", "scopes", "sources", "expires", "description"), rows
+    )
     return 0
 
 

@@ -11,6 +11,7 @@ from msgspec import Struct
 from api.bodies import answer, parse_json, validated
 from api.call import Call
 from api.commands.asserting import assertion_of
+from api.commands.gardening import member_of
 from api.errors import ApiError, coded, entry, plain, refused, unprocessable
 from api.records import Record, record_of_event
 from api.routes.facts import answering_slot, as_written, asserted_event, now_of
@@ -79,7 +80,11 @@ def _prepare(call: Call, index: int, item: Any) -> Prepared:
             ask = validated(BatchRetract, item, "body", index)
             call.check_served(ask.id)
             scopes = call.authorization.scopes
-            return Prepared(RetractFact(fact_id=ask.id, reason=ask.reason, scopes=scopes))
+            return Prepared(
+                RetractFact(
+                    fact_id=ask.id, reason=ask.reason, scopes=scopes, member=member_of(call)
+                )
+            )
         assertion = assertion_of(call, validated(BatchAssert, item, "body", index))
         return Prepared(assertion.intent, assertion.warnings)
     except ApiError as fault:
@@ -103,7 +108,7 @@ def _results(
         else:
             place, outcome = next(waiting)
             mode = call.service.settings.sanitizer_mode
-            results.append(_settled(each, outcome, stored.get(place), mode))
+            results.append(_settled(call, each, outcome, stored.get(place), mode))
     return results
 
 
@@ -133,13 +138,13 @@ def _ended(outcome: Done | Refused) -> bool:
 
 
 def _settled(
-    item: Prepared, outcome: Done | Refused, stored: Record | None, mode: Mode
+    call: Call, item: Prepared, outcome: Done | Refused, stored: Record | None, mode: Mode
 ) -> dict[str, Any]:
     if isinstance(outcome, Refused):
         return _failed(refused(outcome))
     event = asserted_event(outcome)
     if event is not None:
-        record = record_of_event(event, now_of(event, outcome), item.warnings)
+        record = record_of_event(event, now_of(call, event, outcome), item.warnings)
         record = warned_record(record, event, mode)
     elif stored is None:
         return _failed(plain("fact_not_found"))

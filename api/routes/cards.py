@@ -31,7 +31,7 @@ async def get_card(call: Call) -> web.Response:
 
 def _served(call: Call, query: CardQuery) -> tuple[Served, Moment]:
     view = call.view()
-    authorization = call.narrowed(query.scope)
+    authorization = call.narrowed(query.scope, for_model=True)
     garden = query.garden_id
     if garden is not None and garden not in authorization.gardens:
         raise ApiError(404, "garden not found")

@@ -10,6 +10,7 @@ from aiohttp import web
 from api.bodies import answer, parse_body
 from api.call import Call, warned
 from api.commands.asserting import check_value
+from api.commands.gardening import member_of
 from api.cursors import Cursor, filters_digest
 from api.errors import plain
 from api.schemas.conflicts import ConflictsQuery, ResolveRequest
@@ -115,6 +116,7 @@ async def resolve_conflict(call: Call) -> web.Response:
         new_value=None if request.new_value is None else request.new_value.stored(),
         note=request.resolution_note,
         permissions=call.authorization.permissions,
+        member=member_of(call),
     )
     done = await call.do(intent, idempotency=call.idempotency(data))
     body = {"resolution_fact_id": _resolution_fact(done), "conflict_status": "resolved"}

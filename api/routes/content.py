@@ -68,7 +68,7 @@ def _entries(call: Call, view: View, slots: I32, status: str) -> list[dict[str, 
         rights,
         call.node.identity.node_id,
     )
-    reviews = reader.reviews([record["id"] for record in records])
+    reviews = reader.content_reviews([record["id"] for record in records])
     entries = [
         _entry(record, codes[record["position"]], reviews.get(record["id"])) for record in records
     ]

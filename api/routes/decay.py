@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from api.bodies import answer, parse_json, validated
 from api.call import Call, warned
+from api.commands.gardening import swept_gardens
 from api.commands.sweeping import policy_of_request, reach_of
 from api.errors import ApiError, coded, entry, plain, unprocessable
 from api.schemas.decay import PolicyId, PolicyRequest, SetValuedRequest, SweepRequest
@@ -63,14 +64,18 @@ async def sweep(call: Call) -> web.Response:
         raise ApiError(400, f"scope must be one of {sorted(SCOPES)}")
     if request.scope is not None:
         call.check_scope(request.scope)
-    authorization = call.narrowed(request.scope).withholding(0)  # sweeps spare nothing
+    gardens = swept_gardens(call)
+    authorization = msgspec.structs.replace(
+        call.narrowed(request.scope).withholding(0),  # sweeps spare nothing
+        gardens=frozenset(gardens),
+    )
     own = policy_of_request(request.ttl_seconds, request.min_confidence)
     policies = tuple(_policies(call)) if own is None else (own,)
     view = call.view()
     reach = await call.in_pool(lambda: reach_of(view, authorization, call.moment(view), policies))
     if reach.decayed and not request.dry_run:
         scopes = tuple(scope for scope in SCOPES if scope in authorization.scopes)
-        await call.do(SweepDecay(scopes=scopes, policies=policies))
+        await call.do(SweepDecay(scopes=scopes, policies=policies, gardens=gardens))
     body = {"scanned": reach.scanned, "decayed": reach.decayed, "dry_run": request.dry_run}
     return answer(warned(body, request))
 

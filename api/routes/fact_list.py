@@ -9,8 +9,8 @@ from api.bodies import answer
 from api.call import Call, warned
 from api.commands.asserting import stored_uri
 from api.commands.carding import CARD_RELATION, card_records
+from api.commands.gardening import within
 from api.cursors import Cursor, filters_digest
-from api.errors import ApiError
 from api.listing import Filters, Page, matching, page_of
 from api.records import Record, record_of, volatile_of
 from api.schemas.facts import FactsQuery
@@ -42,9 +42,7 @@ async def list_facts(call: Call) -> web.Response:
 def listed(call: Call, query: FactsQuery) -> tuple[Page, list[Record], str | None, Moment]:
     """A page of facts: slots, records, the cursor of the next page, and the moment asked at."""
     view = call.view()
-    authorization = call.narrowed(query.scope)
-    if query.garden_id is not None:
-        raise ApiError(404, "garden not found")
+    authorization = within(call, call.narrowed(query.scope), query.garden_id)
     walk = _walk(call, query, view)
     valid_at_us = None if query.valid_at is None else parse_instant(query.valid_at)
     moment = walk.moment(valid_at_us)
@@ -133,7 +131,7 @@ def _filters(query: FactsQuery, since: int, trusted_from: float) -> Filters:
         after_us=None if query.after is None else parse_instant(query.after),
         since=since,
         prefer_newest=query.prefer == "hlc",
-        attested=bool(query.attested),
+        attested=query.attested,
         trusted_from=trusted_from,
     )
 

@@ -11,6 +11,7 @@ from api.bodies import answer, parse_body, parse_json, validated
 from api.call import Call, ignored
 from api.commands.asserting import assertion_of
 from api.commands.carding import card_record
+from api.commands.gardening import member_of
 from api.errors import ApiError, coded, plain
 from api.records import Record, Volatile, record_of_event
 from api.schemas.facts import AssertRequest, MomentQuery, RetractRequest, WriteQuery
@@ -46,7 +47,7 @@ async def assert_fact(call: Call) -> web.Response:
 def _written_record(call: Call, done: Done, warnings: list[str]) -> Record:
     event = asserted_event(done)
     if event is not None:
-        record = record_of_event(event, now_of(event, done), warnings)
+        record = record_of_event(event, now_of(call, event, done), warnings)
         return warned_record(record, event, call.service.settings.sanitizer_mode)
     view = call.view()
     slot = answering_slot(call, view, done)
@@ -70,10 +71,13 @@ def asserted_event(done: Done) -> Recorded | None:
     return None
 
 
-def now_of(event: Recorded, done: Done) -> Volatile:
+def now_of(call: Call, event: Recorded, done: Done) -> Volatile:
     """What a fact just written looks like: trust is told on reads only."""
-    assert isinstance(event.payload, FactAsserted)
-    return Volatile(event.payload.confidence, done.contradicted)
+    fact = event.payload
+    assert isinstance(fact, FactAsserted)
+    garden = call.node.reader.gardens.find(fact.garden_id) if fact.garden_id else None
+    waits = garden is not None and garden.quarantine and fact.confidence > 0.0
+    return Volatile(fact.confidence, done.contradicted, quarantine="pending" if waits else None)
 
 
 def as_written(record: Record, warnings: list[str]) -> Record:
@@ -194,7 +198,12 @@ async def retract_fact(call: Call) -> web.Response:
     request = validated(RetractRequest, body, "body")
     fact_id = call.segment("fact_id")
     call.check_served(fact_id)
-    intent = RetractFact(fact_id=fact_id, reason=request.reason, scopes=call.authorization.scopes)
+    intent = RetractFact(
+        fact_id=fact_id,
+        reason=request.reason,
+        scopes=call.authorization.scopes,
+        member=member_of(call),
+    )
     done = await call.do(intent, idempotency=call.idempotency(data))
     view = call.view()
     moment = call.moment(view)

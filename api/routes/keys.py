@@ -10,7 +10,7 @@ from api.auth import require
 from api.bodies import answer
 from api.call import Call, warned
 from api.commands.asserting import stored_uri
-from api.errors import ApiError, coded, plain
+from api.errors import ApiError, coded, entry, plain, unprocessable
 from api.schemas.keys import ExpiringQuery, KeyRequest, KeysQuery
 from projections.authorization import PERMISSIONS
 from projections.intents import IssueKey, RevokeKey
@@ -41,6 +41,7 @@ async def create_key(call: Call) -> web.Response:
         scopes=scopes,
         description=request.description,
         expires_at_us=expires_us,
+        sources=_sources(call, request),
     )
     done = await call.do(intent)
     body = {
@@ -52,6 +53,7 @@ async def create_key(call: Call) -> web.Response:
         "expires_at": _seconds(expires_us),
         "tenant_id": DEFAULT_TENANT,
         "scopes": list(scopes),
+        "sources": [intent.entity_uri, *intent.sources],
     }
     return answer(warned(body, request), 201)
 
@@ -64,6 +66,27 @@ def _scopes(call: Call, request: KeyRequest) -> tuple[str, ...]:
     if beyond:
         raise coded("scope_forbidden", f"this key does not cover scopes {beyond}")
     return tuple(scope for scope in SCOPES if scope in wanted)
+
+
+def _sources(call: Call, request: KeyRequest) -> tuple[str, ...]:
+    """What the new key may write as besides its own entity: at most what the caller may."""
+    if request.sources is None:
+        wanted = call.authorization.sources if "admin" in request.permissions else ()
+        return tuple(sorted(set(wanted)))
+    wanted = tuple(sorted({_source(text) for text in request.sources}))
+    beyond = [text for text in wanted if not call.authorization.writes_as(text)]
+    if beyond:
+        raise coded("source_forbidden", f"this key may not write as {beyond}")
+    return wanted
+
+
+def _source(text: str) -> str:
+    """A source, or a glob of them, in stored form. Raises ApiError 400 or 422."""
+    if "*" in text[:-1]:
+        raise unprocessable(
+            [entry("source_glob", ["body", "sources"], "'*' may only end a source", text)]
+        )
+    return text.strip().lower() if text.endswith("*") else stored_uri(text)
 
 
 async def list_keys(call: Call) -> web.Response:
@@ -114,6 +137,7 @@ def _listed(row: KeyRow) -> dict[str, object]:
         "expires_at": None if row.expires_at_us is None else _seconds(row.expires_at_us),
         "oidc_sub": None,
         "scopes": list(row.scopes),
+        "sources": [row.entity_uri, *row.sources],
     }
 
 

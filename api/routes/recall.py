@@ -10,6 +10,7 @@ from aiohttp import web
 from api.bodies import answer
 from api.call import Call, ignored
 from api.commands.carding import card_source
+from api.commands.gardening import entered_garden, within
 from api.commands.recalling import (
     body_of_query,
     explaining,
@@ -80,7 +81,8 @@ def _answered(call: Call, body: RecallBody) -> tuple[RecallAnswer, dict[str, Any
     view = call.view()
     moment = call.moment(view, body, allowed=settings.time_travel_allow_recall_as_of)
     name = body.profile or settings.recall_profile
-    question = question_of(body, name, explain=explaining(call, body))
+    authorization = within(call, call.model_authorization, body.garden_id)
+    question = question_of(body, name, _garden_scope(call, body), explain=explaining(call, body))
     reader = call.node.reader
     embeddings = call.node.embeddings
     found = recall(
@@ -88,7 +90,7 @@ def _answered(call: Call, body: RecallBody) -> tuple[RecallAnswer, dict[str, Any
         reader.rows,
         question,
         profile_named(call, name, moment),
-        call.model_authorization,
+        authorization,
         moment,
         cards=card_source(call, body),
         semantics=None if embeddings is None else embeddings.semantics,
@@ -102,8 +104,15 @@ def _answered(call: Call, body: RecallBody) -> tuple[RecallAnswer, dict[str, Any
         "screen": screen(reader, view, slots, settings.sanitizer_mode, cleaned=True),
     }
     if not found.results:
-        extra["hint"] = hint_of(view, call.model_authorization, moment, question.scopes)
+        extra["hint"] = hint_of(view, authorization, moment, question.scopes)
     if call.request.headers.get("Stigmem-Verify", "").strip().lower() == "full":
         rights = call.caller.authorization  # the chain covers the record, not the serving
         extra["chain_proof"] = call.service.chains.proof(reader, view, rights, moment)
     return found, extra
+
+
+def _garden_scope(call: Call, body: RecallBody) -> str | None:
+    """The scope of the garden that is asked, where the request leaves its scope open."""
+    if body.garden_id is None or "scope" in body.model_fields_set:
+        return None
+    return entered_garden(call, body.garden_id).scope

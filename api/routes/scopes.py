@@ -56,7 +56,7 @@ async def lint_scope(call: Call) -> web.Response:
 def _linted(call: Call, body: LintBody, request: LintRequest) -> tuple[Report, Moment]:
     view = call.view()
     moment = call.moment(view, body)
-    return lint(call.node.reader, view, call.authorization, moment, request), moment
+    return lint(call.node.reader, view, call.model_authorization, moment, request), moment
 
 
 async def synthesize_scope(call: Call) -> web.Response:
@@ -72,7 +72,7 @@ async def synthesize_scope(call: Call) -> web.Response:
 def _synthesis(call: Call, query: SynthesisQuery) -> dict[str, Any]:
     scope = call.segment("scope")
     view = call.view()
-    authorization = call.narrowed(scope)
+    authorization = call.narrowed(scope, for_model=True)
     moment = call.moment(view, query)
     found = synthesize(
         view, authorization, moment, include_expired=query.include_expired, limit=query.limit

@@ -12,7 +12,7 @@ from api.call import Call
 from api.commands.asserting import stored_uri
 from api.cursors import Cursor, filters_digest
 from api.errors import coded, plain
-from api.records import Record, records_of
+from api.records import Record
 from api.routes.fact_list import listed
 from api.schemas.facts import MomentQuery
 from api.schemas.time_travel import DiffQuery, LifeQuery, SqlBody, StateQuery
@@ -115,8 +115,7 @@ def _records(
 ) -> list[Record]:
     """Records as they stood at the end that still knew them."""
     moment = before if name == "retracted" else after
-    node_id = call.node.identity.node_id
-    records = records_of(call.node.reader, view, slots, moment, call.authorization, node_id)
+    records = call.records(view, slots, moment)
     if name == "decayed":
         places = np.searchsorted(found.decayed, slots)
         for record, place in zip(records, places.tolist(), strict=True):

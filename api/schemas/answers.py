@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.schemas.values import Scope
+from projections.garden_directory import Role
 
 
 class WireValue(BaseModel):
@@ -57,6 +58,87 @@ class FactRecord(BaseModel):
     position: int
     sanitized: bool = False
     recorded_cid: str | None = None
+
+
+class GardenMember(BaseModel):
+    """Who is in a garden, as what, and who let them in."""
+
+    entity_uri: str
+    role: Role
+    added_by: str
+    added_at: str
+
+
+class GardenRecord(BaseModel):
+    """``id`` is the uuid that facts carry as ``garden_id``; here that is the garden's URI."""
+
+    id: str
+    garden_id: str
+    slug: str
+    name: str
+    scope: Scope
+    description: str | None
+    created_by: str
+    created_at: str
+    members: list[GardenMember]
+    quarantine: bool
+
+
+class QuarantineRecord(BaseModel):
+    """A fact of a quarantine garden and how it was judged, if it was."""
+
+    fact_id: str
+    entity: str
+    relation: str
+    source: str
+    quarantine_status: Literal["pending", "promoted", "rejected"]
+    quarantine_garden_id: str
+    quarantine_reason: str | None
+    quarantine_acted_by: str | None
+    quarantine_acted_at: str | None
+    source_trust: float | None
+    received_from: str | None
+    timestamp: str
+
+
+class QuarantinePage(BaseModel):
+    """``total`` counts every match."""
+
+    items: list[QuarantineRecord]
+    total: int
+
+
+class Admitted(BaseModel):
+    """``admitted_fact_id``: the fact as it stands where it was admitted to."""
+
+    fact_id: str
+    action: Literal["promoted", "admitted"]
+    target_garden_id: str | None
+    acted_by: str
+    acted_at: str
+    admitted_fact_id: str
+    position: int
+
+
+class Rejected(BaseModel):
+    """The fact no longer holds."""
+
+    fact_id: str
+    action: Literal["rejected"]
+    acted_by: str
+    acted_at: str
+    position: int
+
+
+class AgentKey(BaseModel):
+    """An agent's public key."""
+
+    id: str
+    entity_uri: str
+    public_key: str
+    description: str | None
+    registered_at: str
+    status: Literal["active", "revoked"]
 
 
 class FactPage(BaseModel):
@@ -248,6 +330,7 @@ class KeyRecord(BaseModel):
     created_at: str
     expires_at: str | None
     scopes: list[Scope]
+    sources: list[str]
 
 
 class Me(BaseModel):

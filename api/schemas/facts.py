@@ -19,7 +19,7 @@ ID_LENGTH_MAX = 512
 
 
 class Attestation(BaseModel):
-    """A signature by a registered agent key (none can be registered yet)."""
+    """The source's signature, by a registered agent key (see ``api.commands.attesting``)."""
 
     key_id: str
     signature: str

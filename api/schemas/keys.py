@@ -9,10 +9,15 @@ from pydantic import BaseModel, ConfigDict, Field
 from api.schemas.values import Instant, Name, Scope
 
 DESCRIPTION_LENGTH_MAX = 1000
+SOURCES_MAX = 100
 
 
 class KeyRequest(BaseModel):
-    """A key to accept. The caller chooses the secret; the node keeps only its SHA-256."""
+    """A key to accept. The caller chooses the secret; the node keeps only its SHA-256.
+
+    ``sources``: what it may write as ``source`` besides its own entity: exact, or
+    suffix-``*`` globs; left out, everything for an admin and nothing for others.
+    """
 
     model_config = ConfigDict(extra="allow")
 
@@ -20,9 +25,19 @@ class KeyRequest(BaseModel):
     entity_uri: Name
     permissions: list[str] = Field(min_length=1, max_length=20)
     scopes: list[Scope] | None = Field(default=None, min_length=1, max_length=4)
+    sources: list[Name] | None = Field(default=None, max_length=SOURCES_MAX)
     description: str | None = Field(default=None, max_length=DESCRIPTION_LENGTH_MAX)
     expires_at: Instant | None = None
     tenant_id: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")
+
+
+class AgentKeyRequest(BaseModel):
+    """An Ed25519 public key with which the caller's entity signs what it states."""
+
+    model_config = ConfigDict(extra="allow")
+
+    public_key: str = Field(min_length=1, max_length=100)
+    description: str | None = Field(default=None, max_length=DESCRIPTION_LENGTH_MAX)
 
 
 class KeysQuery(BaseModel):

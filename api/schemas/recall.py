@@ -35,6 +35,7 @@ class RecallBody(MomentQuery):
     entity: str | None = Field(default=None, min_length=1, max_length=NAME_LENGTH_MAX)
     relation: str | None = Field(default=None, max_length=NAME_LENGTH_MAX)
     source: str | None = Field(default=None, min_length=1, max_length=NAME_LENGTH_MAX)
+    garden_id: str | None = Field(default=None, max_length=NAME_LENGTH_MAX)
     lambda_mmr: Share | None = None
     profile: str | None = Field(default=None, pattern=PROFILE_PATTERN)
     explain: Flag = False
@@ -90,6 +91,7 @@ class RecallQuery(MomentQuery):
     entity: str | None = Field(default=None, min_length=1, max_length=NAME_LENGTH_MAX)
     relation: str | None = Field(default=None, max_length=NAME_LENGTH_MAX)
     source: str | None = Field(default=None, min_length=1, max_length=NAME_LENGTH_MAX)
+    garden_id: str | None = Field(default=None, max_length=NAME_LENGTH_MAX)
     lambda_mmr: QueryShare | None = None
     profile: str | None = Field(default=None, pattern=PROFILE_PATTERN)
     explain: bool = False

@@ -6,12 +6,13 @@ from typing import Any
 
 import msgspec
 
-from eventlog.event import scope_partition
+from eventlog.event import fact_partition
 from eventlog.identifiers import id_text
 from eventlog.kinds import FactAsserted
 from projections.contradictions import key_hash, value_hash
 from projections.database import query_one
 from projections.deciding.context import Context, Decision
+from projections.deciding.gardens import write_refusal
 from projections.deciding.retracting import retract_by_record
 from projections.derivations import closes_cycle
 from projections.instructions import instruction_refusal
@@ -21,7 +22,7 @@ from projections.moment import LIVE
 _SAME = f"""
 SELECT id, cid, valid_from, valid_until, interpret_as, derived_from, value_type, value_v
 FROM facts
-WHERE entity=? AND relation=? AND scope=? AND source=? AND garden_id IS NULL
+WHERE entity=? AND relation=? AND scope=? AND garden_id IS ? AND source=?
   AND to_position={LIVE} AND base_confidence>0
 ORDER BY hlc DESC LIMIT 1
 """
@@ -34,10 +35,16 @@ def assert_fact(intent: AssertFact, context: Context) -> Decision | Refused:
     refusal = instruction_refusal(intent.value, intent.permissions)
     if refusal is not None:
         return refusal
+    garden = intent.garden_id
+    if garden is not None:
+        refusal = write_refusal(context.db, garden, intent.scope, intent.member)
+        if refusal is not None:
+            return refusal
     if intent.derived_from:
         context.flush()
         parents = [parent.hash for parent in intent.derived_from]
-        if closes_cycle(context.db, intent.cid.removeprefix("sha256:"), parents):
+        child = intent.cid.removeprefix("sha256:")
+        if closes_cycle(context.db, child, parents, garden, intent.readable_scopes):
             return Refused(
                 "provenance_cycle_detected",
                 "the fact would be derived from itself",
@@ -46,17 +53,17 @@ def assert_fact(intent: AssertFact, context: Context) -> Decision | Refused:
     if intent.confidence == 0.0:
         return retract_by_record(_asserted(intent), context)
     content = _content(intent)
-    key = (intent.entity, intent.relation, intent.scope)
+    key = (intent.entity, intent.relation, intent.scope, garden)
     rival: tuple[bytes, bytes, str] | None = None
     if key in context.undecided.retracted:
         context.flush()
     if key in context.undecided.touched or context.mirror.has_key(*key):
         same = _newest_of_source(intent, context)
         value = intent.value
-        rival = (key_hash(*key, None), value_hash(value.type, value.v), intent.relation)
+        rival = (key_hash(*key), value_hash(value.type, value.v), intent.relation)
         if same is not None and tuple(same[1:]) == content:
             return Decision([], fact_id=same[0], created=False, rival=rival)
-    draft = context.draft(_asserted(intent), scope_partition(intent.scope))
+    draft = context.draft(_asserted(intent), fact_partition(intent.scope, garden))
     fact = id_text(draft.event_id)
     context.undecided.touched.add(key)
     context.undecided.asserted |= {fact, key}
@@ -77,6 +84,8 @@ def _asserted(intent: AssertFact) -> FactAsserted:
         valid_until=intent.valid_until,
         derived_from=list(intent.derived_from),
         write_mode=intent.write_mode,  # pyright: ignore[reportArgumentType]
+        garden_id=intent.garden_id,
+        attestation=intent.attestation,
     )
 
 
@@ -95,7 +104,7 @@ def _content(intent: AssertFact) -> tuple[Any, ...]:
 
 
 def _newest_of_source(intent: AssertFact, context: Context) -> tuple[Any, ...] | None:
-    known = (intent.entity, intent.relation, intent.scope, intent.source)
+    known = (intent.entity, intent.relation, intent.scope, intent.garden_id, intent.source)
     pending = context.undecided.newest.get(known)
     if pending is not None:
         return pending

@@ -13,8 +13,8 @@ from eventlog.identifiers import IdentifierSource
 from eventlog.kinds import AnyPayload
 from projections.mirror import Mirror
 
-Key = tuple[str, str, str]
-"""(entity, relation, scope)."""
+Key = tuple[str, str, str, str | None]
+"""(entity, relation, scope, garden)."""
 
 
 class Undecided:
@@ -29,7 +29,7 @@ class Undecided:
     """
 
     def __init__(self) -> None:
-        self.newest: dict[tuple[str, str, str, str], tuple[Any, ...]] = {}
+        self.newest: dict[tuple[str, str, str, str | None, str], tuple[Any, ...]] = {}
         self.asserted: set[str | Key] = set()
         self.retracted: set[str | Key] = set()
         self.touched: set[Key] = set()

@@ -29,7 +29,14 @@ from projections.trust import trust_policy
 def sweep_decay(intent: ask.SweepDecay, context: Context) -> Decision:
     """One event a scope, with the policies as they stand."""
     drafts = [
-        context.draft(DecaySwept(scope=scope, at_us=context.now_us, policies=list(intent.policies)))
+        context.draft(
+            DecaySwept(
+                scope=scope,
+                at_us=context.now_us,
+                policies=list(intent.policies),
+                gardens=sorted(intent.gardens),
+            )
+        )
         for scope in intent.scopes
     ]
     return Decision(drafts)
@@ -52,6 +59,7 @@ def issue_key(intent: ask.IssueKey, context: Context) -> Decision | Refused:
         scopes=list(intent.scopes),
         description=intent.description,
         expires_at_us=intent.expires_at_us,
+        sources=list(intent.sources),
     )
     return Decision([context.draft(payload)], detail={"key_id": key_id})
 

@@ -6,21 +6,22 @@ from typing import Any
 
 from msgspec import Struct
 
-from eventlog.event import Draft, scope_partition
+from eventlog.event import Draft, fact_partition
 from eventlog.identifiers import id_text
 from eventlog.kinds import ConflictResolved, FactAsserted, Value
 from projections.cid import compute_cid
 from projections.database import query, query_one
-from projections.deciding.context import Context, Decision
+from projections.deciding.context import Context, Decision, Key
+from projections.deciding.gardens import touch_refusal
 from projections.instructions import as_content, instruction_refusal
 from projections.intents import Refused, ResolveConflict
 from projections.moment import LIVE
 
 _CONFLICT = """
-SELECT entity, relation, scope, fact_id, to_position, resolved_position
+SELECT entity, relation, scope, garden_id, fact_id, to_position, resolved_position
 FROM conflicts WHERE conflict_id=?
 """
-_FACT_COLUMNS = """id, entity, relation, scope, value_type, value_v, interpret_as,
+_FACT_COLUMNS = """id, entity, relation, scope, garden_id, value_type, value_v, interpret_as,
     valid_from_us, valid_until_us"""
 _FACT = f"""
 SELECT {_FACT_COLUMNS} FROM facts
@@ -28,16 +29,17 @@ WHERE id=? AND to_position={LIVE} AND set_aside={LIVE} AND base_confidence>0
 """
 _CLAIMANTS = f"""
 SELECT {_FACT_COLUMNS} FROM facts
-WHERE entity=?1 AND relation=?2 AND scope=?3 AND garden_id IS NULL
+WHERE entity=?1 AND relation=?2 AND scope=?3 AND garden_id IS ?4
   AND to_position={LIVE} AND set_aside={LIVE} AND base_confidence>0
-ORDER BY valid_until_us > ?4 DESC, hlc DESC
+ORDER BY valid_until_us > ?5 DESC, hlc DESC
 """
 _VALUE_OF = "SELECT value_type, value_v FROM facts WHERE id=?"
 _VALUE_GROUP = f"""
 SELECT id FROM facts
-WHERE entity=? AND relation=? AND scope=? AND value_type=? AND value_v=?
+WHERE entity=? AND relation=? AND scope=? AND garden_id IS ? AND value_type=? AND value_v=?
   AND to_position={LIVE} AND set_aside={LIVE} AND base_confidence>0 ORDER BY from_position
 """
+_ABSENT = Refused("conflict_not_found", "conflict not found")
 
 
 class _Side(Struct, frozen=True):
@@ -47,11 +49,16 @@ class _Side(Struct, frozen=True):
     entity: str
     relation: str
     scope: str
+    garden_id: str | None
     value_type: str
     value_v: str
     interpret_as: Any
     valid_from_us: int
     valid_until_us: int
+
+    @property
+    def key(self) -> Key:
+        return self.entity, self.relation, self.scope, self.garden_id
 
     @property
     def value(self) -> tuple[str, str]:
@@ -72,8 +79,12 @@ def resolve_conflict(intent: ResolveConflict, context: Context) -> Decision | Re
     context.flush()
     row = query_one(context.db, _CONFLICT, (intent.conflict_id,))
     if row is None or row[2] not in intent.scopes:
-        return Refused("conflict_not_found", "conflict not found")
-    *key, fact, ended, resolved = row
+        return _ABSENT
+    *found, fact, ended, resolved = row
+    key: Key = (found[0], found[1], found[2], found[3])
+    refusal = touch_refusal(context.db, key[3], intent.member, _ABSENT)
+    if refusal is not None:
+        return refusal
     sides = _sides(key, fact, context)
     if ended != LIVE or resolved is not None or sides is None:
         return Refused("conflict_already_resolved", "conflict already resolved")
@@ -84,7 +95,7 @@ def resolve_conflict(intent: ResolveConflict, context: Context) -> Decision | Re
         return Refused("resolution_missing", "give winning_fact_id or new_value", "winning_fact_id")
     named = query_one(context.db, _FACT, (intent.winning_fact_id,))
     winner = None if named is None else _Side(*named)
-    of_key = winner is not None and [winner.entity, winner.relation, winner.scope] == key
+    of_key = winner is not None and winner.key == key
     if winner is None or not of_key or winner.value not in {side.value for side in sides}:
         return Refused(
             "not_in_conflict", "winning_fact_id must be one of the two facts", "winning_fact_id"
@@ -93,7 +104,7 @@ def resolve_conflict(intent: ResolveConflict, context: Context) -> Decision | Re
     return _settle(intent, context, winner, losers)
 
 
-def _sides(key: list[str], fact: str, context: Context) -> tuple[_Side, _Side] | None:
+def _sides(key: Key, fact: str, context: Context) -> tuple[_Side, _Side] | None:
     """The newest other fact and the newest of the conflict's value, as they are shown: valid
     now and at some time together. None where one value is no longer claimed."""
     value = query_one(context.db, _VALUE_OF, (fact,))
@@ -112,16 +123,14 @@ def _sides(key: list[str], fact: str, context: Context) -> tuple[_Side, _Side] |
 def _settle(
     intent: ResolveConflict, context: Context, winner: _Side | None, losing: tuple[_Side, ...]
 ) -> Decision:
-    entity, relation, scope = losing[0].entity, losing[0].relation, losing[0].scope
-    partition = scope_partition(scope)
+    key = losing[0].key
+    partition = fact_partition(key[2], key[3])
     drafts: list[Draft] = []
     if winner is None:
         assert intent.new_value is not None
         value = intent.new_value
-        context.undecided.touched.add((entity, relation, scope))
-        stated = context.draft(
-            _plain_fact(entity, relation, value, intent.source, scope), partition
-        )
+        context.undecided.touched.add(key)
+        stated = context.draft(_plain_fact(key, value, intent.source), partition)
         drafts.append(stated)
         winner_id = id_text(stated.event_id)
     else:
@@ -134,11 +143,9 @@ def _settle(
     losers = [fact for side in losing for fact in _value_group(side, context)]
     note = context.draft(
         _plain_fact(
-            f"stigmem:resolution:{intent.conflict_id}",
-            relation,
+            (f"stigmem:resolution:{intent.conflict_id}", *key[1:]),
             as_content(value),  # the note records what was decided and orders nobody
             intent.source,
-            scope,
         ),
         partition,
     )
@@ -155,11 +162,12 @@ def _settle(
 
 
 def _value_group(side: _Side, context: Context) -> list[str]:
-    bindings = (side.entity, side.relation, side.scope, *side.value)
+    bindings = (*side.key, *side.value)
     return [found[0] for found in query(context.db, _VALUE_GROUP, bindings)]
 
 
-def _plain_fact(entity: str, relation: str, value: Value, source: str, scope: str) -> FactAsserted:
+def _plain_fact(key: Key, value: Value, source: str) -> FactAsserted:
+    entity, relation, scope, garden_id = key
     cid = compute_cid(
         entity=entity, relation=relation, value=value, source=source, confidence=1.0, scope=scope
     )
@@ -170,4 +178,5 @@ def _plain_fact(entity: str, relation: str, value: Value, source: str, scope: st
         source=source,
         scope=scope,  # pyright: ignore[reportArgumentType]
         cid=cid,
+        garden_id=garden_id,
     )

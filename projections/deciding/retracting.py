@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from eventlog.event import scope_partition
+from eventlog.event import fact_partition
 from eventlog.identifiers import id_text
 from eventlog.kinds import FactAsserted, FactRetracted, Value
 from projections.database import query, query_one
 from projections.deciding.context import Context, Decision, Key
+from projections.deciding.gardens import touch_refusal
 from projections.intents import Refused, RetractFact, RetractMatching
 from projections.moment import LIVE
 from projections.policies import is_set_valued
@@ -19,22 +20,25 @@ RETRACTION_TARGETS_MAX = 10_000
 
 _TARGETS = f"""
 SELECT id, source, value_type, value_v FROM facts
-WHERE entity=? AND relation=? AND scope=? AND garden_id IS NULL
+WHERE entity=? AND relation=? AND scope=? AND garden_id IS ?
   AND to_position={LIVE} AND base_confidence>0
 ORDER BY from_position LIMIT {RETRACTION_TARGETS_MAX + 1}
 """
-_BY_ID = "SELECT entity, relation, scope, to_position, base_confidence FROM facts WHERE id=?"
+_BY_ID = """
+SELECT entity, relation, scope, garden_id, to_position, base_confidence FROM facts WHERE id=?
+"""
 _MATCHING = f"""
 SELECT id FROM facts
-WHERE entity=? AND relation=? AND scope=? AND value_type=? AND value_v=?
+WHERE entity=? AND relation=? AND scope=? AND garden_id IS ? AND value_type=? AND value_v=?
   AND valid_from IS ? AND valid_until IS ? AND (? IS NULL OR source=?)
   AND to_position={LIVE} AND base_confidence>0 LIMIT 2
 """
+_ABSENT = Refused("fact_not_found", "fact not found", "id")
 
 
 def retract_by_record(record: FactAsserted, context: Context) -> Decision | Refused:
     """A confidence-0 record and the retraction of what it denies (wire 5.2)."""
-    key = (record.entity, record.relation, record.scope)
+    key = (record.entity, record.relation, record.scope, record.garden_id)
     if context.undecided.holds(key):
         context.flush()
     several = is_set_valued(context.db, record.relation)
@@ -46,7 +50,7 @@ def retract_by_record(record: FactAsserted, context: Context) -> Decision | Refu
             "confidence",
         )
     targets = retraction_targets(record.value, record.source, several, rows)
-    partition = scope_partition(record.scope)
+    partition = fact_partition(record.scope, record.garden_id)
     marker = context.draft(record, partition)
     fact = id_text(marker.event_id)
     context.undecided.touched.add(key)
@@ -82,15 +86,18 @@ def retract_fact(intent: RetractFact, context: Context) -> Decision | Refused:
         context.flush()
     row = query_one(context.db, _BY_ID, (intent.fact_id,))
     if row is None or row[2] not in intent.scopes:
-        return Refused("fact_not_found", "fact not found", "id")
-    if row[3] != LIVE or row[4] == 0.0:
+        return _ABSENT
+    refusal = touch_refusal(context.db, row[3], intent.member, _ABSENT)
+    if refusal is not None:
+        return refusal
+    if row[4] != LIVE or row[5] == 0.0:
         return Refused("fact_already_retracted", "the fact no longer holds", "id")
-    return _retraction(intent.fact_id, row[:3], intent.reason, context)
+    return _retraction(intent.fact_id, row[:4], intent.reason, context)
 
 
 def retract_matching(intent: RetractMatching, context: Context) -> Decision | Refused:
     """Retract the one live fact with this content."""
-    key = (intent.entity, intent.relation, intent.scope)
+    key = (intent.entity, intent.relation, intent.scope, intent.garden_id)
     if context.undecided.holds(key):
         context.flush()
     value, source = intent.value, intent.source
@@ -106,5 +113,5 @@ def retract_matching(intent: RetractMatching, context: Context) -> Decision | Re
 def _retraction(fact: str, key: Key, reason: str, context: Context) -> Decision:
     context.undecided.retracted |= {fact, key}
     payload = FactRetracted(fact_ids=[fact], reason=reason)
-    draft = context.draft(payload, scope_partition(key[2]))
+    draft = context.draft(payload, fact_partition(key[2], key[3]))
     return Decision([draft], fact_id=fact, retracted=(fact,))

@@ -38,9 +38,10 @@ class Unresolved(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Tier(Struct, frozen=True, forbid_unknown_fields=True):
-    """The value of facts in gardens; all others have 1."""
+    """The values of facts in gardens and in quarantine gardens; all others have 1."""
 
     garden: Fraction = 1.0
+    quarantine: Fraction = 0.2
 
 
 class PerHop(Struct, frozen=True, forbid_unknown_fields=True):
@@ -81,7 +82,8 @@ def contradiction(features: Features, parameters: Unresolved) -> F64:
 
 def garden_tier(features: Features, parameters: Tier) -> F64:
     """The tier of the fact's garden."""
-    return np.where(features.in_garden, parameters.garden, 1.0)
+    tier = np.where(features.in_garden, parameters.garden, 1.0)
+    return np.where(features.in_quarantine, parameters.quarantine, tier)
 
 
 def source_trust(features: Features, parameters: Floor) -> F64:

@@ -27,6 +27,7 @@ class Features(Struct, frozen=True):
     contradicted: Bool
     in_garden: Bool
     derivation_depth: I64
+    in_quarantine: Bool
 
 
 def load_features(survey: Survey, slots: I32) -> Features:
@@ -41,4 +42,5 @@ def load_features(survey: Survey, slots: I32) -> Features:
         contradicted=view.contradicted(slots, moment, survey.authorization),
         in_garden=view.garden[slots] >= 0,
         derivation_depth=derivation_depth(survey, slots),
+        in_quarantine=view.in_quarantine(slots),
     )

@@ -24,6 +24,7 @@ class LiveNode:
     def __init__(self, path: Path, clock: Clock | None = None, **settings: Any) -> None:
         settings.setdefault("auth_required", False)
         self.node = Node.open(path, clock=clock)
+        self._keys: dict[tuple[str, tuple[str, ...]], str] = {}
         self.settings = Settings(data_dir=path, **settings)
         self.app = create_app(self.node, self.settings, control_token=CONTROL_TOKEN)
         self._loop = asyncio.new_event_loop()
@@ -58,7 +59,8 @@ class LiveNode:
         return answer.json()
 
     def mint(self, *permissions: str, entity: str = "agent:caller", **fields: Any) -> str:
-        """A key with these permissions; returns the raw key."""
+        """A key with these permissions, for any source; returns the raw key."""
+        fields.setdefault("sources", ["*"])
         raw_key = f"key-{entity}-{'-'.join(permissions)}-{fields.get('scopes', '')}".ljust(40, "x")
         raw_key = raw_key.replace(" ", "").replace("'", "")
         answer = self.call(
@@ -74,6 +76,13 @@ class LiveNode:
         )
         assert answer.status_code == 201, answer.text
         return raw_key
+
+    def key_of(self, name: str, *permissions: str) -> str:
+        """The key of ``agent:NAME`` with these permissions (read and write), made once."""
+        wanted = permissions or ("read", "write")
+        if (name, wanted) not in self._keys:
+            self._keys[name, wanted] = self.mint(*wanted, entity=f"agent:{name}")
+        return self._keys[name, wanted]
 
     def stop(self) -> None:
         """Stop serving, gracefully; the node stays open. Idempotent."""

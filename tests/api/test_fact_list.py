@@ -359,6 +359,6 @@ def test_repeated_parameters_are_refused_and_unknown_ones_named(live: LiveNode) 
     assert unknown["warnings"] == ["unknown field 'colour' is ignored"]
 
 
-def test_no_garden_exists_yet(live: LiveNode) -> None:
+def test_a_garden_that_is_not_there_is_not_found(live: LiveNode) -> None:
     answer = live.call("GET", "/v1/facts", params={"garden_id": "ops"})
     assert (answer.status_code, answer.json()) == (404, {"detail": "garden not found"})

@@ -54,7 +54,7 @@ def learn(ours: Any, theirs: Any, names: dict[str, str]) -> None:
     """Remember our ids for the recording's."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
         for key in theirs.keys() & ours.keys():
-            if key in ("id", "conflict_id") and isinstance(theirs[key], str):
+            if key in ("id", "conflict_id", "garden_id") and isinstance(theirs[key], str):
                 names[theirs[key]] = ours[key]
             learn(ours[key], theirs[key], names)
     elif isinstance(theirs, list) and isinstance(ours, list):

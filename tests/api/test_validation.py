@@ -160,7 +160,7 @@ def test_limits_of_size_are_413(serve: Callable[..., LiveNode]) -> None:
     assert (batch.status_code, batch.json()["max_request_body_bytes"]) == (413, 9000)
 
 
-def test_gardens_and_attestations_do_not_exist_yet(live: LiveNode) -> None:
+def test_gardens_and_attestation_keys_that_are_not_there_are_named(live: LiveNode) -> None:
     garden = live.call("POST", "/v1/facts", json=fact(garden_id="ops"))
     assert (garden.status_code, garden.json()) == (404, {"detail": "garden not found"})
     attested = fact(attestation={"key_id": "k1", "signature": "s"})

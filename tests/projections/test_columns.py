@@ -114,7 +114,9 @@ def test_counts_and_trust_are_those_of_the_position_asked() -> None:
 def key(
     digest: str, *, name: str = "k", expires: int | None = None, revoked: int | None = None
 ) -> KeyRow:
-    return KeyRow(name, "agent:a", ("read",), ("local",), digest, None, 0, expires, "d", revoked)
+    return KeyRow(
+        name, "agent:a", ("read",), ("local",), (), digest, None, 0, expires, "d", revoked
+    )
 
 
 def test_a_key_opens_until_it_expires_or_is_revoked() -> None:

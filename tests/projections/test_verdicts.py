@@ -95,7 +95,7 @@ def test_reviews_release_and_take_back(node: Node) -> None:
     assert before.flags(slots).tolist() == [NOTED | VALUE_FLAG], "a pinned view stands still"
     review(node, bad, "keep")
     assert flags(node.reader.mirror) == [NOTED | VALUE_FLAG]
-    assert node.reader.reviews([bad])[bad].decision == "keep"
+    assert node.reader.content_reviews([bad])[bad].decision == "keep"
 
 
 def test_only_flagged_facts_the_caller_reaches_can_be_reviewed(node: Node) -> None:

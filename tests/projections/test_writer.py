@@ -229,10 +229,11 @@ def test_a_rebuild_stops_at_a_local_kind_it_does_not_know(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node.write(role("A"))
+    released = SCHEMA_VERSIONS["fact_asserted"]
     monkeypatch.setitem(SCHEMA_VERSIONS, "fact_asserted", 0)
     with pytest.raises(UnknownKind, match="fact_asserted"):
         node.rebuild()
-    monkeypatch.setitem(SCHEMA_VERSIONS, "fact_asserted", 1)
+    monkeypatch.setitem(SCHEMA_VERSIONS, "fact_asserted", released)
     assert node.rebuild().compared
 
 

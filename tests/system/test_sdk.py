@@ -47,6 +47,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     created = engramlog(
         "key", "create", "--data", data, "--entity-uri", "agent:hr", "--raw-key", "-",
         "--permission", "read", "--permission", "write", "--permission", "federate",
+        "--source", "stigmem://acme.example/*",
         stdin=KEY.encode(),
     )  # fmt: skip
     assert created.returncode == 0, created.stderr

@@ -38,7 +38,8 @@ def features(
         source_trust=np.array((1.0, 0.5, 0.0)[:count]),
         access_count=np.array(access, dtype=np.int64),
         contradicted=np.array((False, True, False)[:count]),
-        in_garden=np.array((False, False, True)[:count]),
+        in_garden=np.array((False, True, True)[:count]),
+        in_quarantine=np.array((False, False, True)[:count]),
         derivation_depth=np.array((0, 1, 3)[:count], dtype=np.int64),
     )
 
@@ -77,7 +78,8 @@ def test_an_unresolved_contradiction_costs_three_tenths() -> None:
 
 
 def test_the_garden_tier_touches_gardens_only() -> None:
-    assert list(garden_tier(features(), Tier(0.2))) == [1.0, 1.0, 0.2]
+    assert list(garden_tier(features(), Tier(0.5, 0.2))) == [1.0, 0.5, 0.2]
+    assert list(garden_tier(features(), Tier())) == [1.0, 1.0, 0.2]
 
 
 def test_source_trust_halves_what_nobody_vouches_for() -> None:

@@ -1,0 +1,81 @@
+"""Lines of an import file about gardens and their members, and the intents they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from api.line_base import IMPORT_ACTOR, Line, LineError, Scope, line_uri
+from api.schemas.gardens import SLUG
+from eventlog.kinds import GardenRole
+from projections.garden_directory import Garden
+from projections.intents import CreateGarden, DeleteGarden, Intent, SetMember
+
+EVERY_GARDEN = "*"
+
+FindGarden: TypeAlias = Callable[[str], Garden | None]
+"""A garden by slug or id."""
+
+
+class GardenLine(Line, frozen=True, kw_only=True, tag="garden"):
+    """A garden is made (``created_by`` is its first admin) or, with ``remove``, deleted."""
+
+    slug: str
+    name: str = ""
+    scope: Scope = "company"
+    description: str | None = None
+    quarantine: bool = False
+    created_by: str | None = None
+    remove: bool = False
+
+
+class MemberLine(Line, frozen=True, kw_only=True, tag="member"):
+    """An entity's role in a garden (by slug); null ends the membership."""
+
+    garden: str
+    entity_uri: str
+    role: GardenRole | None = None
+    added_by: str | None = None
+
+
+def garden_intent(line: GardenLine, find: FindGarden) -> Intent:
+    """Make or delete a garden. Raises LineError."""
+    if line.remove:
+        return DeleteGarden(garden_id=garden_of(line.slug, find, "slug").id)
+    if SLUG.fullmatch(line.slug) is None:
+        raise LineError("must be lower-case letters, digits and hyphens, at most 63", "slug")
+    return CreateGarden(
+        slug=line.slug,
+        name=line.name or line.slug,
+        scope=line.scope,
+        created_by=line_uri(line.created_by or IMPORT_ACTOR, "created_by"),
+        description=line.description,
+        quarantine=line.quarantine,
+    )
+
+
+def member_intent(line: MemberLine, find: FindGarden) -> Intent:
+    """Add, change or remove a member. Raises LineError."""
+    garden = garden_of(line.garden, find, "garden")
+    entity_uri = line_uri(line.entity_uri, "entity_uri")
+    here = garden.role(entity_uri) is not None
+    return SetMember(
+        garden_id=garden.id,
+        entity_uri=entity_uri,
+        added_by=line_uri(line.added_by or IMPORT_ACTOR, "added_by"),
+        change="remove" if line.role is None else "change" if here else "add",
+        role=line.role,
+    )
+
+
+def garden_of(name: str, find: FindGarden, where: str) -> Garden:
+    """The garden of a slug or id. Raises LineError."""
+    garden = find(name)
+    if garden is None:
+        raise LineError(f"there is no garden {name!r}", where)
+    return garden
+
+
+def garden_id_of(name: str | None, find: FindGarden, where: str) -> str | None:
+    """Its id, where a line names one. Raises LineError."""
+    return None if name is None else garden_of(name, find, where).id

@@ -1,0 +1,152 @@
+"""Gardens, their members over time, and the reviews of quarantined facts.
+
+``gardens`` and ``garden_members`` carry the interval in which a row held; ``quarantine``
+has one row a reviewed fact. Who may see what is always asked of the present.
+Source: wire 2.2 and 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import apsw
+
+from eventlog.event import Recorded
+from eventlog.kinds import GardenCreated, GardenDeleted, GardenMemberSet, QuarantineReviewed
+from projections.moment import LIVE
+
+_CREATE = """
+INSERT INTO gardens (id, slug, name, scope, description, quarantine, created_by, created_at,
+    from_position)
+VALUES (?,?,?,?,?,?,?,?,?)
+"""
+_END = f"UPDATE gardens SET to_position=? WHERE id=? AND to_position={LIVE}"
+_JOIN = """
+INSERT INTO garden_members (garden_id, entity_uri, role, added_by, added_at, from_position)
+VALUES (?,?,?,?,?,?)
+"""
+_STANDING = f"""
+SELECT added_by, added_at FROM garden_members
+WHERE garden_id=? AND entity_uri=? AND to_position={LIVE}
+"""
+_LEAVE = f"""
+UPDATE garden_members SET to_position=?
+WHERE garden_id=? AND entity_uri=? AND to_position={LIVE}
+"""
+_LEAVE_ALL = f"""
+UPDATE garden_members SET to_position=? WHERE garden_id=? AND to_position={LIVE}
+"""
+_REVIEW = """
+INSERT OR IGNORE INTO quarantine (fact_id, garden_id, decision, reason, target_garden_id,
+    admitted_fact_id, reviewed_by, reviewed_at, position)
+VALUES (?,?,?,?,?,?,?,?,?)
+"""
+
+
+class GardensProjector:
+    """Rows of ``gardens``, ``garden_members`` and ``quarantine``."""
+
+    name = "gardens"
+    version = 1
+    tables = ("gardens", "garden_members", "quarantine")
+    schema = f"""
+    CREATE TABLE gardens (
+        id TEXT PRIMARY KEY,
+        slug TEXT NOT NULL,
+        name TEXT NOT NULL,
+        scope TEXT NOT NULL,
+        description TEXT,
+        quarantine INTEGER NOT NULL,
+        created_by TEXT NOT NULL,
+        created_at INTEGER NOT NULL,
+        from_position INTEGER NOT NULL,
+        to_position INTEGER NOT NULL DEFAULT {LIVE}
+    ) STRICT;
+    CREATE UNIQUE INDEX gardens_by_slug ON gardens (slug) WHERE to_position = {LIVE};
+    CREATE TABLE garden_members (
+        garden_id TEXT NOT NULL,
+        entity_uri TEXT NOT NULL,
+        role TEXT NOT NULL,
+        added_by TEXT NOT NULL,
+        added_at INTEGER NOT NULL,
+        from_position INTEGER NOT NULL,
+        to_position INTEGER NOT NULL DEFAULT {LIVE},
+        PRIMARY KEY (garden_id, entity_uri, from_position)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE quarantine (
+        fact_id TEXT PRIMARY KEY,
+        garden_id TEXT NOT NULL,
+        decision TEXT NOT NULL,
+        reason TEXT NOT NULL,
+        target_garden_id TEXT,
+        admitted_fact_id TEXT,
+        reviewed_by TEXT NOT NULL,
+        reviewed_at INTEGER NOT NULL,
+        position INTEGER NOT NULL
+    ) STRICT;
+    """
+    late_indexes = ""
+    kinds = frozenset(
+        {"garden_created", "garden_member_set", "garden_deleted", "quarantine_reviewed"}
+    )
+    reads: frozenset[str] = frozenset()
+
+    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
+        for event in events:
+            payload = event.payload
+            if isinstance(payload, GardenCreated):
+                _create(event, payload, db)
+            elif isinstance(payload, GardenMemberSet):
+                _set_member(event, payload, db)
+            elif isinstance(payload, GardenDeleted):
+                db.execute(_END, (event.position, payload.garden_id))
+                db.execute(_LEAVE_ALL, (event.position, payload.garden_id))
+            else:
+                assert isinstance(payload, QuarantineReviewed)
+                _review(event, payload, db)
+
+
+def _create(event: Recorded, garden: GardenCreated, db: apsw.Connection) -> None:
+    at = event.header.recorded_at
+    db.execute(
+        _CREATE,
+        (
+            garden.garden_id,
+            garden.slug,
+            garden.name,
+            garden.scope,
+            garden.description,
+            int(garden.quarantine),
+            garden.created_by,
+            at,
+            event.position,
+        ),
+    )
+    creator = garden.created_by
+    db.execute(_JOIN, (garden.garden_id, creator, "admin", creator, at, event.position))
+
+
+def _set_member(event: Recorded, member: GardenMemberSet, db: apsw.Connection) -> None:
+    """A changed role keeps who added the member and when."""
+    who = (member.garden_id, member.entity_uri)
+    added = db.execute(_STANDING, who).fetchone() or (member.added_by, event.header.recorded_at)
+    db.execute(_LEAVE, (event.position, *who))
+    if member.role is not None:
+        db.execute(_JOIN, (*who, member.role, *added, event.position))
+
+
+def _review(event: Recorded, review: QuarantineReviewed, db: apsw.Connection) -> None:
+    db.execute(
+        _REVIEW,
+        (
+            review.fact_id,
+            review.garden_id,
+            review.decision,
+            review.reason,
+            review.target_garden_id,
+            review.admitted_fact_id,
+            event.header.actor,
+            event.header.recorded_at,
+            event.position,
+        ),
+    )

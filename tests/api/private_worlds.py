@@ -1,0 +1,291 @@
+"""Pairs of worlds that differ in private facts alone, for tests that nothing of them leaks.
+
+A history is drawn once and lived twice. In the second life every private step (a garden, its
+members, facts, retractions, settlements, sweeps, reviews, recalls by members) is replaced by
+as many events that say nothing, so that positions, times and identifiers stay the same.
+Whoever is no member must be answered the same bytes in both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from hypothesis import strategies as st
+from msgspec import Struct
+
+from eventlog.clock import FixedClock
+from eventlog.identifiers import IdentifierSource
+from eventlog.kinds import DecayPolicy, Parent, RecallUse, Value
+from projections.authorization import Authorization, everything
+from projections.cid import compute_cid
+from projections.conflicts import conflicts
+from projections.intents import (
+    AssertFact,
+    CreateGarden,
+    Done,
+    Intent,
+    ResolveConflict,
+    RetractFact,
+    ReviewQuarantined,
+    SetMember,
+    SetSourceTrust,
+    SweepDecay,
+    TrackRecalls,
+)
+from projections.moment import Moment
+from projections.normalization import SCOPES
+from tests.api.live import LiveNode
+
+START_US = 1_700_000_000_000_000
+STEP_US = 3_600_000_000
+MEMBER, OUTSIDER = "agent:member", "agent:outsider"
+GARDENS = ("ops", "waiting")
+"""Slugs; the second is a quarantine."""
+ALL_SCOPES = frozenset(SCOPES)
+
+ENTITIES = ("stigmem://t/user/a", "stigmem://t/user/b", "stigmem://t/user/c", "project:x")
+RELATIONS = ("memory:role", "rel:knows", "tag:x")
+SOURCES = ("agent:one", "agent:two", MEMBER, OUTSIDER)
+VALUES = (
+    Value("string", "chief of tea"),
+    Value("string", "keeper of tea and secrets"),
+    Value("text", "atlas keeps the ledger of secrets"),
+    Value("ref", "stigmem://t/user/a"),
+    Value("ref", "stigmem://t/user/b"),
+    Value("ref", "project:x"),
+    Value("number", "42.0"),
+)
+SCOPE = "company"
+
+
+class Step(Struct, frozen=True):
+    """One move: what, for whose eyes, and numbers to choose by."""
+
+    kind: str
+    private: bool
+    entity: int = 0
+    relation: int = 0
+    value: int = 0
+    source: int = 0
+    garden: int = 0
+    pick: int = 0
+    confidence: float = 1.0
+    derived: bool = False
+
+
+_kinds = st.sampled_from(
+    ("fact", "fact", "fact", "fact", "retract", "resolve", "sweep", "recall", "review")
+)
+steps = st.builds(
+    Step,
+    kind=_kinds,
+    private=st.booleans(),
+    entity=st.integers(0, len(ENTITIES) - 1),
+    relation=st.integers(0, len(RELATIONS) - 1),
+    value=st.integers(0, len(VALUES) - 1),
+    source=st.integers(0, len(SOURCES) - 1),
+    garden=st.integers(0, 1),
+    pick=st.integers(0, 50),
+    confidence=st.sampled_from((1.0, 1.0, 0.9, 0.4, 0.0)),
+    derived=st.booleans(),
+)
+
+
+@st.composite
+def histories(draw: st.DrawFn, max_size: int = 20) -> list[Step]:
+    """Two gardens (made before or after the first public facts), and what happens in and
+    outside them; the same names everywhere, so that private and public facts meet."""
+    opening = [Step("garden", True, garden=0), Step("garden", True, garden=1)]
+    before = draw(st.lists(steps.filter(lambda step: not step.private), max_size=3))
+    return [*before, *opening, *draw(st.lists(steps, min_size=3, max_size=max_size))]
+
+
+class Life:
+    """One life of a history, in an open node behind HTTP."""
+
+    def __init__(self, path: Path, *, private: bool) -> None:
+        self.clock = FixedClock(START_US)
+        with mock.patch("api.node._cursor_key", return_value=b"k" * 32):
+            self.live = LiveNode(path, clock=self.clock, auth_required=True)
+        self.node = self.live.node
+        numbers = count()
+        self.node.writer._identifiers = IdentifierSource(
+            lambda size: hashlib.shake_256(next(numbers).to_bytes(8)).digest(size)
+        )
+        self.private = private
+        self.gardens: dict[int, str] = {}
+        self.open: list[tuple[str, str]] = []
+        """(id, content id) of public facts."""
+        self.hidden: list[tuple[str, str]] = []
+        """The same of private facts."""
+        self.key = self.live.mint("read", "write", entity=OUTSIDER)
+        self.member_key = self.live.mint("read", "write", entity=MEMBER)
+
+    def take(self, step: Step, events: int) -> int:
+        """Carry out a step, or ``events`` events that say nothing; how many were recorded."""
+        self.clock.advance(STEP_US)
+        if step.private and not self.private:
+            # one command each way, so that counters of the node agree as well
+            silence = [
+                SetSourceTrust(source="agent:nobody", trust=1.0, reason=str(n))
+                for n in range(events)
+            ]
+            self._write(silence, MEMBER)
+            return events
+        intent = self._intent(step)
+        done = self._write([] if intent is None else [intent], MEMBER if step.private else OUTSIDER)
+        recorded = 0
+        for outcome in done:
+            if isinstance(outcome, Done):
+                recorded += len(outcome.events)
+                self._learn(step, intent, outcome)
+        return recorded
+
+    def _write(self, intents: Sequence[Intent], actor: str) -> list[Any]:
+        return self.node.writer.submit(intents, actor=actor).result().outcomes
+
+    def _learn(self, step: Step, intent: Intent | None, done: Done) -> None:
+        if isinstance(intent, CreateGarden):
+            self.gardens[step.garden] = done.detail["garden_id"]
+        if isinstance(intent, AssertFact) and done.fact_id is not None and done.created:
+            (self.hidden if step.private else self.open).append((done.fact_id, intent.cid))
+
+    def _intent(self, step: Step) -> Intent | None:
+        among = self.hidden if step.private else self.open
+        actor = MEMBER if step.private else OUTSIDER
+        match step.kind:
+            case "garden":
+                slug = GARDENS[step.garden]
+                return CreateGarden(
+                    slug=slug, name=slug, scope=SCOPE, created_by=MEMBER, quarantine=step.garden > 0
+                )
+            case "fact":
+                return self._fact(step, self.open + (self.hidden if step.private else []))
+            case "retract" if among:
+                fact, _ = among[step.pick % len(among)]
+                return RetractFact(fact_id=fact, scopes=ALL_SCOPES, member=actor)
+            case "recall" if among:
+                fact, _ = among[step.pick % len(among)]
+                return TrackRecalls(uses=(RecallUse(fact, 3, self.clock.now_us()),))
+            case "resolve":
+                return self._settlement(step)
+            case "sweep":
+                return self._sweep(step)
+            case "review" if step.private and self.hidden:
+                fact, _ = self.hidden[step.pick % len(self.hidden)]
+                return ReviewQuarantined(
+                    fact_id=fact,
+                    decision="admitted" if step.pick % 2 else "rejected",
+                    scopes=ALL_SCOPES,
+                    target_garden_id=self.gardens[0],
+                    member=MEMBER,
+                )
+            case _:
+                return None
+
+    def _fact(self, step: Step, known: list[tuple[str, str]]) -> AssertFact:
+        value, confidence = VALUES[step.value], step.confidence
+        entity, relation = ENTITIES[step.entity], RELATIONS[step.relation]
+        source = SOURCES[step.source]
+        parents: tuple[Parent, ...] = ()
+        if step.derived and known:
+            fact, cid = known[step.pick % len(known)]
+            parents = (Parent(cid.removeprefix("sha256:"), fact),)
+        return AssertFact(
+            entity=entity,
+            relation=relation,
+            value=value,
+            source=source,
+            scope=SCOPE,
+            confidence=confidence,
+            cid=compute_cid(
+                entity=entity,
+                relation=relation,
+                value=value,
+                source=source,
+                confidence=confidence,
+                scope=SCOPE,
+            ),
+            derived_from=parents,
+            garden_id=self.gardens[step.garden] if step.private else None,
+            member=MEMBER if step.private else OUTSIDER,
+        )
+
+    def _settlement(self, step: Step) -> ResolveConflict | None:
+        view = self.node.reader.pin()
+        moment = Moment(view.position, self.clock.now_us())
+        rights = Authorization(OUTSIDER, frozenset({"read"}), ALL_SCOPES)
+        if step.private:
+            rights = everything()
+        shown = [
+            each
+            for each in conflicts(self.node.reader, view, rights, moment, status="unresolved")
+            if (int(view.garden[each.newer]) >= 0) == step.private
+        ]
+        if not shown:
+            return None
+        chosen = shown[step.pick % len(shown)]
+        side = self.node.reader.rows([int(view.from_position[chosen.newer])])[0]
+        return ResolveConflict(
+            conflict_id=chosen.row.conflict_id,
+            winning_fact_id=side.id,
+            source="agent:judge",
+            scopes=ALL_SCOPES,
+            member=MEMBER if step.private else OUTSIDER,
+        )
+
+    def _sweep(self, step: Step) -> SweepDecay | None:
+        """A sweep of what is open; by a member, what is in the gardens as well."""
+        fade = DecayPolicy(id="fade", mode="confidence", half_life_s=86_400.0)
+        end = DecayPolicy(id="end", mode="retract", ttl_s=86_400.0)
+        if step.private:
+            return None
+        gardens = tuple(self.gardens.values()) if step.pick % 3 == 0 else ()
+        policies = ((fade, end)[step.pick % 2],)
+        return SweepDecay(scopes=(SCOPE,), policies=policies, gardens=gardens)
+
+    def close(self) -> None:
+        self.live.close()
+
+
+@contextmanager
+def two_lives(path: Path, history: list[Step]) -> Generator[tuple[Life, Life]]:
+    """The history lived with its private steps and without them."""
+    told = Life(path / "told", private=True)
+    try:
+        untold = Life(path / "untold", private=False)
+        try:
+            for step in history:
+                recorded = told.take(step, 0)
+                assert untold.take(step, recorded) == recorded
+            assert told.open == untold.open
+            yield told, untold
+        finally:
+            untold.close()
+    finally:
+        told.close()
+
+
+def garden_members(life: Life, entity: str, role: str) -> None:
+    """Let somebody else into the first garden."""
+    life.node.write(
+        SetMember(
+            garden_id=life.gardens[0],
+            entity_uri=entity,
+            added_by=MEMBER,
+            change="add",
+            role=role,  # type: ignore[arg-type]
+        )
+    )
+
+
+def private_texts(life: Life) -> np.ndarray:
+    """Slots of private facts, to prove that a world has some."""
+    return np.flatnonzero(life.node.reader.pin().garden >= 0)

@@ -1,0 +1,290 @@
+"""Private facts are their garden's alone: to everybody else every route answers the same
+bytes whether or not they exist. The twin worlds come from ``private_worlds``."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hypothesis import HealthCheck, given, note, settings
+from msgspec import Struct
+
+from api.openapi import openapi_path
+from api.route_table import ROUTES
+from tests.api.live import CONTROL_TOKEN, fact
+from tests.api.private_worlds import (
+    ENTITIES,
+    GARDENS,
+    MEMBER,
+    OUTSIDER,
+    RELATIONS,
+    SCOPE,
+    Life,
+    Step,
+    histories,
+    private_texts,
+    two_lives,
+)
+
+QUERIES = ("who keeps the tea and the secrets?", "atlas ledger", "user a")
+PROFILES = ("default", "stigmem")
+ABSENT = "00000000-0000-7000-8000-000000000000"
+
+
+class Ask(Struct, frozen=True):
+    """A request: ``path`` as the client sends it."""
+
+    method: str
+    path: str
+    params: dict[str, Any] = {}
+    body: Any = None
+    headers: dict[str, str] = {}
+
+
+def reads(told: Life) -> Iterator[Ask]:
+    """Every read route, asked about public and private names alike."""
+    ids = [name for pair in (*told.open, *told.hidden) for name in pair] + [ABSENT]
+    head = told.node.log.head().position
+    moments: list[dict[str, Any]] = [{}, {"as_of": f"position:{max(head - 4, 1)}"}]
+    for name in ids:
+        yield Ask("GET", f"/v1/facts/{name}")
+        yield Ask("GET", f"/v1/facts/{name}/provenance")
+        yield Ask("POST", f"/v1/facts/{name}/verify-cid")
+    for at in moments:
+        yield from lists(at)
+        yield from recalls(at)
+        for depth in (1, 3):
+            for entity in ENTITIES:
+                where = {"entity": entity, "scope": SCOPE, "depth": depth}
+                yield Ask("GET", "/v1/graph/neighbors", {**where, **at})
+    for garden in named(told):
+        yield Ask("GET", f"/v1/gardens/{garden}")
+        yield Ask("GET", f"/v1/gardens/{garden}/members")
+        yield Ask("GET", "/v1/quarantine", {"garden_id": garden})
+        yield Ask("GET", "/v1/facts", {"garden_id": garden})
+        asked = {"query": "tea", "garden_id": garden}
+        yield Ask("POST", "/v1/recall", body=asked)
+        yield Ask("GET", "/v1/recall", {**asked, "token_budget": 100})
+    for path in (
+        "/.well-known/stigmem", "/healthz", "/v1/health", "/readyz", "/metrics", "/v1/me",
+        "/v1/doctor", "/v1/gardens", "/v1/quarantine", "/v1/profiles", "/v1/decay/policies",
+        "/v1/relations/set-valued", "/v1/auth/keys", "/v1/auth/agent-keys", "/v1/embeddings",
+        "/v1/auth/keys/expiring-soon", "/openapi.json", "/docs",
+    ):  # fmt: skip
+        yield Ask("GET", path)
+    yield Ask("GET", "/v1/profiles/default")
+    yield Ask("GET", "/v1/decay/policies/none")
+
+
+def named(told: Life) -> list[str]:
+    """Every name a garden has, and one that none has."""
+    uris = [f"stigmem://127.0.0.1:8765/garden/{slug}" for slug in GARDENS]
+    return [*GARDENS, *told.gardens.values(), *(uri.replace("/", "%2F") for uri in uris), "none"]
+
+
+def lists(at: dict[str, Any]) -> Iterator[Ask]:
+    everything = {"include_contradicted": True, "include_expired": True, "include_retracted": True}
+    for more in (
+        {}, everything, {"entity": ENTITIES[0]}, {"relation": RELATIONS[1], **everything},
+        {"source": MEMBER, **everything}, {"prefer": "hlc"}, {"min_confidence": 0.5},
+        {"limit": 2, **everything}, {"tail": True, "limit": 1}, {"attested": False},
+    ):  # fmt: skip
+        yield Ask("GET", "/v1/facts", {**more, **at})
+    for status in ("unresolved", "resolved"):
+        yield Ask("GET", "/v1/conflicts", {"status": status, "limit": 1, **at})
+        yield Ask("GET", "/v1/conflicts", {"status": status, **at})
+
+
+def recalls(at: dict[str, Any]) -> Iterator[Ask]:
+    base = {"scope": SCOPE, "explain": True, "min_confidence": 0.0, "track": False, **at}
+    for profile in PROFILES:
+        for query in QUERIES:
+            body = {"query": query, "profile": profile, "depth": 2, **base}
+            yield Ask("POST", "/v1/recall", body=body, headers={"Stigmem-Verify": "full"})
+        about = {"query": "tea", "entity": ENTITIES[0], "profile": profile, **base}
+        yield Ask("POST", "/v1/recall", body=about)
+        few = {"query": "secrets", "token_budget": 60, "limit": 2, "profile": profile, **base}
+        yield Ask("POST", "/v1/recall", body=few)
+    yield Ask("POST", "/v1/recall", body={"query": "tea", "scope": "local", "track": False, **at})
+    yield Ask("GET", "/v1/recall", {"query": "tea", "token_budget": 500, "scope": "*", **at})
+
+
+def writes(told: Life) -> Iterator[Ask]:
+    """What an outsider may try on private things, and what looks for them sideways."""
+    for ttl in ({"ttl_seconds": 0}, {"min_confidence": 0.95}):
+        yield Ask("POST", "/v1/decay/sweep", {"dry_run": True, "scope": SCOPE, **ttl})
+    for name, cid in told.hidden[:4]:
+        yield Ask("POST", f"/v1/facts/{name}/retract", body={})
+        again = {"Idempotency-Key": name}
+        yield Ask("POST", f"/v1/facts/{name}/retract", body={}, headers=again)
+        yield Ask("POST", f"/v1/facts/{name}/retract", body={}, headers=again)
+        yield Ask("POST", "/v1/facts/batch", body=[{"op": "retract", "id": name}])
+        yield Ask("POST", f"/v1/quarantine/{name}/admit")
+        yield Ask("POST", f"/v1/quarantine/{name}/reject")
+        parents = [{"hash": cid, "fact_id": name}]
+        for n, entity in enumerate(ENTITIES):
+            yield Ask("POST", "/v1/facts", body=fact(entity=entity, v=f"{n}", derived_from=parents))
+    for conflict in hidden_conflicts(told):
+        path = f"/v1/conflicts/{conflict}/resolve"
+        yield Ask("POST", path, body={"new_value": {"type": "string", "v": "mine"}})
+    for garden in named(told):
+        yield Ask("POST", "/v1/facts", body=fact(garden_id=garden))
+        yield Ask("DELETE", f"/v1/gardens/{garden}")
+        yield Ask("POST", f"/v1/gardens/{garden}/members", body={"entity_uri": OUTSIDER})
+        yield Ask("PATCH", f"/v1/gardens/{garden}/members/{MEMBER}", body={"role": "reader"})
+        yield Ask("DELETE", f"/v1/gardens/{garden}/members/{MEMBER}")
+        for action in ("promote", "reject"):
+            body = {"fact_id": told.hidden[0][0] if told.hidden else ABSENT}
+            yield Ask("POST", f"/v1/gardens/{garden}/{action}", body=body)
+    view = told.node.reader.pin()
+    for row in copies(told, private_texts(told)):
+        yield Ask("POST", "/v1/facts", body=row)
+        other = {"type": "string", "v": f"not what {row['source']} says"}
+        yield Ask("POST", "/v1/facts", body={**row, "value": other, "confidence": 1.0})
+    parents = [{"hash": cid} for _, cid in told.hidden]
+    for row in copies(told, np.flatnonzero(view.garden < 0)):  # as if derived from its own child
+        yield Ask("POST", "/v1/facts", body={**row, "derived_from": parents})
+    yield Ask("GET", "/v1/facts", {"include_contradicted": True, "include_retracted": True})
+
+
+def hidden_conflicts(told: Life) -> list[str]:
+    with told.node.reader.pool.connection() as db:
+        rows = db.execute("SELECT conflict_id FROM conflicts WHERE garden_id IS NOT NULL")
+        return [str(row[0]) for row in rows]
+
+
+def copies(told: Life, slots: np.ndarray) -> list[dict[str, Any]]:
+    """Public assertions with the content of facts."""
+    rows = told.node.reader.rows(told.node.reader.pin().from_position[slots].tolist())
+    bodies: list[dict[str, Any]] = []
+    for row in rows[:6]:
+        value: dict[str, Any] = {"type": row.value_type, "v": row.value_v}
+        if row.value_type == "number":
+            value["v"] = float(row.value_v)
+        named = {"entity": row.entity, "relation": row.relation, "source": row.source}
+        bodies.append({**named, "scope": SCOPE, "value": value, "confidence": row.base_confidence})
+    return bodies
+
+
+def answers(life: Life, ask: Ask) -> tuple[int, dict[str, str], Any]:
+    """Status, telling headers and body, without what differs between any two runs."""
+    answer = life.live.call(
+        ask.method,
+        ask.path,
+        key=life.key,
+        params=ask.params,
+        json=ask.body,
+        headers=ask.headers,
+    )
+    text = answer.text.replace(life.node.identity.node_id, "NODE").replace(life.live.url, "URL")
+    text = re.sub(r'"(recall_id|error_id)":"[^"]*"', r'"\1":""', text)
+    text = re.sub(r'"milliseconds":[0-9.e+-]+', '"milliseconds":0', text)
+    if ask.path.startswith("/v1/auth/"):
+        text = re.sub(r'"id":"[^"]*"', '"id":""', text)
+    if ask.path == "/metrics":
+        kept = [line for line in text.split("\n") if "seconds" not in line]
+        text = "\n".join(kept)
+    headers = {
+        name: value
+        for name, value in answer.headers.items()
+        if name.lower() not in ("date", "content-length")
+    }
+    return answer.status_code, headers, text
+
+
+def same(told: Life, untold: Life, ask: Ask) -> None:
+    """The same bytes, page after page."""
+    while True:
+        one, other = answers(told, ask), answers(untold, ask)
+        assert one == other, (ask, one, other)
+        cursor = None
+        if one[0] == 200 and ask.path in ("/v1/facts", "/v1/conflicts") and ask.method == "GET":
+            page = json.loads(one[2])
+            cursor = page["cursor"] if page.get("facts") or page.get("conflicts") else None
+        if cursor is None or ask.params.get("tail"):
+            return
+        ask = Ask(ask.method, ask.path, {**ask.params, "cursor": cursor})
+
+
+QUICK = settings(
+    max_examples=15,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+@given(histories())
+@QUICK
+def test_an_outsider_is_answered_as_if_there_were_nothing_private(history: list[Step]) -> None:
+    with tempfile.TemporaryDirectory() as path, two_lives(Path(path), history) as (told, untold):
+        note(f"{len(told.open)} public, {len(told.hidden)} private")
+        for ask in (*reads(told), *writes(told)):
+            same(told, untold, ask)
+
+
+BUSY = [
+    Step("fact", False, entity=0, relation=0, value=0),
+    Step("garden", True, garden=0),
+    Step("garden", True, garden=1),
+    Step("fact", True, entity=1, relation=0, value=1, source=2),
+    Step("fact", True, entity=1, relation=0, value=0, source=1),
+    Step("fact", True, entity=0, relation=0, value=1, source=1, derived=True),
+    Step("fact", True, entity=2, relation=0, value=0, source=0),
+    Step("fact", True, entity=2, relation=0, value=1, source=1),
+    Step("fact", True, entity=2, relation=1, value=3, garden=1, source=2),
+    Step("fact", True, entity=0, relation=1, value=4, garden=0, source=2),
+    Step("fact", False, entity=1, relation=0, value=0, source=3),
+    Step("fact", False, entity=1, relation=1, value=5),
+    Step("fact", False, entity=3, relation=0, value=2, derived=True),
+    Step("fact", False, entity=1, relation=0, value=1, source=1),
+    Step("resolve", True, pick=0),
+    Step("review", True, pick=5),
+    Step("sweep", False, pick=0),
+    Step("recall", True, pick=1),
+    Step("retract", True, pick=2),
+    Step("fact", True, entity=3, relation=0, value=0, source=0, confidence=0.0),
+    Step("fact", True, entity=0, relation=2, value=6, garden=1, source=2),
+]
+"""A history in which everything happens."""
+
+
+def test_a_busy_garden_leaves_no_trace(tmp_path: Path) -> None:
+    with two_lives(tmp_path, BUSY) as (told, untold):
+        assert len(private_texts(told)) >= 6
+        assert not len(private_texts(untold))
+        assert hidden_conflicts(told)
+        for life in (told, untold):  # what others may see is asked first: nothing of it stays
+            for key in (CONTROL_TOKEN, life.member_key):
+                for scope in (SCOPE, "*"):
+                    body = {"query": "tea", "scope": scope, "track": False}
+                    full = {"Stigmem-Verify": "full"}
+                    life.live.call("POST", "/v1/recall", key=key, json=body, headers=full)
+        for ask in (*reads(told), *writes(told)):
+            same(told, untold, ask)
+
+
+def test_a_member_does_see_what_the_others_do_not(tmp_path: Path) -> None:
+    """The worlds differ where they should: otherwise the law above would be empty."""
+    with two_lives(tmp_path, BUSY) as (told, untold):
+        told.key, untold.key = told.member_key, untold.member_key
+        different = [ask for ask in reads(told) if answers(told, ask) != answers(untold, ask)]
+        paths = {ask.path.split("/")[2] for ask in different if ask.path.startswith("/v1/")}
+        assert paths >= {"facts", "recall", "conflicts", "graph", "gardens", "quarantine"}
+
+
+def test_every_read_route_is_asked(tmp_path: Path) -> None:
+    with two_lives(tmp_path, BUSY) as (told, _):
+        asked = {(ask.method, ask.path) for ask in (*reads(told), *writes(told))}
+    for route in ROUTES:
+        if route.permission not in ("read", "any", "none") or route.method == "DELETE":
+            continue
+        pattern = re.escape(openapi_path(route.path))
+        pattern = re.sub(r"\\\{\w+\\\}", ".+", pattern)
+        assert any(
+            method == route.method and re.fullmatch(pattern, path) for method, path in asked
+        ), f"{route.method} {route.path} is not asked"
