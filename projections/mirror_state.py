@@ -9,9 +9,14 @@ import numpy as np
 
 from projections.arrays import Bool
 from projections.columns import Columns, Postings
+from projections.term_postings import TermPostings
 from projections.histories import AccessHistory, DecayHistory, SetValuedHistory, TrustHistory
 from projections.interner import Interner
 from projections.lexicon import open_tokenizer
+from projections.remembered import Remembered
+
+ANSWERS_KEPT_MAX = 8
+"""Sets of survivors that recall remembers; one of a million facts takes 5 MB."""
 
 
 class MirrorState:
@@ -33,13 +38,14 @@ class MirrorState:
         self.by_entity = Postings()
         self.by_key = Postings()
         self.by_object = Postings()
-        self.by_term = Postings()
+        self.by_term = TermPostings()
         self.slot_of: dict[str, int] = {}
         self.by_cid = Postings()
         self.decay = DecayHistory()
         self.trust = TrustHistory(self.sources)
         self.accesses = AccessHistory()
         self.set_valued = SetValuedHistory()
+        self.remembered = Remembered(ANSWERS_KEPT_MAX)
         self._tokenizers = threading.local()
         self.published = 0
         self.position = 0

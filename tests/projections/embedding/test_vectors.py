@@ -21,9 +21,10 @@ def units(count: int, seed: int = 1) -> np.ndarray:
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-ROWS = units(3000)
+COUNT = BLOCK_SLOTS + 3000
+ROWS = units(COUNT)
 FILLED = Vectors(D)
-FILLED.put(np.arange(0, 3000, dtype=np.int32), ROWS)
+FILLED.put(np.arange(0, COUNT, dtype=np.int32), ROWS)
 
 
 def slots_of(*numbers: int) -> np.ndarray:
@@ -32,17 +33,17 @@ def slots_of(*numbers: int) -> np.ndarray:
 
 def test_cosines_are_dot_products_rounded_to_a_millionth() -> None:
     query = units(1, seed=9)[0]
-    slots = slots_of(0, 5, BLOCK_SLOTS - 1, BLOCK_SLOTS, 2999)
+    slots = slots_of(0, 5, BLOCK_SLOTS - 1, BLOCK_SLOTS, COUNT - 1)
     cosines, present = FILLED.cosines(query, slots)
     assert present.all()
     assert cosines == pytest.approx(ROWS[slots].astype(np.float64) @ query, abs=1e-6)
     assert np.array_equal(np.round(cosines, 6), cosines)
 
 
-@given(st.sets(st.integers(0, 2999), min_size=1, max_size=50), st.integers(0, 10_000))
+@given(st.sets(st.integers(0, COUNT - 1), min_size=1, max_size=50), st.integers(0, 10_000))
 def test_a_cosine_does_not_depend_on_what_else_is_scanned(chosen: set[int], seed: int) -> None:
     query = units(1, seed)[0]
-    everything, _ = FILLED.cosines(query, np.arange(3000, dtype=np.int32))
+    everything, _ = FILLED.cosines(query, np.arange(COUNT, dtype=np.int32))
     slots = slots_of(*sorted(chosen))
     assert np.array_equal(FILLED.cosines(query, slots)[0], everything[slots])
 
@@ -52,7 +53,7 @@ def test_a_cosine_does_not_depend_on_facts_that_come_later() -> None:
     vectors.put(slots_of(0, 1, 2), ROWS[:3])
     query = units(1, seed=9)[0]
     before, _ = vectors.cosines(query, slots_of(0, 1, 2))
-    vectors.put(np.arange(3, 3000, dtype=np.int32), ROWS[3:])
+    vectors.put(np.arange(3, COUNT, dtype=np.int32), ROWS[3:])
     after, _ = vectors.cosines(query, slots_of(0, 1, 2))
     assert np.array_equal(before, after)
 
