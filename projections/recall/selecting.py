@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -98,12 +99,27 @@ def _chooser(survey: Survey, plan: Plan, pool: list[FactRow], slots: I32, scores
     highest = float(scores.max(initial=0.0))
     if diversity.scale == "max" and highest > 0:
         scores = scores / highest
-    texts = [survey.view.tokenize(f"{row.relation} {row.value_v}") for row in pool]
+    texts = _Texts(pool, survey.view.tokenize)
     material = Material(texts)
     if survey.semantics is not None:
         material = Material(texts, *survey.semantics.rows(slots))
     similarity = SIMILARITIES[diversity.similarity](material)
     return ByMarginalRelevance(scores, similarity, plan.lambda_mmr)
+
+
+class _Texts(Sequence[list[str]]):
+    """The terms of rows, cut when they are looked at."""
+
+    def __init__(self, rows: Sequence[FactRow], tokenize: Callable[[str], list[str]]) -> None:
+        self._rows = rows
+        self._tokenize = tokenize
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        row = self._rows[index]
+        return self._tokenize(f"{row.relation} {row.value_v}")
 
 
 def _newest(
@@ -121,5 +137,5 @@ def _newest(
 
 
 def _index(slots: I32, slot: int) -> int | None:
-    at = int(np.searchsorted(slots, slot))
+    at = int(slots.searchsorted(slot))
     return at if at < len(slots) and int(slots[at]) == slot else None
