@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from projections.moment import Moment
     from projections.view import View
 
+
 class Kept:
     """Some facts of a view, as a mask by slot and as ascending slots, and what is counted
     over them, each once."""

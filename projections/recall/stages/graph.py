@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
@@ -30,10 +31,10 @@ ENTITIES_PER_HOP_MAX = 256
 FACTS_PER_ENTITY_MAX = 64
 """Facts of a reached entity that become candidates by the graph alone, newest first."""
 NAMED_SEEDS_MAX = 16
+PHRASES_MAX = 131_072
+"""Display names whose words are remembered: each recall looks at about a thousand."""
 
 _WORDS = re.compile(r"[^\W_]+")
-_SEPARATOR = "\x1e"
-_GAPS = re.compile(rf"(?:[^\w{_SEPARATOR}]|_)+")
 
 
 class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
@@ -91,13 +92,17 @@ def _spelled(survey: Survey, query: str, numbers: list[int]) -> Iterable[int]:
     """Those entities whose display name the query spells out, in more than stop-words."""
     spelled = f" {' '.join(_WORDS.findall(query.casefold()))} "
     text = survey.view.entities.text
-    # Many names are cut into words at once: a call for each would cost more than the rest.
-    displays = [entity_display(text(number)).replace(_SEPARATOR, " ") for number in numbers]
-    names = _GAPS.sub(" ", _SEPARATOR.join(displays).casefold()).split(_SEPARATOR)
-    for number, name in zip(numbers, names, strict=False):  # without numbers, one empty name
-        phrase = f" {name.strip()} "
-        if phrase in spelled and not STOP_WORDS.issuperset(phrase.split()):
+    for number in numbers:
+        phrase = _phrase(text(number))
+        if phrase is not None and phrase in spelled:
             yield number
+
+
+@lru_cache(maxsize=PHRASES_MAX)
+def _phrase(entity: str) -> str | None:
+    """The words of a display name between spaces; None where it says nothing by itself."""
+    words = _WORDS.findall(entity_display(entity).casefold())
+    return None if STOP_WORDS.issuperset(words) else f" {' '.join(words)} "
 
 
 def _number(survey: Survey, word: str) -> int | None:

@@ -17,7 +17,7 @@ from projections.recall.candidates import Candidates, StageDisabled
 if TYPE_CHECKING:
     from projections.recall.survey import Survey
 
-COMPARED_MIN = 10_000
+COMPARED_MIN = 6_000
 """Up to this many survivors are all compared exactly; of more, those that a sketch of the
 vectors holds nearest, and at least ``COMPARED_SHARE`` of them."""
 COMPARED_SHARE = 0.02
