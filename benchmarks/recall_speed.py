@@ -12,7 +12,7 @@ import json
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -83,8 +83,8 @@ def _fill(data: Path, world: RecallWorld) -> None:
     ids = list(node.reader.mirror.slot_of)
     table = VecFacts(data / vectors_file(SPACE), SPACE)
     for slots, rows in world.vectors():
-        named = [ids[slot] for slot in slots.tolist()]
-        table.write(added=list(zip(named, rows, strict=True)))
+        numbers: list[int] = slots.tolist()
+        table.write(added=[(ids[n], row) for n, row in zip(numbers, rows, strict=True)])
     table.write(position=node.log.head().position)
     table.close()
     node.close()
@@ -229,10 +229,10 @@ def _http(
         client.close()
         p50 = percentile(taken, 0.5)
         return [
-            Figure("HTTP, p50", p50, "ms", "sqlite-vec brute force", p50 / vec, aims.get("p50", "")),
+            Figure("HTTP, p50", p50, "ms", "sqlite-vec alone", p50 / vec, aims.get("p50", "")),
             Figure("HTTP, p95", percentile(taken, 0.95), "ms", aim=aims.get("p95", "")),
             Figure("HTTP, p99", percentile(taken, 0.99), "ms"),
-            Figure("the same, beside words alone", p50, "ms", "FTS5 bm25", p50 / fts),
+            Figure("HTTP, p50 (again)", p50, "ms", "FTS5 bm25 alone", p50 / fts),
             *_percentiles(f"HTTP, scope {TENTH_SCOPE}", tenth, aim=aims.get("tenth p50", "")),
             Figure("sqlite-vec brute force, p50", vec, "ms"),
             Figure("FTS5 bm25, p50", fts, "ms"),
@@ -242,7 +242,7 @@ def _http(
 
 
 @contextmanager
-def _node(data: Path, made: _Made) -> Iterator[tuple[str, int]]:
+def _node(data: Path, made: _Made) -> Generator[tuple[str, int], None, None]:
     """A served node, ready and with all its vectors: its URL and process id."""
     with ExitStack() as stack:
         embed_url = stack.enter_context(embedding_server(made.query))

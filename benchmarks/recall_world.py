@@ -52,7 +52,7 @@ def vocabulary() -> list[str]:
     """The commonest words first, the same in every run: English stop-words, which make up
     half of what is said, then made-up words of two to four syllables."""
     chance = random.Random(3)
-    words = dict.fromkeys(sorted(STOP_WORDS, key=lambda word: (len(word), word)))
+    words: dict[str, None] = dict.fromkeys(sorted(STOP_WORDS, key=lambda word: (len(word), word)))
     while len(words) < VOCABULARY:
         words["".join(chance.choices(_SYLLABLES, k=chance.choice((2, 2, 3, 3, 4))))] = None
     return list(words)
@@ -100,7 +100,8 @@ class RecallWorld:
             topic = int(chance.integers(self.topics))
             own = chance.choice(self._topic_words[topic], int(chance.integers(2, 6)))
             other = self._zipf(chance, int(chance.integers(1, 4)))
-            words = [self._words[number] for number in (*own.tolist(), *other.tolist())]
+            numbers: list[int] = [*own.tolist(), *other.tolist()]
+            words = [self._words[number] for number in numbers]
             asked.append(Question(" ".join(words), topic))
         return asked
 

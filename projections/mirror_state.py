@@ -9,11 +9,11 @@ import numpy as np
 
 from projections.arrays import Bool
 from projections.columns import Columns, Postings
-from projections.term_postings import TermPostings
 from projections.histories import AccessHistory, DecayHistory, SetValuedHistory, TrustHistory
 from projections.interner import Interner
 from projections.lexicon import open_tokenizer
 from projections.remembered import Remembered
+from projections.term_postings import TermPostings
 
 ANSWERS_KEPT_MAX = 8
 """Sets of survivors that recall remembers; one of a million facts takes 5 MB."""

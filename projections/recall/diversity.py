@@ -6,7 +6,7 @@ that only facts really packed count as selected.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import chain
 from typing import Protocol
 
@@ -48,7 +48,7 @@ class Material(Struct, frozen=True):
     """What candidates are compared by: the terms of each, and its unit vector where it is
     ``embedded`` (None where nothing is)."""
 
-    terms: Sequence[Sequence[str]]
+    terms: Collection[Sequence[str]]
     vectors: F32 | None = None
     embedded: Bool | None = None
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -107,7 +106,7 @@ def _chooser(survey: Survey, plan: Plan, pool: list[FactRow], slots: I32, scores
     return ByMarginalRelevance(scores, similarity, plan.lambda_mmr)
 
 
-class _Texts(Sequence[list[str]]):
+class _Texts(Collection[list[str]]):
     """The terms of rows, cut when they are looked at."""
 
     def __init__(self, rows: Sequence[FactRow], tokenize: Callable[[str], list[str]]) -> None:
@@ -117,9 +116,11 @@ class _Texts(Sequence[list[str]]):
     def __len__(self) -> int:
         return len(self._rows)
 
-    def __getitem__(self, index: Any) -> Any:
-        row = self._rows[index]
-        return self._tokenize(f"{row.relation} {row.value_v}")
+    def __iter__(self) -> Iterator[list[str]]:
+        return (self._tokenize(f"{row.relation} {row.value_v}") for row in self._rows)
+
+    def __contains__(self, terms: object) -> bool:
+        return terms in list(self)
 
 
 def _newest(
