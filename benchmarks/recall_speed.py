@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import json
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,10 +23,10 @@ from api.heap import settle_heap
 from api.node import Node
 from api.serving import CONTROL_NAME
 from benchmarks.embedding_server import embedding_server
+from benchmarks.recall_load import ask, side_by_side
 from benchmarks.recall_world import DIMENSIONS, TENTH_SCOPE, Question, RecallWorld
 from benchmarks.report import Figure, Stopwatch, percentile, say
 from benchmarks.serving import RawClient, serving, wait_ready
-from benchmarks.workload import fact_bodies
 from projections.arrays import F32
 from projections.authorization import everything
 from projections.embedding.current import vectors_file
@@ -45,8 +44,6 @@ QUESTIONS = 200
 BASELINE_QUESTIONS = 20
 NEAREST = 50
 BATCH = 1_000
-CLIENTS = 8
-LOAD_SECONDS = 5.0
 EMBEDDED_SECONDS_MAX = 600.0
 SPACE = Space("ollama", "benchmark", DIMENSIONS)
 
@@ -221,10 +218,10 @@ def _http(
     with _node(data, made) as (url, pid):
         client = RawClient(url)
         for question in questions:  # embeds them, and leaves words alone
-            _ask(client, question, weights={"lexical": 0, "semantic": 1, "graph": 0})
+            ask(client, question, weights={"lexical": 0, "semantic": 1, "graph": 0})
         say("recall over HTTP")
-        taken = _timed(lambda q: _ask(client, q), questions)
-        tenth = _timed(lambda q: _ask(client, q, scope=TENTH_SCOPE), questions)
+        taken = _timed(lambda q: ask(client, q), questions)
+        tenth = _timed(lambda q: ask(client, q, scope=TENTH_SCOPE), questions)
         memory = _resident_gib(pid)
         client.close()
         p50 = percentile(taken, 0.5)
@@ -237,7 +234,7 @@ def _http(
             Figure("sqlite-vec brute force, p50", vec, "ms"),
             Figure("FTS5 bm25, p50", fts, "ms"),
             Figure("resident memory", memory, "GiB", aim=aims.get("memory", "")),
-            *_side_by_side(url, questions),
+            *side_by_side(url, questions),
         ]  # fmt: skip
 
 
@@ -264,63 +261,8 @@ def _node(data: Path, made: _Made) -> Generator[tuple[str, int], None, None]:
         yield url, json.loads((data / CONTROL_NAME).read_bytes())["pid"]
 
 
-def _ask(client: RawClient, question: Question, **more: Any) -> None:
-    body = {"query": question.text, "scope": "*", "track": False, **more}
-    status, _ = client.post("/v1/recall", body)
-    assert status == 200
-
-
 def _resident_gib(pid: int) -> float:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) / 2**20
     raise AssertionError("no VmRSS")
-
-
-def _side_by_side(url: str, questions: list[Question]) -> list[Figure]:
-    """Eight clients against one, and writes with and without recalls beside them."""
-    say(f"{CLIENTS} clients; writes beside recalls")
-    one = _rate([_recalls(url, questions)])
-    many = _rate([_recalls(url, questions[n:] + questions[:n]) for n in range(CLIENTS)])
-    alone = _rate([_writes(url, 0)])
-    both = _rate([_writes(url, 1_000_000), _recalls(url, questions)], counted=1)
-    return [
-        Figure("recalls, one client", one, "/s"),
-        Figure(f"recalls, {CLIENTS} clients", many, "/s", "one client", many / one, "≥ 1.5x"),
-        Figure("writes beside recalls", both, "/s", "writes alone", both / alone),
-    ]
-
-
-def _rate(works: list[Iterator[None]], counted: int | None = None) -> float:
-    """Steps a second that the first ``counted`` of ``works`` (all) make side by side."""
-    ends = time.monotonic() + LOAD_SECONDS
-    steps = [0] * len(works)
-
-    def run(number: int) -> None:
-        for _ in works[number]:
-            steps[number] += 1
-            if time.monotonic() >= ends:
-                return
-
-    threads = [threading.Thread(target=run, args=(n,)) for n in range(len(works))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return sum(steps[:counted]) / LOAD_SECONDS
-
-
-def _recalls(url: str, questions: list[Question]) -> Iterator[None]:
-    client = RawClient(url)
-    while True:
-        for question in questions:
-            _ask(client, question)
-            yield
-
-
-def _writes(url: str, first: int) -> Iterator[None]:
-    client = RawClient(url)
-    for body in fact_bodies(1_000_000, first=first):
-        status, _ = client.post("/v1/facts", body)
-        assert status in (200, 201)
-        yield
