@@ -51,10 +51,9 @@ def differing(held: U64, query: U64) -> U16:
     return total
 
 
-def nearest(differences: U16, count: int, dimensions: int) -> I64:
+def nearest(differences: U16, count: int) -> I64:
     """Indices of the ``count`` fewest differences, ascending; with all that equal the last."""
     if len(differences) <= count:
         return np.arange(len(differences), dtype=np.int64)
-    by_difference = np.bincount(differences, minlength=dimensions + 1)
-    limit = int(np.searchsorted(np.cumsum(by_difference), count))
+    limit = np.partition(differences, count - 1)[count - 1]
     return np.flatnonzero(differences <= limit)

@@ -14,8 +14,8 @@ from projections.embedding.sketch import U16, U64, differing, nearest, signs, wo
 
 BLOCK_SLOTS = 16_384
 COSINE_DECIMALS = 6
-WHOLE_BLOCK_SHARE = 0.5
-"""Where more than this share of a block is asked for, its sketch is scanned whole."""
+WHOLE_SHARE = 0.5
+"""Where more than this share of the slots is asked for, sketches are scanned whole."""
 
 
 class Vectors:
@@ -105,16 +105,23 @@ class Vectors:
         if len(slots) <= count:
             return np.arange(len(slots), dtype=np.int64)
         wanted = signs(query[np.newaxis, :])
-        differences: U16 = np.empty(len(slots), dtype=np.uint16)
-        for block, start, end in _runs(slots):
-            held = self._sketches[block]
-            at = slots[start:end] % BLOCK_SLOTS
-            if end - start > WHOLE_BLOCK_SHARE * BLOCK_SLOTS:
-                whole = differing(held, wanted)
-                differences[start:end] = whole if len(at) == BLOCK_SLOTS else whole[at]
-            else:
-                differences[start:end] = differing(held.take(at, axis=1), wanted)
-        return nearest(differences, count, self.dimensions)
+        runs = _runs(slots)
+        if len(slots) > WHOLE_SHARE * len(runs) * BLOCK_SLOTS:
+            parts = [self._differing(block, slots[start:end], wanted) for block, start, end in runs]
+            return nearest(np.concatenate(parts), count)
+        gathered: U64 = np.empty((len(wanted), len(slots)), dtype=np.uint64)
+        for block, start, end in runs:
+            gathered[:, start:end] = self._sketches[block].take(slots[start:end] % BLOCK_SLOTS, 1)
+        parts = [
+            differing(gathered[:, start : start + BLOCK_SLOTS], wanted)
+            for start in range(0, len(slots), BLOCK_SLOTS)
+        ]
+        return nearest(np.concatenate(parts), count)
+
+    def _differing(self, block: int, slots: I32, wanted: U64) -> U16:
+        """Of some slots of a block; the whole of it is scanned."""
+        whole = differing(self._sketches[block], wanted)
+        return whole if len(slots) == BLOCK_SLOTS else whole[slots % BLOCK_SLOTS]
 
     def _grow(self, count: int) -> None:
         if count > len(self._present):
