@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks import congress, embedding, flatness, graph, ingest, writes
+from benchmarks import congress, embedding, flatness, graph, ingest, recall_speed, writes
 from benchmarks.report import Figure, table
 
 BENCHMARKS: dict[str, Callable[[int], list[Figure]]] = {
@@ -20,6 +20,7 @@ BENCHMARKS: dict[str, Callable[[int], list[Figure]]] = {
     "congress": congress.measure,
     "embedding": embedding.measure,
     "graph": graph.measure,
+    "recall_speed": recall_speed.measure,
 }
 
 
@@ -30,23 +31,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Figures, and their ratios to a baseline measured in the same run.",
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(BENCHMARKS)} (all)")
-    parser.add_argument("--facts", type=int, default=100_000, help="size of the store (100000)")
+    parser.add_argument(
+        "--facts",
+        type=_sizes,
+        default=[100_000],
+        metavar="N[,N…]",
+        help="size of the store, or several, one after the other (100000)",
+    )
     parser.add_argument("--quick", action="store_true", help="a tenth of the size")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
     args = parser.parse_args(arguments)
     unknown = set(args.names) - BENCHMARKS.keys()
     if unknown:
         parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
-    facts = args.facts // 10 if args.quick else args.facts
     figures: list[Figure] = []
     for name in args.names or BENCHMARKS:
-        found = BENCHMARKS[name](facts)
-        figures += found
-        print(f"\n{name} ({facts:,} facts, Python {platform.python_version()})")
-        print(table(found), flush=True)
+        for size in args.facts:
+            facts = size // 10 if args.quick else size
+            found = BENCHMARKS[name](facts)
+            figures += found
+            print(f"\n{name} ({facts:,} facts, Python {platform.python_version()})")
+            print(table(found), flush=True)
     if args.json is not None:
         args.json.write_text(json.dumps(msgspec.to_builtins(figures), indent=1))
     return 0
+
+
+def _sizes(text: str) -> list[int]:
+    return [int(part.replace("_", "")) for part in text.split(",")]
 
 
 if __name__ == "__main__":

@@ -150,8 +150,13 @@ def surfacing(view: View, slots: I32) -> I32:
     reserved = view.reserved_slots()
     if len(reserved):
         slots = slots[~np.isin(slots, reserved)]
-    hidden = relations_matching(view, lambda label: label.startswith(BOOKKEEPING_PREFIX))
-    return slots[~hidden[view.relation[slots]]]
+    hidden = hidden_relations(view)
+    return slots[~hidden[view.relation[slots]]] if hidden.any() else slots
+
+
+def hidden_relations(view: View) -> Bool:
+    """By relation number: whether it is bookkeeping."""
+    return relations_matching(view, lambda label: label.startswith(BOOKKEEPING_PREFIX))
 
 
 def relations_matching(view: View, test: Callable[[str], bool]) -> Bool:
@@ -207,9 +212,9 @@ def expand(view: View, frontier: I32, walkable: Callable[[I32], I32]) -> tuple[I
         walkable: keeps the slots that may be walked; called on edges only.
     """
     if len(frontier) <= LOOKUPS_MAX:
-        leaving = _joined([view.entity_slots(n) for n in frontier.tolist()])
+        leaving = joined([view.entity_slots(n) for n in frontier.tolist()])
         leaving = leaving[view.object[leaving] >= 0]
-        arriving = _joined([view.object_slots(n) for n in frontier.tolist()])
+        arriving = joined([view.object_slots(n) for n in frontier.tolist()])
     else:
         edges = np.flatnonzero(view.object >= 0).astype(np.int32)
         inside = np.zeros(len(view.entities), dtype=np.bool_)
@@ -238,7 +243,8 @@ def best_edges(slots: I32, targets: I32, scores: F64, seen: Bool) -> tuple[I32, 
     return found, oldest[found], highest[found]
 
 
-def _joined(parts: list[I32]) -> I32:
+def joined(parts: list[I32]) -> I32:
+    """Lists of slots as one."""
     return np.concatenate(parts) if parts else np.empty(0, dtype=np.int32)
 
 

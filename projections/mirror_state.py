@@ -14,7 +14,12 @@ from projections.flagging import FlagColumn
 from projections.histories import AccessHistory, DecayHistory, SetValuedHistory
 from projections.interner import Interner
 from projections.lexicon import open_tokenizer
+from projections.remembered import Remembered
+from projections.term_postings import TermPostings
 from projections.trust_history import TrustHistory
+
+ANSWERS_KEPT_MAX = 8
+"""Sets of survivors that recall remembers; one of a million facts takes 5 MB."""
 
 
 class MirrorState:
@@ -42,7 +47,7 @@ class MirrorState:
         self.by_entity = Postings()
         self.by_key = Postings()
         self.by_object = Postings()
-        self.by_term = Postings()
+        self.by_term = TermPostings()
         self.slot_of: dict[str, int] = {}
         self.by_cid = Postings()
         self.reserved = Postings()
@@ -54,6 +59,7 @@ class MirrorState:
         self.accesses = AccessHistory()
         self.set_valued = SetValuedHistory()
         self.flags = FlagColumn()
+        self.remembered = Remembered(ANSWERS_KEPT_MAX)
         self._tokenizers = threading.local()
         self.published = 0
         self.position = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from projections.arrays import I32
+from projections.arrays import I32, Bool
 from projections.authorization import Authorization
 from projections.moment import Moment
 from projections.view import View, everything
@@ -35,13 +35,51 @@ def live(
     ``moment.valid_us``. ``include_retracted`` keeps retracted facts and the confidence-0
     records that retracted them.
     """
+    if slots is None:
+        mask = live_mask(
+            view,
+            authorization,
+            moment,
+            include_expired=include_expired,
+            include_retracted=include_retracted,
+        )
+        return np.flatnonzero(mask).astype(np.int32)
     chosen = known(view, authorization, moment, slots)
     keep = np.ones(len(chosen), dtype=bool)
-    if not include_retracted:
-        keep &= (view.to_position[chosen] > moment.position) & (view.base[chosen] > 0.0)
-    if not include_expired:
-        keep &= view.valid_until[chosen] > moment.valid_us
-    if moment.valid_at_us is not None:
-        keep &= view.valid_from[chosen] <= moment.valid_at_us
-        keep &= view.valid_until[chosen] > moment.valid_at_us
+    _narrow(keep, view, moment, chosen, include_expired, include_retracted)
     return chosen[keep]
+
+
+def live_mask(
+    view: View,
+    authorization: Authorization,
+    moment: Moment,
+    *,
+    include_expired: bool = False,
+    include_retracted: bool = False,
+) -> Bool:
+    """``live`` of everything, by slot."""
+    keep = authorization.mask(view)
+    # Positions ascend with the slots, so what was known is a beginning of the columns.
+    keep[int(view.from_position.searchsorted(moment.position, side="right")) :] = False
+    _narrow(keep, view, moment, slice(None), include_expired, include_retracted)
+    return keep
+
+
+def _narrow(
+    keep: Bool,
+    view: View,
+    moment: Moment,
+    at: I32 | slice,
+    include_expired: bool,
+    include_retracted: bool,
+) -> None:
+    """Take out of ``keep`` what does not hold of the facts ``at``."""
+    if not include_retracted:
+        keep &= view.to_position[at] > moment.position
+        keep &= view.base[at] > 0.0
+    if not include_expired:
+        keep &= view.valid_until[at] > moment.valid_us
+    if moment.valid_at_us is not None:
+        keep &= view.valid_from[at] <= moment.valid_at_us
+        keep &= view.valid_until[at] > moment.valid_at_us

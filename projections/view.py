@@ -13,6 +13,10 @@ from projections.flagging import Flags, flags_at
 from projections.interner import Interner
 from projections.mirror_state import MirrorState
 from projections.moment import LIVE, Moment
+from projections.remembered import Remembered
+
+PAIRS_MAX = 1_000_000
+"""Pairs of facts that are compared in one go: they take 40 bytes each."""
 
 
 class View:
@@ -53,6 +57,7 @@ class View:
         self.gardens: Interner = mirror.gardens
         self._flags: Flags = mirror.flags.array  # after the count: flags come before facts
         self.tokenize: Callable[[str], list[str]] = mirror.tokenize
+        self.remembered: Remembered = mirror.remembered
 
     # -- gardens --------------------------------------------------------------------------
 
@@ -90,12 +95,7 @@ class View:
 
     def postings(self, term: str) -> tuple[I32, I32]:
         """(slots, term frequencies) of a term of the lexicon."""
-        repeated = self._mirror.by_term.slots(term, self.count)
-        if not len(repeated):
-            return repeated, repeated
-        starts = np.flatnonzero(np.diff(repeated, prepend=-1))
-        frequencies = np.diff(starts, append=len(repeated))
-        return repeated[starts], frequencies.astype(np.int32)
+        return self._mirror.by_term.counted(term, self.count)
 
     def cid_slots(self, number: int) -> I32:
         """Facts whose content id begins with these 64 bits (see ``mirror.cid_number``)."""
@@ -116,7 +116,7 @@ class View:
 
     def slot_at(self, position: int) -> int | None:
         """The slot of the fact asserted at a position."""
-        slot = int(np.searchsorted(self.from_position, position))
+        slot = int(self.from_position.searchsorted(position))
         return slot if slot < self.count and self.from_position[slot] == position else None
 
     def flags(self, slots: I32) -> Flags:
@@ -165,37 +165,54 @@ class View:
         """Which of ``slots`` have a live sibling with another value that the caller may see,
         or have themselves lost such a conflict. Set-valued relations never do."""
         flags: Bool = self.set_aside[slots] <= moment.position
-        rivals: dict[int, I32] = {}
-        shared_key = self._mirror.crowded[self.key[slots]]
-        for index in np.flatnonzero(~flags & shared_key & (self.base[slots] > 0.0)):
-            slot = int(slots[index])
-            key = int(self.key[slot])
-            if key not in rivals:
-                rivals[key] = self._claimants(slot, key, moment, authorization)
-            flags[index] = self._overlaps(slot, rivals[key])
+        crowded = self._mirror.crowded[self.key[slots]]
+        asked = np.flatnonzero(~flags & crowded & (self.base[slots] > 0.0))
+        if len(asked):
+            flags[asked] = self._disputed(slots[asked], moment, authorization)
         return flags
 
-    def _claimants(self, slot: int, key: int, moment: Moment, authorization: Authorization) -> I32:
-        """Standing facts of a key; none where they cannot contradict each other."""
-        siblings = self.key_slots(key)
-        if len(siblings) < 2 or self.is_set_valued(int(self.relation[slot]), moment):
-            return siblings[:0]
-        siblings = siblings[self.standing(siblings, moment)]
-        siblings = siblings[authorization.mask(self, siblings)]
+    def _disputed(self, slots: I32, moment: Moment, authorization: Authorization) -> Bool:
+        """Which of ``slots`` a standing sibling contradicts: of the same key, with another
+        value, and valid at some time that the fact is."""
+        keys, of = np.unique(self.key[slots], return_inverse=True)
+        first = np.zeros(len(keys), dtype=np.int32)
+        first[of] = slots
+        lists = [
+            self.key_slots(key) if not self.is_set_valued(relation, moment) else first[:0]
+            for key, relation in zip(keys.tolist(), self.relation[first].tolist(), strict=True)
+        ]
+        group = np.repeat(np.arange(len(keys)), [len(each) for each in lists])
+        siblings: I32 = np.concatenate(lists)
+        standing = self.standing(siblings, moment)
+        standing &= authorization.mask(self, siblings)
+        siblings, group = siblings[standing], group[standing]
         values = self.value[siblings]
-        return siblings[:0] if (values == values[:1]).all() else siblings
+        differs = (values[1:] != values[:-1]) & (group[1:] == group[:-1])
+        disputed: Bool = np.zeros(len(slots), dtype=np.bool_)
+        mixed: Bool = np.zeros(len(keys), dtype=np.bool_)
+        mixed[group[1:][differs]] = True
+        members = np.flatnonzero(mixed[of])
+        if not len(members):
+            return disputed
+        starts = group.searchsorted(np.arange(len(keys) + 1))
+        sizes = np.diff(starts)
+        step = max(1, PAIRS_MAX // int(sizes[of[members]].max()))
+        for at in range(0, len(members), step):
+            some = members[at : at + step]
+            one = np.repeat(some, sizes[of[some]])
+            before = np.repeat(np.cumsum(sizes[of[some]]) - sizes[of[some]], sizes[of[some]])
+            other = siblings[np.arange(len(one)) - before + starts[of[one]]]
+            disputed[one[self._rival(slots[one], other)]] = True
+        return disputed
 
-    def _overlaps(self, slot: int, siblings: I32) -> bool:
-        """Whether a sibling with another value is valid at some time that the fact is."""
-        if not len(siblings):
-            return False
-        return bool(
-            (
-                (self.value[siblings] != self.value[slot])
-                & (self.valid_from[siblings] < self.valid_until[slot])
-                & (self.valid_from[slot] < self.valid_until[siblings])
-            ).any()
+    def _rival(self, slots: I32, others: I32) -> Bool:
+        """Pair by pair: another value, and at some time both are valid."""
+        rival: Bool = (
+            (self.value[others] != self.value[slots])
+            & (self.valid_from[others] < self.valid_until[slots])
+            & (self.valid_from[slots] < self.valid_until[others])
         )
+        return rival
 
     def standing(self, slots: I32, moment: Moment) -> Bool:
         """Which facts count as claims at the moment and have not expired."""

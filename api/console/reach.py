@@ -18,6 +18,7 @@ from api.heap import settle_heap
 from api.node import Node
 from api.serving import read_control, serve_in_background
 from api.settings import Settings, load_settings
+from api.turns import take_short_turns
 from eventlog.clock import Clock
 from eventlog.errors import DirectoryLocked
 from projections.embedding.choosing import EmbeddingSettings, follow_pin
@@ -118,6 +119,7 @@ def open_node(
             progress=progress.show,
         )
     settle_heap()
+    take_short_turns()
     return node
 
 

@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from concurrent.futures import Future
 
-from projections.arrays import F32, F64, I32, Bool
+from projections.arrays import F32, F64, I32, I64, Bool
 from projections.cards.vectors import CardVectors
 from projections.embedding.embedder import Embedder
 from projections.embedding.vectors import Vectors
@@ -64,6 +64,14 @@ class Semantics:
     def cosines(self, query: F32, slots: I32) -> tuple[F64, Bool]:
         """See ``Vectors.cosines``."""
         return self._vectors.cosines(query, slots)
+
+    def present(self, slots: I32) -> Bool:
+        """See ``Vectors.present``."""
+        return self._vectors.present(slots)
+
+    def likely(self, query: F32, slots: I32, count: int) -> I64:
+        """See ``Vectors.likely``."""
+        return self._vectors.likely(query, slots, count)
 
     def rows(self, slots: I32) -> tuple[F32, Bool]:
         """See ``Vectors.rows``."""

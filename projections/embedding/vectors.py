@@ -1,17 +1,21 @@
 """Unit vectors in memory by the mirror's slots, and exact cosines over them.
 
-Vectors lie in blocks of a fixed size, unfilled rows being zero. A block is always multiplied
-whole, so the cosine of a fact is the same bits whatever else a question scans.
+Vectors lie in blocks of a fixed size, unfilled rows being zero. Every cosine is the product of
+one row with the query, summed by itself, so a fact's is the same bits whatever else a question
+scans. Beside each block lies a sketch of it, for choosing among very many.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from projections.arrays import F32, F64, I32, Bool
+from projections.arrays import F32, F64, I32, I64, Bool
+from projections.embedding.sketch import U16, U64, differing, nearest, signs, words_of
 
-BLOCK_SLOTS = 1024
+BLOCK_SLOTS = 16_384
 COSINE_DECIMALS = 6
+WHOLE_SHARE = 0.5
+"""Where more than this share of the slots is asked for, sketches are scanned whole."""
 
 
 class Vectors:
@@ -20,6 +24,7 @@ class Vectors:
     def __init__(self, dimensions: int) -> None:
         self.dimensions = dimensions
         self._blocks: dict[int, F32] = {}
+        self._sketches: dict[int, U64] = {}
         self._present: Bool = np.zeros(BLOCK_SLOTS, dtype=np.bool_)
 
     def __len__(self) -> int:
@@ -31,12 +36,19 @@ class Vectors:
         if not len(slots):
             return
         self._grow(int(slots.max()) + 1)
+        packed = signs(np.asarray(rows, dtype=np.float32))
         for block in np.unique(slots // BLOCK_SLOTS).tolist():
             inside = slots // BLOCK_SLOTS == block
+            at = slots[inside] % BLOCK_SLOTS
             held = self._blocks.get(block)
             if held is None:
+                # Zeros come from the system untouched: rows never written cost no memory.
                 held = np.zeros((BLOCK_SLOTS, self.dimensions), dtype=np.float32)
-            held[slots[inside] % BLOCK_SLOTS] = rows[inside]
+                self._sketches[block] = np.zeros(
+                    (words_of(self.dimensions), BLOCK_SLOTS), dtype=np.uint64
+                )
+            held[at] = rows[inside]
+            self._sketches[block][:, at] = packed[:, inside]
             self._blocks[block] = held
         self._present[slots] = True
 
@@ -46,10 +58,16 @@ class Vectors:
         self._present[slots] = False
         for slot in slots.tolist():
             self._blocks[slot // BLOCK_SLOTS][slot % BLOCK_SLOTS] = 0.0
+            self._sketches[slot // BLOCK_SLOTS][:, slot % BLOCK_SLOTS] = 0
 
     def present(self, slots: I32) -> Bool:
         """Which of ``slots`` have a vector."""
         present = self._present
+        if not len(slots):
+            return present[:0].copy()
+        first, last = int(slots[0]), int(slots[-1])
+        if last < len(present) and last - first == len(slots) - 1 and _rising(slots):
+            return present[first : last + 1].copy()
         found = np.zeros(len(slots), dtype=np.bool_)
         inside = slots < len(present)
         found[inside] = present[slots[inside]]
@@ -59,9 +77,10 @@ class Vectors:
         """The vectors of ``slots``, zero where there is none, and which have one."""
         present = self.present(slots)
         rows = np.zeros((len(slots), self.dimensions), dtype=np.float32)
-        for index in np.flatnonzero(present).tolist():
-            slot = int(slots[index])
-            rows[index] = self._blocks[slot // BLOCK_SLOTS][slot % BLOCK_SLOTS]
+        blocks = slots // BLOCK_SLOTS
+        for block in np.unique(blocks[present]).tolist():
+            chosen = np.flatnonzero(present & (blocks == block))
+            rows[chosen] = self._blocks[block][slots[chosen] % BLOCK_SLOTS]
         return rows, present
 
     def cosines(self, query: F32, slots: I32) -> tuple[F64, Bool]:
@@ -69,17 +88,60 @@ class Vectors:
         those without a vector, which the second array tells apart."""
         present = self.present(slots)
         cosines = np.zeros(len(slots), dtype=np.float64)
-        numbers, starts = np.unique(slots // BLOCK_SLOTS, return_index=True)
-        ends = [*starts.tolist(), len(slots)][1:]
-        for block, start, end in zip(numbers.tolist(), starts.tolist(), ends, strict=True):
+        for block, start, end in _runs(slots):
             held = self._blocks.get(block)
             if held is not None:
-                cosines[start:end] = (held @ query)[slots[start:end] % BLOCK_SLOTS]
-        cosines[~present] = 0.0
+                whole = end - start == BLOCK_SLOTS
+                chosen = held if whole else held[slots[start:end] % BLOCK_SLOTS]
+                # Row by row: a matrix product's last bits depend on a row's neighbours.
+                cosines[start:end] = np.vecdot(chosen, query)
+        if not present.all():
+            cosines[~present] = 0.0
         return np.round(cosines, COSINE_DECIMALS), present
+
+    def likely(self, query: F32, slots: I32, count: int) -> I64:
+        """Indices into ``slots`` (ascending, all present) of the ``count`` that the sketch
+        holds nearest to the query, and of those it cannot tell from the last; ascending."""
+        if len(slots) <= count:
+            return np.arange(len(slots), dtype=np.int64)
+        wanted = signs(query[np.newaxis, :])
+        runs = _runs(slots)
+        if len(slots) > WHOLE_SHARE * len(runs) * BLOCK_SLOTS:
+            parts = [self._differing(block, slots[start:end], wanted) for block, start, end in runs]
+            return nearest(np.concatenate(parts), count)
+        gathered: U64 = np.empty((len(wanted), len(slots)), dtype=np.uint64)
+        for block, start, end in runs:
+            gathered[:, start:end] = self._sketches[block].take(slots[start:end] % BLOCK_SLOTS, 1)
+        parts = [
+            differing(gathered[:, start : start + BLOCK_SLOTS], wanted)
+            for start in range(0, len(slots), BLOCK_SLOTS)
+        ]
+        return nearest(np.concatenate(parts), count)
+
+    def _differing(self, block: int, slots: I32, wanted: U64) -> U16:
+        """Of some slots of a block; the whole of it is scanned."""
+        whole = differing(self._sketches[block], wanted)
+        return whole if len(slots) == BLOCK_SLOTS else whole[slots % BLOCK_SLOTS]
 
     def _grow(self, count: int) -> None:
         if count > len(self._present):
             grown = np.zeros(max(count, 2 * len(self._present)), dtype=np.bool_)
             grown[: len(self._present)] = self._present
             self._present = grown
+
+
+def _rising(slots: I32) -> bool:
+    return bool((slots[1:] > slots[:-1]).all())
+
+
+def _runs(slots: I32) -> list[tuple[int, int, int]]:
+    """Block, start and end of each run of ascending ``slots`` that lies in one block."""
+    if not len(slots):
+        return []
+    blocks = np.arange(int(slots[0]) // BLOCK_SLOTS, int(slots[-1]) // BLOCK_SLOTS + 2)
+    bounds = np.searchsorted(slots, (blocks * BLOCK_SLOTS).astype(slots.dtype)).tolist()
+    return [
+        (int(block), start, end)
+        for block, start, end in zip(blocks[:-1].tolist(), bounds[:-1], bounds[1:], strict=True)
+        if start < end
+    ]

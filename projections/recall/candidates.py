@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from msgspec import Struct
 
-from projections.arrays import F64, I32
+from projections.arrays import F64, I32, I64
 
 Status = Literal["completed", "disabled", "deadline", "failed"]
 
@@ -28,8 +28,17 @@ class Candidates(Struct, frozen=True):
         """The ``count`` highest scores; among equals the older facts."""
         if len(self.slots) <= count:
             return self
-        order = np.lexsort((self.slots, -self.scores))[:count]
-        return self.only(np.sort(order))
+        return self.only(np.sort(self.leading(count)[:count]))
+
+    def leading(self, count: int) -> I64:
+        """Indices of the ``count`` highest scores, and of all that equal the last of them, by
+        descending score; among equals the older facts come first."""
+        scores = self.scores
+        among = np.arange(len(scores))
+        if count < len(scores):
+            least = np.partition(scores, len(scores) - count)[len(scores) - count]
+            among = np.flatnonzero(scores >= least)
+        return among[np.lexsort((self.slots[among], -scores[among]))]
 
     def only(self, chosen: I32 | np.ndarray) -> Candidates:
         """Those chosen by index or mask."""

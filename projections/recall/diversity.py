@@ -6,7 +6,8 @@ that only facts really packed count as selected.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from itertools import chain
 from typing import Protocol
 
 import numpy as np
@@ -47,7 +48,7 @@ class Material(Struct, frozen=True):
     """What candidates are compared by: the terms of each, and its unit vector where it is
     ``embedded`` (None where nothing is)."""
 
-    terms: Sequence[Sequence[str]]
+    terms: Collection[Sequence[str]]
     vectors: F32 | None = None
     embedded: Bool | None = None
 
@@ -103,16 +104,14 @@ class Jaccard:
 
     def __init__(self, material: Material) -> None:
         texts = material.terms
-        numbers: dict[str, int] = {}
-        distinct = (list(dict.fromkeys(text))[:TOKENS_MAX] for text in texts)
-        self._tokens = [
-            [numbers.setdefault(token, len(numbers)) for token in tokens] for tokens in distinct
-        ]
+        distinct = [list(dict.fromkeys(text))[:TOKENS_MAX] for text in texts]
+        numbers = {token: number for number, token in enumerate(set(chain(*distinct)))}
+        self._tokens = [list(map(numbers.__getitem__, tokens)) for tokens in distinct]
         self._size = np.array([len(tokens) for tokens in self._tokens], dtype=np.int64)
         # Token-major, so that one candidate's shared counts are a sum of a few short rows.
         self._held = np.zeros((len(numbers), len(texts)), dtype=np.uint8)
-        for index, tokens in enumerate(self._tokens):
-            self._held[tokens, index] = 1
+        everything = np.fromiter(chain(*self._tokens), dtype=np.int64)
+        self._held[everything, np.repeat(np.arange(len(texts)), self._size)] = 1
 
     def to(self, index: int) -> F64:
         shared = self._held[self._tokens[index]].sum(axis=0, dtype=np.int64)
@@ -123,19 +122,23 @@ class Cosine:
     """Cosine of two vectors, 0 where it is negative; Jaccard where one of them has none."""
 
     def __init__(self, material: Material) -> None:
-        self._words = Jaccard(material)
         none = np.zeros(len(material.terms), dtype=np.bool_)
         self._embedded = none if material.embedded is None else material.embedded
-        self._vectors = material.vectors
+        # Cutting texts into terms costs more than all the rest: only where a vector is missing.
+        self._words = None if self._embedded.all() else Jaccard(material)
+        self._rows: F64 | None = None
+        if material.vectors is not None:
+            self._rows = material.vectors.astype(np.float64)
 
     def to(self, index: int) -> F64:
-        similarity = self._words.to(index)
-        if self._vectors is None or not self._embedded[index]:
-            return similarity
+        if self._rows is None or not self._embedded[index]:
+            return np.empty(0) if self._words is None else self._words.to(index)
         # Each row by itself: a product's last bits would depend on which others there are.
-        cosines: F64 = np.einsum("ij,j->i", self._vectors, self._vectors[index], dtype=np.float64)
-        cosines = np.round(np.clip(cosines, 0.0, 1.0), COSINE_DECIMALS)
-        return np.where(self._embedded, cosines, similarity)
+        cosines: F64 = np.vecdot(self._rows, self._rows[index])
+        cosines = cosines.clip(0.0, 1.0).round(COSINE_DECIMALS)
+        if self._words is None:
+            return cosines
+        return np.where(self._embedded, cosines, self._words.to(index))
 
 
 SIMILARITIES: dict[str, Callable[[Material], Similarity]] = {"jaccard": Jaccard, "cosine": Cosine}

@@ -156,7 +156,8 @@ def _recalled(
     confidence, trust = float(features.confidence[at]), float(features.source_trust[at])
     reasons = [f"parent of {each.provenance_of}"] if each.provenance_of else []
     for found in hits.values():
-        if each.slot in found.slots:
+        place = int(found.slots.searchsorted(each.slot))
+        if place < len(found.slots) and found.slots[place] == each.slot:
             reasons += found.why(each.slot)
     return Recalled(
         slot=each.slot,

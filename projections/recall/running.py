@@ -109,7 +109,7 @@ def _run(
     status: Status = "completed"
     try:
         found = STAGES[choice.name].run(surveyed, choice.parameters, earlier)
-        hits = _gated(surveyed, found).best(choice.candidates)
+        hits = _admitted(surveyed, found, choice.candidates)
         detail = found.detail
     except Exception as fault:
         status = _STATUS_OF.get(type(fault), "failed")
@@ -123,8 +123,16 @@ def _run(
     return _Ran(StageOutcome(choice.name, status, count, elapsed_ms, detail), hits)
 
 
-def _gated(surveyed: Survey, found: Candidates) -> Candidates:
-    admitted = surveyed.admits(found.slots)
-    if len(admitted) == len(found.slots):
+def _admitted(surveyed: Survey, found: Candidates, count: int) -> Candidates:
+    """The best ``count`` of those that pass the gate, which is asked of no more than it takes:
+    most of what a common word finds is never looked at."""
+    asked = count
+    while True:
+        leading = found.leading(asked)
+        admitted = surveyed.admits(found.slots[leading])
+        if len(admitted) >= count or len(leading) == len(found.slots):
+            break
+        asked = 4 * len(leading)
+    if len(admitted) == len(found.slots) <= count:
         return found
-    return found.only(np.isin(found.slots, admitted, assume_unique=True))
+    return found.only(found.slots.searchsorted(np.sort(admitted[:count])))

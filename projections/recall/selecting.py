@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -98,12 +98,29 @@ def _chooser(survey: Survey, plan: Plan, pool: list[FactRow], slots: I32, scores
     highest = float(scores.max(initial=0.0))
     if diversity.scale == "max" and highest > 0:
         scores = scores / highest
-    texts = [survey.view.tokenize(f"{row.relation} {row.value_v}") for row in pool]
+    texts = _Texts(pool, survey.view.tokenize)
     material = Material(texts)
     if survey.semantics is not None:
         material = Material(texts, *survey.semantics.rows(slots))
     similarity = SIMILARITIES[diversity.similarity](material)
     return ByMarginalRelevance(scores, similarity, plan.lambda_mmr)
+
+
+class _Texts(Collection[list[str]]):
+    """The terms of rows, cut when they are looked at."""
+
+    def __init__(self, rows: Sequence[FactRow], tokenize: Callable[[str], list[str]]) -> None:
+        self._rows = rows
+        self._tokenize = tokenize
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[list[str]]:
+        return (self._tokenize(f"{row.relation} {row.value_v}") for row in self._rows)
+
+    def __contains__(self, terms: object) -> bool:
+        return terms in list(self)
 
 
 def _newest(
@@ -121,5 +138,5 @@ def _newest(
 
 
 def _index(slots: I32, slot: int) -> int | None:
-    at = int(np.searchsorted(slots, slot))
+    at = int(slots.searchsorted(slot))
     return at if at < len(slots) and int(slots[at]) == slot else None

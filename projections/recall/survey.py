@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 from msgspec import Struct
 
 from projections.arrays import F64, I32, Bool
-from projections.graph import surfacing
-from projections.selection import live
+from projections.recall.surviving import Surviving, surviving
 
 if TYPE_CHECKING:
     from projections.authorization import Authorization
     from projections.embedding.semantics import Semantics
+    from projections.interner import Interner
     from projections.moment import Moment
     from projections.recall.request import RecallRequest
     from projections.view import View
@@ -32,7 +31,8 @@ class Gate(Struct, frozen=True):
 
 
 class Survey(Struct, frozen=True):
-    """One request's facts. Masks are by slot, ``visible`` and ``survivors`` ascending slots.
+    """One request's facts. Masks are by slot, ``visible`` and ``survivors`` ascending slots;
+    all are shared between requests and never written.
 
     ``focus`` is the number of the entity asked about: None where none was, -1 where the
     node does not know it. ``semantics`` is None where embeddings are off.
@@ -45,11 +45,28 @@ class Survey(Struct, frozen=True):
     gate: Gate
     depth: int
     focus: int | None
-    visible: I32
-    visible_mask: Bool
-    survivors: I32
-    survivor_mask: Bool
+    surviving: Surviving
     semantics: Semantics | None = None
+
+    @property
+    def visible(self) -> I32:
+        return self.surviving.visible.slots
+
+    @property
+    def visible_mask(self) -> Bool:
+        return self.surviving.visible.mask
+
+    @property
+    def survivors(self) -> I32:
+        return self.surviving.survivors.slots
+
+    @property
+    def survivor_mask(self) -> Bool:
+        return self.surviving.survivors.mask
+
+    def confident(self, above: float) -> I32:
+        """Survivors whose confidence at the Moment is above a bound."""
+        return self.surviving.survivors.confident(self.view, self.moment, above)
 
     def effective(self, slots: I32) -> F64:
         """Confidence times source trust, at the Moment."""
@@ -81,20 +98,7 @@ def survey(
     """What this caller may see at this Moment, and what of it the request's filters leave."""
     if request.scopes is not None:
         authorization = authorization.narrowed(request.scopes)
-    visible = surfacing(view, live(view, authorization, moment))
-    survivors = visible
-    for column, interner, wanted in (
-        (view.relation, view.relations, request.relation),
-        (view.source, view.sources, request.source),
-    ):
-        if wanted is not None:
-            number = interner.number(wanted)
-            survivors = survivors[column[survivors] == (-1 if number is None else number)]
-    focus: int | None = None
-    if request.entity is not None:
-        found = view.entities.number(request.entity)
-        focus = -1 if found is None else found
-    visible_mask = _mask(view.count, visible)
+    filters = (_number(view.relations, request.relation), _number(view.sources, request.source))
     return Survey(
         view=view,
         authorization=authorization,
@@ -102,16 +106,15 @@ def survey(
         request=request,
         gate=gate,
         depth=depth,
-        focus=focus,
-        visible=visible,
-        visible_mask=visible_mask,
-        survivors=survivors,
-        survivor_mask=visible_mask if survivors is visible else _mask(view.count, survivors),
+        focus=_number(view.entities, request.entity),
+        surviving=surviving(view, authorization, moment, filters),
         semantics=semantics,
     )
 
 
-def _mask(count: int, slots: I32) -> Bool:
-    mask = np.zeros(count, dtype=np.bool_)
-    mask[slots] = True
-    return mask
+def _number(interner: Interner, text: str | None) -> int | None:
+    """The number of a text asked for: None for no text, -1 for one that never appeared."""
+    if text is None:
+        return None
+    number = interner.number(text)
+    return -1 if number is None else number

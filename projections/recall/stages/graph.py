@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 from msgspec import Meta, Struct
 
 from projections.arrays import F64, I32, I64
-from projections.graph import Reached, best_edges, expand
+from projections.graph import LOOKUPS_MAX, Reached, best_edges, expand, joined
 from projections.normalization import entity_display, normalize_uri
 from projections.recall.candidates import Candidates, StageDisabled
 from projections.recall.stages.lexical import STOP_WORDS
@@ -30,6 +31,8 @@ ENTITIES_PER_HOP_MAX = 256
 FACTS_PER_ENTITY_MAX = 64
 """Facts of a reached entity that become candidates by the graph alone, newest first."""
 NAMED_SEEDS_MAX = 16
+PHRASES_MAX = 131_072
+"""Display names whose words are remembered: each recall looks at about a thousand."""
 
 _WORDS = re.compile(r"[^\W_]+")
 
@@ -80,13 +83,26 @@ def _named(survey: Survey, earlier: Mapping[str, Candidates]) -> I32:
         return np.array([n for n in (survey.focus,) if n >= 0], dtype=np.int32)
     view, query = survey.view, survey.request.query
     found = {n for word in query.split() if (n := _number(survey, word)) is not None}
-    spelled = f" {' '.join(_WORDS.findall(query.casefold()))} "
-    for number in _mentioned(survey, earlier):
-        words = _WORDS.findall(entity_display(view.entities.text(number)).casefold())
-        if words and not STOP_WORDS.issuperset(words) and f" {' '.join(words)} " in spelled:
-            found.add(number)
+    found.update(_spelled(survey, query, _mentioned(survey, earlier)))
     text = view.entities.text
     return np.array(sorted(found, key=text)[:NAMED_SEEDS_MAX], dtype=np.int32)
+
+
+def _spelled(survey: Survey, query: str, numbers: list[int]) -> Iterable[int]:
+    """Those entities whose display name the query spells out, in more than stop-words."""
+    spelled = f" {' '.join(_WORDS.findall(query.casefold()))} "
+    text = survey.view.entities.text
+    for number in numbers:
+        phrase = _phrase(text(number))
+        if phrase is not None and phrase in spelled:
+            yield number
+
+
+@lru_cache(maxsize=PHRASES_MAX)
+def _phrase(entity: str) -> str | None:
+    """The words of a display name between spaces; None where it says nothing by itself."""
+    words = _WORDS.findall(entity_display(entity).casefold())
+    return None if STOP_WORDS.issuperset(words) else f" {' '.join(words)} "
 
 
 def _number(survey: Survey, word: str) -> int | None:
@@ -102,14 +118,13 @@ def _number(survey: Survey, word: str) -> int | None:
     return number if spoken_of else None
 
 
-def _mentioned(survey: Survey, earlier: Mapping[str, Candidates]) -> Iterable[int]:
+def _mentioned(survey: Survey, earlier: Mapping[str, Candidates]) -> list[int]:
     view = survey.view
     slots = [hits.slots for hits in earlier.values()]
     if not slots:
         return []
     both = np.concatenate([column[s] for s in slots for column in (view.entity, view.object)])
-    numbers: list[int] = np.unique(both[both >= 0]).tolist()
-    return numbers
+    return sorted(set(both[both >= 0].tolist()))
 
 
 def _of_best_hits(survey: Survey, count: int, earlier: Mapping[str, Candidates]) -> I32:
@@ -120,13 +135,11 @@ def _of_best_hits(survey: Survey, count: int, earlier: Mapping[str, Candidates])
 
 def _walk(survey: Survey, reached: Reached, best: F64) -> None:
     view = survey.view
-    edges = survey.visible[view.object[survey.visible] >= 0]
-    degree: I64 = np.bincount(view.entity[edges], minlength=len(view.entities))
     for hop in range(1, survey.depth + 1):
         slots, targets = expand(view, reached.frontier, survey.walkable)
         between = view.entity[slots] != view.object[slots]  # nothing reaches itself
         slots, targets = slots[between], targets[between]
-        guard = np.log1p(degree[view.entity[slots]].astype(np.float64))
+        guard = np.log1p(_out_degree(survey, view.entity[slots]).astype(np.float64))
         scores = view.confidence(slots, survey.moment) / guard / (1 + hop)
         # A seed that is one only by a hit has no score of its own: another seed may reach it.
         settled = reached.seen & ((best > 0) | (hop > 1))
@@ -134,6 +147,21 @@ def _walk(survey: Survey, reached: Reached, best: F64) -> None:
         kept = np.lexsort((edge, -score))[:ENTITIES_PER_HOP_MAX]
         reached.add(found[kept], edge[kept])
         best[found[kept]] = score[kept]
+
+
+def _out_degree(survey: Survey, subjects: I32) -> I64:
+    """Of each subject: its visible edges."""
+    view, visible = survey.view, survey.visible_mask
+    distinct, of = np.unique(subjects, return_inverse=True)
+    if len(distinct) <= LOOKUPS_MAX:
+        lists = [view.entity_slots(number) for number in distinct.tolist()]
+        slots, owner = joined(lists), np.repeat(np.arange(len(lists)), [len(x) for x in lists])
+        owner = owner[visible[slots] & (view.object[slots] >= 0)]
+        degree: I64 = np.bincount(owner, minlength=len(distinct))
+        return degree[of]
+    edges = np.flatnonzero(visible & (view.object >= 0))
+    degree = np.bincount(view.entity[edges], minlength=len(view.entities))
+    return degree[subjects]
 
 
 def _facts(
@@ -149,16 +177,31 @@ def _facts(
     walked = reached.edge[targets]
     parts = [hits.slots[best[view.entity[hits.slots]] > 0] for hits in earlier.values()]
     parts.append(walked[mask[walked]])
-    for number in np.flatnonzero(best).tolist():
-        slots = view.entity_slots(number)
-        slots = survey.admits(slots[mask[slots]])
-        parts.append(slots if number == survey.focus else slots[-FACTS_PER_ENTITY_MAX:])
+    parts.append(_newest(survey, np.flatnonzero(best)))
     slots: I32 = np.unique(np.concatenate(parts))
     scores = best[view.entity[slots]]
     surviving = mask[walked]
     np.maximum.at(scores, np.searchsorted(slots, walked[surviving]), best[targets[surviving]])
     hops = np.maximum(reached.hops[view.entity[slots]], 0)
     return Candidates(slots, scores, hops, lambda slot: _why(survey, reached, slot))
+
+
+def _newest(survey: Survey, entities: I64) -> I32:
+    """Facts of each entity that pass the gate, the newest so many; of the focus, all."""
+    view, mask = survey.view, survey.survivor_mask
+    lists = [view.entity_slots(number) for number in entities.tolist()]
+    slots, owner = joined(lists), np.repeat(entities, [len(each) for each in lists])
+    kept = mask[slots]
+    slots, owner = slots[kept], owner[kept]
+    if len(slots):
+        # The gate looks at facts one by one, so all entities' may be asked for together.
+        order = np.argsort(slots)  # every fact has one entity: no slot stands there twice
+        passed = np.zeros(len(slots), dtype=np.bool_)
+        passed[order[slots[order].searchsorted(survey.admits(slots))]] = True
+        slots, owner = slots[passed], owner[passed]
+    ends = owner.searchsorted(owner, side="right")
+    recent = ends - np.arange(len(owner)) <= FACTS_PER_ENTITY_MAX
+    return slots[recent | (owner == survey.focus)]
 
 
 def _why(survey: Survey, reached: Reached, slot: int) -> list[str]:

@@ -17,6 +17,7 @@ from msgspec import Meta, Struct
 
 from projections.arrays import F64, I32
 from projections.recall.candidates import Candidates
+from projections.recall.tally import Tally
 
 if TYPE_CHECKING:
     from projections.recall.survey import Survey
@@ -50,14 +51,13 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
     """Every survivor that holds a term of the query, ascending by slot."""
     view = survey.view
     holders: dict[str, I32] = {}
-    scores = _bm25(survey, query_terms(view, survey.request.query), parameters, holders)
-    slots = np.flatnonzero(scores).astype(np.int32)
+    slots, scores = _bm25(survey, query_terms(view, survey.request.query), parameters, holders)
 
     def why(slot: int) -> list[str]:
         held = [term for term, among in holders.items() if _holds(among, slot)]
         return [f"lexical: holds {', '.join(held)}"]
 
-    return Candidates(slots, scores[slots], np.zeros(len(slots), dtype=np.int32), why)
+    return Candidates(slots, scores, np.zeros(len(slots), dtype=np.int32), why)
 
 
 def query_terms(view: View, query: str) -> list[str]:
@@ -66,27 +66,32 @@ def query_terms(view: View, query: str) -> list[str]:
     return sorted(set(terms[:TERMS_MAX]))
 
 
-def _bm25(survey: Survey, terms: list[str], parameters: Parameters, holders: dict[str, I32]) -> F64:
-    """Scores by slot; notes in ``holders`` which survivors hold each term."""
-    view, mask = survey.view, survey.survivor_mask
-    scores: F64 = np.zeros(view.count)
-    count = len(survey.survivors)
+def _bm25(
+    survey: Survey, terms: list[str], parameters: Parameters, holders: dict[str, I32]
+) -> tuple[I32, F64]:
+    """Slots that hold a term, and their scores; notes in ``holders`` which survivors hold
+    each term."""
+    view, survivors = survey.view, survey.surviving.survivors
+    count = len(survivors.slots)
     if not count:
-        return scores
-    average = max(int(view.length[survey.survivors].sum(dtype=np.int64)) / count, 1.0)
+        return survivors.slots, np.empty(0)
+    average = max(survivors.total_length / count, 1.0)
     k1, b = parameters.k1, parameters.b
+    tally = Tally(view.count)
     for term in terms:
         slots, frequencies = view.postings(term)
-        kept = mask[slots]
-        slots, frequency = slots[kept], frequencies[kept].astype(np.float64)
+        if not survivors.everything:
+            kept = survivors.mask[slots]
+            slots, frequencies = slots[kept], frequencies[kept]
+        frequency = frequencies.astype(np.float64)
         holders[term] = slots
         df = len(slots)
         idf = math.log1p((count - df + 0.5) / (df + 0.5))
         norm = k1 * (1.0 - b + b * (view.length[slots] / average))
-        scores[slots] += idf * frequency * (k1 + 1.0) / (frequency + norm)
-    return scores
+        tally.add(slots, idf * frequency * (k1 + 1.0) / (frequency + norm))
+    return tally.result()
 
 
 def _holds(slots: I32, slot: int) -> bool:
-    at = int(np.searchsorted(slots, slot))
+    at = int(slots.searchsorted(slot))
     return at < len(slots) and int(slots[at]) == slot

@@ -1,4 +1,4 @@
-"""Likeness of meaning: the cosine of the query's vector with every survivor's, exactly.
+"""Likeness of meaning: the cosine of the query's vector with the survivors', exactly.
 
 ``score = (cosine - floor) / (1 - floor)`` for cosines above ``floor``. Facts that are to have
 a vector and have none yet are left out, and the stage's outcome says how many.
@@ -18,6 +18,11 @@ from projections.recall.stages.card_likeness import card_scores
 
 if TYPE_CHECKING:
     from projections.recall.survey import Survey
+
+COMPARED_MIN = 6_000
+"""Up to this many survivors are all compared exactly; of more, those that a sketch of the
+vectors holds nearest, and at least ``COMPARED_SHARE`` of them."""
+COMPARED_SHARE = 0.02
 
 
 class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
@@ -42,14 +47,18 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
         raise StageDisabled("embeddings are off")
     if not survey.request.query.strip():
         raise StageDisabled("the query is empty")
-    slots = survey.survivors
-    confidence = survey.view.confidence(slots, survey.moment)
-    slots = slots[confidence > semantics.min_confidence]
+    slots = survey.confident(semantics.min_confidence)
+    present = semantics.present(slots)
+    missing = len(slots) - int(np.count_nonzero(present))
     query = semantics.query(survey.request.query)
-    cosines, present = semantics.cosines(query, slots)
-    missing = int(np.count_nonzero(~present))
     if missing == len(slots) > 0:
         raise StageDisabled("no fact is embedded yet")
+    if missing:
+        slots = slots[present]
+    compared = max(COMPARED_MIN, int(len(slots) * COMPARED_SHARE))
+    if len(slots) > compared:
+        slots = slots[semantics.likely(query, slots, compared)]
+    cosines, present = semantics.cosines(query, slots)
     near = present & (cosines > parameters.floor)
     slots, cosines = slots[near], cosines[near]
     scores: F64 = (cosines - parameters.floor) / (1.0 - parameters.floor)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from projections.embedding.errors import DimensionMismatch, ModelMismatch
 from projections.embedding.recipe import Space
+from projections.embedding.sketch import differing, signs
 from projections.embedding.vec_facts import VecFacts, open_vectors
 from projections.embedding.vectors import BLOCK_SLOTS, Vectors
 from tests.projections.embedding.provider_double import SPACE
@@ -21,9 +22,10 @@ def units(count: int, seed: int = 1) -> np.ndarray:
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-ROWS = units(3000)
+COUNT = BLOCK_SLOTS + 3000
+ROWS = units(COUNT)
 FILLED = Vectors(D)
-FILLED.put(np.arange(0, 3000, dtype=np.int32), ROWS)
+FILLED.put(np.arange(0, COUNT, dtype=np.int32), ROWS)
 
 
 def slots_of(*numbers: int) -> np.ndarray:
@@ -32,17 +34,17 @@ def slots_of(*numbers: int) -> np.ndarray:
 
 def test_cosines_are_dot_products_rounded_to_a_millionth() -> None:
     query = units(1, seed=9)[0]
-    slots = slots_of(0, 5, BLOCK_SLOTS - 1, BLOCK_SLOTS, 2999)
+    slots = slots_of(0, 5, BLOCK_SLOTS - 1, BLOCK_SLOTS, COUNT - 1)
     cosines, present = FILLED.cosines(query, slots)
     assert present.all()
     assert cosines == pytest.approx(ROWS[slots].astype(np.float64) @ query, abs=1e-6)
     assert np.array_equal(np.round(cosines, 6), cosines)
 
 
-@given(st.sets(st.integers(0, 2999), min_size=1, max_size=50), st.integers(0, 10_000))
+@given(st.sets(st.integers(0, COUNT - 1), min_size=1, max_size=50), st.integers(0, 10_000))
 def test_a_cosine_does_not_depend_on_what_else_is_scanned(chosen: set[int], seed: int) -> None:
     query = units(1, seed)[0]
-    everything, _ = FILLED.cosines(query, np.arange(3000, dtype=np.int32))
+    everything, _ = FILLED.cosines(query, np.arange(COUNT, dtype=np.int32))
     slots = slots_of(*sorted(chosen))
     assert np.array_equal(FILLED.cosines(query, slots)[0], everything[slots])
 
@@ -52,7 +54,7 @@ def test_a_cosine_does_not_depend_on_facts_that_come_later() -> None:
     vectors.put(slots_of(0, 1, 2), ROWS[:3])
     query = units(1, seed=9)[0]
     before, _ = vectors.cosines(query, slots_of(0, 1, 2))
-    vectors.put(np.arange(3, 3000, dtype=np.int32), ROWS[3:])
+    vectors.put(np.arange(3, COUNT, dtype=np.int32), ROWS[3:])
     after, _ = vectors.cosines(query, slots_of(0, 1, 2))
     assert np.array_equal(before, after)
 
@@ -145,3 +147,38 @@ def test_who_serves_a_model_makes_no_difference(tmp_path: Path) -> None:
     VecFacts(tmp_path / "vectors.db", SPACE).close()
     elsewhere = Space("another server", SPACE.model, SPACE.dimensions)
     VecFacts(tmp_path / "vectors.db", elsewhere).close()
+
+
+def test_the_sketch_counts_signs_that_differ() -> None:
+    query = units(1, seed=9)
+    differences = differing(signs(ROWS[:500]), signs(query))
+    assert differences.tolist() == ((ROWS[:500] > 0) != (query > 0)).sum(axis=1).tolist()
+
+
+@given(st.sets(st.integers(0, COUNT - 1), min_size=1, max_size=300), st.integers(1, 300))
+def test_the_likely_are_those_with_the_fewest_differing_signs(chosen: set[int], count: int) -> None:
+    query = units(1, seed=9)[0]
+    slots = slots_of(*sorted(chosen))
+    likely = FILLED.likely(query, slots, count)
+    differences = ((ROWS[slots] > 0) != (query > 0)).sum(axis=1)
+    limit = sorted(differences)[min(count, len(slots)) - 1]
+    assert likely.tolist() == np.flatnonzero(differences <= limit).tolist()
+    assert len(likely) >= min(count, len(slots))
+
+
+def test_whole_blocks_and_parts_of_them_are_sketched_alike() -> None:
+    query = units(1, seed=9)[0]
+    slots = np.arange(COUNT, dtype=np.int32)
+    likely = FILLED.likely(query, slots, 100)
+    most = np.delete(slots, np.setdiff1d(slots[::3], likely))
+    assert most[FILLED.likely(query, most, 100)].tolist() == slots[likely].tolist()
+    few = np.union1d(slots[::50], slots[likely])
+    assert few[FILLED.likely(query, few, 100)].tolist() == slots[likely].tolist()
+
+
+def test_a_forgotten_vector_leaves_no_sketch() -> None:
+    vectors = Vectors(D)
+    vectors.put(slots_of(1, 2), ROWS[:2])
+    vectors.forget(slots_of(1))
+    assert not vectors._sketches[0][:, 1].any()
+    assert vectors._sketches[0][:, 2].any()

@@ -1,0 +1,111 @@
+"""The facts that survive authorisation, the Moment and a request's filters: found by whole
+columns, and remembered while the node stands still.
+
+What survives is a function of the view, the moment and the question's filters; only expiry
+depends on the clock, so what was found holds from the last expiry to the next.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from msgspec import Struct
+
+from projections.arrays import I32, I64, Bool
+from projections.graph import hidden_relations
+from projections.moment import NO_END, NO_START
+from projections.selection import live_mask
+
+if TYPE_CHECKING:
+    from projections.authorization import Authorization
+    from projections.moment import Moment
+    from projections.view import View
+
+
+class Kept:
+    """Some facts of a view, as a mask by slot and as ascending slots, and what is counted
+    over them, each once."""
+
+    def __init__(self, view: View, mask: Bool) -> None:
+        self.mask = mask
+        self.slots: I32 = np.flatnonzero(mask).astype(np.int32)
+        self.everything = len(self.slots) == view.count
+        lengths = view.length if self.everything else view.length[self.slots]
+        self.total_length = int(lengths.sum(dtype=np.int64))
+        self._confident: dict[float, I32] = {}
+
+    def confident(self, view: View, moment: Moment, above: float) -> I32:
+        """Those of a confidence above a bound."""
+        known = self._confident.get(above)
+        if known is None:
+            known = self.slots[view.confidence(self.slots, moment) > above]
+            if len(known) == len(self.slots):
+                known = self.slots
+            self._confident[above] = known
+        return known
+
+    def of(self, slots: I32 | I64) -> Bool:
+        """Which of ``slots`` are kept."""
+        kept: Bool = self.mask[slots]
+        return kept
+
+
+class Surviving(Struct, frozen=True):
+    """``visible``: what exists for the caller at the Moment. ``survivors``: what of it the
+    request's filters leave. Both hold for instants from ``since`` up to ``until``."""
+
+    visible: Kept
+    survivors: Kept
+    since: int
+    until: int
+
+
+Filters = tuple[int | None, int | None]
+"""Numbers of the relation and the source asked for; -1 for one that never appeared."""
+
+
+def surviving(
+    view: View, authorization: Authorization, moment: Moment, filters: Filters
+) -> Surviving:
+    """The survivors, remembered or found. Not remembered where ``valid_at`` was asked."""
+    if moment.valid_at_us is not None:
+        return find_surviving(view, authorization, moment, filters)
+    key = (view.position, view.count, moment.position, authorization, filters)
+    known: Surviving | None = view.remembered.get(key)
+    if known is not None and known.since <= moment.valid_us < known.until:
+        return known
+    found = find_surviving(view, authorization, moment, filters)
+    view.remembered.put(key, found)
+    return found
+
+
+def find_surviving(
+    view: View, authorization: Authorization, moment: Moment, filters: Filters
+) -> Surviving:
+    """The survivors, from the columns."""
+    mask = live_mask(view, authorization, moment, include_expired=True)
+    hidden = hidden_relations(view)
+    if hidden.any():
+        mask &= ~hidden[view.relation]
+    mask[view.reserved_slots()] = False
+    since, until = _expire(view, mask, moment)
+    visible = survivors = Kept(view, mask)
+    if filters != (None, None):
+        mask = mask.copy()
+        for column, wanted in zip((view.relation, view.source), filters, strict=True):
+            if wanted is not None:
+                mask &= column == wanted
+        survivors = Kept(view, mask)
+    return Surviving(visible, survivors, since, until)
+
+
+def _expire(view: View, mask: Bool, moment: Moment) -> tuple[int, int]:
+    """Take the expired out of ``mask``; between which instants that is right."""
+    mortal = np.flatnonzero(mask & (view.valid_until < NO_END))
+    ends = view.valid_until[mortal]
+    gone = ends <= moment.valid_us
+    mask[mortal[gone]] = False
+    since = int(ends[gone].max(initial=NO_START))
+    until = int(ends[~gone].min(initial=NO_END))
+    return since, until

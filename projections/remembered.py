@@ -1,0 +1,37 @@
+"""The last few answers to questions that are asked again and again."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Any
+
+
+class Remembered:
+    """Answers by key, the least recently used forgotten first. Safe from any thread.
+
+    A key must name everything its answer depends on, the position above all: what is
+    remembered is then never older than what is asked.
+    """
+
+    def __init__(self, kept_max: int) -> None:
+        self._kept_max = kept_max
+        self._lock = threading.Lock()
+        self._answers: OrderedDict[Hashable, Any] = OrderedDict()
+
+    def get(self, key: Hashable) -> Any:
+        """The answer, or None."""
+        with self._lock:
+            answer = self._answers.get(key)
+            if answer is not None:
+                self._answers.move_to_end(key)
+            return answer
+
+    def put(self, key: Hashable, answer: Any) -> None:
+        """Remember an answer."""
+        with self._lock:
+            self._answers[key] = answer
+            self._answers.move_to_end(key)
+            if len(self._answers) > self._kept_max:
+                self._answers.popitem(last=False)
