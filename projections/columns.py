@@ -30,6 +30,7 @@ COLUMN_TYPES: dict[str, type[np.generic]] = {
     "base": np.float64,
     "set_aside": np.int64,
     "length": np.int32,
+    "asking": np.int8,
 }
 """The mirror's columns: one row (slot) a fact, in position order."""
 

@@ -83,6 +83,21 @@ def source_trust(features: Features, parameters: Floor) -> F64:
     return parameters.floor + (1.0 - parameters.floor) * features.source_trust
 
 
+def statement(features: Features, parameters: Floor) -> F64:
+    """1 for what states something throughout, the floor for what only asks."""
+    return 1.0 - (1.0 - parameters.floor) * features.asking
+
+
+def substance(features: Features, parameters: Floor) -> F64:
+    """How much a fact says: above the floor, ``n / (n + average)`` for n terms, the average
+    being that of the candidates. Half-way up for a fact of average length."""
+    if not len(features.terms):
+        return np.ones(0)
+    length = features.terms.astype(np.float64)
+    average = max(float(length.mean()), 1.0)
+    return parameters.floor + (1.0 - parameters.floor) * length / (length + average)
+
+
 class Factor(Struct, frozen=True):
     """``compute(features, parameters)`` lies in ``range`` (inclusive) for every fact."""
 
@@ -98,4 +113,6 @@ FACTORS: dict[str, Factor] = {
     "contradiction": Factor(Unresolved, contradiction),
     "garden_tier": Factor(Tier, garden_tier),
     "source_trust": Factor(Floor, source_trust),
+    "statement": Factor(Floor, statement),
+    "substance": Factor(Floor, substance),
 }

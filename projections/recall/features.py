@@ -16,7 +16,8 @@ DAY_US = 86_400_000_000
 
 
 class Features(Struct, frozen=True):
-    """Of each candidate at the Moment. ``age_days`` is never negative."""
+    """Of each candidate at the Moment. ``age_days`` is never negative, ``terms`` are those of
+    the lexicon, ``asking`` is the share of the value in questions, in [0, 1]."""
 
     age_days: F64
     confidence: F64
@@ -24,6 +25,8 @@ class Features(Struct, frozen=True):
     access_count: I64
     contradicted: Bool
     in_garden: Bool
+    terms: I32
+    asking: F64
 
 
 def load_features(survey: Survey, slots: I32) -> Features:
@@ -37,4 +40,6 @@ def load_features(survey: Survey, slots: I32) -> Features:
         access_count=view.access_count(slots, moment),
         contradicted=view.contradicted(slots, moment, survey.authorization),
         in_garden=view.garden[slots] >= 0,
+        terms=view.length[slots],
+        asking=view.asking[slots] / 100.0,
     )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from projections.authorization import Authorization
     from projections.embedding.semantics import Semantics
     from projections.moment import Moment
+    from projections.recall.context import Context
     from projections.recall.request import RecallRequest
     from projections.view import View
 
@@ -35,7 +36,8 @@ class Survey(Struct, frozen=True):
     """One request's facts. Masks are by slot, ``visible`` and ``survivors`` ascending slots.
 
     ``focus`` is the number of the entity asked about: None where none was, -1 where the
-    node does not know it. ``semantics`` is None where embeddings are off.
+    node does not know it. ``semantics`` is None where embeddings are off,
+    ``context`` where the profile asks for none.
     """
 
     view: View
@@ -50,6 +52,7 @@ class Survey(Struct, frozen=True):
     survivors: I32
     survivor_mask: Bool
     semantics: Semantics | None = None
+    context: Context | None = None
 
     def effective(self, slots: I32) -> F64:
         """Confidence times source trust, at the Moment."""
@@ -77,6 +80,7 @@ def survey(
     gate: Gate,
     depth: int,
     semantics: Semantics | None = None,
+    context: Context | None = None,
 ) -> Survey:
     """What this caller may see at this Moment, and what of it the request's filters leave."""
     if request.scopes is not None:
@@ -108,6 +112,7 @@ def survey(
         survivors=survivors,
         survivor_mask=visible_mask if survivors is visible else _mask(view.count, survivors),
         semantics=semantics,
+        context=context,
     )
 
 

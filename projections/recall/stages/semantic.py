@@ -1,7 +1,9 @@
 """Likeness of meaning: the cosine of the query's vector with every survivor's, exactly.
 
-``score = (cosine - floor) / (1 - floor)`` for cosines above ``floor``. Facts that are to have
-a vector and have none yet are left out, and the stage's outcome says how many.
+``score = (cosine - floor) / (1 - floor)`` for cosines above ``floor``. Where the profile has a
+``context``, a fact's cosine is its own or that with its neighbours, the greater.
+Facts that are to have a vector and have none yet are left out, and the stage's outcome says
+how many.
 """
 
 from __future__ import annotations
@@ -12,9 +14,13 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from msgspec import Meta, Struct
 
+from projections.arrays import F32, F64, I32
+from projections.embedding.vectors import COSINE_DECIMALS
 from projections.recall.candidates import Candidates, StageDisabled
+from projections.recall.context import best_of, conversations, surroundings
 
 if TYPE_CHECKING:
+    from projections.embedding.semantics import Semantics
     from projections.recall.survey import Survey
 
 
@@ -40,15 +46,23 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
     slots = survey.survivors
     confidence = survey.view.confidence(slots, survey.moment)
     slots = slots[confidence > semantics.min_confidence]
-    cosines, present = semantics.cosines(semantics.query(survey.request.query), slots)
+    query = semantics.query(survey.request.query)
+    cosines, present = semantics.cosines(query, slots)
     missing = int(np.count_nonzero(~present))
     if missing == len(slots) > 0:
         raise StageDisabled("no fact is embedded yet")
-    near = present & (cosines > parameters.floor)
-    slots, cosines = slots[near], cosines[near]
+    slots, cosines = slots[present], cosines[present]
+    near_query, lent = cosines, np.zeros(len(slots), dtype=np.bool_)
+    if survey.context is not None:
+        near_query = _in_context(survey, semantics, query, slots, cosines)
+        lent = near_query > cosines
+    near = near_query > parameters.floor
+    slots, cosines, lent = slots[near], near_query[near], lent[near]
 
     def why(slot: int) -> list[str]:
-        return [f"semantic: cosine {cosines[np.searchsorted(slots, slot)]:.3f} with the query"]
+        at = np.searchsorted(slots, slot)
+        where = " in its context" if lent[at] else ""
+        return [f"semantic: cosine {cosines[at]:.3f}{where} with the query"]
 
     return Candidates(
         slots,
@@ -57,3 +71,29 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
         why,
         detail=f"partial: {missing} facts are not embedded yet" if missing else "",
     )
+
+
+def _in_context(survey: Survey, semantics: Semantics, query: F32, slots: I32, cosines: F64) -> F64:
+    """The cosines, but of the best facts and their neighbours that of the fact's vector plus
+    shares of its neighbours' with the query, where it is the greater of the two."""
+    context = survey.context
+    assert context is not None
+    best = best_of(slots, cosines, context.pool)
+    talk = conversations(survey, context, best)
+    pool: I32 = np.intersect1d(surroundings(talk, context, best), slots, assume_unique=True)
+    around = talk.around(pool, context)
+    wanted = surroundings(talk, context, pool)
+    rows, _ = semantics.rows(wanted)
+    total = rows[np.searchsorted(wanted, pool)]
+    for share, near in around:
+        found = near >= 0
+        total[found] += np.float32(share) * rows[np.searchsorted(wanted, near[found])]
+    # Each row by itself: a product's last bits would depend on which others there are.
+    length: F64 = np.sqrt(np.einsum("ij,ij->i", total, total, dtype=np.float64))
+    product: F64 = np.einsum("ij,j->i", total, query, dtype=np.float64)
+    at = np.searchsorted(slots, pool)
+    raised = cosines.copy()
+    raised[at] = np.maximum(
+        cosines[at], np.round(product / np.maximum(length, 1e-9), COSINE_DECIMALS)
+    )
+    return raised

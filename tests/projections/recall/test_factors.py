@@ -37,6 +37,8 @@ def features(
         access_count=np.array(access, dtype=np.int64),
         contradicted=np.array((False, True, False)[:count]),
         in_garden=np.array((False, False, True)[:count]),
+        terms=np.array((3, 6, 9)[:count], dtype=np.int32),
+        asking=np.array((0.0, 0.5, 1.0)[:count]),
     )
 
 
