@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -86,7 +86,7 @@ def conversations(folder: Path = DATA) -> list[Conversation]:
 @contextmanager
 def stored(
     folder: Path, chosen: Sequence[Conversation], embedding: EmbeddingSettings | None
-) -> Iterator[list[Store]]:
+) -> Generator[list[Store]]:
     """Each conversation in a new node under ``folder``, embedded to the last turn."""
     with ExitStack() as stack:
         stores: list[Store] = []

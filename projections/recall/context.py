@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
-from projections.arrays import F64, I32, I64, Bool
+from projections.arrays import I32, I64, Bool
 from projections.moment import NO_START
 
 if TYPE_CHECKING:
@@ -62,8 +62,10 @@ class Conversations(Struct, frozen=True):
 
     def of(self, slots: I32) -> I32:
         """The number of each fact's conversation, -1 where it is in none."""
+        if not len(self.members):
+            return np.full(len(slots), -1, dtype=np.int32)
         at, found = self._places(slots)
-        return np.where(found, self.number[at], -1) if len(self.number) else at - 1
+        return np.where(found, self.number[at], np.int32(-1))
 
     def neighbours(self, slots: I32, steps: int) -> I32:
         """The member so many steps after (below 0: before) each fact; -1 where none is."""
@@ -80,34 +82,38 @@ class Conversations(Struct, frozen=True):
         steps += list(enumerate(context.after, 1))
         return [(share, self.neighbours(slots, step)) for step, share in steps if share > 0]
 
-    def _places(self, slots: I32) -> tuple[I32, Bool]:
-        if not len(self.members):
-            return np.zeros(len(slots), dtype=np.int32), np.zeros(len(slots), dtype=np.bool_)
+    def _places(self, slots: I32) -> tuple[I64, Bool]:
         ascending = self.members[self.by_slot]
         at = np.minimum(np.searchsorted(ascending, slots), len(ascending) - 1)
-        return self.by_slot[at].astype(np.int32), ascending[at] == slots
+        return self.by_slot[at], ascending[at] == slots
 
 
 def conversations(survey: Survey, context: Context, slots: I32) -> Conversations:
-    """The conversations that ``slots`` are in, of two facts and more."""
-    view, mask = survey.view, survey.survivor_mask
-    parts = [np.empty(0, dtype=np.int32)]
+    """The conversations that ``slots`` are in."""
+    view = survey.view
+    lists = [np.empty(0, dtype=np.int32)]
     for source in np.unique(view.source[slots]).tolist():
         listed = view.source_slots(source)
-        if len(listed) > 1:
-            kept = listed[mask[listed]]
-            if 1 < len(kept) <= context.facts_max:
-                parts.append(kept)
-    members = survey.admits(np.concatenate(parts))
-    source, time = view.source[members], _times(view, members)
-    apart = np.abs(np.diff(time)) > context.gap_hours * HOUR_US
-    number = np.concatenate([[0], np.cumsum((np.diff(source) != 0) | apart)])[: len(members)]
-    return Conversations(members, number.astype(np.int32), np.argsort(members, kind="stable"))
+        if len(listed) > context.facts_max:
+            listed = listed[survey.survivor_mask[listed]]
+            if len(listed) > context.facts_max:
+                continue
+        lists.append(listed)
+    listed = np.concatenate(lists)
+    members = survey.admits(listed[survey.survivor_mask[listed]])
+    if not len(members):
+        return Conversations(members, members, np.empty(0, dtype=np.int64))
+    later = np.abs(np.diff(_times(view, members))) > context.gap_hours * HOUR_US
+    begins = (np.diff(view.source[members]) != 0) | later
+    number = np.concatenate([[0], np.cumsum(begins)]).astype(np.int32)
+    return Conversations(members, number, np.argsort(members, kind="stable"))
 
 
 def surroundings(talk: Conversations, context: Context, slots: I32) -> I32:
     """``slots`` and all their neighbours, ascending."""
-    return _sorted_slots([slots, *(near for _, near in talk.around(slots, context))])
+    parts = [slots, *(near for _, near in talk.around(slots, context))]
+    both: I32 = np.unique(np.concatenate(parts))
+    return both[both >= 0]
 
 
 def spread(survey: Survey, context: Context, fused: Fused) -> Fused:
@@ -126,19 +132,7 @@ def spread(survey: Survey, context: Context, fused: Fused) -> Fused:
     return msgspec.structs.replace(fused, score=score, session=session)
 
 
-def _sorted_slots(parts: list[I32]) -> I32:
-    slots: I32 = np.unique(np.concatenate(parts))
-    return slots[slots >= 0]
-
-
 def _times(view: View, slots: I32) -> I64:
     start = view.valid_from[slots]
     times: I64 = np.where(start == NO_START, view.recorded_at[slots], start)
     return times
-
-
-def best_of(slots: I32, scores: F64, count: int) -> I32:
-    """The ``count`` best of ``slots``, ascending; among equals the older facts."""
-    if len(slots) <= count:
-        return slots
-    return np.sort(slots[np.lexsort((slots, -scores))[:count]])

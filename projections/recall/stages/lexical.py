@@ -17,8 +17,8 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from projections.arrays import F64, I32
-from projections.recall.candidates import Candidates
-from projections.recall.context import best_of, conversations, surroundings
+from projections.recall.candidates import Candidates, best_indices
+from projections.recall.context import conversations, surroundings
 
 if TYPE_CHECKING:
     from projections.recall.context import Context
@@ -122,7 +122,7 @@ def _in_context(
 ) -> tuple[I32, F64]:
     """The best facts and their neighbours, scored as if each held a share of its neighbours'
     words as well. Lengths are compared with the average of these facts with their shares."""
-    best = best_of(slots, scores, context.pool)
+    best = slots[best_indices(scores, context.pool)]
     if not len(best):
         return slots, scores
     talk = conversations(survey, context, best)

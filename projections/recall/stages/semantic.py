@@ -16,8 +16,8 @@ from msgspec import Meta, Struct
 
 from projections.arrays import F32, F64, I32
 from projections.embedding.vectors import COSINE_DECIMALS
-from projections.recall.candidates import Candidates, StageDisabled
-from projections.recall.context import best_of, conversations, surroundings
+from projections.recall.candidates import Candidates, StageDisabled, best_indices
+from projections.recall.context import conversations, surroundings
 
 if TYPE_CHECKING:
     from projections.embedding.semantics import Semantics
@@ -78,7 +78,7 @@ def _in_context(survey: Survey, semantics: Semantics, query: F32, slots: I32, co
     shares of its neighbours' with the query, where it is the greater of the two."""
     context = survey.context
     assert context is not None
-    best = best_of(slots, cosines, context.pool)
+    best = slots[best_indices(cosines, context.pool)]
     talk = conversations(survey, context, best)
     pool: I32 = np.intersect1d(surroundings(talk, context, best), slots, assume_unique=True)
     around = talk.around(pool, context)

@@ -18,7 +18,6 @@ from projections.recall.stages import STAGES, Stage, lexical
 from projections.recall.survey import Survey
 from tests.projections.recall.world import World, reader, user
 
-
 OTHER = "agent:other"
 """Not the conversation of the world's other facts."""
 
