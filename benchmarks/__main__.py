@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks import congress, embedding, flatness, ingest, writes
+from benchmarks import congress, embedding, flatness, ingest, recall_quality, writes
 from benchmarks.report import Figure, table
 
 BENCHMARKS: dict[str, Callable[[int], list[Figure]]] = {
@@ -19,6 +19,7 @@ BENCHMARKS: dict[str, Callable[[int], list[Figure]]] = {
     "flatness": flatness.measure,
     "congress": congress.measure,
     "embedding": embedding.measure,
+    "recall_quality": recall_quality.measure,
 }
 
 

@@ -110,9 +110,10 @@ def conversations(survey: Survey, context: Context, slots: I32) -> Conversations
 
 
 def surroundings(talk: Conversations, context: Context, slots: I32) -> I32:
-    """``slots`` and all their neighbours, ascending."""
-    parts = [slots, *(near for _, near in talk.around(slots, context))]
-    both: I32 = np.unique(np.concatenate(parts))
+    """``slots``, ascending, with all that they may give to or get something from."""
+    reach = max(len(context.before), len(context.after))
+    steps = [step for step in range(-reach, reach + 1) if step]
+    both: I32 = np.unique(np.concatenate([slots, *(talk.neighbours(slots, n) for n in steps)]))
     return both[both >= 0]
 
 
