@@ -207,7 +207,7 @@ def _overview(graded: Mapping[str, list[Grade]], questions: Sequence[Question]) 
         *measures,
         *(f"{n} {label}" for n, label in CATEGORIES.items()),
     )
-    rows = [header]
+    rows: list[tuple[str, ...]] = [header]
     for name, each in graded.items():
         cells = [float(np.mean([getattr(g, key) for g in each])) for key in measures]
         for category in CATEGORIES:

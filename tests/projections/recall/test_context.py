@@ -144,7 +144,9 @@ def test_bm25_counts_shares_of_the_neighbours_words() -> None:
 
 def test_the_session_gets_a_share_of_its_best() -> None:
     world = World()
-    say(world, "a"), say(world, "b"), say(world, "c", source="agent:other")
+    say(world, "a")
+    say(world, "b")
+    say(world, "c", source="agent:other")
     slots = np.arange(3, dtype=np.int32)
     fused = Fused(slots, {}, {}, np.zeros(3, np.int32), np.array([0.2, 0.8, 0.5]))
     found = spread(surveyed(world), TALK, fused)

@@ -20,6 +20,8 @@ from projections.recall.factors import (
     garden_tier,
     recency,
     source_trust,
+    statement,
+    substance,
 )
 from projections.recall.features import Features
 
@@ -97,3 +99,14 @@ def test_older_is_never_more_recent(one: float, other: float) -> None:
     younger, older = sorted((one, other))
     at = recency(features(age_days=(younger, older, older)), Recency())
     assert at[0] >= at[1]
+
+
+def test_a_fact_that_only_asks_has_the_floor() -> None:
+    # 1 - 0.6 × the share that asks
+    assert statement(features(), Floor(floor=0.4)).tolist() == pytest.approx([1.0, 0.7, 0.4])
+
+
+def test_substance_is_half_way_up_for_the_average_length() -> None:
+    # 3, 6 and 9 terms: 3/9, 6/12 and 9/15 of the way from the floor to 1
+    found = substance(features(), Floor(floor=0.4))
+    assert found.tolist() == pytest.approx([0.6, 0.7, 0.76])
