@@ -196,7 +196,13 @@ def _left_out(stores: Sequence[Store], baseline: Sequence[Grade]) -> list[Figure
         measured = f"left out: {store.conversation.name} ({chosen})"
         against = f"{BASELINE}, {theirs:.1f} %"
         figures.append(Figure(measured, _share(here), "%", against, _share(here) / theirs))
-    return [*figures, Figure("left out: all three", _share(unseen), "%", "", None, AIMS[0])]
+    asked = [each.category for store in stores for each in store.conversation.questions]
+    hops = [share for share, category in zip(unseen, asked, strict=True) if category == 1]
+    return [
+        *figures,
+        Figure("left out: all three", _share(unseen), "%", aim=AIMS[0]),
+        Figure("left out: all three, multi-hop", _share(hops), "%", aim=AIMS[1]),
+    ]
 
 
 def _overview(graded: Mapping[str, list[Grade]], questions: Sequence[Question]) -> str:

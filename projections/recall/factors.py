@@ -89,13 +89,13 @@ def statement(features: Features, parameters: Floor) -> F64:
 
 
 def substance(features: Features, parameters: Floor) -> F64:
-    """How much a fact says: above the floor, ``n / (n + average)`` for n terms, the average
-    being that of the candidates. Half-way up for a fact of average length."""
+    """How much a fact says: above the floor, ``n / (n + average)`` for n terms, divided by the
+    highest. The average is that of the candidates; the longest of them has 1."""
     if not len(features.terms):
         return np.ones(0)
     length = features.terms.astype(np.float64)
-    average = max(float(length.mean()), 1.0)
-    return parameters.floor + (1.0 - parameters.floor) * length / (length + average)
+    share = length / (length + max(float(length.mean()), 1.0))
+    return parameters.floor + (1.0 - parameters.floor) * share / max(float(share.max()), 1e-9)
 
 
 class Factor(Struct, frozen=True):

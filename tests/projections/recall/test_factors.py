@@ -106,7 +106,7 @@ def test_a_fact_that_only_asks_has_the_floor() -> None:
     assert statement(features(), Floor(floor=0.4)).tolist() == pytest.approx([1.0, 0.7, 0.4])
 
 
-def test_substance_is_half_way_up_for_the_average_length() -> None:
-    # 3, 6 and 9 terms: 3/9, 6/12 and 9/15 of the way from the floor to 1
+def test_substance_grows_with_length_towards_the_longest() -> None:
+    # 3, 6 and 9 terms: 3/9, 6/12 and 9/15; of the highest 5/9, 5/6 and 1
     found = substance(features(), Floor(floor=0.4))
-    assert found.tolist() == pytest.approx([0.6, 0.7, 0.76])
+    assert found.tolist() == pytest.approx([0.4 + 0.6 * 5 / 9, 0.9, 1.0])
