@@ -10,7 +10,16 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks import congress, embedding, flatness, graph, ingest, recall_speed, writes
+from benchmarks import (
+    congress,
+    embedding,
+    flatness,
+    graph,
+    ingest,
+    recall_quality,
+    recall_speed,
+    writes,
+)
 from benchmarks.report import Figure, table
 
 BENCHMARKS: dict[str, Callable[[int], list[Figure]]] = {
@@ -21,6 +30,7 @@ BENCHMARKS: dict[str, Callable[[int], list[Figure]]] = {
     "embedding": embedding.measure,
     "graph": graph.measure,
     "recall_speed": recall_speed.measure,
+    "recall_quality": recall_quality.measure,
 }
 
 

@@ -31,6 +31,7 @@ COLUMN_TYPES: dict[str, type[np.generic]] = {
     "set_aside": np.int64,
     "length": np.int32,
     "warrant": np.int8,
+    "asking": np.int8,
 }
 """The mirror's columns: one row (slot) a fact, in position order."""
 

@@ -41,6 +41,7 @@ from projections.mirror_state import MirrorState
 from projections.moment import LIVE
 from projections.normalization import SCOPES, is_reserved, normalize_ref
 from projections.policies import load_set_valued
+from projections.questions import asking_percent
 from projections.sanitizing import verdict_of
 from projections.trust import load_key_sources, load_trust, load_trust_policies
 from projections.trust_formula import warrant_of
@@ -218,13 +219,16 @@ class Mirror(MirrorState):
         if is_reserved(entity):
             self.reserved.add("", slot)
         self.by_key.add(key_number, slot)
+        source_number = self.sources.add(source)
+        self.by_source.add(source_number, slot)
         terms = self.tokenize(lexical_text(entity, relation, value_type, value_v))
         self.by_term.add_all(terms, slot)
         start, end, hlc, recorded_at, valid_from, valid_until, base, set_aside = numbers
         return (
-            start, end, entity_number, relation_number, self.sources.add(source), scope_number,
+            start, end, entity_number, relation_number, source_number, scope_number,
             garden_number, value_number, _TYPE_NUMBERS[value_type], key_number, object_number,
             hlc, recorded_at, valid_from, valid_until, base, set_aside, len(terms), warrant,
+            asking_percent(value_v),
         )  # fmt: skip
 
     def _warrant(

@@ -47,6 +47,7 @@ class MirrorState:
         self.by_entity = Postings()
         self.by_key = Postings()
         self.by_object = Postings()
+        self.by_source = Postings()
         self.by_term = TermPostings()
         self.slot_of: dict[str, int] = {}
         self.by_cid = Postings()

@@ -51,6 +51,7 @@ class View:
         self.set_aside: I64 = arrays["set_aside"][:count]
         self.length: I32 = arrays["length"][:count]
         self.warrant: I8 = arrays["warrant"][:count]
+        self.asking: I8 = arrays["asking"][:count]
         self.entities: Interner = mirror.entities
         self.relations: Interner = mirror.relations
         self.sources: Interner = mirror.sources
@@ -92,6 +93,10 @@ class View:
     def object_slots(self, entity: int) -> I32:
         """Ref facts that point at an entity."""
         return self._mirror.by_object.slots(entity, self.count)
+
+    def source_slots(self, source: int) -> I32:
+        """Facts from a source, in the order they were asserted."""
+        return self._mirror.by_source.slots(source, self.count)
 
     def postings(self, term: str) -> tuple[I32, I32]:
         """(slots, term frequencies) of a term of the lexicon."""

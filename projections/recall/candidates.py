@@ -8,9 +8,19 @@ from typing import Literal
 import numpy as np
 from msgspec import Struct
 
-from projections.arrays import F64, I32, I64
+from projections.arrays import F64, I32, I64, Bool
 
 Status = Literal["completed", "disabled", "deadline", "failed"]
+
+
+def best_indices(scores: F64, count: int) -> I64:
+    """Where the ``count`` highest scores stand, ascending; among equals the first."""
+    if len(scores) <= count:
+        return np.arange(len(scores))
+    least = np.partition(scores, len(scores) - count)[len(scores) - count]
+    above = np.flatnonzero(scores > least)
+    equal = np.flatnonzero(scores == least)[: count - len(above)]
+    return np.sort(np.concatenate([above, equal]))
 
 
 class Candidates(Struct, frozen=True):
@@ -40,7 +50,7 @@ class Candidates(Struct, frozen=True):
             among = np.flatnonzero(scores >= least)
         return among[np.lexsort((self.slots[among], -scores[among]))]
 
-    def only(self, chosen: I32 | np.ndarray) -> Candidates:
+    def only(self, chosen: I64 | Bool) -> Candidates:
         """Those chosen by index or mask."""
         slots, scores, hops = self.slots[chosen], self.scores[chosen], self.hops[chosen]
         return Candidates(slots, scores, hops, self.why, self.detail)

@@ -96,6 +96,21 @@ def derivation(features: Features, parameters: PerHop) -> F64:
     return parameters.per_hop ** features.derivation_depth.astype(np.float64)
 
 
+def statement(features: Features, parameters: Floor) -> F64:
+    """1 for what states something throughout, the floor for what only asks."""
+    return 1.0 - (1.0 - parameters.floor) * features.asking
+
+
+def substance(features: Features, parameters: Floor) -> F64:
+    """How much a fact says: above the floor, ``n / (n + average)`` for n terms, divided by the
+    highest. The average is that of the candidates; the longest of them has 1."""
+    if not len(features.terms):
+        return np.ones(0)
+    length = features.terms.astype(np.float64)
+    share = length / (length + max(float(length.mean()), 1.0))
+    return parameters.floor + (1.0 - parameters.floor) * share / max(float(share.max()), 1e-9)
+
+
 class Factor(Struct, frozen=True):
     """``compute(features, parameters)`` lies in ``range`` (inclusive) for every fact."""
 
@@ -112,4 +127,6 @@ FACTORS: dict[str, Factor] = {
     "garden_tier": Factor(Tier, garden_tier),
     "source_trust": Factor(Floor, source_trust),
     "derivation": Factor(PerHop, derivation),
+    "statement": Factor(Floor, statement),
+    "substance": Factor(Floor, substance),
 }

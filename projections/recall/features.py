@@ -18,7 +18,8 @@ DAY_US = 86_400_000_000
 
 class Features(Struct, frozen=True):
     """Of each candidate at the Moment. ``age_days`` is never negative; ``derivation_depth``
-    counts hops to what was not derived (see ``lineage``)."""
+    counts hops to what was not derived (see ``lineage``), ``terms`` are those of the lexicon,
+    ``asking`` is the share of the value in questions, in [0, 1]."""
 
     age_days: F64
     confidence: F64
@@ -28,6 +29,8 @@ class Features(Struct, frozen=True):
     in_garden: Bool
     derivation_depth: I64
     in_quarantine: Bool
+    terms: I32
+    asking: F64
 
 
 def load_features(survey: Survey, slots: I32) -> Features:
@@ -43,4 +46,6 @@ def load_features(survey: Survey, slots: I32) -> Features:
         in_garden=view.garden[slots] >= 0,
         derivation_depth=derivation_depth(survey, slots),
         in_quarantine=view.in_quarantine(slots),
+        terms=view.length[slots],
+        asking=view.asking[slots] / 100.0,
     )

@@ -16,13 +16,15 @@ from projections.recall.candidates import Candidates
 
 class Fused(Struct, frozen=True):
     """``slots`` ascending; by stage, in that order, raw and normalised scores (0 where the
-    stage did not propose the fact); ``hops`` is the graph's where it proposed the fact."""
+    stage did not propose the fact); ``hops`` is the graph's where it proposed the fact.
+    ``session`` is the best score of each fact's conversation, None where none was spread."""
 
     slots: I32
     raw: dict[str, F64]
     normalised: dict[str, F64]
     hops: I32
     score: F64
+    session: F64 | None = None
 
 
 def by_maximum(scores: F64) -> F64:

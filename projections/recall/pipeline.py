@@ -19,6 +19,7 @@ from projections.embedding.errors import EmbeddingError
 from projections.recall.answer import RecallAnswer, Recalled
 from projections.recall.candidates import Candidates
 from projections.recall.cards import EntityCard, entity_card, fast_path
+from projections.recall.context import spread
 from projections.recall.features import load_features
 from projections.recall.fusion import FUSIONS, NORMALISATIONS, Fused, redistribute
 from projections.recall.plan import Plan, make_plan
@@ -74,6 +75,7 @@ def recall(
         gate=plan.gate,
         depth=plan.depth,
         semantics=semantics,
+        context=profile.context,
     )
     hits, outcomes = run_stages(surveyed, profile.stages, plan.weights, stopwatch, executor)
     weights = _weights(plan, hits)
@@ -131,7 +133,9 @@ def _fuse(
         near = np.union1d(own, hits["graph"].slots) if "graph" in hits else own
         counted = {name: each.only(np.isin(each.slots, near)) for name, each in hits.items()}
     fusion = plan.profile.fusion
-    return FUSIONS[fusion.name](counted, weights, NORMALISATIONS[fusion.normalisation], own)
+    fused = FUSIONS[fusion.name](counted, weights, NORMALISATIONS[fusion.normalisation], own)
+    context = plan.profile.context
+    return fused if context is None else spread(surveyed, context, fused)
 
 
 def _own_facts(surveyed: Survey) -> I32:
@@ -202,4 +206,4 @@ def _explain(scored: Scored, index: int | None, weights: dict[str, float]) -> di
             for name in fused.raw
         },
         "factors": scored.only(index),
-    }
+    } | ({} if fused.session is None else {"session": float(fused.session[index])})

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct, field
 
+from projections.recall.context import Context
 from projections.recall.diversity import SIMILARITIES
 from projections.recall.factors import FACTORS, Fraction
 from projections.recall.fusion import FUSIONS, NORMALISATIONS
@@ -117,6 +118,7 @@ class Profile(_Part, frozen=True):
     description: str
     stages: Annotated[tuple[StageChoice, ...], Meta(min_length=1)]
     depth: Annotated[int, Meta(ge=0, le=3)] = 1
+    context: Context | None = None
     fusion: FusionChoice = FusionChoice()
     factors: Annotated[tuple[FactorChoice, ...], Meta(max_length=FACTORS_MAX)] = ()
     gate: GateChoice = GateChoice()

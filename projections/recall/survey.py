@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from projections.embedding.semantics import Semantics
     from projections.interner import Interner
     from projections.moment import Moment
+    from projections.recall.context import Context
     from projections.recall.request import RecallRequest
     from projections.view import View
 
@@ -35,7 +36,8 @@ class Survey(Struct, frozen=True):
     all are shared between requests and never written.
 
     ``focus`` is the number of the entity asked about: None where none was, -1 where the
-    node does not know it. ``semantics`` is None where embeddings are off.
+    node does not know it. ``semantics`` is None where embeddings are off,
+    ``context`` where the profile asks for none.
     """
 
     view: View
@@ -47,6 +49,7 @@ class Survey(Struct, frozen=True):
     focus: int | None
     surviving: Surviving
     semantics: Semantics | None = None
+    context: Context | None = None
 
     @property
     def visible(self) -> I32:
@@ -94,6 +97,7 @@ def survey(
     gate: Gate,
     depth: int,
     semantics: Semantics | None = None,
+    context: Context | None = None,
 ) -> Survey:
     """What this caller may see at this Moment, and what of it the request's filters leave."""
     if request.scopes is not None:
@@ -109,6 +113,7 @@ def survey(
         focus=_number(view.entities, request.entity),
         surviving=surviving(view, authorization, moment, filters),
         semantics=semantics,
+        context=context,
     )
 
 

@@ -2,7 +2,8 @@
 
 ``idf = ln(1 + (N - df + 0.5) / (df + 0.5))``;
 ``score = sum of idf * tf * (k1 + 1) / (tf + k1 * (1 - b + b * length / average length))``.
-A fact matches if it holds any term of the query; terms count once, in sorted order.
+A fact matches if it holds any term of the query; terms count once, in sorted order. Where the
+profile has a ``context``, ``tf`` and ``length`` include shares of the neighbours'.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from projections.arrays import F64, I32
-from projections.recall.candidates import Candidates
+from projections.recall.candidates import Candidates, best_indices
+from projections.recall.context import conversations, surroundings
 from projections.recall.tally import Tally
 
 if TYPE_CHECKING:
+    from projections.recall.context import Context
     from projections.recall.survey import Survey
     from projections.view import View
 
@@ -47,15 +50,34 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
     b: Annotated[float, Meta(ge=0, le=1)] = 0.75
 
 
+class Term(Struct, frozen=True):
+    """A term of the query: how much it tells, which survivors hold it, and how often."""
+
+    text: str
+    idf: float
+    slots: I32
+    frequencies: F64
+
+    def frequency(self, slots: I32) -> F64:
+        """How often each of ``slots`` holds the term."""
+        if not len(self.slots):
+            return np.zeros(len(slots))
+        at = np.minimum(np.searchsorted(self.slots, slots), len(self.slots) - 1)
+        return np.where(self.slots[at] == slots, self.frequencies[at], 0.0)
+
+
 def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidates]) -> Candidates:
-    """Every survivor that holds a term of the query, ascending by slot."""
-    view = survey.view
-    holders: dict[str, I32] = {}
-    slots, scores = _bm25(survey, query_terms(view, survey.request.query), parameters, holders)
+    """Every survivor that holds a term of the query, ascending by slot; with a context, the
+    best of them and their neighbours."""
+    terms = [_term(survey, text) for text in query_terms(survey.view, survey.request.query)]
+    slots, scores = _bm25(survey, terms, parameters)
+    if survey.context is not None:
+        slots, scores = _in_context(survey, survey.context, terms, parameters, slots, scores)
 
     def why(slot: int) -> list[str]:
-        held = [term for term, among in holders.items() if _holds(among, slot)]
-        return [f"lexical: holds {', '.join(held)}"]
+        one = np.array([slot], dtype=np.int32)
+        held = [term.text for term in terms if term.frequency(one)[0]]
+        return [f"lexical: holds {', '.join(held)}" if held else "lexical: near facts that match"]
 
     return Candidates(slots, scores, np.zeros(len(slots), dtype=np.int32), why)
 
@@ -66,32 +88,61 @@ def query_terms(view: View, query: str) -> list[str]:
     return sorted(set(terms[:TERMS_MAX]))
 
 
-def _bm25(
-    survey: Survey, terms: list[str], parameters: Parameters, holders: dict[str, I32]
-) -> tuple[I32, F64]:
-    """Slots that hold a term, and their scores; notes in ``holders`` which survivors hold
-    each term."""
+def _term(survey: Survey, text: str) -> Term:
+    survivors = survey.surviving.survivors
+    slots, frequencies = survey.view.postings(text)
+    if not survivors.everything:
+        kept = survivors.mask[slots]
+        slots, frequencies = slots[kept], frequencies[kept]
+    count, df = len(survivors.slots), len(slots)
+    idf = math.log1p((count - df + 0.5) / (df + 0.5))
+    return Term(text, idf, slots, frequencies.astype(np.float64))
+
+
+def _bm25(survey: Survey, terms: list[Term], parameters: Parameters) -> tuple[I32, F64]:
+    """Slots that hold a term, and their scores."""
     view, survivors = survey.view, survey.surviving.survivors
     count = len(survivors.slots)
     if not count:
         return survivors.slots, np.empty(0)
     average = max(survivors.total_length / count, 1.0)
-    k1, b = parameters.k1, parameters.b
     tally = Tally(view.count)
     for term in terms:
-        slots, frequencies = view.postings(term)
-        if not survivors.everything:
-            kept = survivors.mask[slots]
-            slots, frequencies = slots[kept], frequencies[kept]
-        frequency = frequencies.astype(np.float64)
-        holders[term] = slots
-        df = len(slots)
-        idf = math.log1p((count - df + 0.5) / (df + 0.5))
-        norm = k1 * (1.0 - b + b * (view.length[slots] / average))
-        tally.add(slots, idf * frequency * (k1 + 1.0) / (frequency + norm))
+        lengths = view.length[term.slots] / average
+        tally.add(term.slots, _of_term(term.idf, term.frequencies, lengths, parameters))
     return tally.result()
 
 
-def _holds(slots: I32, slot: int) -> bool:
-    at = int(slots.searchsorted(slot))
-    return at < len(slots) and int(slots[at]) == slot
+def _in_context(
+    survey: Survey,
+    context: Context,
+    terms: list[Term],
+    parameters: Parameters,
+    slots: I32,
+    scores: F64,
+) -> tuple[I32, F64]:
+    """The best facts and their neighbours, scored as if each held a share of its neighbours'
+    words as well. Lengths are compared with the average of these facts with their shares."""
+    best = slots[best_indices(scores, context.pool)]
+    if not len(best):
+        return slots, scores
+    talk = conversations(survey, context, best)
+    pool = surroundings(talk, context, best)
+    around = talk.around(pool, context)
+    lengths = survey.view.length[pool].astype(np.float64)
+    for share, near in around:
+        lengths += share * np.where(near >= 0, survey.view.length[near], 0)
+    lengths /= max(float(lengths.mean()), 1.0)
+    total: F64 = np.zeros(len(pool))
+    for term in terms:
+        frequency = term.frequency(pool)
+        for share, near in around:
+            frequency += share * term.frequency(near)
+        total += _of_term(term.idf, frequency, lengths, parameters)
+    held = total > 0
+    return pool[held], total[held]
+
+
+def _of_term(idf: float, frequency: F64, length: F64, parameters: Parameters) -> F64:
+    k1, b = parameters.k1, parameters.b
+    return idf * frequency * (k1 + 1.0) / (frequency + k1 * (1.0 - b + b * length))

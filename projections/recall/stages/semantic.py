@@ -1,7 +1,9 @@
 """Likeness of meaning: the cosine of the query's vector with the survivors', exactly.
 
-``score = (cosine - floor) / (1 - floor)`` for cosines above ``floor``. Facts that are to have
-a vector and have none yet are left out, and the stage's outcome says how many.
+``score = (cosine - floor) / (1 - floor)`` for cosines above ``floor``. Where the profile has a
+``context``, a fact's cosine is its own or that with its neighbours, the greater.
+Facts that are to have a vector and have none yet are left out, and the stage's outcome says
+how many.
 """
 
 from __future__ import annotations
@@ -13,10 +15,13 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from projections.arrays import F32, F64, I32
-from projections.recall.candidates import Candidates, StageDisabled
+from projections.embedding.vectors import COSINE_DECIMALS
+from projections.recall.candidates import Candidates, StageDisabled, best_indices
+from projections.recall.context import conversations, surroundings
 from projections.recall.stages.card_likeness import card_scores
 
 if TYPE_CHECKING:
+    from projections.embedding.semantics import Semantics
     from projections.recall.survey import Survey
 
 COMPARED_MIN = 6_000
@@ -53,23 +58,65 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
     query = semantics.query(survey.request.query)
     if missing == len(slots) > 0:
         raise StageDisabled("no fact is embedded yet")
-    if missing:
-        slots = slots[present]
-    compared = max(COMPARED_MIN, int(len(slots) * COMPARED_SHARE))
+    embedded = slots[present] if missing else slots
+    compared = max(COMPARED_MIN, int(len(embedded) * COMPARED_SHARE))
+    slots = embedded
     if len(slots) > compared:
         slots = slots[semantics.likely(query, slots, compared)]
-    cosines, present = semantics.cosines(query, slots)
-    near = present & (cosines > parameters.floor)
-    slots, cosines = slots[near], cosines[near]
+    cosines, _ = semantics.cosines(query, slots)
+    near_query = cosines
+    if survey.context is not None:
+        slots, cosines, near_query = _in_context(survey, semantics, query, embedded, slots, cosines)
+    near = near_query > parameters.floor
+    lent = (near_query > cosines)[near]
+    slots, cosines = slots[near], near_query[near]
+
+    def why(slot: int) -> list[str]:
+        where = " in its context" if lent[np.searchsorted(slots, slot)] else ""
+        return [f"semantic: cosine {_at(slots, cosines, slot):.3f}{where} with the query"]
+
     scores: F64 = (cosines - parameters.floor) / (1.0 - parameters.floor)
     found = Candidates(
         slots,
         scores,
         np.zeros(len(slots), dtype=np.int32),
-        lambda slot: [f"semantic: cosine {_at(slots, cosines, slot):.3f} with the query"],
+        why,
         detail=f"partial: {missing} facts are not embedded yet" if missing else "",
     )
     return _lifted(survey, parameters, query, found) if parameters.card_share else found
+
+
+def _in_context(
+    survey: Survey, semantics: Semantics, query: F32, embedded: I32, slots: I32, cosines: F64
+) -> tuple[I32, F64, F64]:
+    """The slots compared and the embedded neighbours of the best of them, their cosines, and
+    these with context: of the best and their neighbours that of the fact's vector plus shares
+    of its neighbours' with the query, where it is the greater of the two."""
+    context = survey.context
+    assert context is not None
+    best = slots[best_indices(cosines, context.pool)]
+    talk = conversations(survey, context, best)
+    pool: I32 = np.intersect1d(surroundings(talk, context, best), embedded, assume_unique=True)
+    others = np.setdiff1d(pool, slots, assume_unique=True)
+    if len(others):
+        slots = np.union1d(slots, others).astype(np.int32)
+        cosines, _ = semantics.cosines(query, slots)
+    around = talk.around(pool, context)
+    wanted = surroundings(talk, context, pool)
+    rows, _ = semantics.rows(wanted)
+    total = rows[np.searchsorted(wanted, pool)]
+    for share, near in around:
+        found = near >= 0
+        total[found] += np.float32(share) * rows[np.searchsorted(wanted, near[found])]
+    # Each row by itself: a product's last bits would depend on which others there are.
+    length: F64 = np.sqrt(np.einsum("ij,ij->i", total, total, dtype=np.float64))
+    product: F64 = np.einsum("ij,j->i", total, query, dtype=np.float64)
+    at = np.searchsorted(slots, pool)
+    raised = cosines.copy()
+    raised[at] = np.maximum(
+        cosines[at], np.round(product / np.maximum(length, 1e-9), COSINE_DECIMALS)
+    )
+    return slots, cosines, raised
 
 
 def _lifted(survey: Survey, parameters: Parameters, query: F32, found: Candidates) -> Candidates:

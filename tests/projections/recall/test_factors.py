@@ -22,6 +22,8 @@ from projections.recall.factors import (
     garden_tier,
     recency,
     source_trust,
+    statement,
+    substance,
 )
 from projections.recall.features import Features
 
@@ -41,6 +43,8 @@ def features(
         in_garden=np.array((False, True, True)[:count]),
         in_quarantine=np.array((False, False, True)[:count]),
         derivation_depth=np.array((0, 1, 3)[:count], dtype=np.int64),
+        terms=np.array((3, 6, 9)[:count], dtype=np.int32),
+        asking=np.array((0.0, 0.5, 1.0)[:count]),
     )
 
 
@@ -106,3 +110,14 @@ def test_older_is_never_more_recent(one: float, other: float) -> None:
     younger, older = sorted((one, other))
     at = recency(features(age_days=(younger, older, older)), Recency())
     assert at[0] >= at[1]
+
+
+def test_a_fact_that_only_asks_has_the_floor() -> None:
+    # 1 - 0.6 × the share that asks
+    assert statement(features(), Floor(floor=0.4)).tolist() == pytest.approx([1.0, 0.7, 0.4])
+
+
+def test_substance_grows_with_length_towards_the_longest() -> None:
+    # 3, 6 and 9 terms: 3/9, 6/12 and 9/15; of the highest 5/9, 5/6 and 1
+    found = substance(features(), Floor(floor=0.4))
+    assert found.tolist() == pytest.approx([0.4 + 0.6 * 5 / 9, 0.9, 1.0])

@@ -18,6 +18,9 @@ from projections.recall.stages import STAGES, Stage, lexical
 from projections.recall.survey import Survey
 from tests.projections.recall.world import World, reader, user
 
+OTHER = "agent:other"
+"""Not the conversation of the world's other facts."""
+
 
 def ask(
     world: World, query: str, *scopes: str, profile: str | Profile = "default", **more: Any
@@ -193,7 +196,7 @@ def test_parents_of_derived_facts_come_along_where_they_fit() -> None:
     world = World()
     parent = "ab" * 32
     world.fact(user("a"), "memory:note", "raw reading", cid=f"sha256:{parent}", name="parent")
-    world.fact(user("b"), "memory:note", "ledger", parents=[parent], name="child")
+    world.fact(user("b"), "memory:note", "ledger", parents=[parent], name="child", source=OTHER)
     answer = ask(world, "ledger")
     assert ids(answer) == ["child", "parent"]
     assert answer.results[1].provenance_of == "child"
@@ -215,7 +218,8 @@ def test_an_unreadable_parent_is_absent() -> None:
 def test_a_fact_that_only_shares_the_start_of_a_hash_is_no_parent() -> None:
     world = World()
     world.fact(user("a"), "memory:note", "raw", cid="sha256:" + "ef" * 32)
-    world.fact(user("b"), "memory:note", "ledger", parents=["ef" * 31 + "00"], name="child")
+    short = "ef" * 31 + "00"
+    world.fact(user("b"), "memory:note", "ledger", parents=[short], name="child", source=OTHER)
     answer = recall(
         world.view(),
         world.rows,
@@ -272,7 +276,7 @@ def test_the_callers_weights_are_used() -> None:
 def test_facts_that_only_a_weightless_stage_found_are_left_out() -> None:
     world = World()
     world.ref(user("a"), "rel:knows", user("b"))
-    world.fact(user("b"), "memory:note", "hidden gem")
+    world.fact(user("b"), "memory:note", "hidden gem", source=OTHER)
     weights = {"lexical": 1.0, "semantic": 0.0, "graph": 0.0}
     assert ids(ask(world, "knows", weights=weights)) == ["fact-0"]
 

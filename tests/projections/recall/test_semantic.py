@@ -18,6 +18,7 @@ from projections.embedding.vectors import Vectors
 from projections.moment import Moment
 from projections.recall import RecallAnswer, RecallRequest, load_profile, recall
 from projections.recall.candidates import StageDisabled
+from projections.recall.context import Context
 from projections.recall.profile import Profile
 from projections.recall.stages import semantic
 from projections.recall.survey import Gate, survey
@@ -114,6 +115,36 @@ def test_the_score_is_the_cosine_of_every_survivor(provider: Any, cache: Any) ->
     )
     assert found.why(0) == ["semantic: cosine 1.000 with the query"]
     assert found.detail == ""
+
+
+def test_in_context_a_fact_is_as_near_as_with_its_neighbours(provider: Any, cache: Any) -> None:
+    world = World()
+    world.fact(user("ann"), "memory:drink", "which tea")  # 0
+    world.fact(user("bob"), "memory:drink", "sencha")  # 1
+    world.fact(user("cyd"), "memory:drink", "sencha", source="agent:other")  # 2
+    at = survey(
+        world.view(),
+        RecallRequest(query="ann which tea"),
+        reader(),
+        world.moment(),
+        gate=Gate(effective_min=0.0, contradicted=True),
+        depth=1,
+        semantics=embedded(world, provider, cache),
+        context=Context(before=(0.5,)),
+    )
+    found = semantic.run(at, semantic.Parameters(), {})
+    texts = ("ann memory:drink which tea", "bob memory:drink sencha", "cyd memory:drink sencha")
+    first, second, third = (words_vector(text).astype(np.float64) for text in texts)
+    query = words_vector("ann which tea").astype(np.float64)
+    both = second + 0.5 * first
+    lent = float(query @ both / np.linalg.norm(both))
+    assert lent > float(query @ second)
+    expected = {0: float(query @ first), 1: lent, 2: float(query @ third)}
+    expected = {slot: cosine for slot, cosine in expected.items() if cosine > 0}
+    assert dict(zip(found.slots.tolist(), found.scores.tolist(), strict=True)) == pytest.approx(
+        expected, abs=2e-6
+    )
+    assert found.why(1) == [f"semantic: cosine {lent:.3f} in its context with the query"]
 
 
 def test_the_floor_counts_as_no_likeness(provider: Any, cache: Any) -> None:

@@ -1,0 +1,139 @@
+"""Context: facts of one source, in the order they were asserted, are one conversation.
+
+What was said just before and after a fact says what the fact is about: an answer seldom
+repeats its question's words. A profile's ``context`` says how much of its neighbours' words
+and meaning a fact gets, and how much of the best score of its conversation.
+
+Only survivors that pass the gate are members of a conversation. A fact between two others
+that the caller may not see, or that was retracted by the Moment, is not there: it neither
+lends anything nor makes the distance greater.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import numpy as np
+from msgspec import Meta, Struct
+
+from projections.arrays import I32, I64, Bool
+from projections.moment import NO_START
+
+if TYPE_CHECKING:
+    from projections.recall.fusion import Fused
+    from projections.recall.survey import Survey
+    from projections.view import View
+
+Share = Annotated[float, Meta(ge=0, le=1)]
+HOUR_US = 3_600_000_000
+
+
+class Context(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What is one conversation, and what its facts give each other.
+
+    Attributes:
+        before: share of the words and meaning that a fact gets of the fact just before it,
+            of the one before that, and so on.
+        after: the same of the facts after it.
+        session: share of the best fused score of the conversation that each of its facts
+            gets; the sum is divided by 1 + share, so that 1 stays the highest score.
+        gap_hours: a conversation ends where the next fact is so much later (or earlier).
+            A fact's time is its ``valid_from``, else when it was recorded.
+        facts_max: a source with more facts is a feed, not a conversation: no context.
+        pool: how many of a stage's best facts are looked around.
+    """
+
+    before: Annotated[tuple[Share, ...], Meta(max_length=5)] = ()
+    after: Annotated[tuple[Share, ...], Meta(max_length=5)] = ()
+    session: Share = 0.0
+    gap_hours: Annotated[float, Meta(gt=0, le=100_000)] = 12.0
+    facts_max: Annotated[int, Meta(ge=1, le=100_000)] = 2000
+    pool: Annotated[int, Meta(ge=1, le=5000)] = 300
+
+
+class Conversations(Struct, frozen=True):
+    """The members of some conversations: slots, ascending within each ``number``, which
+    never decreases. ``by_slot`` sorts the members by slot."""
+
+    members: I32
+    number: I32
+    by_slot: I64
+
+    def of(self, slots: I32) -> I32:
+        """The number of each fact's conversation, -1 where it is in none."""
+        if not len(self.members):
+            return np.full(len(slots), -1, dtype=np.int32)
+        at, found = self._places(slots)
+        return np.where(found, self.number[at], np.int32(-1))
+
+    def neighbours(self, slots: I32, steps: int) -> I32:
+        """The member so many steps after (below 0: before) each fact; -1 where none is."""
+        if not len(self.members):
+            return np.full(len(slots), -1, dtype=np.int32)
+        at, found = self._places(slots)
+        there = np.clip(at + steps, 0, len(self.members) - 1)
+        found &= (there == at + steps) & (self.number[there] == self.number[at])
+        return np.where(found, self.members[there], np.int32(-1))
+
+    def around(self, slots: I32, context: Context) -> list[tuple[float, I32]]:
+        """(share, neighbour of each fact) for every step that gives something."""
+        steps = [(-n, share) for n, share in enumerate(context.before, 1)]
+        steps += list(enumerate(context.after, 1))
+        return [(share, self.neighbours(slots, step)) for step, share in steps if share > 0]
+
+    def _places(self, slots: I32) -> tuple[I64, Bool]:
+        ascending = self.members[self.by_slot]
+        at = np.minimum(np.searchsorted(ascending, slots), len(ascending) - 1)
+        return self.by_slot[at], ascending[at] == slots
+
+
+def conversations(survey: Survey, context: Context, slots: I32) -> Conversations:
+    """The conversations that ``slots`` are in."""
+    view = survey.view
+    lists = [np.empty(0, dtype=np.int32)]
+    for source in np.unique(view.source[slots]).tolist():
+        listed = view.source_slots(source)
+        if len(listed) > context.facts_max:
+            listed = listed[survey.survivor_mask[listed]]
+            if len(listed) > context.facts_max:
+                continue
+        lists.append(listed)
+    listed = np.concatenate(lists)
+    members = survey.admits(listed[survey.survivor_mask[listed]])
+    if not len(members):
+        return Conversations(members, members, np.empty(0, dtype=np.int64))
+    later = np.abs(np.diff(_times(view, members))) > context.gap_hours * HOUR_US
+    begins = (np.diff(view.source[members]) != 0) | later
+    number = np.concatenate([[0], np.cumsum(begins)]).astype(np.int32)
+    return Conversations(members, number, np.argsort(members, kind="stable"))
+
+
+def surroundings(talk: Conversations, context: Context, slots: I32) -> I32:
+    """``slots``, ascending, with all that they may give to or get something from."""
+    reach = max(len(context.before), len(context.after))
+    steps = [step for step in range(-reach, reach + 1) if step]
+    both: I32 = np.unique(np.concatenate([slots, *(talk.neighbours(slots, n) for n in steps)]))
+    return both[both >= 0]
+
+
+def spread(survey: Survey, context: Context, fused: Fused) -> Fused:
+    """Every fact gets a share of the best fused score of its conversation; one that is in
+    none gets it of its own."""
+    if not context.session or not len(fused.slots):
+        return fused
+    talk = conversations(survey, context, fused.slots)
+    number = talk.of(fused.slots)
+    alone = number < 0
+    best = np.zeros(int(number.max(initial=-1)) + 1)
+    np.maximum.at(best, number[~alone], fused.score[~alone])
+    session = fused.score.copy()
+    session[~alone] = best[number[~alone]]
+    score = (fused.score + context.session * session) / (1.0 + context.session)
+    return msgspec.structs.replace(fused, score=score, session=session)
+
+
+def _times(view: View, slots: I32) -> I64:
+    start = view.valid_from[slots]
+    times: I64 = np.where(start == NO_START, view.recorded_at[slots], start)
+    return times

@@ -1,0 +1,245 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from projections.moment import Moment
+from projections.recall import RecallRequest, load_profile, recall
+from projections.recall.context import Context, conversations, spread, surroundings
+from projections.recall.fusion import Fused
+from projections.recall.profile import ProfileError, parse_profile
+from projections.recall.stages import lexical
+from projections.recall.survey import Gate, Survey, survey
+from tests.projections.recall.world import SOURCE, World, reader, user
+
+TALK = Context(before=(0.5, 0.25), after=(0.25,), session=0.5)
+
+
+def surveyed(
+    world: World, query: str = "", *scopes: str, context: Context = TALK, **more: Any
+) -> Survey:
+    return survey(
+        world.view(),
+        RecallRequest(query=query),
+        reader(*scopes),
+        more.pop("moment", None) or world.moment(),
+        gate=Gate(effective_min=more.pop("effective_min", 0.0), contradicted=True),
+        depth=1,
+        context=context,
+    )
+
+
+def neighbours(world: World, slot: int, *scopes: str, **more: Any) -> tuple[int, int]:
+    """The facts just before and just after one, -1 where there is none."""
+    at, slots = surveyed(world, "", *scopes, **more), np.array([slot], dtype=np.int32)
+    talk = conversations(at, at.context or TALK, slots)
+    return int(talk.neighbours(slots, -1)[0]), int(talk.neighbours(slots, 1)[0])
+
+
+def say(world: World, text: str, **more: Any) -> int:
+    return world.fact(user("ann"), f"said:{len(world.view().entity)}", text, **more)
+
+
+def test_neighbours_are_the_facts_of_the_same_source_in_order() -> None:
+    world = World()
+    first = say(world, "a")
+    say(world, "b", source="agent:other")
+    second, third = say(world, "c"), say(world, "d")
+    assert neighbours(world, first) == (-1, second)
+    assert neighbours(world, second) == (first, third)
+    assert neighbours(world, third) == (second, -1)
+
+
+def test_what_the_caller_may_not_see_is_not_between_two_facts() -> None:
+    world = World()
+    first = say(world, "a")
+    hidden = say(world, "b", scope="team")
+    second = say(world, "c")
+    assert neighbours(world, first) == (-1, second)
+    assert neighbours(world, first, "company", "team") == (-1, hidden)
+
+
+def test_a_retracted_fact_is_not_between_two_facts_but_was_at_its_time() -> None:
+    world = World()
+    first, gone, second = say(world, "a"), say(world, "b"), say(world, "c")
+    before = world.moment()
+    world.retract(gone)
+    assert neighbours(world, first) == (-1, second)
+    assert neighbours(world, first, moment=before) == (-1, gone)
+
+
+def test_what_was_not_known_yet_is_no_neighbour() -> None:
+    world = World()
+    first = say(world, "a")
+    early = world.moment()
+    say(world, "b")
+    assert neighbours(world, first, moment=early) == (-1, -1)
+
+
+def test_a_fact_under_the_gate_lends_nothing() -> None:
+    world = World()
+    first = say(world, "a")
+    say(world, "b", confidence=0.1)
+    second = say(world, "c")
+    assert neighbours(world, first, effective_min=0.2) == (-1, second)
+
+
+def test_a_long_silence_ends_a_conversation() -> None:
+    world = World()
+    first = say(world, "a", age_days=2.0)
+    second = say(world, "b", age_days=1.0)
+    third = say(world, "c", age_days=0.6)
+    assert neighbours(world, second) == (
+        -1,
+        third,
+    )  # 24 hours after the first, 9.6 before the third
+    day = msgspec.structs.replace(TALK, gap_hours=24)
+    assert neighbours(world, second, context=day) == (first, third)
+
+
+def test_a_source_with_too_many_facts_is_a_feed() -> None:
+    world = World()
+    say(world, "a")
+    second = say(world, "b")
+    say(world, "c", scope="team")  # not counted: the caller does not see it
+    small = msgspec.structs.replace(TALK, facts_max=2)
+    assert neighbours(world, second, context=small) == (0, -1)
+    say(world, "d")
+    assert neighbours(world, second, context=small) == (-1, -1)
+
+
+def test_surroundings_reach_as_far_as_shares_do() -> None:
+    world = World()
+    for text in "abcde":
+        say(world, text)
+    at, slots = surveyed(world), np.array([2], dtype=np.int32)
+    talk = conversations(at, TALK, slots)
+    # What is two after it gets a share of it, as it gets a share of what is two before.
+    assert surroundings(talk, TALK, slots).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_bm25_counts_shares_of_the_neighbours_words() -> None:
+    """Three facts of 4 terms each (user, ann, the relation, the word); k1 1, b 0.5."""
+    world = World()
+    for word in ("ledger", "atlas", "moves"):
+        world.fact(user("ann"), word[0], word)
+    context = Context(before=(0.5,))
+    found = lexical.run(
+        surveyed(world, "ledger", context=context), lexical.Parameters(k1=1.0, b=0.5), {}
+    )
+    idf = math.log1p((3 - 1 + 0.5) / (1 + 0.5))
+    # The fact that holds the word has 4 terms, the one after it 4 + 0.5 × 4 = 6, on average 5:
+    # idf × 1 × 2 / (1 + 0.5 + 0.5 × 4/5) and idf × 0.5 × 2 / (0.5 + 0.5 + 0.5 × 6/5).
+    assert found.slots.tolist() == [0, 1]
+    assert found.scores.tolist() == pytest.approx([idf * 2 / 1.9, idf / 1.6])
+    assert found.why(0) == ["lexical: holds ledger"]
+    assert found.why(1) == ["lexical: near facts that match"]
+
+
+def test_the_session_gets_a_share_of_its_best() -> None:
+    world = World()
+    say(world, "a")
+    say(world, "b")
+    say(world, "c", source="agent:other")
+    slots = np.arange(3, dtype=np.int32)
+    fused = Fused(slots, {}, {}, np.zeros(3, np.int32), np.array([0.2, 0.8, 0.5]))
+    found = spread(surveyed(world), TALK, fused)
+    # (0.2 + 0.5 × 0.8) / 1.5, (0.8 + 0.5 × 0.8) / 1.5, and (0.5 + 0.5 × 0.5) / 1.5
+    assert found.score.tolist() == pytest.approx([0.4, 0.8, 0.5])
+    assert found.session is not None
+    assert found.session.tolist() == [0.8, 0.8, 0.5]
+
+
+def ask(world: World, query: str, *scopes: str, moment: Moment | None = None) -> list[Any]:
+    profile = load_profile("default")
+    answer = recall(
+        world.view(),
+        world.rows,
+        RecallRequest(query=query, explain=True),
+        profile,
+        reader(*scopes),
+        moment or world.moment(),
+        stopwatch=lambda: 0.0,
+    )
+    return [(each.row.id, each.score, each.explain) for each in answer.results]
+
+
+def test_an_answer_is_found_by_its_questions_words() -> None:
+    world = World()
+    for n in range(8):
+        say(world, f"something else {n}", source=f"agent:{n}")
+    say(world, "Which instrument do you play?")
+    say(world, "The violin, since I was six.")
+    found = ask(world, "instrument")
+    assert [each[0] for each in found] == ["fact-9", "fact-8"]
+    assert found[0][2]["session"] > 0
+    assert found[1][2]["factors"]["statement"] == 0.5
+
+
+WORDS = ("ledger", "atlas", "billing", "moves?")
+said = st.tuples(
+    st.sampled_from(WORDS),
+    st.sampled_from((SOURCE, "agent:other")),
+    st.sampled_from(("company", "team")),
+    st.booleans(),
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(said, min_size=1, max_size=10))
+def test_unreadable_facts_change_nothing(history: list[tuple[str, str, str, bool]]) -> None:
+    """Score for score, a store with facts of others equals one without them."""
+    whole, own = World(), World()
+    for n, (text, source, scope, retracted) in enumerate(history):
+        worlds = (whole, own) if scope == "company" else (whole,)
+        for world in worlds:
+            slot = world.fact(user("ann"), "said", text, source=source, scope=scope, name=f"n{n}")
+            if retracted:
+                world.retract(slot)
+    assert ask(whole, "ledger atlas moves") == ask(own, "ledger atlas moves")
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(said, min_size=1, max_size=10), st.integers(0, 9))
+def test_the_past_is_what_was_answered_then(
+    history: list[tuple[str, str, str, bool]], cut: int
+) -> None:
+    world, then, at = World(), None, None
+    for n, (text, source, _, retracted) in enumerate(history):
+        slot = world.fact(user("ann"), "said", text, source=source, name=f"n{n}")
+        if retracted:
+            world.retract(slot)
+        if n <= cut:
+            at, then = world.moment(), ask(world, "ledger atlas moves")
+    assert at is not None
+    assert ask(world, "ledger atlas moves", moment=at) == then
+
+
+@pytest.mark.parametrize(
+    ("context", "path"),
+    [
+        ({"before": [1.5]}, "$.context.before[0]"),
+        ({"after": [0.1] * 6}, "$.context.after"),
+        ({"session": -0.1}, "$.context.session"),
+        ({"gap_hours": 0}, "$.context.gap_hours"),
+        ({"depth": 1}, "$.context"),
+    ],
+)
+def test_a_wrong_context_is_refused_by_its_field(context: dict[str, Any], path: str) -> None:
+    stages = [{"name": "lexical", "weight": 1.0}]
+    document = {"name": "tried", "description": "", "stages": stages, "context": context}
+    with pytest.raises(ProfileError) as caught:
+        parse_profile(document)
+    assert caught.value.path == path
+
+
+def test_the_seeds_profile_has_no_context() -> None:
+    profile = load_profile("stigmem")
+    assert profile.context is None
+    assert not {"statement", "substance"} & {each.name for each in profile.factors}
