@@ -42,7 +42,8 @@ def test_every_route_asks_for_its_right(guarded: LiveNode, route: Route) -> None
             assert answer.status_code not in (401, 403)
         else:
             assert answer.status_code == 403
-            assert answer.json() == {"detail": f"{route.permission} permission required"}
+            what = "capability" if "." in route.permission else "permission"
+            assert answer.json() == {"detail": f"{route.permission} {what} required"}
 
 
 def test_without_authentication_anybody_reads_and_writes_but_is_no_admin(live: LiveNode) -> None:

@@ -43,8 +43,6 @@ def done(outcome: Done | Refused) -> Done:
     return outcome
 
 
-@pytest.mark.xfail(reason="a cancelled future ends the writer's thread", strict=True)
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_caller_who_goes_away_harms_nobody(node: Node) -> None:
     gate = threading.Event()
     node.writer.exclusive(gate.wait)
