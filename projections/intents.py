@@ -96,6 +96,7 @@ class ReviewContent(Intent, frozen=True, kw_only=True):
     decision: str
     scopes: frozenset[str]
     reason: str = ""
+    member: str | None = None
 
 
 class SweepDecay(Intent, frozen=True, kw_only=True):
@@ -198,6 +199,7 @@ class ReviewQuarantined(Intent, frozen=True, kw_only=True):
     garden_id: str | None = None
     target_garden_id: str | None = None
     member: str | None = None
+    permissions: frozenset[str] = frozenset()
 
 
 class PinEmbeddingModel(Intent, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from aiohttp import web
 
 from api.bodies import answer
 from api.call import Call, warned
+from api.commands.gardening import member_of
 from api.records import Record, records_of
 from api.schemas.content import FlaggedQuery, ReviewRequest
 from projections.arrays import I32
@@ -105,6 +106,7 @@ async def review(call: Call) -> web.Response:
         decision=request.decision,
         reason=request.reason,
         scopes=call.authorization.scopes,
+        member=member_of(call),
     )
     done = await call.do(intent)
     body = {

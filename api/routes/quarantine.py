@@ -10,7 +10,7 @@ from aiohttp import web
 from api.bodies import answer
 from api.call import Call, warned
 from api.commands.gardening import entered_garden, known_garden, member_of
-from api.errors import ApiError, coded, plain
+from api.errors import ApiError, plain
 from api.records import Record, Volatile, volatile_of
 from api.schemas.gardens import PromoteRequest, QuarantineQuery, RejectRequest, ReviewQuery
 from projections.facts import FactRow
@@ -136,8 +136,6 @@ async def _review(
     target: str | None = None,
 ) -> Record:
     admitted = action != "rejected"
-    if admitted:
-        _check_instruction(call, fact_id)
     intent = ReviewQuarantined(
         fact_id=fact_id,
         decision="admitted" if admitted else "rejected",
@@ -146,6 +144,7 @@ async def _review(
         garden_id=garden_id,
         target_garden_id=target,
         member=member_of(call),
+        permissions=call.authorization.permissions,
     )
     done = await call.do(intent)
     event = done.events[-1]
@@ -157,20 +156,3 @@ async def _review(
     if admitted:
         record["admitted_fact_id"] = done.detail["admitted_fact_id"]
     return record | {"position": event.position}
-
-
-def _check_instruction(call: Call, fact_id: str) -> None:
-    """Letting an instruction out is writing one: it takes the same permission."""
-    if call.authorization.may("instruction:write"):
-        return
-    reader, view = call.node.reader, call.view()
-    slot = reader.slot_of(fact_id)
-    if slot is None or slot >= view.count:
-        return
-    slots = known(view, call.authorization, call.moment(view), np.array([slot], dtype=np.int32))
-    rows = reader.rows(view.from_position[slots].tolist())
-    if rows and rows[0].interpret_as == "instruction":
-        raise coded(
-            "instruction_write_required",
-            "admitting an instruction requires the instruction:write permission",
-        )

@@ -105,6 +105,7 @@ def _restated(row: FactRow, intent: ReviewQuarantined) -> AssertFact:
         garden_id=intent.target_garden_id,
         attestation=row.attestation,
         readable_scopes=intent.scopes,
+        permissions=intent.permissions,
     )
 
 

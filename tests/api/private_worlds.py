@@ -113,7 +113,9 @@ class Life:
     def __init__(self, path: Path, *, private: bool) -> None:
         self.clock = FixedClock(START_US)
         with mock.patch("api.node._cursor_key", return_value=b"k" * 32):
-            self.live = LiveNode(path, clock=self.clock, auth_required=True)
+            self.live = LiveNode(
+                path, clock=self.clock, auth_required=True, explain_permission="read"
+            )
         self.node = self.live.node
         numbers = count()
         self.node.writer._identifiers = IdentifierSource(

@@ -54,10 +54,19 @@ def reads(told: Life) -> Iterator[Ask]:
     for name in ids:
         yield Ask("GET", f"/v1/facts/{name}")
         yield Ask("GET", f"/v1/facts/{name}/provenance")
+        yield Ask("GET", f"/v1/time-travel/facts/{name}")
         yield Ask("POST", f"/v1/facts/{name}/verify-cid")
     for at in moments:
         yield from lists(at)
         yield from recalls(at)
+        for entity in ENTITIES:
+            yield Ask("GET", f"/v1/cards/{entity}", {"scope": SCOPE, **at})
+            yield Ask("GET", f"/v1/time-travel/entities/{entity}", at)
+        yield Ask("POST", "/v1/lint", body={"scope": SCOPE, **at})
+        yield Ask("GET", f"/v1/scopes/{SCOPE}/synthesize", at)
+        yield Ask("GET", "/v1/time-travel/state", {"include_retracted": True, **at})
+        since = {"from": "position:1", "limit": 100}
+        yield Ask("GET", "/v1/time-travel/diff", since | ({"to": at["as_of"]} if at else {}))
         for depth in (1, 3):
             for entity in ENTITIES:
                 where = {"entity": entity, "scope": SCOPE, "depth": depth}

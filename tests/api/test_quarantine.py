@@ -14,7 +14,7 @@ from tests.api.test_gardens import joined, made, told
 @pytest.fixture
 def node(serve: Callable[..., LiveNode]) -> LiveNode:
     """A quarantine ``wait`` (ann admin, mo moderator, wes writer, rea reader) and ``ops``."""
-    live = serve(auth_required=True)
+    live = serve(auth_required=True, explain_permission="read")
     ann = live.key_of("ann")
     made(live, ann, "wait", quarantine=True)
     made(live, ann, "ops")

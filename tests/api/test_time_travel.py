@@ -163,7 +163,8 @@ def test_sql_answers_in_three_formats(live: LiveNode) -> None:
     assert parquet.headers["content-type"] == "application/vnd.apache.parquet"
     path = live.node.directory.path / "answer.parquet"
     path.write_bytes(parquet.content)
-    rows = duckdb.sql(f"SELECT relation, value FROM '{path}' ORDER BY relation").fetchall()
+    with duckdb.connect() as db:
+        rows = db.execute(f"SELECT relation, value FROM '{path}' ORDER BY relation").fetchall()
     assert rows == [("tag:a", "=1+1"), ("tag:b", "two")]
     refused = asked(sql="DROP VIEW facts")
     assert (refused.status_code, refused.json()["detail"]["code"]) == (400, "sql_refused")

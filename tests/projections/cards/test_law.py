@@ -15,7 +15,7 @@ from projections.cards.generator import card_at
 from projections.cards.key import CardKey
 from projections.cards.serving import Cards
 from projections.database import query
-from projections.intents import SetSourceTrust
+from projections.intents import SetSourceTrust, SetTrustPolicy
 from projections.moment import Moment, format_instant
 from tests.projections.histories import ENTITIES, START_US, Step, histories, intent_at
 from tests.projections.model import Fact, Model
@@ -34,6 +34,7 @@ class Naive:
     def __init__(self) -> None:
         self.model = Model()
         self.trust: dict[str, float] = {}
+        self.trusting = True
 
     def text(self, key: CardKey, at_us: int) -> str | None:
         facts = [
@@ -77,11 +78,14 @@ class Naive:
         lines += ["", "## Sources", ""]
         for source in sorted({fact.asserted.source for fact in members}):
             count = sum(fact.asserted.source == source for fact in members)
-            lines.append(f"- {source}: {count} facts, trust {self.trust.get(source, 1.0):.2f}")
+            lines.append(f"- {source}: {count} facts, trust {self._trust(source):.2f}")
         return "\n".join(lines) + "\n"
 
     def _effective(self, fact: Fact) -> float:
-        return round(fact.confidence * self.trust.get(fact.asserted.source, 1.0), 6)
+        return round(fact.confidence * self._trust(fact.asserted.source), 6)
+
+    def _trust(self, source: str) -> float:
+        return self.trust.get(source, 1.0) if self.trusting else 1.0
 
     def _disputed(self, fact: Fact, at_us: int) -> bool:
         return not fact.aside and bool(self.model.rivals(fact, at_us))
@@ -139,6 +143,8 @@ def test_cards_are_what_the_facts_make_of_them_now_and_later(steps: list[Step]) 
                 naive.model.take(intent, answer.result().outcomes[0], step.at_us)
                 if isinstance(intent, SetSourceTrust):
                     naive.trust[intent.source] = intent.trust
+                if isinstance(intent, SetTrustPolicy):
+                    naive.trusting = intent.policy.mode != "off"
                 view = reader.pin()
                 moment = Moment(view.position, step.at_us)
                 for key in KEYS:

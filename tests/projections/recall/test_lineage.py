@@ -30,7 +30,8 @@ class Family:
     def born(self, number: int, *parents: int, scope: str = "company", text: str = "x") -> None:
         self.slots[number] = self.world.fact(
             user(f"n{number}"), "memory:note", text, scope=scope, name=f"n{number}",
-            cid=f"sha256:{digits(number)}", parents=[digits(each) for each in parents],
+            source=f"agent:{number}", cid=f"sha256:{digits(number)}",
+            parents=[digits(each) for each in parents],
         )  # fmt: skip
 
     def depths(self, *scopes: str) -> dict[int, int]:
