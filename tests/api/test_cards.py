@@ -175,7 +175,7 @@ def test_a_refresh_that_takes_too_long_gives_the_stale_card(
 
 def test_nobody_gets_a_card_of_a_scope_outside_the_key(serve: Callable[..., LiveNode]) -> None:
     live = serve(auth_required=True)
-    writer = live.mint("read", "write", entity="agent:w", sources=["*"])
+    writer = live.mint("read", "write", entity="stigmem://t/agent/a")
     reader = live.mint("read", entity="agent:r", scopes=["local"])
     live.state(key=writer, v="secret")
     found = card(live, key=writer).json()

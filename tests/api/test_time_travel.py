@@ -156,7 +156,9 @@ def test_sql_answers_in_three_formats(live: LiveNode) -> None:
     def asked(**more: Any) -> Any:
         return live.call("POST", "/v1/time-travel/sql", key=CONTROL_TOKEN, json={**body, **more})
 
-    assert asked().json()["rows"] == [["tag:a", "=1+1"], ["tag:b", "two"]]
+    first = asked()
+    assert first.status_code == 200, first.text
+    assert first.json()["rows"] == [["tag:a", "=1+1"], ["tag:b", "two"]]
     lines = list(csv.reader(io.StringIO(asked(format="csv").text)))
     assert lines == [["relation", "value"], ["tag:a", "'=1+1"], ["tag:b", "two"]]
     parquet = asked(format="parquet")
