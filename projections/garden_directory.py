@@ -140,9 +140,10 @@ def reviews_of(db: apsw.Connection, fact_ids_json: str) -> dict[str, Review]:
     return {row[0]: Review(*row) for row in query(db, _REVIEWS, (fact_ids_json,))}
 
 
-def quarantine_gardens(db: apsw.Connection) -> list[str]:
-    """Ids of all quarantine gardens there ever were."""
-    return [row[0] for row in query(db, "SELECT id FROM gardens WHERE quarantine=1")]
+def every_garden(db: apsw.Connection) -> list[tuple[str, bool]]:
+    """(id, whether it is a quarantine) of all gardens there ever were, oldest first."""
+    rows = query(db, "SELECT id, quarantine FROM gardens ORDER BY from_position")
+    return [(garden_id, bool(quarantine)) for garden_id, quarantine in rows]
 
 
 def all_reviews(db: apsw.Connection) -> list[tuple[int, str, str]]:

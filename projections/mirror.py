@@ -34,7 +34,7 @@ from projections.database import query
 from projections.decay import load_sweeps
 from projections.derivations import load_parents
 from projections.facts import fact_id, validity_us
-from projections.garden_directory import all_reviews, quarantine_gardens
+from projections.garden_directory import all_reviews, every_garden
 from projections.histories import uses_by_slot
 from projections.lexicon import lexical_text
 from projections.mirror_state import MirrorState
@@ -97,7 +97,8 @@ class Mirror(MirrorState):
         """Load everything from the tables, which stand at ``position``."""
         for at, source in load_key_sources(db):  # before the facts, whose warrant asks for it
             self.trust.add_key(at, source)
-        self.quarantines.update(self.gardens.add(name) for name in quarantine_gardens(db))
+        for garden_id, quarantine in every_garden(db):
+            self._add_garden(garden_id, quarantine=quarantine)
         with _without_collector():  # nothing made here is garbage
             after = 0
             while rows := query(db, _FILL, (after, FILL_PAGE_ROWS)):
@@ -305,8 +306,12 @@ class Mirror(MirrorState):
     def _found_garden(self, event: Recorded) -> None:
         payload = event.payload
         assert isinstance(payload, GardenCreated)
-        if payload.quarantine:
-            self.quarantines.add(self.gardens.add(payload.garden_id))
+        self._add_garden(payload.garden_id, quarantine=payload.quarantine)
+
+    def _add_garden(self, garden_id: str, *, quarantine: bool) -> None:
+        number = self.gardens.add(garden_id)
+        if quarantine:
+            self.quarantines.add(number)
 
     def _quarantine_review(self, event: Recorded) -> None:
         payload = event.payload

@@ -8,7 +8,8 @@ from api.bodies import answer
 from api.call import Call, warned
 from api.commands.asserting import stored_uri
 from api.commands.carding import card_answer
-from api.errors import ApiError, coded, plain
+from api.commands.gardening import entered_garden
+from api.errors import coded, plain
 from api.schemas.recall import CardQuery
 from projections.cards.key import CardKey
 from projections.cards.source import PastCards, Served
@@ -32,9 +33,8 @@ async def get_card(call: Call) -> web.Response:
 def _served(call: Call, query: CardQuery) -> tuple[Served, Moment]:
     view = call.view()
     authorization = call.narrowed(query.scope, for_model=True)
-    garden = query.garden_id
-    if garden is not None and garden not in authorization.gardens:
-        raise ApiError(404, "garden not found")
+    name = query.garden_id
+    garden = None if name is None else entered_garden(call, name).id
     moment = call.moment(view, query)
     key = CardKey(stored_uri(call.segment("entity_uri")), query.scope, garden)
     if query.as_of is not None or query.valid_at is not None:

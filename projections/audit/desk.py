@@ -83,11 +83,13 @@ class AuditDesk:
 def rights_of(view: View, authorization: Authorization) -> Rights:
     """What of the log a caller may read."""
     gardens = {view.gardens.text(number) for number in range(len(view.gardens))}
-    readable = gardens & authorization.gardens
+    readable = gardens if authorization.every_garden else gardens & authorization.gardens
+    everything = authorization.scopes == frozenset(SCOPES) and readable == gardens
     return Rights(
         scopes=tuple(sorted(authorization.scopes)),
         gardens=tuple(sorted(readable)),
-        node=authorization.scopes == frozenset(SCOPES) and readable == gardens,
+        # To others than admins even the lack of these events would tell that there are gardens.
+        node=everything and authorization.may("admin"),
     )
 
 

@@ -127,8 +127,9 @@ class Life:
         """(id, content id) of public facts."""
         self.hidden: list[tuple[str, str]] = []
         """The same of private facts."""
-        self.key = self.live.mint("read", "write", entity=OUTSIDER)
-        self.member_key = self.live.mint("read", "write", entity=MEMBER)
+        self.key = self.live.mint("read", "write", "federate", "audit.read", entity=OUTSIDER)
+        self.member_key = self.live.mint("read", "write", "audit.read", entity=MEMBER)
+        self.admin_key = self.live.mint("read", "admin", "audit.read", entity="agent:root")
 
     def take(self, step: Step, events: int) -> int:
         """Carry out a step, or ``events`` events that say nothing; how many were recorded."""
