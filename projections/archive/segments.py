@@ -7,7 +7,6 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-import duckdb
 import msgspec
 from msgspec import Struct
 
@@ -71,6 +70,9 @@ def write_segment(folder: Path, events: Sequence[Stored], tips: dict[str, Tip]) 
 
 def write_parquet(target: Path, events: Sequence[Stored]) -> None:
     """The rows of events as a Parquet file; not yet durable."""
+    # Loaded when first needed, here and in the audit: most processes never need it.
+    import duckdb
+
     lines = target.with_name(target.name + ".ndjson")
     encoder = msgspec.json.Encoder()
     try:

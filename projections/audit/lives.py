@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import duckdb
 from msgspec import Struct
 
 from projections.archive.segments import literal
@@ -48,6 +47,8 @@ def touches(
     at most ``limit``."""
     if not sources or not fact_ids:
         return []
+    import duckdb
+
     files = ", ".join(literal(str(path)) for path in sources)
     statement = _TOUCHED.format(files=files, first=first, last=last, limit=limit)
     with duckdb.connect() as db:

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import msgspec
 from msgspec import Struct
 
@@ -24,7 +23,6 @@ from projections.audit.views import EVENT_COLUMNS
 
 STARTING_SECONDS = 5.0
 """What the process may take to start and to end, beyond the statement's own time."""
-_ALLOWED = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -90,13 +88,16 @@ class Table(Struct, frozen=True, tag=True):
 
 def check_statement(sql: str) -> None:
     """Raises StatementRefused unless ``sql`` is one SELECT or EXPLAIN of one."""
+    import duckdb
+
+    allowed = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
     try:
         statements = duckdb.extract_statements(sql)
     except duckdb.Error as fault:
         raise StatementRefused("sql_invalid", _message(fault)) from fault
     if len(statements) != 1:
         raise StatementRefused("sql_refused", f"one statement at a time, not {len(statements)}")
-    if statements[0].type not in _ALLOWED:
+    if statements[0].type not in allowed:
         kind = str(statements[0].type).rpartition(".")[2]
         raise StatementRefused("sql_refused", f"only SELECT is allowed, not {kind}")
 
@@ -111,6 +112,8 @@ class Failure(Struct, frozen=True, tag=True):
 def extract_events(target: Path, sources: Sequence[Path], position: int, rights: Rights) -> None:
     """Write the events up to ``position`` that a caller with these rights may read, without
     the exact bytes and without what identifies keys."""
+    import duckdb
+
     files = ", ".join(literal(str(path)) for path in sources)
     with duckdb.connect() as db:
         db.execute("SET threads=2")
@@ -124,6 +127,8 @@ def extract_events(target: Path, sources: Sequence[Path], position: int, rights:
 
 def extract_standing(target: Path, standing: Standing) -> None:
     """Write what the moment makes of the facts."""
+    import duckdb
+
     arrays = {
         "position": standing.position,
         "ended": standing.ended,
@@ -172,6 +177,6 @@ def _timed_out(limits: Limits) -> StatementRefused:
     return StatementRefused("sql_timeout", f"the statement took longer than {limits.seconds:g} s")
 
 
-def _message(fault: duckdb.Error) -> str:
+def _message(fault: Exception) -> str:
     """The first line of an error: the rest quotes the statement."""
     return str(fault).strip().split("\n")[0]

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import msgspec
 
 from projections.archive.segments import literal
@@ -28,6 +27,8 @@ def as_csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> bytes:
 
 def as_parquet(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> bytes:
     """A Parquet file; column types are told from the values."""
+    import duckdb
+
     names = _unique(columns)
     with tempfile.TemporaryDirectory(prefix="engramlog-") as folder:
         lines, target = Path(folder) / "rows.ndjson", Path(folder) / "rows.parquet"
