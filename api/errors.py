@@ -89,6 +89,8 @@ STATUS_BY_CODE: dict[str, int] = {
     "agent_key_revoked": 409,
     "slug_exists": 409,
     "already_member": 409,
+    "receipt_not_found": 404,
+    "receipts_of_others": 403,
     "fact_not_quarantine_pending": 409,
     "quarantine_has_pending_facts": 409,
     "idempotency_conflict": 409,

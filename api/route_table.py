@@ -22,6 +22,7 @@ from api.routes import (
     provenance,
     quarantine,
     recall,
+    receipts,
     scopes,
     system,
     time_travel,
@@ -53,7 +54,14 @@ from api.schemas.gardens import (
 )
 from api.schemas.keys import AgentKeyRequest, ExpiringQuery, KeyRequest, KeysQuery
 from api.schemas.profiles import ProfileDocument
-from api.schemas.recall import CardQuery, LegacyQuery, NeighborsQuery, RecallBody, RecallQuery
+from api.schemas.recall import (
+    CardQuery,
+    LegacyQuery,
+    NeighborsQuery,
+    RecallBody,
+    RecallQuery,
+    ReceiptsQuery,
+)
 from api.schemas.scopes import LintBody, LintReport, Synthesis, SynthesisQuery
 from api.schemas.time_travel import DiffQuery, LifeQuery, SqlBody, StateQuery
 from api.schemas.trust import TrustPage, TrustPolicyRequest, TrustQuery, TrustRecord, TrustRequest
@@ -148,6 +156,22 @@ _RECALL: tuple[Route, ...] = (
         group="recall", summary="Recall facts for a short question", query=RecallQuery,
         answers={200: answers.RecallResponse}, errors=(400, 409, 501),
         headers=("Stigmem-Session", "Stigmem-Verify"),
+    ),
+    Route(
+        method="GET", path="/v1/recall/receipts", handler=receipts.list_receipts,
+        permission="read", group="recall", summary="Receipts of recalls, newest first",
+        query=ReceiptsQuery, answers={200: answers.ReceiptPage}, errors=(400, 403),
+    ),
+    Route(
+        method="GET", path="/v1/recall/receipts/{receipt_id}", handler=receipts.get_receipt,
+        permission="read", group="recall", summary="The receipt of a recall",
+        answers={200: answers.Receipt}, errors=(404,),
+    ),
+    Route(
+        method="POST", path="/v1/recall/receipts/{receipt_id}/replay",
+        handler=receipts.replay_receipt, permission="read", group="recall",
+        summary="Ask a receipt's question again, then and now",
+        answers={200: answers.ReplayedRecall}, errors=(400, 404),
     ),
     Route(
         method="GET", path="/v1/graph/neighbors", handler=graph.list_neighbors,

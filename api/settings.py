@@ -151,6 +151,9 @@ class Settings(BaseSettings):
     recall_track_interval_s: float = Field(
         default=30.0, gt=0, le=30, description="Seconds between recorded batches of recall use."
     )
+    recall_receipts: bool = Field(
+        default=True, description="Whether every recall leaves a receipt in the log."
+    )
     request_body_bytes_max: int = Field(
         default=1_048_576,
         ge=1024,

@@ -1,7 +1,8 @@
-"""Recall tracking: which facts recalls returned, written to the log in batches.
+"""Recall tracking: what recalls returned, and to whom, written to the log in batches.
 
-Counts gather in memory and go to the writer at most every ``FLUSH_SECONDS``, when
-``PENDING_MAX`` facts wait, and at shutdown. A failed flush keeps its counts for the next.
+Counts and receipts gather in memory and go to the writer at most every ``FLUSH_SECONDS``,
+when enough of them wait, and at shutdown. A failed flush keeps them for the next. A receipt
+that is not in the log yet is found here.
 """
 
 from __future__ import annotations
@@ -9,26 +10,33 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import groupby, islice
 
-from eventlog.kinds import RecallUse
-from projections.intents import TrackRecalls
+from eventlog.kinds import RecallAnswered, RecallUse
+from projections.intents import RecordAnswers, TrackRecalls
 from projections.writer import Writer
 
 FLUSH_SECONDS = 30.0
 PENDING_MAX = 20_000
+RECEIPTS_FLUSHED_AT = 1_000
+RECEIPTS_KEPT_MAX = 50_000
+"""Receipts held while the log takes none; beyond this the oldest are given up, with a warning."""
+RECEIPTS_PER_COMMAND = 200
 ACTOR = "system:engramlog:recall"
 
 _log = logging.getLogger(__name__)
 
 
 class RecallTracker:
-    """Gathers uses and flushes them; ``start`` and ``stop`` belong to the app's life."""
+    """Gathers uses and receipts and flushes them; ``start`` and ``stop`` belong to the app's
+    life. Used from the event loop alone."""
 
     def __init__(self, writer: Writer, flush_seconds: float = FLUSH_SECONDS) -> None:
         self._writer = writer
         self._flush_seconds = flush_seconds
         self._uses: dict[str, tuple[int, int]] = {}
+        self._receipts: dict[str, RecallAnswered] = {}
         self._full = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -37,6 +45,11 @@ class RecallTracker:
         """Facts with uses that are not in the log yet."""
         return len(self._uses)
 
+    @property
+    def waiting(self) -> int:
+        """Receipts that are not in the log yet."""
+        return len(self._receipts)
+
     def note(self, fact_ids: Iterable[str], at_us: int) -> None:
         """Count one use of each fact at ``at_us`` (microseconds)."""
         for fact_id in fact_ids:
@@ -44,6 +57,16 @@ class RecallTracker:
             self._uses[fact_id] = (count + 1, max(last, at_us))
         if len(self._uses) >= PENDING_MAX:
             self._full.set()
+
+    def keep(self, receipt: RecallAnswered) -> None:
+        """Take a receipt for the log."""
+        self._receipts[receipt.receipt_id] = receipt
+        if len(self._receipts) % RECEIPTS_FLUSHED_AT == 0:
+            self._full.set()
+
+    def receipt(self, receipt_id: str) -> RecallAnswered | None:
+        """A receipt that waits, whoever may read it."""
+        return self._receipts.get(receipt_id)
 
     async def start(self) -> None:
         self._task = asyncio.create_task(self._run(), name="recall-tracking")
@@ -58,11 +81,15 @@ class RecallTracker:
         await self.flush()
 
     async def flush(self) -> None:
-        """Write what has gathered as one event."""
+        """Write what has gathered: counts as one event, receipts as one each."""
+        self._full.clear()
+        await self._flush_uses()
+        await self.flush_receipts()
+
+    async def _flush_uses(self) -> None:
         if not self._uses:
             return
         taken, self._uses = self._uses, {}
-        self._full.clear()
         uses = tuple(RecallUse(fact, count, last) for fact, (count, last) in taken.items())
         try:
             await asyncio.wrap_future(self._writer.submit([TrackRecalls(uses=uses)], actor=ACTOR))
@@ -72,9 +99,38 @@ class RecallTracker:
                 have, at_us = self._uses.get(fact, (0, 0))
                 self._uses[fact] = (have + count, max(at_us, last))
 
+    async def flush_receipts(self) -> None:
+        """Write the receipts that wait."""
+        # Two flushes at once write nothing twice: the table keeps the first of an id.
+        taken = sorted(self._receipts.values(), key=lambda each: each.principal)
+        for principal, group in groupby(taken, key=lambda each: each.principal):
+            theirs = list(group)
+            for first in range(0, len(theirs), RECEIPTS_PER_COMMAND):
+                if not await self._written(principal, theirs[first : first + RECEIPTS_PER_COMMAND]):
+                    return
+
+    async def _written(self, principal: str, receipts: Sequence[RecallAnswered]) -> bool:
+        """Whether they went to the log. Each stays here to be found until it is there."""
+        intent = RecordAnswers(receipts=tuple(receipts))
+        try:
+            await asyncio.wrap_future(self._writer.submit([intent], actor=principal))
+        except Exception as fault:
+            _log.warning("recall receipts could not be written, kept for later: %s", fault)
+            self._give_up_oldest()
+            return False
+        for each in receipts:
+            self._receipts.pop(each.receipt_id, None)
+        return True
+
+    def _give_up_oldest(self) -> None:
+        excess = len(self._receipts) - RECEIPTS_KEPT_MAX
+        if excess > 0:
+            _log.warning("%d recall receipts were given up: the log takes none", excess)
+            for receipt_id in list(islice(self._receipts, excess)):
+                del self._receipts[receipt_id]
+
     async def _run(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._full.wait(), self._flush_seconds)
             await self.flush()
-            self._full.clear()

@@ -325,6 +325,48 @@ class ContentReviewed(Payload, frozen=True, tag="content_reviewed"):
     reason: str = ""
 
 
+class Returned(Struct, frozen=True, array_like=True):
+    """One fact of a recall's answer; its rank is its place. ``card``: a memory card's fact."""
+
+    fact_id: str
+    score: float
+    card: bool = False
+
+
+class StageReport(Struct, frozen=True, array_like=True):
+    """How a stage of a recall ended: ``completed``, ``disabled``, ``deadline``, ``failed``."""
+
+    name: str
+    status: str
+
+
+class RecallAnswered(Payload, frozen=True, tag="recall_answered"):
+    """The receipt of one recall: who asked what, at which moment, and what came back.
+
+    ``request`` holds the fields that were sent, without the query; ``profile_digest`` is of
+    the profile's document. ``position``, ``instant_us`` and ``valid_us`` are the Moment.
+    ``counted``: the facts' access counts include it (``recall_served`` carries them, so that
+    they outlive an erased receipt).
+    """
+
+    receipt_id: str
+    principal: str
+    query: str
+    request: dict[str, Any]
+    profile: str
+    profile_digest: str
+    position: int
+    instant_us: int
+    at_us: int
+    returned: list[Returned]
+    stages: list[StageReport]
+    total_scored: int
+    tokens_used: int
+    truncated: bool = False
+    counted: bool = False
+    valid_us: int | None = None
+
+
 AnyPayload = (
     FactAsserted
     | FactRetracted
@@ -347,6 +389,7 @@ AnyPayload = (
     | GardenMemberSet
     | GardenDeleted
     | QuarantineReviewed
+    | RecallAnswered
 )
 
 SCHEMA_VERSIONS: dict[str, int] = {
@@ -371,6 +414,7 @@ SCHEMA_VERSIONS: dict[str, int] = {
     "garden_member_set": 1,
     "garden_deleted": 1,
     "quarantine_reviewed": 1,
+    "recall_answered": 1,
 }
 """The version each kind is written with; older ones are read through ``codec.UPCASTERS``."""
 

@@ -18,6 +18,7 @@ from projections.deciding.declaring import (
     declare_set_valued,
     issue_key,
     pin_embedding_model,
+    record_answers,
     revoke_key,
     rotate_node_key,
     set_policy,
@@ -58,6 +59,7 @@ DECISIONS: dict[type[ask.Intent], Callable[[Any, Context], Decision | Refused]] 
     ask.SetTrustPolicy: set_trust_policy,
     ask.PinEmbeddingModel: pin_embedding_model,
     ask.TrackRecalls: track_recalls,
+    ask.RecordAnswers: record_answers,
     ask.RotateNodeKey: rotate_node_key,
     ask.StartEpoch: start_epoch,
 }

@@ -16,6 +16,7 @@ from eventlog.kinds import (
     DecayPolicy,
     GardenRole,
     Parent,
+    RecallAnswered,
     RecallUse,
     TrustPolicy,
     Value,
@@ -214,6 +215,12 @@ class PinEmbeddingModel(Intent, frozen=True, kw_only=True):
 
 class TrackRecalls(Intent, frozen=True, kw_only=True):
     uses: tuple[RecallUse, ...]
+
+
+class RecordAnswers(Intent, frozen=True, kw_only=True):
+    """Put the receipts of recalls in the log."""
+
+    receipts: tuple[RecallAnswered, ...]
 
 
 class RotateNodeKey(Intent, frozen=True, kw_only=True):

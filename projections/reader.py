@@ -35,6 +35,7 @@ from projections.policies import (
     profiles,
     set_valued_relations,
 )
+from projections.recall_receipts import ReceiptRow, find_receipt, list_receipts
 from projections.trust import TrustSetting, trust_policy, trust_setting, trust_settings
 from projections.verdicts import Review as ContentReview
 from projections.verdicts import codes_at
@@ -165,6 +166,16 @@ class Reader:
         """The decisions that stand on facts, by id."""
         with self.pool.connection() as db:
             return content_reviews_of(db, facts)
+
+    def receipt(self, receipt_id: str) -> ReceiptRow | None:
+        """Where a recall's receipt stands in the log, whoever may read it."""
+        with self.pool.connection() as db:
+            return find_receipt(db, receipt_id)
+
+    def receipts(self, principal: str | None, before: int, limit: int) -> list[ReceiptRow]:
+        """Receipts recorded before a position, newest first; of one principal, or of all."""
+        with self.pool.connection() as db:
+            return list_receipts(db, principal, before, limit)
 
     def digests(self) -> Digests:
         """Digests of the tables as they stand."""

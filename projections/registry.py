@@ -16,6 +16,7 @@ from projections.keys import KeysProjector
 from projections.lexicon import LexiconProjector
 from projections.policies import PoliciesProjector
 from projections.projector import Projector
+from projections.recall_receipts import RecallReceiptsProjector
 from projections.trust import TrustProjector
 from projections.verdicts import VerdictsProjector
 
@@ -35,6 +36,7 @@ PROJECTORS: tuple[Projector, ...] = (
     AccessProjector(),
     CardsProjector(),
     VerdictsProjector(),
+    RecallReceiptsProjector(),
 )
 
 IGNORED_KINDS = frozenset({"epoch_started", "node_key_rotated"})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 
@@ -161,7 +160,7 @@ def response_of(
             "instructions": [item for item in scored if _instructs(item)],
         }
     return {
-        "recall_id": str(uuid4()),
+        "recall_id": extra["recall_id"],
         "query_hash": hashlib.sha256(body.query.encode()).hexdigest(),
         "facts": scored,
         **channels,
@@ -197,6 +196,7 @@ def response_of(
             "position": found.moment.position,
             "instant": format_instant(found.moment.instant_us),
         },
+        "receipt_id": extra["receipt_id"],
         "hint": extra["hint"],
         "warnings": extra["warnings"],
     }

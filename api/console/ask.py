@@ -6,7 +6,8 @@ import argparse
 from typing import Any
 
 from api.client import Client
-from api.console.reach import add_target_arguments, reach
+from api.console.reach import CommandError, add_target_arguments, reach
+from api.console.receipts import run_replay
 from api.console.subcommands import Subcommands
 from api.console.tables import day, print_json, print_table, short_name, value_text
 
@@ -15,6 +16,7 @@ examples:
   engramlog recall "who leads atlas" --data memory --scope company
   engramlog recall "how many moons has Saturn" --as-of 1990-01-01T00:00:00Z --scope public
   engramlog recall "who leads atlas" --url http://127.0.0.1:8765 --json
+  engramlog recall replay latest --data memory      the last question again, then and now
 """
 FACTS_EXAMPLES = """\
 examples:
@@ -29,7 +31,10 @@ def register(commands: Subcommands) -> None:
     """Add the commands."""
     parser = commands.add("recall", "find the facts that answer a question best", RECALL_EXAMPLES,
                           run_recall)  # fmt: skip
-    parser.add_argument("query", metavar="QUERY", help="the question")
+    parser.add_argument("query", metavar="QUERY", help="the question; or the word replay")
+    parser.add_argument(
+        "receipt", metavar="RECEIPT", nargs="?", help="after replay: a receipt's id, or latest"
+    )
     add_target_arguments(parser)
     _add_moment(parser)
     parser.add_argument(
@@ -65,7 +70,11 @@ def _add_moment(parser: argparse.ArgumentParser) -> None:
 
 
 def run_recall(args: argparse.Namespace) -> int:
-    """Ask and print the answer, best first."""
+    """Ask and print the answer, best first; or ask a receipt's question again."""
+    if args.receipt is not None:
+        if args.query != "replay":
+            raise CommandError("put the question in quotes: it must be one argument")
+        return run_replay(args)
     body: dict[str, Any] = {"query": args.query, "scope": args.scope, "limit": args.limit}
     optional = {
         "as_of": args.as_of,

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 from aiohttp import web
 
 from api.bodies import answer
 from api.call import Call, ignored
-from api.commands.carding import card_source
-from api.commands.gardening import entered_garden, within
+from api.commands.asking import Asked, ask
 from api.commands.recalling import (
     body_of_query,
     explaining,
     hint_of,
-    profile_named,
-    question_of,
     response_of,
     unexplained,
 )
+from api.commands.receipting import receipt_of
 from api.errors import ApiError
 from api.schemas.recall import LegacyQuery, RecallBody, RecallQuery
 from api.screening import screen
-from projections.mirror import cid_number
-from projections.recall.answer import RecallAnswer
-from projections.recall.pipeline import recall
 
 SEED_MEDIA_TYPE = "application/vnd.stigmem.x11+json"
 _SEED_CODES = frozenset({"invalid_token_budget", "recall_depth_exceeded", "invalid_weights"})
@@ -66,37 +62,30 @@ async def _recall(
     call: Call, body: RecallBody, warnings: list[str], *, legacy: bool
 ) -> web.Response:
     call.session()
-    found, extra = await call.in_pool(lambda: _answered(call, body))
-    if body.track and body.as_of is None:
+    asked, extra = await call.in_pool(lambda: _answered(call, body))
+    found = asked.found
+    counted = body.track and body.as_of is None
+    if counted:
         returned = (each.row.id for each in found.results if not each.from_card)
         call.service.tracker.note(returned, found.moment.instant_us)
     call.note_read(frozenset(each.row.scope for each in found.results))
+    extra["recall_id"] = str(uuid4())
+    extra["receipt_id"] = None
+    if call.service.settings.recall_receipts:
+        receipt = receipt_of(call, body, asked, extra["recall_id"], counted=counted)
+        call.service.tracker.keep(receipt)
+        extra["receipt_id"] = receipt.receipt_id
     extra["warnings"] = warnings + unexplained(call, body)
     response = response_of(call, body, found, legacy=legacy, extra=extra)
     return answer(response, headers={"X-Total-Count": str(found.total_scored)})
 
 
-def _answered(call: Call, body: RecallBody) -> tuple[RecallAnswer, dict[str, Any]]:
+def _answered(call: Call, body: RecallBody) -> tuple[Asked, dict[str, Any]]:
     settings = call.service.settings
     view = call.view()
     moment = call.moment(view, body, allowed=settings.time_travel_allow_recall_as_of)
-    name = body.profile or settings.recall_profile
-    authorization = within(call, call.model_authorization, body.garden_id)
-    question = question_of(body, name, _garden_scope(call, body), explain=explaining(call, body))
-    reader = call.node.reader
-    embeddings = call.node.embeddings
-    found = recall(
-        view,
-        reader.rows,
-        question,
-        profile_named(call, name, moment),
-        authorization,
-        moment,
-        cards=card_source(call, body),
-        semantics=None if embeddings is None else embeddings.semantics,
-        executor=call.service.stage_pool,
-        slots_of_cid=lambda cid: view.cid_slots(cid_number(cid)).tolist(),
-    )
+    asked = ask(call, body, view, moment, explain=explaining(call, body))
+    found, reader = asked.found, call.node.reader
     slots = np.asarray([each.slot for each in found.results], dtype=np.int32)
     extra: dict[str, Any] = {
         "hint": None,
@@ -104,15 +93,8 @@ def _answered(call: Call, body: RecallBody) -> tuple[RecallAnswer, dict[str, Any
         "screen": screen(reader, view, slots, settings.sanitizer_mode, cleaned=True),
     }
     if not found.results:
-        extra["hint"] = hint_of(view, authorization, moment, question.scopes)
+        extra["hint"] = hint_of(view, asked.authorization, moment, asked.question.scopes)
     if call.request.headers.get("Stigmem-Verify", "").strip().lower() == "full":
         rights = call.caller.authorization  # the chain covers the record, not the serving
         extra["chain_proof"] = call.service.chains.proof(reader, view, rights, moment)
-    return found, extra
-
-
-def _garden_scope(call: Call, body: RecallBody) -> str | None:
-    """The scope of the garden that is asked, where the request leaves its scope open."""
-    if body.garden_id is None or "scope" in body.model_fields_set:
-        return None
-    return entered_garden(call, body.garden_id).scope
+    return asked, extra

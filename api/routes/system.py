@@ -94,6 +94,11 @@ def _gauges(call: Call) -> Iterator[Sample]:
             call.service.tracker.pending,
         ),
         (
+            "engramlog_recall_receipts_waiting",
+            "Receipts of recalls that are not in the log yet.",
+            call.service.tracker.waiting,
+        ),
+        (
             "engramlog_cards_waiting",
             "Memory cards that wait to be written ahead.",
             call.service.cards.queue.waiting,

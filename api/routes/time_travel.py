@@ -237,11 +237,14 @@ def _readable(call: Call, view: View, slot: int) -> bool:
     return slot < view.count and bool(call.authorization.mask(view, one)[0])
 
 
+_TOLD = frozenset({"recall_served", "recall_answered"})
+
+
 def _may_see(call: Call, touch: Touch) -> bool:
     """Who was told what is for those who were told, and for auditors."""
     rights = call.authorization
     return (
-        touch.kind != "recall_served"
+        touch.kind not in _TOLD
         or touch.actor == rights.principal
         or rights.may("audit.read")
         or rights.may("admin")

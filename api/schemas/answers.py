@@ -587,8 +587,49 @@ class RecallResponse(BaseModel):
     profile: str
     stages: list[dict[str, Any]]
     moment: dict[str, Any]
+    receipt_id: str | None
     hint: dict[str, Any] | None
     warnings: list[str]
+
+
+class Receipt(BaseModel):
+    """What a recall was asked and what it returned; ``position`` is null until it is logged."""
+
+    receipt_id: str
+    principal: str
+    query: str
+    request: dict[str, Any]
+    profile: str
+    profile_digest: str
+    moment: dict[str, Any]
+    answered_at: str
+    position: int | None
+    returned: list[dict[str, Any]]
+    stages: list[dict[str, str]]
+    total_scored: int | None
+    tokens_used: int | None
+    truncated: bool | None
+    counted: bool
+
+
+class ReceiptPage(BaseModel):
+    """Receipts, newest first."""
+
+    receipts: list[Receipt]
+    cursor: str | None
+
+
+class ReplayedRecall(BaseModel):
+    """A receipt's question asked again: ``then`` says whether the answer is the recorded one,
+    ``facts`` compares it with the answer of now."""
+
+    receipt_id: str
+    query: str
+    profile: str
+    then: dict[str, Any]
+    now: dict[str, Any]
+    counts: dict[str, int]
+    facts: list[dict[str, Any]]
 
 
 class NeighborRecord(BaseModel):

@@ -101,6 +101,16 @@ class RecallQuery(MomentQuery):
     legacy_format: bool = False
 
 
+class ReceiptsQuery(BaseModel):
+    """Whose receipts: ``principal``, for auditors; a caller's own without it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    principal: str | None = Field(default=None, min_length=1, max_length=NAME_LENGTH_MAX)
+    limit: int = Field(default=50, ge=1, le=500)
+    cursor: str | None = None
+
+
 class LegacyQuery(BaseModel):
     """``legacy_format``: leave out the content and instructions channels."""
 

@@ -64,7 +64,10 @@ FROM events e WHERE e.kind = 'decay_swept'
 """
 _RECALLS = """
 CREATE VIEW recalls AS
-SELECT unnest(e.fact_ids) AS fact_id, e.position, e.received_at, e.actor, e.detail
-FROM events e WHERE e.kind = 'recall_served'
+SELECT unnest(e.fact_ids) AS fact_id, e.position, e.received_at, e.actor,
+    json_extract_string(e.detail, '$.receipt_id') AS receipt_id,
+    json_extract_string(e.detail, '$.query') AS query,
+    CAST(json_extract(e.detail, '$.position') AS BIGINT) AS asked_position, e.detail
+FROM events e WHERE e.kind = 'recall_answered'
 """
 VIEWS = (_EVENTS, _FACTS, _RETRACTIONS, _RESOLUTIONS, _SWEEPS, _RECALLS)

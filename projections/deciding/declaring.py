@@ -137,6 +137,11 @@ def track_recalls(intent: ask.TrackRecalls, context: Context) -> Decision:
     return Decision([context.draft(RecallServed(uses=list(intent.uses)))])
 
 
+def record_answers(intent: ask.RecordAnswers, context: Context) -> Decision:
+    """Put the receipts of recalls in the log, one event each: each can be erased alone."""
+    return Decision([context.draft(receipt) for receipt in intent.receipts])
+
+
 def rotate_node_key(intent: ask.RotateNodeKey, context: Context) -> Decision:
     """Record that the node signs with a new key."""
     payload = NodeKeyRotated(

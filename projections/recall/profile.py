@@ -6,6 +6,7 @@ the tables of stages, factors, fusions, similarities and estimators.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
@@ -132,6 +133,11 @@ class Profile(_Part, frozen=True):
         """By key: of every stage, and of every factor that adds."""
         adding = {each.name: each.weight for each in self.factors if each.mode == "add"}
         return {each.name: each.weight for each in self.stages} | adding
+
+
+def profile_digest(profile: Profile) -> str:
+    """SHA-256, as hex, of the validated document: equal digests rank alike."""
+    return hashlib.sha256(msgspec.json.encode(profile, order="deterministic")).hexdigest()
 
 
 def parse_profile(document: Mapping[str, Any] | bytes) -> Profile:

@@ -10,9 +10,10 @@ from typing import Any
 import httpx
 from aiohttp import web
 
-from api.app import create_app
+from api.app import SERVICE, create_app
 from api.node import Node
 from api.settings import Settings
+from api.tracking import RecallTracker
 from eventlog.clock import Clock
 
 CONTROL_TOKEN = "control-token-of-the-test-node-0123456789"
@@ -51,6 +52,10 @@ class LiveNode:
         if key is not None:
             headers["Authorization"] = f"Bearer {key}"
         return self.http.request(method, path, headers=headers, **options)
+
+    def app_tracker(self) -> RecallTracker:
+        """What gathers counts and receipts until they are logged."""
+        return self.app[SERVICE].tracker
 
     def state(self, **fields: Any) -> dict[str, Any]:
         """Assert a fact with sensible defaults; must succeed."""

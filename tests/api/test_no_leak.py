@@ -93,6 +93,9 @@ def reads(told: Life) -> Iterator[Ask]:
         yield Ask("GET", path)
     yield Ask("GET", "/v1/profiles/default")
     yield Ask("GET", "/v1/decay/policies/none")
+    yield Ask("GET", "/v1/recall/receipts", {"limit": 500})
+    yield Ask("GET", f"/v1/recall/receipts/{ABSENT}")
+    yield Ask("POST", f"/v1/recall/receipts/{ABSENT}/replay")
 
 
 def summaries(at: dict[str, Any]) -> Iterator[Ask]:
@@ -223,7 +226,7 @@ def answers(life: Life, ask: Ask) -> tuple[int, dict[str, str], Any]:
         # Its process may be killed by a machine that has too much to do.
         answer = life.live.call(ask.method, ask.path, key=life.key, **options)
     text = answer.text.replace(life.node.identity.node_id, "NODE").replace(life.live.url, "URL")
-    text = re.sub(r'"(recall_id|error_id)":"[^"]*"', r'"\1":""', text)
+    text = re.sub(r'"(recall_id|receipt_id|error_id)":"[^"]*"', r'"\1":""', text)
     text = re.sub(r'"milliseconds":[0-9.e+-]+', '"milliseconds":0', text)
     if ask.path.startswith("/v1/auth/"):
         text = re.sub(r'"id":"[^"]*"', '"id":""', text)

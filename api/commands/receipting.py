@@ -1,0 +1,237 @@
+"""Receipts of recalls: made with every answer, found again, and replayed.
+
+A receipt is for the one who asked and for auditors. Which of its facts they see is decided
+by their rights of today, as for every look at the past.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from api.call import Call
+from api.commands.asking import Asked, ask
+from api.errors import coded
+from api.records import Record
+from api.schemas.recall import RecallBody
+from eventlog.kinds import RecallAnswered, Returned, StageReport
+from projections.arrays import I32
+from projections.moment import Moment, format_instant
+from projections.recall.answer import RecallAnswer
+from projections.recall.comparing import Compared, Placed, compare
+from projections.recall.profile import profile_digest
+from projections.view import View
+
+_APART = frozenset({"query", "track", "explain", "debug", "as_of"})
+"""Fields of a request that its receipt does not repeat."""
+
+
+def receipt_of(
+    call: Call, body: RecallBody, asked: Asked, receipt_id: str, *, counted: bool
+) -> RecallAnswered:
+    """The receipt of an answer just given."""
+    found = asked.found
+    sent = body.model_dump(mode="json", include=set(RecallBody.model_fields), exclude_unset=True)
+    return RecallAnswered(
+        receipt_id=receipt_id,
+        principal=call.caller.principal,
+        query=body.query,
+        request={name: value for name, value in sent.items() if name not in _APART},
+        profile=found.profile,
+        profile_digest=profile_digest(asked.profile),
+        position=found.moment.position,
+        instant_us=found.moment.instant_us,
+        valid_us=found.moment.valid_at_us,
+        at_us=call.node.clock.now_us(),
+        returned=[Returned(each.row.id, each.score, each.from_card) for each in found.results],
+        stages=[StageReport(stage.name, stage.status) for stage in found.stages],
+        total_scored=found.total_scored,
+        tokens_used=found.tokens_used,
+        truncated=found.truncated,
+        counted=counted,
+    )
+
+
+def sees_all(call: Call) -> bool:
+    """Whether the caller may read what others were told."""
+    return call.authorization.may("audit.read") or call.authorization.may("admin")
+
+
+def receipt_named(call: Call, receipt_id: str) -> tuple[RecallAnswered, int | None]:
+    """A receipt the caller may read, and its position in the log (None: not there yet).
+
+    Raises:
+        ApiError: 404 ``receipt_not_found``: there is none, it was erased, or it is not theirs.
+    """
+    waiting = call.service.tracker.receipt(receipt_id)
+    if waiting is not None:
+        found, position = waiting, None
+    else:
+        row = call.node.reader.receipt(receipt_id)
+        found = None if row is None else logged(call, row.position)
+        position = None if row is None else row.position
+    if found is None or not (found.principal == call.caller.principal or sees_all(call)):
+        raise coded("receipt_not_found", "there is no such receipt, or it is not yours")
+    return found, position
+
+
+def logged(call: Call, position: int) -> RecallAnswered | None:
+    """The receipt at a position; None where it was erased."""
+    for event in call.node.log.read(position - 1, 1):
+        if event.position == position and isinstance(event.payload, RecallAnswered):
+            return event.payload
+    return None
+
+
+def wire_receipt(call: Call, view: View, receipt: RecallAnswered, position: int | None) -> Record:
+    """A receipt as answers carry it: of what was returned, the facts the caller may read.
+
+    To others than the one who asked, numbers are null and ranks count what they may read:
+    either would tell of facts that they may not.
+    """
+    own = receipt.principal == call.caller.principal
+    shown = _recorded(call, view, receipt)
+    cards = {each.fact_id for each in receipt.returned if each.card}
+    return {
+        "receipt_id": receipt.receipt_id,
+        "principal": receipt.principal,
+        "query": receipt.query,
+        "request": receipt.request,
+        "profile": receipt.profile,
+        "profile_digest": receipt.profile_digest,
+        "moment": wire_moment(moment_of(receipt)),
+        "answered_at": format_instant(receipt.at_us),
+        "position": position,
+        "returned": [
+            {
+                "fact_id": each.fact_id,
+                "rank": each.rank if own else rank,
+                "score": each.score if own else None,
+                "from_card": each.fact_id in cards,
+            }
+            for rank, each in enumerate(shown, 1)
+        ],
+        "stages": [{"name": stage.name, "status": stage.status} for stage in receipt.stages],
+        "total_scored": receipt.total_scored if own else None,
+        "tokens_used": receipt.tokens_used if own else None,
+        "truncated": receipt.truncated if own else None,
+        "counted": receipt.counted,
+    }
+
+
+def wire_moment(moment: Moment) -> dict[str, Any]:
+    """A moment, with the instant of validity where it was asked for apart."""
+    valid = moment.valid_at_us
+    return {
+        "position": moment.position,
+        "instant": format_instant(moment.instant_us),
+        "valid_at": None if valid is None else format_instant(valid),
+    }
+
+
+def moment_of(receipt: RecallAnswered) -> Moment:
+    """The moment a receipt's question was asked at."""
+    return Moment(receipt.position, receipt.instant_us, receipt.valid_us)
+
+
+def readable_ids(call: Call, view: View, fact_ids: Sequence[str]) -> set[str]:
+    """Those of the facts that the caller may read today."""
+    slot_of = call.node.reader.slot_of
+    named = [(fact, slot) for fact in fact_ids if (slot := slot_of(fact)) is not None]
+    named = [(fact, slot) for fact, slot in named if slot < view.count]
+    slots: I32 = np.asarray([slot for _, slot in named], dtype=np.int32)
+    allowed = call.model_authorization.mask(view, slots).tolist()
+    return {fact for (fact, _), may in zip(named, allowed, strict=True) if may}
+
+
+def replayed(call: Call, receipt: RecallAnswered) -> dict[str, Any]:
+    """The receipt's question asked again at its own moment, and now; both compared.
+
+    Raises:
+        ApiError: 404 where its garden is none of the caller's; 400 ``unknown_profile``.
+    """
+    view = call.view()
+    body = RecallBody.model_validate({**receipt.request, "query": receipt.query})
+    then = ask(call, body, view, moment_of(receipt), explain=False)
+    now_moment = Moment(view.position, call.node.clock.now_us(), receipt.valid_us)
+    now = ask(call, body, view, now_moment, explain=False)
+    again, today = _placed(then.found), _placed(now.found)
+    own = receipt.principal == call.caller.principal
+    reasons = [f"asked with your rights, not those of {receipt.principal}"]
+    if own:
+        reasons = _reasons(receipt, then, _recorded(call, view, receipt), again)
+    compared = compare(again, today)
+    slots = {each.row.id: each.slot for each in (*then.found.results, *now.found.results)}
+    records = _records(call, view, compared, slots, now_moment)
+    return {
+        "receipt_id": receipt.receipt_id,
+        "query": receipt.query,
+        "profile": receipt.profile,
+        "then": {
+            "moment": wire_moment(then.found.moment),
+            "faithful": not reasons if own else None,
+            "reasons": reasons,
+        },
+        "now": {"moment": wire_moment(now.found.moment)},
+        "counts": {
+            change: sum(each.change == change for each in compared)
+            for change in ("same", "moved", "gone", "new")
+        },
+        "facts": [
+            {
+                "fact_id": each.fact_id,
+                "change": each.change,
+                "rank_then": None if each.then is None else each.then.rank,
+                "score_then": None if each.then is None else each.then.score,
+                "rank_now": None if each.now is None else each.now.rank,
+                "score_now": None if each.now is None else each.now.score,
+                "fact": records.get(each.fact_id),
+            }
+            for each in compared
+        ],
+    }
+
+
+def _recorded(call: Call, view: View, receipt: RecallAnswered) -> list[Placed]:
+    """What was returned and may be read today; a card stands for facts of its reader alone."""
+    own = receipt.principal == call.caller.principal
+    readable = readable_ids(call, view, [each.fact_id for each in receipt.returned])
+    return [
+        Placed(each.fact_id, rank, each.score)
+        for rank, each in enumerate(receipt.returned, 1)
+        if (each.card and own) or each.fact_id in readable
+    ]
+
+
+def _placed(found: RecallAnswer) -> list[Placed]:
+    return [Placed(each.row.id, rank, each.score) for rank, each in enumerate(found.results, 1)]
+
+
+def _reasons(
+    receipt: RecallAnswered, then: Asked, recorded: list[Placed], again: list[Placed]
+) -> list[str]:
+    """Why the question asked again at its moment does not give what the receipt says."""
+    if recorded == again and len(recorded) == len(receipt.returned):
+        return []
+    reasons: list[str] = []
+    if len(recorded) < len(receipt.returned):
+        reasons.append("facts that were returned may not be read by you, or were erased")
+    stages = [StageReport(stage.name, stage.status) for stage in then.found.stages]
+    reasons += [
+        f"stage {was.name} was {was.status}, is {now.status}"
+        for was, now in zip(receipt.stages, stages, strict=False)
+        if was != now
+    ]
+    if profile_digest(then.profile) != receipt.profile_digest:
+        reasons.append(f"profile {receipt.profile!r} is another than it was")
+    return reasons or ["rights, vectors or what was erased differ from then"]
+
+
+def _records(
+    call: Call, view: View, compared: list[Compared], slots: dict[str, int], moment: Moment
+) -> dict[str, Record]:
+    ids = [each.fact_id for each in compared if call.node.reader.slot_of(each.fact_id) is not None]
+    shown = call.records(view, [slots[fact] for fact in ids], moment)
+    return dict(zip(ids, shown, strict=True))

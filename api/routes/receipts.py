@@ -1,0 +1,72 @@
+"""Receipts of recalls over HTTP: what was asked, what came back, and how it would be now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiohttp import web
+
+from api.bodies import answer
+from api.call import Call
+from api.commands.receipting import logged, receipt_named, replayed, sees_all, wire_receipt
+from api.cursors import Cursor, filters_digest
+from api.errors import coded
+from api.schemas.recall import ReceiptsQuery
+
+_KIND = "recall-receipts"
+
+
+async def list_receipts(call: Call) -> web.Response:
+    """Receipts of the caller's recalls, newest first; an auditor's list is of everybody's."""
+    query = call.query(ReceiptsQuery)
+    whose = _whose(call, query)
+    await call.service.tracker.flush_receipts()
+    return answer(await call.in_pool(lambda: _page(call, query, whose)))
+
+
+def _whose(call: Call, query: ReceiptsQuery) -> str | None:
+    """The principal whose receipts are listed; None for all. Raises ApiError 403."""
+    own = call.caller.principal
+    if query.principal is not None and query.principal != own and not sees_all(call):
+        raise coded("receipts_of_others", "listing the receipts of others needs audit.read")
+    return query.principal or (None if sees_all(call) else own)
+
+
+def _page(call: Call, query: ReceiptsQuery, whose: str | None) -> dict[str, Any]:
+    view = call.view()
+    digest = filters_digest({"principal": whose})
+    before = view.position + 1
+    if query.cursor is not None:
+        opened = call.service.cursors.open(
+            query.cursor, kind=_KIND, digest=digest, now_us=call.node.clock.now_us()
+        )
+        before = int(opened.place[0])
+    rows = call.node.reader.receipts(whose, before, query.limit + 1)
+    more, rows = len(rows) > query.limit, rows[: query.limit]
+    shown = [
+        wire_receipt(call, view, receipt, row.position)
+        for row in rows
+        if (receipt := logged(call, row.position)) is not None
+    ]
+    return {
+        "receipts": shown,
+        "cursor": _sealed(call, digest, rows[-1].position) if more else None,
+    }
+
+
+def _sealed(call: Call, digest: bytes, before: int) -> str:
+    cursors = call.service.cursors
+    now_us = call.node.clock.now_us()
+    return cursors.seal(Cursor(_KIND, digest, before, now_us, cursors.expiry(now_us), (before,)))
+
+
+async def get_receipt(call: Call) -> web.Response:
+    """One receipt, of the caller's own recall or for an auditor."""
+    receipt, position = receipt_named(call, call.segment("receipt_id"))
+    return answer(await call.in_pool(lambda: wire_receipt(call, call.view(), receipt, position)))
+
+
+async def replay_receipt(call: Call) -> web.Response:
+    """The receipt's question again, at its own moment and now. Nothing is counted."""
+    receipt, _ = receipt_named(call, call.segment("receipt_id"))
+    return answer(await call.in_pool(lambda: replayed(call, receipt)))

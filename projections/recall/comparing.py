@@ -1,0 +1,43 @@
+"""Two answers to one question, fact by fact: as recorded, as it would be given again, as now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+Change = Literal["same", "moved", "gone", "new"]
+
+
+class Placed(Struct, frozen=True):
+    """A fact in an answer; its rank counts from 1."""
+
+    fact_id: str
+    rank: int
+    score: float
+
+
+class Compared(Struct, frozen=True):
+    """A fact of either answer. ``then`` or ``now`` is None where it was not in that one."""
+
+    fact_id: str
+    change: Change
+    then: Placed | None
+    now: Placed | None
+
+
+def compare(then: Sequence[Placed], now: Sequence[Placed]) -> list[Compared]:
+    """Every fact of both answers: those of ``now`` in its order, then those that are gone.
+    A fact is ``same`` where its rank is; scores may differ."""
+    earlier = {each.fact_id: each for each in then}
+    compared = [_of_now(each, earlier.get(each.fact_id)) for each in now]
+    present = {each.fact_id for each in now}
+    gone = [Compared(each.fact_id, "gone", each, None) for each in then]
+    return compared + [each for each in gone if each.fact_id not in present]
+
+
+def _of_now(now: Placed, then: Placed | None) -> Compared:
+    if then is None:
+        return Compared(now.fact_id, "new", None, now)
+    return Compared(now.fact_id, "same" if then.rank == now.rank else "moved", then, now)
