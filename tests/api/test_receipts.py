@@ -75,8 +75,9 @@ def test_a_receipt_says_what_was_asked_and_what_came_back(live: LiveNode) -> Non
 
 def test_untracked_and_past_questions_leave_receipts_that_do_not_count(live: LiveNode) -> None:
     live.state(entity=ATLAS, relation="memory:owner", v="billing team")
+    untracked: dict[str, Any] = {"track": False}
     past: dict[str, Any] = {"as_of": f"position:{live.node.log.head().position}"}
-    for extra in ({"track": False}, past):
+    for extra in (untracked, past):
         found = receipt(live, recall(live, **extra)["receipt_id"])
         assert found["counted"] is False
         assert len(found["returned"]) == 1
