@@ -21,6 +21,7 @@ from api.console import (
     embeddings,
     identity,
     keys,
+    mcp,
     replays,
     serve,
     transfer,
@@ -37,7 +38,7 @@ from eventlog.errors import EventLogError
 from projections.embedding.errors import EmbeddingError
 from replay.rebuild import DigestMismatch
 
-GROUPS = (serve, transfer, ask, replays, embeddings, decay, content, keys, identity, demo)
+GROUPS = (serve, transfer, ask, replays, embeddings, decay, content, keys, identity, mcp, demo)
 EXPECTED = (
     ClientError,
     CommandError,
