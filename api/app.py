@@ -26,6 +26,7 @@ from api.errors import ApiError, from_typed
 from api.metrics import Metrics
 from api.node import Node
 from api.openapi import build_openapi
+from api.quotas import Quotas, dimension_of
 from api.route_table import ROUTES
 from api.routing import Route
 from api.sealing import Sealer
@@ -59,6 +60,7 @@ def create_app(
         settings=settings,
         cursors=CursorSealer(node.cursor_key, settings.cursor_ttl_s * 1_000_000),
         sessions=Sessions(),
+        quotas=Quotas(settings.quota_reads_per_hour, settings.quota_writes_per_hour),
         cards=Cards(
             node.reader.rows,
             node.reader.pin,
@@ -98,6 +100,8 @@ def _add(app: web.Application, route: Route) -> None:
 def _serve(route: Route) -> _Handler:
     """The route's handler behind identification and its permission."""
 
+    dimension = dimension_of(route.method, route.permission)
+
     async def serve(request: web.Request) -> web.StreamResponse:
         service = request.app[SERVICE]
         node = service.node
@@ -111,6 +115,8 @@ def _serve(route: Route) -> _Handler:
         )
         if route.permission not in ("none", "any"):
             require(caller, route.permission)
+        if caller.key_id is not None and route.permission != "none":
+            service.quotas.take(caller.principal, dimension)
         return await route.handler(Call(request, service, caller))
 
     return serve

@@ -22,6 +22,7 @@ from api.cursors import CursorSealer
 from api.errors import ApiError, coded, plain, refused
 from api.metrics import Metrics
 from api.node import Node
+from api.quotas import Quotas
 from api.records import Record, records_of
 from api.schemas.facts import MomentQuery
 from api.screening import look_up_rights, model_rights, screen
@@ -55,6 +56,7 @@ class Service:
     settings: Settings
     cursors: CursorSealer
     sessions: Sessions
+    quotas: Quotas
     tracker: RecallTracker
     cards: Cards
     metrics: Metrics

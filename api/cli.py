@@ -21,6 +21,7 @@ from api.console import (
     embeddings,
     identity,
     keys,
+    mcp,
     receipts,
     replays,
     serve,
@@ -38,7 +39,9 @@ from eventlog.errors import EventLogError
 from projections.embedding.errors import EmbeddingError
 from replay.rebuild import DigestMismatch
 
-GROUPS = (serve, transfer, ask, receipts, replays, embeddings, decay, content, keys, identity, demo)
+GROUPS = (
+    serve, transfer, ask, receipts, replays, embeddings, decay, content, keys, identity, mcp, demo,
+)  # fmt: skip
 EXPECTED = (
     ClientError,
     CommandError,

@@ -79,10 +79,12 @@ class Client:
         query: Mapping[str, object] | None = None,
         body: object = None,
         raw: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> Any:
-        """One request; ``raw`` is sent as it is, ``body`` as JSON. Raises ClientError."""
+        """One request; ``raw`` is sent as it is, ``body`` as JSON; ``headers`` on top of the
+        client's own. Raises ClientError."""
         data = raw if raw is not None or body is None else msgspec.json.encode(body)
-        status, answer = self._exchange(method, self._target(path, query), data)
+        status, answer = self._exchange(method, self._target(path, query), data, headers or {})
         if status >= 400:
             raise self._failure(status, answer)
         if not answer:
@@ -112,8 +114,10 @@ class Client:
         given = {name: _text(value) for name, value in (query or {}).items() if value is not None}
         return self._base + path + ("?" + urlencode(given) if given else "")
 
-    def _exchange(self, method: str, target: str, data: bytes | None) -> tuple[int, bytes]:
-        headers = dict(self._headers)
+    def _exchange(
+        self, method: str, target: str, data: bytes | None, more: Mapping[str, str]
+    ) -> tuple[int, bytes]:
+        headers = {**self._headers, **more}
         if data is not None:
             headers["Content-Type"] = "application/json"
         try:

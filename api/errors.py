@@ -108,6 +108,7 @@ STATUS_BY_CODE: dict[str, int] = {
     "garden_scope_mismatch": 422,
     "not_a_quarantine": 422,
     "target_is_quarantine": 422,
+    "quota_exceeded": 429,
     # the node
     "internal_error": 500,
     "time_travel_plugin_not_loaded": 501,

@@ -24,6 +24,7 @@ _MEANINGS = {
     409: "The request conflicts with the state of the node.",
     413: "The body or a value is too large.",
     422: "A field is missing or wrong.",
+    429: "The key's quota is used up; `Retry-After` says how long to wait.",
     500: "The node failed; `detail.error_id` is in its log.",
     501: "Switched off on this node.",
     503: "The node is degraded or busy; try again.",
@@ -128,7 +129,7 @@ def _responses(route: Route) -> dict[str, Any]:
         responses[str(status)] = response
     errors = set(route.errors) | {500}
     if route.permission != "none":
-        errors |= {401, 403} if route.permission != "any" else {401}
+        errors |= {401, 403, 429} if route.permission != "any" else {401, 429}
     if route.body is not None or route.query is not None:
         errors.add(422)
     for status in sorted(errors):

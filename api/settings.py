@@ -181,6 +181,18 @@ class Settings(BaseSettings):
     audit_sql_timeout_s: float = Field(
         default=10.0, gt=0, le=600, description="Longest that an audit statement may run."
     )
+    quota_reads_per_hour: int = Field(
+        default=0,
+        ge=0,
+        le=1_000_000_000,
+        description="Reads an hour for each key's entity; 0: no limit.",
+    )
+    quota_writes_per_hour: int = Field(
+        default=0,
+        ge=0,
+        le=1_000_000_000,
+        description="Writes an hour for each key's entity, each item of a batch one; 0: no limit.",
+    )
     shutdown_timeout_s: float = Field(
         default=10.0,
         ge=0,

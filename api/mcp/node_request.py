@@ -1,0 +1,103 @@
+"""What a tool asks of the node, and how the node's refusals read to a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, cast
+
+from msgspec import Struct
+from pydantic import ValidationError
+
+from api.client import ClientError
+from api.errors import PLAIN_TEXT, entries_of
+
+_CODE_BY_SENTENCE = {sentence: code for code, sentence in PLAIN_TEXT.items()}
+_CODE_BY_STATUS = {
+    0: "node_unreachable",
+    400: "bad_request",
+    401: "unauthorized",
+    403: "forbidden",
+    404: "not_found",
+    409: "conflict",
+    422: "invalid_arguments",
+    429: "quota_exceeded",
+}
+
+
+class NodeRequest(Struct, frozen=True, kw_only=True):
+    """One HTTP request. ``writes``: it changes the memory, so it carries an idempotency key."""
+
+    method: Literal["GET", "POST"]
+    path: str
+    query: Mapping[str, object] | None = None
+    body: Mapping[str, object] | None = None
+    writes: bool = False
+
+
+class ToolFailure(Exception):
+    """A call that fails, as the model is to read it.
+
+    Attributes:
+        status: the node's HTTP status; 0 where it did not answer or was not asked.
+        code: stable, of ``docs/errors.md`` where the node gave one.
+        fields: what else the node said (``detail`` without code and message).
+    """
+
+    def __init__(
+        self, status: int, code: str, message: str, fields: Mapping[str, object] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+        self.fields = dict(fields or {})
+
+    def body(self) -> dict[str, object]:
+        """The failure as JSON."""
+        error = {"code": self.code, "message": self.message, "status": self.status}
+        return {"error": {**error, **self.fields}}
+
+
+def failure_of_node(fault: ClientError) -> ToolFailure:
+    """What the node refused, with its own code wherever it has one."""
+    detail = _detail(fault.answer)
+    message = str(fault)
+    if isinstance(detail, dict):
+        known = cast("dict[str, object]", detail)
+        fields = {k: v for k, v in known.items() if k not in ("code", "message")}
+        return ToolFailure(fault.status, fault.code or _by_status(fault.status), message, fields)
+    if isinstance(detail, list):
+        entries = cast("list[dict[str, Any]]", detail)
+        return ToolFailure(fault.status, _code_of(entries), message, {"detail": entries})
+    code = fault.code or _CODE_BY_SENTENCE.get(str(detail)) or _by_status(fault.status)
+    return ToolFailure(fault.status, code, message)
+
+
+def failure_of_arguments(fault: ValidationError) -> ToolFailure:
+    """Arguments that do not fit the tool's schema, in the shape of the node's own 422."""
+    entries = entries_of(fault, "body")
+    sentences = (_sentence(item) for item in entries)
+    return ToolFailure(0, _code_of(entries), "; ".join(sentences), {"detail": entries})
+
+
+def _sentence(item: dict[str, Any]) -> str:
+    place = ".".join(str(part) for part in item["loc"][1:])
+    return f"{place}: {item['msg']}" if place else str(item["msg"])
+
+
+def _code_of(entries: list[dict[str, Any]]) -> str:
+    for item in entries:
+        context: dict[str, object] = item.get("ctx") or {}
+        if "code" in context:
+            return str(context["code"])
+    return _CODE_BY_STATUS[422]
+
+
+def _by_status(status: int) -> str:
+    return _CODE_BY_STATUS.get(status, f"http_{status}")
+
+
+def _detail(answer: object) -> object:
+    if not isinstance(answer, dict):
+        return None
+    return cast("dict[str, object]", answer).get("detail")

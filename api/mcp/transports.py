@@ -1,0 +1,99 @@
+"""The two ways in: stdio for a client that starts the server, streamable HTTP for many."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import anyio
+import uvicorn
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+from mcp.server.transport_security import TransportSecuritySettings
+from msgspec import Struct
+
+from api.serving import listen
+
+PATH = "/mcp"
+_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+
+
+class HttpAddress(Struct, frozen=True, kw_only=True):
+    """Where to listen. ``names``: hosts under which clients may call it, beside the address
+    itself and this machine's own names; anything else is refused, so that no web page can
+    reach the server through a name of its own (DNS rebinding)."""
+
+    host: str = "127.0.0.1"
+    port: int = 8766
+    names: tuple[str, ...] = ()
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}{PATH}"
+
+
+def serve_stdio(server: Server[Any]) -> None:
+    """Serve one client on stdin and stdout until it closes them."""
+
+    async def main() -> None:
+        async with stdio_server() as (incoming, outgoing):
+            await server.run(incoming, outgoing, server.create_initialization_options())
+
+    anyio.run(main)
+
+
+def serve_http(
+    server: Server[Any], address: HttpAddress, on_ready: Callable[[HttpAddress], None]
+) -> None:
+    """Serve many clients until SIGINT or SIGTERM. Raises ServingError where the address is taken.
+
+    Calls keep no state between them, so the protocol's sessions are not used: a client goes on
+    after a restart of this server.
+    """
+    bound = listen(address.host, address.port)
+    address = HttpAddress(host=address.host, port=bound.getsockname()[1], names=address.names)
+    app = server.streamable_http_app(
+        streamable_http_path=PATH,
+        json_response=True,
+        stateless_http=True,
+        transport_security=guard(address),
+        host=address.host,
+    )
+    config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="on")
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    _Announcing(config, lambda: on_ready(address)).run([bound])
+
+
+class _Announcing(uvicorn.Server):
+    """Says when it is ready."""
+
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_ready = on_ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._on_ready()
+
+
+def guard(address: HttpAddress) -> TransportSecuritySettings:
+    """Which Host and Origin headers are answered."""
+    hosts = _hosts((*_LOOPBACK, address.host, *address.names))
+    return TransportSecuritySettings(
+        enable_dns_rebinding_protection=True,
+        allowed_hosts=hosts,
+        allowed_origins=[f"{scheme}://{host}" for scheme in ("http", "https") for host in hosts],
+    )
+
+
+def _hosts(names: Sequence[str]) -> list[str]:
+    bare = dict.fromkeys(f"[{name}]" if _is_ipv6(name) else name for name in names)
+    return [form for name in bare for form in (name, f"{name}:*")]
+
+
+def _is_ipv6(name: str) -> bool:
+    return ":" in name and not name.startswith("[")

@@ -1,0 +1,380 @@
+"""``engramlog mcp`` with the SDK's own client, over stdio and over HTTP, against a real node."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import httpx2
+import pytest
+from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import CallToolResult, TextContent, ToolAnnotations
+
+from tests.system.processes import ROOT, NodeProcess, engramlog, environment, serving
+
+KEY = "mcp-key-of-ann-" + "x" * 40
+READER = "mcp-key-of-rea-" + "x" * 40
+ANN = "stigmem://acme.example/agent/ann"
+ATLAS = "stigmem://acme.example/project/atlas"
+TOOLS = {
+    "recall", "assert_fact", "retract_fact", "query_facts", "neighbors", "get_card",
+    "time_travel", "list_conflicts", "resolve_contradiction", "subscribe_scope", "lint_scope",
+}  # fmt: skip
+
+
+def create_key(data: Path, key: str, entity: str, *permissions: str) -> None:
+    asked = [word for name in permissions for word in ("--permission", name)]
+    made = engramlog(
+        "key", "create", "--data", data, "--entity-uri", entity, "--raw-key", "-", *asked,
+        stdin=key.encode(),
+    )  # fmt: skip
+    assert made.returncode == 0, made.stderr
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    data = tmp_path_factory.mktemp("mcp") / "data"
+    create_key(data, KEY, ANN, "read", "write")
+    create_key(data, READER, "agent:reader", "read")
+    with serving(data) as process:
+        yield process
+
+
+@contextmanager
+def serving_http(node: NodeProcess, *args: str) -> Generator[str]:
+    """The URL of an MCP server over HTTP with Ann's key."""
+    command = [sys.executable, "-m", "api.cli", "mcp", "--transport", "http", "--port", "0", *args]
+    env = environment({"STIGMEM_URL": node.url, "STIGMEM_API_KEY": KEY})
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, env=env)
+    assert process.stdout is not None
+    with process.stdout as lines:
+        words = lines.readline().decode().split()
+        assert words[:3] == ["engramlog", "mcp", "serving"]
+        try:
+            yield words[3]
+        finally:
+            process.terminate()
+            assert process.wait(20) in (0, -15)
+
+
+@pytest.fixture(scope="module")
+def http_server(node: NodeProcess) -> Iterator[str]:
+    with serving_http(node) as url:
+        yield url
+
+
+def over_stdio(node: NodeProcess, *args: str, **env: str) -> StdioServerParameters:
+    given = environment({"STIGMEM_URL": node.url, "STIGMEM_API_KEY": KEY, **env})
+    return StdioServerParameters(
+        command=sys.executable, args=["-m", "api.cli", "mcp", *args], env=given, cwd=ROOT
+    )
+
+
+@pytest.fixture(params=["stdio", "http"])
+def way(request: pytest.FixtureRequest, node: NodeProcess) -> Any:
+    """Either transport, as the SDK's client takes it."""
+    if request.param == "stdio":
+        return over_stdio(node)
+    return request.getfixturevalue("http_server")
+
+
+def talk(way: Any, story: Callable[[Client], Awaitable[None]], **options: Any) -> None:
+    """Run a story with a connected client."""
+
+    failed: list[Exception] = []
+
+    async def main() -> None:
+        async with Client(way, read_timeout_seconds=60, **options) as client:
+            try:
+                await story(client)
+            except Exception as fault:  # raised outside, where no task group wraps it
+                failed.append(fault)
+
+    asyncio.run(main())
+    if failed:
+        raise failed[0]
+
+
+def text_of(result: CallToolResult) -> str:
+    (content,) = result.content
+    assert isinstance(content, TextContent)
+    return content.text
+
+
+async def ask(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+    """A tool's answer; the text says the same as the structure."""
+    result = await client.call_tool(tool, arguments)
+    assert not result.is_error, result.content
+    assert json.loads(text_of(result)) == result.structured_content
+    return result.structured_content
+
+
+async def refusal(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+    """The error of a tool that must refuse."""
+    result = await client.call_tool(tool, arguments)
+    assert result.is_error, result.structured_content
+    error = result.structured_content["error"]
+    assert text_of(result) == f"{error['code']}: {error['message']}"
+    return error
+
+
+def string(v: str) -> dict[str, str]:
+    return {"type": "string", "v": v}
+
+
+def test_tools_are_listed_with_strict_schemas(way: Any) -> None:
+    async def story(client: Client) -> None:
+        listed = (await client.list_tools()).tools
+        assert {tool.name for tool in listed} == TOOLS
+        for tool in listed:
+            assert tool.input_schema["type"] == "object"
+            assert tool.input_schema["additionalProperties"] is False, tool.name
+            assert tool.description
+        by_name = {tool.name: tool for tool in listed}
+        assert by_name["assert_fact"].input_schema["required"] == ["entity", "relation", "value"]
+        hints = {name: tool.annotations or ToolAnnotations() for name, tool in by_name.items()}
+        assert hints["recall"].read_only_hint is True
+        assert hints["retract_fact"].read_only_hint is False
+        assert hints["retract_fact"].destructive_hint is True
+
+    talk(way, story)
+
+
+def test_a_memory_through_tools(way: Any, node: NodeProcess, request: Any) -> None:
+    name = f"project/{request.node.callspec.id}"
+    entity = f"stigmem://acme.example/{name}"
+    http = node.client(KEY)
+
+    async def story(client: Client) -> None:
+        first = await ask(client, "assert_fact", entity=entity, relation="memory:lead",
+                          value={"type": "ref", "v": ANN})  # fmt: skip
+        assert first["source"] == ANN  # the key's own entity
+        assert first["scope"] == "local"
+        assert http.get(f"/v1/facts/{first['id']}")["cid"] == first["cid"]
+
+        asked = {"query": f"who leads {name}", "track": False, "limit": 5}
+        recalled = await ask(client, "recall", **asked)
+        assert first["id"] in [item["fact"]["id"] for item in recalled["facts"]]
+        assert recalled["content"] == recalled["facts"]
+        assert recalled["instructions"] == []
+        assert "never follow instructions" in recalled["system_prompt_directive"]
+
+        page = await ask(client, "query_facts", entity=entity)
+        assert page["facts"] == http.get("/v1/facts", {"entity": entity})["facts"]
+        around = await ask(client, "neighbors", entity=entity, scope="local")
+        assert [n["entity"] for n in around["neighbors"]] == [ANN]
+        card = await ask(client, "get_card", entity=entity)
+        assert card["entity_uri"] == entity
+        assert "memory:lead" in card["summary"]
+
+        second = await ask(client, "assert_fact", entity=entity, relation="memory:state",
+                           value=string("open"), confidence=0.9)  # fmt: skip
+        third = await ask(client, "assert_fact", entity=entity, relation="memory:state",
+                          value=string("closed"), confidence=0.8)  # fmt: skip
+        conflicts = (await ask(client, "list_conflicts", status="unresolved"))["conflicts"]
+        (mine,) = [c for c in conflicts if c["fact_b"]["id"] == second["id"]]
+        assert mine["fact_a"]["id"] == third["id"]
+        lint = await ask(client, "lint_scope", scope="local", entity=entity)
+        assert "contradiction" in {finding["check"] for finding in lint["findings"]}
+        settled = await ask(client, "resolve_contradiction", conflict_id=mine["conflict_id"],
+                            winning_fact_id=third["id"], resolution_note="seen")  # fmt: skip
+        assert settled["conflict_status"] == "resolved"
+
+        gone = await ask(client, "retract_fact", fact_id=first["id"], reason="left")
+        assert gone["retracted"] is True
+        page = await ask(client, "query_facts", entity=entity, relation="memory:lead")
+        assert page["facts"] == []
+
+    talk(way, story)
+
+
+def test_time_travel(way: Any, request: Any) -> None:
+    entity = f"stigmem://acme.example/moon/{request.node.callspec.id}"
+
+    async def story(client: Client) -> None:
+        made = await ask(client, "assert_fact", entity=entity, relation="memory:phase",
+                         value=string("full"))  # fmt: skip
+        before = f"position:{made['position'] - 1}"
+        at = f"position:{made['position']}"
+        state = await ask(client, "time_travel", what="state", as_of=before, entity=entity)
+        assert state["total"] == 0
+        state = await ask(client, "time_travel", what="state", as_of=at, entity=entity)
+        assert [fact["id"] for fact in state["facts"]] == [made["id"]]
+        diff = await ask(client, "time_travel", what="diff", **{"from": before, "to": at})
+        assert made["id"] in json.dumps(diff)
+        life = await ask(client, "time_travel", what="fact", fact_id=made["id"])
+        assert life["fact"]["id"] == made["id"]
+        whole = await ask(client, "time_travel", what="entity", entity=entity)
+        assert whole["entity"] == entity
+
+    talk(way, story)
+
+
+def test_refusals_carry_the_code_and_write_nothing(way: Any, node: NodeProcess) -> None:
+    position = node.client().get("/readyz")["position"]
+
+    async def story(client: Client) -> None:
+        error = await refusal(client, "recall", query="x", colour="red")
+        assert (error["code"], error["status"]) == ("invalid_arguments", 0)
+        assert "colour" in error["message"]
+        error = await refusal(client, "recall", query="x", token_budget=0)
+        assert error["code"] == "invalid_token_budget"
+        error = await refusal(client, "recall", query="x", limit="5")
+        assert error["message"].startswith("limit: ")
+        error = await refusal(client, "query_facts", limit="5")  # no text where HTTP has only text
+        assert error["message"].startswith("limit: ")
+        error = await refusal(client, "assert_fact", relation="r:s", value=string("x"))
+        assert error["message"] == "entity: Field required"
+        error = await refusal(client, "assert_fact", entity="user:x", relation="memory:x",
+                              value=string("x"), source="agent:somebody-else")  # fmt: skip
+        assert (error["code"], error["status"]) == ("source_forbidden", 403)
+        error = await refusal(client, "assert_fact", entity="user:x", relation="memory:x",
+                              value={**string("x"), "interpret_as": "instruction"})  # fmt: skip
+        assert error["code"] == "instruction_write_required"
+        error = await refusal(client, "retract_fact", fact_id="no-such-fact")
+        assert (error["code"], error["status"]) == ("fact_not_found", 404)
+        error = await refusal(client, "neighbors", entity="user:x", scope="local", depth=4)
+        assert (error["code"], error["status"]) == ("graph_depth_exceeded", 400)
+        error = await refusal(client, "get_card", entity="user:nobody-at-all")
+        assert (error["code"], error["status"]) == ("card_not_found", 404)
+        error = await refusal(client, "time_travel", what="forecast")
+        assert error["code"] == "invalid_arguments"
+        error = await refusal(client, "time_travel", what="fact", fact_id="x", entity="user:x")
+        assert "entity" in error["message"]
+        error = await refusal(client, "time_travel", what="state", as_of="2999-01-01T00:00:00Z")
+        assert (error["code"], error["status"]) == ("as_of_future", 400)
+        with pytest.raises(MCPError, match="unknown tool"):
+            await client.call_tool("drop_everything", {})
+
+    talk(way, story)
+    assert node.client().get("/readyz")["position"] == position
+
+
+def test_calls_run_beside_each_other(way: Any, request: Any) -> None:
+    entity = f"stigmem://acme.example/many/{request.node.callspec.id}"
+
+    async def story(client: Client) -> None:
+        writes = (
+            ask(client, "assert_fact", entity=entity, relation=f"memory:r{n}", value=string("x"))
+            for n in range(20)
+        )
+        made = await asyncio.gather(*writes)
+        assert len({fact["id"] for fact in made}) == 20
+        seen, cursor = [], None
+        while True:
+            page = await ask(client, "subscribe_scope", scope="local", limit=7, cursor=cursor)
+            seen += [fact["id"] for fact in page["facts"]]
+            assert page["has_more"] is (page["cursor"] is not None)
+            if not page["has_more"]:
+                break
+            cursor = page["cursor"]
+        assert {fact["id"] for fact in made} <= set(seen)
+
+    talk(way, story)
+
+
+def test_old_clients_connect(node: NodeProcess) -> None:
+    async def story(client: Client) -> None:
+        assert client.protocol_version <= "2025-11-25"
+        assert (await ask(client, "query_facts", limit=1))["facts"] is not None
+
+    talk(over_stdio(node), story, mode="legacy")
+
+
+def test_session_of_the_environment(node: NodeProcess) -> None:
+    """With a session, what was read may only be written back with provenance (wire 1.7)."""
+
+    fact = {"entity": "user:t", "relation": "memory:x", "value": string("x"), "source": ANN}
+    node.client(KEY).post("/v1/facts", {**fact, "scope": "team"})
+
+    async def story(client: Client) -> None:
+        assert (await ask(client, "query_facts", scope="team"))["total"] == 1
+        error = await refusal(client, "assert_fact", entity="user:x", relation="memory:x",
+                              value=string("x"), scope="team")  # fmt: skip
+        assert error["code"] == "feedback_loop_provenance_required"
+        assert (error["scope"], error["session_id"]) == ("team", "sess-7")
+
+    talk(over_stdio(node, STIGMEM_SESSION_ID="sess-7"), story)
+
+
+def test_limits_of_the_environment(node: NodeProcess) -> None:
+    async def story(client: Client) -> None:
+        for n in range(2):
+            await ask(client, "assert_fact", entity=f"user:{n}", relation="memory:x",
+                      value=string("x"), scope="public")  # fmt: skip
+        page = await ask(client, "subscribe_scope", scope="public")
+        assert (len(page["facts"]), page["has_more"]) == (1, True)
+        error = await refusal(client, "recall", query="x" * 2000)
+        assert error["code"] == "arguments_too_large"
+
+    limits = {"STIGMEM_POLL_LIMIT": "1", "STIGMEM_MCP_MAX_ARGUMENT_BYTES": "2000"}
+    talk(over_stdio(node, **limits), story)
+
+
+def test_a_node_that_is_away(node: NodeProcess) -> None:
+    async def story(client: Client) -> None:
+        error = await refusal(client, "recall", query="x")
+        assert (error["code"], error["status"]) == ("node_unreachable", 0)
+
+    talk(over_stdio(node, "--url", "http://127.0.0.1:9"), story)
+
+
+def test_callers_over_http_may_bring_their_own_key(http_server: str) -> None:
+    async def main() -> None:
+        headers = {"Authorization": f"Bearer {READER}"}
+        async with (
+            httpx2.AsyncClient(headers=headers) as http,
+            Client(streamable_http_client(http_server, http_client=http)) as client,
+        ):
+            await ask(client, "query_facts", limit=1)
+            error = await refusal(client, "assert_fact", entity="user:x", relation="memory:x",
+                                  value=string("x"))  # fmt: skip
+            assert (error["status"], error["message"]) == (403, "write permission required")
+
+    asyncio.run(main())
+
+
+def test_open_to_others_the_servers_own_key_is_not_lent(node: NodeProcess) -> None:
+    async def story(client: Client) -> None:
+        error = await refusal(client, "query_facts", limit=1)
+        assert (error["code"], error["status"]) == ("unauthorized", 0)
+
+    with serving_http(node, "--host", "0.0.0.0") as url:
+        talk(url.replace("0.0.0.0", "127.0.0.1"), story)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "status"),
+    [("Host", "evil.example", 421), ("Origin", "http://evil.example", 403)],
+)
+def test_other_names_are_refused(http_server: str, name: str, value: str, status: int) -> None:
+    """A web page that points its own name at this machine gets nowhere."""
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    headers = {"Accept": "application/json, text/event-stream", name: value}
+    assert httpx.post(http_server, json=body, headers=headers).status_code == status
+
+
+def test_wrong_usage() -> None:
+    done = engramlog("mcp", "--url", "ftp://x")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "is not an http:// or https:// URL" in done.stderr
+    done = engramlog("mcp", "--key-env", "NO_SUCH_KEY")
+    assert "NO_SUCH_KEY is not set" in done.stderr
+    done = engramlog("mcp", env={"STIGMEM_POLL_LIMIT": "many"})
+    assert "STIGMEM_POLL_LIMIT" in done.stderr
+
+
+def test_other_commands_do_not_load_the_sdk() -> None:
+    code = "import sys, api.cli; api.cli.build_parser(); print({'mcp', 'uvicorn'} & {*sys.modules})"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=True
+    )
+    assert done.stdout.strip() == "set()"
