@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from eventlog.clock import Clock, SystemClock
 from eventlog.directory import DataDirectory
-from eventlog.event import NODE_STREAM, Recorded, stream_name
+from eventlog.event import NODE_STREAM, stream_name
 from eventlog.identity import Identity
 from eventlog.kinds import NodeKeyRotated
 from eventlog.log import EventLog
@@ -31,18 +31,11 @@ from projections.intents import (
     RotateNodeKey,
     StartEpoch,
 )
-from projections.mirror import Mirror
 from projections.moment import Moment
 from projections.reader import Reader
-from projections.store import ProjectionStore, current_generation, point_link, remove_generation
 from projections.writer import Writer
-from replay.rebuild import (
-    Progress,
-    RebuildReport,
-    rebuild_offline,
-    rebuild_serving,
-    replay_into,
-)
+from replay.opening import open_tables
+from replay.rebuild import Progress, RebuildReport, rebuild_serving
 
 CURSOR_KEY_BYTES = 32
 ROTATION_PAGE_EVENTS = 10_000
@@ -117,9 +110,7 @@ class Node:
                 raise LogNotEmpty(
                     f"file times need an empty log; this one ends at position {log.head().position}"
                 )
-            store = _open_store(directory.projections_path, log, progress)
-            mirror = Mirror()
-            mirror.fill(store.db, store.position)
+            store, mirror = open_tables(directory.projections_path, log, progress)
             reader = Reader(directory.projections_path, mirror)
             opened.append(reader.close)
             writer = Writer(log, store, mirror, clock, reader.committed)
@@ -264,34 +255,6 @@ class Node:
         declared = self.reader.set_valued(self.log.head().position)
         if set(set_valued) - set(declared):
             self.write(DeclareSetValued(relations=(*declared, *set_valued)))
-
-
-def _open_store(link: Path, log: EventLog, progress: Progress | None) -> ProjectionStore:
-    """The projections file at the log's head: caught up, or rebuilt where it must be."""
-    if current_generation(link) is not None:
-        store = ProjectionStore(link)
-        if not store.outdated and not store.halted and belongs_to(store, log):
-            replay_into(store, log, log.head().position, progress)
-            return store
-        old = store.path
-        store.close()
-    else:
-        old = None
-    path, _ = rebuild_offline(link, log, progress, tolerant=True)
-    point_link(link, path)
-    if old is not None:
-        remove_generation(old)
-    return ProjectionStore(link)
-
-
-def belongs_to(store: ProjectionStore, log: EventLog) -> bool:
-    """Whether the file was built from this log, and not from one that went another way."""
-    mark = store.log_mark
-    if mark is None:
-        return store.position == 0
-    position, event_hash = mark
-    found: list[Recorded] = log.read(position - 1, 1)
-    return bool(found) and found[0].position == position and found[0].hash == event_hash
 
 
 def _cursor_key(path: Path) -> bytes:

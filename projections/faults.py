@@ -25,3 +25,7 @@ class storage_errors:  # noqa: N801  # reads as a statement
             raise StorageFull(f"projections: {fault}") from fault
         if isinstance(fault, apsw.IOError | apsw.CorruptError | apsw.CantOpenError):
             raise StorageFailed(f"projections: {fault}") from fault
+
+
+DAMAGED = (apsw.CorruptError, apsw.NotADBError)
+"""What SQLite says of a file that is cut off, overwritten or none of its own."""

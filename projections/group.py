@@ -43,12 +43,19 @@ class CommandFailed(Exception):
         self.cause = cause
 
 
+class SharedFailure(Exception):
+    """Drafts of several commands could not be recorded together; each must be tried alone."""
+
+
 class _Step:
-    """One intent on its way: what was decided and which events came of it."""
+    """One intent on its way: whose it is, what was decided and which events came of it."""
 
-    __slots__ = ("context", "decision", "events")
+    __slots__ = ("command", "context", "decision", "events")
 
-    def __init__(self, decision: Decision | Done | Refused, context: Context) -> None:
+    def __init__(
+        self, command: Command, decision: Decision | Done | Refused, context: Context
+    ) -> None:
+        self.command = command
         self.decision = decision
         self.context = context
         self.events: list[Recorded] = []
@@ -90,13 +97,14 @@ class Group:
 
         Raises:
             CommandFailed: one of them cannot be part of the group.
+            SharedFailure: one of several cannot, and it is not known which.
             StorageError: the tables cannot be written.
         """
         steps: dict[int, list[_Step]] = {}
         for command in commands:
             try:
                 steps[id(command)] = self._take(command)
-            except (StorageError, CommandFailed):
+            except (StorageError, CommandFailed, SharedFailure):
                 raise
             except Exception as fault:
                 raise CommandFailed(command, fault) from fault
@@ -123,10 +131,10 @@ class Group:
         context = self._context(command)
         if before is not None:
             outcomes = replayed_outcomes(command.intents, before.events, self._store.db)
-            return [_Step(outcome, context) for outcome in outcomes]
+            return [_Step(command, outcome, context) for outcome in outcomes]
         steps: list[_Step] = []
         for intent in command.intents:
-            step = _Step(DECISIONS[type(intent)](intent, context), context)
+            step = _Step(command, DECISIONS[type(intent)](intent, context), context)
             steps.append(step)
             self._waiting.append(step)
             if type(intent) not in SHARED_APPLY:
@@ -154,18 +162,32 @@ class Group:
         """Record and apply all drafts that wait."""
         drafts = [draft for step in self._waiting for draft in _drafts(step)]
         if drafts or self._key is not None:
-            recorded = self._transaction.append(
-                drafts,
-                received_at=self._received_at,
-                idempotency=self._key,
-                since=None if self._key is None else self._since,
-            ).events
+            recorded = self._record(drafts)
             with storage_errors():
                 self._store.apply(recorded)
             self.events.extend(recorded)
             _hand_out(self._waiting, recorded)
         self._waiting.clear()
         self._undecided.applied()
+
+    def _record(self, drafts: list[Draft]) -> list[Recorded]:
+        """Append drafts; a failure is the one command's whose they are, or nobody's yet."""
+        try:
+            return self._transaction.append(
+                drafts,
+                received_at=self._received_at,
+                idempotency=self._key,
+                since=None if self._key is None else self._since,
+            ).events
+        except StorageError:
+            raise
+        except Exception as fault:
+            owners = {id(step.command): step.command for step in self._waiting if _drafts(step)}
+            if len(owners) > 1:
+                raise SharedFailure(str(fault)) from fault
+            for owner in owners.values():
+                raise CommandFailed(owner, fault) from fault
+            raise
 
 
 def _replayed(command: Command, transaction: AppendTransaction) -> Appended | None:

@@ -81,6 +81,7 @@ class Writer:
         self._identifiers = IdentifierSource()
         self._queue: queue.SimpleQueue[Command | Callable[[], None] | None] = queue.SimpleQueue()
         self._closed = False
+        self._entry = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
 
     def start(self) -> None:
@@ -138,24 +139,36 @@ class Writer:
         self.store = store
 
     def _enqueue(self, item: Command | Callable[[], None]) -> None:
-        if self._closed:
-            raise WriterClosed("the writer is closed")
-        if self._queue.qsize() >= WAITING_COMMANDS_MAX:
-            raise WriterBusy(f"{WAITING_COMMANDS_MAX} commands wait already")
-        self._queue.put(item)
+        with self._entry:  # nothing comes in behind the end of the queue
+            if self._closed:
+                raise WriterClosed("the writer is closed")
+            if self._queue.qsize() >= WAITING_COMMANDS_MAX:
+                raise WriterBusy(f"{WAITING_COMMANDS_MAX} commands wait already")
+            self._queue.put(item)
 
     def close(self) -> None:
         """Finish what waits, then stop. Idempotent."""
-        if self._closed:
-            return
-        self._closed = True
-        self._queue.put(None)
+        with self._entry:
+            if self._closed:
+                return
+            self._closed = True
+            self._queue.put(None)
         if self._thread.is_alive():
             self._thread.join()
 
     # -- the thread -----------------------------------------------------------------------
 
     def _run(self) -> None:
+        self._work()
+        # Whatever still came is answered, so that nobody waits for ever.
+        while not self._queue.empty():
+            item = self._queue.get()
+            if isinstance(item, Command):
+                item.answer.set_exception(WriterClosed("the writer is closed"))
+            elif item is not None:
+                item()
+
+    def _work(self) -> None:
         while True:
             item = self._queue.get()
             if item is None:
@@ -277,12 +290,16 @@ class Writer:
             raise WriterDegraded(f"projector {name} is halted: {self.store.halted[name]}")
 
     def _catch_up(self) -> None:
-        """Apply what the log has and the tables have not."""
-        while page := self.log.read(self.store.position, CATCH_UP_PAGE_EVENTS):
+        """Apply what the log has and the tables or the mirror have not: a rebuild may have
+        brought the tables up already."""
+        after = min(self.store.position, self.mirror.position)
+        while page := self.log.read(after, CATCH_UP_PAGE_EVENTS):
+            after = page[-1].position
+            behind = [event for event in page if event.position > self.store.position]
             try:
                 with storage_errors():
                     self.store.db.execute("BEGIN IMMEDIATE")
-                    self.store.apply(page)
+                    self.store.apply(behind)
                     self.store.db.execute("COMMIT")
             except StorageError:
                 self._undo()

@@ -60,7 +60,6 @@ def test_a_caller_who_goes_away_harms_nobody(node: Node) -> None:
     assert written.fact_id in node.reader.mirror.slot_of
 
 
-@pytest.mark.xfail(reason="a flush blames whoever caused it", strict=True)
 def test_a_command_is_not_blamed_for_another_ones_events(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -73,7 +72,6 @@ def test_a_command_is_not_blamed_for_another_ones_events(
     assert done(small.answer.result(timeout=0).outcomes[0])
 
 
-@pytest.mark.xfail(reason="what comes in behind the end of the queue is forgotten", strict=True)
 def test_a_command_that_comes_in_while_the_writer_closes_is_answered(node: Node) -> None:
     gate = threading.Event()
     node.writer.exclusive(gate.wait)
@@ -89,7 +87,6 @@ def test_a_command_that_comes_in_while_the_writer_closes_is_answered(node: Node)
         late.answer.result(timeout=1)
 
 
-@pytest.mark.xfail(reason="catching up asks the tables alone", strict=True)
 def test_a_rebuild_of_tables_that_fell_behind_brings_the_mirror_up_too(node: Node) -> None:
     node.write(role("A"))
     store = node.writer.store

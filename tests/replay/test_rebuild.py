@@ -149,15 +149,12 @@ def test_a_rebuild_under_writing_threads_loses_nothing(node: Node) -> None:
     assert stored >= {fact for mine in written for fact in mine}
 
 
-CANNOT_OPEN = pytest.mark.xfail(reason="such tables keep the node from opening", strict=True)
-
-
 @pytest.mark.parametrize(
     "damage",
     [
         "emptied",
-        pytest.param("cut in half", marks=CANNOT_OPEN),
-        pytest.param("overwritten", marks=CANNOT_OPEN),
+        "cut in half",
+        "overwritten",
         "of another log",
     ],
 )

@@ -1,0 +1,75 @@
+"""Opening the tables: those in use brought up to the log's head, or made again from it."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from eventlog.event import Recorded
+from eventlog.log import EventLog
+from projections.faults import DAMAGED
+from projections.mirror import Mirror
+from projections.store import ProjectionStore, current_generation, point_link, remove_generation
+from replay.rebuild import Progress, rebuild_offline, replay_into
+
+_log = logging.getLogger(__name__)
+
+
+def open_tables(
+    link: Path, log: EventLog, progress: Progress | None
+) -> tuple[ProjectionStore, Mirror]:
+    """The projections file at the log's head, and the mirror of it. Tables that are damaged
+    are made again: they are a view of the log."""
+    for attempt in (1, 2):
+        store: ProjectionStore | None = None
+        try:
+            store = _open_store(link, log, progress)
+            mirror = Mirror()
+            mirror.fill(store.db, store.position)
+            return store, mirror
+        except DAMAGED as fault:
+            if store is not None:
+                store.close()
+            damaged = current_generation(link)
+            if attempt == 2 or damaged is None:
+                raise
+            _log.warning("the tables in %s are damaged and made again: %s", damaged, fault)
+            link.unlink()
+            remove_generation(damaged)
+    raise AssertionError("unreachable")
+
+
+def _open_store(link: Path, log: EventLog, progress: Progress | None) -> ProjectionStore:
+    """The projections file at the log's head: caught up, or rebuilt where it must be."""
+    old = current_generation(link)
+    if old is not None and (store := _usable(link, log, progress)) is not None:
+        return store
+    path, _ = rebuild_offline(link, log, progress, tolerant=True)
+    point_link(link, path)
+    if old is not None:
+        remove_generation(old)
+    return ProjectionStore(link)
+
+
+def _usable(link: Path, log: EventLog, progress: Progress | None) -> ProjectionStore | None:
+    """The file in use, caught up; None where it must be made anew."""
+    store = ProjectionStore(link)
+    try:
+        if not store.outdated and not store.halted and belongs_to(store, log):
+            replay_into(store, log, log.head().position, progress)
+            return store
+    except BaseException:
+        store.close()
+        raise
+    store.close()
+    return None
+
+
+def belongs_to(store: ProjectionStore, log: EventLog) -> bool:
+    """Whether the file was built from this log, and not from one that went another way."""
+    mark = store.log_mark
+    if mark is None:
+        return store.position == 0
+    position, event_hash = mark
+    found: list[Recorded] = log.read(position - 1, 1)
+    return bool(found) and found[0].position == position and found[0].hash == event_hash
