@@ -33,6 +33,7 @@ UNRELATED_KINDS = frozenset(
         "epoch_started",
         "node_key_rotated",
         "recall_served",
+        "recall_answered",
         "key_issued",
         "key_revoked",
         "policy_set",
