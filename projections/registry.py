@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from projections.access import AccessProjector
 from projections.agent_keys import AgentKeysProjector
+from projections.capabilities.projector import CapabilitiesProjector
 from projections.cards.projector import CardsProjector
 from projections.contradictions import ContradictionsProjector
 from projections.decay import DecayProjector
@@ -36,7 +37,11 @@ PROJECTORS: tuple[Projector, ...] = (
     AccessProjector(),
     CardsProjector(),
     VerdictsProjector(),
+<<<<<<< HEAD
     RecallReceiptsProjector(),
+=======
+    CapabilitiesProjector(),
+>>>>>>> a71951e (Capability tokens: issued, narrowed offline, verified without a node, revoked in the scopes' streams)
 )
 
 IGNORED_KINDS = frozenset({"epoch_started", "node_key_rotated"})

@@ -35,6 +35,8 @@ UNRELATED_KINDS = frozenset(
         "recall_served",
         "key_issued",
         "key_revoked",
+        "capability_issued",
+        "capability_revoked",
         "policy_set",
         "profile_set",
         "embedding_model_pinned",
