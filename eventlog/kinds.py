@@ -325,7 +325,6 @@ class ContentReviewed(Payload, frozen=True, tag="content_reviewed"):
     reason: str = ""
 
 
-<<<<<<< HEAD
 class Returned(Struct, frozen=True, array_like=True):
     """One fact of a recall's answer; its rank is its place. ``card``: a memory card's fact."""
 
@@ -366,7 +365,8 @@ class RecallAnswered(Payload, frozen=True, tag="recall_answered"):
     truncated: bool = False
     counted: bool = False
     valid_us: int | None = None
-=======
+
+
 class CapabilityIssued(Payload, frozen=True, tag="capability_issued"):
     """A capability token was signed. The token itself is not kept, only its SHA-256 (hex).
 
@@ -396,7 +396,6 @@ class CapabilityRevoked(Payload, frozen=True, tag="capability_revoked"):
     revocation_id: str
     scope: Literal["local", "team", "company", "public"]
     reason: str = ""
->>>>>>> a71951e (Capability tokens: issued, narrowed offline, verified without a node, revoked in the scopes' streams)
 
 
 AnyPayload = (
@@ -421,12 +420,9 @@ AnyPayload = (
     | GardenMemberSet
     | GardenDeleted
     | QuarantineReviewed
-<<<<<<< HEAD
     | RecallAnswered
-=======
     | CapabilityIssued
     | CapabilityRevoked
->>>>>>> a71951e (Capability tokens: issued, narrowed offline, verified without a node, revoked in the scopes' streams)
 )
 
 SCHEMA_VERSIONS: dict[str, int] = {
@@ -451,12 +447,9 @@ SCHEMA_VERSIONS: dict[str, int] = {
     "garden_member_set": 1,
     "garden_deleted": 1,
     "quarantine_reviewed": 1,
-<<<<<<< HEAD
     "recall_answered": 1,
-=======
     "capability_issued": 1,
     "capability_revoked": 1,
->>>>>>> a71951e (Capability tokens: issued, narrowed offline, verified without a node, revoked in the scopes' streams)
 }
 """The version each kind is written with; older ones are read through ``codec.UPCASTERS``."""
 

@@ -37,11 +37,8 @@ PROJECTORS: tuple[Projector, ...] = (
     AccessProjector(),
     CardsProjector(),
     VerdictsProjector(),
-<<<<<<< HEAD
     RecallReceiptsProjector(),
-=======
     CapabilitiesProjector(),
->>>>>>> a71951e (Capability tokens: issued, narrowed offline, verified without a node, revoked in the scopes' streams)
 )
 
 IGNORED_KINDS = frozenset({"epoch_started", "node_key_rotated"})

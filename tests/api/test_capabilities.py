@@ -352,7 +352,7 @@ def test_tokens_survive_a_restart_and_so_do_revocations(tmp_path: Path) -> None:
 
 
 def test_holders_use_up_their_issuers_quota(serve: Callable[..., LiveNode]) -> None:
-    limited = serve(auth_required=True, quota_read_per_hour=3)
+    limited = serve(auth_required=True, quota_reads_per_hour=3)
     ops = limited.mint("read", entity="agent:ops")
     held = [token(limited, ops), token(limited, ops)]
     reads = [limited.call("GET", "/v1/facts", key=held[n % 2]).status_code for n in range(4)]
