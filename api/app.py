@@ -16,13 +16,14 @@ from time import perf_counter
 from aiohttp import web
 from msgspec import json
 
-from api.auth import identify, require
+from api.auth import identify, own_issuer, require
 from api.background_job import BackgroundJob
 from api.bodies import answer
 from api.call import Call, Service
 from api.chain_proof import FactChains
 from api.cursors import CursorSealer
-from api.errors import ApiError, from_typed
+from api.delegation import DELEGABLE
+from api.errors import ApiError, coded, from_typed
 from api.metrics import Metrics
 from api.node import Node
 from api.openapi import build_openapi
@@ -112,11 +113,15 @@ def _serve(route: Route) -> _Handler:
             node.clock.now_us(),
             required=service.settings.auth_required and route.permission != "none",
             control_token=service.control_token,
+            capabilities=node.reader.capabilities,
+            issuers=own_issuer(node.identity.node_id, node.identity.public_key_b64),
         )
+        if caller.capability is not None and (route.method, route.path) not in DELEGABLE:
+            raise coded("not_delegable", "this route does not take a capability")
         if route.permission not in ("none", "any"):
             require(caller, route.permission)
-        if caller.key_id is not None and route.permission != "none":
-            service.quotas.take(caller.principal, dimension)
+        if caller.charged is not None and route.permission != "none":
+            service.quotas.take(caller.charged, dimension)
         return await route.handler(Call(request, service, caller))
 
     return serve

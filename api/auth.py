@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from collections.abc import Mapping
 
 import msgspec
 from msgspec import Struct
 
 from api.errors import ApiError
 from projections.authorization import PERMISSIONS, Authorization
+from projections.capabilities.grant import VERBS, Grant
+from projections.capabilities.ring import CapabilityRing, Issuer
+from projections.capabilities.token import BEARER_LENGTH_MAX, BEARER_PREFIX, CapabilityInvalid
 from projections.garden_directory import GardenDirectory
 from projections.keys import KeyRing
 from projections.normalization import SCOPES
@@ -29,6 +33,7 @@ CONTROL = Authorization(
 every garden: whoever can read the token can read the log beside it."""
 
 KEY_LENGTH_MAX = 512
+CAPABILITY_PRINCIPAL = "capability:"
 _CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
 
@@ -38,10 +43,19 @@ class Caller(Struct, frozen=True):
     authorization: Authorization
     key_id: str | None = None
     tenant_id: str = "default"
+    capability: str | None = None
+    """The id of the capability that proved the rights, if one did."""
+    issuer: str | None = None
+    """Who issued that capability: what its holders do counts as done by this one."""
 
     @property
     def principal(self) -> str:
         return self.authorization.principal
+
+    @property
+    def charged(self) -> str | None:
+        """On whose quota the request counts; None where it counts on none."""
+        return self.principal if self.key_id is not None else self.issuer
 
 
 def identify(
@@ -52,13 +66,18 @@ def identify(
     *,
     required: bool,
     control_token: str | None = None,
+    capabilities: CapabilityRing | None = None,
+    issuers: Mapping[str, Issuer] | None = None,
 ) -> Caller:
-    """The caller behind an Authorization header.
+    """The caller behind an Authorization header. Whoever shows a capability is that
+    capability's holder or nobody, also where no key is required.
 
     Raises:
         ApiError: 401 in the protocol's words, where a key is required and none is good.
     """
     raw_key = _bearer(header)
+    if raw_key is not None and raw_key.startswith(BEARER_PREFIX):
+        return holder(raw_key, capabilities or CapabilityRing(), issuers or {}, now_us)
     if raw_key is not None:
         if control_token is not None and hmac.compare_digest(
             raw_key.encode(), control_token.encode()
@@ -82,6 +101,38 @@ def identify(
     raise ApiError(401, "Invalid or expired API key", headers=_CHALLENGE)
 
 
+def holder(text: str, ring: CapabilityRing, issuers: Mapping[str, Issuer], now_us: int) -> Caller:
+    """The caller that a capability makes: the token's rights and nothing else.
+
+    Its principal is the token, not the subject: whatever the subject owns or belongs to
+    (keys, gardens) is not the holder's. It may write as the subject.
+
+    Raises:
+        ApiError: 401 with the reason.
+    """
+    try:
+        verified, grant = ring.accept(text, issuers, now_us)
+    except CapabilityInvalid as fault:
+        code = str(fault.args[0])
+        message = f"the capability is not accepted: {code.removeprefix('token_')}"
+        raise ApiError(401, {"code": code, "message": message}, headers=_CHALLENGE) from fault
+    rights = Authorization(
+        f"{CAPABILITY_PRINCIPAL}{verified.token_id}",
+        grant.verbs,
+        grant.scopes,
+        sources=(verified.subject,),
+        entities=grant.entities,
+    )
+    own = ring.get(verified.token_id) is not None
+    issuer = verified.issuer if own else verified.node_id  # names of other nodes are not ours
+    return Caller(rights, capability=verified.token_id, issuer=issuer)
+
+
+def own_issuer(node_id: str, public_key: str) -> dict[str, Issuer]:
+    """This node believes its own tokens, for all they say."""
+    return {node_id: Issuer(node_id, public_key, Grant(frozenset(VERBS)))}
+
+
 def require(caller: Caller, permission: str) -> None:
     """Raises ApiError 403 unless the caller has the permission."""
     if not caller.authorization.may(permission):
@@ -94,7 +145,8 @@ def _bearer(header: str | None) -> str | None:
         return None
     scheme, _, token = header.strip().partition(" ")
     token = token.strip()
-    if scheme.lower() != "bearer" or not 0 < len(token) <= KEY_LENGTH_MAX:
+    longest = BEARER_LENGTH_MAX if token.startswith(BEARER_PREFIX) else KEY_LENGTH_MAX
+    if scheme.lower() != "bearer" or not 0 < len(token) <= longest:
         return None
     # Headers may carry any bytes; keys are ASCII, so anything else is just a wrong key.
     return token if token.isascii() else "?"

@@ -15,6 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from api.client import ClientError
 from api.console import (
     ask,
+    capabilities,
     content,
     decay,
     demo,
@@ -40,7 +41,8 @@ from projections.embedding.errors import EmbeddingError
 from replay.rebuild import DigestMismatch
 
 GROUPS = (
-    serve, transfer, ask, receipts, replays, embeddings, decay, content, keys, identity, mcp, demo,
+    serve, transfer, ask, receipts, replays, embeddings, decay, content, keys, capabilities,
+    identity, mcp, demo,
 )  # fmt: skip
 EXPECTED = (
     ClientError,

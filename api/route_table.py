@@ -8,6 +8,7 @@ from __future__ import annotations
 from api.routes import (
     agent_keys,
     batch,
+    capabilities,
     cards,
     conflicts,
     content,
@@ -30,6 +31,7 @@ from api.routes import (
 )
 from api.routing import Route
 from api.schemas import answers
+from api.schemas import capabilities as capability
 from api.schemas.conflicts import ConflictsQuery, ResolveRequest
 from api.schemas.content import FlaggedQuery, ReviewRequest
 from api.schemas.decay import PolicyRequest, SetValuedRequest, SweepRequest
@@ -316,6 +318,50 @@ _AGENT_KEYS: tuple[Route, ...] = (
         errors=(403, 404, 409, 503, 507),
     ),
 )  # fmt: skip
+_CAPABILITIES: tuple[Route, ...] = (
+    Route(
+        method="POST", path="/v1/capabilities", handler=capabilities.issue_capability,
+        permission="any", group="capabilities", summary="Sign a capability token",
+        body=capability.CapabilityRequest, answers={201: capability.IssuedCapability},
+        errors=(400, 403, 413, 503, 507),
+    ),
+    Route(
+        method="GET", path="/v1/capabilities", handler=capabilities.list_capabilities,
+        permission="any", group="capabilities", summary="Capabilities that the caller issued",
+        query=capability.CapabilitiesQuery, answers={200: capability.CapabilityPage},
+        errors=(403,),
+    ),
+    Route(
+        method="POST", path="/v1/capabilities/inspect", handler=capabilities.inspect_capability,
+        permission="any", group="capabilities", summary="What a token says and whether it holds",
+        body=capability.TokenBody, answers={200: capability.CapabilityClaims}, errors=(400, 413),
+    ),
+    Route(
+        method="POST", path="/v1/capabilities/{token_id}/revoke",
+        handler=capabilities.revoke_capability, permission="any", group="capabilities",
+        summary="Revoke a token, or one derived from it", body=capability.RevokeBody,
+        body_required=False, answers={200: capability.RevokedCapability},
+        errors=(400, 403, 404, 409, 413, 503, 507),
+    ),
+    Route(
+        method="POST", path="/v1/federation/capability-tokens",
+        handler=capabilities.protocol_issue, permission="any", group="capabilities",
+        summary="Sign a token in the protocol's form", body=capability.ProtocolTokenRequest,
+        answers={201: capability.ProtocolToken}, errors=(400, 403, 413, 503, 507),
+    ),
+    Route(
+        method="POST", path="/v1/federation/capability-tokens/verify",
+        handler=capabilities.protocol_verify, permission="any", group="capabilities",
+        summary="Whether a token's JSON holds", body=capability.ProtocolVerifyRequest,
+        answers={200: capability.ProtocolVerified}, errors=(400, 413),
+    ),
+    Route(
+        method="POST", path="/v1/federation/capability-tokens/{token_id}/revoke",
+        handler=capabilities.protocol_revoke, permission="any", group="capabilities",
+        summary="Revoke a token", body=capability.ProtocolRevokeRequest, body_required=False,
+        answers={200: capability.RevokedCapability}, errors=(400, 403, 404, 409, 413, 503, 507),
+    ),
+)  # fmt: skip
 _GARDENS: tuple[Route, ...] = (
     Route(
         method="POST", path="/v1/gardens", handler=gardens.create_garden, permission="write",
@@ -480,6 +526,6 @@ _TIME_TRAVEL: tuple[Route, ...] = (
 
 ROUTES: tuple[Route, ...] = (
     *_FACTS, *_CONFLICTS, *_CONTENT, *_RECALL, *_GARDENS, *_SCOPES, *_DECAY, *_TRUST, *_TIME_TRAVEL,
-    *_KEYS, *_AGENT_KEYS, *_NODE,
+    *_KEYS, *_AGENT_KEYS, *_CAPABILITIES, *_NODE,
 )  # fmt: skip
 """In the order of the documentation."""

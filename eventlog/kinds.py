@@ -367,6 +367,37 @@ class RecallAnswered(Payload, frozen=True, tag="recall_answered"):
     valid_us: int | None = None
 
 
+class CapabilityIssued(Payload, frozen=True, tag="capability_issued"):
+    """A capability token was signed. The token itself is not kept, only its SHA-256 (hex).
+
+    ``verb`` and ``object`` are the protocol's words for what it allows; ``key_id`` is the API
+    key with which it was asked for, and with whose revocation it ends.
+    """
+
+    token_id: str
+    issuer: str
+    subject: str
+    verb: str
+    object: str
+    expires_at_us: int
+    token_sha256: str
+    key_id: str | None = None
+    description: str | None = None
+
+
+class CapabilityRevoked(Payload, frozen=True, tag="capability_revoked"):
+    """A capability of this event's origin allows nothing from here on, nor does what was
+    derived from it. Stands once in the stream of each scope that the token covers, so that
+    whoever replays the scope learns of it.
+
+    ``revocation_id`` is a token id, or the digest (hex) of a derived token's last block.
+    """
+
+    revocation_id: str
+    scope: Literal["local", "team", "company", "public"]
+    reason: str = ""
+
+
 AnyPayload = (
     FactAsserted
     | FactRetracted
@@ -390,6 +421,8 @@ AnyPayload = (
     | GardenDeleted
     | QuarantineReviewed
     | RecallAnswered
+    | CapabilityIssued
+    | CapabilityRevoked
 )
 
 SCHEMA_VERSIONS: dict[str, int] = {
@@ -415,10 +448,14 @@ SCHEMA_VERSIONS: dict[str, int] = {
     "garden_deleted": 1,
     "quarantine_reviewed": 1,
     "recall_answered": 1,
+    "capability_issued": 1,
+    "capability_revoked": 1,
 }
 """The version each kind is written with; older ones are read through ``codec.UPCASTERS``."""
 
-REPLICATED: frozenset[str] = frozenset({"fact_asserted", "fact_retracted", "conflict_resolved"})
+REPLICATED: frozenset[str] = frozenset(
+    {"fact_asserted", "fact_retracted", "conflict_resolved", "capability_revoked"}
+)
 """Kinds that belong to scope and garden streams; all others stay in the node's own stream."""
 
 

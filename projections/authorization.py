@@ -9,6 +9,7 @@ import numpy as np
 from msgspec import Struct
 
 from projections.arrays import I8, I32, Bool
+from projections.capabilities.grant import lies_under
 from projections.flagging import Flags
 from projections.interner import Interner
 from projections.normalization import SCOPES, matches_label
@@ -25,6 +26,10 @@ class Placed(Protocol):
     def garden(self) -> I32: ...
     @property
     def gardens(self) -> Interner: ...
+    @property
+    def entity(self) -> I32: ...
+    @property
+    def entities(self) -> Interner: ...
     def flags(self, slots: I32) -> Flags: ...
 
 
@@ -44,6 +49,9 @@ class Authorization(Struct, frozen=True):
     """For the machine's owner alone, who can read the files anyway."""
     sources: tuple[str, ...] = ("*",)
     """What the caller may write as ``source``: exact, or suffix-``*`` globs."""
+    entities: tuple[str, ...] = ()
+    """Prefixes under which an entity must lie, all of them (``capabilities.grant``); facts
+    about others do not exist for this caller."""
 
     def narrowed(self, scopes: frozenset[str]) -> Authorization:
         """The same caller, limited further to ``scopes``."""
@@ -61,6 +69,10 @@ class Authorization(Struct, frozen=True):
     def writes_as(self, source: str) -> bool:
         """Whether the caller may state facts in the name of ``source`` (stored form)."""
         return any(matches_label(pattern, source) for pattern in self.sources)
+
+    def covers(self, entity: str) -> bool:
+        """Whether facts about ``entity`` (stored form) may exist for this caller."""
+        return all(lies_under(entity, prefix) for prefix in self.entities)
 
     def may(self, permission: str) -> bool:
         return permission in self.permissions
@@ -80,6 +92,9 @@ class Authorization(Struct, frozen=True):
             numbers = [view.gardens.number(name) for name in self.gardens]
             open_gardens = np.array([n for n in numbers if n is not None], dtype=garden.dtype)
             allowed &= (garden < 0) | np.isin(garden, open_gardens)
+        if self.entities:
+            entity = view.entity if slots is None else view.entity[slots]
+            allowed &= np.isin(entity, view.entities.chosen(self.entities, self.covers))
         if self.withheld:
             chosen: I32 = np.arange(len(allowed), dtype=np.int32) if slots is None else slots
             allowed &= (view.flags(chosen) & self.withheld) == 0

@@ -13,6 +13,7 @@ from projections import intents as ask
 from projections.contradictions import has_rival
 from projections.deciding.agent_keys import register_agent_key, revoke_agent_key
 from projections.deciding.asserting import assert_fact
+from projections.deciding.capabilities import issue_capability, revoke_capability
 from projections.deciding.context import Context, Decision
 from projections.deciding.declaring import (
     declare_set_valued,
@@ -46,6 +47,8 @@ DECISIONS: dict[type[ask.Intent], Callable[[Any, Context], Decision | Refused]] 
     ask.SweepDecay: sweep_decay,
     ask.IssueKey: issue_key,
     ask.RevokeKey: revoke_key,
+    ask.IssueCapability: issue_capability,
+    ask.RevokeCapability: revoke_capability,
     ask.RegisterAgentKey: register_agent_key,
     ask.RevokeAgentKey: revoke_agent_key,
     ask.CreateGarden: create_garden,

@@ -150,6 +150,29 @@ class RevokeKey(Intent, frozen=True, kw_only=True):
     reason: str = ""
 
 
+class IssueCapability(Intent, frozen=True, kw_only=True):
+    """Note a capability token that was signed; ``token_sha256`` is of its root's text."""
+
+    token_id: str
+    issuer: str
+    subject: str
+    verb: str
+    object: str
+    expires_at_us: int
+    token_sha256: str
+    key_id: str | None = None
+    description: str | None = None
+
+
+class RevokeCapability(Intent, frozen=True, kw_only=True):
+    """Revoke a token of this node (``node_id``), or one derived from it (``revocation_id``)."""
+
+    token_id: str
+    node_id: str
+    revocation_id: str = ""
+    reason: str = ""
+
+
 class RegisterAgentKey(Intent, frozen=True, kw_only=True):
     """An entity's Ed25519 public key, base64url without padding."""
 

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from projections.arrays import I32
+
+_CHOICES_MAX = 64
 
 
 class Interner:
@@ -11,6 +18,8 @@ class Interner:
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
         self._texts: list[str] = []
+        self._choices: dict[object, tuple[int, I32]] = {}
+        self._choosing = threading.Lock()
 
     def add(self, text: str) -> int:
         """The number of ``text``, given now if it is new."""
@@ -42,6 +51,20 @@ class Interner:
         """Those texts of numbers that come after ``after`` and not after ``last``."""
         texts = self._texts
         return [text for n in numbers if (text := texts[n]) <= last and text > after]
+
+    def chosen(self, name: object, choose: Callable[[str], bool]) -> I32:
+        """Numbers of the texts that ``choose`` keeps, ascending. ``name`` stands for the
+        function: each text is asked about once under a name, as long as it is remembered."""
+        with self._choosing:
+            asked, numbers = self._choices.pop(name, (0, np.empty(0, dtype=np.int32)))
+            count = len(self._texts)
+            if asked < count:
+                fresh = [n for n in range(asked, count) if choose(self._texts[n])]
+                numbers = np.concatenate((numbers, np.array(fresh, dtype=np.int32)))
+            while len(self._choices) >= _CHOICES_MAX:
+                self._choices.pop(next(iter(self._choices)))
+            self._choices[name] = (count, numbers)
+            return numbers
 
     def __len__(self) -> int:
         return len(self._texts)

@@ -11,6 +11,8 @@ from typing import Any
 from eventlog.event import Recorded
 from eventlog.kinds import (
     AgentKeySet,
+    CapabilityIssued,
+    CapabilityRevoked,
     DecayPolicy,
     EmbeddingModelPinned,
     GardenCreated,
@@ -21,6 +23,8 @@ from eventlog.kinds import (
     TrustPolicy,
 )
 from projections.agent_keys import AgentKeyRow, load_agent_keys
+from projections.capabilities.projector import load_capabilities, load_revocations
+from projections.capabilities.ring import CapabilityRing
 from projections.cards.key import CardKey
 from projections.cards.projector import find_card
 from projections.database import ReaderPool
@@ -56,7 +60,9 @@ class Reader:
         self.followers: list[Callable[[Sequence[Recorded]], None]] = []
         self.agent_keys: dict[str, AgentKeyRow] = {}
         self.gardens = GardenDirectory()
+        self.capabilities = CapabilityRing()
         self.refresh_keys()
+        self.refresh_capabilities()
         self.refresh_gardens()
 
     def refresh_keys(self) -> None:
@@ -64,6 +70,11 @@ class Reader:
         with self.pool.connection() as db:
             self.keys = KeyRing(load_keys(db))
             self.agent_keys = load_agent_keys(db)
+
+    def refresh_capabilities(self) -> None:
+        """Load issued capabilities and revocations anew."""
+        with self.pool.connection() as db:
+            self.capabilities = CapabilityRing(load_capabilities(db), load_revocations(db))
 
     def refresh_gardens(self) -> None:
         """Load the gardens and their members anew."""
@@ -77,6 +88,8 @@ class Reader:
             self.refresh_keys()
         if not kinds.isdisjoint((GardenCreated, GardenMemberSet, GardenDeleted)):
             self.refresh_gardens()
+        if not kinds.isdisjoint((CapabilityIssued, CapabilityRevoked)):
+            self.refresh_capabilities()
         for follow in self.followers:
             try:
                 follow(events)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from projections.access import AccessProjector
 from projections.agent_keys import AgentKeysProjector
+from projections.capabilities.projector import CapabilitiesProjector
 from projections.cards.projector import CardsProjector
 from projections.contradictions import ContradictionsProjector
 from projections.decay import DecayProjector
@@ -37,6 +38,7 @@ PROJECTORS: tuple[Projector, ...] = (
     CardsProjector(),
     VerdictsProjector(),
     RecallReceiptsProjector(),
+    CapabilitiesProjector(),
 )
 
 IGNORED_KINDS = frozenset({"epoch_started", "node_key_rotated"})

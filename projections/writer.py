@@ -32,7 +32,16 @@ GROUP_INTENTS_MAX = 20_000
 WAITING_COMMANDS_MAX = 10_000
 CATCH_UP_PAGE_EVENTS = 5_000
 CORE_PROJECTORS = frozenset(
-    {"facts", "contradictions", "policies", "keys", "agent_keys", "derivations", "gardens"}
+    {
+        "facts",
+        "contradictions",
+        "policies",
+        "keys",
+        "agent_keys",
+        "derivations",
+        "gardens",
+        "capabilities",
+    }
 )
 """Projectors that decisions read: writing stops while one of them is halted."""
 

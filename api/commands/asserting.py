@@ -39,6 +39,7 @@ def assertion_of(call: Call, request: AssertRequest) -> Assertion:
     garden = None if request.garden_id is None else entered_garden(call, request.garden_id).id
     _check_rights(call, request)
     entity, source = stored_uri(request.entity), stored_uri(request.source)
+    check_entity(call, entity)
     check_source(call, source)
     value = request.value.stored()
     intent = AssertFact(
@@ -75,6 +76,12 @@ def stored_uri(text: str) -> str:
         return normalize_uri(text)
     except ValueError as fault:
         raise ApiError(400, f"invalid_entity_uri: {fault}") from fault
+
+
+def check_entity(call: Call, entity: str) -> None:
+    """Raises ApiError 403 where the caller may not speak of ``entity``."""
+    if not call.authorization.covers(entity):
+        raise coded("entity_forbidden", f"this capability does not cover entity {entity!r}")
 
 
 def check_source(call: Call, source: str) -> None:

@@ -35,8 +35,8 @@ async def write_batch(call: Call) -> web.Response:
     query = call.query(BatchQuery)
     data = await call.raw(call.service.settings.batch_body_bytes_max)
     prepared = await call.in_pool(lambda: _prepare_all(call, data))
-    if call.caller.key_id is not None:
-        call.service.quotas.charge(call.caller.principal, "write", len(prepared) - 1)
+    if call.caller.charged is not None:
+        call.service.quotas.charge(call.caller.charged, "write", len(prepared) - 1)
     if query.atomic and any(each.error is not None for each in prepared):
         return _nothing_written(prepared, ())
     intents = [each.intent for each in prepared if each.intent is not None]

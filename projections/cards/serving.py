@@ -36,6 +36,8 @@ UNRELATED_KINDS = frozenset(
         "recall_answered",
         "key_issued",
         "key_revoked",
+        "capability_issued",
+        "capability_revoked",
         "policy_set",
         "profile_set",
         "embedding_model_pinned",

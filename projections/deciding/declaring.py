@@ -19,6 +19,7 @@ from eventlog.kinds import (
     TrustPolicySet,
 )
 from projections import intents as ask
+from projections.deciding.capabilities import revocations_of_key
 from projections.deciding.context import Context, Decision
 from projections.intents import Refused
 from projections.moment import LIVE
@@ -65,14 +66,15 @@ def issue_key(intent: ask.IssueKey, context: Context) -> Decision | Refused:
 
 
 def revoke_key(intent: ask.RevokeKey, context: Context) -> Decision | Refused:
-    """The key opens nothing from here on."""
+    """The key opens nothing from here on, nor do the capabilities asked for with it."""
     context.flush()
     row = context.db.execute(
         "SELECT to_position FROM api_keys WHERE key_id=?", (intent.key_id,)
     ).fetchone()
     if row is None or row[0] != LIVE:
         return Refused("key_not_found", "key not found", "key_id")
-    return Decision([context.draft(KeyRevoked(key_id=intent.key_id, reason=intent.reason))])
+    revoked = context.draft(KeyRevoked(key_id=intent.key_id, reason=intent.reason))
+    return Decision([revoked, *revocations_of_key(context, intent.key_id)])
 
 
 def set_policy(intent: ask.SetPolicy, context: Context) -> Decision | Refused:

@@ -1,0 +1,159 @@
+"""Requests about capability tokens."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from api.schemas.values import Instant, Name, Scope
+from projections.capabilities.token import BEARER_LENGTH_MAX
+
+LIFETIME_SECONDS_MAX = 90 * 86_400
+LIFETIME_SECONDS = 3600
+TEXT_LENGTH_MAX = 1000
+
+Verb = Literal["read", "write"]
+
+
+class CapabilityRequest(BaseModel):
+    """A capability to sign: at most what the caller may do.
+
+    ``scopes``: all of the caller's where left out. ``entity``: a prefix under which entities
+    must lie. ``expires_at`` or ``ttl_seconds`` (one hour), at most 90 days.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    subject: Name
+    verbs: list[Verb] = Field(default=["read"], min_length=1, max_length=2)
+    scopes: list[Scope] | None = Field(default=None, min_length=1, max_length=4)
+    entity: str | None = Field(default=None, min_length=1, max_length=2048)
+    ttl_seconds: Annotated[int, Field(ge=1, le=LIFETIME_SECONDS_MAX)] | None = None
+    expires_at: Instant | None = None
+    description: str | None = Field(default=None, max_length=TEXT_LENGTH_MAX)
+
+
+class CapabilitiesQuery(BaseModel):
+    """``all``: every issuer's tokens (admin only)."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    all: bool = False
+
+
+class TokenBody(BaseModel):
+    """A token to look at."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    token: str = Field(min_length=1, max_length=BEARER_LENGTH_MAX)
+
+
+class RevokeBody(BaseModel):
+    """Why; and the derived token to end, where not the whole one is meant."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    reason: str = Field(default="", max_length=TEXT_LENGTH_MAX)
+    token: str | None = Field(default=None, max_length=BEARER_LENGTH_MAX)
+
+
+class ProtocolTokenRequest(BaseModel):
+    """The protocol's request (wire 3.8): one verb, one object, no narrowing."""
+
+    model_config = ConfigDict(extra="allow")
+
+    issuer: Name
+    subject: Name
+    verb: str = Field(max_length=100)
+    object: str = Field(max_length=4096)
+    ttl_seconds: int = Field(default=LIFETIME_SECONDS, ge=1, le=LIFETIME_SECONDS_MAX)
+
+
+class ProtocolVerifyRequest(BaseModel):
+    """A token's JSON."""
+
+    model_config = ConfigDict(extra="allow")
+
+    token_json: str = Field(max_length=BEARER_LENGTH_MAX)
+
+
+class ProtocolRevokeRequest(BaseModel):
+    """Why."""
+
+    model_config = ConfigDict(extra="allow")
+
+    reason: str = Field(default="", max_length=TEXT_LENGTH_MAX)
+
+
+class CapabilityRecord(BaseModel):
+    """A token as it is listed. ``status``: active, expired or revoked."""
+
+    token_id: str
+    issuer: str
+    subject: str
+    verb: str
+    object: str
+    issued_at: str
+    expiry: str
+    status: str
+    description: str | None = None
+
+
+class IssuedCapability(CapabilityRecord):
+    """A new token; ``token`` is shown this once."""
+
+    token: str
+
+
+class CapabilityPage(BaseModel):
+    """Tokens of the caller, or of everybody."""
+
+    capabilities: list[CapabilityRecord]
+
+
+class CapabilityClaims(BaseModel):
+    """What a token says, and whether this node accepts it now (``reason`` if not)."""
+
+    valid: bool
+    reason: str | None
+    token_id: str | None = None
+    node_id: str | None = None
+    issuer: str | None = None
+    subject: str | None = None
+    verbs: list[str] = []
+    scopes: list[str] = []
+    entities: list[str] = []
+    issued_at: str | None = None
+    expiry: str | None = None
+    blocks: int = 0
+
+
+class RevokedCapability(BaseModel):
+    """The end of a token."""
+
+    token_id: str
+    revoked_at: str
+    status: str
+
+
+class ProtocolToken(BaseModel):
+    """The protocol's answer to a new token."""
+
+    token_id: str
+    issuer: str
+    subject: str
+    verb: str
+    object: str
+    issued_at: str
+    expiry: str
+    nonce: str
+    token_json: str
+
+
+class ProtocolVerified(BaseModel):
+    """The protocol's answer to a verification."""
+
+    valid: bool
+    reason: str | None = None

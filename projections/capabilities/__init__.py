@@ -1,0 +1,1 @@
+"""Capability tokens: rights that travel with whoever holds them, and prove themselves."""
