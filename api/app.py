@@ -28,6 +28,7 @@ from api.metrics import Metrics
 from api.node import Node
 from api.openapi import build_openapi
 from api.quotas import Quotas, dimension_of
+from api.recall_workers.pool import RecallWorkers
 from api.route_table import ROUTES
 from api.routing import Route
 from api.sealing import Sealer
@@ -55,8 +56,19 @@ def create_app(
 
     ``control_token``: a bearer token with every right, for the machine's own command line.
     """
+    service = create_service(node, settings, control_token=control_token)
+    app = web.Application(middlewares=[_guard], client_max_size=settings.request_body_bytes_max)
+    app[SERVICE] = service
+    for route in ROUTES:
+        _add(app, route)
+    app.cleanup_ctx.append(_lifetime)
+    return app
+
+
+def create_service(node: Node, settings: Settings, *, control_token: str | None = None) -> Service:
+    """What the handlers share. Nothing of it runs yet."""
     archive = Archive(node.directory.path, node.log)
-    service = Service(
+    return Service(
         node=node,
         settings=settings,
         cursors=CursorSealer(node.cursor_key, settings.cursor_ttl_s * 1_000_000),
@@ -81,14 +93,9 @@ def create_app(
         pool=ThreadPoolExecutor(READ_THREADS, thread_name_prefix="read"),
         stage_pool=ThreadPoolExecutor(STAGE_THREADS, thread_name_prefix="stage"),
         openapi=json.encode(build_openapi(ROUTES)),
+        recalls=RecallWorkers(node, settings, settings.recall_workers),
         control_token=control_token,
     )
-    app = web.Application(middlewares=[_guard], client_max_size=settings.request_body_bytes_max)
-    app[SERVICE] = service
-    for route in ROUTES:
-        _add(app, route)
-    app.cleanup_ctx.append(_lifetime)
-    return app
 
 
 def _add(app: web.Application, route: Route) -> None:
@@ -190,6 +197,7 @@ async def _lifetime(app: web.Application) -> AsyncIterator[None]:
     await sealer.start()
     yield
     await sealer.stop()
+    await service.recalls.stop()
     await service.rebuilds.stop()
     if service.node.embeddings is not None:
         service.node.embeddings.stop_reindexing()

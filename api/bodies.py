@@ -29,8 +29,13 @@ def answer(
 ) -> web.Response:
     """A JSON response."""
     return web.Response(
-        body=_encode(body), status=status, headers=headers, content_type="application/json"
+        body=encoded(body), status=status, headers=headers, content_type="application/json"
     )
+
+
+def encoded(body: object) -> bytes:
+    """A body as JSON."""
+    return _encode(body)
 
 
 async def read_bytes(request: web.Request, limit: int) -> bytes:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import sha256
 from time import monotonic
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 from aiohttp import web
@@ -41,11 +41,27 @@ from projections.normalization import SCOPES
 from projections.view import View
 from replay.moment import MomentError, resolve
 
+if TYPE_CHECKING:
+    from api.commands.answering import Answered
+    from api.schemas.recall import RecallBody
+
 IDEMPOTENCY_KEY_LENGTH_MAX = 255
 EMBEDDED_POLL_S = 0.01
 
 Result = TypeVar("Result")
 Model = TypeVar("Model", bound=BaseModel)
+
+
+class Recalls(Protocol):
+    """Whoever may answer a recall in the place of this process."""
+
+    def start(self) -> None: ...
+    async def stop(self) -> None: ...
+    @property
+    def ready(self) -> int: ...
+    async def answer(
+        self, call: Call, body: RecallBody, warnings: list[str], *, legacy: bool, verify: bool
+    ) -> Answered | None: ...
 
 
 @dataclass(frozen=True)
@@ -68,6 +84,7 @@ class Service:
     pool: ThreadPoolExecutor
     stage_pool: ThreadPoolExecutor
     openapi: bytes
+    recalls: Recalls
     control_token: str | None = None
 
 

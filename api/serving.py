@@ -27,7 +27,7 @@ from aiohttp import web
 from aiohttp.abc import AbstractAccessLogger
 from msgspec import Struct
 
-from api.app import create_app
+from api.app import SERVICE, create_app
 from api.control import add_control_routes
 from api.node import Node
 from api.settings import Settings
@@ -157,6 +157,7 @@ async def serve(
     )
     await runner.setup()
     try:
+        app[SERVICE].recalls.start()
         await web.SockSite(runner, bound, backlog=BACKLOG).start()
         on_ready()
         await stop.wait()

@@ -151,6 +151,14 @@ class Settings(BaseSettings):
     recall_track_interval_s: float = Field(
         default=30.0, gt=0, le=30, description="Seconds between recorded batches of recall use."
     )
+    recall_workers: int | None = Field(
+        default=None,
+        ge=0,
+        le=64,
+        description="Processes that answer recalls beside the serving one, once recalls are "
+        "frequent; each holds a mirror of its own. Left out: one a core, at most 4, up to "
+        "250,000 facts.",
+    )
     recall_receipts: bool = Field(
         default=True, description="Whether every recall leaves a receipt in the log."
     )

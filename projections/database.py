@@ -93,3 +93,9 @@ class ReaderPool:
         """Close idle connections now and lent ones when they come back."""
         self._closed = True
         self.reopen()
+
+
+def tables_position(db: apsw.Connection) -> int:
+    """The position that all running projectors of a file have reached."""
+    row = query_one(db, "SELECT min(position) FROM checkpoints WHERE halted IS NULL")
+    return 0 if row is None or row[0] is None else int(row[0])

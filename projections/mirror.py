@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import apsw
@@ -30,7 +31,7 @@ from eventlog.kinds import (
     TrustPolicySet,
 )
 from projections.access import load_accesses
-from projections.database import query
+from projections.database import open_reader, query, tables_position
 from projections.decay import load_sweeps
 from projections.derivations import load_parents
 from projections.facts import fact_id, validity_us
@@ -334,6 +335,16 @@ class Mirror(MirrorState):
         slot = self.slot_of.get(payload.fact_id)
         if slot is not None:
             self.flags.review(slot, payload.decision)
+
+
+def fill_at_once(mirror: Mirror, path: Path) -> None:
+    """Load one state of a file that another connection may be writing."""
+    db = open_reader(path)
+    try:
+        with db:
+            mirror.fill(db, tables_position(db))
+    finally:
+        db.close()
 
 
 @contextmanager

@@ -321,5 +321,17 @@ class Writer:
         self.degraded = None
 
 
+class NoWriter(Writer):
+    """Where nobody writes, as in a process that follows another's log: closed from the start."""
+
+    def __init__(self) -> None:
+        self.degraded = None
+        self.broken = None
+        self.groups = 0
+        self.commands = 0
+        self._entry = threading.Lock()
+        self._closed = True
+
+
 _STOP = object()
 """What ends the queue."""

@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-from uuid import uuid4
-
-import numpy as np
 from aiohttp import web
 
-from api.bodies import answer
 from api.call import Call, ignored
-from api.commands.asking import Asked, ask
-from api.commands.recalling import (
-    body_of_query,
-    explaining,
-    hint_of,
-    response_of,
-    unexplained,
-)
-from api.commands.receipting import receipt_of
+from api.commands.answering import answered
+from api.commands.recalling import body_of_query
 from api.errors import ApiError
 from api.schemas.recall import LegacyQuery, RecallBody, RecallQuery
-from api.screening import screen
 
 SEED_MEDIA_TYPE = "application/vnd.stigmem.x11+json"
 _SEED_CODES = frozenset({"invalid_token_budget", "recall_depth_exceeded", "invalid_weights"})
@@ -62,39 +49,15 @@ async def _recall(
     call: Call, body: RecallBody, warnings: list[str], *, legacy: bool
 ) -> web.Response:
     call.session()
-    asked, extra = await call.in_pool(lambda: _answered(call, body))
-    found = asked.found
-    counted = body.track and body.as_of is None
-    if counted:
-        returned = (each.row.id for each in found.results if not each.from_card)
-        call.service.tracker.note(returned, found.moment.instant_us)
-    call.note_read(frozenset(each.row.scope for each in found.results))
-    extra["recall_id"] = str(uuid4())
-    extra["receipt_id"] = None
-    if call.service.settings.recall_receipts:
-        receipt = receipt_of(call, body, asked, extra["recall_id"], counted=counted)
-        call.service.tracker.keep(receipt)
-        extra["receipt_id"] = receipt.receipt_id
-    extra["warnings"] = warnings + unexplained(call, body)
-    response = response_of(call, body, found, legacy=legacy, extra=extra)
-    return answer(response, headers={"X-Total-Count": str(found.total_scored)})
-
-
-def _answered(call: Call, body: RecallBody) -> tuple[Asked, dict[str, Any]]:
-    settings = call.service.settings
-    view = call.view()
-    moment = call.moment(view, body, allowed=settings.time_travel_allow_recall_as_of)
-    asked = ask(call, body, view, moment, explain=explaining(call, body))
-    found, reader = asked.found, call.node.reader
-    slots = np.asarray([each.slot for each in found.results], dtype=np.int32)
-    extra: dict[str, Any] = {
-        "hint": None,
-        "chain_proof": None,
-        "screen": screen(reader, view, slots, settings.sanitizer_mode, cleaned=True),
-    }
-    if not found.results:
-        extra["hint"] = hint_of(view, asked.authorization, moment, asked.question.scopes)
-    if call.request.headers.get("Stigmem-Verify", "").strip().lower() == "full":
-        rights = call.caller.authorization  # the chain covers the record, not the serving
-        extra["chain_proof"] = call.service.chains.proof(reader, view, rights, moment)
-    return asked, extra
+    verify = call.request.headers.get("Stigmem-Verify", "").strip().lower() == "full"
+    found = await call.service.recalls.answer(call, body, warnings, legacy=legacy, verify=verify)
+    if found is None:
+        found = await call.in_pool(
+            lambda: answered(call, body, warnings, legacy=legacy, verify=verify)
+        )
+    call.service.tracker.note(found.used, found.at_us)
+    if found.receipt is not None:
+        call.service.tracker.keep(found.receipt)
+    call.note_read(found.scopes)
+    headers = {"X-Total-Count": str(found.total)}
+    return web.Response(body=found.data, headers=headers, content_type="application/json")

@@ -99,6 +99,11 @@ def _gauges(call: Call) -> Iterator[Sample]:
             call.service.tracker.waiting,
         ),
         (
+            "engramlog_recall_workers_ready",
+            "Processes that answer recalls beside this one.",
+            call.service.recalls.ready,
+        ),
+        (
             "engramlog_cards_waiting",
             "Memory cards that wait to be written ahead.",
             call.service.cards.queue.waiting,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from concurrent.futures import Future
 
 from projections.arrays import F32, F64, I32, I64, Bool
@@ -60,6 +61,26 @@ class Semantics:
                         del self._queries[text]
                 known.set_exception(fault)
         return known.result()
+
+    def known(self, text: str) -> F32 | None:
+        """The vector of a question that is remembered; never waits."""
+        with self._lock:
+            held = self._queries.get(text)
+        done = held is not None and held.done() and held.exception() is None
+        return held.result() if held is not None and done else None
+
+    def remember(self, text: str, vector: F32) -> None:
+        """Take a question's vector that was made elsewhere with this model."""
+        with self._lock:
+            if text not in self._queries:
+                made = self._queries[text] = Future()
+                made.set_result(vector)
+                if len(self._queries) > QUERIES_KEPT_MAX:
+                    self._queries.popitem(last=False)
+
+    def on_vectors(self, put: Callable[[I32, F32], None], forget: Callable[[I32], None]) -> None:
+        """Be told of vectors that come and go, in the embedding worker's thread."""
+        self._vectors.on_put, self._vectors.on_forget = put, forget
 
     def cosines(self, query: F32, slots: I32) -> tuple[F64, Bool]:
         """See ``Vectors.cosines``."""

@@ -7,6 +7,8 @@ scans. Beside each block lies a sketch of it, for choosing among very many.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from projections.arrays import F32, F64, I32, I64, Bool
@@ -19,13 +21,18 @@ WHOLE_SHARE = 0.5
 
 
 class Vectors:
-    """One writer, any readers: a slot's row is written before it is marked as present."""
+    """One writer, any readers: a slot's row is written before it is marked as present.
+
+    ``on_put`` and ``on_forget`` are told of what was written, in the writer's thread.
+    """
 
     def __init__(self, dimensions: int) -> None:
         self.dimensions = dimensions
         self._blocks: dict[int, F32] = {}
         self._sketches: dict[int, U64] = {}
         self._present: Bool = np.zeros(BLOCK_SLOTS, dtype=np.bool_)
+        self.on_put: Callable[[I32, F32], None] = lambda _slots, _rows: None
+        self.on_forget: Callable[[I32], None] = lambda _slots: None
 
     def __len__(self) -> int:
         """Slots that have a vector."""
@@ -51,6 +58,7 @@ class Vectors:
             self._sketches[block][:, at] = packed[:, inside]
             self._blocks[block] = held
         self._present[slots] = True
+        self.on_put(slots, rows)
 
     def forget(self, slots: I32) -> None:
         """Overwrite the vectors of ``slots``: for erasure, as ended facts keep theirs."""
@@ -59,6 +67,7 @@ class Vectors:
         for slot in slots.tolist():
             self._blocks[slot // BLOCK_SLOTS][slot % BLOCK_SLOTS] = 0.0
             self._sketches[slot // BLOCK_SLOTS][:, slot % BLOCK_SLOTS] = 0
+        self.on_forget(slots)
 
     def present(self, slots: I32) -> Bool:
         """Which of ``slots`` have a vector."""

@@ -1,0 +1,92 @@
+"""A node's files read by another process: the same tables, mirror and vectors, never written.
+
+The serving process names the position it has published; the follower then takes the events
+up to there from the log. Positions, slots and so every answer are the same in both.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from api.node import Node
+from eventlog.clock import FixedClock
+from eventlog.directory import DataDirectory
+from eventlog.sqlite_log import SqliteLog
+from projections.arrays import F32, I32
+from projections.embedding.choosing import EmbeddingSettings
+from projections.embedding.following import FollowedEmbeddings
+from projections.mirror import Mirror, fill_at_once
+from projections.reader import Reader
+from projections.writer import NoWriter
+
+PAGE_EVENTS = 5_000
+
+
+class Follower:
+    """See the module. ``node`` answers reads and takes no command.
+
+    Args:
+        path: the data directory that another process serves.
+        embedding: as that process has it.
+    """
+
+    def __init__(self, path: Path, embedding: EmbeddingSettings) -> None:
+        self.clock = FixedClock()
+        directory = DataDirectory.inspect(path)
+        identity = directory.identity
+        self._log = SqliteLog.open(
+            directory.log_path,
+            origin=identity.node_id,
+            epoch=identity.epoch,
+            clock=self.clock,
+            read_only=True,
+        )
+        self._link = directory.projections_path
+        self._mirror = Mirror()
+        self._generation = os.readlink(self._link)
+        fill_at_once(self._mirror, self._link)
+        self._reader = Reader(self._link, self._mirror)
+        self.node = Node(directory, self._log, NoWriter(), self._reader, self.clock, b"")
+        space = self.node.pinned_space()
+        self._embeddings = FollowedEmbeddings.following(path, self._reader, embedding, space)
+        self.node.embeddings = self._embeddings
+
+    def follow(self, position: int, now_us: int) -> None:
+        """Know what was published at ``position``; the clock shows ``now_us``."""
+        self.clock.set(now_us)
+        generation = os.readlink(self._link)
+        if generation != self._generation:
+            self._reader.pool.reopen()
+            self._generation = generation
+        while self._mirror.position < position:
+            wanted = min(PAGE_EVENTS, position - self._mirror.position)
+            events = self._log.read(self._mirror.position, wanted)
+            if not events:
+                raise RuntimeError(f"the log does not reach position {position}")
+            self._mirror.apply(events, events[-1].position)
+            self._reader.committed(events)
+
+    def remember(self, query: str, vector: bytes) -> None:
+        """Take a question's vector."""
+        semantics = self._embeddings.semantics
+        if semantics is not None:
+            semantics.remember(query, np.frombuffer(vector, dtype=np.float32))
+
+    def vector(self, query: str) -> bytes | None:
+        """A question's vector, if it was made here."""
+        semantics = self._embeddings.semantics
+        known = None if semantics is None else semantics.known(query)
+        return None if known is None else known.tobytes()
+
+    def embedded(self, slots: bytes, rows: bytes) -> None:
+        """Take in vectors of facts."""
+        of: I32 = np.frombuffer(slots, dtype=np.int32)
+        matrix: F32 = np.frombuffer(rows, dtype=np.float32).reshape(len(of), -1)
+        self._embeddings.put(of, matrix)
+
+    def forgotten(self, slots: bytes) -> None:
+        """Let vectors of facts go."""
+        self._embeddings.forget(np.frombuffer(slots, dtype=np.int32))
