@@ -21,6 +21,7 @@ from api.background_job import BackgroundJob
 from api.bodies import answer
 from api.call import Call, Service
 from api.chain_proof import FactChains
+from api.commit_watch import CommitWatch
 from api.cursors import CursorSealer
 from api.delegation import DELEGABLE
 from api.errors import ApiError, coded, from_typed
@@ -82,12 +83,14 @@ def create_app(
         stage_pool=ThreadPoolExecutor(STAGE_THREADS, thread_name_prefix="stage"),
         openapi=json.encode(build_openapi(ROUTES)),
         control_token=control_token,
+        commits=CommitWatch(),
     )
     app = web.Application(middlewares=[_guard], client_max_size=settings.request_body_bytes_max)
     app[SERVICE] = service
     for route in ROUTES:
         _add(app, route)
     app.cleanup_ctx.append(_lifetime)
+    app.on_shutdown.append(_release_waiting)
     return app
 
 
@@ -114,7 +117,7 @@ def _serve(route: Route) -> _Handler:
             required=service.settings.auth_required and route.permission != "none",
             control_token=service.control_token,
             capabilities=node.reader.capabilities,
-            issuers=own_issuer(node.identity.node_id, node.identity.public_key_b64),
+            issuers=own_issuer(node.node_id, node.public_key),
         )
         if caller.capability is not None and (route.method, route.path) not in DELEGABLE:
             raise coded("not_delegable", "this route does not take a capability")
@@ -180,11 +183,18 @@ def _failure(fault: ApiError) -> web.Response:
     return answer(fault.body(), fault.status, headers)
 
 
+async def _release_waiting(app: web.Application) -> None:
+    """A stop waits for running requests, and these would wait for the log."""
+    app[SERVICE].commits.stop()
+
+
 async def _lifetime(app: web.Application) -> AsyncIterator[None]:
     """Start the background tasks with the app; at the end flush and stop them."""
     service = app[SERVICE]
     service.cards.start()
     service.node.reader.followers.append(service.cards.committed)
+    service.commits.start()
+    service.node.reader.followers.append(service.commits.committed)
     await service.tracker.start()
     sealer = Sealer(service.archive)
     await sealer.start()
@@ -196,6 +206,7 @@ async def _lifetime(app: web.Application) -> AsyncIterator[None]:
     await service.reindexing.stop()
     await service.tracker.stop()
     service.node.reader.followers.remove(service.cards.committed)
+    service.node.reader.followers.remove(service.commits.committed)
     await asyncio.to_thread(service.cards.close)
     service.pool.shutdown(wait=True, cancel_futures=True)
     service.desk.close()

@@ -71,7 +71,7 @@ async def _recall(
     call.note_read(frozenset(each.row.scope for each in found.results))
     extra["recall_id"] = str(uuid4())
     extra["receipt_id"] = None
-    if call.service.settings.recall_receipts:
+    if call.service.settings.recall_receipts and call.node.replica is None:
         receipt = receipt_of(call, body, asked, extra["recall_id"], counted=counted)
         call.service.tracker.keep(receipt)
         extra["receipt_id"] = receipt.receipt_id
