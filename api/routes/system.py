@@ -133,7 +133,7 @@ def _gauges(call: Call) -> Iterator[Sample]:
     replica = status.get("replica")
     if replica is not None:
         for name, meaning in _REPLICA_GAUGES.items():
-            value = replica.get(name.removeprefix("engramlog_replica_"))
+            value = replica.get(name.split("_", 2)[2])
             yield name, meaning, "", -1.0 if value is None else float(value)
     for projector, mark in status["projections"].items():
         labels = f'{{projection="{projector}"}}'
