@@ -21,6 +21,7 @@ from api.background_job import BackgroundJob
 from api.bodies import answer
 from api.call import Call, Service
 from api.chain_proof import FactChains
+from api.commit_watch import CommitWatch
 from api.cursors import CursorSealer
 from api.delegation import DELEGABLE
 from api.errors import ApiError, coded, from_typed
@@ -62,6 +63,7 @@ def create_app(
     for route in ROUTES:
         _add(app, route)
     app.cleanup_ctx.append(_lifetime)
+    app.on_shutdown.append(_release_waiting)
     return app
 
 
@@ -95,6 +97,7 @@ def create_service(node: Node, settings: Settings, *, control_token: str | None 
         openapi=json.encode(build_openapi(ROUTES)),
         recalls=RecallWorkers(node, settings, settings.recall_workers),
         control_token=control_token,
+        commits=CommitWatch(),
     )
 
 
@@ -121,7 +124,7 @@ def _serve(route: Route) -> _Handler:
             required=service.settings.auth_required and route.permission != "none",
             control_token=service.control_token,
             capabilities=node.reader.capabilities,
-            issuers=own_issuer(node.identity.node_id, node.identity.public_key_b64),
+            issuers=own_issuer(node.node_id, node.public_key),
         )
         if caller.capability is not None and (route.method, route.path) not in DELEGABLE:
             raise coded("not_delegable", "this route does not take a capability")
@@ -187,11 +190,18 @@ def _failure(fault: ApiError) -> web.Response:
     return answer(fault.body(), fault.status, headers)
 
 
+async def _release_waiting(app: web.Application) -> None:
+    """A stop waits for running requests, and these would wait for the log."""
+    app[SERVICE].commits.stop()
+
+
 async def _lifetime(app: web.Application) -> AsyncIterator[None]:
     """Start the background tasks with the app; at the end flush and stop them."""
     service = app[SERVICE]
     service.cards.start()
     service.node.reader.followers.append(service.cards.committed)
+    service.commits.start()
+    service.node.reader.followers.append(service.commits.committed)
     await service.tracker.start()
     sealer = Sealer(service.archive)
     await sealer.start()
@@ -204,6 +214,7 @@ async def _lifetime(app: web.Application) -> AsyncIterator[None]:
     await service.reindexing.stop()
     await service.tracker.stop()
     service.node.reader.followers.remove(service.cards.committed)
+    service.node.reader.followers.remove(service.commits.committed)
     await asyncio.to_thread(service.cards.close)
     service.pool.shutdown(wait=True, cancel_futures=True)
     service.desk.close()

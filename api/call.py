@@ -18,6 +18,7 @@ from api.auth import Caller
 from api.background_job import BackgroundJob
 from api.bodies import parse_body, query_of, read_bytes, unknown_fields
 from api.chain_proof import FactChains
+from api.commit_watch import CommitWatch
 from api.cursors import CursorSealer
 from api.errors import ApiError, coded, plain, refused
 from api.metrics import Metrics
@@ -85,6 +86,7 @@ class Service:
     stage_pool: ThreadPoolExecutor
     openapi: bytes
     recalls: Recalls
+    commits: CommitWatch
     control_token: str | None = None
 
 
@@ -237,7 +239,7 @@ class Call:
     ) -> list[Record]:
         """Full records of slots, in order, as the sanitizer mode lets them be seen; ``whole``
         for the one who wrote them."""
-        reader, node_id = self.node.reader, self.node.identity.node_id
+        reader, node_id = self.node.reader, self.node.node_id
         chosen: I32 = np.asarray(slots, dtype=np.int32)
         records = records_of(reader, view, chosen, moment, self.authorization, node_id)
         mode = self.service.settings.sanitizer_mode

@@ -23,6 +23,7 @@ from api.console import (
     identity,
     keys,
     mcp,
+    promote,
     receipts,
     replays,
     serve,
@@ -33,16 +34,18 @@ from api.console.subcommands import Subcommands
 from api.importing import ImportStopped, SinkError
 from api.lines import LineError
 from api.mapping import MappingError
-from api.node import LogNotEmpty
+from api.node import LogNotEmpty, NotAReplica
+from api.replicating import ReplicaError
 from api.serving import ServingError
 from api.settings import SettingsError
 from eventlog.errors import EventLogError
 from projections.embedding.errors import EmbeddingError
+from projections.writer import ReplicaReadOnly
 from replay.rebuild import DigestMismatch
 
 GROUPS = (
     serve, transfer, ask, receipts, replays, embeddings, decay, content, keys, capabilities,
-    identity, mcp, demo,
+    identity, promote, mcp, demo,
 )  # fmt: skip
 EXPECTED = (
     ClientError,
@@ -54,7 +57,10 @@ EXPECTED = (
     LineError,
     LogNotEmpty,
     MappingError,
+    NotAReplica,
     OSError,
+    ReplicaError,
+    ReplicaReadOnly,
     ServingError,
     SettingsError,
     SinkError,

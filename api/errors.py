@@ -25,7 +25,7 @@ from eventlog.errors import (
     StorageFull,
 )
 from projections.intents import Refused
-from projections.writer import WriterBusy, WriterClosed, WriterDegraded
+from projections.writer import ReplicaReadOnly, WriterBusy, WriterClosed, WriterDegraded
 
 STATUS_BY_CODE: dict[str, int] = {
     # the request itself
@@ -96,6 +96,9 @@ STATUS_BY_CODE: dict[str, int] = {
     "conflict_already_resolved": 409,
     "key_exists": 409,
     "agent_key_revoked": 409,
+    "replica_read_only": 409,
+    "replication_diverged": 409,
+    "not_a_replica": 409,
     "slug_exists": 409,
     "capability_revoked": 409,
     "already_member": 409,
@@ -141,6 +144,7 @@ CODE_BY_ERROR: tuple[tuple[type[Exception], str], ...] = (
     (CorruptLog, "degraded"),
     (LogClosed, "shutting_down"),
     (WriterClosed, "shutting_down"),
+    (ReplicaReadOnly, "replica_read_only"),
     (WriterBusy, "writer_busy"),
     (WriterDegraded, "degraded"),
 )

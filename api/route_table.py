@@ -24,6 +24,7 @@ from api.routes import (
     quarantine,
     recall,
     receipts,
+    replication,
     scopes,
     system,
     time_travel,
@@ -32,6 +33,7 @@ from api.routes import (
 from api.routing import Route
 from api.schemas import answers
 from api.schemas import capabilities as capability
+from api.schemas import replication as replicating
 from api.schemas.conflicts import ConflictsQuery, ResolveRequest
 from api.schemas.content import FlaggedQuery, ReviewRequest
 from api.schemas.decay import PolicyRequest, SetValuedRequest, SweepRequest
@@ -362,6 +364,24 @@ _CAPABILITIES: tuple[Route, ...] = (
         answers={200: capability.RevokedCapability}, errors=(400, 403, 404, 409, 413, 503, 507),
     ),
 )  # fmt: skip
+_REPLICATION: tuple[Route, ...] = (
+    Route(
+        method="GET", path="/v1/replication/events", handler=replication.events,
+        permission="replicate", group="replication", summary="The log, for replicas",
+        query=replicating.EventsQuery, answers={200: "a page of events, zlib over MessagePack"},
+        errors=(409,),
+    ),
+    Route(
+        method="GET", path="/v1/replication", handler=replication.status, permission="admin",
+        group="replication", summary="Primary or replica, and how it stands",
+        answers={200: replicating.ReplicationStatus},
+    ),
+    Route(
+        method="POST", path="/v1/replication/promote", handler=replication.promote,
+        permission="admin", group="replication", summary="Make a replica a node of its own",
+        answers={200: replicating.Promoted}, errors=(409, 503, 507),
+    ),
+)  # fmt: skip
 _GARDENS: tuple[Route, ...] = (
     Route(
         method="POST", path="/v1/gardens", handler=gardens.create_garden, permission="write",
@@ -526,6 +546,6 @@ _TIME_TRAVEL: tuple[Route, ...] = (
 
 ROUTES: tuple[Route, ...] = (
     *_FACTS, *_CONFLICTS, *_CONTENT, *_RECALL, *_GARDENS, *_SCOPES, *_DECAY, *_TRUST, *_TIME_TRAVEL,
-    *_KEYS, *_AGENT_KEYS, *_CAPABILITIES, *_NODE,
+    *_KEYS, *_AGENT_KEYS, *_CAPABILITIES, *_REPLICATION, *_NODE,
 )  # fmt: skip
 """In the order of the documentation."""

@@ -201,6 +201,15 @@ class Settings(BaseSettings):
         le=1_000_000_000,
         description="Writes an hour for each key's entity, each item of a batch one; 0: no limit.",
     )
+    replica_of: str = Field(
+        default="",
+        description="URL of the primary of which this node is a read-only replica; none if empty.",
+    )
+    replica_key: str = Field(
+        default="",
+        repr=False,
+        description="Key with permission replicate on the primary; best given as a variable.",
+    )
     shutdown_timeout_s: float = Field(
         default=10.0,
         ge=0,

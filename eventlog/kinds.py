@@ -398,6 +398,17 @@ class CapabilityRevoked(Payload, frozen=True, tag="capability_revoked"):
     reason: str = ""
 
 
+class ReplicaPromoted(Payload, frozen=True, tag="replica_promoted"):
+    """The node, until here a replica, writes by itself from here on, under its own origin.
+
+    ``position`` is the last that it copied from the primary.
+    """
+
+    primary_node_id: str
+    primary_url: str
+    position: int
+
+
 AnyPayload = (
     FactAsserted
     | FactRetracted
@@ -423,6 +434,7 @@ AnyPayload = (
     | RecallAnswered
     | CapabilityIssued
     | CapabilityRevoked
+    | ReplicaPromoted
 )
 
 SCHEMA_VERSIONS: dict[str, int] = {
@@ -450,6 +462,7 @@ SCHEMA_VERSIONS: dict[str, int] = {
     "recall_answered": 1,
     "capability_issued": 1,
     "capability_revoked": 1,
+    "replica_promoted": 1,
 }
 """The version each kind is written with; older ones are read through ``codec.UPCASTERS``."""
 

@@ -19,6 +19,7 @@ from projections.deciding.declaring import (
     declare_set_valued,
     issue_key,
     pin_embedding_model,
+    promote_replica,
     record_answers,
     revoke_key,
     rotate_node_key,
@@ -65,6 +66,7 @@ DECISIONS: dict[type[ask.Intent], Callable[[Any, Context], Decision | Refused]] 
     ask.RecordAnswers: record_answers,
     ask.RotateNodeKey: rotate_node_key,
     ask.StartEpoch: start_epoch,
+    ask.PromoteReplica: promote_replica,
 }
 """Every intent and the function that decides it."""
 

@@ -262,6 +262,14 @@ class StartEpoch(Intent, frozen=True, kw_only=True):
     clock: str = "wall"
 
 
+class PromoteReplica(Intent, frozen=True, kw_only=True):
+    """Record whose replica the node was, and up to where."""
+
+    primary_node_id: str
+    primary_url: str
+    position: int
+
+
 class Refused(Struct, frozen=True):
     """Why an intent did not happen; nothing of it was written.
 

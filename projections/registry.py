@@ -41,7 +41,7 @@ PROJECTORS: tuple[Projector, ...] = (
     CapabilitiesProjector(),
 )
 
-IGNORED_KINDS = frozenset({"epoch_started", "node_key_rotated"})
+IGNORED_KINDS = frozenset({"epoch_started", "node_key_rotated", "replica_promoted"})
 """Known kinds that no table depends on: they speak of the log itself."""
 
 KNOWN_KINDS = IGNORED_KINDS.union(*(projector.kinds for projector in PROJECTORS))

@@ -149,7 +149,7 @@ def response_of(
     extra: dict[str, Any],
 ) -> dict[str, Any]:
     """The union of every published answer shape."""
-    node_id = call.node.identity.node_id
+    node_id = call.node.node_id
     screen: Screen = extra["screen"]
     scored = [_scored(call, n, each, node_id, screen) for n, each in enumerate(found.results)]
     divergent = frozenset(found.card.divergent.tolist() if found.card is not None else ())

@@ -203,8 +203,7 @@ def claims(verified: Verified) -> dict[str, object]:
 
 def _fault(call: Call, text: str) -> str | None:
     """Why this node does not accept the token now, in the protocol's words."""
-    identity = call.node.identity
-    issuers = own_issuer(identity.node_id, identity.public_key_b64)
+    issuers = own_issuer(call.node.node_id, call.node.public_key)
     try:
         call.node.reader.capabilities.accept(text, issuers, call.node.clock.now_us())
     except CapabilityInvalid as fault:

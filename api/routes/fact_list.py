@@ -141,7 +141,7 @@ def _records(
 ) -> list[Record]:
     slots = np.asarray(page.slots, dtype=np.int32)
     numbers = volatile_of(view, slots, moment, authorization)
-    node_id = call.node.identity.node_id
+    node_id = call.node.node_id
     records = [record_of(row, now, node_id) for row, now in zip(page.rows, numbers, strict=True)]
     mode = call.service.settings.sanitizer_mode
     return screen(call.node.reader, view, slots, mode).show_all(records)

@@ -356,6 +356,7 @@ class Ready(BaseModel):
     position: int
     projections: dict[str, Any]
     embedding: dict[str, Any]
+    replica: dict[str, Any] | None = None
     reason: str | None = None
 
 

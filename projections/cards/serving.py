@@ -38,6 +38,7 @@ UNRELATED_KINDS = frozenset(
         "key_revoked",
         "capability_issued",
         "capability_revoked",
+        "replica_promoted",
         "policy_set",
         "profile_set",
         "embedding_model_pinned",
