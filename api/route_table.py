@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from api.routes import (
     agent_keys,
+    aliases,
     batch,
     capabilities,
     cards,
@@ -32,6 +33,13 @@ from api.routes import (
 from api.routing import Route
 from api.schemas import answers
 from api.schemas import capabilities as capability
+from api.schemas.aliases import (
+    AliasesQuery,
+    AliasRecord,
+    AliasRequest,
+    ResolvedName,
+    ResolveQuery,
+)
 from api.schemas.conflicts import ConflictsQuery, ResolveRequest
 from api.schemas.content import FlaggedQuery, ReviewRequest
 from api.schemas.decay import PolicyRequest, SetValuedRequest, SweepRequest
@@ -362,6 +370,28 @@ _CAPABILITIES: tuple[Route, ...] = (
         answers={200: capability.RevokedCapability}, errors=(400, 403, 404, 409, 413, 503, 507),
     ),
 )  # fmt: skip
+_NAMES: tuple[Route, ...] = (
+    Route(
+        method="POST", path="/v1/aliases", handler=aliases.set_alias, permission="write",
+        group="names", summary="Give an entity another name", body=AliasRequest,
+        answers={201: AliasRecord}, errors=(400, 404, 409, 413, 503, 507),
+    ),
+    Route(
+        method="GET", path="/v1/aliases", handler=aliases.list_aliases, permission="read",
+        group="names", summary="Other names of entities", query=AliasesQuery,
+        answers={200: [AliasRecord]}, errors=(400, 501),
+    ),
+    Route(
+        method="DELETE", path="/v1/aliases/{raw_uri:.+}", handler=aliases.delete_alias,
+        permission="write", group="names", summary="Take an alias back", answers={204: None},
+        errors=(400, 404, 503, 507),
+    ),
+    Route(
+        method="GET", path="/v1/entities/resolve", handler=aliases.resolve_entity,
+        permission="read", group="names", summary="Which entity a name means",
+        query=ResolveQuery, answers={200: ResolvedName}, errors=(400, 501),
+    ),
+)  # fmt: skip
 _GARDENS: tuple[Route, ...] = (
     Route(
         method="POST", path="/v1/gardens", handler=gardens.create_garden, permission="write",
@@ -526,6 +556,6 @@ _TIME_TRAVEL: tuple[Route, ...] = (
 
 ROUTES: tuple[Route, ...] = (
     *_FACTS, *_CONFLICTS, *_CONTENT, *_RECALL, *_GARDENS, *_SCOPES, *_DECAY, *_TRUST, *_TIME_TRAVEL,
-    *_KEYS, *_AGENT_KEYS, *_CAPABILITIES, *_NODE,
+    *_NAMES, *_KEYS, *_AGENT_KEYS, *_CAPABILITIES, *_NODE,
 )  # fmt: skip
 """In the order of the documentation."""

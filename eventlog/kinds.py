@@ -398,6 +398,14 @@ class CapabilityRevoked(Payload, frozen=True, tag="capability_revoked"):
     reason: str = ""
 
 
+class AliasSet(Payload, frozen=True, tag="alias_set"):
+    """The name ``raw_uri`` means the entity ``canonical_uri`` from here on; null: itself."""
+
+    raw_uri: str
+    canonical_uri: str | None = None
+    alias_kind: Literal["user", "migration"] = "user"
+
+
 AnyPayload = (
     FactAsserted
     | FactRetracted
@@ -423,6 +431,7 @@ AnyPayload = (
     | RecallAnswered
     | CapabilityIssued
     | CapabilityRevoked
+    | AliasSet
 )
 
 SCHEMA_VERSIONS: dict[str, int] = {
@@ -450,6 +459,7 @@ SCHEMA_VERSIONS: dict[str, int] = {
     "recall_answered": 1,
     "capability_issued": 1,
     "capability_revoked": 1,
+    "alias_set": 1,
 }
 """The version each kind is written with; older ones are read through ``codec.UPCASTERS``."""
 

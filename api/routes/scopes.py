@@ -9,7 +9,7 @@ from aiohttp import web
 
 from api.bodies import answer
 from api.call import Call, warned
-from api.commands.asserting import stored_uri
+from api.commands.naming import entity_named
 from api.records import volatile_of
 from api.schemas.scopes import LintBody, SynthesisQuery
 from projections.lint import CHECKS, LintRequest, Report, lint
@@ -23,14 +23,7 @@ async def lint_scope(call: Call) -> web.Response:
     call.session()
     call.narrowed(body.scope)  # answers 400 for what is no scope
     checks = tuple(dict.fromkeys(body.checks or CHECKS))
-    request = LintRequest(
-        scope=body.scope,
-        checks=checks,
-        entity=None if body.entity is None else stored_uri(body.entity),
-        relation=body.relation,
-        lookahead_us=int(body.stale_lookahead_s * 1_000_000),
-    )
-    report, moment = await call.in_pool(lambda: _linted(call, body, request))
+    report, moment = await call.in_pool(lambda: _linted(call, body, checks))
     call.note_read((body.scope,))
     found: dict[str, Any] = {
         "findings": [
@@ -53,9 +46,16 @@ async def lint_scope(call: Call) -> web.Response:
     return answer(warned(found, body))
 
 
-def _linted(call: Call, body: LintBody, request: LintRequest) -> tuple[Report, Moment]:
+def _linted(call: Call, body: LintBody, checks: tuple[str, ...]) -> tuple[Report, Moment]:
     view = call.view()
     moment = call.moment(view, body)
+    request = LintRequest(
+        scope=body.scope,
+        checks=checks,
+        entity=None if body.entity is None else entity_named(call, body.entity, moment.position),
+        relation=body.relation,
+        lookahead_us=int(body.stale_lookahead_s * 1_000_000),
+    )
     return lint(call.node.reader, view, call.model_authorization, moment, request), moment
 
 

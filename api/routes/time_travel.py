@@ -9,7 +9,7 @@ from aiohttp import web
 
 from api.bodies import answer
 from api.call import Call
-from api.commands.asserting import stored_uri
+from api.commands.naming import entity_named, stored_uri
 from api.cursors import Cursor, filters_digest
 from api.errors import coded, plain
 from api.records import Record
@@ -59,7 +59,7 @@ def _diff(call: Call, query: DiffQuery) -> dict[str, Any]:
     if before.position > after.position:
         raise coded("moments_reversed", "from lies after to")
     filters = Filters(
-        entity=None if query.entity is None else stored_uri(query.entity),
+        entity=None if query.entity is None else entity_named(call, query.entity, after.position),
         relation=query.relation,
         scope=query.scope,
         source=None if query.source is None else stored_uri(query.source),
@@ -202,7 +202,7 @@ async def life_of_entity(call: Call) -> web.Response:
 def _entity_life(call: Call, query: LifeQuery) -> dict[str, Any]:
     view = call.view()
     moment = call.moment(view, MomentQuery(as_of=query.as_of))
-    entity = stored_uri(call.segment("entity_uri"))
+    entity = entity_named(call, call.segment("entity_uri"), moment.position)
     number = view.entities.number(entity)
     slots = np.zeros(0, dtype=np.int32) if number is None else view.entity_slots(number)
     slots = slots[view.from_position[slots] <= moment.position]

@@ -73,6 +73,9 @@ def reads(told: Life) -> Iterator[Ask]:
                 where = {"entity": entity, "scope": SCOPE, "depth": depth}
                 yield Ask("GET", "/v1/graph/neighbors", {**where, **at})
         yield from summaries(at)
+        yield Ask("GET", "/v1/aliases", at)
+        for name in (*ENTITIES, "user:a-secret"):
+            yield Ask("GET", "/v1/entities/resolve", {"uri": name, "threshold": 0, **at})
     yield from changes(head)
     for garden in named(told):
         yield Ask("GET", f"/v1/gardens/{garden}")
