@@ -8,6 +8,7 @@ from __future__ import annotations
 from api.routes import (
     agent_keys,
     aliases,
+    audit,
     batch,
     capabilities,
     cards,
@@ -39,6 +40,14 @@ from api.schemas.aliases import (
     AliasRequest,
     ResolvedName,
     ResolveQuery,
+)
+from api.schemas.audit import (
+    JournalAnswer,
+    JournalRequest,
+    TrailEntry,
+    TrailExportQuery,
+    TrailPage,
+    TrailQuery,
 )
 from api.schemas.conflicts import ConflictsQuery, ResolveRequest
 from api.schemas.content import FlaggedQuery, ReviewRequest
@@ -392,6 +401,28 @@ _NAMES: tuple[Route, ...] = (
         query=ResolveQuery, answers={200: ResolvedName}, errors=(400, 501),
     ),
 )  # fmt: skip
+_AUDIT: tuple[Route, ...] = (
+    Route(
+        method="GET", path="/v1/audit", handler=audit.list_trail, permission="read",
+        group="audit", summary="Who wrote and ended which facts", query=TrailQuery,
+        answers={200: TrailPage}, errors=(400, 501),
+    ),
+    Route(
+        method="GET", path="/v1/audit/export", handler=audit.export_trail, permission="read",
+        group="audit", summary="The same as CSV", query=TrailExportQuery,
+        answers={200: "CSV"}, errors=(400, 501),
+    ),
+    Route(
+        method="GET", path="/v1/audit/facts/{fact_id}", handler=audit.trail_of_fact,
+        permission="read", group="audit", summary="Who wrote and ended a fact",
+        query=MomentQuery, answers={200: [TrailEntry]}, errors=(400, 404, 501),
+    ),
+    Route(
+        method="GET", path="/v1/admin/audit", handler=audit.list_journal,
+        permission="audit.read", group="audit", summary="Every event of the log",
+        query=JournalRequest, answers={200: JournalAnswer}, errors=(400,),
+    ),
+)  # fmt: skip
 _GARDENS: tuple[Route, ...] = (
     Route(
         method="POST", path="/v1/gardens", handler=gardens.create_garden, permission="write",
@@ -556,6 +587,6 @@ _TIME_TRAVEL: tuple[Route, ...] = (
 
 ROUTES: tuple[Route, ...] = (
     *_FACTS, *_CONFLICTS, *_CONTENT, *_RECALL, *_GARDENS, *_SCOPES, *_DECAY, *_TRUST, *_TIME_TRAVEL,
-    *_NAMES, *_KEYS, *_AGENT_KEYS, *_CAPABILITIES, *_NODE,
+    *_AUDIT, *_NAMES, *_KEYS, *_AGENT_KEYS, *_CAPABILITIES, *_NODE,
 )  # fmt: skip
 """In the order of the documentation."""
