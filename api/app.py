@@ -24,6 +24,7 @@ from api.chain_proof import FactChains
 from api.cursors import CursorSealer
 from api.delegation import DELEGABLE
 from api.errors import ApiError, coded, from_typed
+from api.jobs import Jobs
 from api.metrics import Metrics
 from api.node import Node
 from api.openapi import build_openapi
@@ -61,6 +62,7 @@ def create_app(
         settings=settings,
         cursors=CursorSealer(node.cursor_key, settings.cursor_ttl_s * 1_000_000),
         sessions=Sessions(),
+        jobs=Jobs(),
         quotas=Quotas(settings.quota_reads_per_hour, settings.quota_writes_per_hour),
         cards=Cards(
             node.reader.rows,
@@ -190,6 +192,7 @@ async def _lifetime(app: web.Application) -> AsyncIterator[None]:
     await sealer.start()
     yield
     await sealer.stop()
+    await service.jobs.stop()
     await service.rebuilds.stop()
     if service.node.embeddings is not None:
         service.node.embeddings.stop_reindexing()

@@ -20,6 +20,7 @@ from api.bodies import parse_body, query_of, read_bytes, unknown_fields
 from api.chain_proof import FactChains
 from api.cursors import CursorSealer
 from api.errors import ApiError, coded, plain, refused
+from api.jobs import Jobs
 from api.metrics import Metrics
 from api.node import Node
 from api.quotas import Quotas
@@ -57,6 +58,7 @@ class Service:
     cursors: CursorSealer
     sessions: Sessions
     quotas: Quotas
+    jobs: Jobs
     tracker: RecallTracker
     cards: Cards
     metrics: Metrics
@@ -126,6 +128,11 @@ class Call:
         if not text.isprintable():
             raise coded("invalid_session_id", "Stigmem-Session must be printable text")
         return text or None
+
+    def credential(self) -> bytes:
+        """What tells this caller's credential from every other: of the key, not of its owner."""
+        given = self.request.headers.get("Authorization", "")
+        return sha256(f"{self.caller.principal}\n{given}".encode(errors="replace")).digest()
 
     def note_read(self, scopes: Sequence[str] | frozenset[str]) -> None:
         """Remember for the session that these scopes were read."""

@@ -85,6 +85,7 @@ STATUS_BY_CODE: dict[str, int] = {
     "card_not_found": 404,
     "agent_key_not_found": 404,
     "alias_not_found": 404,
+    "job_not_found": 404,
     "garden_not_found": 404,
     "capability_not_found": 404,
     "target_garden_not_found": 404,
@@ -130,6 +131,7 @@ STATUS_BY_CODE: dict[str, int] = {
     "storage_failed": 503,
     "shutting_down": 503,
     "writer_busy": 503,
+    "too_many_jobs": 503,
     "card_refresh_timeout": 503,
     "storage_full": 507,
 }
@@ -160,6 +162,7 @@ PLAIN_TEXT: dict[str, str] = {
     "key_exists": "raw_key already exists; choose another",
     "agent_key_not_found": "agent key not found",
     "alias_not_found": "alias not found",
+    "job_not_found": "job not found",
     "agent_key_revoked": "key is already revoked",
     "garden_not_found": "garden not found",
     "target_garden_not_found": "target garden not found",

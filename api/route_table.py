@@ -20,6 +20,7 @@ from api.routes import (
     facts,
     gardens,
     graph,
+    jobs,
     keys,
     profiles,
     provenance,
@@ -248,7 +249,13 @@ _DECAY: tuple[Route, ...] = (
     Route(
         method="POST", path="/v1/decay/sweep", handler=decay.sweep, permission="write",
         group="decay", summary="Let decay act now", body=SweepRequest, body_required=False,
-        query=SweepRequest, answers={200: answers.Swept}, errors=(400, 413, 503, 507),
+        query=SweepRequest, answers={200: answers.Swept, 202: answers.JobAccepted},
+        errors=(400, 413, 503, 507),
+    ),
+    Route(
+        method="GET", path="/v1/decay/jobs/{job_id}", handler=jobs.sweep_job,
+        permission="read", group="decay", summary="A sweep that became a job",
+        answers={200: answers.SweepJob}, errors=(404,),
     ),
     Route(
         method="GET", path="/v1/relations/set-valued", handler=decay.get_set_valued,
@@ -265,7 +272,13 @@ _SCOPES: tuple[Route, ...] = (
     Route(
         method="POST", path="/v1/lint", handler=scopes.lint_scope, permission="read",
         group="scopes", summary="What deserves a second look in a scope", body=LintBody,
-        answers={200: LintReport}, errors=(400, 413, 501), headers=_SESSION,
+        answers={200: LintReport, 202: answers.JobAccepted}, errors=(400, 413, 501, 503),
+        headers=_SESSION,
+    ),
+    Route(
+        method="GET", path="/v1/lint/jobs/{job_id}", handler=jobs.lint_job,
+        permission="read", group="scopes", summary="A lint that became a job",
+        answers={200: answers.LintJob}, errors=(404,),
     ),
     Route(
         method="GET", path="/v1/scopes/{scope}/synthesize", handler=scopes.synthesize_scope,

@@ -10,6 +10,7 @@ from aiohttp import web
 from api.bodies import answer
 from api.call import Call, warned
 from api.commands.naming import entity_named
+from api.jobs import accepted
 from api.records import volatile_of
 from api.schemas.scopes import LintBody, SynthesisQuery
 from projections.lint import CHECKS, LintRequest, Report, lint
@@ -23,9 +24,26 @@ async def lint_scope(call: Call) -> web.Response:
     call.session()
     call.narrowed(body.scope)  # answers 400 for what is no scope
     checks = tuple(dict.fromkeys(body.checks or CHECKS))
-    report, moment = await call.in_pool(lambda: _linted(call, body, checks))
     call.note_read((body.scope,))
-    found: dict[str, Any] = {
+
+    async def work() -> dict[str, Any]:
+        return warned(await call.in_pool(lambda: _report(call, body, checks)), body)
+
+    facts = await call.in_pool(lambda: _readable(call, body))
+    if facts > call.service.settings.job_facts_min:
+        job = call.service.jobs.start("lint", call.credential(), work)
+        return answer(accepted(job, facts), 202)
+    return answer(await work())
+
+
+def _readable(call: Call, body: LintBody) -> int:
+    """Facts of the scope that the caller may read: how much there is to look at."""
+    return int(np.count_nonzero(call.narrowed(body.scope, for_model=True).mask(call.view())))
+
+
+def _report(call: Call, body: LintBody, checks: tuple[str, ...]) -> dict[str, Any]:
+    report, moment = _linted(call, body, checks)
+    return {
         "findings": [
             {
                 "check": each.check,
@@ -43,7 +61,6 @@ async def lint_scope(call: Call) -> web.Response:
         "fact_count": report.fact_count,
         "truncated": report.truncated,
     }
-    return answer(warned(found, body))
 
 
 def _linted(call: Call, body: LintBody, checks: tuple[str, ...]) -> tuple[Report, Moment]:

@@ -32,6 +32,8 @@ _OF_THE_NODE = frozenset(
     {
         "agent_key_set",
         "alias_set",
+        "capability_issued",
+        "capability_revoked",
         "embedding_model_pinned",
         "epoch_started",
         "key_issued",
@@ -44,7 +46,7 @@ _OF_THE_NODE = frozenset(
     }
 )
 """Kinds that never speak of a fact, a garden or a reader. A kind that is new is none of them."""
-_SECRET_FIELDS = frozenset({"kind", "key_sha256"})
+_SECRET_FIELDS = frozenset({"kind", "key_sha256", "token_sha256"})
 
 
 class JournalQuery(Struct, frozen=True, kw_only=True):
@@ -111,13 +113,10 @@ class Journal:
         body: dict[str, Any] = {}
         if payload is not None and not isinstance(payload, UnknownPayload):
             body = msgspec.to_builtins(payload)
-        shown = [
-            fact
-            for fact in touched(event.kind, id_text(event.event_id), body)
-            if self._readable(fact)
-        ]
+        facts = touched(event.kind, id_text(event.event_id), body)
+        shown = [fact for fact in facts if self._readable(fact)]
         detail = {name: each for name, each in body.items() if name not in _SECRET_FIELDS}
-        if event.kind in REPLICATED:
+        if facts and event.kind in REPLICATED:
             return JournalEntry(event, shown, None) if shown else None
         if self._everything or (self._every_scope and event.kind in _OF_THE_NODE):
             return JournalEntry(event, shown, detail or None)
