@@ -128,16 +128,17 @@ def _walk(call: Call, query: TrailQuery, view: View) -> Cursor:
 def _next(call: Call, walk: Cursor, last: Step) -> str:
     cursors = call.service.cursors
     expires = cursors.expiry(call.node.clock.now_us())
-    place = (last.position, last.slot)
+    place = (last.position, last.asserted)
     return cursors.seal(Cursor(_KIND, walk.digest, walk.position, walk.instant_us, expires, place))
 
 
 def _entries(call: Call, view: View, moment: Moment, steps: Sequence[Step]) -> list[dict[str, Any]]:
     """Entries as the protocol has them, with what the sanitizer mode lets be seen."""
     reader = call.node.reader
-    slots = [step.slot for step in steps]
+    asserted = [step.asserted for step in steps]
+    slots = view.from_position.searchsorted(asserted).astype(np.int32)
     records = call.records(view, slots, moment)
-    rows = reader.rows(view.from_position[np.array(slots, dtype=np.int32)].tolist())
+    rows = reader.rows(asserted)
     events = events_at(call.node.log, [step.position for step in steps])
     with reader.pool.connection() as db:
         reasons = reasons_of(db, [row.id for row in rows])

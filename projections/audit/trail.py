@@ -40,18 +40,18 @@ class TrailFilters(Struct, frozen=True, kw_only=True):
     attested: bool | None = None
 
 
-class Step(Struct, frozen=True, order=True):
-    """One entry: where its event stands, and the fact's slot."""
+class Step(Struct, frozen=True):
+    """One entry: where its event stands, and where the fact was asserted."""
 
     position: int
-    slot: int
+    asserted: int
 
 
 class Trail(Struct, frozen=True):
     """All matching entries, newest first, as columns."""
 
     positions: I64
-    slots: I32
+    asserted: I64
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -61,16 +61,16 @@ class Trail(Struct, frozen=True):
         start = 0
         if mark is not None:
             older = (self.positions < mark.position) | (
-                (self.positions == mark.position) & (self.slots < mark.slot)
+                (self.positions == mark.position) & (self.asserted < mark.asserted)
             )
             found = np.flatnonzero(older)
             start = int(found[0]) if len(found) else len(self)
         pairs = zip(
             self.positions[start : start + limit].tolist(),
-            self.slots[start : start + limit].tolist(),
+            self.asserted[start : start + limit].tolist(),
             strict=True,
         )
-        return [Step(position, slot) for position, slot in pairs]
+        return [Step(position, asserted) for position, asserted in pairs]
 
 
 def trail_of(
@@ -94,12 +94,12 @@ def trail_of(
         slots = slots[view.attested(slots) == filters.attested]
     ended = slots[view.to_position[slots] <= moment.position]
     positions = np.concatenate([view.from_position[slots], view.to_position[ended]])
-    both: I32 = np.concatenate([slots, ended]).astype(np.int32)
+    asserted = np.concatenate([view.from_position[slots], view.from_position[ended]])
     if acted is not None:
         kept = np.isin(positions, acted)
-        positions, both = positions[kept], both[kept]
-    order = np.lexsort((both, positions))[::-1]
-    return Trail(positions[order], both[order])
+        positions, asserted = positions[kept], asserted[kept]
+    order = np.lexsort((asserted, positions))[::-1]
+    return Trail(positions[order], asserted[order])
 
 
 def positions_of_actor(db: apsw.Connection, actor: str) -> I64:
