@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import sha256
@@ -133,6 +133,11 @@ class Call:
         """What tells this caller's credential from every other: of the key, not of its owner."""
         given = self.request.headers.get("Authorization", "")
         return sha256(f"{self.caller.principal}\n{given}".encode(errors="replace")).digest()
+
+    def note_facts(self, facts: Iterable[Mapping[str, Any]]) -> None:
+        """Remember for the session the scopes of records that were shown."""
+        if self.session() is not None:
+            self.note_read(frozenset(str(fact["scope"]) for fact in facts))
 
     def note_read(self, scopes: Sequence[str] | frozenset[str]) -> None:
         """Remember for the session that these scopes were read."""

@@ -142,6 +142,7 @@ _CONFLICTS: tuple[Route, ...] = (
         method="GET", path="/v1/conflicts", handler=conflicts.list_conflicts, permission="read",
         group="conflicts", summary="List contradictions, newest first", query=ConflictsQuery,
         answers={200: answers.ConflictPage}, errors=(400, 501),
+        headers=_SESSION,
     ),
     Route(
         method="POST", path="/v1/conflicts/{conflict_id}/resolve",
@@ -419,16 +420,19 @@ _AUDIT: tuple[Route, ...] = (
         method="GET", path="/v1/audit", handler=audit.list_trail, permission="read",
         group="audit", summary="Who wrote and ended which facts", query=TrailQuery,
         answers={200: TrailPage}, errors=(400, 501),
+        headers=_SESSION,
     ),
     Route(
         method="GET", path="/v1/audit/export", handler=audit.export_trail, permission="read",
         group="audit", summary="The same as CSV", query=TrailExportQuery,
         answers={200: "CSV"}, errors=(400, 501),
+        headers=_SESSION,
     ),
     Route(
         method="GET", path="/v1/audit/facts/{fact_id}", handler=audit.trail_of_fact,
         permission="read", group="audit", summary="Who wrote and ended a fact",
         query=MomentQuery, answers={200: [TrailEntry]}, errors=(400, 404, 501),
+        headers=_SESSION,
     ),
     Route(
         method="GET", path="/v1/admin/audit", handler=audit.list_journal,
@@ -574,16 +578,19 @@ _TIME_TRAVEL: tuple[Route, ...] = (
         method="GET", path="/v1/time-travel/state", handler=time_travel.state, permission="read",
         group="time travel", summary="What was known at a moment", query=StateQuery,
         answers={200: answers.State}, errors=(400, 501),
+        headers=_SESSION,
     ),
     Route(
         method="GET", path="/v1/time-travel/diff", handler=time_travel.diff, permission="read",
         group="time travel", summary="What changed between two moments", query=DiffQuery,
         answers={200: answers.Difference}, errors=(400, 501),
+        headers=_SESSION,
     ),
     Route(
         method="GET", path="/v1/time-travel/facts/{fact_id}", handler=time_travel.life_of_fact,
         permission="read", group="time travel", summary="The life of a fact", query=LifeQuery,
         answers={200: answers.FactLife}, errors=(400, 404, 501),
+        headers=_SESSION,
     ),
     Route(
         method="GET", path="/v1/time-travel/entities/{entity_uri:.+}",

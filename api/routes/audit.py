@@ -45,7 +45,9 @@ _KINDS = {name: kind for kind, name in _TYPES.items()}
 async def list_trail(call: Call) -> web.Response:
     """Who wrote and ended which facts, newest first."""
     query = call.query(TrailQuery)
+    call.session()
     entries, total, cursor = await call.in_pool(lambda: _page(call, query))
+    call.note_read(_scopes(entries))
     body = {"entries": entries, "total": total, "cursor": cursor}
     return answer(warned(body, query), headers={"X-Total-Count": str(total)})
 
@@ -53,7 +55,9 @@ async def list_trail(call: Call) -> web.Response:
 async def export_trail(call: Call) -> web.Response:
     """The trail as CSV. ``X-Next-Cursor`` is there where rows were left out."""
     query = call.query(TrailExportQuery)
+    call.session()
     entries, total, cursor = await call.in_pool(lambda: _page(call, query))
+    call.note_read(_scopes(entries))
     columns = list(TrailEntry.model_fields)
     rows = [[entry[name] for name in columns] for entry in entries]
     response = table_as("csv", "audit", columns, rows)
@@ -66,7 +70,14 @@ async def export_trail(call: Call) -> web.Response:
 async def trail_of_fact(call: Call) -> web.Response:
     """Who wrote and ended one fact."""
     query = call.query(MomentQuery)
-    return answer(await call.in_pool(lambda: _of_fact(call, query)))
+    call.session()
+    entries = await call.in_pool(lambda: _of_fact(call, query))
+    call.note_read(_scopes(entries))
+    return answer(entries)
+
+
+def _scopes(entries: Sequence[dict[str, Any]]) -> frozenset[str]:
+    return frozenset(str(entry["fact_scope"]) for entry in entries)
 
 
 def _of_fact(call: Call, query: MomentQuery) -> list[dict[str, Any]]:

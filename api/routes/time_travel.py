@@ -31,7 +31,9 @@ CHANGES = ("added", "retracted", "decayed", "resolved")
 async def state(call: Call) -> web.Response:
     """What was known at a moment, both sides of contradictions included."""
     query = call.query(StateQuery)
+    call.session()
     page, records, cursor, moment = await call.in_pool(lambda: listed(call, query))
+    call.note_facts(records)
     body = {
         "facts": records,
         "total": page.total,
@@ -44,7 +46,9 @@ async def state(call: Call) -> web.Response:
 async def diff(call: Call) -> web.Response:
     """What was added, retracted, decayed and resolved between two moments."""
     query = call.query(DiffQuery)
+    call.session()
     body = await call.in_pool(lambda: _diff(call, query))
+    call.note_facts(record for change in CHANGES for record in body.get(change, ()))
     if query.format == "json":
         return answer(body)
     rows = [{"change": change, **record} for change in CHANGES for record in body.get(change, ())]
@@ -157,7 +161,9 @@ async def sql(call: Call) -> web.Response:
 async def life_of_fact(call: Call) -> web.Response:
     """Every event that touched a fact, with actor and cause, and how confidence in it went."""
     query = call.query(LifeQuery)
+    call.session()
     body = await call.in_pool(lambda: _life(call, query))
+    call.note_facts([body["fact"]])
     if query.format == "json":
         return answer(body)
     return records_as(query.format, "life", body["events"])
