@@ -25,6 +25,7 @@ from api.commit_watch import CommitWatch
 from api.cursors import CursorSealer
 from api.delegation import DELEGABLE
 from api.errors import ApiError, coded, from_typed
+from api.jobs import Jobs
 from api.metrics import Metrics
 from api.node import Node
 from api.openapi import build_openapi
@@ -75,6 +76,7 @@ def create_service(node: Node, settings: Settings, *, control_token: str | None 
         settings=settings,
         cursors=CursorSealer(node.cursor_key, settings.cursor_ttl_s * 1_000_000),
         sessions=Sessions(),
+        jobs=Jobs(),
         quotas=Quotas(settings.quota_reads_per_hour, settings.quota_writes_per_hour),
         cards=Cards(
             node.reader.rows,
@@ -208,6 +210,7 @@ async def _lifetime(app: web.Application) -> AsyncIterator[None]:
     yield
     await sealer.stop()
     await service.recalls.stop()
+    await service.jobs.stop()
     await service.rebuilds.stop()
     if service.node.embeddings is not None:
         service.node.embeddings.stop_reindexing()

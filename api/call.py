@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import sha256
@@ -21,6 +21,7 @@ from api.chain_proof import FactChains
 from api.commit_watch import CommitWatch
 from api.cursors import CursorSealer
 from api.errors import ApiError, coded, plain, refused
+from api.jobs import Jobs
 from api.metrics import Metrics
 from api.node import Node
 from api.quotas import Quotas
@@ -74,6 +75,7 @@ class Service:
     cursors: CursorSealer
     sessions: Sessions
     quotas: Quotas
+    jobs: Jobs
     tracker: RecallTracker
     cards: Cards
     metrics: Metrics
@@ -145,6 +147,16 @@ class Call:
         if not text.isprintable():
             raise coded("invalid_session_id", "Stigmem-Session must be printable text")
         return text or None
+
+    def credential(self) -> bytes:
+        """What tells this caller's credential from every other: of the key, not of its owner."""
+        given = self.request.headers.get("Authorization", "")
+        return sha256(f"{self.caller.principal}\n{given}".encode(errors="replace")).digest()
+
+    def note_facts(self, facts: Iterable[Mapping[str, Any]]) -> None:
+        """Remember for the session the scopes of records that were shown."""
+        if self.session() is not None:
+            self.note_read(frozenset(str(fact["scope"]) for fact in facts))
 
     def note_read(self, scopes: Sequence[str] | frozenset[str]) -> None:
         """Remember for the session that these scopes were read."""

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from api.routes import (
     agent_keys,
+    aliases,
+    audit,
     batch,
     capabilities,
     cards,
@@ -18,6 +20,7 @@ from api.routes import (
     facts,
     gardens,
     graph,
+    jobs,
     keys,
     profiles,
     provenance,
@@ -34,6 +37,21 @@ from api.routing import Route
 from api.schemas import answers
 from api.schemas import capabilities as capability
 from api.schemas import replication as replicating
+from api.schemas.aliases import (
+    AliasesQuery,
+    AliasRecord,
+    AliasRequest,
+    ResolvedName,
+    ResolveQuery,
+)
+from api.schemas.audit import (
+    JournalAnswer,
+    JournalRequest,
+    TrailEntry,
+    TrailExportQuery,
+    TrailPage,
+    TrailQuery,
+)
 from api.schemas.conflicts import ConflictsQuery, ResolveRequest
 from api.schemas.content import FlaggedQuery, ReviewRequest
 from api.schemas.decay import PolicyRequest, SetValuedRequest, SweepRequest
@@ -126,6 +144,7 @@ _CONFLICTS: tuple[Route, ...] = (
         method="GET", path="/v1/conflicts", handler=conflicts.list_conflicts, permission="read",
         group="conflicts", summary="List contradictions, newest first", query=ConflictsQuery,
         answers={200: answers.ConflictPage}, errors=(400, 501),
+        headers=_SESSION,
     ),
     Route(
         method="POST", path="/v1/conflicts/{conflict_id}/resolve",
@@ -233,7 +252,13 @@ _DECAY: tuple[Route, ...] = (
     Route(
         method="POST", path="/v1/decay/sweep", handler=decay.sweep, permission="write",
         group="decay", summary="Let decay act now", body=SweepRequest, body_required=False,
-        query=SweepRequest, answers={200: answers.Swept}, errors=(400, 413, 503, 507),
+        query=SweepRequest, answers={200: answers.Swept, 202: answers.JobAccepted},
+        errors=(400, 413, 503, 507),
+    ),
+    Route(
+        method="GET", path="/v1/decay/jobs/{job_id}", handler=jobs.sweep_job,
+        permission="read", group="decay", summary="A sweep that became a job",
+        answers={200: answers.SweepJob}, errors=(404,),
     ),
     Route(
         method="GET", path="/v1/relations/set-valued", handler=decay.get_set_valued,
@@ -250,7 +275,13 @@ _SCOPES: tuple[Route, ...] = (
     Route(
         method="POST", path="/v1/lint", handler=scopes.lint_scope, permission="read",
         group="scopes", summary="What deserves a second look in a scope", body=LintBody,
-        answers={200: LintReport}, errors=(400, 413, 501), headers=_SESSION,
+        answers={200: LintReport, 202: answers.JobAccepted}, errors=(400, 413, 501, 503),
+        headers=_SESSION,
+    ),
+    Route(
+        method="GET", path="/v1/lint/jobs/{job_id}", handler=jobs.lint_job,
+        permission="read", group="scopes", summary="A lint that became a job",
+        answers={200: answers.LintJob}, errors=(404,),
     ),
     Route(
         method="GET", path="/v1/scopes/{scope}/synthesize", handler=scopes.synthesize_scope,
@@ -380,6 +411,53 @@ _REPLICATION: tuple[Route, ...] = (
         method="POST", path="/v1/replication/promote", handler=replication.promote,
         permission="admin", group="replication", summary="Make a replica a node of its own",
         answers={200: replicating.Promoted}, errors=(409, 503, 507),
+    ),
+)  # fmt: skip
+_NAMES: tuple[Route, ...] = (
+    Route(
+        method="POST", path="/v1/aliases", handler=aliases.set_alias, permission="write",
+        group="names", summary="Give an entity another name", body=AliasRequest,
+        answers={201: AliasRecord}, errors=(400, 404, 409, 413, 503, 507),
+    ),
+    Route(
+        method="GET", path="/v1/aliases", handler=aliases.list_aliases, permission="read",
+        group="names", summary="Other names of entities", query=AliasesQuery,
+        answers={200: [AliasRecord]}, errors=(400, 501),
+    ),
+    Route(
+        method="DELETE", path="/v1/aliases/{raw_uri:.+}", handler=aliases.delete_alias,
+        permission="write", group="names", summary="Take an alias back", answers={204: None},
+        errors=(400, 404, 503, 507),
+    ),
+    Route(
+        method="GET", path="/v1/entities/resolve", handler=aliases.resolve_entity,
+        permission="read", group="names", summary="Which entity a name means",
+        query=ResolveQuery, answers={200: ResolvedName}, errors=(400, 501),
+    ),
+)  # fmt: skip
+_AUDIT: tuple[Route, ...] = (
+    Route(
+        method="GET", path="/v1/audit", handler=audit.list_trail, permission="read",
+        group="audit", summary="Who wrote and ended which facts", query=TrailQuery,
+        answers={200: TrailPage}, errors=(400, 501),
+        headers=_SESSION,
+    ),
+    Route(
+        method="GET", path="/v1/audit/export", handler=audit.export_trail, permission="read",
+        group="audit", summary="The same as CSV", query=TrailExportQuery,
+        answers={200: "CSV"}, errors=(400, 501),
+        headers=_SESSION,
+    ),
+    Route(
+        method="GET", path="/v1/audit/facts/{fact_id}", handler=audit.trail_of_fact,
+        permission="read", group="audit", summary="Who wrote and ended a fact",
+        query=MomentQuery, answers={200: [TrailEntry]}, errors=(400, 404, 501),
+        headers=_SESSION,
+    ),
+    Route(
+        method="GET", path="/v1/admin/audit", handler=audit.list_journal,
+        permission="audit.read", group="audit", summary="Every event of the log",
+        query=JournalRequest, answers={200: JournalAnswer}, errors=(400,),
     ),
 )  # fmt: skip
 _GARDENS: tuple[Route, ...] = (
@@ -520,16 +598,19 @@ _TIME_TRAVEL: tuple[Route, ...] = (
         method="GET", path="/v1/time-travel/state", handler=time_travel.state, permission="read",
         group="time travel", summary="What was known at a moment", query=StateQuery,
         answers={200: answers.State}, errors=(400, 501),
+        headers=_SESSION,
     ),
     Route(
         method="GET", path="/v1/time-travel/diff", handler=time_travel.diff, permission="read",
         group="time travel", summary="What changed between two moments", query=DiffQuery,
         answers={200: answers.Difference}, errors=(400, 501),
+        headers=_SESSION,
     ),
     Route(
         method="GET", path="/v1/time-travel/facts/{fact_id}", handler=time_travel.life_of_fact,
         permission="read", group="time travel", summary="The life of a fact", query=LifeQuery,
         answers={200: answers.FactLife}, errors=(400, 404, 501),
+        headers=_SESSION,
     ),
     Route(
         method="GET", path="/v1/time-travel/entities/{entity_uri:.+}",
@@ -546,6 +627,6 @@ _TIME_TRAVEL: tuple[Route, ...] = (
 
 ROUTES: tuple[Route, ...] = (
     *_FACTS, *_CONFLICTS, *_CONTENT, *_RECALL, *_GARDENS, *_SCOPES, *_DECAY, *_TRUST, *_TIME_TRAVEL,
-    *_KEYS, *_AGENT_KEYS, *_CAPABILITIES, *_REPLICATION, *_NODE,
+    *_AUDIT, *_NAMES, *_KEYS, *_AGENT_KEYS, *_CAPABILITIES, *_REPLICATION, *_NODE,
 )  # fmt: skip
 """In the order of the documentation."""

@@ -189,6 +189,12 @@ class Settings(BaseSettings):
     audit_sql_timeout_s: float = Field(
         default=10.0, gt=0, le=600, description="Longest that an audit statement may run."
     )
+    job_facts_min: int = Field(
+        default=100_000,
+        ge=0,
+        le=1_000_000_000,
+        description="Sweeps and lint over more facts than these are jobs: 202 with a `job_id`.",
+    )
     quota_reads_per_hour: int = Field(
         default=0,
         ge=0,

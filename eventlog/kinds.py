@@ -409,6 +409,14 @@ class ReplicaPromoted(Payload, frozen=True, tag="replica_promoted"):
     position: int
 
 
+class AliasSet(Payload, frozen=True, tag="alias_set"):
+    """The name ``raw_uri`` means the entity ``canonical_uri`` from here on; null: itself."""
+
+    raw_uri: str
+    canonical_uri: str | None = None
+    alias_kind: Literal["user", "migration"] = "user"
+
+
 AnyPayload = (
     FactAsserted
     | FactRetracted
@@ -435,6 +443,7 @@ AnyPayload = (
     | CapabilityIssued
     | CapabilityRevoked
     | ReplicaPromoted
+    | AliasSet
 )
 
 SCHEMA_VERSIONS: dict[str, int] = {
@@ -463,6 +472,7 @@ SCHEMA_VERSIONS: dict[str, int] = {
     "capability_issued": 1,
     "capability_revoked": 1,
     "replica_promoted": 1,
+    "alias_set": 1,
 }
 """The version each kind is written with; older ones are read through ``codec.UPCASTERS``."""
 

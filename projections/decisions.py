@@ -12,6 +12,7 @@ from typing import Any
 from projections import intents as ask
 from projections.contradictions import has_rival
 from projections.deciding.agent_keys import register_agent_key, revoke_agent_key
+from projections.deciding.aliasing import remove_alias, set_alias
 from projections.deciding.asserting import assert_fact
 from projections.deciding.capabilities import issue_capability, revoke_capability
 from projections.deciding.context import Context, Decision
@@ -56,6 +57,8 @@ DECISIONS: dict[type[ask.Intent], Callable[[Any, Context], Decision | Refused]] 
     ask.DeleteGarden: delete_garden,
     ask.SetMember: set_member,
     ask.ReviewQuarantined: review_quarantined,
+    ask.SetAlias: set_alias,
+    ask.RemoveAlias: remove_alias,
     ask.SetPolicy: set_policy,
     ask.DeclareSetValued: declare_set_valued,
     ask.SetProfile: set_profile,

@@ -226,6 +226,21 @@ class ReviewQuarantined(Intent, frozen=True, kw_only=True):
     permissions: frozenset[str] = frozenset()
 
 
+class SetAlias(Intent, frozen=True, kw_only=True):
+    """Let a name mean an entity; both in stored form."""
+
+    raw_uri: str
+    canonical_uri: str
+    kind: Literal["user", "migration"] = "user"
+
+
+class RemoveAlias(Intent, frozen=True, kw_only=True):
+    """Let a name mean itself again; ``migrations``: also where a migration set the alias."""
+
+    raw_uri: str
+    migrations: bool = False
+
+
 class PinEmbeddingModel(Intent, frozen=True, kw_only=True):
     """Embed facts with this model from here on."""
 

@@ -11,6 +11,7 @@ from typing import Any
 from eventlog.event import Recorded
 from eventlog.kinds import (
     AgentKeySet,
+    AliasSet,
     CapabilityIssued,
     CapabilityRevoked,
     DecayPolicy,
@@ -23,6 +24,7 @@ from eventlog.kinds import (
     TrustPolicy,
 )
 from projections.agent_keys import AgentKeyRow, load_agent_keys
+from projections.aliases import AliasBook, load_aliases
 from projections.capabilities.projector import load_capabilities, load_revocations
 from projections.capabilities.ring import CapabilityRing
 from projections.cards.key import CardKey
@@ -32,6 +34,7 @@ from projections.digest import Digests, compute_digests
 from projections.facts import FactRow, fetch
 from projections.garden_directory import GardenDirectory, Review, load_gardens, reviews_of
 from projections.keys import KeyRing, load_keys
+from projections.likeness import Signatures
 from projections.mirror import Mirror, cid_number
 from projections.policies import (
     decay_policies,
@@ -61,9 +64,12 @@ class Reader:
         self.agent_keys: dict[str, AgentKeyRow] = {}
         self.gardens = GardenDirectory()
         self.capabilities = CapabilityRing()
+        self.aliases = AliasBook()
+        self.signatures = Signatures()
         self.refresh_keys()
         self.refresh_capabilities()
         self.refresh_gardens()
+        self.refresh_aliases()
 
     def refresh_keys(self) -> None:
         """Load the key ring and the agents' keys anew."""
@@ -81,6 +87,11 @@ class Reader:
         with self.pool.connection() as db:
             self.gardens = GardenDirectory(load_gardens(db))
 
+    def refresh_aliases(self) -> None:
+        """Load the aliases anew."""
+        with self.pool.connection() as db:
+            self.aliases = AliasBook(load_aliases(db))
+
     def committed(self, events: Sequence[Recorded]) -> None:
         """Take note of events that were just published."""
         kinds = {type(event.payload) for event in events}
@@ -90,6 +101,8 @@ class Reader:
             self.refresh_gardens()
         if not kinds.isdisjoint((CapabilityIssued, CapabilityRevoked)):
             self.refresh_capabilities()
+        if AliasSet in kinds:
+            self.refresh_aliases()
         for follow in self.followers:
             try:
                 follow(events)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from projections.access import AccessProjector
 from projections.agent_keys import AgentKeysProjector
+from projections.aliases import AliasesProjector
 from projections.capabilities.projector import CapabilitiesProjector
 from projections.cards.projector import CardsProjector
 from projections.contradictions import ContradictionsProjector
@@ -27,6 +28,7 @@ PROJECTORS: tuple[Projector, ...] = (
     PoliciesProjector(),
     TrustProjector(),
     GardensProjector(),
+    AliasesProjector(),
     FactsProjector(),
     EntityEdgesProjector(),
     FactRetractionsProjector(),

@@ -41,6 +41,7 @@ CORE_PROJECTORS = frozenset(
         "derivations",
         "gardens",
         "capabilities",
+        "aliases",
     }
 )
 """Projectors that decisions read: writing stops while one of them is halted."""

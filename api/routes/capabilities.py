@@ -10,7 +10,8 @@ from aiohttp import web
 from api.auth import own_issuer, require
 from api.bodies import answer, parse_json, validated
 from api.call import Call
-from api.commands.asserting import check_source, stored_uri
+from api.commands.asserting import check_source
+from api.commands.naming import stored_uri
 from api.errors import ApiError, coded, entry, plain, unprocessable
 from api.schemas.capabilities import (
     LIFETIME_SECONDS,

@@ -9,7 +9,7 @@ from aiohttp import web
 from api.auth import require
 from api.bodies import answer
 from api.call import Call, warned
-from api.commands.asserting import stored_uri
+from api.commands.naming import stored_uri
 from api.errors import ApiError, coded, entry, plain, unprocessable
 from api.schemas.keys import ExpiringQuery, KeyRequest, KeysQuery
 from projections.authorization import PERMISSIONS

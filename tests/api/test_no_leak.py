@@ -56,6 +56,8 @@ def reads(told: Life) -> Iterator[Ask]:
         yield Ask("GET", f"/v1/facts/{name}/provenance")
         yield Ask("GET", f"/v1/time-travel/facts/{name}")
         yield Ask("POST", f"/v1/facts/{name}/verify-cid")
+        yield Ask("GET", f"/v1/audit/facts/{name}")
+        yield Ask("GET", "/v1/audit", {"fact_id": name})
         yield Ask("GET", f"/v1/time-travel/facts/{name}")
     for at in moments:
         yield from lists(at)
@@ -73,6 +75,12 @@ def reads(told: Life) -> Iterator[Ask]:
                 where = {"entity": entity, "scope": SCOPE, "depth": depth}
                 yield Ask("GET", "/v1/graph/neighbors", {**where, **at})
         yield from summaries(at)
+        yield Ask("GET", "/v1/aliases", at)
+        for more in ({}, {"limit": 1}, {"entity_uri": MEMBER}, {"source": MEMBER}):
+            yield Ask("GET", "/v1/audit", {**more, **at})
+            yield Ask("GET", "/v1/audit/export", {**more, **at})
+        for name in (*ENTITIES, "user:a-secret"):
+            yield Ask("GET", "/v1/entities/resolve", {"uri": name, "threshold": 0, **at})
     yield from changes(head)
     for garden in named(told):
         yield Ask("GET", f"/v1/gardens/{garden}")
