@@ -24,6 +24,8 @@ from api.chain_proof import FactChains
 from api.cursors import CursorSealer
 from api.delegation import DELEGABLE
 from api.errors import ApiError, coded, from_typed
+from api.memory.consolidator import Consolidator
+from api.memory.scheduler import ConsolidationScheduler
 from api.metrics import Metrics
 from api.node import Node
 from api.openapi import build_openapi
@@ -56,6 +58,7 @@ def create_app(
     ``control_token``: a bearer token with every right, for the machine's own command line.
     """
     archive = Archive(node.directory.path, node.log)
+    consolidator = Consolidator(node)
     service = Service(
         node=node,
         settings=settings,
@@ -78,6 +81,10 @@ def create_app(
         chains=FactChains(),
         archive=archive,
         desk=AuditDesk(archive),
+        consolidator=consolidator,
+        scheduler=ConsolidationScheduler(
+            node, consolidator, enabled=settings.consolidation_enabled
+        ),
         pool=ThreadPoolExecutor(READ_THREADS, thread_name_prefix="read"),
         stage_pool=ThreadPoolExecutor(STAGE_THREADS, thread_name_prefix="stage"),
         openapi=json.encode(build_openapi(ROUTES)),
@@ -188,7 +195,9 @@ async def _lifetime(app: web.Application) -> AsyncIterator[None]:
     await service.tracker.start()
     sealer = Sealer(service.archive)
     await sealer.start()
+    await service.scheduler.start()
     yield
+    await service.scheduler.stop()
     await sealer.stop()
     await service.rebuilds.stop()
     if service.node.embeddings is not None:

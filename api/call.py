@@ -20,6 +20,8 @@ from api.bodies import parse_body, query_of, read_bytes, unknown_fields
 from api.chain_proof import FactChains
 from api.cursors import CursorSealer
 from api.errors import ApiError, coded, plain, refused
+from api.memory.consolidator import Consolidator
+from api.memory.scheduler import ConsolidationScheduler
 from api.metrics import Metrics
 from api.node import Node
 from api.quotas import Quotas
@@ -65,6 +67,8 @@ class Service:
     chains: FactChains
     archive: Archive
     desk: AuditDesk
+    consolidator: Consolidator
+    scheduler: ConsolidationScheduler
     pool: ThreadPoolExecutor
     stage_pool: ThreadPoolExecutor
     openapi: bytes

@@ -193,6 +193,10 @@ class Settings(BaseSettings):
         le=1_000_000_000,
         description="Writes an hour for each key's entity, each item of a batch one; 0: no limit.",
     )
+    consolidation_enabled: bool = Field(
+        default=True,
+        description="Whether consolidation rules fire by themselves, on their cadence.",
+    )
     shutdown_timeout_s: float = Field(
         default=10.0,
         ge=0,

@@ -35,7 +35,7 @@ ORDER BY e.position LIMIT ?8
 """
 _COUNT_BEHIND = """
 SELECT count(*), min(position), max(position) FROM episodes e
-WHERE e.partition=?1 AND e.position>?2
+WHERE e.partition=?1 AND e.position>?2 AND e.position<=?6
   AND (?3 IS NULL OR e.user=?3) AND (?4 IS NULL OR e.agent=?4) AND (?5 OR e.peer IS NULL)
 """
 _NTH_BEHIND = """
@@ -162,9 +162,11 @@ def behind(
     return [_episode(each) for each in query(db, _BEHIND, row)]
 
 
-def pending(db: apsw.Connection, who: Readers, after: int) -> tuple[int, int | None]:
-    """How many episodes there are behind a position, and where the last of them is."""
-    row = (who.partition, after, who.user, who.agent, int(who.peers))
+def pending(
+    db: apsw.Connection, who: Readers, after: int, until: int = LIVE
+) -> tuple[int, int | None]:
+    """How many episodes there are in ``(after, until]``, and where the last of them is."""
+    row = (who.partition, after, who.user, who.agent, int(who.peers), until)
     found = query_one(db, _COUNT_BEHIND, row)
     return (0, None) if found is None else (found[0], found[2])
 
@@ -337,6 +339,7 @@ def rejections_at(
     wanted: DeltaFilter,
     *,
     limit: int,
+    before: tuple[int, int] | None = None,
 ) -> list[dict[str, Any]]:
     """Rejected deltas, newest first."""
     allowed, bindings = rights(authorization)
@@ -346,6 +349,9 @@ def rejections_at(
         if value is not None:
             where.append(f"{column}=?")
             given.append(value)
+    if before is not None:
+        where.append("position<?")
+        given.append(before[0])
     sql = f"""
     SELECT * FROM delta_rejections WHERE {" AND ".join(where)} ORDER BY position DESC LIMIT ?
     """
