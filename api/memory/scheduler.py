@@ -38,6 +38,7 @@ class ConsolidationScheduler:
         self._consolidator = consolidator
         self._enabled = enabled
         self._wake = asyncio.Event()
+        self._turn = asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._stopping = False
@@ -94,13 +95,14 @@ class ConsolidationScheduler:
 
     async def tick(self) -> float:
         """Fire what is due; the seconds until a timetable may want it again."""
-        pause = SLEEP_SECONDS_MAX
-        for rule, set_at in await asyncio.to_thread(self._rules):
-            try:
-                pause = min(pause, await self._attend(rule, set_at))
-            except ConsolidationFailed as fault:
-                _log.warning("rule %s cannot write: %s", rule.id, fault)
-        return pause
+        async with self._turn:
+            pause = SLEEP_SECONDS_MAX
+            for rule, set_at in await asyncio.to_thread(self._rules):
+                try:
+                    pause = min(pause, await self._attend(rule, set_at))
+                except ConsolidationFailed as fault:
+                    _log.warning("rule %s cannot write: %s", rule.id, fault)
+            return pause
 
     def _rules(self) -> list[tuple[Rule, int]]:
         with self._node.reader.pool.connection() as db:

@@ -158,8 +158,8 @@ def test_episodes_of_a_scope_or_garden_are_its_readers_alone(
     absent = live.call("GET", "/v1/episodes/nothing", key=local)
     hidden = live.call("GET", "/v1/episodes/secret", key=local)
     assert (hidden.status_code, hidden.json()) == (absent.status_code, absent.json())
-    answer = live.call("POST", "/v1/episodes", key=local, json={
-        "user": "Alice", "session": "S", "agent": "a", "content": "x", "scope": "team"})  # fmt: skip
+    body = {"user": "A", "session": "S", "agent": "a", "content": "x", "scope": "team"}
+    answer = live.call("POST", "/v1/episodes", key=local, json=body)
     assert answer.status_code == 403
     garden = live.call(
         "POST", "/v1/gardens", key=member, json={"slug": "g", "name": "G", "scope": "team"}
@@ -168,7 +168,5 @@ def test_episodes_of_a_scope_or_garden_are_its_readers_alone(
     assert ids(live, key=member, user="Alice") == ["in garden", "secret"]
     assert ids(live, key=team, user="Alice") == ["secret"]
     assert live.call("GET", "/v1/episodes/in garden", key=team).status_code == 404
-    outsider = live.call("POST", "/v1/episodes", key=team, json={
-        "user": "A", "session": "S", "agent": "a", "content": "x", "scope": "team",
-        "garden_id": garden["id"]})  # fmt: skip
-    assert outsider.status_code == 404
+    body["garden_id"] = garden["id"]
+    assert live.call("POST", "/v1/episodes", key=team, json=body).status_code == 404
