@@ -73,14 +73,13 @@ class _Batch:
         self._partition = fact_partition(intent.scope, intent.garden_id)
         self._book = DeltaBook(intent, context)
         self._claimed: set[str] = set()
-        self._cause = b""
+        self._event_id = b""
         self._ended: list[str] = []
         self._facts: list[Draft] = []
 
     def take(self, proposals: Sequence[Proposal]) -> Decision | Refused | None:
         """Apply a slice as one event; what to answer instead where the batch is refused."""
-        context = self._context
-        self._cause = context.identifiers.next(context.now_us)
+        self._event_id = b""
         self._ended, self._facts = [], []
         applied: list[AppliedDelta] = []
         rejections: list[Draft] = []
@@ -112,6 +111,13 @@ class _Batch:
             self.drafts += [self._event(applied), *self._retraction(), *self._facts]
         self.drafts += rejections
         return None
+
+    @property
+    def _cause(self) -> bytes:
+        """The id of this slice's event: given out with the first fact that it states or ends."""
+        if not self._event_id:
+            self._event_id = self._context.identifiers.next(self._context.now_us)
+        return self._event_id
 
     def _event(self, applied: list[AppliedDelta]) -> Draft:
         payload = DeltaApplied(
