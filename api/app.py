@@ -26,6 +26,8 @@ from api.cursors import CursorSealer
 from api.delegation import DELEGABLE
 from api.errors import ApiError, coded, from_typed
 from api.jobs import Jobs
+from api.memory.consolidator import Consolidator
+from api.memory.scheduler import ConsolidationScheduler
 from api.metrics import Metrics
 from api.node import Node
 from api.openapi import build_openapi
@@ -71,6 +73,7 @@ def create_app(
 def create_service(node: Node, settings: Settings, *, control_token: str | None = None) -> Service:
     """What the handlers share. Nothing of it runs yet."""
     archive = Archive(node.directory.path, node.log)
+    consolidator = Consolidator(node)
     return Service(
         node=node,
         settings=settings,
@@ -94,6 +97,10 @@ def create_service(node: Node, settings: Settings, *, control_token: str | None 
         chains=FactChains(),
         archive=archive,
         desk=AuditDesk(archive),
+        consolidator=consolidator,
+        scheduler=ConsolidationScheduler(
+            node, consolidator, enabled=settings.consolidation_enabled
+        ),
         pool=ThreadPoolExecutor(READ_THREADS, thread_name_prefix="read"),
         stage_pool=ThreadPoolExecutor(STAGE_THREADS, thread_name_prefix="stage"),
         openapi=json.encode(build_openapi(ROUTES)),
@@ -207,7 +214,9 @@ async def _lifetime(app: web.Application) -> AsyncIterator[None]:
     await service.tracker.start()
     sealer = Sealer(service.archive)
     await sealer.start()
+    await service.scheduler.start()
     yield
+    await service.scheduler.stop()
     await sealer.stop()
     await service.recalls.stop()
     await service.jobs.stop()

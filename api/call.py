@@ -22,6 +22,8 @@ from api.commit_watch import CommitWatch
 from api.cursors import CursorSealer
 from api.errors import ApiError, coded, plain, refused
 from api.jobs import Jobs
+from api.memory.consolidator import Consolidator
+from api.memory.scheduler import ConsolidationScheduler
 from api.metrics import Metrics
 from api.node import Node
 from api.quotas import Quotas
@@ -84,6 +86,8 @@ class Service:
     chains: FactChains
     archive: Archive
     desk: AuditDesk
+    consolidator: Consolidator
+    scheduler: ConsolidationScheduler
     pool: ThreadPoolExecutor
     stage_pool: ThreadPoolExecutor
     openapi: bytes

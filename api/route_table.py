@@ -13,9 +13,12 @@ from api.routes import (
     capabilities,
     cards,
     conflicts,
+    consolidation,
     content,
     decay,
+    deltas,
     embeddings,
+    episodes,
     fact_list,
     facts,
     gardens,
@@ -34,7 +37,7 @@ from api.routes import (
     trust,
 )
 from api.routing import Route
-from api.schemas import answers
+from api.schemas import answers, memory
 from api.schemas import capabilities as capability
 from api.schemas import replication as replicating
 from api.schemas.aliases import (
@@ -530,6 +533,92 @@ _GARDENS: tuple[Route, ...] = (
         query=ReviewQuery, answers={200: answers.Rejected}, errors=(404, 409, 503, 507),
     ),
 )  # fmt: skip
+_EPISODES: tuple[Route, ...] = (
+    Route(
+        method="POST", path="/v1/episodes", handler=episodes.record_episode, permission="write",
+        group="episodes", summary="Record an episode", body=memory.EpisodeRequest,
+        answers={200: memory.EpisodeRecord, 201: memory.EpisodeRecord},
+        errors=(400, 404, 409, 413, 503, 507),
+    ),
+    Route(
+        method="GET", path="/v1/episodes", handler=episodes.list_episodes, permission="read",
+        group="episodes", summary="A user's episodes, newest first",
+        query=memory.EpisodesQuery, answers={200: memory.EpisodePage}, errors=(400, 404, 501),
+    ),
+    Route(
+        method="POST", path="/v1/episodes/batch", handler=episodes.record_episodes,
+        permission="write", group="episodes", summary="Record several episodes",
+        body=memory.EpisodesRequest,
+        answers={200: memory.EpisodesAnswer, 201: memory.EpisodesAnswer},
+        errors=(400, 404, 409, 413, 503, 507),
+    ),
+    Route(
+        method="POST", path="/v1/episodes/accesses", handler=episodes.note_access,
+        permission="read", group="episodes", summary="Note that episodes were looked at",
+        body=memory.AccessRequest, answers={200: memory.AccessAnswer},
+        errors=(400, 404, 413, 503, 507),
+    ),
+    Route(
+        method="GET", path="/v1/episodes/{episode_id}", handler=episodes.get_episode,
+        permission="read", group="episodes", summary="One episode and what came of it",
+        query=memory.RunsQuery, answers={200: memory.EpisodeDetail}, errors=(400, 404, 501),
+    ),
+    Route(
+        method="POST", path="/v1/deltas", handler=deltas.apply_deltas, permission="write",
+        group="episodes", summary="Apply deltas to a user's facts", body=memory.DeltasRequest,
+        answers={200: memory.DeltasAnswer}, errors=(400, 404, 409, 413, 503, 507),
+    ),
+    Route(
+        method="GET", path="/v1/deltas", handler=deltas.list_deltas, permission="read",
+        group="episodes", summary="Deltas, newest first", query=memory.DeltasQuery,
+        answers={200: memory.DeltaPage}, errors=(400, 501),
+    ),
+    Route(
+        method="GET", path="/v1/deltas/facts", handler=deltas.list_facts, permission="read",
+        group="episodes", summary="Facts that deltas wrote, with their lineage",
+        query=memory.MemoryFactsQuery, answers={200: memory.MemoryFactPage}, errors=(400, 501),
+        headers=_SESSION,
+    ),
+    Route(
+        method="GET", path="/v1/consolidation/rules", handler=consolidation.list_rules,
+        permission="read", group="episodes", summary="Consolidation rules",
+        query=memory.RunsQuery, answers={200: memory.RulePage}, errors=(400, 501),
+    ),
+    Route(
+        method="GET", path="/v1/consolidation/rules/{rule_id}", handler=consolidation.get_rule,
+        permission="read", group="episodes", summary="One consolidation rule",
+        query=memory.RunsQuery, answers={200: memory.RuleRecord}, errors=(400, 404, 501),
+    ),
+    Route(
+        method="PUT", path="/v1/consolidation/rules/{rule_id}", handler=consolidation.put_rule,
+        permission="admin", group="episodes", summary="Install a consolidation rule",
+        body=memory.RuleDocument,
+        answers={200: memory.RuleRecord, 201: memory.RuleRecord},
+        errors=(400, 404, 413, 503, 507),
+    ),
+    Route(
+        method="DELETE", path="/v1/consolidation/rules/{rule_id}",
+        handler=consolidation.delete_rule, permission="admin", group="episodes",
+        summary="Remove a consolidation rule", answers={204: None}, errors=(404, 503, 507),
+    ),
+    Route(
+        method="POST", path="/v1/consolidation/rules/{rule_id}/run",
+        handler=consolidation.run_rule, permission="write", group="episodes",
+        summary="Run a consolidation rule now", body=memory.RunRequest,
+        answers={200: memory.RunAnswer}, errors=(400, 404, 409, 413, 503, 507),
+    ),
+    Route(
+        method="GET", path="/v1/consolidation/status", handler=consolidation.status,
+        permission="read", group="episodes", summary="How far consolidation is",
+        query=memory.RunsQuery, answers={200: memory.ConsolidationStatus}, errors=(400, 501),
+    ),
+    Route(
+        method="POST", path="/v1/consolidation/triples", handler=deltas.promote_triples,
+        permission="write", group="episodes", summary="Promote triples to facts",
+        body=memory.TriplesRequest, answers={200: memory.DeltasAnswer},
+        errors=(400, 404, 409, 413, 503, 507),
+    ),
+)  # fmt: skip
 _NODE: tuple[Route, ...] = (
     Route(
         method="GET", path="/.well-known/stigmem", handler=system.discovery, permission="none",
@@ -627,6 +716,6 @@ _TIME_TRAVEL: tuple[Route, ...] = (
 
 ROUTES: tuple[Route, ...] = (
     *_FACTS, *_CONFLICTS, *_CONTENT, *_RECALL, *_GARDENS, *_SCOPES, *_DECAY, *_TRUST, *_TIME_TRAVEL,
-    *_AUDIT, *_NAMES, *_KEYS, *_AGENT_KEYS, *_CAPABILITIES, *_REPLICATION, *_NODE,
+    *_AUDIT, *_NAMES, *_EPISODES, *_KEYS, *_AGENT_KEYS, *_CAPABILITIES, *_REPLICATION, *_NODE,
 )  # fmt: skip
 """In the order of the documentation."""

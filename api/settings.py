@@ -216,6 +216,10 @@ class Settings(BaseSettings):
         repr=False,
         description="Key with permission replicate on the primary; best given as a variable.",
     )
+    consolidation_enabled: bool = Field(
+        default=True,
+        description="Whether consolidation rules fire by themselves, on their cadence.",
+    )
     shutdown_timeout_s: float = Field(
         default=10.0,
         ge=0,

@@ -15,6 +15,7 @@ from projections.deciding.agent_keys import register_agent_key, revoke_agent_key
 from projections.deciding.aliasing import remove_alias, set_alias
 from projections.deciding.asserting import assert_fact
 from projections.deciding.capabilities import issue_capability, revoke_capability
+from projections.deciding.consolidating import consolidate, set_consolidation_rule
 from projections.deciding.context import Context, Decision
 from projections.deciding.declaring import (
     declare_set_valued,
@@ -32,6 +33,8 @@ from projections.deciding.declaring import (
     sweep_decay,
     track_recalls,
 )
+from projections.deciding.deltas import apply_deltas
+from projections.deciding.episodes import note_episode_access, record_episodes
 from projections.deciding.gardens import create_garden, delete_garden, set_member
 from projections.deciding.quarantine import review_quarantined
 from projections.deciding.resolving import resolve_conflict
@@ -67,6 +70,11 @@ DECISIONS: dict[type[ask.Intent], Callable[[Any, Context], Decision | Refused]] 
     ask.PinEmbeddingModel: pin_embedding_model,
     ask.TrackRecalls: track_recalls,
     ask.RecordAnswers: record_answers,
+    ask.RecordEpisodes: record_episodes,
+    ask.NoteEpisodeAccess: note_episode_access,
+    ask.ApplyDeltas: apply_deltas,
+    ask.SetConsolidationRule: set_consolidation_rule,
+    ask.Consolidate: consolidate,
     ask.RotateNodeKey: rotate_node_key,
     ask.StartEpoch: start_epoch,
     ask.PromoteReplica: promote_replica,

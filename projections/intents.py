@@ -13,6 +13,7 @@ from msgspec import Struct
 from eventlog.event import Recorded
 from eventlog.kinds import (
     Attestation,
+    ConsolidationRan,
     DecayPolicy,
     GardenRole,
     Parent,
@@ -21,6 +22,7 @@ from eventlog.kinds import (
     TrustPolicy,
     Value,
 )
+from projections.episodic.delta import Proposal
 from projections.normalization import SCOPES
 
 
@@ -239,6 +241,69 @@ class RemoveAlias(Intent, frozen=True, kw_only=True):
 
     raw_uri: str
     migrations: bool = False
+
+
+class NewEpisode(Struct, frozen=True, kw_only=True, gc=False):
+    """An episode to record, validated (``episodic.place``); ``at_us`` in microseconds UTC."""
+
+    user: str
+    session: str
+    agent: str
+    content: str
+    at_us: int
+    id: str | None = None
+    source_node: str = ""
+    metadata: dict[str, Any] = {}
+    run_id: str | None = None
+    step: int | None = None
+
+
+class RecordEpisodes(Intent, frozen=True, kw_only=True):
+    """Episodes of one scope, or of one garden in it, in the order in which they happened."""
+
+    scope: str
+    episodes: tuple[NewEpisode, ...]
+    garden_id: str | None = None
+    member: str | None = None
+
+
+class NoteEpisodeAccess(Intent, frozen=True, kw_only=True):
+    """Somebody looked at these episodes (by key)."""
+
+    keys: tuple[str, ...]
+
+
+class ApplyDeltas(Intent, frozen=True, kw_only=True):
+    """Deltas of one scope or garden, applied together.
+
+    ``strict``: one conflict and none is applied; else conflicting ones are rejected alone,
+    and what is missing or retracted already is not missed. ``bundle``: provenance of every
+    fact they write. ``single_valued``: relations that refuse a second value.
+    """
+
+    scope: str
+    proposals: tuple[Proposal, ...]
+    garden_id: str | None = None
+    member: str | None = None
+    run_id: str | None = None
+    strict: bool = True
+    single_valued: tuple[str, ...] = ()
+    bundle: dict[str, str] = {}
+
+
+class SetConsolidationRule(Intent, frozen=True, kw_only=True):
+    rule_id: str
+    document: dict[str, Any] | None
+
+
+class Consolidate(Intent, frozen=True, kw_only=True):
+    """Apply what a run of a rule emitted, and note in the log that it ran; refused where
+    another run was faster (the rule's watermark is no longer ``expected``). The counts of
+    ``run`` are filled in by what becomes of the deltas."""
+
+    apply: ApplyDeltas
+    run: ConsolidationRan
+    expected: int
 
 
 class PinEmbeddingModel(Intent, frozen=True, kw_only=True):

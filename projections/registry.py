@@ -11,6 +11,9 @@ from projections.contradictions import ContradictionsProjector
 from projections.decay import DecayProjector
 from projections.derivations import DerivationsProjector
 from projections.entity_edges import EntityEdgesProjector
+from projections.episodic.consolidation import ConsolidationProjector
+from projections.episodic.deltas import DeltasProjector
+from projections.episodic.episodes import EpisodesProjector
 from projections.fact_retractions import FactRetractionsProjector
 from projections.facts import FactsProjector
 from projections.gardens import GardensProjector
@@ -41,6 +44,9 @@ PROJECTORS: tuple[Projector, ...] = (
     VerdictsProjector(),
     RecallReceiptsProjector(),
     CapabilitiesProjector(),
+    EpisodesProjector(),
+    DeltasProjector(),
+    ConsolidationProjector(),
 )
 
 IGNORED_KINDS = frozenset({"epoch_started", "node_key_rotated", "replica_promoted"})
