@@ -16,9 +16,11 @@ from projections.episodic.deltas import DeltasProjector
 from projections.episodic.episodes import EpisodesProjector
 from projections.fact_retractions import FactRetractionsProjector
 from projections.facts import FactsProjector
+from projections.foreign_ends import ForeignEndsProjector
 from projections.gardens import GardensProjector
 from projections.keys import KeysProjector
 from projections.lexicon import LexiconProjector
+from projections.peers import PeersProjector
 from projections.policies import PoliciesProjector
 from projections.projector import Projector
 from projections.recall_receipts import RecallReceiptsProjector
@@ -47,6 +49,8 @@ PROJECTORS: tuple[Projector, ...] = (
     EpisodesProjector(),
     DeltasProjector(),
     ConsolidationProjector(),
+    PeersProjector(),
+    ForeignEndsProjector(),
 )
 
 IGNORED_KINDS = frozenset({"epoch_started", "node_key_rotated", "replica_promoted"})
