@@ -30,7 +30,7 @@ from projections.capabilities.ring import CapabilityRing
 from projections.cards.key import CardKey
 from projections.cards.projector import find_card
 from projections.database import ReaderPool
-from projections.digest import Digests, compute_digests
+from projections.digest import Digests, compute_digests, stream_digests
 from projections.facts import FactRow, fetch
 from projections.foreign_ends import waiting_claims
 from projections.garden_directory import GardenDirectory, Review, load_gardens, reviews_of
@@ -211,6 +211,11 @@ class Reader:
         """Receipts recorded before a position, newest first; of one principal, or of all."""
         with self.pool.connection() as db:
             return list_receipts(db, principal, before, limit)
+
+    def stream_digests(self) -> dict[str, str]:
+        """What every stream's content comes to, by stream."""
+        with self.pool.connection() as db:
+            return stream_digests(db)
 
     def peers(self) -> list[PeerRow]:
         """All peers, oldest first."""

@@ -73,9 +73,8 @@ def declaration_fault(declaration: Declaration, *, insecure: bool = False) -> st
         return f"allowed_scopes must be some of {sorted(SCOPES)}"
     try:
         signature = unpadded(declaration.declaration_sig)
-        if not signed_by(
-            stored_key(declaration.federation_pubkey), signature, signed_text(declaration)
-        ):
+        key = stored_key(declaration.federation_pubkey)
+        if not signed_by(key, signature, signed_text(declaration)):
             return "declaration_sig does not verify"
     except ValueError:
         return "federation_pubkey or declaration_sig is not base64url"

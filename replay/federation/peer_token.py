@@ -1,4 +1,4 @@
-"""Peer tokens: short-lived JWTs (EdDSA) by which a node proves who asks, one request each (wire 3.2)."""
+"""Peer tokens: short-lived JWTs (EdDSA) that prove who asks, one request each (wire 3.2)."""
 
 from __future__ import annotations
 

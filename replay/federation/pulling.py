@@ -1,4 +1,4 @@
-"""Replaying one peer: ask what it offers, fetch page after page, verify, take in, hold what is wrong.
+"""Replaying one peer: what it offers, page after page, verified, taken in, or held.
 
 Nothing here knows what carries the pages. One fault stops one stream; the others go on.
 """
@@ -92,7 +92,7 @@ def pull(
             continue
         try:
             check_stream(stream, peer)
-            _check_history(statement, offered.stream_seq, offered.hash, stream, heads, state)
+            _check_history(stream, offered.stream_seq, offered.hash, heads.get(stream))
         except PageFault as fault:
             _hold(submit, peer, stream, fault, state, statement)
             faults[stream] = str(fault)
@@ -136,23 +136,14 @@ def _take(submit: Submit, peer: PeerRow, stream: str, after: int, page: Page) ->
     return len(page.events)
 
 
-def _check_history(
-    statement: SignedHeads,
-    seq: int,
-    digest: str,
-    stream: str,
-    heads: dict[str, StreamHead],
-    state: PeerStream | None,
-) -> None:
+def _check_history(stream: str, seq: int, digest: str, here: StreamHead | None) -> None:
     """Raises PageFault where the peer now signs less, or other, than it had signed."""
-    here = heads.get(stream)
     if here is None:
         return
     if seq < here.stream_seq:
         raise PageFault("rollback", f"{stream} was signed up to {here.stream_seq}, now up to {seq}")
     if seq == here.stream_seq and digest != here.hash.hex():
         raise PageFault("equivocation", f"{stream} has another event {seq} than it had")
-    del statement, state
 
 
 def _hold(

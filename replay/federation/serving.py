@@ -1,4 +1,4 @@
-"""What a peer may replay of this node: the streams it is granted, their signed heads, their pages."""
+"""What a peer may replay of this node: streams it is granted, signed heads, pages."""
 
 from __future__ import annotations
 

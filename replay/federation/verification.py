@@ -1,4 +1,4 @@
-"""Checking a page before anything of it is appended. Pure: bytes and what is known, in; a fault out."""
+"""Checking a page before anything of it is appended. Pure."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from eventlog.codec import PAYLOAD_BYTES_MAX, decode_header, decode_payload
 from eventlog.event import Foreign, Header, Stored, UnknownPayload
 from eventlog.kinds import (
     REPLICATED,
-    ConflictResolved,
     DeltaApplied,
     EpisodeRecorded,
     FactAsserted,
-    FactRetracted,
     Payload,
 )
 from eventlog.log import StreamHead
@@ -181,10 +179,3 @@ def _check_fact(fact: FactAsserted, where: str) -> None:
     )
     if fact.cid != computed:
         raise PageFault("cid_mismatch", f"{where}: its content id is not that of its content")
-
-
-def resolution_facts(payload: Payload) -> list[str]:
-    """Facts that an ending event speaks of."""
-    if isinstance(payload, FactRetracted):
-        return payload.fact_ids
-    return payload.loser_ids if isinstance(payload, ConflictResolved) else []
