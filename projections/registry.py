@@ -16,6 +16,7 @@ from projections.episodic.deltas import DeltasProjector
 from projections.episodic.episodes import EpisodesProjector
 from projections.fact_retractions import FactRetractionsProjector
 from projections.facts import FactsProjector
+from projections.foreign import ForeignFactsProjector
 from projections.gardens import GardensProjector
 from projections.keys import KeysProjector
 from projections.lexicon import LexiconProjector
@@ -47,6 +48,7 @@ PROJECTORS: tuple[Projector, ...] = (
     EpisodesProjector(),
     DeltasProjector(),
     ConsolidationProjector(),
+    ForeignFactsProjector(),
 )
 
 IGNORED_KINDS = frozenset({"epoch_started", "node_key_rotated", "replica_promoted"})
