@@ -195,6 +195,20 @@ def is_known(db: apsw.Connection, node_id: str, foreign_id: str) -> bool:
     )
 
 
+def foreign_settled(db: apsw.Connection, node_id: str, names: Sequence[str]) -> frozenset[str]:
+    """Those of a foreign node's ids that were taken or refused."""
+    asked = msgspec.json.encode(list(names)).decode()
+    rows = query(
+        db,
+        "SELECT foreign_id FROM foreign_facts WHERE node_id=?1"
+        " AND foreign_id IN (SELECT value FROM json_each(?2))"
+        " UNION SELECT foreign_id FROM foreign_refusals WHERE node_id=?1"
+        " AND foreign_id IN (SELECT value FROM json_each(?2))",
+        (node_id, asked),
+    )
+    return frozenset(str(row[0]) for row in rows)
+
+
 def foreign_refusals(db: apsw.Connection, node_id: str, limit: int) -> list[tuple[str, str, int]]:
     """(foreign id, code, position) of what was not taken of a node, newest first."""
     rows = query(
