@@ -116,9 +116,8 @@ class ProtocolFederation:
 
     async def start(self) -> None:
         """Begin to pull; a replica never does."""
-        if self._node.replica is None:
-            self._session = aiohttp.ClientSession()
-            self._watch = asyncio.create_task(self._look(), name="federation")
+        self._session = aiohttp.ClientSession()
+        self._watch = asyncio.create_task(self._look(), name="federation")
 
     async def stop(self) -> None:
         """Stop pulling; what was fetched is written or not, never half."""
@@ -148,7 +147,8 @@ class ProtocolFederation:
 
     async def _look(self) -> None:
         while True:
-            wanted = {each.node_id for each in self.peers.all() if each.active and each.pulled}
+            peers = self.peers.all() if self._node.replica is None else []
+            wanted = {each.node_id for each in peers if each.active and each.pulled}
             for node_id in wanted - self._tasks.keys():
                 task = asyncio.create_task(self._pull(node_id), name=f"pull {node_id}")
                 self._tasks[node_id] = task

@@ -463,6 +463,8 @@ _AUDIT: tuple[Route, ...] = (
         method="GET", path="/v1/admin/audit", handler=audit.list_journal,
         permission="audit.read", group="audit", summary="Every event of the log",
         query=JournalRequest, answers={200: JournalAnswer}, errors=(400,),
+    ),
+)  # fmt: skip
 _FEDERATION_FACTS: tuple[Route, ...] = (
     Route(
         method="GET", path="/v1/federation/facts", handler=federation_facts.pull,
@@ -734,7 +736,7 @@ _TIME_TRAVEL: tuple[Route, ...] = (
 
 ROUTES: tuple[Route, ...] = (
     *_FACTS, *_CONFLICTS, *_CONTENT, *_RECALL, *_GARDENS, *_SCOPES, *_DECAY, *_TRUST, *_TIME_TRAVEL,
-    *_AUDIT, *_NAMES, *_EPISODES, *_KEYS, *_AGENT_KEYS, *_CAPABILITIES, *_REPLICATION, *_NODE,
-    *_KEYS, *_AGENT_KEYS, *_CAPABILITIES, *_REPLICATION, *_FEDERATION_FACTS, *_NODE,
+    *_AUDIT, *_NAMES, *_EPISODES, *_KEYS, *_AGENT_KEYS, *_CAPABILITIES, *_REPLICATION,
+    *_FEDERATION_FACTS, *_NODE,
 )  # fmt: skip
 """In the order of the documentation."""

@@ -73,17 +73,19 @@ def live(serve: Callable[..., LiveNode], clock: FixedClock) -> LiveNode:
     return serve(clock=clock, federation_pull_interval_s=0.05)
 
 
-def held(live: LiveNode, **query: Any) -> list[dict[str, Any]]:
+EVERYTHING = {"limit": 100, "include_low_trust": "true", "include_contradicted": "true"}
+
+
+def held(live: LiveNode) -> list[dict[str, Any]]:
+    """Every live fact, of whatever trust."""
     records: list[dict[str, Any]] = []
-    cursor = None
+    query: dict[str, Any] = dict(EVERYTHING)
     while True:
-        body = live.call("GET", "/v1/facts", params={"limit": 100, "include_low_trust": "true", "include_contradicted": "true", **query} | (
-            {"cursor": cursor} if cursor else {}
-        )).json()  # fmt: skip
+        body = live.call("GET", "/v1/facts", params=query).json()
         records += body["facts"]
-        cursor = body.get("cursor")
-        if not cursor or not body["facts"]:
+        if not body.get("cursor") or not body["facts"]:
             return records
+        query["cursor"] = body["cursor"]
 
 
 def until(holds: Callable[[], bool]) -> None:
