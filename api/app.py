@@ -31,6 +31,7 @@ from api.memory.scheduler import ConsolidationScheduler
 from api.metrics import Metrics
 from api.node import Node
 from api.openapi import build_openapi
+from api.protocol_federation import ProtocolFederation
 from api.quotas import Quotas, dimension_of
 from api.recall_workers.pool import RecallWorkers
 from api.route_table import ROUTES
@@ -42,6 +43,7 @@ from api.tracking import RecallTracker
 from projections.archive.archive import Archive
 from projections.audit.desk import AuditDesk
 from projections.cards.serving import Cards
+from replay.protocol.peers import NoPeers
 
 READ_THREADS = 4
 STAGE_THREADS = 8
@@ -107,6 +109,7 @@ def create_service(node: Node, settings: Settings, *, control_token: str | None 
         recalls=RecallWorkers(node, settings, settings.recall_workers),
         control_token=control_token,
         commits=CommitWatch(),
+        federation=ProtocolFederation(node, settings, NoPeers()),
     )
 
 
@@ -212,11 +215,13 @@ async def _lifetime(app: web.Application) -> AsyncIterator[None]:
     service.commits.start()
     service.node.reader.followers.append(service.commits.committed)
     await service.tracker.start()
+    await service.federation.start()
     sealer = Sealer(service.archive)
     await sealer.start()
     await service.scheduler.start()
     yield
     await service.scheduler.stop()
+    await service.federation.stop()
     await sealer.stop()
     await service.recalls.stop()
     await service.jobs.stop()

@@ -26,6 +26,7 @@ from api.memory.consolidator import Consolidator
 from api.memory.scheduler import ConsolidationScheduler
 from api.metrics import Metrics
 from api.node import Node
+from api.protocol_federation import ProtocolFederation
 from api.quotas import Quotas
 from api.records import Record, records_of
 from api.schemas.facts import MomentQuery
@@ -93,6 +94,7 @@ class Service:
     openapi: bytes
     recalls: Recalls
     commits: CommitWatch
+    federation: ProtocolFederation
     control_token: str | None = None
 
 

@@ -21,6 +21,7 @@ from api.routes import (
     episodes,
     fact_list,
     facts,
+    federation_facts,
     gardens,
     graph,
     jobs,
@@ -39,6 +40,7 @@ from api.routes import (
 from api.routing import Route
 from api.schemas import answers, memory
 from api.schemas import capabilities as capability
+from api.schemas import federation_facts as federated
 from api.schemas import replication as replicating
 from api.schemas.aliases import (
     AliasesQuery,
@@ -463,6 +465,24 @@ _AUDIT: tuple[Route, ...] = (
         query=JournalRequest, answers={200: JournalAnswer}, errors=(400,),
     ),
 )  # fmt: skip
+_FEDERATION_FACTS: tuple[Route, ...] = (
+    Route(
+        method="GET", path="/v1/federation/facts", handler=federation_facts.pull,
+        permission="none", group="federation", summary="Facts for peers (wire 3.3)",
+        query=federated.PullQuery, answers={200: federated.PullPage}, errors=(400, 401, 403),
+    ),
+    Route(
+        method="POST", path="/v1/federation/facts/push", handler=federation_facts.push,
+        permission="none", group="federation", summary="Facts from peers (wire 3.4)",
+        body=federated.PushBody, answers={202: federated.PushAnswer},
+        errors=(400, 401, 403, 405, 409, 413, 503, 507), headers=("X-Stigmem-Capability",),
+    ),
+    Route(
+        method="GET", path="/v1/federation/pulls", handler=federation_facts.pulls,
+        permission="federate", group="federation", summary="How pulling each peer stands",
+        answers={200: federated.PulledPeers},
+    ),
+)  # fmt: skip
 _GARDENS: tuple[Route, ...] = (
     Route(
         method="POST", path="/v1/gardens", handler=gardens.create_garden, permission="write",
@@ -716,6 +736,7 @@ _TIME_TRAVEL: tuple[Route, ...] = (
 
 ROUTES: tuple[Route, ...] = (
     *_FACTS, *_CONFLICTS, *_CONTENT, *_RECALL, *_GARDENS, *_SCOPES, *_DECAY, *_TRUST, *_TIME_TRAVEL,
-    *_AUDIT, *_NAMES, *_EPISODES, *_KEYS, *_AGENT_KEYS, *_CAPABILITIES, *_REPLICATION, *_NODE,
+    *_AUDIT, *_NAMES, *_EPISODES, *_KEYS, *_AGENT_KEYS, *_CAPABILITIES, *_REPLICATION,
+    *_FEDERATION_FACTS, *_NODE,
 )  # fmt: skip
 """In the order of the documentation."""

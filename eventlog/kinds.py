@@ -48,6 +48,17 @@ class Attestation(Struct, frozen=True, gc=False):
     signature: str
 
 
+class ForeignFact(Struct, frozen=True, gc=False):
+    """Whose fact this is, where it came from a node that keeps no event log of ours: that
+    node, its id for the fact, its clock reading (as ours are packed) and its time (microseconds).
+    """
+
+    node_id: str
+    fact_id: str
+    hlc: int
+    recorded_at: int
+
+
 # -- replicated ---------------------------------------------------------------------------
 
 
@@ -56,6 +67,8 @@ class FactAsserted(Payload, frozen=True, gc=False, tag="fact_asserted"):
 
     ``garden_id`` is the garden whose members alone may see it; such a fact, and whatever
     ends or settles it, stands in the garden's stream instead of the scope's.
+    ``foreign`` wraps a fact of a node that speaks only the protocol's federation; its id is
+    then computed from the payload, so that all who wrap it agree (``projections.foreign``).
     """
 
     entity: str
@@ -72,6 +85,7 @@ class FactAsserted(Payload, frozen=True, gc=False, tag="fact_asserted"):
     write_mode: Literal["assert", "summarize_with_provenance"] = "assert"
     garden_id: str | None = None
     attestation: Attestation | None = None
+    foreign: ForeignFact | None = None
 
 
 class FactRetracted(Payload, frozen=True, tag="fact_retracted"):
@@ -615,6 +629,25 @@ class PeerEquivocated(Payload, frozen=True, tag="peer_equivocated"):
     later: dict[str, Any]
 
 
+class RefusedFact(Struct, frozen=True, array_like=True):
+    """A foreign fact that was not taken, and why."""
+
+    fact_id: str
+    code: str
+
+
+class ForeignPageReceived(Payload, frozen=True, tag="foreign_page_received"):
+    """A page of facts came from a node that speaks only the protocol's federation, and what
+    became of it. ``cursor``: where the next page begins, as that node wrote it; empty for
+    facts that it pushed."""
+
+    node_id: str
+    cursor: str
+    received: int
+    accepted: int
+    refused: list[RefusedFact] = field(default_factory=list)
+
+
 AnyPayload = (
     FactAsserted
     | FactRetracted
@@ -652,10 +685,11 @@ AnyPayload = (
     | EpisodeAccessed
     | ConsolidationRuleSet
     | ConsolidationRan
+    | ForeignPageReceived
 )
 
 SCHEMA_VERSIONS: dict[str, int] = {
-    "fact_asserted": 2,
+    "fact_asserted": 3,
     "fact_retracted": 1,
     "conflict_resolved": 1,
     "epoch_started": 1,
@@ -691,6 +725,7 @@ SCHEMA_VERSIONS: dict[str, int] = {
     "episode_accessed": 1,
     "consolidation_rule_set": 1,
     "consolidation_ran": 1,
+    "foreign_page_received": 1,
 }
 """The version each kind is written with; older ones are read through ``codec.UPCASTERS``."""
 

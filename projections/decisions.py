@@ -35,6 +35,7 @@ from projections.deciding.declaring import (
 )
 from projections.deciding.deltas import apply_deltas
 from projections.deciding.episodes import note_episode_access, record_episodes
+from projections.deciding.foreign import receive_foreign
 from projections.deciding.gardens import create_garden, delete_garden, set_member
 from projections.deciding.peering import (
     adopt_page,
@@ -90,6 +91,7 @@ DECISIONS: dict[type[ask.Intent], Callable[[Any, Context], Decision | Refused]] 
     ask.RotateNodeKey: rotate_node_key,
     ask.StartEpoch: start_epoch,
     ask.PromoteReplica: promote_replica,
+    ask.ReceiveForeign: receive_foreign,
 }
 """Every intent and the function that decides it."""
 

@@ -2,7 +2,8 @@
 
 A retraction or resolution that was replayed from a peer changes nothing by itself. Its claims
 wait in ``foreign_ends``; a local event takes up those that may take effect (``taking_effect``):
-the fact is here, and it is the claimant's own or the peer is granted a word on others' facts.
+the fact is here, and it is the claimant's own (or of a node without a log, which whoever pulls
+it speaks for), or the peer is granted a word on others' facts.
 So arrival order does not matter, and a grant given later covers what came before.
 """
 
@@ -33,7 +34,7 @@ WHERE CASE claims.ending WHEN 'retracted' THEN NOT EXISTS (
         SELECT 1 FROM fact_retractions AS ended
         WHERE ended.fact_id = claims.fact_id AND ended.cause = 'retraction')
     ELSE facts.set_aside = {LIVE} END
-  AND (facts.origin = claims.origin
+  AND (facts.origin = claims.origin OR facts.stream = facts.origin || '/foreign'
     OR CASE claims.ending WHEN 'retracted' THEN json_extract(peers.grants, '$.retract_foreign')
         ELSE json_extract(peers.grants, '$.resolve_foreign') END)
 ORDER BY claims.fact_id, claims.ending, claims.event_id

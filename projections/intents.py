@@ -15,11 +15,13 @@ from eventlog.kinds import (
     Attestation,
     ConsolidationRan,
     DecayPolicy,
+    FactAsserted,
     GardenRole,
     Parent,
     PeerGrants,
     RecallAnswered,
     RecallUse,
+    RefusedFact,
     TrustPolicy,
     Value,
 )
@@ -402,6 +404,17 @@ class PromoteReplica(Intent, frozen=True, kw_only=True):
     primary_node_id: str
     primary_url: str
     position: int
+
+
+class ReceiveForeign(Intent, frozen=True, kw_only=True):
+    """Take a page of facts that a foreign node sent. ``facts`` are checked and carry
+    ``foreign``; ``refused`` were not worth taking; ``cursor`` is empty for pushed facts."""
+
+    node_id: str
+    facts: tuple[FactAsserted, ...]
+    refused: tuple[RefusedFact, ...] = ()
+    cursor: str = ""
+    received: int
 
 
 class Refused(Struct, frozen=True):

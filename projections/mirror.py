@@ -35,6 +35,7 @@ from projections.database import open_reader, query, tables_position
 from projections.decay import load_sweeps
 from projections.derivations import load_parents
 from projections.facts import fact_id, validity_us
+from projections.foreign import admitted, id_of
 from projections.foreign_ends import ENDING_KINDS
 from projections.garden_directory import all_reviews, every_garden
 from projections.histories import uses_by_slot
@@ -151,7 +152,7 @@ class Mirror(MirrorState):
     def apply(self, events: Sequence[Recorded], position: int) -> None:
         """Take in committed events and publish ``position``."""
         pending: list[tuple[Any, ...]] = []
-        for event in events:
+        for event in admitted(events, self._stands_at):
             payload = event.payload
             if isinstance(payload, FactAsserted):
                 pending.append(self._row_from(event, payload))
@@ -167,6 +168,12 @@ class Mirror(MirrorState):
         if pending:
             self.columns.append(pending)
         self._publish(position)
+
+    def _stands_at(self, event_id: bytes) -> int | None:
+        slot = self.slot_of.get(id_of(event_id))
+        if slot is None:
+            return None
+        return int(self.columns.arrays["from_position"][slot])
 
     def _publish(self, position: int) -> None:
         self.published = self.columns.count

@@ -32,6 +32,12 @@ from projections.cards.projector import find_card
 from projections.database import ReaderPool
 from projections.digest import Digests, compute_digests, stream_digests
 from projections.facts import FactRow, fetch
+from projections.foreign import (
+    ForeignCursor,
+    foreign_cursor,
+    foreign_refusals,
+    foreign_settled,
+)
 from projections.foreign_ends import waiting_claims
 from projections.garden_directory import GardenDirectory, Review, load_gardens, reviews_of
 from projections.keys import KeyRing, load_keys
@@ -236,6 +242,21 @@ class Reader:
         """Claims of other nodes about the end of facts that have not taken effect."""
         with self.pool.connection() as db:
             return waiting_claims(db)
+
+    def foreign_cursor(self, node_id: str) -> ForeignCursor | None:
+        """How far a node that speaks only the protocol was pulled."""
+        with self.pool.connection() as db:
+            return foreign_cursor(db, node_id)
+
+    def foreign_settled(self, node_id: str, names: Sequence[str]) -> frozenset[str]:
+        """Those of a foreign node's fact ids that were taken or refused."""
+        with self.pool.connection() as db:
+            return foreign_settled(db, node_id, names)
+
+    def foreign_refusals(self, node_id: str, limit: int) -> list[tuple[str, str, int]]:
+        """(foreign id, code, position) of what was refused of a node, newest first."""
+        with self.pool.connection() as db:
+            return foreign_refusals(db, node_id, limit)
 
     def digests(self) -> Digests:
         """Digests of the tables as they stand."""

@@ -16,6 +16,7 @@ from projections.episodic.deltas import DeltasProjector
 from projections.episodic.episodes import EpisodesProjector
 from projections.fact_retractions import FactRetractionsProjector
 from projections.facts import FactsProjector
+from projections.foreign import ForeignFactsProjector
 from projections.foreign_ends import ForeignEndsProjector
 from projections.gardens import GardensProjector
 from projections.keys import KeysProjector
@@ -51,6 +52,7 @@ PROJECTORS: tuple[Projector, ...] = (
     ConsolidationProjector(),
     PeersProjector(),
     ForeignEndsProjector(),
+    ForeignFactsProjector(),
 )
 
 IGNORED_KINDS = frozenset({"epoch_started", "node_key_rotated", "replica_promoted"})

@@ -15,6 +15,7 @@ from msgspec import Struct
 from eventlog.errors import UnknownKind
 from eventlog.event import Recorded, UnknownPayload
 from projections.database import open_writer, query, query_one
+from projections.foreign import admitted, stands_in
 from projections.foreign_ends import ENDING_KINDS, ForeignEndsProjector
 from projections.projector import Projector
 from projections.registry import KNOWN_KINDS, PROJECTORS
@@ -156,7 +157,7 @@ class ProjectionStore:
         self._note_unknown(events)
         readable = [
             event
-            for event in events
+            for event in admitted(events, stands_in(self.db))
             if event.payload is not None and type(event.payload) is not UnknownPayload
         ]
         own = [

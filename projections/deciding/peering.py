@@ -99,8 +99,8 @@ def _fact_ids(events: tuple[Foreign, ...]) -> list[str]:
         header = decode_header(event.header)
         if header.kind == "fact_asserted" and event.payload is not None:
             fact = decode_payload(header, event.payload)
-            named = fact.id if isinstance(fact, FactAsserted) else None
-            found.append(named or id_text(header.event_id))
+            if isinstance(fact, FactAsserted) and fact.foreign is None:
+                found.append(fact.id or id_text(header.event_id))
     return found
 
 

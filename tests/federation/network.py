@@ -24,7 +24,7 @@ from projections.intents import (
 )
 from projections.peers import PeerRow
 from replay.federation.page import Page
-from replay.federation.pulling import Pulled, PeerUnreachable, pull
+from replay.federation.pulling import PeerUnreachable, Pulled, pull
 from replay.federation.serving import offered, read_page, signed_streams
 
 START_US = 1_700_000_000_000_000
@@ -107,10 +107,8 @@ class Link:
         server = self.server
         heads = server.node.log.stream_heads()
         names = offered(server.peer(self.client), heads, server.id, SCOPES)
-        statement = signed_streams(
-            server.node.identity, {name: heads[name] for name in names}, server.clock.now_us()
-        )
-        return statement
+        chosen = {name: heads[name] for name in names}
+        return signed_streams(server.node.identity, chosen, server.clock.now_us())
 
     def page(self, stream: str, after_seq: int, limit: int) -> Page | None:
         self._maybe_cut()

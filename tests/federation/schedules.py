@@ -1,4 +1,4 @@
-"""Random schedules: nodes write, contradict, retract, resolve, and replay each other in any order."""
+"""Random schedules: nodes write, contradict, retract, resolve, replay each other, restart."""
 
 from __future__ import annotations
 

@@ -6,12 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.kinds import PeerGrants, Value
-from projections.intents import Done, RetractFact, SetPeerState, TakeForeignEnds
-from replay.verify import verify
-from tests.federation.network import SCOPES, Link, Member
+from tests.federation.network import Member
 from tests.federation.schedules import run
-from tests.projections.histories import asserted
 
 
 def shared(member: Member) -> dict[str, str]:
