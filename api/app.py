@@ -31,6 +31,7 @@ from api.memory.scheduler import ConsolidationScheduler
 from api.metrics import Metrics
 from api.node import Node
 from api.openapi import build_openapi
+from api.peering import Peers
 from api.protocol_federation import ProtocolFederation
 from api.quotas import Quotas, dimension_of
 from api.recall_workers.pool import RecallWorkers
@@ -43,7 +44,6 @@ from api.tracking import RecallTracker
 from projections.archive.archive import Archive
 from projections.audit.desk import AuditDesk
 from projections.cards.serving import Cards
-from replay.protocol.peers import NoPeers
 
 READ_THREADS = 4
 STAGE_THREADS = 8
@@ -76,6 +76,7 @@ def create_service(node: Node, settings: Settings, *, control_token: str | None 
     """What the handlers share. Nothing of it runs yet."""
     archive = Archive(node.directory.path, node.log)
     consolidator = Consolidator(node)
+    peers = Peers(node, settings)
     return Service(
         node=node,
         settings=settings,
@@ -109,7 +110,8 @@ def create_service(node: Node, settings: Settings, *, control_token: str | None 
         recalls=RecallWorkers(node, settings, settings.recall_workers),
         control_token=control_token,
         commits=CommitWatch(),
-        federation=ProtocolFederation(node, settings, NoPeers()),
+        federation=ProtocolFederation(node, settings, peers),
+        peers=peers,
     )
 
 
@@ -216,12 +218,14 @@ async def _lifetime(app: web.Application) -> AsyncIterator[None]:
     service.node.reader.followers.append(service.commits.committed)
     await service.tracker.start()
     await service.federation.start()
+    service.peers.start()
     sealer = Sealer(service.archive)
     await sealer.start()
     await service.scheduler.start()
     yield
     await service.scheduler.stop()
     await service.federation.stop()
+    await asyncio.to_thread(service.peers.stop)
     await sealer.stop()
     await service.recalls.stop()
     await service.jobs.stop()

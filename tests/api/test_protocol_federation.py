@@ -14,6 +14,7 @@ import pytest
 from api.app import SERVICE
 from eventlog.clock import FixedClock
 from eventlog.event import Stored
+from projections.intents import TakeForeignEnds
 from replay.protocol.peers import ProtocolPeer
 from tests.api.live import CONTROL_TOKEN, LiveNode
 from tests.api.reference_node import WALL_MS, ReferenceNode
