@@ -159,20 +159,6 @@ async def me(call: Call) -> web.Response:
     )
 
 
-async def doctor(call: Call) -> web.Response:
-    """A short self-check."""
-    status = call.node.status()
-    reason = status["degraded"]
-    return answer(
-        {
-            "status": "ok" if reason is None else "degraded",
-            "memory_garden_acl_filtering": "enabled",
-            "reason": reason,
-            "position": status["position"],
-        }
-    )
-
-
 async def peers(_: Call) -> web.Response:
     """Federation peers: none, federation is disabled."""
     return answer({"peers": []})

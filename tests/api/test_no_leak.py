@@ -102,6 +102,13 @@ def reads(told: Life) -> Iterator[Ask]:
         "/v1/auth/keys/expiring-soon", "/openapi.json", "/docs", "/v1/federation/peers",
     ):  # fmt: skip
         yield Ask("GET", path)
+    yield Ask("GET", "/v1/mcp/connectors")
+    yield Ask("POST", "/v1/auth/oidc/exchange", body={})
+    yield Ask("GET", "/v1/admin/cid-backfill/status")
+    for name in (*ENTITIES, "intent:none"):
+        yield Ask("GET", f"/v1/intents/{name}")
+    for kind in ("decay", "lint"):
+        yield Ask("GET", f"/v1/{kind}/jobs/{ABSENT}")
     yield Ask("GET", "/v1/profiles/default")
     yield Ask("GET", "/v1/decay/policies/none")
     yield Ask("GET", "/v1/recall/receipts", {"limit": 500})
