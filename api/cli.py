@@ -19,10 +19,12 @@ from api.console import (
     content,
     decay,
     demo,
+    doctor,
     embeddings,
     identity,
     keys,
     mcp,
+    names,
     promote,
     receipts,
     replays,
@@ -45,7 +47,7 @@ from replay.rebuild import DigestMismatch
 
 GROUPS = (
     serve, transfer, ask, receipts, replays, embeddings, decay, content, keys, capabilities,
-    identity, promote, mcp, demo,
+    names, identity, promote, doctor, mcp, demo,
 )  # fmt: skip
 EXPECTED = (
     ClientError,
