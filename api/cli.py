@@ -19,10 +19,12 @@ from api.console import (
     content,
     decay,
     demo,
+    doctor,
     embeddings,
     identity,
     keys,
     mcp,
+    names,
     peers,
     promote,
     receipts,
@@ -46,7 +48,7 @@ from replay.rebuild import DigestMismatch
 
 GROUPS = (
     serve, transfer, ask, receipts, replays, embeddings, decay, content, keys, capabilities,
-    peers, identity, promote, mcp, demo,
+    names, peers, identity, promote, doctor, mcp, demo,
 )  # fmt: skip
 EXPECTED = (
     ClientError,

@@ -102,6 +102,14 @@ def reads(told: Life) -> Iterator[Ask]:
         "/v1/auth/keys/expiring-soon", "/openapi.json", "/docs", "/v1/federation/peers",
     ):  # fmt: skip
         yield Ask("GET", path)
+    yield Ask("GET", "/v1/mcp/connectors")
+    yield Ask("POST", "/v1/auth/oidc/exchange", body={})
+    yield Ask("GET", "/v1/admin/cid-backfill/status")
+    yield from journals()
+    for name in (*ENTITIES, "intent:none"):
+        yield Ask("GET", f"/v1/intents/{name}")
+    for kind in ("decay", "lint"):
+        yield Ask("GET", f"/v1/{kind}/jobs/{ABSENT}")
     yield Ask("GET", "/v1/profiles/default")
     yield Ask("GET", "/v1/decay/policies/none")
     yield Ask("GET", "/v1/recall/receipts", {"limit": 500})
@@ -125,6 +133,12 @@ def memories(at: dict[str, Any]) -> Iterator[Ask]:
     yield Ask("GET", "/v1/deltas", {"limit": 1, **at})
     for path in ("rules", "rules/none", "status"):
         yield Ask("GET", f"/v1/consolidation/{path}", at)
+
+
+def journals() -> Iterator[Ask]:
+    """The log as an auditor may know it, behind the node's first event, which is its own."""
+    for more in ({}, {"limit": 3}, {"principal": MEMBER}, {"event_type": "fact_retract"}):
+        yield Ask("GET", "/v1/admin/audit", {"cursor": 1, **more})
 
 
 def summaries(at: dict[str, Any]) -> Iterator[Ask]:
@@ -279,6 +293,7 @@ def answers(life: Life, ask: Ask) -> tuple[int, dict[str, str], Any]:
     text = answer.text.replace(life.node.identity.node_id, "NODE").replace(life.live.url, "URL")
     text = re.sub(r'"(recall_id|receipt_id|error_id)":"[^"]*"', r'"\1":""', text)
     text = re.sub(r'"milliseconds":[0-9.e+-]+', '"milliseconds":0', text)
+    text = re.sub(r'"(key_id|public_key)":"[^"]*"', r'"\1":""', text)
     if ask.path.startswith("/v1/auth/"):
         text = re.sub(r'"id":"[^"]*"', '"id":""', text)
     if ask.path == "/metrics":
@@ -303,6 +318,10 @@ def same(told: Life, untold: Life, ask: Ask) -> None:
             cursor = page["cursor"] if page.get("facts") or page.get("conflicts") else None
         if one[0] == 200 and ask.path in ("/v1/episodes", "/v1/deltas") and ask.method == "GET":
             cursor = json.loads(one[2])["cursor"]
+        if one[0] == 200 and ask.path == "/v1/audit":
+            cursor = json.loads(one[2])["cursor"]
+        if one[0] == 200 and ask.path == "/v1/admin/audit":
+            cursor = json.loads(one[2])["next_cursor"]
         if cursor is None or ask.params.get("tail"):
             return
         ask = Ask(ask.method, ask.path, {**ask.params, "cursor": cursor})
