@@ -79,6 +79,7 @@ class Consolidator:
         asked_by: str | None = None,
         from_position: int | None = None,
         until: int | None = None,
+        most: int | None = None,
         scheduled_us: int | None = None,
         run_id: str | None = None,
         keep: bool = False,
@@ -93,6 +94,7 @@ class Consolidator:
             from_position: read again from here on; what was applied before stays as it is,
                 and the watermark where it was.
             until: read up to here; by default to the log's head.
+            most: read at most so many episodes; ``report.more`` tells whether any are left.
             scheduled_us: which fire of a timetable this is.
             run_id: by default a new one.
             keep: whether the report holds proposals and results.
@@ -102,6 +104,10 @@ class Consolidator:
             head = self._node.log.head().position
             until = head if until is None else min(until, head)
             start = await self._start(rule, from_position)
+            last_wanted = None
+            if most is not None:
+                last_wanted = await asyncio.to_thread(self._due, rule, start, most)
+                until = until if last_wanted is None else min(until, last_wanted)
             base = ConsolidationRan(
                 rule_id=rule.id,
                 run_id=run_id or uuid4().hex,
@@ -114,6 +120,9 @@ class Consolidator:
                 replay=from_position is not None,
             )
             report = _report(base)
+            if last_wanted is not None:
+                left = await asyncio.to_thread(self._pending, rule, last_wanted, head)
+                report.more = left > 0
             total = await asyncio.to_thread(self._pending, rule, start, until)
             after = start
             while True:
@@ -329,7 +338,7 @@ def readers_of(rule: Rule) -> Readers:
 
 def delta_kinds(proposals: Sequence[Proposal]) -> dict[str, int]:
     """How many deltas of each kind."""
-    counts = dict.fromkeys(("add", "update", "delete", "noop"), 0)
+    counts: dict[str, int] = {"add": 0, "update": 0, "delete": 0, "noop": 0}
     for proposal in proposals:
         counts[kind_of_delta(proposal.delta)] += 1
     return counts

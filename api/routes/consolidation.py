@@ -81,6 +81,7 @@ async def run_rule(call: Call) -> web.Response:
                 rule,
                 asked_by=call.caller.principal,
                 from_position=request.from_position,
+                most=request.limit,
                 keep=True,
             )
         except ConsolidationFailed as fault:

@@ -56,7 +56,7 @@ def statement_of(payload: Mapping[str, Any], place: Place, *, inherited: bool) -
     return Statement(
         entity_of(subject, place),
         predicate or NO_PREDICATE,
-        Value("text", content) if stated is None else _value(stated),
+        Value("text", str(content)) if stated is None else _value(stated),
         payload.get("id"),
         subject,
         rest,
