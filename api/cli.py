@@ -16,10 +16,12 @@ from api.client import ClientError
 from api.console import (
     ask,
     capabilities,
+    consolidation,
     content,
     decay,
     demo,
     embeddings,
+    episodes,
     identity,
     keys,
     mcp,
@@ -44,8 +46,8 @@ from projections.writer import ReplicaReadOnly
 from replay.rebuild import DigestMismatch
 
 GROUPS = (
-    serve, transfer, ask, receipts, replays, embeddings, decay, content, keys, capabilities,
-    identity, promote, mcp, demo,
+    serve, transfer, ask, receipts, replays, embeddings, decay, content, episodes, consolidation,
+    keys, capabilities, identity, promote, mcp, demo,
 )  # fmt: skip
 EXPECTED = (
     ClientError,

@@ -84,16 +84,16 @@ def _dry(client: Client, path: str, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _all_steps(client: Client, path: str, args: argparse.Namespace) -> dict[str, Any]:
-    whole: dict[str, Any] | None = None
+    whole: dict[str, Any] = {}
     start = args.from_position
     with tqdm(unit=" episodes", disable=not sys.stderr.isatty()) as bar:
         while True:
             body: dict[str, Any] = {"limit": STEP_EPISODES}
             if start is not None:
                 body["from_position"] = start
-            step = client.post(path, body)
+            step: dict[str, Any] = client.post(path, body)
             bar.update(step["episodes"])
-            whole = step if whole is None else _added(whole, step)
+            whole = _added(whole, step) if whole else step
             if not step["more"] or not step["episodes"]:
                 return whole
             if start is not None:
@@ -109,7 +109,7 @@ def _added(whole: dict[str, Any], step: dict[str, Any]) -> dict[str, Any]:
 
 def run_rules(args: argparse.Namespace) -> int:
     """List, set or remove."""
-    with reach(args) as client:
+    with reach(args, create=args.set is not None) as client:
         if args.remove is not None:
             client.delete(f"/v1/consolidation/rules/{quote(args.remove, safe='')}")
             print(f"removed {args.remove}")

@@ -79,7 +79,7 @@ def run_add(args: argparse.Namespace) -> int:
     if args.garden_id is not None:
         where["garden_id"] = args.garden_id
     total: dict[str, Any] = {"recorded": 0, "known": 0, "episodes": [], "position": 0}
-    with reach(args) as client, tqdm(
+    with reach(args, create=True) as client, tqdm(
         total=len(episodes), unit=" episodes", disable=len(episodes) <= BATCH
         or not sys.stderr.isatty()
     ) as bar:  # fmt: skip
