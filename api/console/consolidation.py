@@ -72,7 +72,7 @@ def run_rule(args: argparse.Namespace) -> int:
         if report[name]:
             print(f"{report[name]} {what}")
     for each in report["quarantined"]:
-        print(f"set aside {each['episode']}: {each['reason']}")
+        print(f"set aside {each['id']}: {each['reason']}")
     return 0
 
 
@@ -171,7 +171,7 @@ def run_status(args: argparse.Namespace) -> int:
             str(each["watermark"]),
             str(each["pending"]),
             "-" if each["next_fire"] is None else each["next_fire"][:19],
-            str(sum(run["episodes"] for run in each["runs"])),
+            str(each["read"]),
             str(len(each["quarantined"])),
         ]
         for each in answer["rules"]

@@ -418,6 +418,7 @@ class RuleStatus(BaseModel):
     enabled: bool
     cadence: dict[str, Any]
     watermark: int
+    read: int
     pending: int
     next_fire: str | None
     runs: list[dict[str, Any]]
