@@ -262,12 +262,13 @@ _memories = st.one_of(_episodes, _deltas(), _deltas(), _rules, _runs()).map(
 
 
 @st.composite
-def histories(draw: st.DrawFn, max_size: int = 20) -> list[Step]:
-    """Moves at instants that never go back, in a world that is disputed already."""
+def histories(draw: st.DrawFn, max_size: int = 20, *, memory: bool = True) -> list[Step]:
+    """Moves at instants that never go back, in a world that is disputed already; with
+    ``memory``, episodes and deltas among them."""
     at_us = START_US
     opening = draw(st.lists(_disputed, min_size=3, max_size=8))
     steps = [Step("assert", at_us, 0, intent) for intent in opening]
-    moves = st.one_of(_moves, _moves, _memories)
+    moves = st.one_of(_moves, _moves, _memories) if memory else _moves
     for kind, intent in draw(st.lists(moves, min_size=1, max_size=max_size)):
         at_us += draw(st.sampled_from((0, 1_000, 3_600_000_000, DAY_US)))
         steps.append(Step(kind, at_us, draw(st.integers(0, 1_000)), intent))
