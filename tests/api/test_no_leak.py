@@ -34,7 +34,7 @@ from tests.api.private_worlds import (
 )
 
 QUERIES = ("who keeps the tea and the secrets?", "atlas ledger", "user a")
-PROFILES = ("default", "stigmem")
+PROFILES = ("default", "stargraph", "stigmem")
 ABSENT = "00000000-0000-7000-8000-000000000000"
 
 
@@ -357,8 +357,8 @@ BUSY = [
     Step("look", True),
     Step("delta", True, entity=1, value=1, pick=0, source=0),
     Step("delta", False, entity=1, value=0, pick=2, source=0),
-    Step("delta", True, entity=1, value=0, pick=2, source=1, derived=True),
-    Step("delta", True, entity=1, value=0, pick=1, source=1, derived=True),
+    Step("delta", True, entity=1, value=0, pick=2, source=0, derived=True),
+    Step("delta", True, entity=1, value=0, pick=1, source=0, derived=True),
 ]
 """A history in which everything happens."""
 
