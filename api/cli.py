@@ -16,11 +16,13 @@ from api.client import ClientError
 from api.console import (
     ask,
     capabilities,
+    consolidation,
     content,
     decay,
     demo,
     doctor,
     embeddings,
+    episodes,
     identity,
     keys,
     mcp,
@@ -47,8 +49,8 @@ from projections.writer import ReplicaReadOnly
 from replay.rebuild import DigestMismatch
 
 GROUPS = (
-    serve, transfer, ask, receipts, replays, embeddings, decay, content, keys, capabilities,
-    names, peers, identity, promote, doctor, mcp, demo,
+    serve, transfer, ask, receipts, replays, embeddings, decay, content, episodes, consolidation,
+    keys, capabilities, names, peers, identity, promote, doctor, mcp, demo,
 )  # fmt: skip
 EXPECTED = (
     ClientError,
