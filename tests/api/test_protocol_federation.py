@@ -342,23 +342,24 @@ def test_two_nodes_that_pull_one_peer_agree(
     for node in (a, b):
         acquaint(node, peer)
         until(lambda node=node: len(held(node)) == 3)
-    peer.state("CFO", confidence=0.0, **same)
-    for node in (a, b):
-        until(lambda node=node: pull_of(node, peer)["accepted"] == 4)
-        acquaint(node, peer, active=False)
-    assert {r["id"] for r in held(a)} == {r["id"] for r in held(b)}
-    assert a.node.reader.digests().shared == b.node.reader.digests().shared
     from_a, from_b = scope_events(a), scope_events(b)
     wrap_into(a, from_b)
     wrap_into(b, from_a)
     wrap_into(neither, from_b)
     wrap_into(neither, from_a)
-    digests = [node.node.reader.digests() for node in nodes]
-    assert len({each.shared for each in digests}) == 1
+    shared = {node.node.reader.digests().shared for node in nodes}
+    assert len(shared) == 1
+    assert (
+        {r["id"] for r in held(a)} == {r["id"] for r in held(b)} == {r["id"] for r in held(neither)}
+    )
     for node in nodes:
         node.node.rebuild()
-        assert node.node.reader.digests().shared == digests[0].shared
-        assert len(held(node)) == len(held(a))
+        assert {node.node.reader.digests().shared} == shared
+    peer.state("CFO", confidence=0.0, **same)
+    for node in (a, b):
+        until(lambda node=node: pull_of(node, peer)["accepted"] == 4)
+    assert len(held(a)) == 1  # both claims were of one source: the record ends them
+    assert a.node.reader.digests().shared == b.node.reader.digests().shared
 
 
 # -- being pulled
@@ -377,7 +378,7 @@ def drained(live: LiveNode, peer: ReferenceNode, limit: int) -> list[dict[str, A
     records: list[dict[str, Any]] = []
     cursor: str | None = None
     while True:
-        query = {"limit": limit} | ({"cursor": cursor} if cursor else {})
+        query: dict[str, Any] = {"limit": limit} | ({"cursor": cursor} if cursor else {})
         body = fetch(live, peer, **query).json()
         records += body["facts"]
         cursor = body["cursor"] or cursor
