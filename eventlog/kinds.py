@@ -557,6 +557,78 @@ class ConsolidationRan(Payload, frozen=True, tag="consolidation_ran"):
     quarantined: list[SetAsideEpisode] = field(default_factory=list)
 
 
+class PeerGrants(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an approved peer may do here.
+
+    ``scopes`` and ``gardens`` (ids) are both what we serve it and what we take from it;
+    ``pull``: we take, ``serve``: it may take. The others let its word count for facts of
+    others: ending them, settling conflicts among them, erasing them; and give instructions.
+    """
+
+    scopes: list[str]
+    gardens: list[str] = field(default_factory=list)
+    pull: bool = True
+    serve: bool = True
+    retract_foreign: bool = False
+    resolve_foreign: bool = False
+    erase_foreign: bool = False
+    instructions: bool = False
+
+
+class PeerDeclared(Payload, frozen=True, tag="peer_declared"):
+    """Another node wants to be a peer; ``signature`` is its own, over the declaration.
+
+    ``fault`` is why it was rejected at once, if it was.
+    """
+
+    peer_id: str
+    node_id: str
+    node_url: str
+    public_key: str
+    allowed_scopes: list[str]
+    signed_at: str
+    signature: str
+    fault: str = ""
+
+
+class PeerStateSet(Payload, frozen=True, tag="peer_state_set"):
+    """A peer was approved, revoked, granted more or less, or has another key or address.
+
+    With ``stream``, one stream of it was held (its events are refused, for ``reason``) or
+    released. What is null stays as it was.
+    """
+
+    peer_id: str
+    state: Literal["active", "revoked"] | None = None
+    grants: PeerGrants | None = None
+    public_key: str | None = None
+    node_url: str | None = None
+    stream: str | None = None
+    held: bool | None = None
+    reason: str = ""
+
+
+class PeerPageReceived(Payload, frozen=True, tag="peer_page_received"):
+    """Events of a peer's stream came and were verified; ``statement`` is its signed head."""
+
+    node_id: str
+    stream: str
+    first_seq: int
+    last_seq: int
+    statement: dict[str, Any]
+
+
+class PeerEquivocated(Payload, frozen=True, tag="peer_equivocated"):
+    """A peer contradicted what it had signed: both statements are the evidence."""
+
+    node_id: str
+    stream: str
+    sort: Literal["equivocation", "rollback"]
+    detail: str
+    earlier: dict[str, Any]
+    later: dict[str, Any]
+
+
 class RefusedFact(Struct, frozen=True, array_like=True):
     """A foreign fact that was not taken, and why."""
 
@@ -603,6 +675,10 @@ AnyPayload = (
     | CapabilityRevoked
     | ReplicaPromoted
     | AliasSet
+    | PeerDeclared
+    | PeerStateSet
+    | PeerPageReceived
+    | PeerEquivocated
     | EpisodeRecorded
     | DeltaApplied
     | DeltaRejected
@@ -639,6 +715,10 @@ SCHEMA_VERSIONS: dict[str, int] = {
     "capability_revoked": 1,
     "replica_promoted": 1,
     "alias_set": 1,
+    "peer_declared": 1,
+    "peer_state_set": 1,
+    "peer_page_received": 1,
+    "peer_equivocated": 1,
     "episode_recorded": 1,
     "delta_applied": 1,
     "delta_rejected": 1,

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from eventlog.event import Recorded
+from eventlog.event import Foreign, Recorded
 from eventlog.kinds import (
     Attestation,
     ConsolidationRan,
@@ -18,6 +18,7 @@ from eventlog.kinds import (
     FactAsserted,
     GardenRole,
     Parent,
+    PeerGrants,
     RecallAnswered,
     RecallUse,
     RefusedFact,
@@ -326,6 +327,59 @@ class RecordAnswers(Intent, frozen=True, kw_only=True):
     """Put the receipts of recalls in the log."""
 
     receipts: tuple[RecallAnswered, ...]
+
+
+class DeclarePeer(Intent, frozen=True, kw_only=True):
+    """Register another node's declaration; ``fault`` is why it is rejected, if it is."""
+
+    peer_id: str
+    node_id: str
+    node_url: str
+    public_key: str
+    allowed_scopes: tuple[str, ...]
+    signed_at: str
+    signature: str
+    fault: str = ""
+
+
+class SetPeerState(Intent, frozen=True, kw_only=True):
+    """Approve, revoke or change a peer, or hold or release one of its streams."""
+
+    peer_id: str
+    state: Literal["active", "revoked"] | None = None
+    grants: PeerGrants | None = None
+    public_key: str | None = None
+    node_url: str | None = None
+    stream: str | None = None
+    held: bool | None = None
+    reason: str = ""
+
+
+class AdoptPage(Intent, frozen=True, kw_only=True):
+    """Take in verified events of one stream of a peer; ``statement`` is its signed head."""
+
+    node_id: str
+    stream: str
+    first_seq: int
+    events: tuple[Foreign, ...]
+    statement: dict[str, Any]
+    erasable: frozenset[bytes] = frozenset()
+
+
+class TakeForeignEnds(Intent, frozen=True):
+    """Let what other nodes said of the end of facts take effect, as far as it may."""
+
+
+class NoteEquivocation(Intent, frozen=True, kw_only=True):
+    """Keep the evidence that a peer contradicted itself, and hold the stream."""
+
+    peer_id: str
+    node_id: str
+    stream: str
+    sort: Literal["equivocation", "rollback"]
+    detail: str
+    earlier: dict[str, Any]
+    later: dict[str, Any]
 
 
 class RotateNodeKey(Intent, frozen=True, kw_only=True):

@@ -36,6 +36,7 @@ from projections.decay import load_sweeps
 from projections.derivations import load_parents
 from projections.facts import fact_id, validity_us
 from projections.foreign import admitted, id_of
+from projections.foreign_ends import ENDING_KINDS
 from projections.garden_directory import all_reviews, every_garden
 from projections.histories import uses_by_slot
 from projections.lexicon import lexical_text
@@ -160,6 +161,8 @@ class Mirror(MirrorState):
                 self.columns.append(pending)
                 pending = []
             handler = _HANDLERS.get(type(payload))
+            if event.peer is not None and event.header.kind in ENDING_KINDS:
+                continue  # another node's word takes effect through an event of ours
             if handler is not None:
                 handler(self, event)
         if pending:

@@ -17,9 +17,11 @@ from projections.episodic.episodes import EpisodesProjector
 from projections.fact_retractions import FactRetractionsProjector
 from projections.facts import FactsProjector
 from projections.foreign import ForeignFactsProjector
+from projections.foreign_ends import ForeignEndsProjector
 from projections.gardens import GardensProjector
 from projections.keys import KeysProjector
 from projections.lexicon import LexiconProjector
+from projections.peers import PeersProjector
 from projections.policies import PoliciesProjector
 from projections.projector import Projector
 from projections.recall_receipts import RecallReceiptsProjector
@@ -48,6 +50,8 @@ PROJECTORS: tuple[Projector, ...] = (
     EpisodesProjector(),
     DeltasProjector(),
     ConsolidationProjector(),
+    PeersProjector(),
+    ForeignEndsProjector(),
     ForeignFactsProjector(),
 )
 

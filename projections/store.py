@@ -16,6 +16,7 @@ from eventlog.errors import UnknownKind
 from eventlog.event import Recorded, UnknownPayload
 from projections.database import open_writer, query, query_one
 from projections.foreign import admitted, stands_in
+from projections.foreign_ends import ENDING_KINDS, ForeignEndsProjector
 from projections.projector import Projector
 from projections.registry import KNOWN_KINDS, PROJECTORS
 
@@ -159,12 +160,22 @@ class ProjectionStore:
             for event in admitted(events, stands_in(self.db))
             if event.payload is not None and type(event.payload) is not UnknownPayload
         ]
-        kinds = {event.header.kind for event in readable}
+        own = [
+            event
+            for event in readable
+            if event.peer is None or event.header.kind not in ENDING_KINDS
+        ]
+        kinds = {event.header.kind for event in own}
         last = events[-1].position
         for projector in self._projectors:
             mark = self._checkpoints[projector.name]
-            if mark.halted is None and not kinds.isdisjoint(projector.kinds):
-                self._apply_one(projector, _fresh(projector, readable, kinds, mark.position))
+            if mark.halted is not None:
+                continue
+            if projector.name == ForeignEndsProjector.name:
+                wanted = _fresh(projector, readable, set(projector.kinds) | kinds, mark.position)
+                self._apply_one(projector, wanted)
+            elif not kinds.isdisjoint(projector.kinds):
+                self._apply_one(projector, _fresh(projector, own, kinds, mark.position))
         self.db.execute(
             "UPDATE checkpoints SET position=? WHERE halted IS NULL AND position<?", (last, last)
         )

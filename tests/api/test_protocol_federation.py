@@ -319,6 +319,7 @@ def wrap_into(live: LiveNode, events: list[Stored]) -> None:
         for n, each in enumerate(events)
     ]  # fmt: skip
     live.node.writer.copy(live.node.log, copied, []).result(10)
+    live.node.write(TakeForeignEnds())
 
 
 def scope_events(live: LiveNode) -> list[Stored]:
