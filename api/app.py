@@ -16,7 +16,7 @@ from time import perf_counter
 from aiohttp import web
 from msgspec import json
 
-from api.auth import identify, own_issuer, require
+from api.auth import identify, require
 from api.background_job import BackgroundJob
 from api.bodies import answer
 from api.call import Call, Service
@@ -31,6 +31,7 @@ from api.memory.scheduler import ConsolidationScheduler
 from api.metrics import Metrics
 from api.node import Node
 from api.openapi import build_openapi
+from api.peer_book import RegistryBook, issuers_of
 from api.protocol_federation import ProtocolFederation
 from api.quotas import Quotas, dimension_of
 from api.recall_workers.pool import RecallWorkers
@@ -42,8 +43,8 @@ from api.settings import Settings
 from api.tracking import RecallTracker
 from projections.archive.archive import Archive
 from projections.audit.desk import AuditDesk
+from projections.capabilities.token import BEARER_PREFIX
 from projections.cards.serving import Cards
-from replay.protocol.peers import NoPeers
 
 READ_THREADS = 4
 STAGE_THREADS = 8
@@ -109,7 +110,7 @@ def create_service(node: Node, settings: Settings, *, control_token: str | None 
         recalls=RecallWorkers(node, settings, settings.recall_workers),
         control_token=control_token,
         commits=CommitWatch(),
-        federation=ProtocolFederation(node, settings, NoPeers()),
+        federation=ProtocolFederation(node, settings, RegistryBook(node)),
     )
 
 
@@ -128,15 +129,16 @@ def _serve(route: Route) -> _Handler:
     async def serve(request: web.Request) -> web.StreamResponse:
         service = request.app[SERVICE]
         node = service.node
+        header = request.headers.get("Authorization")
         caller = identify(
-            request.headers.get("Authorization"),
+            header,
             node.reader.keys,
             node.reader.gardens,
             node.clock.now_us(),
             required=service.settings.auth_required and route.permission != "none",
             control_token=service.control_token,
             capabilities=node.reader.capabilities,
-            issuers=own_issuer(node.node_id, node.public_key),
+            issuers=issuers_of(node) if header and BEARER_PREFIX in header else None,
         )
         if caller.capability is not None and (route.method, route.path) not in DELEGABLE:
             raise coded("not_delegable", "this route does not take a capability")
