@@ -27,7 +27,7 @@ from replay.protocol.peer_token import (
     sign_peer_token,
 )
 from replay.protocol.peers import PeerBook, ProtocolPeer
-from replay.protocol.pulling import PeerFault, RoundReport, pull_round
+from replay.protocol.pulling import PAGES_MAX, PeerFault, RoundReport, pull_round
 from replay.protocol.records import Bounds
 
 LOOK_SECONDS = 0.5
@@ -170,6 +170,8 @@ class ProtocolFederation:
                 peer = self.peers.find(node_id)
                 if peer is not None:
                     state.report = await self.pull_once(peer)
+                    if state.report.pages >= PAGES_MAX:
+                        wait = 0.0  # there is more
                 state.rounds += 1
                 failures, state.fault = 0, None
             except PeerBusy as fault:
