@@ -235,7 +235,7 @@ def _fresh(
     projector: Projector, events: list[Recorded], kinds: set[str], position: int
 ) -> list[Recorded]:
     """The events a projector reads and has not applied yet."""
-    if events[0].position > position and kinds <= projector.kinds:
+    if events and events[0].position > position and kinds <= projector.kinds:
         return events
     return [
         event
