@@ -186,6 +186,10 @@ class EventLog(Protocol):
         Raises IndexError beyond the head."""
         ...
 
+    def positions_of(self, event_ids: Sequence[bytes]) -> dict[bytes, int]:
+        """Positions of those of the events that are in the log, by event id."""
+        ...
+
     def subscribe(self, after: int = 0, streams: Collection[str] | None = None) -> Subscription: ...
 
     def scrub(self) -> None:

@@ -181,6 +181,15 @@ class MemoryLog:
             raise IndexError(f"position {position} is beyond the head {self._head.position}")
         return self._received[position - 1]
 
+    def positions_of(self, event_ids: Sequence[bytes]) -> dict[bytes, int]:
+        self._require_open()
+        asked = frozenset(event_ids)
+        return {
+            recorded.event_id: recorded.position
+            for recorded, _ in self._links
+            if recorded.event_id in asked
+        }
+
     def subscribe(self, after: int = 0, streams: Collection[str] | None = None) -> LogSubscription:
         self._require_open()
         return LogSubscription(self, self._signal, after, streams)

@@ -4,17 +4,44 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import cast
 
 import apsw
 import msgspec
 
 from eventlog import sqlite_schema as schema
+from eventlog.chain import Link
 from eventlog.codec import decode_header
 from eventlog.errors import StorageFailed
+from eventlog.identifiers import id_bytes
+from eventlog.kinds import FactErased
 
 TRUNCATE_ATTEMPTS = 100
 TRUNCATE_PAUSE_SECONDS = 0.1
+
+
+def name_erased(db: apsw.Connection, links: Sequence[Link]) -> None:
+    """Enter what ``fact_erased`` events among ``links`` name, inside the open transaction."""
+    for recorded, stored in links:
+        if isinstance(recorded.payload, FactErased):
+            names = event_ids_of(recorded.payload)
+            db.executemany(schema.NAME, [(event_id, stored.position) for event_id in names])
+
+
+def event_ids_of(erasure: FactErased) -> list[bytes]:
+    """The events that an erasure names; what is no identifier names nothing."""
+    ids: list[bytes] = []
+    for text in erasure.events:
+        with suppress(ValueError):
+            ids.append(id_bytes(text))
+    return ids
+
+
+def positions_of(db: apsw.Connection, event_ids: Sequence[bytes]) -> dict[bytes, int]:
+    """Positions of those events that are in the log."""
+    asked = msgspec.json.encode([event_id.hex() for event_id in event_ids]).decode()
+    return dict(cast("Iterator[tuple[bytes, int]]", db.execute(schema.SELECT_POSITIONS, (asked,))))
 
 
 def erase(db: apsw.Connection, event_ids: Sequence[bytes]) -> None:

@@ -25,7 +25,13 @@ from eventlog.errors import CorruptLog, EraseRefused, LogClosed, StorageFailed
 from eventlog.event import Draft, Recorded, Stored
 from eventlog.following import CommitSignal, LogSubscription, walk
 from eventlog.log import Appended, Expect, Head, Idempotency, StreamHead, check_limit
-from eventlog.sqlite_erasing import erase, is_named, truncate_wal
+from eventlog.sqlite_erasing import (
+    erase,
+    is_named,
+    name_erased,
+    positions_of,
+    truncate_wal,
+)
 from eventlog.sqlite_reading import (
     AuditRow,
     ReaderPool,
@@ -163,6 +169,7 @@ class SqliteLog:
         try:
             db.execute("BEGIN IMMEDIATE")
             self._insert(db, links, keys)
+            name_erased(db, links)
             if erased:
                 erase(db, erased)
             db.execute("COMMIT")
@@ -320,6 +327,10 @@ class SqliteLog:
         if instant is None:
             raise IndexError(f"position {position} is not in the log")
         return cast("int", instant)
+
+    def positions_of(self, event_ids: Sequence[bytes]) -> dict[bytes, int]:
+        with self._reader() as db, schema.reading():
+            return positions_of(db, event_ids)
 
     def subscribe(self, after: int = 0, streams: Collection[str] | None = None) -> LogSubscription:
         self._require_open()

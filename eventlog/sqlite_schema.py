@@ -58,7 +58,12 @@ CREATE TABLE idempotency (
     "CREATE INDEX events_received_at ON events (received_at)",
     "CREATE INDEX events_stream ON events (stream_no)",
 )
-ERASING_INDEX = "CREATE INDEX events_erasing ON events (position) WHERE kind = 'fact_erased'"
+ERASED_TABLE = """
+CREATE TABLE erased (
+  event_id BLOB PRIMARY KEY,
+  position INTEGER NOT NULL
+) STRICT, WITHOUT ROWID"""
+"""Events whose payload may be deleted, and the first ``fact_erased`` event that names each."""
 
 
 def _forbid(table: str, verb: str) -> str:
@@ -67,18 +72,18 @@ CREATE TRIGGER {table}_no_{verb.lower()} BEFORE {verb} ON {table}
 BEGIN SELECT RAISE(ABORT, 'the log is append-only: no {verb} on {table}'); END"""
 
 
-NAMED = """
-SELECT 1 FROM events e JOIN payloads p ON p.position = e.position,
-  json_each(CAST(p.payload AS TEXT), '$.events') j
-WHERE e.kind = 'fact_erased'
-  AND replace(j.value, '-', '') = (SELECT lower(hex(event_id)) FROM events
-    WHERE position = {position} AND kind <> 'fact_erased')"""
-"""Whether a ``fact_erased`` event names the event at a position."""
-
-ERASE_UNNAMED = f"""
+NAME_UNERASED = """
+CREATE TRIGGER erased_only_named BEFORE INSERT ON erased
+WHEN NOT EXISTS (SELECT 1 FROM events e JOIN payloads p ON p.position = e.position,
+    json_each(CAST(p.payload AS TEXT), '$.events') j
+  WHERE e.position = NEW.position AND e.kind = 'fact_erased'
+    AND replace(j.value, '-', '') = lower(hex(NEW.event_id)))
+BEGIN SELECT RAISE(ABORT, 'the fact_erased event does not name this event'); END"""
+DELETE_UNERASED = """
 CREATE TRIGGER payloads_no_delete BEFORE DELETE ON payloads
-WHEN NOT EXISTS ({NAMED.format(position="OLD.position")})
-BEGIN SELECT RAISE(ABORT, 'the log is append-only: no DELETE on payloads that are not erased'); END"""
+WHEN NOT EXISTS (SELECT 1 FROM events JOIN erased USING (event_id)
+  WHERE events.position = OLD.position AND kind <> 'fact_erased')
+BEGIN SELECT RAISE(ABORT, 'the log is append-only: no DELETE on payloads but erased ones'); END"""
 """A payload goes only where an event of this log says so."""
 BLANK_UNERASED = """
 CREATE TRIGGER idempotency_no_update BEFORE UPDATE ON idempotency
@@ -95,11 +100,12 @@ _FORBIDDEN = tuple(
     for table in ("streams", "events", "payloads", "idempotency")
     for verb in ("UPDATE", "DELETE")
 )
-_REPLACED = {("payloads", "DELETE"): ERASE_UNNAMED, ("idempotency", "UPDATE"): BLANK_UNERASED}
+_REPLACED = {("payloads", "DELETE"): DELETE_UNERASED, ("idempotency", "UPDATE"): BLANK_UNERASED}
+_ADDED = (ERASED_TABLE, NAME_UNERASED, _forbid("erased", "UPDATE"), _forbid("erased", "DELETE"))
 TRIGGERS = tuple(_REPLACED.get(each) or _forbid(*each) for each in _FORBIDDEN)
 STATEMENTS = {
     1: TABLES + tuple(_forbid(*each) for each in _FORBIDDEN),
-    2: (*TABLES, ERASING_INDEX, *TRIGGERS),
+    2: (*TABLES, *TRIGGERS, *_ADDED),
 }
 """What a file of each schema version holds."""
 
@@ -132,7 +138,13 @@ WHERE digest <> x'' AND key IN (SELECT value FROM json_each(?))
 BLANK = "UPDATE idempotency SET digest = x'' WHERE actor = ? AND key = ?"
 SELECT_HEADERS = """
 SELECT header FROM events WHERE event_id IN (SELECT unhex(value) FROM json_each(?))"""
-IS_NAMED = NAMED.format(position="?")
+IS_NAMED = """
+SELECT 1 FROM events JOIN erased USING (event_id) WHERE events.position = ?
+  AND kind <> 'fact_erased'"""
+NAME = "INSERT OR IGNORE INTO erased VALUES (?, ?)"
+SELECT_POSITIONS = """
+SELECT event_id, position FROM events
+WHERE event_id IN (SELECT unhex(value) FROM json_each(?))"""
 
 SELECT_HEAD = """
 SELECT position, received_at, received_hlc FROM events ORDER BY position DESC LIMIT 1"""
@@ -207,7 +219,7 @@ def _raise_version(db: apsw.Connection) -> None:
     with db:
         for table, verb in _REPLACED:
             db.execute(f"DROP TRIGGER {table}_no_{verb.lower()}")
-        for statement in (ERASING_INDEX, *_REPLACED.values()):
+        for statement in (*_REPLACED.values(), *_ADDED):
             db.execute(statement)
         db.pragma("user_version", SCHEMA_VERSION)
 
