@@ -30,6 +30,12 @@ from projections.deciding.declaring import (
     sweep_decay,
     track_recalls,
 )
+from projections.deciding.erasing import (
+    certify_erasure,
+    erase_events,
+    erase_facts,
+    set_legal_hold,
+)
 from projections.deciding.gardens import create_garden, delete_garden, set_member
 from projections.deciding.quarantine import review_quarantined
 from projections.deciding.resolving import resolve_conflict
@@ -63,6 +69,10 @@ DECISIONS: dict[type[ask.Intent], Callable[[Any, Context], Decision | Refused]] 
     ask.PinEmbeddingModel: pin_embedding_model,
     ask.TrackRecalls: track_recalls,
     ask.RecordAnswers: record_answers,
+    ask.EraseFacts: erase_facts,
+    ask.EraseEvents: erase_events,
+    ask.CertifyErasure: certify_erasure,
+    ask.SetLegalHold: set_legal_hold,
     ask.RotateNodeKey: rotate_node_key,
     ask.StartEpoch: start_epoch,
 }

@@ -25,6 +25,7 @@ from eventlog.kinds import (
 )
 from projections.database import query
 from projections.decay import GARDENS_SWEPT, SWEPT_COLUMNS, gardens_json, swept_rows
+from projections.erasing import FACTS
 from projections.moment import LIVE, NO_END, NO_START, parse_instant
 
 SCHEMA = f"""
@@ -200,6 +201,7 @@ class FactsProjector:
     late_indexes = ""
     kinds = frozenset({"fact_asserted", "fact_retracted", "conflict_resolved", "decay_swept"})
     reads: frozenset[str] = frozenset()
+    erasing = (f"DELETE FROM facts WHERE id IN {FACTS}",)
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
         pending: list[tuple[apsw.SQLiteValue, ...]] = []

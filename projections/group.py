@@ -11,11 +11,13 @@ from collections.abc import Sequence
 from eventlog.clock import Clock
 from eventlog.errors import StorageError
 from eventlog.event import Draft, Recorded
-from eventlog.identifiers import IdentifierSource
+from eventlog.identifiers import IdentifierSource, id_bytes
+from eventlog.kinds import FactErased
 from eventlog.log import Appended, AppendTransaction, Idempotency
 from projections.command import Command
 from projections.deciding.context import Context, Decision, Undecided
 from projections.decisions import DECISIONS, contradicted
+from projections.erasing import History
 from projections.faults import storage_errors
 from projections.intents import (
     AssertFact,
@@ -77,7 +79,9 @@ class Group:
         head_position: int,
         clock: Clock,
         identifiers: IdentifierSource,
+        log: History,
     ) -> None:
+        self._log = log
         self.events: list[Recorded] = []
         self.outcomes: dict[int, list[Done | Refused]] = {}
         self._store = store
@@ -156,6 +160,7 @@ class Group:
             at_us,
             command.actor,
             self._flush,
+            self._log,
         )
 
     def _flush(self) -> None:
@@ -173,12 +178,14 @@ class Group:
     def _record(self, drafts: list[Draft]) -> list[Recorded]:
         """Append drafts; a failure is the one command's whose they are, or nobody's yet."""
         try:
-            return self._transaction.append(
+            recorded = self._transaction.append(
                 drafts,
                 received_at=self._received_at,
                 idempotency=self._key,
                 since=None if self._key is None else self._since,
             ).events
+            self._transaction.erase(_named(drafts))
+            return recorded
         except StorageError:
             raise
         except Exception as fault:
@@ -196,6 +203,16 @@ def _replayed(command: Command, transaction: AppendTransaction) -> Appended | No
 
 def _drafts(step: _Step) -> list[Draft]:
     return step.decision.drafts if isinstance(step.decision, Decision) else []
+
+
+def _named(drafts: list[Draft]) -> list[bytes]:
+    """The events that erasures among the drafts name: their payloads go with this commit."""
+    return [
+        id_bytes(text)
+        for draft in drafts
+        if isinstance(draft.payload, FactErased)
+        for text in draft.payload.events
+    ]
 
 
 def _hand_out(steps: list[_Step], recorded: list[Recorded]) -> None:

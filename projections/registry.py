@@ -10,6 +10,7 @@ from projections.contradictions import ContradictionsProjector
 from projections.decay import DecayProjector
 from projections.derivations import DerivationsProjector
 from projections.entity_edges import EntityEdgesProjector
+from projections.erasures import ErasuresProjector
 from projections.fact_retractions import FactRetractionsProjector
 from projections.facts import FactsProjector
 from projections.gardens import GardensProjector
@@ -39,6 +40,7 @@ PROJECTORS: tuple[Projector, ...] = (
     VerdictsProjector(),
     RecallReceiptsProjector(),
     CapabilitiesProjector(),
+    ErasuresProjector(),
 )
 
 IGNORED_KINDS = frozenset({"epoch_started", "node_key_rotated"})

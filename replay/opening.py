@@ -48,12 +48,12 @@ def _open_store(link: Path, log: EventLog, progress: Progress | None) -> Project
     point_link(link, path)
     if old is not None:
         remove_generation(old)
-    return ProjectionStore(link)
+    return ProjectionStore(link, history=log)
 
 
 def _usable(link: Path, log: EventLog, progress: Progress | None) -> ProjectionStore | None:
     """The file in use, caught up; None where it must be made anew."""
-    store = ProjectionStore(link)
+    store = ProjectionStore(link, history=log)
     try:
         if not store.outdated and not store.halted and belongs_to(store, log):
             replay_into(store, log, log.head().position, progress)

@@ -101,7 +101,7 @@ def build_green(
     that this release cannot read; the unfinished file is removed.
     """
     path = new_generation(link)
-    store = ProjectionStore(link, path, bulk=True, strict=True)
+    store = ProjectionStore(link, path, bulk=True, strict=True, history=log)
     try:
         events = replay_into(store, log, until, progress, tolerant=tolerant)
         store.finish_bulk()
@@ -179,7 +179,7 @@ def rebuild_serving(
 def _take_over(
     link: Path, path: Path, log: EventLog, writer: Writer, swapped: Callable[[], None]
 ) -> None:
-    store = ProjectionStore(link, path)
+    store = ProjectionStore(link, path, history=log)
 
     def swap() -> None:
         replay_into(store, log, log.head().position)
