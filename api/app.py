@@ -21,6 +21,7 @@ from api.background_job import BackgroundJob
 from api.bodies import answer
 from api.call import Call, Service
 from api.chain_proof import FactChains
+from api.cleaning import Cleaning, cleaner_of
 from api.cursors import CursorSealer
 from api.delegation import DELEGABLE
 from api.errors import ApiError, coded, from_typed
@@ -68,6 +69,7 @@ def create_app(
 def create_service(node: Node, settings: Settings, *, control_token: str | None = None) -> Service:
     """What the handlers share. Nothing of it runs yet."""
     archive = Archive(node.directory.path, node.log)
+    tracker = RecallTracker(node.writer, settings.recall_track_interval_s)
     return Service(
         node=node,
         settings=settings,
@@ -83,7 +85,8 @@ def create_service(node: Node, settings: Settings, *, control_token: str | None 
             queue_max=settings.card_queue_max,
             vectors=lambda: None if node.embeddings is None else node.embeddings.cards,
         ),
-        tracker=RecallTracker(node.writer, settings.recall_track_interval_s),
+        tracker=tracker,
+        cleaning=Cleaning(cleaner_of(node, archive), node.reader, tracker.flush),
         metrics=Metrics(),
         rebuilds=BackgroundJob("rebuild", "events", node.clock.now_us),
         reindexing=BackgroundJob("reindex", "facts", node.clock.now_us),
@@ -195,7 +198,9 @@ async def _lifetime(app: web.Application) -> AsyncIterator[None]:
     await service.tracker.start()
     sealer = Sealer(service.archive)
     await sealer.start()
+    await service.cleaning.start()
     yield
+    await service.cleaning.stop()
     await sealer.stop()
     await service.recalls.stop()
     await service.rebuilds.stop()

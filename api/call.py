@@ -18,6 +18,7 @@ from api.auth import Caller
 from api.background_job import BackgroundJob
 from api.bodies import parse_body, query_of, read_bytes, unknown_fields
 from api.chain_proof import FactChains
+from api.cleaning import Cleaning
 from api.cursors import CursorSealer
 from api.errors import ApiError, coded, plain, refused
 from api.metrics import Metrics
@@ -80,6 +81,7 @@ class Service:
     reindexing: BackgroundJob
     chains: FactChains
     archive: Archive
+    cleaning: Cleaning
     desk: AuditDesk
     pool: ThreadPoolExecutor
     stage_pool: ThreadPoolExecutor

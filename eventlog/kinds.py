@@ -398,6 +398,9 @@ class CapabilityRevoked(Payload, frozen=True, tag="capability_revoked"):
     reason: str = ""
 
 
+ErasureReason: TypeAlias = Literal["request", "law", "policy", "mistake", "unspecified"]
+
+
 class FactErased(Payload, frozen=True, tag="fact_erased"):
     """The payloads of ``events`` (ids) are gone from the log, and with them what the facts
     ``fact_ids`` said. Nothing here repeats any of it: a reason is a word of a fixed list.
@@ -409,7 +412,7 @@ class FactErased(Payload, frozen=True, tag="fact_erased"):
     erasure_id: str
     events: list[str]
     fact_ids: list[str] = field(default_factory=list)
-    reason: Literal["request", "law", "policy", "mistake", "unspecified"] = "unspecified"
+    reason: ErasureReason = "unspecified"
 
 
 class LegalHoldSet(Payload, frozen=True, tag="legal_hold_set"):

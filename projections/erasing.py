@@ -133,6 +133,13 @@ def erased_by(
     return Erased(facts, positions, touched, before)
 
 
+def facts_gone(db: apsw.Connection, fact_ids: Collection[str]) -> set[str]:
+    """Those of the facts that have no row."""
+    asked = msgspec.json.encode(list(fact_ids)).decode()
+    sql = "SELECT id FROM facts WHERE id IN (SELECT value FROM json_each(?))"
+    return set(fact_ids) - {fact for (fact,) in query(db, sql, (asked,))}
+
+
 def _ids(texts: Iterable[str]) -> list[bytes]:
     ids: list[bytes] = []
     for text in texts:

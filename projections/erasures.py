@@ -1,5 +1,5 @@
-"""``erasures``, ``erasure_receipts`` and ``legal_holds``: what was erased here, which of it is
-proven clean, and what may not be erased.
+"""``erasures``, ``erased_facts``, ``erasure_receipts`` and ``legal_holds``: what was erased here,
+which of it is proven clean, and what may not be erased.
 
 No row says what was erased. Source: DESIGN section 2.
 """
@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from eventlog.event import Recorded
-from eventlog.kinds import ErasureCertified, FactErased, LegalHoldSet
+from eventlog.kinds import ErasureCertified, ErasureReason, FactErased, LegalHoldSet
 from projections.database import query, query_one
 from projections.erasing import POSITIONS
 from projections.moment import LIVE
@@ -29,11 +29,11 @@ SELECT target FROM legal_holds WHERE target_kind=? AND to_position={LIVE}
 
 
 class ErasuresProjector:
-    """Rows of the three tables."""
+    """Rows of the four tables."""
 
     name = "erasures"
     version = 1
-    tables = ("erasures", "erasure_receipts", "legal_holds")
+    tables = ("erasures", "erased_facts", "erasure_receipts", "legal_holds")
     schema = f"""
     CREATE TABLE erasures (
         position INTEGER PRIMARY KEY,
@@ -47,6 +47,12 @@ class ErasuresProjector:
         events INTEGER NOT NULL
     ) STRICT;
     CREATE INDEX erasures_by_id ON erasures (erasure_id);
+    CREATE TABLE erased_facts (
+        fact_id TEXT PRIMARY KEY,
+        erasure_id TEXT NOT NULL,
+        position INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX erased_facts_by_position ON erased_facts (position);
     CREATE TABLE erasure_receipts (
         erasure_id TEXT PRIMARY KEY,
         document TEXT NOT NULL,
@@ -98,6 +104,10 @@ def _note(event: Recorded, erasure: FactErased, db: apsw.Connection) -> None:
             len(erasure.events),
         ),
     )
+    db.executemany(
+        "INSERT OR IGNORE INTO erased_facts VALUES (?,?,?)",
+        [(fact, erasure.erasure_id, event.position) for fact in erasure.fact_ids],
+    )
 
 
 def _hold(event: Recorded, hold: LegalHoldSet, db: apsw.Connection) -> None:
@@ -119,7 +129,7 @@ class ErasureRow(Struct, frozen=True):
     erasure_id: str
     position: int
     erased_at: int
-    reason: str
+    reason: ErasureReason
     actor: str
     facts: int
     events: int
@@ -159,6 +169,28 @@ def find_erasure_receipt(db: apsw.Connection, erasure_id: str) -> ErasureReceipt
         db, "SELECT document, signature FROM erasure_receipts WHERE erasure_id=?", (erasure_id,)
     )
     return None if row is None else ErasureReceipt(*row)
+
+
+def erasure_of(db: apsw.Connection, fact_id: str) -> str | None:
+    """The erasure that took a fact, if one did."""
+    sql = "SELECT erasure_id FROM erased_facts WHERE fact_id=?"
+    row = query_one(db, sql, (fact_id,))
+    return None if row is None else str(row[0])
+
+
+def erased_between(
+    db: apsw.Connection, after: int, until: int, limit: int
+) -> list[tuple[str, str, int]]:
+    """(fact id, erasure id, position) of facts erased after a position up to another."""
+    return [
+        (fact, erasure, position)
+        for fact, erasure, position in query(
+            db,
+            "SELECT fact_id, erasure_id, position FROM erased_facts"
+            " WHERE position>? AND position<=? ORDER BY position, fact_id LIMIT ?",
+            (after, until, limit),
+        )
+    ]
 
 
 def unclean(db: apsw.Connection) -> list[str]:

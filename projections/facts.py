@@ -239,3 +239,17 @@ def fetch(db: apsw.Connection, positions: Sequence[int]) -> list[FactRow]:
     asked = msgspec.json.encode(wanted).decode()
     by_position = {row[0]: FactRow(*row) for row in query(db, _FETCH_MANY, (asked,))}
     return [by_position[position] for position in wanted if position in by_position]
+
+
+SAID_PAGE_ROWS = 20_000
+
+
+def said_after(db: apsw.Connection, position: int) -> list[tuple[int, str, str, str, str]]:
+    """(position, id, entity, relation, value) of the next facts asserted after a position."""
+    rows = query(
+        db,
+        "SELECT from_position, id, entity, relation, value_v FROM facts WHERE from_position>?"
+        " ORDER BY from_position LIMIT ?",
+        (position, SAID_PAGE_ROWS),
+    )
+    return [(at, fact, entity, relation, value) for at, fact, entity, relation, value in rows]

@@ -14,6 +14,7 @@ from eventlog.event import Recorded
 from eventlog.kinds import (
     Attestation,
     DecayPolicy,
+    ErasureReason,
     GardenRole,
     Parent,
     RecallAnswered,
@@ -311,7 +312,8 @@ class EraseFacts(Intent, frozen=True, kw_only=True):
 
     ``entity``: erase every fact about it instead, and with ``mentions`` every fact that names
     it as its value. ``derived``: facts derived from erased ones as well. ``events`` are ids of
-    further events whose payloads go, such as receipts that repeat the text.
+    further events whose payloads go, such as receipts that repeat the text. ``scopes`` are those
+    the caller may touch.
     """
 
     erasure_id: str
@@ -319,7 +321,8 @@ class EraseFacts(Intent, frozen=True, kw_only=True):
     entity: str | None = None
     mentions: bool = True
     derived: bool = False
-    reason: Literal["request", "law", "policy", "mistake", "unspecified"] = "unspecified"
+    scopes: frozenset[str] = frozenset(SCOPES)
+    reason: ErasureReason = "unspecified"
     events: tuple[str, ...] = ()
 
 
@@ -327,7 +330,7 @@ class EraseEvents(Intent, frozen=True, kw_only=True):
     """Erase the payloads of more local events under an erasure that was begun."""
 
     erasure_id: str
-    reason: Literal["request", "law", "policy", "mistake", "unspecified"] = "unspecified"
+    reason: ErasureReason = "unspecified"
     events: tuple[str, ...] = ()
 
 

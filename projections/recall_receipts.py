@@ -80,3 +80,9 @@ def list_receipts(
         (*given, before, limit),
     )
     return [ReceiptRow(*row) for row in rows]
+
+
+def receipt_positions(db: apsw.Connection) -> list[int]:
+    """Where receipts stand in the log, in order."""
+    rows = query(db, "SELECT position FROM recall_receipts ORDER BY position")
+    return [position for (position,) in rows]

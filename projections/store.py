@@ -11,14 +11,13 @@ from functools import partial
 from pathlib import Path
 
 import apsw
-import msgspec
 from msgspec import Struct
 
 from eventlog.errors import UnknownKind
 from eventlog.event import Recorded, UnknownPayload
 from eventlog.kinds import FactErased
 from projections.database import open_writer, query, query_one
-from projections.erasing import Erased, Erasing, History, Refolding, erased_by
+from projections.erasing import Erased, Erasing, History, Refolding, erased_by, facts_gone
 from projections.projector import Projector
 from projections.registry import KNOWN_KINDS, PROJECTORS
 
@@ -167,9 +166,7 @@ class ProjectionStore:
 
     def gone(self, fact_ids: Sequence[str]) -> set[str]:
         """Those of the facts that have no row."""
-        asked = msgspec.json.encode(list(fact_ids)).decode()
-        sql = "SELECT id FROM facts WHERE id IN (SELECT value FROM json_each(?))"
-        return set(fact_ids) - {fact for (fact,) in query(self.db, sql, (asked,))}
+        return facts_gone(self.db, fact_ids)
 
     def _erase(self, event: Recorded) -> None:
         """Take out of every projector's rows what an erasure names."""

@@ -9,7 +9,13 @@ from eventlog.event import Recorded
 from eventlog.log import EventLog
 from projections.faults import DAMAGED
 from projections.mirror import Mirror
-from projections.store import ProjectionStore, current_generation, point_link, remove_generation
+from projections.store import (
+    ProjectionStore,
+    current_generation,
+    generations,
+    point_link,
+    remove_generation,
+)
 from replay.rebuild import Progress, rebuild_offline, replay_into
 
 _log = logging.getLogger(__name__)
@@ -24,6 +30,7 @@ def open_tables(
         store: ProjectionStore | None = None
         try:
             store = _open_store(link, log, progress)
+            _remove_leftovers(link)
             mirror = Mirror()
             mirror.fill(store.db, store.position)
             return store, mirror
@@ -73,3 +80,11 @@ def belongs_to(store: ProjectionStore, log: EventLog) -> bool:
     position, event_hash = mark
     found: list[Recorded] = log.read(position - 1, 1)
     return bool(found) and found[0].position == position and found[0].hash == event_hash
+
+
+def _remove_leftovers(link: Path) -> None:
+    """Generations that a rebuild left unfinished, or did not get to remove."""
+    current = current_generation(link)
+    for path in generations(link):
+        if path != current:
+            remove_generation(path)

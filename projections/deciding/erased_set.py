@@ -14,7 +14,7 @@ ERASED_FACTS_MAX = 20_000
 """Facts of one erasure; more are refused, to be erased in parts."""
 
 _COLUMNS = """facts.id, facts.from_position, facts.to_position, facts.set_aside, facts.entity,
-    facts.relation, facts.value_type, facts.value_v, facts.source, facts.cid"""
+    facts.relation, facts.value_type, facts.value_v, facts.source, facts.cid, facts.scope"""
 _BY_ID = f"SELECT {_COLUMNS} FROM facts WHERE id IN (SELECT value FROM json_each(?))"
 _OF_ENTITY = f"SELECT {_COLUMNS} FROM facts WHERE entity=? LIMIT ?"
 _MENTIONS = f"SELECT {_COLUMNS} FROM facts WHERE instr(value_v, ?) > 0 LIMIT ?"
@@ -57,6 +57,7 @@ class Doomed(Struct, frozen=True):
     value_v: str
     source: str
     cid: str
+    scope: str
 
 
 def facts_named(db: apsw.Connection, fact_ids: Iterable[str]) -> list[Doomed]:

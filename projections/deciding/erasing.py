@@ -16,6 +16,7 @@ from eventlog.identifiers import id_bytes, id_text
 from eventlog.kinds import (
     ConflictResolved,
     ErasureCertified,
+    ErasureReason,
     FactAsserted,
     FactErased,
     FactRetracted,
@@ -65,7 +66,7 @@ WHERE parent_hash IN (SELECT value FROM json_each(?))
 def erase_facts(intent: EraseFacts, context: Context) -> Decision | Refused:
     """Erase facts and every copy of them; all or nothing.
 
-    Refuses: ``fact_not_found``, ``legal_hold`` and ``too_many_targets``.
+    Refuses: ``fact_not_found``, ``scope_forbidden``, ``legal_hold`` and ``too_many_targets``.
     """
     context.flush()
     db = context.db
@@ -75,13 +76,15 @@ def erase_facts(intent: EraseFacts, context: Context) -> Decision | Refused:
         chosen = facts_named(db, intent.fact_ids)
         if len(chosen) < len(set(intent.fact_ids)):
             return _ABSENT
-    if not chosen:
+    if not any(fact.scope in intent.scopes for fact in chosen):
         return _ABSENT
     doomed = with_copies(db, chosen, derived=intent.derived)
     if len(doomed) > ERASED_FACTS_MAX:
         return Refused(
             "too_many_targets", f"over {ERASED_FACTS_MAX} facts would go; erase fewer at a time"
         )
+    if not {fact.scope for fact in doomed.values()} <= intent.scopes:
+        return Refused("scope_forbidden", "a copy stands in a scope that this key does not cover")
     entities = {fact.entity for fact in doomed.values()}
     entities |= {fact.value_v for fact in doomed.values() if fact.value_type == "ref"}
     if held(db, doomed, entities):
@@ -183,7 +186,7 @@ ERASABLE_RECORDS = frozenset({"recall_answered"})
 
 
 def _drafts(
-    erasure_id: str, reason: str, events: dict[int, Recorded], context: Context
+    erasure_id: str, reason: ErasureReason, events: dict[int, Recorded], context: Context
 ) -> list[Draft]:
     """``fact_erased`` events, each in the partition of what it names."""
     by_partition: dict[str, list[Recorded]] = {}
@@ -202,7 +205,7 @@ def _drafts(
                 erasure_id=erasure_id,
                 events=[id_text(each.event_id) for each in some],
                 fact_ids=facts,
-                reason=reason,  # pyright: ignore[reportArgumentType]  # one of the intent's
+                reason=reason,
             )
             drafts.append(context.draft(payload, partition))
     return drafts

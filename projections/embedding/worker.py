@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 
 import numpy as np
@@ -91,6 +92,7 @@ class EmbeddingWorker:
         self._monotonic = monotonic
         self._closing = threading.Event()
         self._condition = threading.Condition()
+        self._embedding = threading.Lock()
         # Under the condition; the thread alone changes them.
         self._waiting: dict[int, None] = {}
         self._skipped: set[int] = set()
@@ -224,6 +226,13 @@ class EmbeddingWorker:
             self._table.write(ended=erased)
             self._vectors.forget(np.flatnonzero(view.scope == NOWHERE).astype(np.int32))
 
+    @contextmanager
+    def paused(self) -> Generator[None, None, None]:
+        """Keep the worker from embedding anything for the length of a ``with`` block; waits
+        for the request that is under way."""
+        with self._embedding:
+            yield
+
     def followed(self, position: int, timeout_seconds: float) -> bool:
         """Whether it has met every event up to ``position``, waiting at most that long."""
         with self._condition:
@@ -296,6 +305,10 @@ class EmbeddingWorker:
             self._moved()
 
     def _embed(self, slots: I32) -> None:
+        with self._embedding:
+            self._embed_now(slots)
+
+    def _embed_now(self, slots: I32) -> None:
         rows = self._rows(self._reader.pin(), slots)
         if not rows:
             with self._condition:  # erased meanwhile

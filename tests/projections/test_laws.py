@@ -281,6 +281,8 @@ def test_what_was_erased_is_nowhere_and_the_chain_stands(steps: list[Step]) -> N
         assert not erased & node.reader.mirror.slot_of.keys()
         with node.reader.pool.connection() as db:
             for projector in PROJECTORS:
+                if projector.name == "erasures":
+                    continue  # they name the facts, by their ids
                 for table in projector.tables:
                     told = " ".join(map(str, query(db, f"SELECT * FROM {table}")))
                     assert not [fact for fact in erased if fact in told], table

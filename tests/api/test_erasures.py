@@ -1,0 +1,274 @@
+"""Erasing facts over HTTP: gone from every answer at once, and then from every file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from projections.embedding.recipe import composed
+from replay.cleaning import receipt_fault
+from replay.verify import verify
+from tests.api.live import CONTROL_TOKEN, LiveNode
+from tests.api.test_embeddings import settings_for, words_api
+from tests.projections.embedding.provider_double import words_vector
+from tests.projections.embedding.servers import Server, serving
+
+SECONDS = 30.0
+SECRET = "zanzibar-quokka-7741"
+KEPT = "ordinary-pelican-1234"
+ALICE = "stigmem://t.example/user/alice"
+
+
+@pytest.fixture
+def ollama() -> Iterator[Server]:
+    with serving(words_api) as server:
+        yield server
+
+
+@pytest.fixture
+def embedding(tmp_path: Path, ollama: Server) -> Iterator[LiveNode]:
+    """A node that embeds."""
+    node = LiveNode(tmp_path / "data", **settings_for(ollama))
+    node.node.embed(node.settings.embedding)
+    try:
+        yield node
+    finally:
+        node.close()
+
+
+def admin_call(live: LiveNode, method: str, path: str, **options: Any) -> Any:
+    return live.call(method, path, key=CONTROL_TOKEN, **options)
+
+
+def erase(live: LiveNode, **body: Any) -> dict[str, Any]:
+    body = {"wait": True, "timeout_s": SECONDS, **body}
+    answer = admin_call(live, "POST", "/v1/erasures", json=body)
+    assert answer.status_code == 202, answer.text
+    return answer.json()
+
+
+def embedded(live: LiveNode) -> None:
+    """Wait until every fact has its vector."""
+    assert live.node.embeddings is not None
+    deadline = time.monotonic() + SECONDS
+    while True:
+        status = live.node.embeddings.status()
+        assert status is not None
+        if not status.lag and not status.waiting:
+            return
+        assert time.monotonic() < deadline, status
+        time.sleep(0.02)
+
+
+def files_with(folder: Path, *needles: bytes) -> dict[str, list[bytes]]:
+    """Files under a folder that hold any of the byte strings, and which."""
+    found = {
+        str(path.relative_to(folder)): [needle for needle in needles if needle in path.read_bytes()]
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+    return {name: held for name, held in found.items() if held}
+
+
+def vector_bytes(text: str) -> bytes:
+    return words_vector(text).astype("<f4").tobytes()
+
+
+def test_no_byte_of_an_erased_fact_is_left_in_any_file(embedding: LiveNode) -> None:
+    live, folder = embedding, embedding.node.directory.path
+    for number in range(120):  # pages that fill and split around what is erased
+        live.state(entity=f"user:n{number % 9}", v=f"{KEPT} {number} " + "filler " * 40)
+    secret = live.state(entity=ALICE, relation="memory:secret", v=f"{SECRET} is the word")
+    live.state(entity=ALICE, relation="memory:secret", v=KEPT, source="agent:b")
+    live.call("POST", "/v1/recall", json={"query": f"what of {SECRET}?", "scope": "company"})
+    live.call("GET", f"/v1/cards/{ALICE}", params={"scope": "company"})
+    live.call("POST", f"/v1/facts/{secret['id']}/retract", json={"reason": f"{SECRET} is out"})
+    for number in range(60):
+        live.state(entity=f"user:m{number % 9}", v=f"{KEPT} later {number} " + "filler " * 40)
+    live.call("GET", "/v1/audit/diff", params={"from": "position:1", "to": "position:9"})
+    embedded(live)
+    text = composed(ALICE, "memory:secret", f"{SECRET} is the word")
+    needles = (SECRET.encode(), vector_bytes(text))
+    before = files_with(folder, *needles)
+    assert {name.split("-")[0].split("/")[0] for name in before} >= {"log.db", "embeddings.db"}
+
+    body = erase(live, fact_ids=[secret["id"]])
+    assert body["status"] == "clean", body
+    assert body["fact_ids"] == [secret["id"]]
+    assert files_with(folder, *needles) == {}
+    assert KEPT.encode() in (folder / "log.db").read_bytes()
+    assert verify(live.node.log).fault is None
+    assert live.node.rebuild().compared
+    live.stop()
+    live.node.close()
+    assert files_with(folder, *needles) == {}
+
+
+def test_a_receipt_is_signed_by_the_node_and_names_the_events(live: LiveNode) -> None:
+    fact = live.state(v=SECRET)
+    body = erase(live, fact_ids=[fact["id"]], reason="request")
+    receipt = body["receipt"]
+    assert receipt_fault(receipt["signed"], receipt["signature"]) is None
+    assert msgspec.json.decode(receipt["signed"]) == receipt["document"]
+    document = receipt["document"]
+    assert (document["erasure_id"], document["facts"]) == (body["erasure_id"], 1)
+    assert document["node_id"] == live.node.identity.node_id
+    (named,) = document["named"]
+    event = live.node.log.read(named["position"] - 1, 1)[0]
+    assert (event.kind, event.hash.hex()) == ("fact_erased", named["hash"])
+    forged = receipt["signed"].replace('"facts":1', '"facts":2')
+    assert receipt_fault(forged, receipt["signature"]) == "the signature does not hold"
+    again = admin_call(live, "GET", f"/v1/erasures/{body['erasure_id']}").json()
+    assert again["receipt"] == receipt
+    listed = admin_call(live, "GET", "/v1/erasures").json()
+    assert [each["erasure_id"] for each in listed["erasures"]] == [body["erasure_id"]]
+
+
+def test_copies_go_with_a_fact_and_what_others_say_stays(live: LiveNode) -> None:
+    first = live.state(v=SECRET)
+    elsewhere = live.state(v=SECRET, scope="team")
+    weaker = live.state(v=SECRET, confidence=0.4)
+    other = live.state(v=SECRET, source="agent:other")
+    body = erase(live, fact_ids=[first["id"]])
+    assert body["fact_ids"] == sorted([first["id"], elsewhere["id"], weaker["id"]])
+    assert live.call("GET", f"/v1/facts/{other['id']}").status_code == 200
+
+
+def test_erasing_an_entity_takes_its_facts_and_those_that_name_it(live: LiveNode) -> None:
+    own = live.state(entity="user:bob", v=SECRET)
+    named = live.state(relation="rel:knows", type="ref", v="user:bob")
+    told = live.state(relation="memory:note", v="met user:bob today")
+    unrelated = live.state(relation="memory:note", v="met nobody")
+    body = erase(live, entity="user:bob")
+    assert set(body["fact_ids"]) == {own["id"], named["id"], told["id"]}
+    assert live.call("GET", f"/v1/facts/{unrelated['id']}").status_code == 200
+    query = {"entity": "user:bob", "scope": "company", "include_expired": "true"}
+    assert live.call("GET", "/v1/facts", params=query).json()["facts"] == []
+
+
+def test_an_entity_may_be_erased_without_what_names_it(live: LiveNode) -> None:
+    own = live.state(entity="user:bob", v=SECRET)
+    live.state(relation="rel:knows", type="ref", v="user:bob")
+    assert erase(live, entity="user:bob", mentions=False)["fact_ids"] == [own["id"]]
+
+
+def test_derived_facts_are_named_and_go_when_asked(live: LiveNode) -> None:
+    parent = live.state(v=SECRET)
+    child = live.state(
+        relation="memory:summary",
+        v="a summary",
+        derived_from=[{"hash": parent["cid"], "fact_id": parent["id"]}],
+    )
+    again = live.state(v="other " + SECRET)
+    grandchild = live.state(
+        relation="memory:digest", v="a digest", derived_from=[{"hash": again["cid"]}]
+    )
+    body = erase(live, fact_ids=[parent["id"]])
+    assert body["derived_fact_ids"] == [child["id"]]
+    body = erase(live, fact_ids=[again["id"]], derived=True)
+    assert set(body["fact_ids"]) == {again["id"], grandchild["id"]}
+    assert body["derived_fact_ids"] == []
+
+
+def test_the_past_does_not_show_it_either(live: LiveNode) -> None:
+    fact = live.state(v=SECRET)
+    position = live.node.reader.mirror.position
+    live.state(v="newer")
+    erase(live, fact_ids=[fact["id"]])
+    for as_of in (f"position:{position}", f"position:{position + 1}"):
+        query = {"scope": "company", "as_of": as_of, "include_contradicted": "true"}
+        assert SECRET not in live.call("GET", "/v1/facts", params=query).text
+        body = {"query": SECRET, "scope": "company", "as_of": as_of}
+        assert fact["id"] not in live.call("POST", "/v1/recall", json=body).text
+
+
+def test_an_erased_fact_is_absent_to_all_but_admins(live: LiveNode) -> None:
+    reader, admin = live.key_of("reader", "read"), live.key_of("boss", "read", "admin")
+    fact = live.state(v=SECRET)
+    erasure = erase(live, fact_ids=[fact["id"]])["erasure_id"]
+    absent = live.call("GET", "/v1/facts/018bcfe5-6800-7000-8000-00000000ffff", key=reader)
+    gone = live.call("GET", f"/v1/facts/{fact['id']}", key=reader)
+    assert (gone.status_code, gone.content) == (404, absent.content)
+    told = live.call("GET", f"/v1/facts/{fact['id']}", key=admin)
+    assert told.status_code == 410
+    assert told.json()["detail"]["code"] == "fact_erased"
+    assert told.json()["detail"]["erasure_id"] == erasure
+
+
+def test_only_admins_erase_hold_and_look(live: LiveNode) -> None:
+    writer = live.key_of("writer", "read", "write")
+    fact = live.state(v=SECRET)
+    for method, path, body in (
+        ("POST", "/v1/erasures", {"fact_ids": [fact["id"]]}),
+        ("GET", "/v1/erasures", None),
+        ("GET", "/v1/erasures/x", None),
+        ("GET", "/v1/legal-holds", None),
+        ("PUT", "/v1/legal-holds", {"fact_id": fact["id"]}),
+    ):
+        assert live.call(method, path, key=writer, json=body).status_code == 403, path
+    assert live.call("GET", f"/v1/facts/{fact['id']}").status_code == 200
+
+
+def test_what_is_not_there_cannot_be_erased(live: LiveNode) -> None:
+    fact = live.state(v=SECRET)
+    unknown = "018bcfe5-6800-7000-8000-00000000ffff"
+    for body in ({"fact_ids": [fact["id"], unknown]}, {"entity": "user:nobody"}):
+        answer = admin_call(live, "POST", "/v1/erasures", json=body)
+        assert (answer.status_code, answer.json()["detail"]) == (404, "fact not found")
+    assert live.call("GET", f"/v1/facts/{fact['id']}").status_code == 200
+    assert admin_call(live, "GET", f"/v1/erasures/{unknown}").json()["detail"]["code"] == (
+        "erasure_not_found"
+    )
+    for body in ({}, {"entity": ALICE, "fact_ids": [fact["id"]]}, {"entity": ALICE, "x": 1}):
+        assert admin_call(live, "POST", "/v1/erasures", json=body).status_code == 422, body
+
+
+@pytest.mark.parametrize("held", ["fact", "entity", "value"])
+def test_a_legal_hold_forbids_erasing_and_lets_go(live: LiveNode, held: str) -> None:
+    fact = live.state(relation="rel:knows", type="ref", v="user:bob")
+    target = {"fact": {"fact_id": fact["id"]}, "entity": {"entity": ALICE}}.get(
+        held, {"entity": "user:bob"}
+    )
+    holds = admin_call(live, "PUT", "/v1/legal-holds", json=target).json()["holds"]
+    assert [(each["target_kind"], each["target"]) for each in holds] == [
+        ("fact" if held == "fact" else "entity", next(iter(target.values())))
+    ]
+    head = live.node.log.head().position
+    for body in ({"fact_ids": [fact["id"]]}, {"entity": ALICE}, {"entity": "user:bob"}):
+        answer = admin_call(live, "POST", "/v1/erasures", json=body)
+        assert (answer.status_code, answer.json()["detail"]["code"]) == (423, "legal_hold")
+    assert live.node.log.head().position == head
+    assert admin_call(live, "PUT", "/v1/legal-holds", json={**target, "held": False}).json() == {
+        "holds": []
+    }
+    assert erase(live, fact_ids=[fact["id"]])["status"] == "clean"
+
+
+def test_a_repeated_request_does_not_bring_it_back(live: LiveNode) -> None:
+    body = {
+        "entity": ALICE,
+        "relation": "memory:secret",
+        "value": {"type": "string", "v": SECRET},
+        "source": "agent:a",
+        "scope": "company",
+    }
+    headers = {"Idempotency-Key": "once"}
+    fact = live.call("POST", "/v1/facts", json=body, headers=headers).json()
+    erase(live, fact_ids=[fact["id"]])
+    again = live.call("POST", "/v1/facts", json=body, headers=headers)
+    assert (again.status_code, again.json()["detail"]["code"]) == (409, "idempotency_conflict")
+
+
+def test_a_key_erases_only_in_its_scopes(live: LiveNode) -> None:
+    admin = live.mint("read", "admin", entity="agent:local", scopes=["local"])
+    fact = live.state(v=SECRET)
+    answer = live.call("POST", "/v1/erasures", key=admin, json={"fact_ids": [fact["id"]]})
+    assert answer.status_code == 404
+    mine = live.state(v=SECRET, scope="local")
+    answer = live.call("POST", "/v1/erasures", key=admin, json={"fact_ids": [mine["id"]]})
+    assert (answer.status_code, answer.json()["detail"]["code"]) == (403, "scope_forbidden")
