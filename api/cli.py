@@ -20,6 +20,7 @@ from api.console import (
     decay,
     demo,
     embeddings,
+    erasing,
     identity,
     keys,
     mcp,
@@ -42,7 +43,7 @@ from replay.rebuild import DigestMismatch
 
 GROUPS = (
     serve, transfer, ask, receipts, replays, embeddings, decay, content, keys, capabilities,
-    identity, mcp, demo,
+    identity, mcp, erasing, demo,
 )  # fmt: skip
 EXPECTED = (
     ClientError,
