@@ -297,6 +297,12 @@ def generations(link: Path) -> list[Path]:
     )
 
 
+def other_generations(link: Path) -> list[Path]:
+    """Generation files that the link does not point at: being built, or left over."""
+    current = current_generation(link)
+    return [path for path in generations(link) if current is None or path.name != current.name]
+
+
 def point_link(link: Path, path: Path) -> None:
     """Point the link at a generation, atomically."""
     aside = link.with_suffix(".link")

@@ -33,7 +33,7 @@ from projections.faults import storage_errors
 from projections.intents import CertifyErasure, EraseEvents, Intent
 from projections.moment import format_instant
 from projections.reader import Reader
-from projections.store import current_generation, generations
+from projections.store import other_generations
 from projections.writer import Writer
 
 RECEIPT_CONTEXT = b"engramlog/erasure-receipt/1\n"
@@ -163,10 +163,8 @@ class Cleaner:
 
     def _scrub_tables(self) -> None:
         """Rewrite the projections file. Raises StorageFailed while a rebuild makes another."""
-        current = current_generation(self._link)
-        for path in generations(self._link):
-            if path != current:
-                raise StorageFailed("the tables are being rebuilt: they are cleaned after that")
+        if other_generations(self._link):
+            raise StorageFailed("the tables are being rebuilt: they are cleaned after that")
 
         def rewrite() -> None:
             with storage_errors():

@@ -12,7 +12,7 @@ from projections.mirror import Mirror
 from projections.store import (
     ProjectionStore,
     current_generation,
-    generations,
+    other_generations,
     point_link,
     remove_generation,
 )
@@ -84,7 +84,5 @@ def belongs_to(store: ProjectionStore, log: EventLog) -> bool:
 
 def _remove_leftovers(link: Path) -> None:
     """Generations that a rebuild left unfinished, or did not get to remove."""
-    current = current_generation(link)
-    for path in generations(link):
-        if path != current:
-            remove_generation(path)
+    for path in other_generations(link):
+        remove_generation(path)
