@@ -132,7 +132,7 @@ class VecFacts:
 
     def rewrite(self, gone: Container[str]) -> None:
         """Write the table anew without the vectors of ``gone`` and of cards, so that no trace of
-        them is left: sqlite-vec marks a deleted vector and leaves its bytes in the chunk."""
+        them is left, whatever sqlite-vec and SQLite leave in chunks and pages."""
         staged = self._path.with_name(self._path.name + ".next")
         with self._lock:
             remove_database(staged)
