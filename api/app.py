@@ -22,9 +22,13 @@ from api.bodies import answer
 from api.call import Call, Service
 from api.chain_proof import FactChains
 from api.cleaning import Cleaning, cleaner_of
+from api.commit_watch import CommitWatch
 from api.cursors import CursorSealer
 from api.delegation import DELEGABLE
 from api.errors import ApiError, coded, from_typed
+from api.jobs import Jobs
+from api.memory.consolidator import Consolidator
+from api.memory.scheduler import ConsolidationScheduler
 from api.metrics import Metrics
 from api.node import Node
 from api.openapi import build_openapi
@@ -63,6 +67,7 @@ def create_app(
     for route in ROUTES:
         _add(app, route)
     app.cleanup_ctx.append(_lifetime)
+    app.on_shutdown.append(_release_waiting)
     return app
 
 
@@ -70,11 +75,13 @@ def create_service(node: Node, settings: Settings, *, control_token: str | None 
     """What the handlers share. Nothing of it runs yet."""
     archive = Archive(node.directory.path, node.log)
     tracker = RecallTracker(node.writer, settings.recall_track_interval_s)
+    consolidator = Consolidator(node)
     return Service(
         node=node,
         settings=settings,
         cursors=CursorSealer(node.cursor_key, settings.cursor_ttl_s * 1_000_000),
         sessions=Sessions(),
+        jobs=Jobs(),
         quotas=Quotas(settings.quota_reads_per_hour, settings.quota_writes_per_hour),
         cards=Cards(
             node.reader.rows,
@@ -93,11 +100,16 @@ def create_service(node: Node, settings: Settings, *, control_token: str | None 
         chains=FactChains(),
         archive=archive,
         desk=AuditDesk(archive),
+        consolidator=consolidator,
+        scheduler=ConsolidationScheduler(
+            node, consolidator, enabled=settings.consolidation_enabled
+        ),
         pool=ThreadPoolExecutor(READ_THREADS, thread_name_prefix="read"),
         stage_pool=ThreadPoolExecutor(STAGE_THREADS, thread_name_prefix="stage"),
         openapi=json.encode(build_openapi(ROUTES)),
         recalls=RecallWorkers(node, settings, settings.recall_workers),
         control_token=control_token,
+        commits=CommitWatch(),
     )
 
 
@@ -124,7 +136,7 @@ def _serve(route: Route) -> _Handler:
             required=service.settings.auth_required and route.permission != "none",
             control_token=service.control_token,
             capabilities=node.reader.capabilities,
-            issuers=own_issuer(node.identity.node_id, node.identity.public_key_b64),
+            issuers=own_issuer(node.node_id, node.public_key),
         )
         if caller.capability is not None and (route.method, route.path) not in DELEGABLE:
             raise coded("not_delegable", "this route does not take a capability")
@@ -190,25 +202,36 @@ def _failure(fault: ApiError) -> web.Response:
     return answer(fault.body(), fault.status, headers)
 
 
+async def _release_waiting(app: web.Application) -> None:
+    """A stop waits for running requests, and these would wait for the log."""
+    app[SERVICE].commits.stop()
+
+
 async def _lifetime(app: web.Application) -> AsyncIterator[None]:
     """Start the background tasks with the app; at the end flush and stop them."""
     service = app[SERVICE]
     service.cards.start()
     service.node.reader.followers.append(service.cards.committed)
+    service.commits.start()
+    service.node.reader.followers.append(service.commits.committed)
     await service.tracker.start()
     sealer = Sealer(service.archive)
     await sealer.start()
     await service.cleaning.start()
+    await service.scheduler.start()
     yield
+    await service.scheduler.stop()
     await service.cleaning.stop()
     await sealer.stop()
     await service.recalls.stop()
+    await service.jobs.stop()
     await service.rebuilds.stop()
     if service.node.embeddings is not None:
         service.node.embeddings.stop_reindexing()
     await service.reindexing.stop()
     await service.tracker.stop()
     service.node.reader.followers.remove(service.cards.committed)
+    service.node.reader.followers.remove(service.commits.committed)
     await asyncio.to_thread(service.cards.close)
     service.pool.shutdown(wait=True, cancel_futures=True)
     service.desk.close()

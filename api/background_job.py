@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from typing import Any
+from uuid import uuid4
 
 import msgspec
 
@@ -35,6 +36,7 @@ class BackgroundJob:
         self._task: asyncio.Task[None] | None = None
         self._progress = (0, 0)
         self._state = "idle"
+        self._job_id: str | None = None
         self._started_at: str | None = None
         self._finished_at: str | None = None
         self._result: Any = None
@@ -46,7 +48,7 @@ class BackgroundJob:
             raise coded(f"{self._title}_running", f"a {self._title} is running")
         self._state, self._progress = "running", (0, 0)
         self._result = self._error = self._finished_at = None
-        self._started_at = self._now()
+        self._started_at, self._job_id = self._now(), str(uuid4())
         self._task = asyncio.create_task(self._run(work), name=self._title)
 
     async def stop(self) -> None:
@@ -55,9 +57,10 @@ class BackgroundJob:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def status(self) -> dict[str, Any]:
-        """State, progress, times, and the report of the last run."""
+        """Id, state, progress, times, and the report of the run: the last, or the present one."""
         done, total = self._progress
         return {
+            "job_id": self._job_id,
             "status": self._state,
             self._unit: done,
             f"{self._unit}_total": total,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import sha256
@@ -19,8 +19,12 @@ from api.background_job import BackgroundJob
 from api.bodies import parse_body, query_of, read_bytes, unknown_fields
 from api.chain_proof import FactChains
 from api.cleaning import Cleaning
+from api.commit_watch import CommitWatch
 from api.cursors import CursorSealer
 from api.errors import ApiError, coded, plain, refused
+from api.jobs import Jobs
+from api.memory.consolidator import Consolidator
+from api.memory.scheduler import ConsolidationScheduler
 from api.metrics import Metrics
 from api.node import Node
 from api.quotas import Quotas
@@ -74,6 +78,7 @@ class Service:
     cursors: CursorSealer
     sessions: Sessions
     quotas: Quotas
+    jobs: Jobs
     tracker: RecallTracker
     cards: Cards
     metrics: Metrics
@@ -83,10 +88,13 @@ class Service:
     archive: Archive
     cleaning: Cleaning
     desk: AuditDesk
+    consolidator: Consolidator
+    scheduler: ConsolidationScheduler
     pool: ThreadPoolExecutor
     stage_pool: ThreadPoolExecutor
     openapi: bytes
     recalls: Recalls
+    commits: CommitWatch
     control_token: str | None = None
 
 
@@ -145,6 +153,16 @@ class Call:
         if not text.isprintable():
             raise coded("invalid_session_id", "Stigmem-Session must be printable text")
         return text or None
+
+    def credential(self) -> bytes:
+        """What tells this caller's credential from every other: of the key, not of its owner."""
+        given = self.request.headers.get("Authorization", "")
+        return sha256(f"{self.caller.principal}\n{given}".encode(errors="replace")).digest()
+
+    def note_facts(self, facts: Iterable[Mapping[str, Any]]) -> None:
+        """Remember for the session the scopes of records that were shown."""
+        if self.session() is not None:
+            self.note_read(frozenset(str(fact["scope"]) for fact in facts))
 
     def note_read(self, scopes: Sequence[str] | frozenset[str]) -> None:
         """Remember for the session that these scopes were read."""
@@ -239,7 +257,7 @@ class Call:
     ) -> list[Record]:
         """Full records of slots, in order, as the sanitizer mode lets them be seen; ``whole``
         for the one who wrote them."""
-        reader, node_id = self.node.reader, self.node.identity.node_id
+        reader, node_id = self.node.reader, self.node.node_id
         chosen: I32 = np.asarray(slots, dtype=np.int32)
         records = records_of(reader, view, chosen, moment, self.authorization, node_id)
         mode = self.service.settings.sanitizer_mode

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from api.node import Node
+from eventlog.event import Recorded
 from projections.archive.archive import Archive
 from projections.embedding.current import purge_files
 from projections.reader import Reader
@@ -41,13 +42,18 @@ class Cleaning:
         self._round = asyncio.Condition()
         self._task: asyncio.Task[None] | None = None
         self._work: asyncio.Future[list[str]] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def start(self) -> None:
         self._wanted.set()  # whatever a process before this one left unclean
+        self._loop = asyncio.get_running_loop()
+        self._reader.followers.append(self._committed)
         self._task = asyncio.create_task(self._run(), name="cleaning")
 
     async def stop(self) -> None:
         """Stop after the attempt that is under way."""
+        if self._committed in self._reader.followers:
+            self._reader.followers.remove(self._committed)
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -55,6 +61,11 @@ class Cleaning:
             self._task = None
         if self._work is not None:
             await asyncio.gather(self._work, return_exceptions=True)
+
+    def _committed(self, events: Sequence[Recorded]) -> None:
+        """Erasures come from requests, and from other nodes."""
+        if self._loop is not None and any(event.kind == "fact_erased" for event in events):
+            self._loop.call_soon_threadsafe(self._wanted.set)
 
     def wake(self) -> None:
         """There is something to clean."""
@@ -83,7 +94,7 @@ class Cleaning:
 
     async def _once(self) -> None:
         try:
-            if not await asyncio.to_thread(self._reader.unclean):
+            if not await asyncio.to_thread(self._cleaner.unclean):
                 self.error = None
                 return
             await self._flush()
@@ -127,4 +138,5 @@ def cleaner_of(node: Node, archive: Archive) -> Cleaner:
         node.directory.projections_path,
         archive,
         lambda: vectors,
+        copies=lambda: node.replica is not None,
     )

@@ -24,6 +24,7 @@ from api.console import (
     identity,
     keys,
     mcp,
+    promote,
     receipts,
     replays,
     serve,
@@ -34,16 +35,18 @@ from api.console.subcommands import Subcommands
 from api.importing import ImportStopped, SinkError
 from api.lines import LineError
 from api.mapping import MappingError
-from api.node import LogNotEmpty
+from api.node import LogNotEmpty, NotAReplica
+from api.replicating import ReplicaError
 from api.serving import ServingError
 from api.settings import SettingsError
 from eventlog.errors import EventLogError
 from projections.embedding.errors import EmbeddingError
+from projections.writer import ReplicaReadOnly
 from replay.rebuild import DigestMismatch
 
 GROUPS = (
     serve, transfer, ask, receipts, replays, embeddings, decay, content, keys, capabilities,
-    identity, mcp, erasing, demo,
+    identity, promote, mcp, erasing, demo,
 )  # fmt: skip
 EXPECTED = (
     ClientError,
@@ -55,7 +58,10 @@ EXPECTED = (
     LineError,
     LogNotEmpty,
     MappingError,
+    NotAReplica,
     OSError,
+    ReplicaError,
+    ReplicaReadOnly,
     ServingError,
     SettingsError,
     SinkError,

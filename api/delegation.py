@@ -21,6 +21,7 @@ DELEGABLE: frozenset[tuple[str, str]] = frozenset(
         ("GET", "/v1/profiles"),
         ("GET", "/v1/profiles/{name}"),
         ("POST", "/v1/lint"),
+        ("GET", "/v1/lint/jobs/{job_id}"),
         ("GET", "/v1/scopes/{scope}/synthesize"),
         ("GET", "/v1/time-travel/state"),
         ("GET", "/v1/time-travel/diff"),

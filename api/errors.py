@@ -25,7 +25,7 @@ from eventlog.errors import (
     StorageFull,
 )
 from projections.intents import Refused
-from projections.writer import WriterBusy, WriterClosed, WriterDegraded
+from projections.writer import ReplicaReadOnly, WriterBusy, WriterClosed, WriterDegraded
 
 STATUS_BY_CODE: dict[str, int] = {
     # the request itself
@@ -70,6 +70,7 @@ STATUS_BY_CODE: dict[str, int] = {
     "garden_admin_required": 403,
     "moderator_required": 403,
     "last_garden_admin": 403,
+    "alias_is_migration": 403,
     "time_travel_plugin_disabled": 403,
     "not_delegable": 403,
     "entity_forbidden": 403,
@@ -84,11 +85,15 @@ STATUS_BY_CODE: dict[str, int] = {
     "erasure_not_found": 404,
     "card_not_found": 404,
     "agent_key_not_found": 404,
+    "alias_not_found": 404,
+    "job_not_found": 404,
     "garden_not_found": 404,
     "capability_not_found": 404,
     "target_garden_not_found": 404,
     "member_not_found": 404,
     "quarantined_fact_not_found": 404,
+    "episode_not_found": 404,
+    "rule_not_found": 404,
     "fact_already_retracted": 409,
     "fact_not_flagged": 409,
     "ambiguous_match": 409,
@@ -97,8 +102,12 @@ STATUS_BY_CODE: dict[str, int] = {
     "conflict_already_resolved": 409,
     "key_exists": 409,
     "agent_key_revoked": 409,
+    "replica_read_only": 409,
+    "replication_diverged": 409,
+    "not_a_replica": 409,
     "slug_exists": 409,
     "capability_revoked": 409,
+    "alias_cycle": 409,
     "already_member": 409,
     "fact_erased": 410,
     "legal_hold": 423,
@@ -106,6 +115,9 @@ STATUS_BY_CODE: dict[str, int] = {
     "receipts_of_others": 403,
     "fact_not_quarantine_pending": 409,
     "quarantine_has_pending_facts": 409,
+    "episode_conflict": 409,
+    "fact_conflict": 409,
+    "consolidation_raced": 409,
     "idempotency_conflict": 409,
     "expectation_failed": 409,
     "rebuild_running": 409,
@@ -119,6 +131,7 @@ STATUS_BY_CODE: dict[str, int] = {
     "clock_skew": 422,
     "not_written": 422,
     "garden_scope_mismatch": 422,
+    "alias_reserved": 422,
     "not_a_quarantine": 422,
     "target_is_quarantine": 422,
     "quota_exceeded": 429,
@@ -129,6 +142,7 @@ STATUS_BY_CODE: dict[str, int] = {
     "storage_failed": 503,
     "shutting_down": 503,
     "writer_busy": 503,
+    "too_many_jobs": 503,
     "card_refresh_timeout": 503,
     "storage_full": 507,
 }
@@ -144,6 +158,7 @@ CODE_BY_ERROR: tuple[tuple[type[Exception], str], ...] = (
     (CorruptLog, "degraded"),
     (LogClosed, "shutting_down"),
     (WriterClosed, "shutting_down"),
+    (ReplicaReadOnly, "replica_read_only"),
     (WriterBusy, "writer_busy"),
     (WriterDegraded, "degraded"),
 )
@@ -158,6 +173,8 @@ PLAIN_TEXT: dict[str, str] = {
     "conflict_already_resolved": "conflict already resolved",
     "key_exists": "raw_key already exists; choose another",
     "agent_key_not_found": "agent key not found",
+    "alias_not_found": "alias not found",
+    "job_not_found": "job not found",
     "agent_key_revoked": "key is already revoked",
     "garden_not_found": "garden not found",
     "target_garden_not_found": "target garden not found",

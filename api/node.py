@@ -10,14 +10,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
+
 from eventlog.clock import Clock, SystemClock
 from eventlog.directory import DataDirectory
 from eventlog.event import NODE_STREAM, stream_name
 from eventlog.identity import Identity
 from eventlog.kinds import NodeKeyRotated
-from eventlog.log import EventLog
 from eventlog.sqlite_log import SqliteLog
-from projections.embedding.choosing import EmbeddingSettings, space_of
+from projections.embedding.choosing import EmbeddingSettings, follow_pin, space_of
 from projections.embedding.current import CurrentEmbeddings, ReindexReport
 from projections.embedding.current import Progress as IndexProgress
 from projections.embedding.errors import EmbeddingsOff
@@ -27,6 +28,7 @@ from projections.intents import (
     Done,
     Intent,
     PinEmbeddingModel,
+    PromoteReplica,
     Refused,
     RotateNodeKey,
     StartEpoch,
@@ -36,11 +38,17 @@ from projections.reader import Reader
 from projections.writer import Writer
 from replay.opening import open_tables
 from replay.rebuild import Progress, RebuildReport, rebuild_serving
+from replay.replication.follower import Follower, LogSource
+from replay.replication.state import ReplicaState, end_state, load_state, promoted_state, save_state
 
 CURSOR_KEY_BYTES = 32
 ROTATION_PAGE_EVENTS = 10_000
 SYSTEM_ACTOR = "system:engramlog"
 EpochClock = Literal["wall", "file"]
+
+
+class NotAReplica(Exception):
+    """What only a replica can do was asked of a node that is none."""
 
 
 class LogNotEmpty(Exception):
@@ -53,13 +61,15 @@ class Node:
     def __init__(
         self,
         directory: DataDirectory,
-        log: EventLog,
+        log: SqliteLog,
         writer: Writer,
         reader: Reader,
         clock: Clock,
         cursor_key: bytes,
     ) -> None:
         self.embeddings: CurrentEmbeddings | None = None
+        self.replica: ReplicaState | None = None
+        self.follower: Follower | None = None
         self.directory = directory
         self.log = log
         self.writer = writer
@@ -117,9 +127,17 @@ class Node:
             writer.start()
             opened.append(writer.close)
             node = cls(directory, log, writer, reader, clock, _cursor_key(directory.path))
-            node._begin_epoch(epoch_clock)
-            node._record_rotations()
-            node._declare(set_valued)
+            node.replica = load_state(path)
+            if node.replica is None:
+                node._begin_epoch(epoch_clock)
+                node._record_rotations()
+                node._declare(set_valued)
+            else:
+                writer.primary = node.replica.primary_url
+            if embedding is not None and node.replica is not None:
+                # A replica embeds as its primary has pinned, and pins nothing itself.
+                pinned = node.pinned_space()
+                embedding = None if pinned is None else follow_pin(embedding, pinned)
             if embedding is not None:
                 node.embed(embedding)
                 opened.append(node._close_embeddings)
@@ -132,6 +150,51 @@ class Node:
     @property
     def identity(self) -> Identity:
         return self.directory.identity
+
+    @property
+    def node_id(self) -> str:
+        """Whose log this is: the primary's, where the node is a replica."""
+        return self.identity.node_id if self.replica is None else self.replica.node_id
+
+    @property
+    def public_key(self) -> str:
+        """The key (base64) of ``node_id``."""
+        return self.identity.public_key_b64 if self.replica is None else self.replica.public_key
+
+    def follow(self, source: LogSource) -> None:
+        """Copy what the primary writes, from here on. Raises NotAReplica."""
+        if self.replica is None:
+            raise NotAReplica("this node is a replica of nobody")
+        self.follower = Follower(
+            source,
+            self.log,
+            lambda events, keys: self.writer.copy(self.log, events, keys).result(),
+            self.replica.node_id,
+            self.clock.now_us,
+            self._primary_key,
+        )
+        self.follower.start()
+
+    def promote(self) -> None:
+        """Follow no more and take writes, under this node's own identity: a new origin.
+
+        Raises:
+            NotAReplica: it is a replica of nobody.
+        """
+        state = self.replica
+        if state is None:
+            raise NotAReplica("this node is a replica of nobody")
+        if self.follower is not None:
+            self.follower.stop()
+        end_state(self.directory.path)
+        self.replica = self.follower = self.writer.primary = None
+        self._begin_epoch("wall")
+
+    def _primary_key(self, public_key: str) -> None:
+        state = self.replica
+        if state is not None and state.public_key != public_key:
+            self.replica = msgspec.structs.replace(state, public_key=public_key)
+            save_state(self.directory.path, self.replica)
 
     def moment(self) -> Moment:
         """Now: the published position and the wall clock."""
@@ -186,13 +249,29 @@ class Node:
             "position": head,
             "projections": projections,
             "degraded": self.writer.degraded or (halted[0] if halted else None),
+            **self._replica_status(),
         }
+
+    def _replica_status(self) -> dict[str, Any]:
+        """What only replicas have to say; ``degraded`` where an operator is needed."""
+        if self.replica is None:
+            return {}
+        told: dict[str, Any] = {"primary": self.replica.primary_url}
+        if self.follower is None:
+            return {"replica": told | {"connected": False, "reason": "not following"}}
+        status = self.follower.status
+        told |= msgspec.structs.asdict(status)
+        behind_us = told.pop("behind_us")
+        told["behind_s"] = None if behind_us is None else round(behind_us / 1e6, 3)
+        return {"replica": told} | ({"degraded": status.fault} if status.fault else {})
 
     def close(self) -> None:
         """Finish waiting writes and let go of the directory. Idempotent."""
         if self._closed:
             return
         self._closed = True
+        if self.follower is not None:
+            self.follower.stop()
         self._close_embeddings()
         self.writer.close()
         self.reader.close()
@@ -218,16 +297,27 @@ class Node:
     def _begin_epoch(self, epoch_clock: EpochClock) -> None:
         identity = self.identity
         own = stream_name(identity.node_id, identity.epoch, NODE_STREAM)
-        if own not in self.log.stream_heads():
-            self.write(
-                StartEpoch(
-                    node_id=identity.node_id,
-                    epoch=identity.epoch,
-                    public_key=identity.public_key_b64,
-                    reason=identity.reason,
-                    clock=epoch_clock,
+        if own in self.log.stream_heads():
+            return
+        begun: list[Intent] = [
+            StartEpoch(
+                node_id=identity.node_id,
+                epoch=identity.epoch,
+                public_key=identity.public_key_b64,
+                reason=identity.reason,
+                clock=epoch_clock,
+            )
+        ]
+        before = promoted_state(self.directory.path)
+        if before is not None and identity.epoch == 1:
+            begun.append(
+                PromoteReplica(
+                    primary_node_id=before.node_id,
+                    primary_url=before.primary_url,
+                    position=self.log.head().position,
                 )
             )
+        self.write(*begun)
 
     def _record_rotations(self) -> None:
         """Record key rotations that a crash kept out of the log."""

@@ -7,33 +7,56 @@ from __future__ import annotations
 
 from api.routes import (
     agent_keys,
+    aliases,
+    audit,
     batch,
     capabilities,
     cards,
     conflicts,
+    consolidation,
     content,
     decay,
+    deltas,
     embeddings,
+    episodes,
     erasures,
     fact_list,
     facts,
     gardens,
     graph,
+    jobs,
     keys,
     profiles,
     provenance,
     quarantine,
     recall,
     receipts,
+    replication,
     scopes,
     system,
     time_travel,
     trust,
 )
 from api.routing import Route
-from api.schemas import answers
+from api.schemas import answers, memory
 from api.schemas import capabilities as capability
 from api.schemas import erasures as erasure
+from api.schemas import replication as replicating
+from api.schemas.aliases import (
+    AliasesQuery,
+    AliasRecord,
+    AliasRequest,
+    ResolvedName,
+    ResolveQuery,
+)
+from api.schemas.audit import (
+    JournalAnswer,
+    JournalRequest,
+    TrailEntry,
+    TrailExportQuery,
+    TrailPage,
+    TrailQuery,
+)
 from api.schemas.conflicts import ConflictsQuery, ResolveRequest
 from api.schemas.content import FlaggedQuery, ReviewRequest
 from api.schemas.decay import PolicyRequest, SetValuedRequest, SweepRequest
@@ -127,6 +150,7 @@ _CONFLICTS: tuple[Route, ...] = (
         method="GET", path="/v1/conflicts", handler=conflicts.list_conflicts, permission="read",
         group="conflicts", summary="List contradictions, newest first", query=ConflictsQuery,
         answers={200: answers.ConflictPage}, errors=(400, 501),
+        headers=_SESSION,
     ),
     Route(
         method="POST", path="/v1/conflicts/{conflict_id}/resolve",
@@ -234,7 +258,13 @@ _DECAY: tuple[Route, ...] = (
     Route(
         method="POST", path="/v1/decay/sweep", handler=decay.sweep, permission="write",
         group="decay", summary="Let decay act now", body=SweepRequest, body_required=False,
-        query=SweepRequest, answers={200: answers.Swept}, errors=(400, 413, 503, 507),
+        query=SweepRequest, answers={200: answers.Swept, 202: answers.JobAccepted},
+        errors=(400, 413, 503, 507),
+    ),
+    Route(
+        method="GET", path="/v1/decay/jobs/{job_id}", handler=jobs.sweep_job,
+        permission="read", group="decay", summary="A sweep that became a job",
+        answers={200: answers.SweepJob}, errors=(404,),
     ),
     Route(
         method="GET", path="/v1/relations/set-valued", handler=decay.get_set_valued,
@@ -251,7 +281,13 @@ _SCOPES: tuple[Route, ...] = (
     Route(
         method="POST", path="/v1/lint", handler=scopes.lint_scope, permission="read",
         group="scopes", summary="What deserves a second look in a scope", body=LintBody,
-        answers={200: LintReport}, errors=(400, 413, 501), headers=_SESSION,
+        answers={200: LintReport, 202: answers.JobAccepted}, errors=(400, 413, 501, 503),
+        headers=_SESSION,
+    ),
+    Route(
+        method="GET", path="/v1/lint/jobs/{job_id}", handler=jobs.lint_job,
+        permission="read", group="scopes", summary="A lint that became a job",
+        answers={200: answers.LintJob}, errors=(404,),
     ),
     Route(
         method="GET", path="/v1/scopes/{scope}/synthesize", handler=scopes.synthesize_scope,
@@ -365,6 +401,71 @@ _CAPABILITIES: tuple[Route, ...] = (
         answers={200: capability.RevokedCapability}, errors=(400, 403, 404, 409, 413, 503, 507),
     ),
 )  # fmt: skip
+_REPLICATION: tuple[Route, ...] = (
+    Route(
+        method="GET", path="/v1/replication/events", handler=replication.events,
+        permission="replicate", group="replication", summary="The log, for replicas",
+        query=replicating.EventsQuery, answers={200: "a page of events, zlib over MessagePack"},
+        errors=(409,),
+    ),
+    Route(
+        method="GET", path="/v1/replication", handler=replication.status, permission="admin",
+        group="replication", summary="Primary or replica, and how it stands",
+        answers={200: replicating.ReplicationStatus},
+    ),
+    Route(
+        method="POST", path="/v1/replication/promote", handler=replication.promote,
+        permission="admin", group="replication", summary="Make a replica a node of its own",
+        answers={200: replicating.Promoted}, errors=(409, 503, 507),
+    ),
+)  # fmt: skip
+_NAMES: tuple[Route, ...] = (
+    Route(
+        method="POST", path="/v1/aliases", handler=aliases.set_alias, permission="write",
+        group="names", summary="Give an entity another name", body=AliasRequest,
+        answers={201: AliasRecord}, errors=(400, 404, 409, 413, 503, 507),
+    ),
+    Route(
+        method="GET", path="/v1/aliases", handler=aliases.list_aliases, permission="read",
+        group="names", summary="Other names of entities", query=AliasesQuery,
+        answers={200: [AliasRecord]}, errors=(400, 501),
+    ),
+    Route(
+        method="DELETE", path="/v1/aliases/{raw_uri:.+}", handler=aliases.delete_alias,
+        permission="write", group="names", summary="Take an alias back", answers={204: None},
+        errors=(400, 404, 503, 507),
+    ),
+    Route(
+        method="GET", path="/v1/entities/resolve", handler=aliases.resolve_entity,
+        permission="read", group="names", summary="Which entity a name means",
+        query=ResolveQuery, answers={200: ResolvedName}, errors=(400, 501),
+    ),
+)  # fmt: skip
+_AUDIT: tuple[Route, ...] = (
+    Route(
+        method="GET", path="/v1/audit", handler=audit.list_trail, permission="read",
+        group="audit", summary="Who wrote and ended which facts", query=TrailQuery,
+        answers={200: TrailPage}, errors=(400, 501),
+        headers=_SESSION,
+    ),
+    Route(
+        method="GET", path="/v1/audit/export", handler=audit.export_trail, permission="read",
+        group="audit", summary="The same as CSV", query=TrailExportQuery,
+        answers={200: "CSV"}, errors=(400, 501),
+        headers=_SESSION,
+    ),
+    Route(
+        method="GET", path="/v1/audit/facts/{fact_id}", handler=audit.trail_of_fact,
+        permission="read", group="audit", summary="Who wrote and ended a fact",
+        query=MomentQuery, answers={200: [TrailEntry]}, errors=(400, 404, 501),
+        headers=_SESSION,
+    ),
+    Route(
+        method="GET", path="/v1/admin/audit", handler=audit.list_journal,
+        permission="audit.read", group="audit", summary="Every event of the log",
+        query=JournalRequest, answers={200: JournalAnswer}, errors=(400,),
+    ),
+)  # fmt: skip
 _GARDENS: tuple[Route, ...] = (
     Route(
         method="POST", path="/v1/gardens", handler=gardens.create_garden, permission="write",
@@ -461,6 +562,92 @@ _ERASURES: tuple[Route, ...] = (
         answers={200: erasure.Holds}, errors=(400, 404, 413, 503, 507),
     ),
 )  # fmt: skip
+_EPISODES: tuple[Route, ...] = (
+    Route(
+        method="POST", path="/v1/episodes", handler=episodes.record_episode, permission="write",
+        group="episodes", summary="Record an episode", body=memory.EpisodeRequest,
+        answers={200: memory.EpisodeRecord, 201: memory.EpisodeRecord},
+        errors=(400, 404, 409, 413, 503, 507),
+    ),
+    Route(
+        method="GET", path="/v1/episodes", handler=episodes.list_episodes, permission="read",
+        group="episodes", summary="A user's episodes, newest first",
+        query=memory.EpisodesQuery, answers={200: memory.EpisodePage}, errors=(400, 404, 501),
+    ),
+    Route(
+        method="POST", path="/v1/episodes/batch", handler=episodes.record_episodes,
+        permission="write", group="episodes", summary="Record several episodes",
+        body=memory.EpisodesRequest,
+        answers={200: memory.EpisodesAnswer, 201: memory.EpisodesAnswer},
+        errors=(400, 404, 409, 413, 503, 507),
+    ),
+    Route(
+        method="POST", path="/v1/episodes/accesses", handler=episodes.note_access,
+        permission="read", group="episodes", summary="Note that episodes were looked at",
+        body=memory.AccessRequest, answers={200: memory.AccessAnswer},
+        errors=(400, 404, 413, 503, 507),
+    ),
+    Route(
+        method="GET", path="/v1/episodes/{episode_id}", handler=episodes.get_episode,
+        permission="read", group="episodes", summary="One episode and what came of it",
+        query=memory.RunsQuery, answers={200: memory.EpisodeDetail}, errors=(400, 404, 501),
+    ),
+    Route(
+        method="POST", path="/v1/deltas", handler=deltas.apply_deltas, permission="write",
+        group="episodes", summary="Apply deltas to a user's facts", body=memory.DeltasRequest,
+        answers={200: memory.DeltasAnswer}, errors=(400, 404, 409, 413, 503, 507),
+    ),
+    Route(
+        method="GET", path="/v1/deltas", handler=deltas.list_deltas, permission="read",
+        group="episodes", summary="Deltas, newest first", query=memory.DeltasQuery,
+        answers={200: memory.DeltaPage}, errors=(400, 501),
+    ),
+    Route(
+        method="GET", path="/v1/deltas/facts", handler=deltas.list_facts, permission="read",
+        group="episodes", summary="Facts that deltas wrote, with their lineage",
+        query=memory.MemoryFactsQuery, answers={200: memory.MemoryFactPage}, errors=(400, 501),
+        headers=_SESSION,
+    ),
+    Route(
+        method="GET", path="/v1/consolidation/rules", handler=consolidation.list_rules,
+        permission="read", group="episodes", summary="Consolidation rules",
+        query=memory.RunsQuery, answers={200: memory.RulePage}, errors=(400, 501),
+    ),
+    Route(
+        method="GET", path="/v1/consolidation/rules/{rule_id}", handler=consolidation.get_rule,
+        permission="read", group="episodes", summary="One consolidation rule",
+        query=memory.RunsQuery, answers={200: memory.RuleRecord}, errors=(400, 404, 501),
+    ),
+    Route(
+        method="PUT", path="/v1/consolidation/rules/{rule_id}", handler=consolidation.put_rule,
+        permission="admin", group="episodes", summary="Install a consolidation rule",
+        body=memory.RuleDocument,
+        answers={200: memory.RuleRecord, 201: memory.RuleRecord},
+        errors=(400, 404, 413, 503, 507),
+    ),
+    Route(
+        method="DELETE", path="/v1/consolidation/rules/{rule_id}",
+        handler=consolidation.delete_rule, permission="admin", group="episodes",
+        summary="Remove a consolidation rule", answers={204: None}, errors=(404, 503, 507),
+    ),
+    Route(
+        method="POST", path="/v1/consolidation/rules/{rule_id}/run",
+        handler=consolidation.run_rule, permission="write", group="episodes",
+        summary="Run a consolidation rule now", body=memory.RunRequest,
+        answers={200: memory.RunAnswer}, errors=(400, 404, 409, 413, 503, 507),
+    ),
+    Route(
+        method="GET", path="/v1/consolidation/status", handler=consolidation.status,
+        permission="read", group="episodes", summary="How far consolidation is",
+        query=memory.RunsQuery, answers={200: memory.ConsolidationStatus}, errors=(400, 501),
+    ),
+    Route(
+        method="POST", path="/v1/consolidation/triples", handler=deltas.promote_triples,
+        permission="write", group="episodes", summary="Promote triples to facts",
+        body=memory.TriplesRequest, answers={200: memory.DeltasAnswer},
+        errors=(400, 404, 409, 413, 503, 507),
+    ),
+)  # fmt: skip
 _NODE: tuple[Route, ...] = (
     Route(
         method="GET", path="/.well-known/stigmem", handler=system.discovery, permission="none",
@@ -529,16 +716,19 @@ _TIME_TRAVEL: tuple[Route, ...] = (
         method="GET", path="/v1/time-travel/state", handler=time_travel.state, permission="read",
         group="time travel", summary="What was known at a moment", query=StateQuery,
         answers={200: answers.State}, errors=(400, 501),
+        headers=_SESSION,
     ),
     Route(
         method="GET", path="/v1/time-travel/diff", handler=time_travel.diff, permission="read",
         group="time travel", summary="What changed between two moments", query=DiffQuery,
         answers={200: answers.Difference}, errors=(400, 501),
+        headers=_SESSION,
     ),
     Route(
         method="GET", path="/v1/time-travel/facts/{fact_id}", handler=time_travel.life_of_fact,
         permission="read", group="time travel", summary="The life of a fact", query=LifeQuery,
         answers={200: answers.FactLife}, errors=(400, 404, 501),
+        headers=_SESSION,
     ),
     Route(
         method="GET", path="/v1/time-travel/entities/{entity_uri:.+}",
@@ -555,6 +745,7 @@ _TIME_TRAVEL: tuple[Route, ...] = (
 
 ROUTES: tuple[Route, ...] = (
     *_FACTS, *_CONFLICTS, *_CONTENT, *_RECALL, *_GARDENS, *_SCOPES, *_DECAY, *_TRUST, *_TIME_TRAVEL,
-    *_KEYS, *_AGENT_KEYS, *_CAPABILITIES, *_ERASURES, *_NODE,
+    *_AUDIT, *_NAMES, *_EPISODES, *_KEYS, *_AGENT_KEYS, *_CAPABILITIES, *_ERASURES,
+    *_REPLICATION, *_NODE,
 )  # fmt: skip
 """In the order of the documentation."""

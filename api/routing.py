@@ -16,7 +16,9 @@ from pydantic import BaseModel
 
 from api.call import Call
 
-Permission: TypeAlias = Literal["read", "write", "admin", "federate", "audit.read", "any", "none"]
+Permission: TypeAlias = Literal[
+    "read", "write", "admin", "federate", "audit.read", "replicate", "any", "none"
+]
 """``any``: whoever is known. ``none``: everybody."""
 
 Handler: TypeAlias = Callable[[Call], Awaitable[web.StreamResponse]]

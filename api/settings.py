@@ -189,6 +189,12 @@ class Settings(BaseSettings):
     audit_sql_timeout_s: float = Field(
         default=10.0, gt=0, le=600, description="Longest that an audit statement may run."
     )
+    job_facts_min: int = Field(
+        default=100_000,
+        ge=0,
+        le=1_000_000_000,
+        description="Sweeps and lint over more facts than these are jobs: 202 with a `job_id`.",
+    )
     quota_reads_per_hour: int = Field(
         default=0,
         ge=0,
@@ -200,6 +206,19 @@ class Settings(BaseSettings):
         ge=0,
         le=1_000_000_000,
         description="Writes an hour for each key's entity, each item of a batch one; 0: no limit.",
+    )
+    replica_of: str = Field(
+        default="",
+        description="URL of the primary of which this node is a read-only replica; none if empty.",
+    )
+    replica_key: str = Field(
+        default="",
+        repr=False,
+        description="Key with permission replicate on the primary; best given as a variable.",
+    )
+    consolidation_enabled: bool = Field(
+        default=True,
+        description="Whether consolidation rules fire by themselves, on their cadence.",
     )
     shutdown_timeout_s: float = Field(
         default=10.0,

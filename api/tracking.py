@@ -51,7 +51,9 @@ class RecallTracker:
         return len(self._receipts)
 
     def note(self, fact_ids: Iterable[str], at_us: int) -> None:
-        """Count one use of each fact at ``at_us`` (microseconds)."""
+        """Count one use of each fact at ``at_us`` (microseconds); a replica counts none."""
+        if self._writer.primary is not None:
+            return
         for fact_id in fact_ids:
             count, last = self._uses.get(fact_id, (0, 0))
             self._uses[fact_id] = (count + 1, max(last, at_us))

@@ -18,12 +18,13 @@ from eventlog.clock import HybridClock
 from eventlog.codec import (
     FORMAT_VERSION,
     ZERO_HASH,
+    decode,
     decode_header,
     encode_header,
     header_hash,
     payload_hash,
 )
-from eventlog.errors import UnknownKind
+from eventlog.errors import CorruptLog, UnknownKind
 from eventlog.event import Draft, Header, Recorded, Stored, stream_name
 from eventlog.kinds import SCHEMA_VERSIONS, kind_of
 from eventlog.log import Head, StreamHead
@@ -145,6 +146,40 @@ class Chain:
         self._position = position
         return links
 
+    def follow(self, events: Sequence[Stored]) -> list[Link]:
+        """Continue the log with another log's events as they are, positions included.
+
+        Raises:
+            CorruptLog: an event does not continue this log or its stream; nothing is linked.
+        """
+        links: list[Link] = []
+        tips: dict[str, StreamHead] = {}
+        position, received_at, hlc = self._position, self._received_at, self._hlc.last
+        for stored in events:
+            position += 1
+            if stored.position != position:
+                raise CorruptLog(position, f"the next event given is at {stored.position}")
+            if position > 1 and (stored.received_at < received_at or stored.received_hlc < hlc):
+                raise CorruptLog(position, "it was received before the event it follows")
+            recorded = decode(stored)
+            stream = recorded.header.stream
+            before = tips.get(stream) or self._tip(stream)
+            fault = link_fault(before, stored, recorded.header, erasable=True)
+            if fault is not None:
+                raise CorruptLog(position, fault)
+            tips[stream] = StreamHead(stream, recorded.header.stream_seq, stored.hash)
+            received_at, hlc = stored.received_at, stored.received_hlc
+            links.append((recorded, stored))
+        for stream, tip in tips.items():
+            self._undo.setdefault(stream, self._tips.get(stream))
+            self._tips[stream] = (tip.stream_seq, tip.hash)
+        self._position, self._received_at, self._hlc.last = position, received_at, hlc
+        return links
+
+    def _tip(self, stream: str) -> StreamHead | None:
+        tip = self._tips.get(stream)
+        return None if tip is None else StreamHead(stream, *tip)
+
     def settle(self) -> Head:
         """Everything linked so far is durable; returns where the log now ends."""
         self._undo.clear()
@@ -188,8 +223,13 @@ def check_link(previous: StreamHead | None, stored: Stored) -> str | None:
     return link_fault(previous, stored, header)
 
 
-def link_fault(previous: StreamHead | None, stored: Stored, header: Header) -> str | None:
-    """``check_link`` for a caller that has decoded the header already."""
+def link_fault(
+    previous: StreamHead | None, stored: Stored, header: Header, *, erasable: bool = False
+) -> str | None:
+    """``check_link`` for a caller that has decoded the header already.
+
+    ``erasable``: a payload may be missing together with its salt, as erasure leaves it.
+    """
     if header_hash(stored.header) != stored.hash:
         return "hash does not match the header"
     if header.format != FORMAT_VERSION:
@@ -205,7 +245,8 @@ def link_fault(previous: StreamHead | None, stored: Stored, header: Header) -> s
     if header.prev_hash != last_hash:
         return f"stream {header.stream}: prev_hash does not match event {last_seq}"
     if stored.payload is None or stored.salt is None:
-        return PAYLOAD_MISSING
+        gone = stored.payload is None and stored.salt is None
+        return None if erasable and gone else PAYLOAD_MISSING
     if payload_hash(stored.salt, stored.payload) != header.payload_hash:
         return "payload does not match its commitment"
     return None

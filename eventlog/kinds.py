@@ -398,6 +398,151 @@ class CapabilityRevoked(Payload, frozen=True, tag="capability_revoked"):
     reason: str = ""
 
 
+class ReplicaPromoted(Payload, frozen=True, tag="replica_promoted"):
+    """The node, until here a replica, writes by itself from here on, under its own origin.
+
+    ``position`` is the last that it copied from the primary.
+    """
+
+    primary_node_id: str
+    primary_url: str
+    position: int
+
+
+class AliasSet(Payload, frozen=True, tag="alias_set"):
+    """The name ``raw_uri`` means the entity ``canonical_uri`` from here on; null: itself."""
+
+    raw_uri: str
+    canonical_uri: str | None = None
+    alias_kind: Literal["user", "migration"] = "user"
+
+
+# -- memory of conversations (replicated) -----------------------------------------------
+
+
+class EpisodeRecorded(Payload, frozen=True, gc=False, tag="episode_recorded"):
+    """Something happened in a session of an agent with a user. Its key is the event id;
+    ``id`` is the recorder's own name for it, unique among the episodes of its scope or garden.
+
+    ``at_us``: when it happened, microseconds UTC. ``run_id`` and ``step`` say which run of
+    the agent produced it.
+    """
+
+    user: str
+    session: str
+    agent: str
+    content: str
+    at_us: int
+    scope: Literal["local", "team", "company", "public"]
+    garden_id: str | None = None
+    id: str | None = None
+    source_node: str = ""
+    metadata: dict[str, Any] = field(default_factory=dict)
+    run_id: str | None = None
+    step: int | None = None
+
+
+class AppliedDelta(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """One typed delta and what came of it. The fact's content stands in ``fact_asserted``;
+    ``payload`` holds only what the delta's payload said besides.
+
+    ``name`` is the fact's id in the delta, ``fact_id`` the fact, ``retracted`` the facts that
+    ``replaces`` named. ``lineage`` is given where the delta does not stem from episodes.
+    """
+
+    delta_id: str
+    delta: Literal["add", "update", "delete", "noop"]
+    user: str
+    agent: str
+    rule_id: str
+    source_episode_ids: list[str]
+    promotion_us: int
+    confidence: float = 1.0
+    replaces: list[str] = field(default_factory=list)
+    name: str | None = None
+    subject: str | None = None
+    fact_id: str | None = None
+    retracted: list[str] = field(default_factory=list)
+    payload: dict[str, Any] = field(default_factory=dict)
+    provenance: dict[str, str] = field(default_factory=dict)
+    lineage: list[dict[str, Any]] = field(default_factory=list)
+
+
+class DeltaApplied(Payload, frozen=True, tag="delta_applied"):
+    """Deltas of one scope or garden that were applied together; the facts they state and
+    retract follow as events caused by this one. ``run_id``: the run that emitted them."""
+
+    scope: Literal["local", "team", "company", "public"]
+    deltas: list[AppliedDelta]
+    garden_id: str | None = None
+    run_id: str | None = None
+
+
+# -- memory of conversations (local) -----------------------------------------------------
+
+
+class DeltaRejected(Payload, frozen=True, tag="delta_rejected"):
+    """A delta that could not be applied, and why; nothing of it was written."""
+
+    scope: Literal["local", "team", "company", "public"]
+    delta_id: str
+    delta: Literal["add", "update", "delete", "noop"]
+    user: str
+    agent: str
+    rule_id: str
+    source_episode_ids: list[str]
+    reason: str
+    replaces: list[str] = field(default_factory=list)
+    message: str = ""
+    garden_id: str | None = None
+    run_id: str | None = None
+
+
+class EpisodeAccessed(Payload, frozen=True, tag="episode_accessed"):
+    """Episodes (by key) were looked at; salience counts from the last such moment."""
+
+    episodes: list[str]
+    at_us: int
+
+
+class ConsolidationRuleSet(Payload, frozen=True, tag="consolidation_rule_set"):
+    """A consolidation rule was installed, or removed where ``document`` is null."""
+
+    rule_id: str
+    document: dict[str, Any] | None = None
+
+
+class SetAsideEpisode(Struct, frozen=True):
+    """An episode (by key) that a rule could make nothing of, and why."""
+
+    episode: str
+    reason: str
+
+
+class ConsolidationRan(Payload, frozen=True, tag="consolidation_ran"):
+    """A rule read the episodes behind ``from_position`` up to ``to_position``.
+
+    Long runs leave several of these with one ``run_id``. ``replay`` marks a repetition, which
+    moves no watermark. ``scheduled_us`` is when a timetable wanted it.
+    """
+
+    rule_id: str
+    run_id: str
+    from_position: int
+    to_position: int
+    at_us: int
+    trigger: Literal["manual", "every", "cron"] = "manual"
+    asked_by: str | None = None
+    scheduled_us: int | None = None
+    replay: bool = False
+    episodes: int = 0
+    applied: int = 0
+    known: int = 0
+    rejected: int = 0
+    gated: int = 0
+    quarantined: list[SetAsideEpisode] = field(default_factory=list)
+
+
 ErasureReason: TypeAlias = Literal["request", "law", "policy", "mistake", "unspecified"]
 
 
@@ -460,6 +605,14 @@ AnyPayload = (
     | RecallAnswered
     | CapabilityIssued
     | CapabilityRevoked
+    | ReplicaPromoted
+    | AliasSet
+    | EpisodeRecorded
+    | DeltaApplied
+    | DeltaRejected
+    | EpisodeAccessed
+    | ConsolidationRuleSet
+    | ConsolidationRan
     | FactErased
     | LegalHoldSet
     | ErasureCertified
@@ -490,6 +643,14 @@ SCHEMA_VERSIONS: dict[str, int] = {
     "recall_answered": 1,
     "capability_issued": 1,
     "capability_revoked": 1,
+    "replica_promoted": 1,
+    "alias_set": 1,
+    "episode_recorded": 1,
+    "delta_applied": 1,
+    "delta_rejected": 1,
+    "episode_accessed": 1,
+    "consolidation_rule_set": 1,
+    "consolidation_ran": 1,
     "fact_erased": 1,
     "legal_hold_set": 1,
     "erasure_certified": 1,
@@ -497,7 +658,15 @@ SCHEMA_VERSIONS: dict[str, int] = {
 """The version each kind is written with; older ones are read through ``codec.UPCASTERS``."""
 
 REPLICATED: frozenset[str] = frozenset(
-    {"fact_asserted", "fact_retracted", "fact_erased", "conflict_resolved", "capability_revoked"}
+    {
+        "fact_asserted",
+        "fact_retracted",
+        "fact_erased",
+        "conflict_resolved",
+        "capability_revoked",
+        "episode_recorded",
+        "delta_applied",
+    }
 )
 """Kinds that belong to scope and garden streams; all others stay in the node's own stream
 (where ``fact_erased`` stands too, when it names events of that stream)."""

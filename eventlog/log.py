@@ -126,6 +126,37 @@ class Subscription(Protocol):
     def close(self) -> None: ...
 
 
+class KeyCopy(Struct, frozen=True, array_like=True):
+    """What an idempotency key recorded, as it travels to a copy of the log."""
+
+    actor: str
+    key: str
+    digest: bytes
+    first_position: int
+    last_position: int
+
+
+class CopyableLog(Protocol):
+    """A log that can be copied event by event, and be such a copy."""
+
+    def head(self) -> Head: ...
+
+    def read_stored(self, after: int = 0, limit: int = 1000) -> list[Stored]: ...
+
+    def keys_of(self, events: Sequence[Stored]) -> list[KeyCopy]:
+        """The idempotency keys whose last event is among ``events``."""
+        ...
+
+    def copy(self, events: Sequence[Stored], keys: Sequence[KeyCopy] = ()) -> None:
+        """Append another log's events as they are: positions, times, bytes and hashes.
+
+        Raises:
+            CorruptLog: they do not continue this log; nothing is appended.
+            StorageError: the disk refused.
+        """
+        ...
+
+
 class EventLog(Protocol):
     """An append-only, hash-chained log of events."""
 

@@ -38,6 +38,16 @@ def event_ids_of(erasure: FactErased) -> list[bytes]:
     return ids
 
 
+def erased_of(links: Sequence[Link]) -> list[bytes]:
+    """What a log's own ``fact_erased`` events among ``links`` name."""
+    return [
+        event_id
+        for recorded, _ in links
+        if isinstance(recorded.payload, FactErased) and recorded.peer is None
+        for event_id in event_ids_of(recorded.payload)
+    ]
+
+
 def positions_of(db: apsw.Connection, event_ids: Sequence[bytes]) -> dict[bytes, int]:
     """Positions of those events that are in the log."""
     asked = msgspec.json.encode([event_id.hex() for event_id in event_ids]).decode()

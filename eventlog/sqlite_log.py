@@ -20,13 +20,22 @@ from eventlog.appending import KeyUse, KeyUses, Transaction, WriterTurn
 from eventlog.audit import Row
 from eventlog.chain import PAYLOAD_MISSING, Chain, Link, check_link
 from eventlog.clock import Clock
-from eventlog.codec import decode
+from eventlog.codec import decode, decode_header
 from eventlog.errors import CorruptLog, EraseRefused, LogClosed, StorageFailed
 from eventlog.event import Draft, Recorded, Stored
 from eventlog.following import CommitSignal, LogSubscription, walk
-from eventlog.log import Appended, Expect, Head, Idempotency, StreamHead, check_limit
+from eventlog.log import (
+    Appended,
+    Expect,
+    Head,
+    Idempotency,
+    KeyCopy,
+    StreamHead,
+    check_limit,
+)
 from eventlog.sqlite_erasing import (
     erase,
+    erased_of,
     is_named,
     name_erased,
     positions_of,
@@ -145,6 +154,42 @@ class SqliteLog:
             transaction.rollback()
         return appended
 
+    def copy(self, events: Sequence[Stored], keys: Sequence[KeyCopy] = ()) -> None:
+        """See ``CopyableLog``."""
+        self._turn.take()
+        stored = False
+        try:
+            writer = self._require_writer()
+            if self._stale:
+                self._load_heads(writer)
+            links = self.chain.follow(events)
+            uses = {
+                (each.actor, each.key): KeyUse(each.digest, each.first_position, each.last_position)
+                for each in keys
+            }
+            # What the other log erased of itself is erased here, wherever the copy stood then.
+            self.store(links, uses, erased_of(links))
+            stored = True
+        finally:
+            if not stored:
+                self.chain.take_back()
+            self.release()
+
+    def keys_of(self, events: Sequence[Stored]) -> list[KeyCopy]:
+        """See ``CopyableLog``."""
+        found: dict[tuple[str, str], KeyCopy] = {}
+        positions = {stored.position for stored in events}
+        with self._reader() as db, schema.reading():
+            for stored in events:
+                header = decode_header(stored.header)
+                name = (header.actor, header.idempotency_key or "")
+                if header.idempotency_key is None or name in found:
+                    continue
+                row = db.execute(schema.SELECT_KEY, name).fetchone()
+                if row is not None and row[2] in positions:
+                    found[name] = KeyCopy(*name, *cast("tuple[bytes, int, int]", row))
+        return list(found.values())
+
     def key_use(self, actor: str, key: str) -> KeyUse | None:
         with schema.reading():
             row = self._require_writer().execute(schema.SELECT_KEY, (actor, key)).fetchone()
@@ -227,7 +272,11 @@ class SqliteLog:
         )
         db.executemany(
             schema.INSERT_PAYLOAD,
-            [(stored.position, stored.salt, stored.payload) for _, stored in links],
+            [
+                (stored.position, stored.salt, stored.payload)
+                for _, stored in links
+                if stored.payload is not None
+            ],
         )
         db.executemany(
             schema.INSERT_KEY,

@@ -14,7 +14,15 @@ from projections.flagging import Flags
 from projections.interner import Interner
 from projections.normalization import SCOPES, matches_label
 
-PERMISSIONS = ("read", "write", "instruction:write", "federate", "admin", "audit.read")
+PERMISSIONS = (
+    "read",
+    "write",
+    "instruction:write",
+    "federate",
+    "admin",
+    "audit.read",
+    "replicate",
+)
 
 
 class Placed(Protocol):

@@ -12,13 +12,16 @@ from typing import Any
 from projections import intents as ask
 from projections.contradictions import has_rival
 from projections.deciding.agent_keys import register_agent_key, revoke_agent_key
+from projections.deciding.aliasing import remove_alias, set_alias
 from projections.deciding.asserting import assert_fact
 from projections.deciding.capabilities import issue_capability, revoke_capability
+from projections.deciding.consolidating import consolidate, set_consolidation_rule
 from projections.deciding.context import Context, Decision
 from projections.deciding.declaring import (
     declare_set_valued,
     issue_key,
     pin_embedding_model,
+    promote_replica,
     record_answers,
     revoke_key,
     rotate_node_key,
@@ -30,6 +33,8 @@ from projections.deciding.declaring import (
     sweep_decay,
     track_recalls,
 )
+from projections.deciding.deltas import apply_deltas
+from projections.deciding.episodes import note_episode_access, record_episodes
 from projections.deciding.erasing import (
     certify_erasure,
     erase_events,
@@ -61,6 +66,8 @@ DECISIONS: dict[type[ask.Intent], Callable[[Any, Context], Decision | Refused]] 
     ask.DeleteGarden: delete_garden,
     ask.SetMember: set_member,
     ask.ReviewQuarantined: review_quarantined,
+    ask.SetAlias: set_alias,
+    ask.RemoveAlias: remove_alias,
     ask.SetPolicy: set_policy,
     ask.DeclareSetValued: declare_set_valued,
     ask.SetProfile: set_profile,
@@ -73,8 +80,14 @@ DECISIONS: dict[type[ask.Intent], Callable[[Any, Context], Decision | Refused]] 
     ask.EraseEvents: erase_events,
     ask.CertifyErasure: certify_erasure,
     ask.SetLegalHold: set_legal_hold,
+    ask.RecordEpisodes: record_episodes,
+    ask.NoteEpisodeAccess: note_episode_access,
+    ask.ApplyDeltas: apply_deltas,
+    ask.SetConsolidationRule: set_consolidation_rule,
+    ask.Consolidate: consolidate,
     ask.RotateNodeKey: rotate_node_key,
     ask.StartEpoch: start_epoch,
+    ask.PromoteReplica: promote_replica,
 }
 """Every intent and the function that decides it."""
 

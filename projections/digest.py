@@ -30,6 +30,15 @@ _SHARED = {
     "fact_retractions": """
         SELECT fact_id FROM fact_retractions WHERE cause = 'retraction'""",
     "set_aside": f"SELECT id FROM facts WHERE set_aside <> {LIVE}",
+    "episodes": """
+        SELECT key, id, scope, garden_id, user, session, agent, at_us, content, source_node,
+            metadata, run_id, step, actor, hlc, recorded_at, origin, stream, stream_seq
+        FROM episodes""",
+    "deltas": """
+        SELECT delta_id, number, kind, scope, garden_id, user, agent, rule_id, run_id,
+            promotion_us, confidence, sources, replaces, name, subject, fact_id, retracted,
+            payload, provenance, lineage, actor, hlc, origin, stream, stream_seq
+        FROM deltas""",
     "derivations": "SELECT DISTINCT child_hash, parent_hash FROM derivations",
 }
 

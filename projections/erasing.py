@@ -26,6 +26,9 @@ FACTS = "(SELECT value FROM json_each(:facts))"
 POSITIONS = "(SELECT value FROM json_each(:positions))"
 """In a statement of ``Erasing``: the positions of the erased events."""
 
+EVENTS = "(SELECT value FROM json_each(:events))"
+"""In a statement of ``Erasing``: the ids of the erased events."""
+
 _TOUCHED = """
 SELECT id, from_position, origin, entity, relation, scope, garden_id FROM facts
 WHERE id IN (SELECT value FROM json_each(?)) ORDER BY from_position
@@ -51,11 +54,13 @@ class Touched(Struct, frozen=True):
 class Erased(Struct, frozen=True):
     """What one ``fact_erased`` event takes out.
 
-    ``facts`` are ids, ``positions`` those of the erased events; ``touched`` are the facts that
-    the tables still held. ``before`` gives the events at positions as they stand without it.
+    ``facts`` and ``events`` are ids, ``positions`` those of the erased events; ``touched`` are
+    the facts that the tables still held. ``before`` gives the events at positions as they stand
+    without it.
     """
 
     facts: list[str]
+    events: list[str]
     positions: list[int]
     touched: list[Touched]
     before: Callable[[Iterable[int]], list[Recorded]]
@@ -64,6 +69,7 @@ class Erased(Struct, frozen=True):
     def bindings(self) -> dict[str, str]:
         return {
             "facts": msgspec.json.encode(self.facts).decode(),
+            "events": msgspec.json.encode(self.events).decode(),
             "positions": msgspec.json.encode(self.positions).decode(),
         }
 
@@ -74,7 +80,7 @@ class Erasing(Protocol):
 
     @property
     def erasing(self) -> tuple[str, ...]:
-        """Statements over ``FACTS`` and ``POSITIONS`` that delete its rows."""
+        """Statements over ``FACTS``, ``EVENTS`` and ``POSITIONS`` that delete its rows."""
         ...
 
 
@@ -130,7 +136,8 @@ def erased_by(
         return [each for p in chosen for each in history.read(p - 1, 1) if each.payload is not None]
 
     facts = [fact for fact in payload.fact_ids if fact not in refused]
-    return Erased(facts, positions, touched, before)
+    events = payload.events if not refused else []
+    return Erased(facts, events, positions, touched, before)
 
 
 def facts_gone(db: apsw.Connection, fact_ids: Collection[str]) -> set[str]:

@@ -203,6 +203,17 @@ def unclean(db: apsw.Connection) -> list[str]:
     return [erasure_id for (erasure_id,) in rows]
 
 
+def erasures_after(db: apsw.Connection, position: int) -> list[str]:
+    """Erasures with an event behind a position, oldest first."""
+    rows = query(
+        db,
+        "SELECT erasure_id FROM erasures WHERE position>? GROUP BY erasure_id"
+        " ORDER BY min(position)",
+        (position,),
+    )
+    return [erasure_id for (erasure_id,) in rows]
+
+
 def naming_positions(db: apsw.Connection, erasure_id: str) -> list[int]:
     """Where the events of an erasure stand in the log."""
     rows = query(

@@ -13,6 +13,7 @@ from msgspec import Struct
 from eventlog.event import Recorded
 from eventlog.kinds import (
     Attestation,
+    ConsolidationRan,
     DecayPolicy,
     ErasureReason,
     GardenRole,
@@ -22,6 +23,7 @@ from eventlog.kinds import (
     TrustPolicy,
     Value,
 )
+from projections.episodic.delta import Proposal
 from projections.normalization import SCOPES
 
 
@@ -227,6 +229,84 @@ class ReviewQuarantined(Intent, frozen=True, kw_only=True):
     permissions: frozenset[str] = frozenset()
 
 
+class SetAlias(Intent, frozen=True, kw_only=True):
+    """Let a name mean an entity; both in stored form."""
+
+    raw_uri: str
+    canonical_uri: str
+    kind: Literal["user", "migration"] = "user"
+
+
+class RemoveAlias(Intent, frozen=True, kw_only=True):
+    """Let a name mean itself again; ``migrations``: also where a migration set the alias."""
+
+    raw_uri: str
+    migrations: bool = False
+
+
+class NewEpisode(Struct, frozen=True, kw_only=True, gc=False):
+    """An episode to record, validated (``episodic.place``); ``at_us`` in microseconds UTC."""
+
+    user: str
+    session: str
+    agent: str
+    content: str
+    at_us: int
+    id: str | None = None
+    source_node: str = ""
+    metadata: dict[str, Any] = {}
+    run_id: str | None = None
+    step: int | None = None
+
+
+class RecordEpisodes(Intent, frozen=True, kw_only=True):
+    """Episodes of one scope, or of one garden in it, in the order in which they happened."""
+
+    scope: str
+    episodes: tuple[NewEpisode, ...]
+    garden_id: str | None = None
+    member: str | None = None
+
+
+class NoteEpisodeAccess(Intent, frozen=True, kw_only=True):
+    """Somebody looked at these episodes (by key)."""
+
+    keys: tuple[str, ...]
+
+
+class ApplyDeltas(Intent, frozen=True, kw_only=True):
+    """Deltas of one scope or garden, applied together.
+
+    ``strict``: one conflict and none is applied; else conflicting ones are rejected alone,
+    and what is missing or retracted already is not missed. ``bundle``: provenance of every
+    fact they write. ``single_valued``: relations that refuse a second value.
+    """
+
+    scope: str
+    proposals: tuple[Proposal, ...]
+    garden_id: str | None = None
+    member: str | None = None
+    run_id: str | None = None
+    strict: bool = True
+    single_valued: tuple[str, ...] = ()
+    bundle: dict[str, str] = {}
+
+
+class SetConsolidationRule(Intent, frozen=True, kw_only=True):
+    rule_id: str
+    document: dict[str, Any] | None
+
+
+class Consolidate(Intent, frozen=True, kw_only=True):
+    """Apply what a run of a rule emitted, and note in the log that it ran; refused where
+    another run was faster (the rule's watermark is no longer ``expected``). The counts of
+    ``run`` are filled in by what becomes of the deltas."""
+
+    apply: ApplyDeltas
+    run: ConsolidationRan
+    expected: int
+
+
 class PinEmbeddingModel(Intent, frozen=True, kw_only=True):
     """Embed facts with this model from here on."""
 
@@ -261,6 +341,14 @@ class StartEpoch(Intent, frozen=True, kw_only=True):
     public_key: str
     reason: str = "created"
     clock: str = "wall"
+
+
+class PromoteReplica(Intent, frozen=True, kw_only=True):
+    """Record whose replica the node was, and up to where."""
+
+    primary_node_id: str
+    primary_url: str
+    position: int
 
 
 class Refused(Struct, frozen=True):
@@ -321,6 +409,7 @@ class EraseFacts(Intent, frozen=True, kw_only=True):
     entity: str | None = None
     mentions: bool = True
     derived: bool = False
+    episodes: bool = False
     scopes: frozenset[str] = frozenset(SCOPES)
     reason: ErasureReason = "unspecified"
     events: tuple[str, ...] = ()

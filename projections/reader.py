@@ -11,10 +11,12 @@ from typing import Any
 from eventlog.event import Recorded
 from eventlog.kinds import (
     AgentKeySet,
+    AliasSet,
     CapabilityIssued,
     CapabilityRevoked,
     DecayPolicy,
     EmbeddingModelPinned,
+    FactErased,
     GardenCreated,
     GardenDeleted,
     GardenMemberSet,
@@ -23,6 +25,7 @@ from eventlog.kinds import (
     TrustPolicy,
 )
 from projections.agent_keys import AgentKeyRow, load_agent_keys
+from projections.aliases import AliasBook, load_aliases
 from projections.capabilities.projector import load_capabilities, load_revocations
 from projections.capabilities.ring import CapabilityRing
 from projections.cards.key import CardKey
@@ -35,6 +38,7 @@ from projections.erasures import (
     LegalHold,
     erased_between,
     erasure_of,
+    erasures_after,
     find_erasure,
     find_erasure_receipt,
     legal_holds,
@@ -45,6 +49,7 @@ from projections.erasures import (
 from projections.facts import FactRow, fetch, said_after
 from projections.garden_directory import GardenDirectory, Review, load_gardens, reviews_of
 from projections.keys import KeyRing, load_keys
+from projections.likeness import Signatures
 from projections.mirror import Mirror, cid_number
 from projections.policies import (
     decay_policies,
@@ -79,9 +84,12 @@ class Reader:
         self.agent_keys: dict[str, AgentKeyRow] = {}
         self.gardens = GardenDirectory()
         self.capabilities = CapabilityRing()
+        self.aliases = AliasBook()
+        self.signatures = Signatures()
         self.refresh_keys()
         self.refresh_capabilities()
         self.refresh_gardens()
+        self.refresh_aliases()
 
     def refresh_keys(self) -> None:
         """Load the key ring and the agents' keys anew."""
@@ -99,6 +107,11 @@ class Reader:
         with self.pool.connection() as db:
             self.gardens = GardenDirectory(load_gardens(db))
 
+    def refresh_aliases(self) -> None:
+        """Load the aliases anew."""
+        with self.pool.connection() as db:
+            self.aliases = AliasBook(load_aliases(db))
+
     def committed(self, events: Sequence[Recorded]) -> None:
         """Take note of events that were just published."""
         kinds = {type(event.payload) for event in events}
@@ -108,6 +121,10 @@ class Reader:
             self.refresh_gardens()
         if not kinds.isdisjoint((CapabilityIssued, CapabilityRevoked)):
             self.refresh_capabilities()
+        if AliasSet in kinds:
+            self.refresh_aliases()
+        if FactErased in kinds:
+            self.refresh_aliases()
         for follow in self.followers:
             try:
                 follow(events)
@@ -237,6 +254,11 @@ class Reader:
         """Erasures without a receipt, oldest first."""
         with self.pool.connection() as db:
             return unclean(db)
+
+    def erasures_after(self, position: int) -> list[str]:
+        """Erasures with an event behind a position, oldest first."""
+        with self.pool.connection() as db:
+            return erasures_after(db, position)
 
     def naming_positions(self, erasure_id: str) -> list[int]:
         """Where the events of an erasure stand in the log."""

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from projections.access import AccessProjector
 from projections.agent_keys import AgentKeysProjector
+from projections.aliases import AliasesProjector
 from projections.capabilities.projector import CapabilitiesProjector
 from projections.cards.projector import CardsProjector
 from projections.contradictions import ContradictionsProjector
 from projections.decay import DecayProjector
 from projections.derivations import DerivationsProjector
 from projections.entity_edges import EntityEdgesProjector
+from projections.episodic.consolidation import ConsolidationProjector
+from projections.episodic.deltas import DeltasProjector
+from projections.episodic.episodes import EpisodesProjector
 from projections.erasures import ErasuresProjector
 from projections.fact_retractions import FactRetractionsProjector
 from projections.facts import FactsProjector
@@ -28,6 +32,7 @@ PROJECTORS: tuple[Projector, ...] = (
     PoliciesProjector(),
     TrustProjector(),
     GardensProjector(),
+    AliasesProjector(),
     FactsProjector(),
     EntityEdgesProjector(),
     FactRetractionsProjector(),
@@ -41,9 +46,12 @@ PROJECTORS: tuple[Projector, ...] = (
     RecallReceiptsProjector(),
     CapabilitiesProjector(),
     ErasuresProjector(),
+    EpisodesProjector(),
+    DeltasProjector(),
+    ConsolidationProjector(),
 )
 
-IGNORED_KINDS = frozenset({"epoch_started", "node_key_rotated"})
+IGNORED_KINDS = frozenset({"epoch_started", "node_key_rotated", "replica_promoted"})
 """Known kinds that no table depends on: they speak of the log itself."""
 
 KNOWN_KINDS = IGNORED_KINDS.union(*(projector.kinds for projector in PROJECTORS))

@@ -18,9 +18,9 @@ from typing import Any
 
 from eventlog.clock import Clock
 from eventlog.errors import StorageError
-from eventlog.event import Recorded
+from eventlog.event import Recorded, Stored
 from eventlog.identifiers import IdentifierSource
-from eventlog.log import EventLog, Idempotency
+from eventlog.log import CopyableLog, EventLog, Idempotency, KeyCopy
 from projections.command import Command
 from projections.faults import storage_errors
 from projections.group import CommandFailed, Group
@@ -42,6 +42,7 @@ CORE_PROJECTORS = frozenset(
         "gardens",
         "capabilities",
         "erasures",
+        "aliases",
     }
 )
 """Projectors that decisions read: writing stops while one of them is halted."""
@@ -58,6 +59,10 @@ class WriterDegraded(Exception):
     """The projections cannot be brought up to the log; writes are refused until they are."""
 
 
+class ReplicaReadOnly(Exception):
+    """This node is a replica: it writes what its primary wrote, and nothing else."""
+
+
 class WriterClosed(Exception):
     """The writer has been closed."""
 
@@ -68,6 +73,7 @@ class Writer:
     Attributes:
         degraded: why the node cannot serve as it should, or None; writes try to mend it.
         broken: why it must be restarted, or None.
+        primary: the URL of the node that takes the writes, where this one is its replica.
         groups, commands: counters since start.
     """
 
@@ -84,6 +90,7 @@ class Writer:
         self.mirror = mirror
         self.degraded: str | None = None
         self.broken: str | None = None
+        self.primary: str | None = None
         self.groups = 0
         self.commands = 0
         mirror.ask_gone = self._gone
@@ -124,8 +131,10 @@ class Writer:
             atomic: one refused intent undoes the whole command.
 
         Raises (through the future): AppendError, StorageError, WriterDegraded.
-        Raises (here): WriterBusy, WriterClosed.
+        Raises (here): WriterBusy, WriterClosed, ReplicaReadOnly.
         """
+        if self.primary is not None:
+            raise ReplicaReadOnly(f"this node is a read-only replica; write to {self.primary}")
         command = Command(intents, actor, idempotency, received_at, atomic)
         self._enqueue(command)
         return command.answer
@@ -143,6 +152,27 @@ class Writer:
 
         self._enqueue(task)
         return answer
+
+    def copy(
+        self, log: CopyableLog, events: Sequence[Stored], keys: Sequence[KeyCopy]
+    ) -> Future[Any]:
+        """Append another log's events to ``log``, which is this writer's, and show them.
+
+        Raises (through the future): CorruptLog, StorageError.
+        """
+
+        def work() -> None:
+            log.copy(events, keys)
+            try:
+                self._catch_up()
+            except StorageError as fault:
+                self.degraded = f"projections are behind the log: {fault}"
+            except Exception as fault:
+                self.broken = f"the mirror cannot follow, restart the node: {fault}"
+                self.degraded = self.broken
+                raise
+
+        return self.exclusive(work)
 
     def replace_store(self, store: ProjectionStore) -> None:
         """Go on with another file that stands at the log's head. Call inside ``exclusive``."""
@@ -350,6 +380,7 @@ class NoWriter(Writer):
         self.commands = 0
         self._entry = threading.Lock()
         self._closed = True
+        self.primary = None
 
 
 _STOP = object()

@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from eventlog.clock import Clock
+from eventlog.durable_file import replace
 from eventlog.errors import StorageFailed
 from eventlog.event import Recorded
 from eventlog.identifiers import id_bytes, id_text
@@ -31,7 +32,7 @@ from projections.embedding.cache import text_key
 from projections.embedding.recipe import composed
 from projections.faults import storage_errors
 from projections.intents import CertifyErasure, EraseEvents, Intent
-from projections.moment import format_instant
+from projections.moment import LIVE, format_instant
 from projections.reader import Reader
 from projections.store import other_generations
 from projections.writer import Writer
@@ -83,6 +84,8 @@ class Cleaner:
     Args:
         link: of the projections file.
         vectors: None where the node was opened without embeddings; their files are removed then.
+        copies: whether the node is a replica: it cleans its own files, and leaves receipts to
+            its primary.
         further: more steps, by name, of whatever else keeps copies (snapshots, say).
     """
 
@@ -97,7 +100,9 @@ class Cleaner:
         archive: Archive,
         vectors: Callable[[], VectorFiles],
         further: dict[str, Callable[[list[int]], None]] | None = None,
+        copies: Callable[[], bool] = lambda: False,
     ) -> None:
+        self._copies = copies
         self._log = log
         self._writer = writer
         self._reader = reader
@@ -116,17 +121,43 @@ class Cleaner:
         Raises:
             StorageError, WriterDegraded: a file cannot be cleaned now; call again later.
         """
-        waiting = self._reader.unclean()
+        waiting = self.unclean()
         if not waiting:
             return []
+        newest = self._newest()
         steps = self._steps(waiting)
+        if self._copies():
+            del steps["recall receipts"]
         for name, step in steps.items():
             note(name)
             step()
+        if self._copies():
+            replace(self._mark, str(newest).encode())
+            return waiting
         note("receipt")
         for erasure_id in waiting:
             self._certify(erasure_id, list(steps))
         return waiting
+
+    def unclean(self) -> list[str]:
+        """Erasures that are to be cleaned up after; of a replica, all since it last was."""
+        if not self._copies():
+            return self._reader.unclean()
+        try:
+            cleaned = int(self._mark.read_bytes())
+        except (FileNotFoundError, ValueError):
+            cleaned = 0
+        return self._reader.erasures_after(cleaned)
+
+    @property
+    def _mark(self) -> Path:
+        """Where a replica keeps the position up to which it is clean."""
+        return self._link.with_name("cleaned-position")
+
+    def _newest(self) -> int:
+        rows = self._reader.erasures(LIVE, 1)
+        return max((p for row in rows for p in self._reader.naming_positions(row.erasure_id)),
+                   default=0)  # fmt: skip
 
     def _steps(self, waiting: list[str]) -> dict[str, Callable[[], None]]:
         def positions() -> list[int]:

@@ -60,7 +60,7 @@ def answered(
     counted = body.track and body.as_of is None
     receipt = None
     name = str(uuid4())
-    if settings.recall_receipts:
+    if settings.recall_receipts and call.node.replica is None:
         receipt = receipt_of(call, body, asked, name, counted=counted)
     chain_proof = None
     if verify:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from api.call import Call
 from api.commands.carding import card_source
 from api.commands.gardening import entered_garden, within
+from api.commands.naming import entity_named
 from api.commands.recalling import profile_named, question_of
 from api.schemas.recall import RecallBody
 from projections.authorization import Authorization
@@ -37,7 +38,13 @@ def ask(call: Call, body: RecallBody, view: View, moment: Moment, *, explain: bo
     """
     name = body.profile or call.service.settings.recall_profile
     authorization = within(call, call.model_authorization, body.garden_id)
-    question = question_of(body, name, _garden_scope(call, body), explain=explain)
+    question = question_of(
+        body,
+        name,
+        _garden_scope(call, body),
+        entity=None if body.entity is None else entity_named(call, body.entity, moment.position),
+        explain=explain,
+    )
     profile = profile_named(call, name, moment)
     embeddings = call.node.embeddings
     found = recall(

@@ -9,6 +9,7 @@ from msgspec import Struct
 from api.call import Call
 from api.commands.attesting import attestation_of
 from api.commands.gardening import entered_garden, member_of
+from api.commands.naming import entity_named, stored_uri, value_meant
 from api.errors import ApiError, coded, refused
 from api.schemas.facts import AssertRequest
 from api.schemas.values import FactValue
@@ -16,7 +17,6 @@ from eventlog.kinds import Parent
 from projections.cid import compute_cid
 from projections.instructions import instruction_refusal
 from projections.intents import AssertFact
-from projections.normalization import normalize_uri
 from projections.provenance import shown_facts
 
 _NAMESPACES_HINT = "use a namespace such as 'memory:' or 'rel:'"
@@ -38,10 +38,12 @@ def assertion_of(call: Call, request: AssertRequest) -> Assertion:
     check_value(call, request.value)
     garden = None if request.garden_id is None else entered_garden(call, request.garden_id).id
     _check_rights(call, request)
-    entity, source = stored_uri(request.entity), stored_uri(request.source)
+    position = call.view().position
+    entity, source = entity_named(call, request.entity, position), stored_uri(request.source)
     check_entity(call, entity)
     check_source(call, source)
-    value = request.value.stored()
+    given = request.value.stored()
+    value = value_meant(call, given, position)
     intent = AssertFact(
         entity=entity,
         relation=request.relation,
@@ -63,19 +65,11 @@ def assertion_of(call: Call, request: AssertRequest) -> Assertion:
         write_mode=request.write_mode,
         permissions=call.authorization.permissions,
         garden_id=garden,
-        attestation=attestation_of(call, request, value),
+        attestation=attestation_of(call, request, given),
         member=member_of(call),
         readable_scopes=call.authorization.scopes,
     )
     return Assertion(intent, _warnings(entity, request.relation))
-
-
-def stored_uri(text: str) -> str:
-    """An entity or source in stored form. Raises ApiError 400 ``invalid_entity_uri``."""
-    try:
-        return normalize_uri(text)
-    except ValueError as fault:
-        raise ApiError(400, f"invalid_entity_uri: {fault}") from fault
 
 
 def check_entity(call: Call, entity: str) -> None:

@@ -40,6 +40,7 @@ async def erase(call: Call, request: ErasureRequest) -> Record:
         entity=entity,
         mentions=request.mentions,
         derived=request.derived,
+        episodes=request.episodes,
         scopes=call.authorization.scopes,
         reason=request.reason,
         events=tuple(await asyncio.to_thread(_telling, call, request.fact_ids, entity)),
@@ -54,6 +55,7 @@ async def erase(call: Call, request: ErasureRequest) -> Record:
     return erasure_record(call, row) | {
         "fact_ids": detail["fact_ids"],
         "derived_fact_ids": detail["derived_fact_ids"],
+        "episode_ids": detail["episode_ids"],
     }
 
 

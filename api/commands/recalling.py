@@ -9,8 +9,8 @@ import numpy as np
 
 from api.bodies import parse_json, validated
 from api.call import Call
-from api.commands.asserting import stored_uri
 from api.commands.carding import memory_card_of
+from api.commands.naming import stored_uri
 from api.errors import ApiError, coded, entry, unprocessable
 from api.records import Record, Volatile, record_of
 from api.schemas.recall import RecallBody, RecallQuery
@@ -66,7 +66,12 @@ def unexplained(call: Call, body: RecallBody) -> list[str]:
 
 
 def question_of(
-    body: RecallBody, profile: str, scope: str | None = None, *, explain: bool
+    body: RecallBody,
+    profile: str,
+    scope: str | None = None,
+    *,
+    entity: str | None = None,
+    explain: bool,
 ) -> RecallRequest:
     """The pipeline's request, about ``scope`` instead of the body's where one is given.
 
@@ -90,7 +95,7 @@ def question_of(
         include_neighbors=body.include_neighbors,
         include_contradicted=body.include_contradicted,
         include_low_trust=body.include_low_trust,
-        entity=None if body.entity is None else stored_uri(body.entity),
+        entity=entity,
         relation=body.relation,
         source=None if body.source is None else stored_uri(body.source),
         lambda_mmr=body.lambda_mmr,
@@ -149,7 +154,7 @@ def response_of(
     extra: dict[str, Any],
 ) -> dict[str, Any]:
     """The union of every published answer shape."""
-    node_id = call.node.identity.node_id
+    node_id = call.node.node_id
     screen: Screen = extra["screen"]
     scored = [_scored(call, n, each, node_id, screen) for n, each in enumerate(found.results)]
     divergent = frozenset(found.card.divergent.tolist() if found.card is not None else ())

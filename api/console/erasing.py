@@ -71,6 +71,9 @@ def _add_erasing(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--derived", action="store_true", help="also facts that were derived from erased ones"
     )
+    parser.add_argument(
+        "--episodes", action="store_true", help="also the episodes that erased facts were made from"
+    )
     parser.add_argument("--wait", action="store_true", help="until every file is clean")
     _add_target(parser)
 
@@ -86,7 +89,7 @@ def run_entity(args: argparse.Namespace) -> int:
 
 
 def _erase(args: argparse.Namespace, what: dict[str, Any]) -> int:
-    body = {**what, "reason": args.reason, "derived": args.derived}
+    body = {**what, "reason": args.reason, "derived": args.derived, "episodes": args.episodes}
     with reach(args, embedding="pinned") as client:
         found = client.post("/v1/erasures", body)
         if args.wait or url_of(args) is None:
@@ -99,6 +102,9 @@ def _erase(args: argparse.Namespace, what: dict[str, Any]) -> int:
     if found["derived_fact_ids"]:
         print(f"{len(found['derived_fact_ids'])} facts were derived from them and stay:")
         print("\n".join(f"  {fact}" for fact in found["derived_fact_ids"]))
+    if found["episode_ids"]:
+        print(f"{len(found['episode_ids'])} episodes that they were made from stay:")
+        print("\n".join(f"  {episode}" for episode in found["episode_ids"]))
     print(_standing(found))
     return 0
 

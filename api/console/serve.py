@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
-from api.console.reach import add_data_arguments, open_node, settings_of
+from api.console.reach import (
+    CommandError,
+    add_data_arguments,
+    open_node,
+    progress_bar,
+    settings_of,
+)
 from api.console.subcommands import Subcommands
+from api.replicating import prepare, source_of
 from api.serving import check_exposure, run, start_logging
 from api.settings import Settings
+from replay.replication.state import load_state
 
 EXAMPLES = """\
 examples:
   engramlog serve --data memory
   engramlog serve --data memory --host 0.0.0.0 --port 9000     (keys are required)
   engramlog serve --data memory --no-auth                      (this machine only)
+  engramlog serve --data copy --replica-of http://10.0.0.5:8765    (a read-only replica)
 """
 
 
@@ -33,6 +43,16 @@ def register(commands: Subcommands) -> None:
         help="answer without keys; only on a loopback address",
     )
     parser.add_argument(
+        "--replica-of",
+        metavar="URL",
+        help="be a read-only replica of that node; needs a key with permission replicate",
+    )
+    parser.add_argument(
+        "--replica-key-env",
+        metavar="NAME",
+        help="environment variable with the primary's key (default: STIGMEM_REPLICA_KEY)",
+    )
+    parser.add_argument(
         "--log-level", choices=("debug", "info", "warning", "error"), help="default: info"
     )
     parser.add_argument(
@@ -42,16 +62,44 @@ def register(commands: Subcommands) -> None:
 
 def run_serve(args: argparse.Namespace) -> int:
     """Serve until SIGINT or SIGTERM."""
-    names = ("host", "port", "node_url", "auth_required", "log_level", "access_log")
-    settings = settings_of(args, **{name: getattr(args, name) for name in names})
+    names = ("host", "port", "node_url", "auth_required", "log_level", "access_log", "replica_of")
+    settings = settings_of(
+        args,
+        **{name: getattr(args, name) for name in names},
+        replica_key=_replica_key(args.replica_key_env),
+    )
     check_exposure(settings)
     start_logging(settings.log_level)
+    _check_role(settings)
+    if settings.replica_of:
+        with progress_bar("copying", "event") as bar:
+            prepare(settings.data_dir, settings.replica_of, settings.replica_key, bar.show)
     node = open_node(settings, embedding=settings.embedding)
     try:
+        if settings.replica_of:
+            node.follow(source_of(settings.replica_of, settings.replica_key))
         run(node, settings, lambda final: _announce(final, node.log.head().position))
     finally:
         node.close()
     return 0
+
+
+def _replica_key(name: str | None) -> str | None:
+    if name is None:
+        return None
+    if name not in os.environ:
+        raise CommandError(f"environment variable {name} is not set")
+    return os.environ[name]
+
+
+def _check_role(settings: Settings) -> None:
+    """A replica never becomes a primary because a flag was forgotten."""
+    state = load_state(settings.data_dir)
+    if state is not None and not settings.replica_of:
+        raise CommandError(
+            f"{settings.data_dir} is a replica of {state.primary_url}: serve it with "
+            f"--replica-of, or make it a node of its own with 'engramlog promote'"
+        )
 
 
 def _announce(settings: Settings, position: int) -> None:

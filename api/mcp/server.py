@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
+from time import monotonic, sleep
 from typing import Any
 
 import anyio.to_thread
@@ -39,6 +40,8 @@ from api.mcp.node_request import (
 from api.mcp.tools import TOOLS, Tool
 
 NAME = "engramlog"
+JOB_WAIT_S = 60.0
+JOB_POLL_S = 0.2
 INSTRUCTIONS = """\
 A memory of facts (entity, relation, value, source, confidence, scope). Ask recall before you \
 answer from memory. State what you learn with assert_fact, one fact a call, in the scope in which \
@@ -118,7 +121,10 @@ class _Call:
         try:
             with Client(self._access.url) as client:
                 request = tool.ask(self._completed(client, tool, given))
-                return tool.shape(self._send(client, request))
+                answer = self._send(client, request)
+                if tool.jobs is not None and "job_id" in answer:
+                    answer = self._awaited(client, f"{tool.jobs}/{answer['job_id']}")
+                return tool.shape(answer)
         except ValidationError as fault:
             raise failure_of_arguments(fault) from fault
         except ClientError as fault:
@@ -132,6 +138,20 @@ class _Call:
             request.method, request.path, query=request.query, body=request.body, headers=headers
         )
         return answer
+
+    def _awaited(self, client: Client, path: str) -> dict[str, Any]:
+        """The result of a job; the job itself where it takes too long."""
+        deadline = monotonic() + JOB_WAIT_S
+        while True:
+            job: dict[str, Any] = client.request("GET", path, headers=self._headers)
+            if job["status"] == "done":
+                result: dict[str, Any] = job["result"]
+                return result
+            if job["status"] == "error":
+                raise ToolFailure(0, "job_failed", job["error"])
+            if monotonic() >= deadline:
+                return job
+            sleep(JOB_POLL_S)
 
     def _completed(self, client: Client, tool: Tool, given: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments with what this connection knows by itself."""

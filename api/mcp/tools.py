@@ -33,6 +33,7 @@ class Tool(Struct, frozen=True, kw_only=True):
     Attributes:
         ask: checked arguments → the request; raises ValidationError or ToolFailure.
         shape: the node's answer → the tool's.
+        jobs: where the route's jobs are found, if it has any.
         writes: it changes the memory; ``destructive`` where it takes something away.
     """
 
@@ -42,6 +43,7 @@ class Tool(Struct, frozen=True, kw_only=True):
     schema: dict[str, Any]
     ask: Callable[[Given], NodeRequest]
     shape: Callable[[Answer], Answer] = dict
+    jobs: str | None = None
     writes: bool = False
     destructive: bool = False
 
@@ -206,6 +208,7 @@ TOOLS: tuple[Tool, ...] = (
         description="What deserves a second look in a scope: contradictions, stale facts, orphans.",
         schema=schema_of(arguments.LintScope),
         ask=_post(arguments.LintScope, "/v1/lint", writes=False),
+        jobs="/v1/lint/jobs",
     ),
 )
 """In the order in which clients show them."""

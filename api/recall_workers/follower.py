@@ -23,6 +23,7 @@ from projections.erasing import facts_gone
 from projections.mirror import Mirror, fill_at_once
 from projections.reader import Reader
 from projections.writer import NoWriter
+from replay.replication.state import load_state
 
 PAGE_EVENTS = 5_000
 
@@ -54,6 +55,7 @@ class Follower:
         fill_at_once(self._mirror, self._link)
         self._reader = Reader(self._link, self._mirror)
         self.node = Node(directory, self._log, NoWriter(), self._reader, self.clock, b"")
+        self.node.replica = load_state(path)
         space = self.node.pinned_space()
         self._embeddings = FollowedEmbeddings.following(path, self._reader, embedding, space)
         self.node.embeddings = self._embeddings

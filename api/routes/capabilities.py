@@ -10,7 +10,8 @@ from aiohttp import web
 from api.auth import own_issuer, require
 from api.bodies import answer, parse_json, validated
 from api.call import Call
-from api.commands.asserting import check_source, stored_uri
+from api.commands.asserting import check_source
+from api.commands.naming import stored_uri
 from api.errors import ApiError, coded, entry, plain, unprocessable
 from api.schemas.capabilities import (
     LIFETIME_SECONDS,
@@ -203,8 +204,7 @@ def claims(verified: Verified) -> dict[str, object]:
 
 def _fault(call: Call, text: str) -> str | None:
     """Why this node does not accept the token now, in the protocol's words."""
-    identity = call.node.identity
-    issuers = own_issuer(identity.node_id, identity.public_key_b64)
+    issuers = own_issuer(call.node.node_id, call.node.public_key)
     try:
         call.node.reader.capabilities.accept(text, issuers, call.node.clock.now_us())
     except CapabilityInvalid as fault:

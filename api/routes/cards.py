@@ -6,9 +6,9 @@ from aiohttp import web
 
 from api.bodies import answer
 from api.call import Call, warned
-from api.commands.asserting import stored_uri
 from api.commands.carding import card_answer
 from api.commands.gardening import entered_garden
+from api.commands.naming import entity_named
 from api.errors import coded, plain
 from api.schemas.recall import CardQuery
 from projections.cards.key import CardKey
@@ -36,7 +36,8 @@ def _served(call: Call, query: CardQuery) -> tuple[Served, Moment]:
     name = query.garden_id
     garden = None if name is None else entered_garden(call, name).id
     moment = call.moment(view, query)
-    key = CardKey(stored_uri(call.segment("entity_uri")), query.scope, garden)
+    entity = entity_named(call, call.segment("entity_uri"), moment.position)
+    key = CardKey(entity, query.scope, garden)
     if query.as_of is not None or query.valid_at is not None:
         past = PastCards(call.node.reader.rows)
         return past.exact(view, key, authorization, moment), moment

@@ -28,7 +28,10 @@ _UNBOUND = frozenset({"cursor", "limit"})
 async def list_conflicts(call: Call) -> web.Response:
     """Contradictions the caller may see, newest first."""
     query = call.query(ConflictsQuery)
-    return answer(warned(await call.in_pool(lambda: _page(call, query)), query))
+    call.session()
+    body = await call.in_pool(lambda: _page(call, query))
+    call.note_facts(each[side] for each in body["conflicts"] for side in ("fact_a", "fact_b"))
+    return answer(warned(body, query))
 
 
 def _page(call: Call, query: ConflictsQuery) -> dict[str, Any]:

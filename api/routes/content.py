@@ -67,7 +67,7 @@ def _entries(call: Call, view: View, slots: I32, status: str) -> list[dict[str, 
         np.asarray(sentinel, dtype=np.int32),
         call.moment(view),
         rights,
-        call.node.identity.node_id,
+        call.node.node_id,
     )
     reviews = reader.content_reviews([record["id"] for record in records])
     entries = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import numpy as np
 from aiohttp import web
 from pydantic import TypeAdapter, ValidationError
 
@@ -13,6 +14,7 @@ from api.call import Call, warned
 from api.commands.gardening import swept_gardens
 from api.commands.sweeping import policy_of_request, reach_of
 from api.errors import ApiError, coded, entry, plain, unprocessable
+from api.jobs import accepted
 from api.schemas.decay import PolicyId, PolicyRequest, SetValuedRequest, SweepRequest
 from eventlog.kinds import DecayPolicy
 from projections.intents import DeclareSetValued, SetPolicy, SweepDecay
@@ -72,12 +74,21 @@ async def sweep(call: Call) -> web.Response:
     own = policy_of_request(request.ttl_seconds, request.min_confidence)
     policies = tuple(_policies(call)) if own is None else (own,)
     view = call.view()
-    reach = await call.in_pool(lambda: reach_of(view, authorization, call.moment(view), policies))
-    if reach.decayed and not request.dry_run:
-        scopes = tuple(scope for scope in SCOPES if scope in authorization.scopes)
-        await call.do(SweepDecay(scopes=scopes, policies=policies, gardens=gardens))
-    body = {"scanned": reach.scanned, "decayed": reach.decayed, "dry_run": request.dry_run}
-    return answer(warned(body, request))
+
+    async def work() -> dict[str, Any]:
+        moment = call.moment(view)
+        reach = await call.in_pool(lambda: reach_of(view, authorization, moment, policies))
+        if reach.decayed and not request.dry_run:
+            scopes = tuple(scope for scope in SCOPES if scope in authorization.scopes)
+            await call.do(SweepDecay(scopes=scopes, policies=policies, gardens=gardens))
+        body = {"scanned": reach.scanned, "decayed": reach.decayed, "dry_run": request.dry_run}
+        return warned(body, request)
+
+    facts = int(np.count_nonzero(authorization.mask(view)))
+    if facts > call.service.settings.job_facts_min:
+        job = call.service.jobs.start("decay", call.credential(), work)
+        return answer(accepted(job, facts), 202)
+    return answer(await work())
 
 
 async def _sweep_request(call: Call) -> SweepRequest:

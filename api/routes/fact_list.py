@@ -7,9 +7,9 @@ from aiohttp import web
 
 from api.bodies import answer
 from api.call import Call, warned
-from api.commands.asserting import stored_uri
 from api.commands.carding import CARD_RELATION, card_records
 from api.commands.gardening import within
+from api.commands.naming import entity_named, stored_uri
 from api.cursors import Cursor, filters_digest
 from api.listing import Filters, Page, matching, page_of
 from api.records import Record, record_of, volatile_of
@@ -46,7 +46,8 @@ def listed(call: Call, query: FactsQuery) -> tuple[Page, list[Record], str | Non
     walk = _walk(call, query, view)
     valid_at_us = None if query.valid_at is None else parse_instant(query.valid_at)
     moment = walk.moment(valid_at_us)
-    filters = _filters(query, walk.since, _hidden_below(view, query, moment))
+    entity = None if query.entity is None else entity_named(call, query.entity, moment.position)
+    filters = _filters(query, entity, walk.since, _hidden_below(view, query, moment))
     if query.relation == CARD_RELATION and query.cursor is None:
         page, records, cursor = _cards(call, query, view, authorization, moment, filters)
         return page, records, cursor, moment
@@ -119,9 +120,9 @@ def _hidden_below(view: View, query: FactsQuery, moment: Moment) -> float:
     return policy.strict_hidden_below if policy.mode == "strict" else policy.hidden_below
 
 
-def _filters(query: FactsQuery, since: int, trusted_from: float) -> Filters:
+def _filters(query: FactsQuery, entity: str | None, since: int, trusted_from: float) -> Filters:
     return Filters(
-        entity=None if query.entity is None else stored_uri(query.entity),
+        entity=entity,
         relation=query.relation,
         source=None if query.source is None else stored_uri(query.source),
         min_confidence=query.min_confidence,
@@ -141,7 +142,7 @@ def _records(
 ) -> list[Record]:
     slots = np.asarray(page.slots, dtype=np.int32)
     numbers = volatile_of(view, slots, moment, authorization)
-    node_id = call.node.identity.node_id
+    node_id = call.node.node_id
     records = [record_of(row, now, node_id) for row, now in zip(page.rows, numbers, strict=True)]
     mode = call.service.settings.sanitizer_mode
     return screen(call.node.reader, view, slots, mode).show_all(records)

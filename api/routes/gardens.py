@@ -8,7 +8,6 @@ from aiohttp import web
 
 from api.bodies import answer
 from api.call import Call, warned
-from api.commands.asserting import stored_uri
 from api.commands.gardening import (
     admin_of,
     entered_garden,
@@ -16,6 +15,7 @@ from api.commands.gardening import (
     known_garden,
     member_record,
 )
+from api.commands.naming import stored_uri
 from api.errors import plain
 from api.schemas.gardens import GardenRequest, MemberRequest, RoleRequest
 from eventlog.kinds import GardenRole

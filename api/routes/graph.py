@@ -8,7 +8,7 @@ from aiohttp import web
 
 from api.bodies import answer
 from api.call import Call, warned
-from api.commands.asserting import stored_uri
+from api.commands.naming import entity_named
 from api.cursors import Cursor, filters_digest
 from api.errors import ApiError, coded
 from api.schemas.recall import NeighborsQuery
@@ -36,11 +36,11 @@ async def list_neighbors(call: Call) -> web.Response:
     if query.scope not in SCOPES:
         raise ApiError(400, f"scope must be one of {sorted(SCOPES)}")
     call.session()
-    page, cursor = await call.in_pool(lambda: _page(call, query))
+    page, entity, cursor = await call.in_pool(lambda: _page(call, query))
     if page.neighbors:
         call.note_read((query.scope,))
     body = {
-        "entity": stored_uri(query.entity),
+        "entity": entity,
         "depth": query.depth,
         "neighbors": [_wire(neighbor) for neighbor in page.neighbors],
         "next_cursor": cursor,
@@ -49,13 +49,13 @@ async def list_neighbors(call: Call) -> web.Response:
     return answer(warned(body, query))
 
 
-def _page(call: Call, query: NeighborsQuery) -> tuple[NeighborPage, str | None]:
+def _page(call: Call, query: NeighborsQuery) -> tuple[NeighborPage, str, str | None]:
     view = call.view()
     walk = _walk(call, query)
     valid_at_us = None if query.valid_at is None else parse_instant(query.valid_at)
     after = Mark(int(walk.place[0]), str(walk.place[1])) if walk.place else None
     question = NeighborQuery(
-        entity=stored_uri(query.entity),
+        entity=entity_named(call, query.entity, walk.position),
         scope=query.scope,
         depth=query.depth,
         relation_filter=query.relation_filter,
@@ -68,7 +68,7 @@ def _page(call: Call, query: NeighborsQuery) -> tuple[NeighborPage, str | None]:
         page = neighbors(view, question, call.model_authorization, walk.moment(valid_at_us))
     except GraphError as fault:
         raise coded(fault.code, str(fault)) from fault
-    return page, _next(call, walk, page)
+    return page, question.entity, _next(call, walk, page)
 
 
 def _walk(call: Call, query: NeighborsQuery) -> Cursor:

@@ -9,7 +9,7 @@ from aiohttp import web
 from api.auth import require
 from api.bodies import answer
 from api.call import Call, warned
-from api.commands.asserting import stored_uri
+from api.commands.naming import stored_uri
 from api.errors import ApiError, coded, entry, plain, unprocessable
 from api.schemas.keys import ExpiringQuery, KeyRequest, KeysQuery
 from projections.authorization import PERMISSIONS
@@ -29,6 +29,9 @@ async def create_key(call: Call) -> web.Response:
     unknown = sorted(set(request.permissions) - set(PERMISSIONS))
     if unknown:
         raise ApiError(400, f"unknown permissions: {unknown}")
+    if "replicate" in request.permissions and not call.authorization.every_garden:
+        # It reads gardens too, which an admin of the node may not.
+        raise ApiError(403, "only the machine's own command line can grant replicate")
     scopes = _scopes(call, request)
     now_us = call.node.clock.now_us()
     expires_us = now_us + LIFETIME_DAYS * DAY_US

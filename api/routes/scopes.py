@@ -9,7 +9,8 @@ from aiohttp import web
 
 from api.bodies import answer
 from api.call import Call, warned
-from api.commands.asserting import stored_uri
+from api.commands.naming import entity_named
+from api.jobs import accepted
 from api.records import volatile_of
 from api.schemas.scopes import LintBody, SynthesisQuery
 from projections.lint import CHECKS, LintRequest, Report, lint
@@ -23,16 +24,26 @@ async def lint_scope(call: Call) -> web.Response:
     call.session()
     call.narrowed(body.scope)  # answers 400 for what is no scope
     checks = tuple(dict.fromkeys(body.checks or CHECKS))
-    request = LintRequest(
-        scope=body.scope,
-        checks=checks,
-        entity=None if body.entity is None else stored_uri(body.entity),
-        relation=body.relation,
-        lookahead_us=int(body.stale_lookahead_s * 1_000_000),
-    )
-    report, moment = await call.in_pool(lambda: _linted(call, body, request))
     call.note_read((body.scope,))
-    found: dict[str, Any] = {
+
+    async def work() -> dict[str, Any]:
+        return warned(await call.in_pool(lambda: _report(call, body, checks)), body)
+
+    facts = await call.in_pool(lambda: _readable(call, body))
+    if facts > call.service.settings.job_facts_min:
+        job = call.service.jobs.start("lint", call.credential(), work)
+        return answer(accepted(job, facts), 202)
+    return answer(await work())
+
+
+def _readable(call: Call, body: LintBody) -> int:
+    """Facts of the scope that the caller may read: how much there is to look at."""
+    return int(np.count_nonzero(call.narrowed(body.scope, for_model=True).mask(call.view())))
+
+
+def _report(call: Call, body: LintBody, checks: tuple[str, ...]) -> dict[str, Any]:
+    report, moment = _linted(call, body, checks)
+    return {
         "findings": [
             {
                 "check": each.check,
@@ -50,12 +61,18 @@ async def lint_scope(call: Call) -> web.Response:
         "fact_count": report.fact_count,
         "truncated": report.truncated,
     }
-    return answer(warned(found, body))
 
 
-def _linted(call: Call, body: LintBody, request: LintRequest) -> tuple[Report, Moment]:
+def _linted(call: Call, body: LintBody, checks: tuple[str, ...]) -> tuple[Report, Moment]:
     view = call.view()
     moment = call.moment(view, body)
+    request = LintRequest(
+        scope=body.scope,
+        checks=checks,
+        entity=None if body.entity is None else entity_named(call, body.entity, moment.position),
+        relation=body.relation,
+        lookahead_us=int(body.stale_lookahead_s * 1_000_000),
+    )
     return lint(call.node.reader, view, call.model_authorization, moment, request), moment
 
 

@@ -26,6 +26,14 @@ _EMBEDDING_GAUGES = {
 }
 
 
+_REPLICA_GAUGES = {
+    "engramlog_replica_connected": "1 while the replica's primary answers.",
+    "engramlog_replica_lag": "Positions by which the replica is behind its primary.",
+    "engramlog_replica_behind_s": "Seconds since it held all its primary had; -1 for never.",
+    "engramlog_replica_events": "Events copied since start.",
+}
+
+
 async def discovery(call: Call) -> web.Response:
     """What the node is and speaks (wire 2.3)."""
     settings = call.service.settings
@@ -33,7 +41,7 @@ async def discovery(call: Call) -> web.Response:
     return answer(
         {
             "version": PROTOCOL_VERSION,
-            "node_id": call.node.identity.node_id,
+            "node_id": call.node.node_id,
             "node_url": settings.public_url,
             "auth": "required" if settings.auth_required else "none",
             "federation": "disabled",
@@ -63,6 +71,8 @@ async def ready(call: Call) -> web.Response:
         "projections": status["projections"],
         "embedding": {name: embedding[name] for name in _READY_EMBEDDING},
     }
+    if "replica" in status:
+        body["replica"] = status["replica"]
     if reason is not None:
         body["reason"] = reason
     return answer(body, 200 if reason is None else 503)
@@ -125,6 +135,11 @@ def _gauges(call: Call) -> Iterator[Sample]:
     embedding = status_of(call)
     for name, meaning in _EMBEDDING_GAUGES.items():
         yield name, meaning, "", embedding[name.rpartition("_")[2]]
+    replica = status.get("replica")
+    if replica is not None:
+        for name, meaning in _REPLICA_GAUGES.items():
+            value = replica.get(name.split("_", 2)[2])
+            yield name, meaning, "", -1.0 if value is None else float(value)
     for projector, mark in status["projections"].items():
         labels = f'{{projection="{projector}"}}'
         yield "engramlog_projection_lag", "Positions behind the log.", labels, mark["lag"]

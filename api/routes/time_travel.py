@@ -9,7 +9,7 @@ from aiohttp import web
 
 from api.bodies import answer
 from api.call import Call
-from api.commands.asserting import stored_uri
+from api.commands.naming import entity_named, stored_uri
 from api.cursors import Cursor, filters_digest
 from api.errors import coded, plain
 from api.records import Record
@@ -31,7 +31,9 @@ CHANGES = ("added", "retracted", "decayed", "resolved")
 async def state(call: Call) -> web.Response:
     """What was known at a moment, both sides of contradictions included."""
     query = call.query(StateQuery)
+    call.session()
     page, records, cursor, moment = await call.in_pool(lambda: listed(call, query))
+    call.note_facts(records)
     body = {
         "facts": records,
         "total": page.total,
@@ -44,7 +46,9 @@ async def state(call: Call) -> web.Response:
 async def diff(call: Call) -> web.Response:
     """What was added, retracted, decayed and resolved between two moments."""
     query = call.query(DiffQuery)
+    call.session()
     body = await call.in_pool(lambda: _diff(call, query))
+    call.note_facts(record for change in CHANGES for record in body.get(change, ()))
     if query.format == "json":
         return answer(body)
     rows = [{"change": change, **record} for change in CHANGES for record in body.get(change, ())]
@@ -59,7 +63,7 @@ def _diff(call: Call, query: DiffQuery) -> dict[str, Any]:
     if before.position > after.position:
         raise coded("moments_reversed", "from lies after to")
     filters = Filters(
-        entity=None if query.entity is None else stored_uri(query.entity),
+        entity=None if query.entity is None else entity_named(call, query.entity, after.position),
         relation=query.relation,
         scope=query.scope,
         source=None if query.source is None else stored_uri(query.source),
@@ -165,7 +169,9 @@ async def sql(call: Call) -> web.Response:
 async def life_of_fact(call: Call) -> web.Response:
     """Every event that touched a fact, with actor and cause, and how confidence in it went."""
     query = call.query(LifeQuery)
+    call.session()
     body = await call.in_pool(lambda: _life(call, query))
+    call.note_facts([body["fact"]])
     if query.format == "json":
         return answer(body)
     return records_as(query.format, "life", body["events"])
@@ -228,7 +234,7 @@ async def life_of_entity(call: Call) -> web.Response:
 def _entity_life(call: Call, query: LifeQuery) -> dict[str, Any]:
     view = call.view()
     moment = call.moment(view, MomentQuery(as_of=query.as_of))
-    entity = stored_uri(call.segment("entity_uri"))
+    entity = entity_named(call, call.segment("entity_uri"), moment.position)
     number = view.entities.number(entity)
     slots = np.zeros(0, dtype=np.int32) if number is None else view.entity_slots(number)
     slots = slots[view.from_position[slots] <= moment.position]

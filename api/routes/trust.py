@@ -10,7 +10,7 @@ from aiohttp import web
 
 from api.bodies import answer
 from api.call import Call, warned
-from api.commands.asserting import stored_uri
+from api.commands.naming import stored_uri
 from api.cursors import Cursor, filters_digest
 from api.schemas.facts import MomentQuery
 from api.schemas.trust import TrustPolicyRequest, TrustQuery, TrustRequest

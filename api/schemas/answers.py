@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from api.schemas.scopes import LintReport
 from api.schemas.values import Scope
 from projections.garden_directory import Role
 
@@ -313,6 +314,32 @@ class Swept(BaseModel):
     dry_run: bool
 
 
+class JobAccepted(BaseModel):
+    """The request became a job: ask for it by its id. ``estimated_s``: seconds, roughly."""
+
+    job_id: str
+    status: Literal["pending", "running", "done", "error"]
+    estimated_s: int
+
+
+class SweepJob(BaseModel):
+    """A sweep that became a job; ``result`` once done, ``error`` once failed."""
+
+    job_id: str
+    status: Literal["pending", "running", "done", "error"]
+    result: Swept | None = None
+    error: str | None = None
+
+
+class LintJob(BaseModel):
+    """A lint that became a job; ``result`` once done, ``error`` once failed."""
+
+    job_id: str
+    status: Literal["pending", "running", "done", "error"]
+    result: LintReport | None = None
+    error: str | None = None
+
+
 class SetValued(BaseModel):
     """``built_in`` relations are always set-valued."""
 
@@ -356,6 +383,7 @@ class Ready(BaseModel):
     position: int
     projections: dict[str, Any]
     embedding: dict[str, Any]
+    replica: dict[str, Any] | None = None
     reason: str | None = None
 
 
@@ -386,6 +414,7 @@ class NodeInfo(BaseModel):
 class Rebuild(BaseModel):
     """How far the rebuild is, or how the last one went."""
 
+    job_id: str | None
     status: Literal["idle", "running", "done", "error"]
     events: int
     events_total: int
@@ -415,6 +444,7 @@ class EmbeddingStatus(BaseModel):
 class Reindex(BaseModel):
     """How far re-indexing is, or how the last one went."""
 
+    job_id: str | None
     status: Literal["idle", "running", "done", "error"]
     facts: int
     facts_total: int

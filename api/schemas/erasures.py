@@ -16,9 +16,9 @@ from projections.deciding.erased_set import ERASED_FACTS_MAX
 class ErasureRequest(BaseModel):
     """Facts to erase for good: by id, or all about an entity.
 
-    ``mentions``: with an entity, also facts whose value names its URI. ``derived``: also
-    facts derived from erased ones. ``wait``: answer when every file is clean, or after
-    ``timeout_s``.
+    ``mentions``: with an entity, also facts whose value names its URI, episodes and aliases that
+    do. ``derived``: also facts derived from erased ones. ``episodes``: also the episodes they
+    were made from. ``wait``: answer when every file is clean, or after ``timeout_s``.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -27,6 +27,7 @@ class ErasureRequest(BaseModel):
     entity: Name | None = None
     mentions: Flag = True
     derived: Flag = False
+    episodes: Flag = False
     reason: ErasureReason = "unspecified"
     wait: Flag = False
     timeout_s: float = Field(default=60.0, ge=0, le=600)
@@ -79,10 +80,12 @@ class ErasureRecord(BaseModel):
 
 
 class ErasureBegun(ErasureRecord):
-    """``derived_fact_ids``: facts that stay, although they were derived from erased ones."""
+    """``derived_fact_ids``: facts that stay, although they were derived from erased ones.
+    ``episode_ids``: episodes that stay, although erased facts were made from them."""
 
     fact_ids: list[str]
     derived_fact_ids: list[str]
+    episode_ids: list[str]
 
 
 class ErasurePage(BaseModel):

@@ -38,9 +38,16 @@ UNRELATED_KINDS = frozenset(
         "key_revoked",
         "capability_issued",
         "capability_revoked",
+        "replica_promoted",
         "policy_set",
         "profile_set",
         "embedding_model_pinned",
+        "episode_recorded",
+        "episode_accessed",
+        "delta_applied",  # the facts it states and ends have events of their own
+        "delta_rejected",
+        "consolidation_rule_set",
+        "consolidation_ran",
     }
 )
 """Events that change no card. After any kind not known here, every card kept is looked at."""

@@ -14,6 +14,7 @@ from eventlog.kinds import (
     PolicySet,
     ProfileSet,
     RecallServed,
+    ReplicaPromoted,
     SetValuedDeclared,
     SourceTrustSet,
     TrustPolicySet,
@@ -150,6 +151,16 @@ def rotate_node_key(intent: ask.RotateNodeKey, context: Context) -> Decision:
         previous_public_key=intent.previous_public_key,
         public_key=intent.public_key,
         signature=intent.signature,
+    )
+    return Decision([context.draft(payload)])
+
+
+def promote_replica(intent: ask.PromoteReplica, context: Context) -> Decision:
+    """Record that the node writes by itself from here on."""
+    payload = ReplicaPromoted(
+        primary_node_id=intent.primary_node_id,
+        primary_url=intent.primary_url,
+        position=intent.position,
     )
     return Decision([context.draft(payload)])
 

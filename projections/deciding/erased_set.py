@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from projections.database import query
+from projections.intents import EraseFacts
 
 ERASED_FACTS_MAX = 20_000
 """Facts of one erasure; more are refused, to be erased in parts."""
@@ -91,6 +92,40 @@ def with_copies(
         near = _near(db, list(fresh.values()), derived=derived)
         fresh = {fact.id: fact for fact in near if fact.id not in found}
     return found | fresh
+
+
+_DELTAS = "SELECT position FROM deltas WHERE fact_id IN (SELECT value FROM json_each(?))"
+_EPISODES = """
+SELECT DISTINCT episodes.position FROM deltas
+JOIN delta_sources USING (position, number)
+JOIN episodes ON episodes.partition = delta_sources.partition
+  AND episodes.id = delta_sources.episode_id
+WHERE deltas.fact_id IN (SELECT value FROM json_each(?)) ORDER BY 1
+"""
+_EPISODES_OF = """
+SELECT position FROM episodes
+WHERE user = ?1 OR agent = ?1 OR session = ?1 OR instr(content, ?1) > 0 OR instr(metadata, ?1) > 0
+UNION SELECT position FROM delta_rejections WHERE user = ?1
+UNION SELECT from_position FROM aliases
+WHERE raw_uri IN (SELECT raw_uri FROM aliases WHERE raw_uri = ?1 OR canonical_uri = ?1)
+"""
+
+
+def told_elsewhere(db: apsw.Connection, doomed: Collection[str], intent: EraseFacts) -> set[int]:
+    """Positions of deltas that made erased facts, of episodes as far as they are to go, and
+    of what names an erased entity beside facts."""
+    ids = _json(list(doomed))
+    found = {row[0] for row in query(db, _DELTAS, (ids,))}
+    if intent.episodes:
+        found |= set(source_episodes(db, doomed))
+    if intent.entity is not None and intent.mentions:
+        found |= {row[0] for row in query(db, _EPISODES_OF, (intent.entity,))}
+    return found
+
+
+def source_episodes(db: apsw.Connection, facts: Collection[str]) -> list[int]:
+    """Positions of the episodes that facts were made from."""
+    return [position for (position,) in query(db, _EPISODES, (_json(list(facts)),))]
 
 
 def _near(db: apsw.Connection, facts: list[Doomed], *, derived: bool) -> list[Doomed]:

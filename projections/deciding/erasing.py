@@ -15,6 +15,7 @@ from eventlog.event import NODE_STREAM, Draft, Recorded
 from eventlog.identifiers import id_bytes, id_text
 from eventlog.kinds import (
     ConflictResolved,
+    DeltaApplied,
     ErasureCertified,
     ErasureReason,
     FactAsserted,
@@ -29,6 +30,8 @@ from projections.deciding.erased_set import (
     Doomed,
     facts_about,
     facts_named,
+    source_episodes,
+    told_elsewhere,
     with_copies,
 )
 from projections.erasures import find_erasure, find_erasure_receipt, held
@@ -41,6 +44,17 @@ from projections.intents import (
 )
 from projections.moment import LIVE
 
+GOES_WITH = frozenset(
+    {
+        "quarantine_reviewed",
+        "content_reviewed",
+        "legal_hold_set",
+        "episode_recorded",
+        "delta_rejected",
+        "alias_set",
+    }
+)
+"""Kinds that are about one thing: they go with it."""
 EVENTS_NAMED_MAX = 500
 """Events that one ``fact_erased`` names: an erasure of more leaves several."""
 
@@ -96,6 +110,10 @@ def erase_facts(intent: EraseFacts, context: Context) -> Decision | Refused:
         "fact_ids": sorted(doomed),
         "events": len(events),
         "derived_fact_ids": _derived(doomed, context),
+        "episode_ids": sorted(
+            {id_text(e.event_id) for e in _sources(doomed, context)}
+            - {id_text(e.event_id) for e in events.values()}
+        ),
     }
     return Decision(drafts, detail=detail)
 
@@ -149,6 +167,7 @@ def _events(intent: EraseFacts, doomed: dict[str, Doomed], context: Context) -> 
     targets = {*doomed, *(fact.entity for fact in doomed.values() if intent.entity is not None)}
     asked = msgspec.json.encode(sorted(targets)).decode()
     speaking = {row[0] for row in query(context.db, _SPEAKING, (ids, asked))}
+    speaking |= told_elsewhere(context.db, doomed, intent)
     events = {
         event.position: event
         for position in sorted(positions | speaking | {end for end in ends if end < LIVE})
@@ -167,7 +186,10 @@ def _goes(event: Recorded, doomed: Collection[str]) -> bool:
         return set(payload.fact_ids) <= set(doomed)
     if isinstance(payload, ConflictResolved):
         return set(payload.loser_ids) <= set(doomed)
-    return event.kind in ("quarantine_reviewed", "content_reviewed", "legal_hold_set")
+    if isinstance(payload, DeltaApplied):
+        made = {delta.fact_id for delta in payload.deltas if delta.fact_id is not None}
+        return made <= set(doomed)
+    return event.kind in GOES_WITH
 
 
 def _named_events(ids: Iterable[str], context: Context) -> dict[int, Recorded]:
@@ -215,6 +237,13 @@ def _partition(event: Recorded) -> str:
     """The partition of an event's stream; of any origin and epoch."""
     _, _, partition = event.header.stream.removeprefix(event.header.origin + "/").partition("/")
     return partition or NODE_STREAM
+
+
+def _sources(doomed: dict[str, Doomed], context: Context) -> list[Recorded]:
+    """Episodes that are still there and that erased facts were made from."""
+    found = source_episodes(context.db, doomed)
+    events = [event for position in found for event in context.log.read(position - 1, 1)]
+    return [event for event in events if event.payload is not None]
 
 
 def _derived(doomed: dict[str, Doomed], context: Context) -> list[str]:

@@ -12,6 +12,7 @@ from aiohttp import web
 
 from api.app import SERVICE, create_app
 from api.call import Service
+from api.memory.scheduler import ConsolidationScheduler
 from api.node import Node
 from api.settings import Settings
 from api.tracking import RecallTracker
@@ -46,6 +47,10 @@ class LiveNode:
     def run(self, coroutine: Any) -> Any:
         """Run a coroutine in the server's loop."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(30)
+
+    def app_scheduler(self) -> ConsolidationScheduler:
+        """What fires consolidation rules; ``run(app_scheduler().tick())`` lets it act now."""
+        return self.app[SERVICE].scheduler
 
     def call(self, method: str, path: str, *, key: str | None = None, **options: Any) -> Any:
         """One request; the answer with its status, headers and JSON."""

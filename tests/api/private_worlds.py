@@ -26,11 +26,24 @@ from eventlog.kinds import DecayPolicy, Parent, RecallUse, Value
 from projections.authorization import Authorization, everything
 from projections.cid import compute_cid
 from projections.conflicts import conflicts
+from projections.episodic.delta import (
+    AddDelta,
+    DeleteDelta,
+    MemoryDelta,
+    Proposal,
+    UpdateDelta,
+    stated_id,
+)
+from projections.episodic.place import Place
 from projections.intents import (
+    ApplyDeltas,
     AssertFact,
     CreateGarden,
     Done,
     Intent,
+    NewEpisode,
+    NoteEpisodeAccess,
+    RecordEpisodes,
     ResolveConflict,
     RetractFact,
     ReviewQuarantined,
@@ -63,6 +76,9 @@ VALUES = (
     Value("number", "42.0"),
 )
 SCOPE = "company"
+USERS = ("alice", "bob")
+NAMES = ("ep-0", "ep-1", "ep-2")
+"""Of episodes, and of the facts that deltas write: the same everywhere."""
 
 
 class Step(Struct, frozen=True):
@@ -81,7 +97,21 @@ class Step(Struct, frozen=True):
 
 
 _kinds = st.sampled_from(
-    ("fact", "fact", "fact", "fact", "retract", "resolve", "sweep", "recall", "review")
+    (
+        "fact",
+        "fact",
+        "fact",
+        "fact",
+        "retract",
+        "resolve",
+        "sweep",
+        "recall",
+        "review",
+        "episode",
+        "delta",
+        "delta",
+        "look",
+    )
 )
 steps = st.builds(
     Step,
@@ -157,6 +187,13 @@ class Life:
     def _learn(self, step: Step, intent: Intent | None, done: Done) -> None:
         if isinstance(intent, CreateGarden):
             self.gardens[step.garden] = done.detail["garden_id"]
+        if isinstance(intent, ApplyDeltas):
+            for result in done.detail["results"]:
+                if result["status"] == "applied" and result["fact_id"] is not None:
+                    slot = self.node.reader.mirror.slot_of[result["fact_id"]]
+                    position = int(self.node.reader.pin().from_position[slot])
+                    (row,) = self.node.reader.rows([position])
+                    (self.hidden if step.private else self.open).append((row.id, row.cid))
         if isinstance(intent, AssertFact) and done.fact_id is not None and done.created:
             (self.hidden if step.private else self.open).append((done.fact_id, intent.cid))
 
@@ -177,6 +214,12 @@ class Life:
             case "recall" if among:
                 fact, _ = among[step.pick % len(among)]
                 return TrackRecalls(uses=(RecallUse(fact, 3, self.clock.now_us()),))
+            case "episode":
+                return self._episode(step)
+            case "delta":
+                return self._delta(step)
+            case "look":
+                return self._look(step)
             case "resolve":
                 return self._settlement(step)
             case "sweep":
@@ -220,6 +263,61 @@ class Life:
             garden_id=self.gardens[step.garden] if step.private else None,
             member=MEMBER if step.private else OUTSIDER,
         )
+
+    def _episode(self, step: Step) -> RecordEpisodes:
+        said = VALUES[step.value]
+        metadata = {"subject": "self", "predicate": RELATIONS[step.relation], "object": said.v}
+        return RecordEpisodes(
+            scope=SCOPE,
+            garden_id=self.gardens[step.garden] if step.private else None,
+            member=MEMBER if step.private else OUTSIDER,
+            episodes=(
+                NewEpisode(
+                    user=USERS[step.pick % 2],
+                    session=f"s{step.source}",
+                    agent="rag",
+                    content=f"{said.v}, said {step.entity}",
+                    at_us=self.clock.now_us(),
+                    id=NAMES[step.pick % 3] if step.derived else None,
+                    metadata=metadata,
+                ),
+            ),
+        )
+
+    def _delta(self, step: Step) -> ApplyDeltas:
+        garden = self.gardens[step.garden] if step.private else None
+        place = Place(USERS[step.pick % 2], "rag", SCOPE, garden)
+        origin: dict[str, Any] = {
+            "source_episode_ids": [NAMES[step.source % 3]],
+            "promotion_us": self.clock.now_us(),
+            "rule_id": "by-hand",
+            "confidence": step.confidence or 0.5,
+        }
+        payload = {
+            "id": NAMES[step.pick % 3],
+            "subject": ENTITIES[step.entity],
+            "predicate": RELATIONS[step.relation],
+            "object": VALUES[step.value].v,
+        }
+        older = NAMES[(step.pick + 1) % 3]
+        delta: MemoryDelta = AddDelta(fact_payload=payload, **origin)
+        if step.derived:
+            delta = UpdateDelta(fact_payload=payload, replaces=[older], **origin)
+        elif step.pick % 7 == 0:
+            delta = DeleteDelta(replaces=[older], **origin)
+        return ApplyDeltas(
+            scope=SCOPE,
+            garden_id=garden,
+            member=MEMBER if step.private else OUTSIDER,
+            proposals=(Proposal(delta, place, stated_id(delta, place), SOURCES[step.source]),),
+            strict=bool(step.pick % 2),
+        )
+
+    def _look(self, step: Step) -> NoteEpisodeAccess | None:
+        with self.node.reader.pool.connection() as db:
+            sql = "SELECT key FROM episodes WHERE (garden_id IS NOT NULL) = ? ORDER BY position"
+            keys = [str(row[0]) for row in db.execute(sql, (step.private,))]
+        return NoteEpisodeAccess(keys=(keys[step.pick % len(keys)],)) if keys else None
 
     def _settlement(self, step: Step) -> ResolveConflict | None:
         view = self.node.reader.pin()

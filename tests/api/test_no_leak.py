@@ -21,9 +21,11 @@ from tests.api.private_worlds import (
     ENTITIES,
     GARDENS,
     MEMBER,
+    NAMES,
     OUTSIDER,
     RELATIONS,
     SCOPE,
+    USERS,
     Life,
     Step,
     histories,
@@ -56,6 +58,8 @@ def reads(told: Life) -> Iterator[Ask]:
         yield Ask("GET", f"/v1/facts/{name}/provenance")
         yield Ask("GET", f"/v1/time-travel/facts/{name}")
         yield Ask("POST", f"/v1/facts/{name}/verify-cid")
+        yield Ask("GET", f"/v1/audit/facts/{name}")
+        yield Ask("GET", "/v1/audit", {"fact_id": name})
         yield Ask("GET", f"/v1/time-travel/facts/{name}")
     for at in moments:
         yield from lists(at)
@@ -73,6 +77,13 @@ def reads(told: Life) -> Iterator[Ask]:
                 where = {"entity": entity, "scope": SCOPE, "depth": depth}
                 yield Ask("GET", "/v1/graph/neighbors", {**where, **at})
         yield from summaries(at)
+        yield Ask("GET", "/v1/aliases", at)
+        for more in ({}, {"limit": 1}, {"entity_uri": MEMBER}, {"source": MEMBER}):
+            yield Ask("GET", "/v1/audit", {**more, **at})
+            yield Ask("GET", "/v1/audit/export", {**more, **at})
+        for name in (*ENTITIES, "user:a-secret"):
+            yield Ask("GET", "/v1/entities/resolve", {"uri": name, "threshold": 0, **at})
+        yield from memories(at)
     yield from changes(head)
     for garden in named(told):
         yield Ask("GET", f"/v1/gardens/{garden}")
@@ -96,6 +107,22 @@ def reads(told: Life) -> Iterator[Ask]:
     yield Ask("GET", "/v1/recall/receipts", {"limit": 500})
     yield Ask("GET", f"/v1/recall/receipts/{ABSENT}")
     yield Ask("POST", f"/v1/recall/receipts/{ABSENT}/replay")
+
+
+def memories(at: dict[str, Any]) -> Iterator[Ask]:
+    """Episodes, deltas and rules."""
+    for user in USERS:
+        for more in ({}, {"limit": 1}, {"session": "s1"}, {"agent": "rag", "scope": SCOPE}):
+            yield Ask("GET", "/v1/episodes", {"user": user, **more, **at})
+        for status in ("applied", "rejected"):
+            yield Ask("GET", "/v1/deltas", {"user": user, "status": status, **at})
+        yield Ask("GET", "/v1/deltas/facts", {"user": user, **at})
+    for name in NAMES:
+        yield Ask("GET", f"/v1/episodes/{name}", at)
+        yield Ask("GET", "/v1/deltas", {"episode_id": name, **at})
+    yield Ask("GET", "/v1/deltas", {"limit": 1, **at})
+    for path in ("rules", "rules/none", "status"):
+        yield Ask("GET", f"/v1/consolidation/{path}", at)
 
 
 def summaries(at: dict[str, Any]) -> Iterator[Ask]:
@@ -188,6 +215,7 @@ def writes(told: Life) -> Iterator[Ask]:
         for action in ("promote", "reject"):
             body = {"fact_id": told.hidden[0][0] if told.hidden else ABSENT}
             yield Ask("POST", f"/v1/gardens/{garden}/{action}", body=body)
+    yield from memory_writes(told)
     view = told.node.reader.pin()
     for row in copies(told, private_texts(told)):
         yield Ask("POST", "/v1/facts", body=row)
@@ -197,6 +225,27 @@ def writes(told: Life) -> Iterator[Ask]:
     for row in copies(told, np.flatnonzero(view.garden < 0)):  # as if derived from its own child
         yield Ask("POST", "/v1/facts", body={**row, "derived_from": parents})
     yield Ask("GET", "/v1/facts", {"include_contradicted": True, "include_retracted": True})
+
+
+def memory_writes(told: Life) -> Iterator[Ask]:
+    """Names that private episodes and facts have as well."""
+    for name in NAMES:
+        yield Ask("POST", "/v1/episodes/accesses", body={"episodes": [name]})
+        for user in USERS:
+            body = {"user": user, "session": "s1", "agent": "rag", "content": "x", "id": name}
+            stamp = {"timestamp": "2026-01-01T00:00:00Z", "scope": SCOPE}
+            yield Ask("POST", "/v1/episodes", body={**body, **stamp})
+    for name in (*NAMES, *(fact_id for fact_id, _ in told.hidden[:3])):
+        delete = {
+            "kind": "delete",
+            "replaces": [name],
+            "source_episode_ids": [name],
+            "promotion_ts": "2026-01-01T00:00:00Z",
+            "rule_id": "by-hand",
+            "confidence": 1.0,
+        }
+        body = {"user": USERS[0], "agent": "rag", "scope": SCOPE, "deltas": [delete]}
+        yield Ask("POST", "/v1/deltas", body=body)
 
 
 def hidden_conflicts(told: Life) -> list[str]:
@@ -250,6 +299,8 @@ def same(told: Life, untold: Life, ask: Ask) -> None:
         if one[0] == 200 and ask.path in ("/v1/facts", "/v1/conflicts") and ask.method == "GET":
             page = json.loads(one[2])
             cursor = page["cursor"] if page.get("facts") or page.get("conflicts") else None
+        if one[0] == 200 and ask.path in ("/v1/episodes", "/v1/deltas") and ask.method == "GET":
+            cursor = json.loads(one[2])["cursor"]
         if cursor is None or ask.params.get("tail"):
             return
         ask = Ask(ask.method, ask.path, {**ask.params, "cursor": cursor})
@@ -293,6 +344,13 @@ BUSY = [
     Step("retract", True, pick=2),
     Step("fact", True, entity=3, relation=0, value=0, source=0, confidence=0.0),
     Step("fact", True, entity=0, relation=2, value=6, garden=1, source=2),
+    Step("episode", True, value=1, pick=0, derived=True),
+    Step("episode", False, value=0, pick=0, derived=True),
+    Step("look", True),
+    Step("delta", True, entity=1, value=1, pick=0, source=0),
+    Step("delta", False, entity=1, value=0, pick=2, source=0),
+    Step("delta", True, entity=1, value=0, pick=2, source=1, derived=True),
+    Step("delta", True, entity=1, value=0, pick=1, source=1, derived=True),
 ]
 """A history in which everything happens."""
 
@@ -342,7 +400,7 @@ def test_a_member_does_see_what_the_others_do_not(tmp_path: Path) -> None:
         paths = {ask.path.split("/")[2] for ask in different if ask.path.startswith("/v1/")}
         assert paths >= {
             "facts", "recall", "conflicts", "graph", "gardens", "quarantine", "cards", "lint",
-            "scopes", "time-travel",
+            "scopes", "time-travel", "episodes", "deltas",
         }  # fmt: skip
 
 

@@ -1,0 +1,389 @@
+"""Episodes, deltas and their facts between the wire and the node: rights, intents, records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID, uuid5
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from api.call import Call
+from api.commands.asserting import check_source, stored_uri
+from api.commands.gardening import entered_garden, member_of
+from api.errors import ApiError, coded, entry, unprocessable
+from api.records import Record
+from api.schemas.memory import (
+    AddBody,
+    DeleteBody,
+    DeltaBody,
+    DeltasRequest,
+    EpisodeBody,
+    Triple,
+    TriplesRequest,
+    UpdateBody,
+)
+from projections.authorization import Authorization
+from projections.episodic import reading
+from projections.episodic.classifying import UnusableEpisode, check_payload
+from projections.episodic.delta import (
+    AddDelta,
+    DeleteDelta,
+    MemoryDelta,
+    NoopDelta,
+    Proposal,
+    UpdateDelta,
+    stated_id,
+)
+from projections.episodic.episode import Episode, FactPattern
+from projections.episodic.place import Place, scope_key
+from projections.episodic.provenance_bundle import ProvenanceError
+from projections.episodic.stating import payload_of_fact
+from projections.intents import ApplyDeltas, NewEpisode, RecordEpisodes
+from projections.moment import Moment, format_instant, parse_instant
+from projections.selection import live
+from projections.view import View
+
+PAYLOAD_REST_BYTES_MAX = 4_096
+"""What a payload may hold beside the fact itself."""
+_TRIPLES = UUID("d6a1c7de-40a3-5d0f-8f0e-7b1f53b8c1aa")
+_encode = msgspec.json.Encoder().encode
+
+
+class Where(Struct, frozen=True):
+    """A scope, or a garden in it, that the caller may write in."""
+
+    scope: str
+    garden_id: str | None
+
+
+def writable(call: Call, scope: str, garden: str | None) -> Where:
+    """Where a request writes. Raises ApiError 403, 404."""
+    call.check_scope(scope)
+    return Where(scope, None if garden is None else entered_garden(call, garden).id)
+
+
+# -- episodes -----------------------------------------------------------------------------
+
+
+def recording_of(call: Call, where: Where, episodes: Sequence[EpisodeBody]) -> RecordEpisodes:
+    """The intent of recording episodes; those without a timestamp happened now."""
+    now_us = call.node.clock.now_us()
+    limit = call.service.settings.value_bytes_max
+    for index, episode in enumerate(episodes):
+        size = len(_encode(episode.metadata))
+        if len(episode.content.encode()) + size > limit:
+            raise ApiError(
+                413,
+                {"code": "value_too_large", "message": f"episode {index} exceeds {limit} bytes"},
+                extra={"max_value_bytes": limit},
+            )
+    return RecordEpisodes(
+        scope=where.scope,
+        garden_id=where.garden_id,
+        member=member_of(call),
+        episodes=tuple(
+            NewEpisode(
+                user=episode.user,
+                session=episode.session,
+                agent=episode.agent,
+                content=episode.content,
+                at_us=now_us if episode.timestamp is None else parse_instant(episode.timestamp),
+                id=episode.id,
+                source_node=episode.source_node,
+                metadata=episode.metadata,
+                run_id=episode.run_id,
+                step=episode.step,
+            )
+            for episode in episodes
+        ),
+    )
+
+
+def episode_record(episode: Episode) -> dict[str, Any]:
+    """An episode as the wire carries it."""
+    last = episode.last_access_us
+    return {
+        "id": episode.id,
+        "key": episode.key,
+        "user": episode.user,
+        "session": episode.session,
+        "agent": episode.agent,
+        "scope_key": scope_key(episode.user, episode.session, episode.agent),
+        "content": episode.content,
+        "timestamp": format_instant(episode.at_us),
+        "scope": episode.scope,
+        "garden_id": episode.garden_id,
+        "source_node": episode.source_node,
+        "metadata": episode.metadata,
+        "run_id": episode.run_id,
+        "step": episode.step,
+        "recorded_by": episode.actor,
+        "position": episode.position,
+        "hash": episode.hash,
+        "access_count": episode.access_count,
+        "last_accessed_at": None if last is None else format_instant(last),
+    }
+
+
+# -- deltas -------------------------------------------------------------------------------
+
+
+def application_of(call: Call, request: DeltasRequest) -> ApplyDeltas:
+    """The intent of applying deltas. Raises ApiError 403, 404, 422."""
+    where = writable(call, request.scope, request.garden_id)
+    place = Place(request.user, request.agent, where.scope, where.garden_id)
+    source = _source(call, request.source)
+    proposals: list[Proposal] = []
+    for index, body in enumerate(request.deltas):
+        delta = delta_of(body)
+        if isinstance(delta, AddDelta | UpdateDelta):
+            _check_payload(call, delta.fact_payload, index)
+        proposals.append(Proposal(delta, place, stated_id(delta, place), source))
+    bundle: dict[str, str] = {} if request.step is None else {"step": str(request.step)}
+    return ApplyDeltas(
+        scope=where.scope,
+        garden_id=where.garden_id,
+        member=member_of(call),
+        proposals=tuple(proposals),
+        run_id=request.run_id,
+        strict=request.strict,
+        single_valued=tuple(request.single_valued),
+        bundle=bundle,
+    )
+
+
+def delta_of(body: DeltaBody) -> MemoryDelta:
+    """A delta of the wire as the node has it."""
+    common: dict[str, Any] = {
+        "source_episode_ids": list(body.source_episode_ids),
+        "promotion_us": parse_instant(body.promotion_ts),
+        "rule_id": body.rule_id,
+        "confidence": body.confidence,
+    }
+    if isinstance(body, AddBody):
+        return AddDelta(fact_payload=body.fact_payload, **common)
+    if isinstance(body, UpdateBody):
+        return UpdateDelta(
+            fact_payload=body.fact_payload,
+            replaces=list(body.replaces),
+            expected_version=body.expected_version,
+            **common,
+        )
+    if isinstance(body, DeleteBody):
+        return DeleteDelta(
+            replaces=list(body.replaces), expected_version=body.expected_version, **common
+        )
+    return NoopDelta(**common)
+
+
+def _source(call: Call, given: str | None) -> str:
+    source = stored_uri(call.caller.principal if given is None else given)
+    if given is not None:
+        check_source(call, source)
+    return source
+
+
+def _check_payload(call: Call, payload: dict[str, Any], index: int) -> None:
+    try:
+        check_payload(payload)
+    except (UnusableEpisode, ProvenanceError) as fault:
+        where = ("body", "deltas", index, "fact_payload")
+        raise unprocessable([entry("invalid_payload", where, str(fault))]) from fault
+    name = payload.get("id")
+    if name is not None and (not isinstance(name, str) or not 0 < len(name.encode()) <= 256):
+        where = ("body", "deltas", index, "fact_payload", "id")
+        raise unprocessable([entry("invalid_payload", where, "must be a text of 1 to 256 bytes")])
+    said = payload.get("object") if payload.get("object") is not None else payload["content"]
+    rest = {key: value for key, value in payload.items() if value is not said}
+    if len(_encode(rest)) > PAYLOAD_REST_BYTES_MAX:
+        where = ("body", "deltas", index, "fact_payload")
+        message = f"beside the fact a payload has at most {PAYLOAD_REST_BYTES_MAX} bytes"
+        raise unprocessable([entry("invalid_payload", where, message)])
+    limit = call.service.settings.value_bytes_max
+    if isinstance(said, str) and len(said.encode()) > limit:
+        raise coded("value_too_large", f"value exceeds {limit} bytes")
+
+
+def promotion_of(call: Call, request: TriplesRequest) -> ApplyDeltas:
+    """The intent of promoting triples: an ``add`` each, under an id made of the triple, so that
+    promoting it again changes nothing."""
+    where = writable(call, request.scope, request.garden_id)
+    place = Place(request.user, request.agent, where.scope, where.garden_id)
+    source = _source(call, request.source)
+    now_us = call.node.clock.now_us()
+    at_us = now_us if request.promotion_ts is None else parse_instant(request.promotion_ts)
+    return ApplyDeltas(
+        scope=where.scope,
+        garden_id=where.garden_id,
+        member=member_of(call),
+        proposals=tuple(
+            _promotion(triple, request.rule_id, place, source, at_us) for triple in request.triples
+        ),
+        strict=False,
+    )
+
+
+def _promotion(triple: Triple, rule_id: str, place: Place, source: str, at_us: int) -> Proposal:
+    said = f"{triple.subject}|{triple.predicate}|{triple.object}"
+    triple_id = triple.triple_id or said
+    parts = (rule_id, place.partition, place.user, place.agent, triple_id)
+    name = str(uuid5(_TRIPLES, "\n".join(parts)))
+    delta = AddDelta(
+        source_episode_ids=[triple_id[:256]],
+        promotion_us=at_us,
+        rule_id=rule_id,
+        confidence=triple.confidence,
+        fact_payload={
+            "id": name,
+            "subject": triple.subject,
+            "predicate": triple.predicate,
+            "object": triple.object,
+        },
+    )
+    lineage: list[dict[str, Any]] = [
+        {
+            "triple_id": triple_id,
+            "rule_id": rule_id,
+            "agent_id": place.agent,
+            "promotion_ts": format_instant(at_us),
+        }
+    ]
+    delta_id = str(uuid5(_TRIPLES, "\n".join((*parts, said, repr(triple.confidence)))))
+    return Proposal(delta, place, delta_id, source, lineage=lineage)
+
+
+def delta_document(delta: MemoryDelta) -> dict[str, Any]:
+    """A delta as the wire carries it."""
+    made: dict[str, Any] = msgspec.to_builtins(delta)
+    made["promotion_ts"] = format_instant(made.pop("promotion_us"))
+    if made.get("expected_version", 0) is None:
+        del made["expected_version"]
+    return made
+
+
+def applied_record(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of ``deltas`` as the wire carries it."""
+    return {
+        **_shared(row),
+        "status": "applied",
+        "promotion_ts": format_instant(row["promotion_us"]),
+        "confidence": row["confidence"],
+        "name": row["name"],
+        "fact_id": row["fact_id"],
+        "retracted": _list(row["retracted"]),
+        "provenance": msgspec.json.decode(row["provenance"]),
+    }
+
+
+def rejected_record(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of ``delta_rejections`` as the wire carries it."""
+    return {
+        **_shared(row),
+        "status": "rejected",
+        "reason": row["reason"],
+        "message": row["message"],
+    }
+
+
+def _shared(row: dict[str, Any]) -> dict[str, Any]:
+    same = ("delta_id", "kind", "user", "agent", "scope", "garden_id", "rule_id", "run_id")
+    return {
+        **{name: row[name] for name in same},
+        "source_episode_ids": _list(row["sources"]),
+        "replaces": _list(row["replaces"]),
+        "applied_by": row["actor"],
+        "position": row["position"],
+    }
+
+
+def _list(text: str) -> list[Any]:
+    return msgspec.json.decode(text, type=list[Any])
+
+
+# -- facts --------------------------------------------------------------------------------
+
+
+def memory_facts(
+    call: Call,
+    view: View,
+    authorization: Authorization,
+    moment: Moment,
+    pattern: FactPattern,
+    limit: int,
+) -> list[dict[str, Any]]:
+    """The facts that match, oldest first, as the caller may see them at the moment."""
+    reader = call.node.reader
+    with reader.pool.connection() as db:
+        rows = reading.memory_facts_at(db, moment.position, user=pattern.user, agent=pattern.agent)
+    by_slot = {slot: row for row in rows if (slot := reader.slot_of(row["fact_id"])) is not None}
+    inside = np.asarray([slot for slot in by_slot if slot < view.count], dtype=np.int32)
+    slots = live(view, authorization, moment, np.sort(inside))
+    found: list[dict[str, Any]] = []
+    records = call.records(view, slots, moment)
+    for slot, record in zip(slots.tolist(), records, strict=True):
+        fact = _memory_fact(by_slot[slot], record)
+        if _matches(pattern, fact["payload"]):
+            found.append(fact)
+            if len(found) == limit:
+                break
+    return found
+
+
+def _matches(pattern: FactPattern, payload: dict[str, Any]) -> bool:
+    return all(
+        wanted is None or _same_text(payload.get(name), wanted)
+        for name, wanted in (
+            ("subject", pattern.subject),
+            ("predicate", pattern.predicate),
+            ("object", pattern.object),
+        )
+    )
+
+
+def _same_text(value: Any, wanted: str) -> bool:
+    if isinstance(value, bool):
+        return wanted == ("true" if value else "false")
+    return str(value) == wanted if value is not None else False
+
+
+def _memory_fact(row: dict[str, Any], record: Record) -> dict[str, Any]:
+    value = record["value"]
+    v = "" if value["v"] is None else value["v"]
+    shown = {
+        "relation": record["relation"],
+        "value_type": value["type"],
+        "value_v": ("true" if v else "false")
+        if isinstance(v, bool)
+        else ""
+        if v is None
+        else str(v),
+    }
+    rest = msgspec.json.decode(row["payload"], type=dict[str, Any])
+    promoted = format_instant(row["promotion_us"])
+    given = _list(row["lineage"])
+    lineage: list[dict[str, Any]] = given or [
+        {
+            "rule_id": row["rule_id"],
+            "source_episode_ids": _list(row["sources"]),
+            "promotion_ts": promoted,
+            "run_id": row["run_id"],
+        }
+    ]
+    return {
+        "id": row["name"],
+        "fact_id": row["fact_id"],
+        "user": row["user"],
+        "agent": row["agent"],
+        "scope": row["scope"],
+        "garden_id": row["garden_id"],
+        "payload": payload_of_fact(shown, name=row["name"], subject=row["subject"], rest=rest),
+        "lineage": lineage,
+        "provenance": msgspec.json.decode(row["provenance"], type=dict[str, str]),
+        "confidence": record["confidence"],
+        "pinned_at": promoted,
+        "version": row["version"],
+        "delta_id": row["delta_id"],
+    }

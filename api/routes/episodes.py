@@ -1,0 +1,162 @@
+"""Episodes over HTTP: recorded with all three names, read by any beginning of them."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from api.bodies import answer, parse_body
+from api.call import Call
+from api.commands.gardening import entered_garden
+from api.commands.remembering import (
+    applied_record,
+    episode_record,
+    recording_of,
+    writable,
+)
+from api.cursors import Cursor, filters_digest
+from api.errors import coded
+from api.schemas.memory import (
+    AccessRequest,
+    EpisodeBody,
+    EpisodeRequest,
+    EpisodesQuery,
+    EpisodesRequest,
+    RunsQuery,
+)
+from projections.episodic import reading
+from projections.episodic.episode import Episode
+from projections.episodic.reading import DeltaFilter
+from projections.intents import NoteEpisodeAccess
+from projections.moment import Moment
+
+_KIND = "episodes"
+_UNBOUND = frozenset({"cursor", "limit"})
+DELTAS_SHOWN_MAX = 100
+
+
+async def record_episode(call: Call) -> web.Response:
+    """Record one episode. The same again answers 200; another body under its id is refused."""
+    request = await call.body(EpisodeRequest)
+    where = writable(call, request.scope, request.garden_id)
+    body = EpisodeBody.model_construct(
+        **{name: getattr(request, name) for name in EpisodeBody.model_fields}
+    )
+    done = await call.do(recording_of(call, where, [body]))
+    made = done.detail["episodes"][0]
+    episode = await _one(call, made["key"])
+    return answer(episode_record(episode), 201 if made["created"] else 200)
+
+
+async def record_episodes(call: Call) -> web.Response:
+    """Record several episodes of one scope or garden, in their order, or none of them."""
+    raw = await call.raw(call.service.settings.batch_body_bytes_max)
+    request = parse_body(EpisodesRequest, raw)
+    where = writable(call, request.scope, request.garden_id)
+    done = await call.do(recording_of(call, where, request.episodes))
+    made = done.detail["episodes"]
+    recorded = sum(1 for each in made if each["created"])
+    return answer(
+        {
+            "recorded": recorded,
+            "known": len(made) - recorded,
+            "episodes": made,
+            "position": done.position or call.node.reader.mirror.position,
+        },
+        201 if recorded else 200,
+    )
+
+
+async def list_episodes(call: Call) -> web.Response:
+    """A user's episodes, newest first; of one session or one agent where they are named."""
+    query = call.query(EpisodesQuery)
+    rights = call.narrowed(query.scope)
+    garden = None if query.garden_id is None else entered_garden(call, query.garden_id).id
+    given = {name: getattr(query, name) for name in EpisodesQuery.model_fields}
+    digest = filters_digest({name: each for name, each in given.items() if name not in _UNBOUND})
+    cursors, now_us = call.service.cursors, call.node.clock.now_us()
+    if query.cursor is None:
+        moment = call.moment(call.view(), query)
+        place = None
+    else:
+        cursor = cursors.open(query.cursor, kind=_KIND, digest=digest, now_us=now_us)
+        moment = cursor.moment()
+        place = (int(cursor.place[0]), int(cursor.place[1]))
+
+    def read() -> list[Episode]:
+        with call.node.reader.pool.connection() as db:
+            return reading.recent(
+                db,
+                rights,
+                moment.position,
+                user=query.user,
+                session=query.session,
+                agent=query.agent,
+                scope=query.scope,
+                garden_id=garden,
+                limit=query.limit + 1,
+                before=place,
+            )
+
+    found = await call.in_pool(read)
+    shown, more = found[: query.limit], len(found) > query.limit
+    text = None
+    if more:
+        expires = cursors.expiry(now_us)
+        last = (shown[-1].at_us, shown[-1].position)
+        text = cursors.seal(
+            Cursor(_KIND, digest, moment.position, moment.instant_us, expires, last)
+        )
+    return answer({"episodes": [episode_record(each) for each in shown], "cursor": text})
+
+
+async def get_episode(call: Call) -> web.Response:
+    """One episode, by id or key, with the deltas that came of it."""
+    query = call.query(RunsQuery)
+    moment = call.moment(call.view(), query)
+    episode = await _one(call, call.segment("episode_id"), moment)
+    rights = call.authorization.narrowed(frozenset({episode.scope}))
+
+    def read() -> list[dict[str, object]]:
+        with call.node.reader.pool.connection() as db:
+            rows = reading.deltas_at(
+                db,
+                rights,
+                moment.position,
+                DeltaFilter(user=episode.user, agent=episode.agent, episode_id=episode.id),
+                limit=DELTAS_SHOWN_MAX,
+            )
+        return [applied_record(row) for row in rows if row["garden_id"] == episode.garden_id]
+
+    return answer({**episode_record(episode), "deltas": await call.in_pool(read)})
+
+
+async def note_access(call: Call) -> web.Response:
+    """Episodes were looked at: salience counts from the last such moment."""
+    request = await call.body(AccessRequest)
+    moment = call.moment(call.view())
+
+    def read() -> list[Episode]:
+        with call.node.reader.pool.connection() as db:
+            return reading.find_episodes(db, call.authorization, moment.position, request.episodes)
+
+    found = await call.in_pool(read)
+    known = {name for episode in found for name in (episode.id, episode.key)}
+    for name in request.episodes:
+        if name not in known:
+            raise coded("episode_not_found", "episode not found")
+    await call.do(NoteEpisodeAccess(keys=tuple(episode.key for episode in found)))
+    return answer({"accessed": [episode.key for episode in found]})
+
+
+async def _one(call: Call, name: str, moment: Moment | None = None) -> Episode:
+    """The oldest readable episode of this id or key. Raises ApiError 404."""
+    position = call.view().position if moment is None else moment.position
+
+    def read() -> list[Episode]:
+        with call.node.reader.pool.connection() as db:
+            return reading.find_episodes(db, call.authorization, position, [name])
+
+    found = await call.in_pool(read)
+    if not found:
+        raise coded("episode_not_found", "episode not found")
+    return found[0]

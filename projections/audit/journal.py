@@ -1,0 +1,136 @@
+"""The node's journal: every event that a caller may know of, oldest first (wire 2.2).
+
+Events of facts are there where the caller may read one of the facts. Of the rest, what speaks
+of keys and settings is for whoever reads every scope; what could speak of gardens, or of
+what others were shown, only for admins who are let into all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from eventlog.event import Recorded, UnknownPayload
+from eventlog.identifiers import id_text
+from eventlog.kinds import REPLICATED
+from eventlog.log import EventLog
+from projections.archive.rows import touched
+from projections.arrays import I32
+from projections.audit.desk import rights_of
+from projections.authorization import Authorization
+from projections.normalization import SCOPES
+from projections.view import View
+
+SCANNED_MAX = 20_000
+"""Events read for one page, however few of them match."""
+_READ_EVENTS = 1_000
+_OF_THE_NODE = frozenset(
+    {
+        "agent_key_set",
+        "alias_set",
+        "capability_issued",
+        "capability_revoked",
+        "embedding_model_pinned",
+        "epoch_started",
+        "key_issued",
+        "key_revoked",
+        "node_key_rotated",
+        "policy_set",
+        "profile_set",
+        "set_valued_declared",
+        "trust_policy_set",
+    }
+)
+"""Kinds that never speak of a fact, a garden or a reader. A kind that is new is none of them."""
+_SECRET_FIELDS = frozenset({"kind", "key_sha256", "token_sha256"})
+
+
+class JournalQuery(Struct, frozen=True, kw_only=True):
+    """Which events: after a position, up to one, up to an instant (microseconds)."""
+
+    after: int
+    until: int
+    until_us: int | None = None
+    actor: str | None = None
+    kind: str | None = None
+    limit: int = 200
+
+
+class JournalEntry(Struct, frozen=True):
+    """An event, and the facts it touched that the caller may read."""
+
+    event: Recorded
+    fact_ids: list[str]
+    detail: dict[str, Any] | None
+
+
+class JournalPage(Struct, frozen=True):
+    """Entries in order; ``reached``: the last position looked at, None at the end."""
+
+    entries: list[JournalEntry]
+    reached: int | None
+
+
+class Journal:
+    """The journal as one caller sees it."""
+
+    def __init__(
+        self,
+        log: EventLog,
+        view: View,
+        authorization: Authorization,
+        slot_of: Callable[[str], int | None],
+    ) -> None:
+        self._log = log
+        self._view = view
+        self._rights = authorization
+        self._slot_of = slot_of
+        self._everything = rights_of(view, authorization).node
+        self._every_scope = authorization.scopes == frozenset(SCOPES)
+
+    def page(self, asked: JournalQuery) -> JournalPage:
+        """The page that ``asked`` describes."""
+        entries: list[JournalEntry] = []
+        position, last = asked.after, min(asked.until, asked.after + SCANNED_MAX)
+        while position < last:
+            for event in self._log.read(position, min(_READ_EVENTS, last - position)):
+                if asked.until_us is not None and event.received_at > asked.until_us:
+                    return JournalPage(entries, None)
+                position = event.position
+                entry = self._entry(event) if _matches(event, asked) else None
+                if entry is not None:
+                    entries.append(entry)
+                    if len(entries) == asked.limit:
+                        return JournalPage(entries, position if position < asked.until else None)
+        return JournalPage(entries, position if position < asked.until else None)
+
+    def _entry(self, event: Recorded) -> JournalEntry | None:
+        payload = event.payload
+        body: dict[str, Any] = {}
+        if payload is not None and not isinstance(payload, UnknownPayload):
+            body = msgspec.to_builtins(payload)
+        facts = touched(event.kind, id_text(event.event_id), body)
+        shown = [fact for fact in facts if self._readable(fact)]
+        detail = {name: each for name, each in body.items() if name not in _SECRET_FIELDS}
+        if facts and event.kind in REPLICATED:
+            return JournalEntry(event, shown, None) if shown else None
+        if self._everything or (self._every_scope and event.kind in _OF_THE_NODE):
+            return JournalEntry(event, shown, detail or None)
+        return None
+
+    def _readable(self, fact_id: str) -> bool:
+        slot = self._slot_of(fact_id)
+        if slot is None or slot >= self._view.count:
+            return False
+        one: I32 = np.array([slot], dtype=np.int32)
+        return bool(self._rights.mask(self._view, one)[0])
+
+
+def _matches(event: Recorded, asked: JournalQuery) -> bool:
+    return (asked.actor is None or event.header.actor == asked.actor) and (
+        asked.kind is None or event.kind == asked.kind
+    )

@@ -1,0 +1,134 @@
+"""The trail of facts: who wrote which fact and who ended it, newest first (wire 5.8).
+
+An entry is a (position, fact): the event that asserted a fact, or the one that ended it. Only
+facts that the caller may read have entries, so that counts tell nothing of others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import apsw
+import numpy as np
+from msgspec import Struct
+
+from eventlog.event import Recorded
+from eventlog.log import EventLog
+from projections.arrays import I32, I64
+from projections.authorization import Authorization
+from projections.database import query
+from projections.moment import Moment
+from projections.selection import known
+from projections.view import View
+
+_ACTED = """
+SELECT from_position FROM facts WHERE actor=?
+UNION
+SELECT position FROM fact_retractions WHERE actor=?
+"""
+
+_TOGETHER = 64
+"""Positions so close that one read serves them."""
+
+
+class TrailFilters(Struct, frozen=True, kw_only=True):
+    """Which entries; ``slot`` names one fact, ``source`` is in stored form."""
+
+    source: str | None = None
+    slot: int | None = None
+    attested: bool | None = None
+
+
+class Step(Struct, frozen=True):
+    """One entry: where its event stands, and where the fact was asserted."""
+
+    position: int
+    asserted: int
+
+
+class Trail(Struct, frozen=True):
+    """All matching entries, newest first, as columns."""
+
+    positions: I64
+    asserted: I64
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def behind(self, mark: Step | None, limit: int) -> list[Step]:
+        """At most ``limit`` entries that come after ``mark`` in the order."""
+        start = 0
+        if mark is not None:
+            older = (self.positions < mark.position) | (
+                (self.positions == mark.position) & (self.asserted < mark.asserted)
+            )
+            found = np.flatnonzero(older)
+            start = int(found[0]) if len(found) else len(self)
+        pairs = zip(
+            self.positions[start : start + limit].tolist(),
+            self.asserted[start : start + limit].tolist(),
+            strict=True,
+        )
+        return [Step(position, asserted) for position, asserted in pairs]
+
+
+def trail_of(
+    view: View,
+    authorization: Authorization,
+    moment: Moment,
+    filters: TrailFilters,
+    acted: I64 | None = None,
+) -> Trail:
+    """The trail as of a moment.
+
+    Args:
+        acted: positions of events of one actor (``positions_of_actor``), where asked for.
+    """
+    asked: I32 | None = None if filters.slot is None else np.array([filters.slot], dtype=np.int32)
+    slots = known(view, authorization, moment, asked)
+    if filters.source is not None:
+        number = view.sources.number(filters.source)
+        slots = slots[:0] if number is None else slots[view.source[slots] == number]
+    if filters.attested is not None:
+        slots = slots[view.attested(slots) == filters.attested]
+    ended = slots[view.to_position[slots] <= moment.position]
+    positions = np.concatenate([view.from_position[slots], view.to_position[ended]])
+    asserted = np.concatenate([view.from_position[slots], view.from_position[ended]])
+    if acted is not None:
+        kept = np.isin(positions, acted)
+        positions, asserted = positions[kept], asserted[kept]
+    order = np.lexsort((asserted, positions))[::-1]
+    return Trail(positions[order], asserted[order])
+
+
+def positions_of_actor(db: apsw.Connection, actor: str) -> I64:
+    """Positions at which an actor asserted or ended facts."""
+    rows = query(db, _ACTED, (actor, actor))
+    return np.array([row[0] for row in rows], dtype=np.int64)
+
+
+def reasons_of(db: apsw.Connection, fact_ids: Sequence[str]) -> dict[str, str]:
+    """Why facts ended, by fact id, of those that ended with a reason."""
+    rows = query(
+        db,
+        "SELECT fact_id, reason FROM fact_retractions"
+        " WHERE fact_id IN (SELECT value FROM json_each(?)) AND reason<>''",
+        (json.dumps(list(fact_ids)),),
+    )
+    return {row[0]: row[1] for row in rows}
+
+
+def events_at(log: EventLog, positions: Sequence[int]) -> dict[int, Recorded]:
+    """The events at positions; neighbours are read together."""
+    found: dict[int, Recorded] = {}
+    waiting = sorted(set(positions))
+    while waiting:
+        first = waiting[0]
+        together = [position for position in waiting[:_TOGETHER] if position < first + _TOGETHER]
+        wanted = set(together)
+        for event in log.read(first - 1, together[-1] - first + 1):
+            if event.position in wanted:
+                found[event.position] = event
+        waiting = waiting[len(together) :]
+    return found

@@ -1,0 +1,171 @@
+"""What a batch of deltas must know of the facts before it, and what it does to them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from eventlog.event import fact_partition
+from eventlog.kinds import Value
+from projections.database import query
+from projections.deciding.context import Context
+from projections.episodic.delta import FactConflictError, Proposal, payload_of, replaced_by
+from projections.episodic.place import Place
+from projections.episodic.stating import Statement
+from projections.intents import ApplyDeltas
+from projections.moment import LIVE
+
+_KNOWN = """
+SELECT delta_id, fact_id, retracted FROM deltas
+WHERE delta_id IN (SELECT value FROM json_each(?))
+"""
+_COLUMNS = """m.name, m.fact_id, m.user, m.agent, f.to_position, f.base_confidence, f.entity,
+    f.relation, f.value_type, f.value_v"""
+_NAMED = f"""
+SELECT {_COLUMNS} FROM memory_facts m JOIN facts f ON f.id=m.fact_id
+WHERE m.partition=?1 AND m.name IN (SELECT value FROM json_each(?2))
+UNION
+SELECT {_COLUMNS} FROM memory_facts m JOIN facts f ON f.id=m.fact_id
+WHERE m.fact_id IN (SELECT value FROM json_each(?2)) AND m.partition=?1
+ORDER BY 2
+"""
+_RIVAL = f"""
+SELECT f.id FROM facts f JOIN memory_facts m ON m.fact_id=f.id
+WHERE f.entity=? AND f.relation=? AND f.scope=? AND f.garden_id IS ? AND m.user=? AND m.agent=?
+  AND f.to_position={LIVE} AND f.base_confidence>0 AND (f.value_type, f.value_v)<>(?,?)
+ORDER BY f.from_position
+"""
+_HASHES = """
+SELECT id, hash FROM episodes
+WHERE partition=? AND id IN (SELECT value FROM json_each(?)) ORDER BY position DESC
+"""
+
+
+class StandingFact(Struct, gc=False):
+    """A fact that a delta wrote. ``fresh``: this very batch did."""
+
+    name: str
+    fact_id: str
+    user: str
+    agent: str
+    live: bool
+    entity: str
+    relation: str
+    value_type: str
+    value_v: str
+    fresh: bool = False
+
+    def says(self, statement: Statement) -> bool:
+        """Whether it says just this."""
+        value = statement.value
+        return (self.entity, self.relation, self.value_type, self.value_v) == (
+            statement.entity,
+            statement.relation,
+            value.type,
+            value.v,
+        )
+
+
+class DeltaBook:
+    """See the module. Read once for a whole batch, then kept up to date in memory."""
+
+    def __init__(self, intent: ApplyDeltas, context: Context) -> None:
+        self._db = context.db
+        partition = fact_partition(intent.scope, intent.garden_id)
+        proposals = intent.proposals
+        ids = _json(proposal.delta_id for proposal in proposals)
+        self.known: dict[str, tuple[str | None, tuple[str, ...]]] = {
+            delta_id: (fact_id, tuple(json.loads(retracted)))
+            for delta_id, fact_id, retracted in query(self._db, _KNOWN, (ids,))
+        }
+        self._named: dict[str, list[StandingFact]] = {}
+        self._by_id: dict[str, StandingFact] = {}
+        for row in query(self._db, _NAMED, (partition, _json(_names(proposals)))):
+            name, fact_id, user, agent, end, base, *said = row
+            live = end == LIVE and base > 0.0
+            self._add(StandingFact(name, fact_id, user, agent, live, *said))
+        sources = _json(each for p in proposals for each in p.delta.source_episode_ids)
+        self._hashes: dict[str, str] = dict(query(self._db, _HASHES, (partition, sources)))
+        self._fresh: dict[tuple[Place, str, str], list[StandingFact]] = {}
+
+    def _add(self, fact: StandingFact) -> None:
+        self._by_id[fact.fact_id] = fact
+        self._named.setdefault(fact.name, []).append(fact)
+
+    def newest(self, name: str, place: Place) -> StandingFact | None:
+        """The newest fact that had this name in a place, or has this id there."""
+        mine = self._mine(name, place)
+        if mine:
+            return mine[-1]
+        fact = self._by_id.get(name)
+        return fact if fact is not None and _lies_in(fact, place) else None
+
+    def version(self, name: str, place: Place) -> int:
+        """How many facts had this name."""
+        return len(self._mine(name, place))
+
+    def _mine(self, name: str, place: Place) -> list[StandingFact]:
+        return [fact for fact in self._named.get(name, ()) if _lies_in(fact, place)]
+
+    def find(self, name: str, place: Place, delta_id: str) -> StandingFact:
+        """What ``replaces`` names. Raises FactConflictError where that is no live fact."""
+        fact = self.newest(name, place)
+        if fact is None:
+            if name in self._named or name in self._by_id:
+                message = f"fact {name!r} belongs to another user or agent"
+                raise FactConflictError("scope_mismatch", message, delta_id)
+            raise FactConflictError("missing", f"there is no fact {name!r}", delta_id)
+        if not fact.live:
+            raise FactConflictError("already_retracted", f"fact {name!r} no longer holds", delta_id)
+        return fact
+
+    def rival(self, statement: Statement, place: Place) -> str | None:
+        """A live fact of the place with another value for the same entity and relation."""
+        value = statement.value
+        key = (statement.entity, statement.relation, place.scope, place.garden_id)
+        row = (*key, place.user, place.agent, value.type, value.v)
+        for (found,) in query(self._db, _RIVAL, row):
+            known = self._by_id.get(found)
+            if known is None or known.live:
+                return found
+        for fact in self._fresh.get((place, statement.entity, statement.relation), ()):
+            if fact.live and not fact.says(statement):
+                return fact.fact_id
+        return None
+
+    def state(self, name: str, fact_id: str, place: Place, statement: Statement) -> None:
+        """The batch states a fact."""
+        value: Value = statement.value
+        fact = StandingFact(
+            name, fact_id, place.user, place.agent, True, statement.entity, statement.relation,
+            value.type, value.v, fresh=True,
+        )  # fmt: skip
+        self._add(fact)
+        self._fresh.setdefault((place, fact.entity, fact.relation), []).append(fact)
+
+    def note(self, delta_id: str, fact_id: str | None, retracted: tuple[str, ...]) -> None:
+        """The batch applies a delta: the same again is a repetition."""
+        self.known[delta_id] = (fact_id, retracted)
+
+    def hashes(self, episodes: Sequence[str]) -> list[str]:
+        """Hashes of the episodes that are here."""
+        return [self._hashes[each] for each in episodes if each in self._hashes]
+
+
+def _lies_in(fact: StandingFact, place: Place) -> bool:
+    return fact.user == place.user and fact.agent == place.agent
+
+
+def _names(proposals: Iterable[Proposal]) -> Iterable[str]:
+    for proposal in proposals:
+        yield from replaced_by(proposal.delta)
+        payload = payload_of(proposal.delta)
+        name = None if payload is None else payload.get("id")
+        if isinstance(name, str):
+            yield name
+
+
+def _json(texts: Iterable[str]) -> str:
+    return json.dumps(list(dict.fromkeys(texts)))

@@ -1,0 +1,111 @@
+"""The provenance bundle of a fact that a delta writes: who, from what, in which run.
+
+Values become text by fixed rules; what has no rule is refused rather than guessed. A payload
+cannot carry the bundle's own names: provenance would otherwise be forged.
+Source: the Stargraph seed's ``assert_with_provenance``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from enum import Enum
+from pathlib import PurePath
+from typing import Any, cast
+from uuid import UUID
+
+BUNDLE_KEYS = ("origin", "source", "run_id", "step", "confidence", "timestamp")
+RESERVED_SLOTS = frozenset(f"_{key}" for key in BUNDLE_KEYS)
+_LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_\-]*")
+
+
+class ProvenanceError(ValueError):
+    """A bundle or payload breaks the rules. ``field`` is the key at fault."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(f"{field}: {reason}")
+        self.field = field
+        self.reason = reason
+
+
+def coerce(value: object) -> str | int:
+    """A value as provenance keeps it. Raises ValueError for what has no rule."""
+    if isinstance(value, bool):  # before int, which it also is
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, Enum):
+        return f"{type(value).__name__}.{value.name}"
+    if isinstance(value, int | str):
+        return value
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, UUID):
+        return value.hex
+    if isinstance(value, datetime):
+        return _instant(value)
+    if isinstance(value, PurePath):
+        if not value.is_absolute():
+            raise ValueError("a path must be absolute")
+        return value.as_posix()
+    if isinstance(value, dict | list):
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    raise ValueError(f"a {type(value).__name__} has no provenance form")
+
+
+def _instant(value: datetime) -> str:
+    if value.tzinfo is None:
+        raise ValueError("an instant must carry an offset")
+    return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def bundle_of(values: Mapping[str, object]) -> dict[str, str]:
+    """A checked bundle. Raises ProvenanceError."""
+    bundle: dict[str, str] = {}
+    for key, value in values.items():
+        if key not in BUNDLE_KEYS:
+            raise ProvenanceError(key, f"must be one of {', '.join(BUNDLE_KEYS)}")
+        try:
+            text = str(coerce(value))
+        except ValueError as fault:
+            raise ProvenanceError(key, str(fault)) from fault
+        _check_structure(key, text)
+        bundle[key] = text
+    for key in ("origin", "source"):
+        if key in bundle and _LABEL.fullmatch(bundle[key]) is None:
+            raise ProvenanceError(key, "must be letters, digits, '_' and '-', not a digit first")
+    return bundle
+
+
+def _check_structure(key: str, text: str) -> None:
+    if "\x00" in text:
+        raise ProvenanceError(key, "must not hold the NUL character")
+    if text.count("(") != text.count(")"):
+        raise ProvenanceError(key, "must close every parenthesis it opens")
+
+
+def check_slots(payload: Mapping[str, Any]) -> None:
+    """Raises ProvenanceError where a payload speaks in the bundle's name."""
+    taken = sorted(RESERVED_SLOTS & payload.keys())
+    if taken:
+        raise ProvenanceError(taken[0], "is reserved for provenance")
+
+
+def merged(payload: Mapping[str, Any], bundle: Mapping[str, str]) -> dict[str, Any]:
+    """The payload with the bundle's slots. Raises ProvenanceError where they collide."""
+    check_slots(payload)
+    return {**payload, **{f"_{key}": text for key, text in bundle.items()}}
+
+
+def as_label(text: str) -> str:
+    """``text`` as an ``origin`` or ``source`` label: other characters become ``_``."""
+    label = re.sub(r"[^A-Za-z0-9_\-]", "_", text)
+    return label if _LABEL.fullmatch(label) else f"_{label}"
+
+
+def texts(payload: object) -> dict[str, Any]:
+    """A payload as a dict. Raises ProvenanceError where it is none."""
+    if not isinstance(payload, dict):
+        raise ProvenanceError("fact_payload", "must be an object")
+    return cast("dict[str, Any]", payload)

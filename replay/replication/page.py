@@ -1,0 +1,129 @@
+"""Pages of the log as they travel from a primary to its replicas: whole events, as stored."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+
+from eventlog.errors import EventLogError
+from eventlog.event import Stored
+from eventlog.log import CopyableLog, KeyCopy
+
+PAGE_FORMAT = 1
+PAGE_EVENTS_MAX = 10_000
+PAGE_BYTES = 8 * 1024 * 1024
+"""Where a page ends, give or take ``STEP_EVENTS``."""
+PAGE_BYTES_MAX = 1024 * 1024 * 1024
+"""A page over this is refused unread: one step of the largest events stays far below."""
+STEP_EVENTS = 500
+COMPRESSION_LEVEL = 1
+
+Row = tuple[int, int, int, str | None, bytes, bytes, bytes | None, bytes | None]
+"""The fields of ``Stored``, in order."""
+
+
+class ReplicationError(EventLogError):
+    """What came is no page of the log that this replica copies."""
+
+
+class Diverged(ReplicationError):
+    """The primary's log does not contain what the replica has: they went different ways."""
+
+
+class Page(Struct, frozen=True, array_like=True):
+    """Events behind a position, and where the primary stands.
+
+    ``head`` is the primary's last position, ``now_us`` its clock, ``node_id`` and
+    ``public_key`` (base64) whose log this is.
+    """
+
+    format: int
+    node_id: str
+    public_key: str
+    head: int
+    now_us: int
+    events: list[Row]
+    keys: list[KeyCopy]
+
+    def stored(self) -> list[Stored]:
+        """The events as the log keeps them."""
+        return [Stored(*row) for row in self.events]
+
+
+def read_page(
+    log: CopyableLog,
+    *,
+    after: int,
+    after_hash: bytes,
+    limit: int,
+    node_id: str,
+    public_key: str,
+    now_us: int,
+) -> Page:
+    """The events behind ``after`` (at most ``limit``).
+
+    Raises:
+        Diverged: the event at ``after`` has another hash than ``after_hash``, or none.
+    """
+    check_agreement(log, after, after_hash)
+    events: list[Stored] = []
+    size, place = 0, after
+    while len(events) < limit and size < PAGE_BYTES:
+        step = log.read_stored(place, min(STEP_EVENTS, limit - len(events)))
+        if not step:
+            break
+        events += step
+        place = step[-1].position
+        size += sum(len(each.header) + len(each.payload or b"") for each in step)
+    head = max(log.head().position, place)
+    rows = [_row(each) for each in events]
+    return Page(PAGE_FORMAT, node_id, public_key, head, now_us, rows, log.keys_of(events))
+
+
+def check_agreement(log: CopyableLog, position: int, event_hash: bytes) -> None:
+    """Raises Diverged where this log's event at ``position`` is not the one of that hash."""
+    if position == 0:
+        return
+    found: Sequence[Stored] = log.read_stored(position - 1, 1)
+    if not found:
+        raise Diverged(
+            f"this log ends at position {log.head().position}, before the replica's {position}"
+        )
+    if found[0].hash != event_hash:
+        raise Diverged(f"position {position} holds another event here than in the replica")
+
+
+def encode_page(page: Page) -> bytes:
+    """A page as it travels: zlib over MessagePack."""
+    return zlib.compress(msgspec.msgpack.encode(page), COMPRESSION_LEVEL)
+
+
+def decode_page(data: bytes) -> Page:
+    """A page that came. Raises ReplicationError."""
+    try:
+        unpacker = zlib.decompressobj()
+        plain = unpacker.decompress(data, PAGE_BYTES_MAX)
+        if unpacker.unconsumed_tail or not unpacker.eof:
+            raise ReplicationError("the page is cut off, or larger than any page may be")
+        page = msgspec.msgpack.decode(plain, type=Page)
+    except (zlib.error, msgspec.MsgspecError) as fault:
+        raise ReplicationError(f"the page cannot be read: {fault}") from fault
+    if page.format != PAGE_FORMAT:
+        raise ReplicationError(f"the page has format {page.format}, not {PAGE_FORMAT}")
+    return page
+
+
+def _row(stored: Stored) -> Row:
+    return (
+        stored.position,
+        stored.received_at,
+        stored.received_hlc,
+        stored.peer,
+        stored.header,
+        stored.hash,
+        stored.salt,
+        stored.payload,
+    )

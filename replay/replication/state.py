@@ -1,0 +1,52 @@
+"""``replica.json``: whose copy a data directory is. Without it the directory is a primary's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from eventlog.durable_file import replace, sync_folder
+from eventlog.errors import DataDirectoryError
+
+STATE_FILE = "replica.json"
+PROMOTED_FILE = "replica.promoted.json"
+
+
+class ReplicaState(Struct, frozen=True):
+    """The primary: where it answers, its node id and its key (base64)."""
+
+    primary_url: str
+    node_id: str
+    public_key: str
+
+
+def load_state(folder: Path) -> ReplicaState | None:
+    """Whose replica the directory is; None where it is nobody's. Raises DataDirectoryError."""
+    return _load(folder / STATE_FILE)
+
+
+def promoted_state(folder: Path) -> ReplicaState | None:
+    """Whose replica it was before it was promoted. Raises DataDirectoryError."""
+    return _load(folder / PROMOTED_FILE)
+
+
+def save_state(folder: Path, state: ReplicaState) -> None:
+    """Make the directory a replica's."""
+    replace(folder / STATE_FILE, msgspec.json.encode(state) + b"\n")
+
+
+def end_state(folder: Path) -> None:
+    """The directory is a primary's from here on."""
+    (folder / STATE_FILE).rename(folder / PROMOTED_FILE)
+    sync_folder(folder)
+
+
+def _load(path: Path) -> ReplicaState | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=ReplicaState)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.MsgspecError) as fault:
+        raise DataDirectoryError(f"cannot read {path}: {fault}") from fault

@@ -1,0 +1,262 @@
+"""A replica in its own process: the same answers as its primary, through crashes of either."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.client import Client, ClientError
+from tests.system.processes import NodeProcess, engramlog, fact, serving
+
+PATIENCE_SECONDS = 30.0
+
+
+def replica_key(primary: NodeProcess) -> str:
+    made = engramlog(
+        "key", "create", "--data", primary.data, "--entity-uri", "agent:replica",
+        "--permission", "replicate",
+    )  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    return made.stdout.strip()
+
+
+def replica_of(primary_url: str, data: Path, key: str, *args: str) -> NodeProcess:
+    return NodeProcess(
+        data, "--no-auth", "--replica-of", primary_url, *args, env={"STIGMEM_REPLICA_KEY": key}
+    )
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come to that in time"
+        time.sleep(0.02)
+
+
+def position(client: Client) -> int:
+    return client.get("/readyz")["position"]
+
+
+def digests(node: NodeProcess) -> dict[str, Any]:
+    control = node.control
+    client = Client(control.url, control.token)
+    try:
+        return client.get("/v1/control/status")["digests"]
+    finally:
+        client.close()
+
+
+def write(client: Client, first: int, count: int) -> None:
+    for n in range(first, first + count):
+        client.post("/v1/facts", fact(n, scope="local" if n % 2 else "company"))
+
+
+def assert_equal(primary: NodeProcess, replica: NodeProcess) -> None:
+    theirs, ours = primary.client(), replica.client()
+    until(lambda: position(ours) == position(theirs))
+    assert digests(primary) == digests(replica)
+    for path in (
+        "/v1/facts?scope=local&limit=100",
+        "/v1/facts?scope=company&limit=100",
+        "/v1/conflicts",
+        "/v1/time-travel/state?as_of=position:6",
+        "/v1/recall?query=number&scope=company&token_budget=1000&track=false&as_of=position:6",
+    ):
+        mine, other = (stable(client.get(path)) for client in (ours, theirs))
+        assert mine == other, path
+
+
+def stable(body: Any) -> Any:
+    """An answer without what each request is given anew."""
+    if isinstance(body, dict):
+        passing = {"recall_id", "receipt_id", "cursor", "timings", "latency_ms", "took_ms",
+                   "elapsed_ms", "stages", "generated_at"}  # fmt: skip
+        return {name: stable(value) for name, value in body.items() if name not in passing}
+    if isinstance(body, list):
+        return [stable(item) for item in body]
+    return body
+
+
+def test_a_replica_answers_as_its_primary_through_crashes_of_either(tmp_path: Path) -> None:
+    primary = NodeProcess(tmp_path / "primary", "--no-auth").wait_ready()
+    key = replica_key(primary)
+    write(primary.client(), 0, 30)
+    replica = replica_of(primary.url, tmp_path / "replica", key).wait_ready()
+    assert_equal(primary, replica)
+
+    write(primary.client(), 30, 10)
+    assert_equal(primary, replica)
+    with pytest.raises(ClientError) as refused:
+        replica.client().post("/v1/facts", fact(999))
+    assert (refused.value.status, refused.value.code) == (409, "replica_read_only")
+    assert primary.url in str(refused.value)
+
+    replica.kill()
+    write(primary.client(), 40, 10)
+    replica = replica_of(primary.url, tmp_path / "replica", key).wait_ready()
+    assert_equal(primary, replica)
+
+    port = primary.url.rsplit(":", 1)[1]
+    primary.kill()
+    until(lambda: not replica.client().get("/readyz")["replica"]["connected"])
+    assert len(replica.client().get("/v1/facts?scope=company&limit=100")["facts"]) == 25
+    primary = NodeProcess(tmp_path / "primary", "--no-auth", "--port", port).wait_ready()
+    write(primary.client(), 50, 10)
+    assert_equal(primary, replica)
+    verified = engramlog("replay", "verify", "--data", tmp_path / "replica")
+    assert verified.returncode == 0, verified.stderr
+    assert replica.stop() == 0
+    assert primary.stop() == 0
+
+
+def test_a_write_shows_on_the_replica_within_a_second_and_lag_is_told(tmp_path: Path) -> None:
+    with serving(tmp_path / "primary", "--no-auth") as primary:
+        key = replica_key(primary)
+        replica = replica_of(primary.url, tmp_path / "replica", key).wait_ready()
+        try:
+            theirs, ours = primary.client(), replica.client()
+            delays: list[float] = []
+            for n in range(20):
+                answer = theirs.post("/v1/facts", fact(n))
+                wrote = time.monotonic()
+                until(lambda wanted=answer["position"]: position(ours) >= wanted)
+                delays.append(time.monotonic() - wrote)
+            assert sorted(delays)[len(delays) // 2] < 1.0
+            told = ours.get("/readyz")["replica"]
+            assert (told["connected"], told["lag"], told["fault"]) == (True, 0, None)
+            assert told["primary"] == primary.url
+        finally:
+            replica.stop()
+
+
+def test_a_promoted_replica_writes_as_a_new_origin(tmp_path: Path) -> None:
+    primary = NodeProcess(tmp_path / "primary", "--no-auth").wait_ready()
+    key = replica_key(primary)
+    write(primary.client(), 0, 4)
+    old_id = primary.client().get("/.well-known/stigmem")["node_id"]
+    replica = replica_of(primary.url, tmp_path / "replica", key).wait_ready()
+    assert_equal(primary, replica)
+    assert replica.client().get("/.well-known/stigmem")["node_id"] == old_id
+    primary.kill()
+
+    refused = engramlog("serve", "--data", tmp_path / "replica", "--port", "0")
+    assert refused.returncode == 1  # it is in use, and a replica
+    promoted = engramlog("promote", "--data", tmp_path / "replica")
+    assert promoted.returncode == 0, promoted.stderr
+    ours = replica.client()
+    new_id = ours.get("/.well-known/stigmem")["node_id"]
+    assert new_id != old_id
+    answer = ours.post("/v1/facts", fact(100))
+    assert answer["position"] > 4
+    again = engramlog("promote", "--data", tmp_path / "replica")
+    assert again.returncode == 1
+    assert "replica of nobody" in again.stderr
+    assert replica.stop() == 0
+    with serving(tmp_path / "replica", "--no-auth") as node:
+        facts = node.client().get("/v1/facts?scope=company&limit=100")["facts"]
+        assert len(facts) == 3
+        node.client().post("/v1/facts", fact(101))
+    verified = engramlog("replay", "verify", "--data", tmp_path / "replica")
+    assert verified.returncode == 0, verified.stderr
+
+
+def test_a_stopped_replica_is_served_only_as_one_and_promoted_offline(tmp_path: Path) -> None:
+    with serving(tmp_path / "primary", "--no-auth") as primary:
+        key = replica_key(primary)
+        write(primary.client(), 0, 3)
+        replica_of(primary.url, tmp_path / "replica", key).wait_ready().stop()
+    forgotten = engramlog("serve", "--data", tmp_path / "replica", "--port", "0", "--no-auth")
+    assert forgotten.returncode == 1
+    assert "is a replica of" in forgotten.stderr
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text(
+        '{"entity":"a:b","relation":"memory:x","value":{"type":"string","v":"y"},'
+        '"source":"agent:z","scope":"local"}\n'
+    )
+    imported = engramlog("import", lines, "--data", tmp_path / "replica")
+    assert imported.returncode == 1
+    assert "read-only replica" in imported.stderr
+    assert engramlog("promote", "--data", tmp_path / "replica").returncode == 0
+    assert engramlog("import", lines, "--data", tmp_path / "replica").returncode == 0
+
+
+def test_what_cannot_be_a_replica_says_so(tmp_path: Path) -> None:
+    with serving(tmp_path / "primary", "--no-auth") as primary:
+        key = replica_key(primary)
+        write(primary.client(), 0, 1)
+        url = primary.url
+        for args, env, words in (
+            (["--data", tmp_path / "new"], {"STIGMEM_REPLICA_KEY": "wrong"}, "403"),
+            (["--data", tmp_path / "new2", "--replica-of", "ftp://x"], {}, "not an http"),
+        ):
+            done = engramlog(
+                "serve", "--port", "0", "--replica-of", url, *args, env={**os.environ, **env}
+            )
+            assert done.returncode == 1
+            assert words in done.stderr, done.stderr
+        plain = tmp_path / "plain"
+        with serving(plain, "--no-auth") as other:
+            write(other.client(), 0, 1)
+        done = engramlog(
+            "serve", "--port", "0", "--data", plain, "--replica-of", url,
+            env={"STIGMEM_REPLICA_KEY": key},
+        )  # fmt: skip
+        assert done.returncode == 1
+        assert "log of a node of its own" in done.stderr
+
+
+def test_only_the_machines_owner_grants_the_whole_log(tmp_path: Path) -> None:
+    with serving(tmp_path / "primary") as primary:
+        made = engramlog(
+            "key", "create", "--data", primary.data, "--entity-uri", "agent:admin",
+            "--permission", "admin",
+        )  # fmt: skip
+        admin = primary.client(made.stdout.strip())
+        body = {
+            "raw_key": "r" * 40, "entity_uri": "agent:eve", "permissions": ["replicate"],
+        }  # fmt: skip
+        with pytest.raises(ClientError) as refused:
+            admin.post("/v1/auth/keys", body)
+        assert refused.value.status == 403
+        with pytest.raises(ClientError) as refused:
+            admin.get("/v1/replication/events")
+        assert refused.value.status == 403
+
+
+def test_a_primary_that_lost_its_end_is_followed_no_more(tmp_path: Path) -> None:
+    primary = NodeProcess(tmp_path / "primary", "--no-auth").wait_ready()
+    key = replica_key(primary)
+    write(primary.client(), 0, 4)
+    assert primary.stop() == 0
+    saved = {path: path.read_bytes() for path in (tmp_path / "primary").glob("log.db*")}
+    primary = NodeProcess(tmp_path / "primary", "--no-auth").wait_ready()
+    write(primary.client(), 4, 4)
+    replica = replica_of(primary.url, tmp_path / "replica", key).wait_ready()
+    assert_equal(primary, replica)
+    port = primary.url.rsplit(":", 1)[1]
+    primary.kill()
+    for path in (tmp_path / "primary").glob("log.db*"):
+        path.unlink()
+    for path, data in saved.items():
+        path.write_bytes(data)
+    primary = NodeProcess(tmp_path / "primary", "--no-auth", "--port", port).wait_ready()
+    write(primary.client(), 50, 9)
+
+    def fault() -> str | None:
+        try:
+            replica.client().get("/readyz")
+        except ClientError as failure:
+            body: Any = failure.answer
+            return body["replica"]["fault"]
+        return None
+
+    until(lambda: fault() is not None)
+    assert "another event" in str(fault()) or "ends at position" in str(fault())
+    assert len(replica.client().get("/v1/facts?scope=company&limit=100")["facts"]) == 4
+    replica.stop()
+    primary.stop()
