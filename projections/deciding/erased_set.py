@@ -103,11 +103,12 @@ JOIN episodes ON episodes.partition = delta_sources.partition
 WHERE deltas.fact_id IN (SELECT value FROM json_each(?)) ORDER BY 1
 """
 _EPISODES_OF = """
+WITH named AS (SELECT raw_uri FROM aliases WHERE raw_uri = ?1 OR canonical_uri = ?1)
 SELECT position FROM episodes
 WHERE user = ?1 OR agent = ?1 OR session = ?1 OR instr(content, ?1) > 0 OR instr(metadata, ?1) > 0
 UNION SELECT position FROM delta_rejections WHERE user = ?1
-UNION SELECT from_position FROM aliases
-WHERE raw_uri IN (SELECT raw_uri FROM aliases WHERE raw_uri = ?1 OR canonical_uri = ?1)
+UNION SELECT from_position FROM aliases WHERE raw_uri IN named
+UNION SELECT to_position FROM aliases WHERE raw_uri IN named
 """
 
 

@@ -69,6 +69,7 @@ UNION SELECT position FROM quarantine WHERE fact_id IN (SELECT value FROM json_e
 UNION SELECT from_position FROM content_reviews
   WHERE fact_id IN (SELECT value FROM json_each(?1))
 UNION SELECT from_position FROM legal_holds WHERE target IN (SELECT value FROM json_each(?2))
+UNION SELECT to_position FROM legal_holds WHERE target IN (SELECT value FROM json_each(?2))
 """
 """Positions of events that speak of facts (?1) or hold targets (?2)."""
 _DERIVED = """
@@ -170,7 +171,7 @@ def _events(intent: EraseFacts, doomed: dict[str, Doomed], context: Context) -> 
     speaking |= told_elsewhere(context.db, doomed, intent)
     events = {
         event.position: event
-        for position in sorted(positions | speaking | {end for end in ends if end < LIVE})
+        for position in sorted(each for each in positions | speaking | ends if each < LIVE)
         for event in context.log.read(position - 1, 1)
         if event.payload is not None and _goes(event, doomed)
     }

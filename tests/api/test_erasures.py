@@ -11,11 +11,15 @@ import msgspec
 import pytest
 
 from eventlog.codec import decode_header
+from projections.database import query
 from projections.embedding.recipe import composed
 from replay.cleaning import receipt_fault
 from replay.verify import verify
 from tests.api.live import CONTROL_TOKEN, LiveNode
+from tests.api.test_deltas import apply, delta
+from tests.api.test_deltas import facts as memory_facts
 from tests.api.test_embeddings import settings_for, words_api
+from tests.api.test_episodes import put
 from tests.api.test_gardens import made
 from tests.projections.embedding.provider_double import words_vector
 from tests.projections.embedding.servers import Server, serving
@@ -188,8 +192,8 @@ def test_the_past_does_not_show_it_either(live: LiveNode) -> None:
     live.state(v="newer")
     erase(live, fact_ids=[fact["id"]])
     for as_of in (f"position:{position}", f"position:{position + 1}"):
-        query = {"scope": "company", "as_of": as_of, "include_contradicted": "true"}
-        assert SECRET not in live.call("GET", "/v1/facts", params=query).text
+        asked = {"scope": "company", "as_of": as_of, "include_contradicted": "true"}
+        assert SECRET not in live.call("GET", "/v1/facts", params=asked).text
         body = {"query": SECRET, "scope": "company", "as_of": as_of}
         assert fact["id"] not in live.call("POST", "/v1/recall", json=body).text
 
@@ -366,3 +370,36 @@ def test_an_erasure_is_told_to_be_unclean_until_it_is(live: LiveNode) -> None:
 
 async def woken(live: LiveNode) -> None:
     live.service().cleaning.wake()
+
+
+def test_erasing_an_entity_takes_episodes_deltas_and_aliases_of_it(live: LiveNode) -> None:
+    episode = {"user": "user:bob", "session": "S1", "agent": "rag", "content": f"{SECRET} said"}
+    put(live, **episode)
+    put(live, user="user:ann", content="user:bob was there")
+    stays = put(live, user="user:ann", content="nobody was there")
+    alias = {"raw_uri": "user:robert", "canonical_uri": "user:bob"}
+    named = live.call("POST", "/v1/aliases", key=CONTROL_TOKEN, json=alias)
+    assert named.is_success, named.text
+    live.state(entity="user:bob", v=SECRET)
+    body = erase(live, entity="user:bob")
+    assert body["status"] == "clean", body
+    assert files_with(live.node.directory.path, SECRET.encode(), b"user:bob") == {}
+    with live.node.reader.pool.connection() as db:
+        assert query(db, "SELECT key FROM episodes") == [(stays["key"],)]
+    assert live.node.rebuild().compared
+
+
+def test_the_episodes_behind_a_fact_are_named_and_go_when_asked(live: LiveNode) -> None:
+    first = put(live, id="ep-1", content=f"I drink {SECRET}")
+    second = put(live, id="ep-2", content=f"more {SECRET}")
+    for name, source in (("f-1", "ep-1"), ("f-2", "ep-2")):
+        apply(live, delta("add", id=name, object=f"{SECRET} {name}", sources=[source]))
+    ids = [fact["fact_id"] for fact in memory_facts(live)]
+    body = erase(live, fact_ids=[ids[0]])
+    assert body["episode_ids"] in ([first["key"]], [second["key"]])
+    body = erase(live, fact_ids=[ids[1]], episodes=True)
+    assert body["episode_ids"] == []
+    assert live.node.rebuild().compared
+    with live.node.reader.pool.connection() as db:
+        assert query(db, "SELECT count(*) FROM episodes") == [(1,)]
+        assert query(db, "SELECT count(*) FROM deltas") == [(0,)]
