@@ -21,7 +21,7 @@ from api.background_job import BackgroundJob
 from api.bodies import answer
 from api.call import Call, Service
 from api.chain_proof import FactChains
-from api.cleaning import Cleaning, cleaner_of
+from api.cleaning import cleaning_of
 from api.commit_watch import CommitWatch
 from api.cursors import CursorSealer
 from api.delegation import DELEGABLE
@@ -74,6 +74,7 @@ def create_app(
 def create_service(node: Node, settings: Settings, *, control_token: str | None = None) -> Service:
     """What the handlers share. Nothing of it runs yet."""
     archive = Archive(node.directory.path, node.log)
+    desk = AuditDesk(archive)
     tracker = RecallTracker(node.writer, settings.recall_track_interval_s)
     consolidator = Consolidator(node)
     return Service(
@@ -93,13 +94,13 @@ def create_service(node: Node, settings: Settings, *, control_token: str | None 
             vectors=lambda: None if node.embeddings is None else node.embeddings.cards,
         ),
         tracker=tracker,
-        cleaning=Cleaning(cleaner_of(node, archive), node.reader, tracker.flush),
+        cleaning=cleaning_of(node, archive, desk, tracker.flush),
         metrics=Metrics(),
         rebuilds=BackgroundJob("rebuild", "events", node.clock.now_us),
         reindexing=BackgroundJob("reindex", "facts", node.clock.now_us),
         chains=FactChains(),
         archive=archive,
-        desk=AuditDesk(archive),
+        desk=desk,
         consolidator=consolidator,
         scheduler=ConsolidationScheduler(
             node, consolidator, enabled=settings.consolidation_enabled

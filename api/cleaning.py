@@ -9,7 +9,9 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from api.node import Node
 from eventlog.event import Recorded
+from eventlog.kinds import FactErased
 from projections.archive.archive import Archive
+from projections.audit.desk import AuditDesk
 from projections.embedding.current import purge_files
 from projections.reader import Reader
 from replay.cleaning import Cleaner, VectorFiles
@@ -23,6 +25,8 @@ class Cleaning:
     """``start`` and ``stop`` belong to the app's life; ``wake`` after every erasure.
 
     Args:
+        noted: told of every erasure, and at the start of all that are not clean, with the
+            positions of what they took: files that still hold it are not to be read.
         flush: writes down receipts of recalls that wait in memory: they may repeat the text.
 
     Attributes:
@@ -31,8 +35,13 @@ class Cleaning:
     """
 
     def __init__(
-        self, cleaner: Cleaner, reader: Reader, flush: Callable[[], Awaitable[None]]
+        self,
+        cleaner: Cleaner,
+        reader: Reader,
+        flush: Callable[[], Awaitable[None]],
+        noted: Callable[[list[int]], None],
     ) -> None:
+        self._noted = noted
         self.step: str | None = None
         self.error: str | None = None
         self._cleaner = cleaner
@@ -45,6 +54,7 @@ class Cleaning:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def start(self) -> None:
+        self._noted(self._cleaner.positions(self._cleaner.unclean()))
         self._wanted.set()  # whatever a process before this one left unclean
         self._loop = asyncio.get_running_loop()
         self._reader.followers.append(self._committed)
@@ -64,7 +74,9 @@ class Cleaning:
 
     def _committed(self, events: Sequence[Recorded]) -> None:
         """Erasures come from requests, and from other nodes."""
-        if self._loop is not None and any(event.kind == "fact_erased" for event in events):
+        took = [event.payload for event in events if isinstance(event.payload, FactErased)]
+        if self._loop is not None and took:
+            self._noted(self._cleaner.positions_named(took))
             self._loop.call_soon_threadsafe(self._wanted.set)
 
     def wake(self) -> None:
@@ -126,7 +138,19 @@ class _Vectors:
             self._node.embeddings.purge(position, gone, keys)
 
 
-def cleaner_of(node: Node, archive: Archive) -> Cleaner:
+def cleaning_of(
+    node: Node, archive: Archive, desk: AuditDesk, flush: Callable[[], Awaitable[None]]
+) -> Cleaning:
+    """What cleans up after the erasures of a node."""
+
+    def noted(positions: list[int]) -> None:
+        archive.note_erased(positions)
+        desk.note_erased()
+
+    return Cleaning(cleaner_of(node, archive, desk), node.reader, flush, noted)
+
+
+def cleaner_of(node: Node, archive: Archive, desk: AuditDesk) -> Cleaner:
     """What cleans the files of a node."""
     vectors: VectorFiles = _Vectors(node)
     return Cleaner(
@@ -138,5 +162,6 @@ def cleaner_of(node: Node, archive: Archive) -> Cleaner:
         node.directory.projections_path,
         archive,
         lambda: vectors,
+        further={"audit files": lambda _positions: desk.close()},
         copies=lambda: node.replica is not None,
     )

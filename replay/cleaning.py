@@ -22,11 +22,11 @@ from eventlog.clock import Clock
 from eventlog.durable_file import replace
 from eventlog.errors import StorageFailed
 from eventlog.event import Recorded
-from eventlog.identifiers import id_bytes, id_text
+from eventlog.identifiers import id_text
 from eventlog.identity import Identity, signed_by
 from eventlog.kinds import FactErased, RecallAnswered
 from eventlog.log import EventLog
-from eventlog.sqlite_erasing import truncate_wal
+from eventlog.sqlite_erasing import event_ids_of, truncate_wal
 from projections.archive.archive import Archive
 from projections.embedding.cache import text_key
 from projections.embedding.recipe import composed
@@ -161,13 +161,7 @@ class Cleaner:
 
     def _steps(self, waiting: list[str]) -> dict[str, Callable[[], None]]:
         def positions() -> list[int]:
-            named = [
-                id_bytes(text)
-                for erasure_id in waiting
-                for _, erasure in self._events(erasure_id)
-                for text in erasure.events
-            ]
-            return sorted(self._log.positions_of(named).values())
+            return self.positions(waiting)
 
         steps: dict[str, Callable[[], None]] = {
             "recall receipts": lambda: self._erase_receipts(waiting),
@@ -179,6 +173,17 @@ class Cleaner:
         for name, step in self._further.items():
             steps[name] = lambda step=step: step(positions())
         return steps
+
+    def positions(self, erasures: list[str]) -> list[int]:
+        """Where the events stand whose payloads the erasures took."""
+        return self.positions_named(
+            [erasure for each in erasures for _, erasure in self._events(each)]
+        )
+
+    def positions_named(self, erasures: list[FactErased]) -> list[int]:
+        """Where the events stand that these name."""
+        named = [event_id for erasure in erasures for event_id in event_ids_of(erasure)]
+        return sorted(self._log.positions_of(named).values())
 
     # -- the steps ------------------------------------------------------------------------
 

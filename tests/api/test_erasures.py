@@ -403,3 +403,17 @@ def test_the_episodes_behind_a_fact_are_named_and_go_when_asked(live: LiveNode) 
     with live.node.reader.pool.connection() as db:
         assert query(db, "SELECT count(*) FROM episodes") == [(1,)]
         assert query(db, "SELECT count(*) FROM deltas") == [(0,)]
+
+
+def test_sql_over_the_log_forgets_at_once(live: LiveNode) -> None:
+    fact = live.state(v=SECRET)
+    position = live.node.reader.mirror.position
+    ask = {
+        "sql": f"SELECT count(*) FROM events WHERE contains(coalesce(detail, ''), '{SECRET}')",
+        "as_of": f"position:{position}",
+    }
+    assert admin_call(live, "POST", "/v1/time-travel/sql", json=ask).json()["rows"] == [[1]]
+    leftover = live.node.directory.path / "projections-999999.db"  # holds the cleaning up
+    leftover.write_bytes(b"a rebuild under way")
+    assert erase(live, fact_ids=[fact["id"]], wait=False)["status"] == "cleaning"
+    assert admin_call(live, "POST", "/v1/time-travel/sql", json=ask).json()["rows"] == [[0]]

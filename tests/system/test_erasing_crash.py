@@ -14,13 +14,14 @@ from tests.api.live import CONTROL_TOKEN, LiveNode
 from tests.api.test_erasures import files_with
 
 SECRET = "zanzibar-quokka-7741"
-STEPS = ("recall receipts", "log", "tables", "vectors", "archive", "receipt")
+STEPS = ("recall receipts", "log", "tables", "vectors", "archive", "audit files", "receipt")
 CHILD = f"""
 import os, signal, sys
 from pathlib import Path
 from api.cleaning import cleaner_of
 from api.node import Node
 from projections.archive.archive import Archive
+from projections.audit.desk import AuditDesk
 from projections.intents import EraseFacts
 from projections.store import ProjectionStore
 from projections.writer import Writer
@@ -45,7 +46,7 @@ if step == "before the log":
     Writer._settle = None
     node.log.store = lambda *_: die()
 node.write(EraseFacts(erasure_id="the-erasure", fact_ids=(fact,)))
-cleaner_of(node, archive).clean(lambda name: die() if name == step else None)
+cleaner_of(node, archive, AuditDesk(archive)).clean(lambda name: die() if name == step else None)
 raise SystemExit("lived through every step")
 """
 
