@@ -174,6 +174,7 @@ class _Batch:
             replaces=replaced_by(delta),
             name=None if statement is None else statement.name,
             subject=None if statement is None else statement.subject,
+            predicate=None if statement is None else statement.predicate,
             fact_id=fact_id,
             retracted=list(retracted),
             payload={} if statement is None else statement.rest,
