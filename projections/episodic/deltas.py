@@ -2,6 +2,7 @@
 
 ``memory_facts`` says whose a fact is and how deltas call it; whether it still holds is the
 ``facts`` table's to say (``replaced`` only knows of deltas, and keeps look-ups short).
+A delta speaks only of facts of its own origin: what a peer's claims of others counts nothing.
 ``delta_sources`` is the way from an episode to its facts and back.
 """
 
@@ -26,10 +27,12 @@ VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
 """
 _FACT = """
 INSERT OR IGNORE INTO memory_facts (fact_id, partition, user, agent, name, subject, predicate,
-    delta_id, from_position)
-VALUES (?,?,?,?,?,?,?,?,?)
+    delta_id, origin, from_position)
+VALUES (?,?,?,?,?,?,?,?,?,?)
 """
-_REPLACED = f"UPDATE memory_facts SET replaced=? WHERE fact_id=? AND replaced={LIVE}"
+_REPLACED = f"""
+UPDATE memory_facts SET replaced=? WHERE fact_id=? AND origin=? AND replaced={LIVE}
+"""
 _SOURCE = """
 INSERT OR IGNORE INTO delta_sources (partition, episode_id, position, number) VALUES (?,?,?,?)
 """
@@ -99,6 +102,7 @@ class DeltasProjector:
         subject TEXT,
         predicate TEXT,
         delta_id TEXT NOT NULL,
+        origin TEXT NOT NULL,
         from_position INTEGER NOT NULL,
         replaced INTEGER NOT NULL DEFAULT {LIVE}
     ) STRICT, WITHOUT ROWID;
@@ -156,7 +160,7 @@ def _apply(event: Recorded, applied: DeltaApplied, db: apsw.Connection) -> None:
         sources.extend(
             (partition, episode, event.position, number) for episode in delta.source_episode_ids
         )
-        ended.extend((event.position, fact) for fact in delta.retracted)
+        ended.extend((event.position, fact, event.header.origin) for fact in delta.retracted)
         if delta.fact_id is not None:
             name = delta.name or delta.fact_id
             facts.append(
@@ -169,6 +173,7 @@ def _apply(event: Recorded, applied: DeltaApplied, db: apsw.Connection) -> None:
                     delta.subject,
                     delta.predicate,
                     delta.delta_id,
+                    event.header.origin,
                     event.position,
                 )
             )

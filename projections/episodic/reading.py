@@ -51,7 +51,7 @@ SELECT m.user, m.agent, m.subject, m.predicate, m.name, m.fact_id
 FROM json_each(?) k
 CROSS JOIN memory_facts m ON m.partition=? AND m.user=k.value->>0 AND m.agent=k.value->>1
     AND m.subject=k.value->>2 AND m.predicate=k.value->>3 AND m.replaced={LIVE}
-CROSS JOIN facts f ON f.id=m.fact_id
+CROSS JOIN facts f ON f.id=m.fact_id AND f.origin=m.origin
 WHERE f.to_position={LIVE} AND f.base_confidence>0
 ORDER BY f.from_position
 """
@@ -395,7 +395,7 @@ def memory_facts_at(
         (SELECT count(*) FROM memory_facts v WHERE v.partition=m.partition AND v.name=m.name
             AND v.user=m.user AND v.agent=m.agent AND v.from_position<=m.from_position) AS version
     FROM memory_facts m
-    JOIN facts f ON f.id=m.fact_id
+    JOIN facts f ON f.id=m.fact_id AND f.origin=m.origin
     JOIN deltas d ON d.position=m.from_position AND d.fact_id=m.fact_id
     WHERE m.user=?2 AND (?3 IS NULL OR m.agent=?3) AND (?4 IS NULL OR m.fact_id=?4)
       AND f.from_position<=?1 AND f.to_position>?1 AND f.base_confidence>0
