@@ -31,7 +31,8 @@ from api.memory.scheduler import ConsolidationScheduler
 from api.metrics import Metrics
 from api.node import Node
 from api.openapi import build_openapi
-from api.peer_book import RegistryBook, issuers_of
+from api.peer_issuers import issuers_of
+from api.peering import Peers
 from api.protocol_federation import ProtocolFederation
 from api.quotas import Quotas, dimension_of
 from api.recall_workers.pool import RecallWorkers
@@ -77,6 +78,7 @@ def create_service(node: Node, settings: Settings, *, control_token: str | None 
     """What the handlers share. Nothing of it runs yet."""
     archive = Archive(node.directory.path, node.log)
     consolidator = Consolidator(node)
+    peers = Peers(node, settings)
     return Service(
         node=node,
         settings=settings,
@@ -110,7 +112,8 @@ def create_service(node: Node, settings: Settings, *, control_token: str | None 
         recalls=RecallWorkers(node, settings, settings.recall_workers),
         control_token=control_token,
         commits=CommitWatch(),
-        federation=ProtocolFederation(node, settings, RegistryBook(node)),
+        federation=ProtocolFederation(node, settings, peers),
+        peers=peers,
     )
 
 
@@ -138,7 +141,7 @@ def _serve(route: Route) -> _Handler:
             required=service.settings.auth_required and route.permission != "none",
             control_token=service.control_token,
             capabilities=node.reader.capabilities,
-            issuers=issuers_of(node) if header and BEARER_PREFIX in header else None,
+            issuers=issuers_of(node, service.peers) if header and BEARER_PREFIX in header else None,
         )
         if caller.capability is not None and (route.method, route.path) not in DELEGABLE:
             raise coded("not_delegable", "this route does not take a capability")
@@ -218,12 +221,14 @@ async def _lifetime(app: web.Application) -> AsyncIterator[None]:
     service.node.reader.followers.append(service.commits.committed)
     await service.tracker.start()
     await service.federation.start()
+    service.peers.start()
     sealer = Sealer(service.archive)
     await sealer.start()
     await service.scheduler.start()
     yield
     await service.scheduler.stop()
     await service.federation.stop()
+    await asyncio.to_thread(service.peers.stop)
     await sealer.stop()
     await service.recalls.stop()
     await service.jobs.stop()

@@ -23,6 +23,7 @@ from api.console import (
     identity,
     keys,
     mcp,
+    peers,
     promote,
     receipts,
     replays,
@@ -45,7 +46,7 @@ from replay.rebuild import DigestMismatch
 
 GROUPS = (
     serve, transfer, ask, receipts, replays, embeddings, decay, content, keys, capabilities,
-    identity, promote, mcp, demo,
+    peers, identity, promote, mcp, demo,
 )  # fmt: skip
 EXPECTED = (
     ClientError,

@@ -35,8 +35,6 @@ LOOK_SECONDS = 0.5
 BACKOFF_SECONDS_MAX = 60.0
 ACTOR = "system:engramlog:federation"
 
-NOTHING = RoundReport(0, 0, 0, 0, "", "the peer's streams are replayed instead")
-
 _log = logging.getLogger(__name__)
 
 
@@ -143,8 +141,6 @@ class ProtocolFederation:
             return sign_peer_token(self._node.identity, peer.node_id, scopes, self._now_ms())
 
         source = HttpFactSource(self._session, peer.node_url, token)
-        if peer.protocol is None and await source.speaks_streams():
-            return NOTHING  # its events are replayed, which carries the same facts
         desk = NodeDesk(self._node, peer.node_id)
         bounds = self.bounds(peer.node_id, peer.scopes)
         return await pull_round(source, desk, bounds, self._node.clock.now_us)

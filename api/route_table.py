@@ -21,6 +21,7 @@ from api.routes import (
     episodes,
     fact_list,
     facts,
+    federation,
     federation_facts,
     gardens,
     graph,
@@ -40,6 +41,7 @@ from api.routes import (
 from api.routing import Route
 from api.schemas import answers, memory
 from api.schemas import capabilities as capability
+from api.schemas import federation as peering
 from api.schemas import federation_facts as federated
 from api.schemas import replication as replicating
 from api.schemas.aliases import (
@@ -465,6 +467,74 @@ _AUDIT: tuple[Route, ...] = (
         query=JournalRequest, answers={200: JournalAnswer}, errors=(400,),
     ),
 )  # fmt: skip
+_FEDERATION: tuple[Route, ...] = (
+    Route(
+        method="GET", path="/v1/federation/declaration", handler=federation.own_declaration,
+        permission="none", group="federation", summary="This node's own declaration",
+        answers={200: peering.OwnDeclaration},
+    ),
+    Route(
+        method="POST", path="/v1/federation/peers", handler=federation.register_peer,
+        permission="federate", group="federation", summary="Register a node's declaration",
+        body=peering.DeclarationBody, answers={201: peering.PeerRegistered},
+        errors=(400, 409, 413, 503, 507),
+    ),
+    Route(
+        method="GET", path="/v1/federation/peers", handler=federation.list_peers,
+        permission="federate", group="federation", summary="Peers", answers={200: answers.Peers},
+    ),
+    Route(
+        method="GET", path="/v1/federation/peers/{peer_id}", handler=federation.get_peer,
+        permission="admin", group="federation", summary="A peer: grants, streams, evidence",
+        answers={200: peering.PeerDetail}, errors=(404,),
+    ),
+    Route(
+        method="POST", path="/v1/federation/peers/{peer_id}/approve",
+        handler=federation.approve_peer, permission="admin", group="federation",
+        summary="Approve a peer by its key's fingerprint", body=peering.ApproveBody,
+        answers={200: peering.PeerApproved}, errors=(400, 404, 409, 413, 503, 507),
+    ),
+    Route(
+        method="PUT", path="/v1/federation/peers/{peer_id}/grants", handler=federation.set_grants,
+        permission="admin", group="federation", summary="What a peer may do here",
+        body=peering.GrantsBody, answers={200: peering.PeerChanged},
+        errors=(400, 404, 409, 413, 503, 507),
+    ),
+    Route(
+        method="POST", path="/v1/federation/peers/{peer_id}/revoke",
+        handler=federation.revoke_peer, permission="admin", group="federation",
+        summary="End a peering", body=peering.ReasonBody, body_required=False,
+        answers={200: peering.PeerChanged}, errors=(400, 404, 409, 413, 503, 507),
+    ),
+    Route(
+        method="POST", path="/v1/federation/peers/{peer_id}/release",
+        handler=federation.release_stream, permission="admin", group="federation",
+        summary="Replay a held stream again", body=peering.ReleaseBody,
+        answers={200: peering.PeerChanged}, errors=(400, 404, 409, 413, 503, 507),
+    ),
+    Route(
+        method="GET", path="/v1/federation/peers/{peer_id}/compare",
+        handler=federation.compare_peer, permission="admin", group="federation",
+        summary="Compare digests with a peer", answers={200: peering.PeerComparison},
+        errors=(404, 503),
+    ),
+    Route(
+        method="GET", path="/v1/federation/streams", handler=federation.streams,
+        permission="none", group="federation", summary="Signed heads, for peers",
+        query=peering.StreamsQuery, answers={200: "signed heads"}, errors=(401,),
+    ),
+    Route(
+        method="GET", path="/v1/federation/events", handler=federation.stream_events,
+        permission="none", group="federation", summary="Events of a stream, for peers",
+        query=peering.StreamEventsQuery,
+        answers={200: "a page of events, zlib over MessagePack", 204: None}, errors=(401, 404),
+    ),
+    Route(
+        method="GET", path="/v1/federation/digests", handler=federation.digests,
+        permission="none", group="federation", summary="Digests of streams, for peers",
+        answers={200: peering.StreamDigests}, errors=(401,),
+    ),
+)  # fmt: skip
 _FEDERATION_FACTS: tuple[Route, ...] = (
     Route(
         method="GET", path="/v1/federation/facts", handler=federation_facts.pull,
@@ -669,10 +739,6 @@ _NODE: tuple[Route, ...] = (
         summary="A short self-check", answers={200: answers.Doctor},
     ),
     Route(
-        method="GET", path="/v1/federation/peers", handler=system.peers, permission="federate",
-        group="node", summary="Federation peers", answers={200: answers.Peers},
-    ),
-    Route(
         method="POST", path="/v1/admin/rebuild", handler=system.start_rebuild,
         permission="admin", group="node", summary="Rebuild the projections",
         answers={202: answers.Rebuild}, errors=(409,),
@@ -737,6 +803,6 @@ _TIME_TRAVEL: tuple[Route, ...] = (
 ROUTES: tuple[Route, ...] = (
     *_FACTS, *_CONFLICTS, *_CONTENT, *_RECALL, *_GARDENS, *_SCOPES, *_DECAY, *_TRUST, *_TIME_TRAVEL,
     *_AUDIT, *_NAMES, *_EPISODES, *_KEYS, *_AGENT_KEYS, *_CAPABILITIES, *_REPLICATION,
-    *_FEDERATION_FACTS, *_NODE,
+    *_FEDERATION, *_FEDERATION_FACTS, *_NODE,
 )  # fmt: skip
 """In the order of the documentation."""

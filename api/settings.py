@@ -207,6 +207,12 @@ class Settings(BaseSettings):
         le=1_000_000_000,
         description="Writes an hour for each key's entity, each item of a batch one; 0: no limit.",
     )
+    federation_enabled: bool = Field(
+        default=False, description="Whether this node has peers: declares, replays and serves them."
+    )
+    federation_insecure: bool = Field(
+        default=False, description="Whether peers may have plain http addresses."
+    )
     federation_pull_interval_s: float = Field(
         default=30.0,
         gt=0,

@@ -13,6 +13,7 @@ import msgspec
 from benchmarks import (
     congress,
     embedding,
+    federation_schedules,
     flatness,
     graph,
     ingest,
@@ -31,6 +32,7 @@ BENCHMARKS: dict[str, Callable[[int], list[Figure]]] = {
     "graph": graph.measure,
     "recall_speed": recall_speed.measure,
     "recall_quality": recall_quality.measure,
+    "federation_schedules": federation_schedules.measure,
 }
 
 

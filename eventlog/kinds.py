@@ -561,12 +561,14 @@ class PeerGrants(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What an approved peer may do here.
 
     ``scopes`` and ``gardens`` (ids) are both what we serve it and what we take from it;
-    ``pull``: we take, ``serve``: it may take. The others let its word count for facts of
+    ``wire``: it speaks our replay of events, or only the protocol's of facts. ``pull``: we
+    take, ``serve``: it may take. The others let its word count for facts of
     others: ending them, settling conflicts among them, erasing them; and give instructions.
     """
 
     scopes: list[str]
     gardens: list[str] = field(default_factory=list)
+    wire: Literal["events", "facts"] = "events"
     pull: bool = True
     serve: bool = True
     retract_foreign: bool = False

@@ -105,6 +105,8 @@ def reads(told: Life) -> Iterator[Ask]:
     yield Ask("GET", "/v1/profiles/default")
     yield Ask("GET", "/v1/decay/policies/none")
     yield Ask("GET", "/v1/recall/receipts", {"limit": 500})
+    for path in ("streams", "events", "digests"):
+        yield Ask("GET", f"/v1/federation/{path}")
     yield Ask("GET", f"/v1/recall/receipts/{ABSENT}")
     yield Ask("POST", f"/v1/recall/receipts/{ABSENT}/replay")
 

@@ -16,6 +16,7 @@ from eventlog.clock import FixedClock
 from eventlog.event import Stored
 from eventlog.kinds import PeerGrants
 from projections.intents import DeclarePeer, Refused, SetPeerState, TakeForeignEnds
+from replay.federation.declaration import stored_key
 from replay.protocol.peers import ProtocolPeer
 from tests.api.live import CONTROL_TOKEN, LiveNode, fact
 from tests.api.reference_node import WALL_MS, ReferenceNode
@@ -52,7 +53,7 @@ def own_key(live: LiveNode) -> str:
 def acquaint(live: LiveNode, peer: ReferenceNode, **fields: Any) -> None:
     """Declare each to the other."""
     peer.peers[live.node.node_id] = own_key(live)
-    shape: dict[str, Any] = {"scopes": COMPANY, "active": True, "protocol": True, **fields}
+    shape: dict[str, Any] = {"scopes": COMPANY, "active": True, **fields}
     book_of(live).peers[peer.node_id] = ProtocolPeer(
         peer.node_id, peer.url, peer.public_key, **shape
     )
@@ -511,7 +512,7 @@ def test_our_own_nodes_pull_each_other_by_the_protocol(
     a, b = (serve(clock=clock, federation_pull_interval_s=0.05) for _ in range(2))
     for mine, other in ((a, b), (b, a)):
         book_of(mine).peers[other.node.node_id] = ProtocolPeer(
-            other.node.node_id, other.url, own_key(other), COMPANY, active=True, protocol=True
+            other.node.node_id, other.url, own_key(other), COMPANY, active=True
         )
     a.state(v="from a", relation="memory:a")
     number = a.state(v=42, type="number", relation="memory:n")
@@ -601,7 +602,7 @@ def test_a_capability_pushes_what_it_may_write(
 
 def declared(live: LiveNode, node_id: str, url: str, key: str, grants: PeerGrants) -> None:
     """A peer of the registry, approved."""
-    shape = {"node_id": node_id, "node_url": url, "public_key": key}
+    shape = {"node_id": node_id, "node_url": url, "public_key": stored_key(key)}
     outcomes = live.node.write(
         DeclarePeer(
             peer_id=f"peer-of-{node_id}",
@@ -621,7 +622,7 @@ def test_an_approved_peer_of_the_registry_is_pulled_and_served(
     peer.peers[live.node.node_id] = own_key(live)
     peer.state("theirs")
     live.state(v="ours", scope="company")
-    grants = PeerGrants(scopes=["company"])
+    grants = PeerGrants(scopes=["company"], wire="facts")
     declared(live, peer.node_id, peer.url, peer.public_key, grants)
     until(lambda: pull_of(live, peer)["accepted"] == 1)
     assert [record["value"]["v"] for record in fetch(live, peer).json()["facts"]] == ["ours"]
