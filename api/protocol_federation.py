@@ -97,6 +97,8 @@ class ProtocolFederation:
         scheme, _, token = (header or "").strip().partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             raise PeerTokenError("peer token required")
+        if not self._settings.federation_enabled:
+            raise PeerTokenError("peer not registered")
         own = self._node.node_id
         return check_peer_token(token.strip(), own, self._now_ms(), self.peers.find, self._nonces)
 
@@ -147,7 +149,8 @@ class ProtocolFederation:
 
     async def _look(self) -> None:
         while True:
-            peers = self.peers.all() if self._node.replica is None else []
+            working = self._settings.federation_enabled and self._node.replica is None
+            peers = self.peers.all() if working else []
             wanted = {each.node_id for each in peers if each.active and each.pulled}
             for node_id in wanted - self._tasks.keys():
                 task = asyncio.create_task(self._pull(node_id), name=f"pull {node_id}")

@@ -73,7 +73,7 @@ def peer() -> Iterator[ReferenceNode]:
 
 @pytest.fixture
 def live(serve: Callable[..., LiveNode], clock: FixedClock) -> LiveNode:
-    return serve(clock=clock, federation_pull_interval_s=0.05)
+    return serve(clock=clock, federation_enabled=True, federation_pull_interval_s=0.05)
 
 
 EVERYTHING = {"limit": 100, "include_low_trust": "true", "include_contradicted": "true"}
@@ -290,12 +290,16 @@ def test_a_restart_pulls_on_and_takes_nothing_twice(
     tmp_path: Path, peer: ReferenceNode, clock: FixedClock
 ) -> None:
     peer.state("one")
-    first = LiveNode(tmp_path / "d", clock=clock, federation_pull_interval_s=0.05)
+    first = LiveNode(
+        tmp_path / "d", clock=clock, federation_enabled=True, federation_pull_interval_s=0.05
+    )
     acquaint(first, peer)
     until(lambda: len(held(first)) == 1)
     first.close()
     peer.state("two")
-    second = LiveNode(tmp_path / "d", clock=clock, federation_pull_interval_s=0.05)
+    second = LiveNode(
+        tmp_path / "d", clock=clock, federation_enabled=True, federation_pull_interval_s=0.05
+    )
     try:
         acquaint(second, peer)
         until(lambda: len(held(second)) == 2)
@@ -337,7 +341,10 @@ def scope_events(live: LiveNode) -> list[Stored]:
 def test_two_nodes_that_pull_one_peer_agree(
     serve: Callable[..., LiveNode], clock: FixedClock, peer: ReferenceNode
 ) -> None:
-    nodes = [serve(clock=clock, federation_pull_interval_s=0.05) for _ in range(3)]
+    nodes = [
+        serve(clock=clock, federation_enabled=True, federation_pull_interval_s=0.05)
+        for _ in range(3)
+    ]
     a, b, neither = nodes
     same = {"entity": "stigmem://t.example/user/alice", "relation": "memory:role"}
     peer.state("CEO", **same)
@@ -509,7 +516,10 @@ def test_a_cursor_is_a_number_padded_or_not(served: LiveNode, peer: ReferenceNod
 def test_our_own_nodes_pull_each_other_by_the_protocol(
     serve: Callable[..., LiveNode], clock: FixedClock
 ) -> None:
-    a, b = (serve(clock=clock, federation_pull_interval_s=0.05) for _ in range(2))
+    a, b = (
+        serve(clock=clock, federation_enabled=True, federation_pull_interval_s=0.05)
+        for _ in range(2)
+    )
     for mine, other in ((a, b), (b, a)):
         book_of(mine).peers[other.node.node_id] = ProtocolPeer(
             other.node.node_id, other.url, own_key(other), COMPANY, active=True
@@ -522,6 +532,16 @@ def test_our_own_nodes_pull_each_other_by_the_protocol(
     until(lambda: len(held(b)) == 2)
     time.sleep(0.3)
     assert len(held(a)) == 2
+
+
+def test_a_node_that_does_not_federate_knows_no_peer(
+    serve: Callable[..., LiveNode], clock: FixedClock, peer: ReferenceNode
+) -> None:
+    live = serve(clock=clock, federation_pull_interval_s=0.05)
+    acquaint(live, peer)
+    assert fetch(live, peer).json()["detail"] == "peer not registered"
+    time.sleep(0.8)
+    assert peer.requests == []
 
 
 # -- being pushed to
@@ -538,7 +558,7 @@ def test_push_is_off_unless_it_is_on(served: LiveNode) -> None:
 def test_a_push_is_taken_fact_by_fact(
     serve: Callable[..., LiveNode], clock: FixedClock, peer: ReferenceNode
 ) -> None:
-    live = serve(clock=clock, federation_push_enabled=True)
+    live = serve(clock=clock, federation_enabled=True, federation_push_enabled=True)
     acquaint(live, peer, pulled=False)
     records = [
         peer.state("good", source=peer.node_id),
@@ -573,7 +593,7 @@ def test_a_push_is_taken_fact_by_fact(
 def test_a_capability_pushes_what_it_may_write(
     serve: Callable[..., LiveNode], clock: FixedClock, peer: ReferenceNode
 ) -> None:
-    live = serve(clock=clock, federation_push_enabled=True)
+    live = serve(clock=clock, federation_enabled=True, federation_push_enabled=True)
 
     def token(**fields: Any) -> dict[str, str]:
         body = {"subject": "agent:crawler", "verbs": ["write"], "scopes": ["company"], **fields}
