@@ -25,13 +25,13 @@ from api.commit_watch import CommitWatch
 from api.cursors import CursorSealer
 from api.delegation import DELEGABLE
 from api.errors import ApiError, coded, from_typed
+from api.issuers import issuers_of
 from api.jobs import Jobs
 from api.memory.consolidator import Consolidator
 from api.memory.scheduler import ConsolidationScheduler
 from api.metrics import Metrics
 from api.node import Node
 from api.openapi import build_openapi
-from api.peer_issuers import issuers_of
 from api.peering import Peers
 from api.protocol_federation import ProtocolFederation
 from api.quotas import Quotas, dimension_of
@@ -141,7 +141,7 @@ def _serve(route: Route) -> _Handler:
             required=service.settings.auth_required and route.permission != "none",
             control_token=service.control_token,
             capabilities=node.reader.capabilities,
-            issuers=issuers_of(node, service.peers) if header and BEARER_PREFIX in header else None,
+            issuers=issuers_of(node) if header and BEARER_PREFIX in header else None,
         )
         if caller.capability is not None and (route.method, route.path) not in DELEGABLE:
             raise coded("not_delegable", "this route does not take a capability")

@@ -16,13 +16,17 @@ from api.client import ClientError
 from api.console import (
     ask,
     capabilities,
+    consolidation,
     content,
     decay,
     demo,
+    doctor,
     embeddings,
+    episodes,
     identity,
     keys,
     mcp,
+    names,
     peers,
     promote,
     receipts,
@@ -45,8 +49,8 @@ from projections.writer import ReplicaReadOnly
 from replay.rebuild import DigestMismatch
 
 GROUPS = (
-    serve, transfer, ask, receipts, replays, embeddings, decay, content, keys, capabilities,
-    peers, identity, promote, mcp, demo,
+    serve, transfer, ask, receipts, replays, embeddings, decay, content, episodes, consolidation,
+    keys, capabilities, names, peers, identity, promote, doctor, mcp, demo,
 )  # fmt: skip
 EXPECTED = (
     ClientError,

@@ -17,14 +17,17 @@ from api.routes import (
     content,
     decay,
     deltas,
+    doctor,
     embeddings,
     episodes,
     fact_list,
     facts,
     federation,
     federation_facts,
+    formalities,
     gardens,
     graph,
+    intents,
     jobs,
     keys,
     profiles,
@@ -81,6 +84,7 @@ from api.schemas.gardens import (
     ReviewQuery,
     RoleRequest,
 )
+from api.schemas.intents import IntentRecord, IntentRequest
 from api.schemas.keys import AgentKeyRequest, ExpiringQuery, KeyRequest, KeysQuery
 from api.schemas.profiles import ProfileDocument
 from api.schemas.recall import (
@@ -553,6 +557,18 @@ _FEDERATION_FACTS: tuple[Route, ...] = (
         answers={200: federated.PulledPeers},
     ),
 )  # fmt: skip
+_INTENTS: tuple[Route, ...] = (
+    Route(
+        method="POST", path="/v1/intents", handler=intents.create_intent, permission="write",
+        group="intents", summary="State an intent", body=IntentRequest,
+        answers={201: IntentRecord}, errors=(400, 409, 413, 503, 507), headers=_WRITE,
+    ),
+    Route(
+        method="GET", path="/v1/intents/{intent_id:.+}", handler=intents.get_intent,
+        permission="read", group="intents", summary="One intent", query=MomentQuery,
+        answers={200: IntentRecord}, errors=(400, 404, 501), headers=_SESSION,
+    ),
+)  # fmt: skip
 _GARDENS: tuple[Route, ...] = (
     Route(
         method="POST", path="/v1/gardens", handler=gardens.create_garden, permission="write",
@@ -735,8 +751,23 @@ _NODE: tuple[Route, ...] = (
         summary="Who the caller is", answers={200: answers.Me},
     ),
     Route(
-        method="GET", path="/v1/doctor", handler=system.doctor, permission="any", group="node",
+        method="GET", path="/v1/doctor", handler=doctor.doctor, permission="any", group="node",
         summary="A short self-check", answers={200: answers.Doctor},
+    ),
+    Route(
+        method="GET", path="/v1/admin/cid-backfill/status", handler=formalities.cid_backfill,
+        permission="read", group="node", summary="Whether every fact has a content id",
+        answers={200: answers.CidBackfill},
+    ),
+    Route(
+        method="POST", path="/v1/auth/oidc/exchange", handler=formalities.oidc_exchange,
+        permission="none", group="node", summary="Not enabled: keys are made by admins",
+        errors=(503,),
+    ),
+    Route(
+        method="GET", path="/v1/mcp/connectors", handler=formalities.mcp_connectors,
+        permission="none", group="node", summary="Editors that speak MCP, and their files",
+        answers={200: answers.Connectors},
     ),
     Route(
         method="POST", path="/v1/admin/rebuild", handler=system.start_rebuild,
@@ -802,7 +833,7 @@ _TIME_TRAVEL: tuple[Route, ...] = (
 
 ROUTES: tuple[Route, ...] = (
     *_FACTS, *_CONFLICTS, *_CONTENT, *_RECALL, *_GARDENS, *_SCOPES, *_DECAY, *_TRUST, *_TIME_TRAVEL,
-    *_AUDIT, *_NAMES, *_EPISODES, *_KEYS, *_AGENT_KEYS, *_CAPABILITIES, *_REPLICATION,
+    *_AUDIT, *_NAMES, *_INTENTS, *_EPISODES, *_KEYS, *_AGENT_KEYS, *_CAPABILITIES, *_REPLICATION,
     *_FEDERATION, *_FEDERATION_FACTS, *_NODE,
 )  # fmt: skip
 """In the order of the documentation."""

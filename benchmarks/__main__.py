@@ -12,6 +12,7 @@ import msgspec
 
 from benchmarks import (
     congress,
+    consolidation,
     embedding,
     federation_schedules,
     flatness,
@@ -28,6 +29,7 @@ BENCHMARKS: dict[str, Callable[[int], list[Figure]]] = {
     "ingest": ingest.measure,
     "flatness": flatness.measure,
     "congress": congress.measure,
+    "consolidation": consolidation.measure,
     "embedding": embedding.measure,
     "graph": graph.measure,
     "recall_speed": recall_speed.measure,

@@ -13,7 +13,7 @@ from api.call import Call
 from api.commands.asserting import check_source
 from api.commands.naming import stored_uri
 from api.errors import ApiError, coded, entry, plain, unprocessable
-from api.peer_issuers import issuers_of
+from api.issuers import issuers_of
 from api.schemas.capabilities import (
     LIFETIME_SECONDS,
     CapabilitiesQuery,
@@ -206,9 +206,7 @@ def claims(verified: Verified) -> dict[str, object]:
 def _fault(call: Call, text: str) -> str | None:
     """Why this node does not accept the token now, in the protocol's words."""
     try:
-        call.node.reader.capabilities.accept(
-            text, issuers_of(call.node, call.service.peers), call.node.clock.now_us()
-        )
+        call.node.reader.capabilities.accept(text, issuers_of(call.node), call.node.clock.now_us())
     except CapabilityInvalid as fault:
         return str(fault.args[0])
     return None

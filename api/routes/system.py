@@ -195,20 +195,6 @@ async def me(call: Call) -> web.Response:
     )
 
 
-async def doctor(call: Call) -> web.Response:
-    """A short self-check."""
-    status = call.node.status()
-    reason = status["degraded"]
-    return answer(
-        {
-            "status": "ok" if reason is None else "degraded",
-            "memory_garden_acl_filtering": "enabled",
-            "reason": reason,
-            "position": status["position"],
-        }
-    )
-
-
 async def start_rebuild(call: Call) -> web.Response:
     """Rebuild the projections in the background; look at progress with GET."""
     call.service.rebuilds.start(call.node.rebuild)

@@ -12,6 +12,10 @@ from api.route_table import ROUTES
 from api.routing import Route
 from tests.api.live import CONTROL_TOKEN, LiveNode, fact
 
+PEERS_ONLY = frozenset(
+    f"/v1/federation/{name}" for name in ("facts", "streams", "events", "digests")
+)
+"""Opened by a peer's token, never by a key."""
 RIGHTS = ("read", "write", "federate", "admin")
 
 
@@ -28,6 +32,9 @@ def concrete(route: Route) -> str:
 def test_every_route_asks_for_its_right(guarded: LiveNode, route: Route) -> None:
     path = concrete(route)
     bare = guarded.call(route.method, path)
+    if route.path in PEERS_ONLY:
+        assert (bare.status_code, bare.json()) == (401, {"detail": "peer token required"})
+        return
     if route.permission == "none":
         assert bare.status_code not in (401, 403)
         return
