@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -649,6 +650,31 @@ def test_an_approved_peer_of_the_registry_is_pulled_and_served(
     revoked = SetPeerState(peer_id=f"peer-of-{peer.node_id}", state="revoked")
     assert not isinstance(live.node.write(revoked)[0], Refused)
     assert fetch(live, peer).json()["detail"] == "peer_not_approved"
+
+
+def test_a_node_that_speaks_only_the_protocol_is_declared_approved_and_pulled(
+    serve: Callable[..., LiveNode], clock: FixedClock, peer: ReferenceNode
+) -> None:
+    live = serve(
+        clock=clock, federation_enabled=True, federation_insecure=True,
+        federation_pull_interval_s=0.05,
+    )  # fmt: skip
+    peer.peers[live.node.node_id] = own_key(live)
+    peer.state("theirs")
+    path = "/v1/federation/peers"
+    made = live.call("POST", path, key=CONTROL_TOKEN, json=peer.declaration())
+    assert (made.status_code, made.json()["status"]) == (201, "pending_approval"), made.text
+    assert fetch(live, peer).json()["detail"] == "peer_not_approved"
+    print_of_key = "sha256:" + hashlib.sha256(peer.public_key.encode()).hexdigest()
+    approved = live.call(
+        "POST",
+        f"{path}/{made.json()['peer_id']}/approve",
+        key=CONTROL_TOKEN,
+        json={"pubkey_fingerprint": print_of_key},
+    )
+    assert approved.status_code == 200, approved.text
+    until(lambda: pull_of(live, peer)["accepted"] == 1)
+    assert [record["value"]["v"] for record in held(live)] == ["theirs"]
 
 
 def test_a_capability_of_a_peer_reads_here_what_the_peer_may_have(
