@@ -21,6 +21,7 @@ from api.background_job import BackgroundJob
 from api.bodies import answer
 from api.call import Call, Service
 from api.chain_proof import FactChains
+from api.cleaning import cleaning_of
 from api.commit_watch import CommitWatch
 from api.cursors import CursorSealer
 from api.delegation import DELEGABLE
@@ -77,6 +78,8 @@ def create_app(
 def create_service(node: Node, settings: Settings, *, control_token: str | None = None) -> Service:
     """What the handlers share. Nothing of it runs yet."""
     archive = Archive(node.directory.path, node.log)
+    desk = AuditDesk(archive)
+    tracker = RecallTracker(node.writer, settings.recall_track_interval_s)
     consolidator = Consolidator(node)
     peers = Peers(node, settings)
     return Service(
@@ -95,13 +98,14 @@ def create_service(node: Node, settings: Settings, *, control_token: str | None 
             queue_max=settings.card_queue_max,
             vectors=lambda: None if node.embeddings is None else node.embeddings.cards,
         ),
-        tracker=RecallTracker(node.writer, settings.recall_track_interval_s),
+        tracker=tracker,
+        cleaning=cleaning_of(node, archive, desk, tracker.flush),
         metrics=Metrics(),
         rebuilds=BackgroundJob("rebuild", "events", node.clock.now_us),
         reindexing=BackgroundJob("reindex", "facts", node.clock.now_us),
         chains=FactChains(),
         archive=archive,
-        desk=AuditDesk(archive),
+        desk=desk,
         consolidator=consolidator,
         scheduler=ConsolidationScheduler(
             node, consolidator, enabled=settings.consolidation_enabled
@@ -224,11 +228,13 @@ async def _lifetime(app: web.Application) -> AsyncIterator[None]:
     service.peers.start()
     sealer = Sealer(service.archive)
     await sealer.start()
+    await service.cleaning.start()
     await service.scheduler.start()
     yield
     await service.scheduler.stop()
     await service.federation.stop()
     await asyncio.to_thread(service.peers.stop)
+    await service.cleaning.stop()
     await sealer.stop()
     await service.recalls.stop()
     await service.jobs.stop()

@@ -18,6 +18,7 @@ from api.auth import Caller
 from api.background_job import BackgroundJob
 from api.bodies import parse_body, query_of, read_bytes, unknown_fields
 from api.chain_proof import FactChains
+from api.cleaning import Cleaning
 from api.commit_watch import CommitWatch
 from api.cursors import CursorSealer
 from api.errors import ApiError, coded, plain, refused
@@ -87,6 +88,7 @@ class Service:
     reindexing: BackgroundJob
     chains: FactChains
     archive: Archive
+    cleaning: Cleaning
     desk: AuditDesk
     consolidator: Consolidator
     scheduler: ConsolidationScheduler

@@ -23,6 +23,7 @@ from api.console import (
     doctor,
     embeddings,
     episodes,
+    erasing,
     identity,
     keys,
     mcp,
@@ -50,7 +51,7 @@ from replay.rebuild import DigestMismatch
 
 GROUPS = (
     serve, transfer, ask, receipts, replays, embeddings, decay, content, episodes, consolidation,
-    keys, capabilities, names, peers, identity, promote, doctor, mcp, demo,
+    keys, capabilities, names, peers, identity, promote, doctor, mcp, erasing, demo,
 )  # fmt: skip
 EXPECTED = (
     ClientError,

@@ -20,6 +20,7 @@ from api.routes import (
     doctor,
     embeddings,
     episodes,
+    erasures,
     fact_list,
     facts,
     federation,
@@ -44,6 +45,7 @@ from api.routes import (
 from api.routing import Route
 from api.schemas import answers, memory
 from api.schemas import capabilities as capability
+from api.schemas import erasures as erasure
 from api.schemas import federation as peering
 from api.schemas import federation_facts as federated
 from api.schemas import replication as replicating
@@ -66,6 +68,7 @@ from api.schemas.conflicts import ConflictsQuery, ResolveRequest
 from api.schemas.content import FlaggedQuery, ReviewRequest
 from api.schemas.decay import PolicyRequest, SetValuedRequest, SweepRequest
 from api.schemas.embeddings import ReindexBody
+from api.schemas.erasures import ErasureRequest, ErasuresQuery, HoldRequest
 from api.schemas.facts import (
     AssertRequest,
     BatchItem,
@@ -126,7 +129,7 @@ _FACTS: tuple[Route, ...] = (
     Route(
         method="GET", path="/v1/facts/{fact_id}", handler=facts.get_fact, permission="read",
         group="facts", summary="One fact, by id or by sha256: content id", query=MomentQuery,
-        answers={200: answers.FactRecord}, errors=(400, 404, 409, 501), headers=_SESSION,
+        answers={200: answers.FactRecord}, errors=(400, 404, 409, 410, 501), headers=_SESSION,
     ),
     Route(
         method="PATCH", path="/v1/facts/{fact_id}", handler=facts.patch_fact, permission="write",
@@ -639,6 +642,32 @@ _GARDENS: tuple[Route, ...] = (
         query=ReviewQuery, answers={200: answers.Rejected}, errors=(404, 409, 503, 507),
     ),
 )  # fmt: skip
+_ERASURES: tuple[Route, ...] = (
+    Route(
+        method="POST", path="/v1/erasures", handler=erasures.begin_erasure, permission="admin",
+        group="erasure", summary="Erase facts for good", body=ErasureRequest,
+        answers={202: erasure.ErasureBegun}, errors=(400, 404, 413, 423, 503, 507),
+    ),
+    Route(
+        method="GET", path="/v1/erasures", handler=erasures.list_erasures, permission="admin",
+        group="erasure", summary="Erasures, newest first", query=ErasuresQuery,
+        answers={200: erasure.ErasurePage},
+    ),
+    Route(
+        method="GET", path="/v1/erasures/{erasure_id}", handler=erasures.get_erasure,
+        permission="admin", group="erasure", summary="Where an erasure stands, and its receipt",
+        answers={200: erasure.ErasureRecord}, errors=(404,),
+    ),
+    Route(
+        method="GET", path="/v1/legal-holds", handler=erasures.list_holds, permission="admin",
+        group="erasure", summary="What may not be erased", answers={200: erasure.Holds},
+    ),
+    Route(
+        method="PUT", path="/v1/legal-holds", handler=erasures.put_hold, permission="admin",
+        group="erasure", summary="Hold a fact or entity, or let it go", body=HoldRequest,
+        answers={200: erasure.Holds}, errors=(400, 404, 413, 503, 507),
+    ),
+)  # fmt: skip
 _EPISODES: tuple[Route, ...] = (
     Route(
         method="POST", path="/v1/episodes", handler=episodes.record_episode, permission="write",
@@ -833,7 +862,7 @@ _TIME_TRAVEL: tuple[Route, ...] = (
 
 ROUTES: tuple[Route, ...] = (
     *_FACTS, *_CONFLICTS, *_CONTENT, *_RECALL, *_GARDENS, *_SCOPES, *_DECAY, *_TRUST, *_TIME_TRAVEL,
-    *_AUDIT, *_NAMES, *_INTENTS, *_EPISODES, *_KEYS, *_AGENT_KEYS, *_CAPABILITIES, *_REPLICATION,
-    *_FEDERATION, *_FEDERATION_FACTS, *_NODE,
+    *_AUDIT, *_NAMES, *_INTENTS, *_EPISODES, *_KEYS, *_AGENT_KEYS, *_CAPABILITIES, *_ERASURES,
+    *_REPLICATION, *_FEDERATION, *_FEDERATION_FACTS, *_NODE,
 )  # fmt: skip
 """In the order of the documentation."""

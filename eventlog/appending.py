@@ -56,8 +56,9 @@ class Ledger(Protocol):
         """The durable events of these positions."""
         ...
 
-    def store(self, links: Sequence[Link], keys: KeyUses) -> None:
-        """Make all durable, or nothing. Raises StorageError."""
+    def store(self, links: Sequence[Link], keys: KeyUses, erased: Sequence[bytes]) -> None:
+        """Make all durable, or nothing; then no payload of the events ``erased`` is left.
+        Raises StorageError, EraseRefused."""
         ...
 
     def release(self) -> None:
@@ -106,6 +107,7 @@ class Transaction:
         self._links: list[Link] = []
         self._ids: set[bytes] = set()
         self._keys: dict[tuple[str, str], KeyUse] = {}
+        self._erased: list[bytes] = []
         self._open = True
 
     def append(
@@ -175,12 +177,16 @@ class Transaction:
         events = [recorded for recorded, _ in self._links[first - start : last + 1 - start]]
         return Appended(events, replayed=True)
 
+    def erase(self, event_ids: Sequence[bytes]) -> None:
+        self._require_open()
+        self._erased += event_ids
+
     def commit(self) -> None:
         self._require_open()
         stored = False
         try:
-            if self._links or self._keys:
-                self._ledger.store(self._links, self._keys)
+            if self._links or self._keys or self._erased:
+                self._ledger.store(self._links, self._keys, self._erased)
             stored = True
         finally:
             self._finish(stored)

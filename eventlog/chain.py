@@ -32,6 +32,9 @@ from eventlog.log import Head, StreamHead
 SALT_BYTES = 16
 EVENT_ID_BYTES = 16
 HASH_BYTES = 32
+PAYLOAD_MISSING = "payload is missing"
+"""The fault of a link whose payload was erased or withheld: which of them, the naming
+``fact_erased`` decides."""
 ARRAY_OF_14 = 0x9E
 """The first byte of every header: a MessagePack array of 14."""
 
@@ -283,7 +286,7 @@ def link_fault(
         return f"stream {header.stream}: prev_hash does not match event {last_seq}"
     if stored.payload is None or stored.salt is None:
         gone = stored.payload is None and stored.salt is None
-        return None if erasable and gone else "payload is missing"
+        return None if erasable and gone else PAYLOAD_MISSING
     if payload_hash(stored.salt, stored.payload) != header.payload_hash:
         return "payload does not match its commitment"
     return None

@@ -8,6 +8,7 @@ EventLogError
 ├── AppendError
 │   ├── IdempotencyConflict    same actor and key, another request
 │   ├── ExpectationFailed      the condition of a conditional append does not hold
+│   ├── EraseRefused           no fact_erased event names a payload that is to be erased
 │   ├── ClockSkew              a remote clock reading is too far from ours
 │   └── PayloadTooLarge        a payload exceeds the limit of the format
 ├── StorageError
@@ -62,6 +63,10 @@ class ExpectationFailed(AppendError):
         self.what = what
         self.expected = expected
         self.actual = actual
+
+
+class EraseRefused(AppendError):
+    """A payload was to be erased that no ``fact_erased`` event names; nothing was written."""
 
 
 class ClockSkew(AppendError):

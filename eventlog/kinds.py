@@ -650,6 +650,43 @@ class ForeignPageReceived(Payload, frozen=True, tag="foreign_page_received"):
     refused: list[RefusedFact] = field(default_factory=list)
 
 
+ErasureReason: TypeAlias = Literal["request", "law", "policy", "mistake", "unspecified"]
+
+
+class FactErased(Payload, frozen=True, tag="fact_erased"):
+    """The payloads of ``events`` (ids) are gone from the log, and with them what the facts
+    ``fact_ids`` said. Nothing here repeats any of it: a reason is a word of a fixed list.
+
+    One erasure leaves such an event in every stream that it touched, under one
+    ``erasure_id``; in the node's own stream it names local events (receipts, reviews).
+    """
+
+    erasure_id: str
+    events: list[str]
+    fact_ids: list[str] = field(default_factory=list)
+    reason: ErasureReason = "unspecified"
+
+
+class LegalHoldSet(Payload, frozen=True, tag="legal_hold_set"):
+    """A fact, or all facts about an entity, may not be erased from here on, or may again."""
+
+    target_kind: Literal["fact", "entity"]
+    target: str
+    held: bool = True
+
+
+class ErasureCertified(Payload, frozen=True, tag="erasure_certified"):
+    """Nothing of an erasure is left in any file of this node: the receipt that says so.
+
+    ``document`` is the signed JSON text, ``signature`` the node's Ed25519 over its bytes
+    (base64).
+    """
+
+    erasure_id: str
+    document: str
+    signature: str
+
+
 AnyPayload = (
     FactAsserted
     | FactRetracted
@@ -688,6 +725,9 @@ AnyPayload = (
     | ConsolidationRuleSet
     | ConsolidationRan
     | ForeignPageReceived
+    | FactErased
+    | LegalHoldSet
+    | ErasureCertified
 )
 
 SCHEMA_VERSIONS: dict[str, int] = {
@@ -728,6 +768,9 @@ SCHEMA_VERSIONS: dict[str, int] = {
     "consolidation_rule_set": 1,
     "consolidation_ran": 1,
     "foreign_page_received": 1,
+    "fact_erased": 1,
+    "legal_hold_set": 1,
+    "erasure_certified": 1,
 }
 """The version each kind is written with; older ones are read through ``codec.UPCASTERS``."""
 
@@ -735,13 +778,15 @@ REPLICATED: frozenset[str] = frozenset(
     {
         "fact_asserted",
         "fact_retracted",
+        "fact_erased",
         "conflict_resolved",
         "capability_revoked",
         "episode_recorded",
         "delta_applied",
     }
 )
-"""Kinds that belong to scope and garden streams; all others stay in the node's own stream."""
+"""Kinds that belong to scope and garden streams; all others stay in the node's own stream
+(where ``fact_erased`` stands too, when it names events of that stream)."""
 
 
 _TAGS: dict[type, str] = {}

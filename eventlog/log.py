@@ -117,6 +117,15 @@ class AppendTransaction(Protocol):
         """What this key recorded before, or None. Raises IdempotencyConflict."""
         ...
 
+    def erase(self, event_ids: Sequence[bytes]) -> None:
+        """Delete the payloads (and salts) of events on commit, and the digests of the requests
+        that wrote them. Headers stay. Events without payload are passed over.
+
+        Every event must be named by a ``fact_erased`` event that is in the log or in this
+        transaction: otherwise ``commit`` raises EraseRefused and nothing is written.
+        """
+        ...
+
     def commit(self) -> None:
         """Return once everything is durable. Raises StorageFull or StorageFailed,
         after which nothing of the transaction is in the log."""
@@ -232,7 +241,16 @@ class EventLog(Protocol):
         Raises IndexError beyond the head."""
         ...
 
+    def positions_of(self, event_ids: Sequence[bytes]) -> dict[bytes, int]:
+        """Positions of those of the events that are in the log, by event id."""
+        ...
+
     def subscribe(self, after: int = 0, streams: Collection[str] | None = None) -> Subscription: ...
+
+    def scrub(self) -> None:
+        """Leave no trace of erased payloads in what the log is stored in. Blocks writing.
+        Raises StorageFull or StorageFailed; nothing is lost then, and it may be tried again."""
+        ...
 
     def close(self) -> None:
         """Idempotent; later calls raise LogClosed."""

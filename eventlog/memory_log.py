@@ -10,12 +10,16 @@ import os
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Sequence
 
+import msgspec
+
 from eventlog.appending import KeyUse, KeyUses, Transaction, WriterTurn
 from eventlog.chain import Chain, Link
 from eventlog.clock import Clock
-from eventlog.errors import LogClosed
+from eventlog.errors import EraseRefused, LogClosed
 from eventlog.event import Draft, Recorded, Stored
 from eventlog.following import CommitSignal, LogSubscription, walk
+from eventlog.identifiers import id_text
+from eventlog.kinds import FactErased
 from eventlog.log import Appended, Expect, Head, Idempotency, StreamHead, check_limit
 
 
@@ -82,8 +86,10 @@ class MemoryLog:
     def recorded(self, first: int, last: int) -> list[Recorded]:
         return [recorded for recorded, _ in self._links[first - 1 : last]]
 
-    def store(self, links: Sequence[Link], keys: KeyUses) -> None:
+    def store(self, links: Sequence[Link], keys: KeyUses, erased: Sequence[bytes]) -> None:
         self._require_open()
+        if erased:
+            self._check_named(erased, links)
         self._keys.update(keys)
         self._links += links
         for recorded, _ in links:
@@ -95,6 +101,34 @@ class MemoryLog:
                 header.stream, header.stream_seq, recorded.hash
             )
         self._head = self.chain.settle()
+        if erased:
+            self._erase(frozenset(erased))
+
+    def _check_named(self, erased: Sequence[bytes], links: Sequence[Link]) -> None:
+        """Raises EraseRefused where no ``fact_erased`` event names one of the events."""
+        named: set[str] = set()
+        for recorded, _ in (*self._links, *links):
+            if isinstance(recorded.payload, FactErased):
+                named |= set(recorded.payload.events)
+        for event_id in erased:
+            if id_text(event_id) not in named:
+                raise EraseRefused(f"no fact_erased event names {id_text(event_id)}")
+
+    def _erase(self, erased: frozenset[bytes]) -> None:
+        gone: set[int] = set()
+        for index, (recorded, stored) in enumerate(self._links):
+            if recorded.event_id in erased and not isinstance(recorded.payload, FactErased):
+                gone.add(recorded.position)
+                self._links[index] = (
+                    msgspec.structs.replace(recorded, payload=None),
+                    msgspec.structs.replace(stored, salt=None, payload=None),
+                )
+        for key, use in self._keys.items():
+            if any(use.first_position <= position <= use.last_position for position in gone):
+                self._keys[key] = KeyUse(b"", use.first_position, use.last_position)
+
+    def scrub(self) -> None:
+        self._require_open()
 
     def release(self) -> None:
         self._turn.give_back()
@@ -154,6 +188,15 @@ class MemoryLog:
         if not 0 < position <= self._head.position:
             raise IndexError(f"position {position} is beyond the head {self._head.position}")
         return self._received[position - 1]
+
+    def positions_of(self, event_ids: Sequence[bytes]) -> dict[bytes, int]:
+        self._require_open()
+        asked = frozenset(event_ids)
+        return {
+            recorded.event_id: recorded.position
+            for recorded, _ in self._links
+            if recorded.event_id in asked
+        }
 
     def subscribe(self, after: int = 0, streams: Collection[str] | None = None) -> LogSubscription:
         self._require_open()

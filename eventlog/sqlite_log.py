@@ -18,10 +18,10 @@ import apsw
 from eventlog import sqlite_schema as schema
 from eventlog.appending import KeyUse, KeyUses, Transaction, WriterTurn
 from eventlog.audit import Row
-from eventlog.chain import Chain, Link, check_link
+from eventlog.chain import PAYLOAD_MISSING, Chain, Link, check_link
 from eventlog.clock import Clock
 from eventlog.codec import decode, decode_header
-from eventlog.errors import CorruptLog, LogClosed, StorageFailed
+from eventlog.errors import CorruptLog, EraseRefused, LogClosed, StorageFailed
 from eventlog.event import Draft, Recorded, Stored
 from eventlog.following import CommitSignal, LogSubscription, walk
 from eventlog.log import (
@@ -32,6 +32,14 @@ from eventlog.log import (
     KeyCopy,
     StreamHead,
     check_limit,
+)
+from eventlog.sqlite_erasing import (
+    erase,
+    erased_of,
+    is_named,
+    name_erased,
+    positions_of,
+    truncate_wal,
 )
 from eventlog.sqlite_reading import (
     AuditRow,
@@ -159,7 +167,8 @@ class SqliteLog:
                 (each.actor, each.key): KeyUse(each.digest, each.first_position, each.last_position)
                 for each in keys
             }
-            self.store(links, uses)
+            # What the other log erased of itself is erased here, wherever the copy stood then.
+            self.store(links, uses, erased_of(links))
             stored = True
         finally:
             if not stored:
@@ -200,21 +209,38 @@ class SqliteLog:
         rows = stored_rows(self._require_writer(), schema.READ_ALL, bindings, first - 1)
         return [decode(Stored(*row)) for row in rows]
 
-    def store(self, links: Sequence[Link], keys: KeyUses) -> None:
+    def store(self, links: Sequence[Link], keys: KeyUses, erased: Sequence[bytes]) -> None:
         db = self._require_writer()
         try:
             db.execute("BEGIN IMMEDIATE")
             self._insert(db, links, keys)
+            name_erased(db, links)
+            if erased:
+                erase(db, erased)
             db.execute("COMMIT")
         except BaseException as fault:
             self._stale = True
             _abandon(db)
+            if isinstance(fault, apsw.ConstraintError) and erased:
+                raise EraseRefused(str(fault)) from fault
             if isinstance(fault, apsw.Error):
                 raise schema.storage_error(fault) from fault
             raise
         newest = max((recorded.header.event_id for recorded, _ in links), default=b"")
         self._last_event_id = max(self._last_event_id, newest)
         self._head = self.chain.settle()
+
+    def scrub(self) -> None:
+        """Rewrites the file: deleting a row overwrites it, but pages that were split or merged
+        before may hold copies of it, and so may the write-ahead log."""
+        db = self._require_writer()
+        self._turn.take()
+        try:
+            with schema.reading():
+                db.execute("VACUUM")
+                truncate_wal(db)
+        finally:
+            self.release()
 
     def release(self) -> None:
         self._turn.give_back()
@@ -287,6 +313,8 @@ class SqliteLog:
             # Before the first event of a stream in the tail stands one we did not read.
             before = StreamHead(header.stream, header.stream_seq - 1, header.prev_hash)
             fault = check_link(tips.get(header.stream, before), stored)
+            if fault == PAYLOAD_MISSING and is_named(db, stored.position):
+                fault = None
             if fault is not None:
                 raise CorruptLog(stored.position, fault)
             tips[header.stream] = StreamHead(header.stream, header.stream_seq, stored.hash)
@@ -354,6 +382,10 @@ class SqliteLog:
         if instant is None:
             raise IndexError(f"position {position} is not in the log")
         return cast("int", instant)
+
+    def positions_of(self, event_ids: Sequence[bytes]) -> dict[bytes, int]:
+        with self._reader() as db, schema.reading():
+            return positions_of(db, event_ids)
 
     def subscribe(self, after: int = 0, streams: Collection[str] | None = None) -> LogSubscription:
         self._require_open()

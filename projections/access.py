@@ -9,6 +9,7 @@ import apsw
 from eventlog.event import Recorded
 from eventlog.kinds import RecallServed
 from projections.database import query
+from projections.erasing import FACTS
 
 _USED = """
 INSERT INTO fact_accesses VALUES (?,?,?,?)
@@ -40,6 +41,7 @@ class AccessProjector:
     late_indexes = ""
     kinds = frozenset({"recall_served"})
     reads = frozenset({"facts"})
+    erasing = (f"DELETE FROM fact_accesses WHERE fact_id IN {FACTS}",)
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
         for event in events:

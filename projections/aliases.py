@@ -15,6 +15,7 @@ from msgspec import Struct
 from eventlog.event import Recorded
 from eventlog.kinds import AliasSet
 from projections.database import query
+from projections.erasing import POSITIONS
 from projections.moment import LIVE
 
 
@@ -51,6 +52,7 @@ class AliasesProjector:
     late_indexes = ""
     kinds = frozenset({"alias_set"})
     reads: frozenset[str] = frozenset()
+    erasing = (f"DELETE FROM aliases WHERE from_position IN {POSITIONS}",)
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
         for event in events:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -109,6 +109,25 @@ class Postings:
                 found.append(slot)
             else:
                 lists[name] = array("i", (found, slot))
+
+    def drop(self, slots: Collection[int]) -> set[Any]:
+        """Take slots out of every list; returns the names whose lists changed. Reads every
+        list: for erasures, which are rare."""
+        gone = frozenset(slots)
+        changed: set[Any] = set()
+        for name, found in list(self._lists.items()):
+            if isinstance(found, int):
+                if found in gone:
+                    del self._lists[name]
+                    changed.add(name)
+            elif not gone.isdisjoint(found):
+                kept = array("i", (slot for slot in found if slot not in gone))
+                if kept:
+                    self._lists[name] = kept
+                else:
+                    del self._lists[name]
+                changed.add(name)
+        return changed
 
     def slots(self, name: Any, count: int) -> I32:
         """The slots below ``count``, in order."""

@@ -30,11 +30,13 @@ from eventlog.kinds import (
     FactRetracted,
     SetValuedDeclared,
 )
-from projections.database import query, query_one
+from projections.database import copy_rows, query, query_one
+from projections.erasing import Erased
+from projections.facts import SCHEMA as FACTS_SCHEMA
 from projections.facts import fact_id, validity_us
 from projections.moment import LIVE
 from projections.normalization import matches_label
-from projections.policies import ALWAYS_SET_VALUED, set_valued_relations
+from projections.policies import ALWAYS_SET_VALUED, PoliciesProjector, set_valued_relations
 
 HASH_BYTES = 16
 
@@ -145,6 +147,18 @@ def conflict_id(opened_by: str, rival_id: str, cause: bytes = b"") -> str:
     return f"stigmem:conflict:{id_text(digest[:16])}"
 
 
+_OF_KEY = "entity=? AND relation=? AND scope=? AND garden_id IS ?"
+_DECLARED = "SELECT from_position FROM declarations WHERE sort='set_valued'"
+_TOUCHING = """
+WITH of_key AS (SELECT from_position, to_position, set_aside FROM facts
+    WHERE entity=?1 AND relation=?2 AND scope=?3 AND garden_id IS ?4)
+SELECT from_position FROM of_key UNION SELECT to_position FROM of_key
+UNION SELECT set_aside FROM of_key
+UNION SELECT resolved_position FROM conflicts WHERE key_hash=?5 AND resolved_position IS NOT NULL
+"""
+"""Positions of the events that made a key what it is."""
+
+
 class ContradictionsProjector:
     """Rows of ``claims`` and ``conflicts``."""
 
@@ -224,6 +238,33 @@ class ContradictionsProjector:
                 before, patterns = patterns, (*ALWAYS_SET_VALUED, *payload.relations)
                 _declare(event, before, patterns, db)
         _claim_run(run, patterns, db)
+
+    def refold(self, erased: Erased, db: apsw.Connection) -> None:
+        """Fold the touched keys again, in a database of their own: everything here is asked of
+        the key's facts, declarations and events, so nothing else is needed."""
+        keys = sorted({fact.key for fact in erased.touched}, key=repr)
+        positions = {row[0] for row in query(db, _DECLARED)}
+        scratch = apsw.Connection(":memory:")
+        try:
+            scratch.execute(FACTS_SCHEMA + PoliciesProjector.schema + self.schema)
+            copy_rows(db, scratch, "declarations", "sort='set_valued'", ())
+            for key in keys:
+                hashed = (key_hash(*key),)
+                positions |= {row[0] for row in query(db, _TOUCHING, (*key, *hashed))}
+                copy_rows(db, scratch, "facts", _OF_KEY, key)
+                for table in self.tables:
+                    db.execute(f"DELETE FROM {table} WHERE key_hash=?", hashed)
+            self.apply_all(erased.before(positions), scratch)
+            for table in self.tables:
+                copy_rows(scratch, db, table, "true", ())
+        finally:
+            scratch.close()
+
+    def apply_all(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
+        """``apply``, of events that may be none or of other kinds."""
+        mine = [event for event in events if event.header.kind in self.kinds]
+        if mine:
+            self.apply(mine, db)
 
 
 class _Claim(Struct, frozen=True, gc=False):

@@ -29,6 +29,7 @@ def open_writer(path: Path, *, bulk: bool = False) -> apsw.Connection:
         db.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL")
         db.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
     db.execute(f"PRAGMA foreign_keys=ON; PRAGMA cache_size=-{CACHE_KIB}; PRAGMA temp_store=MEMORY")
+    db.execute("PRAGMA secure_delete=ON")
     return db
 
 
@@ -51,6 +52,16 @@ def query(db: apsw.Connection, sql: str, bindings: Bindings = ()) -> list[tuple[
 def query_one(db: apsw.Connection, sql: str, bindings: Bindings = ()) -> tuple[Any, ...] | None:
     """The first row of a statement, or None."""
     return db.execute(sql, bindings).fetchone()
+
+
+def copy_rows(
+    source: apsw.Connection, target: apsw.Connection, table: str, where: str, bindings: Bindings
+) -> None:
+    """Insert rows of a table into the table of the same name and columns."""
+    rows = query(source, f"SELECT * FROM {table} WHERE {where}", bindings)
+    if rows:
+        places = ",".join("?" * len(rows[0]))
+        target.executemany(f"INSERT INTO {table} VALUES ({places})", rows)
 
 
 class ReaderPool:

@@ -35,6 +35,12 @@ from projections.deciding.declaring import (
 )
 from projections.deciding.deltas import apply_deltas
 from projections.deciding.episodes import note_episode_access, record_episodes
+from projections.deciding.erasing import (
+    certify_erasure,
+    erase_events,
+    erase_facts,
+    set_legal_hold,
+)
 from projections.deciding.foreign import receive_foreign
 from projections.deciding.gardens import create_garden, delete_garden, set_member
 from projections.deciding.peering import (
@@ -78,6 +84,10 @@ DECISIONS: dict[type[ask.Intent], Callable[[Any, Context], Decision | Refused]] 
     ask.PinEmbeddingModel: pin_embedding_model,
     ask.TrackRecalls: track_recalls,
     ask.RecordAnswers: record_answers,
+    ask.EraseFacts: erase_facts,
+    ask.EraseEvents: erase_events,
+    ask.CertifyErasure: certify_erasure,
+    ask.SetLegalHold: set_legal_hold,
     ask.RecordEpisodes: record_episodes,
     ask.NoteEpisodeAccess: note_episode_access,
     ask.ApplyDeltas: apply_deltas,

@@ -16,6 +16,7 @@ import apsw
 from eventlog.event import Recorded
 from eventlog.kinds import FactAsserted
 from projections.database import query
+from projections.erasing import POSITIONS
 
 WALK_HASHES_MAX = 10_000
 
@@ -43,6 +44,7 @@ class DerivationsProjector:
     late_indexes = ""
     kinds = frozenset({"fact_asserted"})
     reads: frozenset[str] = frozenset()
+    erasing = (f"DELETE FROM derivations WHERE from_position IN {POSITIONS}",)
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
         rows: list[tuple[str, str, int]] = []

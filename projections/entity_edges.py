@@ -22,6 +22,7 @@ from eventlog.kinds import (
 )
 from projections.database import query
 from projections.decay import GARDENS_SWEPT, gardens_json, swept_rows
+from projections.erasing import FACTS
 from projections.facts import fact_id
 from projections.moment import LIVE
 from projections.normalization import normalize_ref
@@ -92,6 +93,7 @@ class EntityEdgesProjector:
         }
     )
     reads = frozenset({"facts", "trust"})
+    erasing = (f"DELETE FROM entity_edges WHERE id IN {FACTS}",)  # as the cascade does
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
         pending: list[tuple[apsw.SQLiteValue, ...]] = []

@@ -13,6 +13,7 @@ import apsw
 
 from eventlog.event import Recorded
 from eventlog.kinds import DecaySwept, FactRetracted
+from projections.erasing import FACTS
 
 _INSERT = """
 INSERT INTO fact_retractions
@@ -47,6 +48,7 @@ class FactRetractionsProjector:
     late_indexes = "CREATE INDEX fact_retractions_by_position ON fact_retractions (position);"
     kinds = frozenset({"fact_retracted", "decay_swept"})
     reads = frozenset({"facts"})
+    erasing = (f"DELETE FROM fact_retractions WHERE fact_id IN {FACTS}",)
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
         for event in events:

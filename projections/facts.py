@@ -25,6 +25,7 @@ from eventlog.kinds import (
 )
 from projections.database import query
 from projections.decay import GARDENS_SWEPT, SWEPT_COLUMNS, gardens_json, swept_rows
+from projections.erasing import FACTS
 from projections.moment import LIVE, NO_END, NO_START, parse_instant
 
 SCHEMA = f"""
@@ -200,6 +201,7 @@ class FactsProjector:
     late_indexes = ""
     kinds = frozenset({"fact_asserted", "fact_retracted", "conflict_resolved", "decay_swept"})
     reads: frozenset[str] = frozenset()
+    erasing = (f"DELETE FROM facts WHERE id IN {FACTS}",)
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
         pending: list[tuple[apsw.SQLiteValue, ...]] = []
@@ -237,3 +239,17 @@ def fetch(db: apsw.Connection, positions: Sequence[int]) -> list[FactRow]:
     asked = msgspec.json.encode(wanted).decode()
     by_position = {row[0]: FactRow(*row) for row in query(db, _FETCH_MANY, (asked,))}
     return [by_position[position] for position in wanted if position in by_position]
+
+
+SAID_PAGE_ROWS = 20_000
+
+
+def said_after(db: apsw.Connection, position: int) -> list[tuple[int, str, str, str, str]]:
+    """(position, id, entity, relation, value) of the next facts asserted after a position."""
+    rows = query(
+        db,
+        "SELECT from_position, id, entity, relation, value_v FROM facts WHERE from_position>?"
+        " ORDER BY from_position LIMIT ?",
+        (position, SAID_PAGE_ROWS),
+    )
+    return [(at, fact, entity, relation, value) for at, fact, entity, relation, value in rows]

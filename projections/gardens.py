@@ -13,6 +13,7 @@ import apsw
 
 from eventlog.event import Recorded
 from eventlog.kinds import GardenCreated, GardenDeleted, GardenMemberSet, QuarantineReviewed
+from projections.erasing import FACTS
 from projections.moment import LIVE
 
 _CREATE = """
@@ -90,6 +91,7 @@ class GardensProjector:
         {"garden_created", "garden_member_set", "garden_deleted", "quarantine_reviewed"}
     )
     reads: frozenset[str] = frozenset()
+    erasing = (f"DELETE FROM quarantine WHERE fact_id IN {FACTS}",)
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
         for event in events:

@@ -11,11 +11,13 @@ from collections.abc import Sequence
 from eventlog.clock import Clock
 from eventlog.errors import StorageError
 from eventlog.event import Draft, Recorded
-from eventlog.identifiers import IdentifierSource
+from eventlog.identifiers import IdentifierSource, id_bytes
+from eventlog.kinds import FactErased
 from eventlog.log import Appended, AppendTransaction, Idempotency
 from projections.command import Command
 from projections.deciding.context import Context, Decision, Undecided
 from projections.decisions import DECISIONS, contradicted
+from projections.erasing import History, may_erase
 from projections.faults import storage_errors
 from projections.intents import (
     AssertFact,
@@ -26,6 +28,7 @@ from projections.intents import (
     WriteAnswer,
 )
 from projections.mirror import Mirror
+from projections.peers import peer_grants
 from projections.replays import replayed_outcomes
 from projections.store import ProjectionStore
 
@@ -81,7 +84,9 @@ class Group:
         head_position: int,
         clock: Clock,
         identifiers: IdentifierSource,
+        log: History,
     ) -> None:
+        self._log = log
         self.events: list[Recorded] = []
         self.outcomes: dict[int, list[Done | Refused]] = {}
         self._store = store
@@ -160,6 +165,7 @@ class Group:
             at_us,
             command.actor,
             self._flush,
+            self._log,
         )
 
     def _flush(self) -> None:
@@ -192,6 +198,7 @@ class Group:
             raise
         except Exception as fault:
             raise CommandFailed(step.command, fault) from fault
+        self._transaction.erase(self._erasable(recorded))
         halted = set(self._store.halted)
         with storage_errors():
             self._store.apply(recorded)
@@ -205,12 +212,14 @@ class Group:
     def _record(self, drafts: list[Draft]) -> list[Recorded]:
         """Append drafts; a failure is the one command's whose they are, or nobody's yet."""
         try:
-            return self._transaction.append(
+            recorded = self._transaction.append(
                 drafts,
                 received_at=self._received_at,
                 idempotency=self._key,
                 since=None if self._key is None else self._since,
             ).events
+            self._transaction.erase(_named(drafts))
+            return recorded
         except StorageError:
             raise
         except Exception as fault:
@@ -221,6 +230,26 @@ class Group:
                 raise CommandFailed(owner, fault) from fault
             raise
 
+    def _erasable(self, recorded: Sequence[Recorded]) -> list[bytes]:
+        """Events here whose payloads an adopted erasure may take: the eraser's own, or those
+        of others where it is granted that."""
+        allowed: list[bytes] = []
+        for event in recorded:
+            if not isinstance(event.payload, FactErased):
+                continue
+            origin = event.header.origin
+            own = {each.event_id: each.header.origin for each in recorded}
+            named = [id_bytes(text) for text in event.payload.events]
+            for event_id, position in self._log.positions_of(named).items():
+                own[event_id] = self._log.read(position - 1, 1)[0].header.origin
+            grants = peer_grants(self._store.db, origin)
+            allowed += [
+                each
+                for each in named
+                if each in own and may_erase(origin, own[each], local=False, grants=grants)
+            ]
+        return allowed
+
 
 def _replayed(command: Command, transaction: AppendTransaction) -> Appended | None:
     return None if command.idempotency is None else transaction.replayed(command.idempotency)
@@ -228,6 +257,16 @@ def _replayed(command: Command, transaction: AppendTransaction) -> Appended | No
 
 def _drafts(step: _Step) -> list[Draft]:
     return step.decision.drafts if isinstance(step.decision, Decision) else []
+
+
+def _named(drafts: list[Draft]) -> list[bytes]:
+    """The events that erasures among the drafts name: their payloads go with this commit."""
+    return [
+        id_bytes(text)
+        for draft in drafts
+        if isinstance(draft.payload, FactErased)
+        for text in draft.payload.events
+    ]
 
 
 def _hand_out(steps: list[_Step], recorded: list[Recorded]) -> None:

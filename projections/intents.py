@@ -15,6 +15,7 @@ from eventlog.kinds import (
     Attestation,
     ConsolidationRan,
     DecayPolicy,
+    ErasureReason,
     FactAsserted,
     GardenRole,
     Parent,
@@ -459,3 +460,51 @@ class WriteAnswer(Struct, frozen=True):
     outcomes: list[Done | Refused]
     position: int
     replayed: bool = False
+
+
+class EraseFacts(Intent, frozen=True, kw_only=True):
+    """Erase facts by id, with every copy of what they say (see ``deciding.erasing``).
+
+    ``entity``: erase every fact about it instead, and with ``mentions`` every fact that names
+    it as its value. ``derived``: facts derived from erased ones as well. ``events`` are ids of
+    further events whose payloads go, such as receipts that repeat the text. ``scopes`` are those
+    the caller may touch.
+    """
+
+    erasure_id: str
+    fact_ids: tuple[str, ...] = ()
+    entity: str | None = None
+    mentions: bool = True
+    derived: bool = False
+    episodes: bool = False
+    scopes: frozenset[str] = frozenset(SCOPES)
+    reason: ErasureReason = "unspecified"
+    events: tuple[str, ...] = ()
+
+
+class EraseEvents(Intent, frozen=True, kw_only=True):
+    """Erase the payloads of more local events under an erasure that was begun."""
+
+    erasure_id: str
+    reason: ErasureReason = "unspecified"
+    events: tuple[str, ...] = ()
+
+
+class CertifyErasure(Intent, frozen=True, kw_only=True):
+    """Record the signed receipt of an erasure."""
+
+    erasure_id: str
+    document: str
+    signature: str
+
+
+class SetLegalHold(Intent, frozen=True, kw_only=True):
+    """Hold a fact or entity, so that it cannot be erased, or let it go."""
+
+    target_kind: Literal["fact", "entity"]
+    target: str
+    held: bool = True
+
+
+ERASING = (EraseFacts, EraseEvents)
+"""Intents that are decided alone, with everything before them committed."""

@@ -14,6 +14,7 @@ import apsw
 from eventlog.event import Recorded
 from eventlog.kinds import FactAsserted
 from projections.database import TOKENIZER
+from projections.erasing import POSITIONS
 
 
 def lexical_text(entity: str, relation: str, value_type: str, value_v: str) -> str:
@@ -59,17 +60,19 @@ class LexiconProjector:
     """Rows of the FTS5 table; rowid is the fact's position."""
 
     name = "lexicon"
-    version = 1
+    version = 2
     tables = ()
     schema = """
     CREATE VIRTUAL TABLE lexicon USING fts5 (
         text, content='', contentless_delete=1, detail=column,
         tokenize='porter unicode61 remove_diacritics 2'
     );
+    INSERT INTO lexicon (lexicon, rank) VALUES ('secure-delete', 1);
     """
     late_indexes = ""
     kinds = frozenset({"fact_asserted"})
     reads: frozenset[str] = frozenset()
+    erasing = (f"DELETE FROM lexicon WHERE rowid IN {POSITIONS}",)
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
         rows: list[tuple[int, str]] = []

@@ -21,6 +21,7 @@ from eventlog.kinds import (
     ContentReviewed,
     DecaySwept,
     FactAsserted,
+    FactErased,
     FactRetracted,
     GardenCreated,
     KeyIssued,
@@ -61,6 +62,8 @@ SELECT from_position, to_position, id, entity, relation, source, scope, garden_i
 FROM facts WHERE from_position>? ORDER BY from_position LIMIT ?
 """
 
+NOWHERE = -1
+"""The scope of an erased fact: no right covers it."""
 _SCOPE_NUMBERS = {scope: number for number, scope in enumerate(SCOPES)}
 _TYPE_NUMBERS = {name: number for number, name in enumerate(VALUE_TYPES)}
 
@@ -140,7 +143,7 @@ class Mirror(MirrorState):
          recorded_at, valid_from, valid_until, base, set_aside, cid, actor, peer,
          attested) = row  # fmt: skip
         if attested:
-            self.attested.append(len(self.slot_of))
+            self.attested.append(self.slots)
         return self._index(
             fact, cid, entity, relation, value_type, value_v, source, scope, garden,
             (start, end, hlc, recorded_at, valid_from, valid_until, base, set_aside),
@@ -183,12 +186,12 @@ class Mirror(MirrorState):
         start, end = validity_us(fact)
         header = event.header
         if fact.derived_from:
-            self._derive(len(self.slot_of), [parent.hash for parent in fact.derived_from])
+            self._derive(self.slots, [parent.hash for parent in fact.derived_from])
         flags = verdict_of(fact).flags
         if flags:
-            self.flags.judge(len(self.slot_of), flags)
+            self.flags.judge(self.slots, flags)
         if fact.attestation is not None:
-            self.attested.append(len(self.slot_of))
+            self.attested.append(self.slots)
         return self._index(
             fact_id(event), fact.cid, fact.entity, fact.relation, fact.value.type, fact.value.v,
             fact.source, fact.scope, fact.garden_id,
@@ -213,7 +216,8 @@ class Mirror(MirrorState):
         warrant: int,
     ) -> tuple[Any, ...]:
         """Number one fact's texts, list its slot, and return its row of columns."""
-        slot = len(self.slot_of)
+        slot = self.slots
+        self.slots += 1
         self.slot_of[fact] = slot
         self.by_cid.add(cid_number(cid), slot)
         entity_number = self.entities.add(entity)
@@ -294,6 +298,24 @@ class Mirror(MirrorState):
         self.columns.end(self.decay.ended_by(view, payload, event.position, live), event.position)
         self.decay.add(event.position, payload)
 
+    def _erase(self, event: Recorded) -> None:
+        """Erased facts keep their slots, as numbers of other processes do, and are nothing
+        else: their interval is empty, no list leads to them, and nothing says what they said."""
+        payload = event.payload
+        assert isinstance(payload, FactErased)
+        gone = payload.fact_ids if event.peer is None else self.ask_gone(payload.fact_ids)
+        slots = [slot for fact in gone if (slot := self.slot_of.pop(fact, None)) is not None]
+        columns = self.columns.arrays
+        for slot in slots:
+            columns["to_position"][slot] = columns["from_position"][slot]
+            columns["base"][slot] = 0.0
+            columns["scope"][slot] = NOWHERE
+            self.parents.pop(slot, None)
+        for postings in (self.by_entity, self.by_key, self.by_object, self.by_source,
+                         self.by_cid, self.reserved, self.by_term):  # fmt: skip
+            postings.drop(slots)
+        self.remembered.clear()
+
     def _trust(self, event: Recorded) -> None:
         payload = event.payload
         assert isinstance(payload, SourceTrustSet)
@@ -369,6 +391,7 @@ def _without_collector() -> Generator[None, None, None]:
 
 
 _HANDLERS: dict[type[object], Callable[[Mirror, Recorded], None]] = {
+    FactErased: Mirror._erase,  # pyright: ignore[reportPrivateUsage]
     FactRetracted: Mirror._retract,  # pyright: ignore[reportPrivateUsage]
     ConflictResolved: Mirror._resolve,  # pyright: ignore[reportPrivateUsage]
     DecaySwept: Mirror._sweep,  # pyright: ignore[reportPrivateUsage]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from eventlog.kinds import (
     CapabilityRevoked,
     DecayPolicy,
     EmbeddingModelPinned,
+    FactErased,
     GardenCreated,
     GardenDeleted,
     GardenMemberSet,
@@ -33,7 +34,21 @@ from projections.cards.key import CardKey
 from projections.cards.projector import find_card
 from projections.database import ReaderPool
 from projections.digest import Digests, compute_digests, stream_digests
-from projections.facts import FactRow, fetch
+from projections.erasures import (
+    ErasureReceipt,
+    ErasureRow,
+    LegalHold,
+    erased_between,
+    erasure_of,
+    erasures_after,
+    find_erasure,
+    find_erasure_receipt,
+    legal_holds,
+    list_erasures,
+    naming_positions,
+    unclean,
+)
+from projections.facts import FactRow, fetch, said_after
 from projections.foreign import (
     ForeignCursor,
     foreign_cursor,
@@ -59,7 +74,12 @@ from projections.policies import (
     profiles,
     set_valued_relations,
 )
-from projections.recall_receipts import ReceiptRow, find_receipt, list_receipts
+from projections.recall_receipts import (
+    ReceiptRow,
+    find_receipt,
+    list_receipts,
+    receipt_positions,
+)
 from projections.trust import TrustSetting, trust_policy, trust_setting, trust_settings
 from projections.verdicts import Review as ContentReview
 from projections.verdicts import codes_at
@@ -127,6 +147,8 @@ class Reader:
         if not kinds.isdisjoint((PeerDeclared, PeerStateSet)):
             self.refresh_peers()
         if AliasSet in kinds:
+            self.refresh_aliases()
+        if FactErased in kinds:
             self.refresh_aliases()
         for follow in self.followers:
             try:
@@ -267,6 +289,67 @@ class Reader:
         """(foreign id, code, position) of what was refused of a node, newest first."""
         with self.pool.connection() as db:
             return foreign_refusals(db, node_id, limit)
+
+    def erasure(self, erasure_id: str) -> ErasureRow | None:
+        """An erasure, whether it is clean or not."""
+        with self.pool.connection() as db:
+            return find_erasure(db, erasure_id)
+
+    def erasures(self, before: int, limit: int) -> list[ErasureRow]:
+        """Erasures begun before a position, newest first."""
+        with self.pool.connection() as db:
+            return list_erasures(db, before, limit)
+
+    def erasure_receipt(self, erasure_id: str) -> ErasureReceipt | None:
+        """The receipt of an erasure, once everything is clean."""
+        with self.pool.connection() as db:
+            return find_erasure_receipt(db, erasure_id)
+
+    def erasure_of(self, fact_id: str) -> str | None:
+        """The erasure that took a fact, if one did: for those who may know."""
+        with self.pool.connection() as db:
+            return erasure_of(db, fact_id)
+
+    def erased_between(self, after: int, until: int, limit: int) -> list[tuple[str, str, int]]:
+        """(fact id, erasure id, position) of facts erased between positions."""
+        with self.pool.connection() as db:
+            return erased_between(db, after, until, limit)
+
+    def unclean(self) -> list[str]:
+        """Erasures without a receipt, oldest first."""
+        with self.pool.connection() as db:
+            return unclean(db)
+
+    def erasures_after(self, position: int) -> list[str]:
+        """Erasures with an event behind a position, oldest first."""
+        with self.pool.connection() as db:
+            return erasures_after(db, position)
+
+    def naming_positions(self, erasure_id: str) -> list[int]:
+        """Where the events of an erasure stand in the log."""
+        with self.pool.connection() as db:
+            return naming_positions(db, erasure_id)
+
+    def legal_holds(self) -> list[LegalHold]:
+        """Everything that is held now, oldest first."""
+        with self.pool.connection() as db:
+            return legal_holds(db)
+
+    def receipt_positions(self) -> list[int]:
+        """Where receipts of recalls stand in the log, in order."""
+        with self.pool.connection() as db:
+            return receipt_positions(db)
+
+    def fact_pages(self) -> Iterator[list[tuple[str, str, str, str]]]:
+        """(id, entity, relation, value) of every fact there is, page by page."""
+        after = 0
+        while True:
+            with self.pool.connection() as db:
+                rows = said_after(db, after)
+            if not rows:
+                return
+            yield [(row[1], row[2], row[3], row[4]) for row in rows]
+            after = rows[-1][0]
 
     def digests(self) -> Digests:
         """Digests of the tables as they stand."""

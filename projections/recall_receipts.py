@@ -14,6 +14,7 @@ from msgspec import Struct
 from eventlog.event import Recorded
 from eventlog.kinds import RecallAnswered
 from projections.database import query, query_one
+from projections.erasing import POSITIONS
 
 
 class RecallReceiptsProjector:
@@ -36,6 +37,7 @@ class RecallReceiptsProjector:
     """
     kinds = frozenset({"recall_answered"})
     reads: frozenset[str] = frozenset()
+    erasing = (f"DELETE FROM recall_receipts WHERE position IN {POSITIONS}",)
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
         rows = [
@@ -78,3 +80,9 @@ def list_receipts(
         (*given, before, limit),
     )
     return [ReceiptRow(*row) for row in rows]
+
+
+def receipt_positions(db: apsw.Connection) -> list[int]:
+    """Where receipts stand in the log, in order."""
+    rows = query(db, "SELECT position FROM recall_receipts ORDER BY position")
+    return [position for (position,) in rows]

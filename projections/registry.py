@@ -14,6 +14,7 @@ from projections.entity_edges import EntityEdgesProjector
 from projections.episodic.consolidation import ConsolidationProjector
 from projections.episodic.deltas import DeltasProjector
 from projections.episodic.episodes import EpisodesProjector
+from projections.erasures import ErasuresProjector
 from projections.fact_retractions import FactRetractionsProjector
 from projections.facts import FactsProjector
 from projections.foreign import ForeignFactsProjector
@@ -47,6 +48,7 @@ PROJECTORS: tuple[Projector, ...] = (
     VerdictsProjector(),
     RecallReceiptsProjector(),
     CapabilitiesProjector(),
+    ErasuresProjector(),
     EpisodesProjector(),
     DeltasProjector(),
     ConsolidationProjector(),

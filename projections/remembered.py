@@ -28,6 +28,11 @@ class Remembered:
                 self._answers.move_to_end(key)
             return answer
 
+    def clear(self) -> None:
+        """Forget all answers."""
+        with self._lock:
+            self._answers.clear()
+
     def put(self, key: Hashable, answer: Any) -> None:
         """Remember an answer."""
         with self._lock:

@@ -6,7 +6,8 @@ a symbolic link to the current generation, so a rebuilt file is swapped in atomi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import apsw
@@ -14,9 +15,12 @@ from msgspec import Struct
 
 from eventlog.errors import UnknownKind
 from eventlog.event import Recorded, UnknownPayload
+from eventlog.kinds import FactErased
 from projections.database import open_writer, query, query_one
+from projections.erasing import Erased, Erasing, History, Refolding, erased_by, facts_gone
 from projections.foreign import admitted, stands_in
 from projections.foreign_ends import ENDING_KINDS, ForeignEndsProjector
+from projections.peers import peer_grants
 from projections.projector import Projector
 from projections.registry import KNOWN_KINDS, PROJECTORS
 
@@ -72,6 +76,7 @@ class ProjectionStore:
         path: the generation to open; by default the one the link points at.
         bulk: no durability and late indexes; call ``finish_bulk`` when complete.
         strict: an event of an unknown local kind raises UnknownKind (rebuilds).
+        history: the log that the events come from; erasures ask it what stood before them.
     """
 
     def __init__(
@@ -82,7 +87,9 @@ class ProjectionStore:
         bulk: bool = False,
         strict: bool = False,
         projectors: Sequence[Projector] = PROJECTORS,
+        history: History | None = None,
     ) -> None:
+        self.history = history
         self.path = path or current_generation(link) or new_generation(link)
         self._bulk = bulk
         self._strict = strict
@@ -152,6 +159,32 @@ class ProjectionStore:
         A projector that raises is halted at its last good position with its reason kept;
         the others go on. Its rows of these events are undone.
         """
+        start = 0
+        for index, event in enumerate(events):
+            if isinstance(event.payload, FactErased):
+                self._apply(events[start:index])
+                self._erase(event)
+                start = index
+        self._apply(events[start:])
+
+    def gone(self, fact_ids: Sequence[str]) -> set[str]:
+        """Those of the facts that have no row."""
+        return facts_gone(self.db, fact_ids)
+
+    def _erase(self, event: Recorded) -> None:
+        """Take out of every projector's rows what an erasure names."""
+        grants = () if event.peer is None else peer_grants(self.db, event.header.origin)
+        erased = erased_by(event, self.db, self.history, grants)
+        for projector in self._projectors:
+            mark = self._checkpoints[projector.name]
+            if mark.halted is not None or mark.position >= event.position:
+                continue
+            if isinstance(projector, Erasing):
+                self._guarded(projector, [event], partial(_delete, projector, erased))
+            if isinstance(projector, Refolding) and erased.touched:
+                self._guarded(projector, [event], partial(projector.refold, erased))
+
+    def _apply(self, events: Sequence[Recorded]) -> None:
         if not events:
             return
         self._note_unknown(events)
@@ -188,11 +221,19 @@ class ProjectionStore:
         }
 
     def _apply_one(self, projector: Projector, events: list[Recorded]) -> None:
-        if not events:
-            return
+        if events:
+            self._guarded(projector, events, partial(projector.apply, events))
+
+    def _guarded(
+        self,
+        projector: Projector,
+        events: Sequence[Recorded],
+        work: Callable[[apsw.Connection], None],
+    ) -> None:
+        """Let a projector write; one that fails is halted and what it wrote undone."""
         self.db.execute("SAVEPOINT projector")
         try:
-            projector.apply(events, self.db)
+            work(self.db)
         except MACHINE_FAULTS:
             raise  # not the event's fault
         except Exception as fault:
@@ -231,6 +272,12 @@ class ProjectionStore:
         self.db.close()
 
 
+def _delete(projector: Erasing, erased: Erased, db: apsw.Connection) -> None:
+    for statement in projector.erasing:
+        names = {name: text for name, text in erased.bindings.items() if f":{name}" in statement}
+        db.execute(statement, names)
+
+
 def _fresh(
     projector: Projector, events: list[Recorded], kinds: set[str], position: int
 ) -> list[Recorded]:
@@ -262,6 +309,12 @@ def generations(link: Path) -> list[Path]:
         for path in link.parent.glob(f"{link.stem}-*.db")
         if path.stem.rsplit("-", 1)[1].isdigit()
     )
+
+
+def other_generations(link: Path) -> list[Path]:
+    """Generation files that the link does not point at: being built, or left over."""
+    current = current_generation(link)
+    return [path for path in generations(link) if current is None or path.name != current.name]
 
 
 def point_link(link: Path, path: Path) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import threading
 from array import array
 from collections import OrderedDict
+from collections.abc import Collection
+from typing import Any
 
 import numpy as np
 
@@ -74,6 +76,13 @@ class TermPostings(Postings):
             held = int(slots.searchsorted(below))
             return slots[:held], frequencies[:held]
         return slots, frequencies
+
+    def drop(self, slots: Collection[int]) -> set[Any]:
+        changed = super().drop(slots)
+        with self._lock:
+            for term in changed & self._counted.keys():
+                self._entries -= self._counted.pop(term).used
+        return changed
 
     def _count_more(self, known: _Counted, found: array[int], below: int) -> None:
         # Slicing copies while holding the interpreter lock: the writer may append meanwhile.

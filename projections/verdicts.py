@@ -16,6 +16,7 @@ from msgspec import Struct
 from eventlog.event import Recorded
 from eventlog.kinds import ContentReviewed, FactAsserted
 from projections.database import query
+from projections.erasing import FACTS, POSITIONS
 from projections.facts import fact_id
 from projections.moment import LIVE
 from projections.sanitizing import NOTED, RULESET, verdict_of
@@ -49,6 +50,10 @@ class VerdictsProjector:
     late_indexes = ""
     kinds = frozenset({"fact_asserted", "content_reviewed"})
     reads: frozenset[str] = frozenset()
+    erasing = (
+        f"DELETE FROM verdicts WHERE from_position IN {POSITIONS}",
+        f"DELETE FROM content_reviews WHERE fact_id IN {FACTS}",
+    )
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
         for event in events:

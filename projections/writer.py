@@ -24,7 +24,7 @@ from eventlog.log import CopyableLog, EventLog, Idempotency, KeyCopy
 from projections.command import Command
 from projections.faults import storage_errors
 from projections.group import CommandFailed, Group
-from projections.intents import Done, Intent, WriteAnswer
+from projections.intents import ERASING, Done, Intent, WriteAnswer
 from projections.mirror import Mirror
 from projections.store import ProjectionStore
 
@@ -41,6 +41,7 @@ CORE_PROJECTORS = frozenset(
         "derivations",
         "gardens",
         "capabilities",
+        "erasures",
         "aliases",
     }
 )
@@ -92,6 +93,7 @@ class Writer:
         self.primary: str | None = None
         self.groups = 0
         self.commands = 0
+        mirror.ask_gone = self._gone
         self._clock = clock
         self._on_commit = on_commit
         self._identifiers = IdentifierSource()
@@ -240,6 +242,18 @@ class Writer:
         return group, None
 
     def _write(self, group: list[Command]) -> None:
+        """What erases is written by itself: it asks the log for all that came before."""
+        together: list[Command] = []
+        for command in group:
+            if any(isinstance(intent, ERASING) for intent in command.intents):
+                self._write_together(together)
+                self._write_together([command])
+                together = []
+            else:
+                together.append(command)
+        self._write_together(together)
+
+    def _write_together(self, group: list[Command]) -> None:
         while group:
             try:
                 self._write_group(group)
@@ -259,7 +273,7 @@ class Writer:
                     group[0].answer.set_exception(fault)
                 else:  # one of them cannot be written: find out which
                     for command in group:
-                        self._write([command])
+                        self._write_together([command])
                 return
 
     def _write_group(self, commands: list[Command]) -> None:
@@ -267,7 +281,9 @@ class Writer:
         self._require_health()
         transaction = self.log.begin()
         head = self.log.head().position
-        group = Group(self.store, self.mirror, transaction, head, self._clock, self._identifiers)
+        group = Group(
+            self.store, self.mirror, transaction, head, self._clock, self._identifiers, self.log
+        )
         try:
             with storage_errors():
                 self.store.db.execute("BEGIN IMMEDIATE")
@@ -288,6 +304,9 @@ class Writer:
                 for outcome in outcomes
             )
             command.answer.set_result(WriteAnswer(outcomes, position, replayed))
+
+    def _gone(self, facts: Sequence[str]) -> set[str]:
+        return self.store.gone(facts)
 
     def _undo(self) -> None:
         if self.store.db.in_transaction:

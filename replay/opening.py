@@ -9,7 +9,13 @@ from eventlog.event import Recorded
 from eventlog.log import EventLog
 from projections.faults import DAMAGED
 from projections.mirror import Mirror
-from projections.store import ProjectionStore, current_generation, point_link, remove_generation
+from projections.store import (
+    ProjectionStore,
+    current_generation,
+    other_generations,
+    point_link,
+    remove_generation,
+)
 from replay.rebuild import Progress, rebuild_offline, replay_into
 
 _log = logging.getLogger(__name__)
@@ -24,6 +30,7 @@ def open_tables(
         store: ProjectionStore | None = None
         try:
             store = _open_store(link, log, progress)
+            _remove_leftovers(link)
             mirror = Mirror()
             mirror.fill(store.db, store.position)
             return store, mirror
@@ -48,12 +55,12 @@ def _open_store(link: Path, log: EventLog, progress: Progress | None) -> Project
     point_link(link, path)
     if old is not None:
         remove_generation(old)
-    return ProjectionStore(link)
+    return ProjectionStore(link, history=log)
 
 
 def _usable(link: Path, log: EventLog, progress: Progress | None) -> ProjectionStore | None:
     """The file in use, caught up; None where it must be made anew."""
-    store = ProjectionStore(link)
+    store = ProjectionStore(link, history=log)
     try:
         if not store.outdated and not store.halted and belongs_to(store, log):
             replay_into(store, log, log.head().position, progress)
@@ -73,3 +80,9 @@ def belongs_to(store: ProjectionStore, log: EventLog) -> bool:
     position, event_hash = mark
     found: list[Recorded] = log.read(position - 1, 1)
     return bool(found) and found[0].position == position and found[0].hash == event_hash
+
+
+def _remove_leftovers(link: Path) -> None:
+    """Generations that a rebuild left unfinished, or did not get to remove."""
+    for path in other_generations(link):
+        remove_generation(path)

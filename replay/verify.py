@@ -2,7 +2,8 @@
 
 Everything is derived again from the stored bytes. What is checked: positions gapless,
 local times never going back, every link of every hash chain, every payload against its
-commitment, the columns against the header they repeat, identifiers unique, and the
+commitment (or, where it is missing, that a ``fact_erased`` event names it: otherwise it was
+withheld), the columns against the header they repeat, identifiers unique, and the
 storage as a whole. ``against`` compares with heads signed and kept elsewhere, without
 which a tail cut off cannot be seen.
 """
@@ -16,12 +17,13 @@ import msgspec
 from msgspec import Struct
 
 from eventlog.audit import Auditable, Row
-from eventlog.chain import link_fault
+from eventlog.chain import PAYLOAD_MISSING, link_fault
 from eventlog.clock import SystemClock
 from eventlog.codec import decode_header, decode_payload
 from eventlog.errors import CorruptLog, StorageError
 from eventlog.event import Header, Stored
 from eventlog.identifiers import id_text
+from eventlog.kinds import FactErased
 from eventlog.log import EventLog, Head, StreamHead
 from eventlog.signing import SignedHeads, signature_fault
 from eventlog.sqlite_log import SqliteLog
@@ -105,6 +107,8 @@ class _Check:
         heads = () if against is None else against.heads
         self._sought = {(head.stream, head.stream_seq) for head in heads}
         self._found: dict[tuple[str, int], tuple[int, bytes]] = {}
+        self._missing: dict[str, Fault] = {}
+        self._erased: set[str] = set()
         self.head = Head()
         self.tips: dict[str, StreamHead] = {}
 
@@ -125,7 +129,12 @@ class _Check:
             if progress is not None:
                 progress(self.head.position, max(total, self.head.position))
             if len(rows) < PAGE_EVENTS:
-                return self._storage_fault()
+                return self._withheld() or self._storage_fault()
+
+    def _withheld(self) -> Fault | None:
+        """The first payload that is missing although no ``fact_erased`` event names it."""
+        faults = (fault for event, fault in self._missing.items() if event not in self._erased)
+        return next(faults, None)
 
     def compare(self, against: SignedHeads, keys: frozenset[str] | None) -> Fault | None:
         """The first disagreement with a signed statement about this log."""
@@ -184,13 +193,12 @@ class _Check:
             return f"position {self.head.position + 1} is missing"
         try:
             header = decode_header(stored.header)
-            reason = (
-                link_fault(self.tips.get(header.stream), stored, header)
-                or _column_fault(row, header)
-                or self._local_fault(stored, header)
-            )
-            if reason is None and stored.payload is not None:
-                decode_payload(header, stored.payload)
+            reason = link_fault(self.tips.get(header.stream), stored, header)
+            if reason == PAYLOAD_MISSING and _may_be_erased(stored, header):
+                reason = None
+            reason = reason or _column_fault(row, header) or self._local_fault(stored, header)
+            if reason is None:
+                self._note_payload(stored, header)
         except (msgspec.MsgspecError, KeyError, UnicodeDecodeError) as fault:
             return f"undecodable event: {fault}"
         except TypeError as fault:
@@ -198,6 +206,17 @@ class _Check:
         if reason is None:
             self._accept(stored, header)
         return reason
+
+    def _note_payload(self, stored: Stored, header: Header) -> None:
+        """Remember what is missing and what was named as erased. Raises msgspec's errors."""
+        if stored.payload is None:
+            words = f"{PAYLOAD_MISSING} and no fact_erased event names it: it was withheld"
+            fault = Fault(stored.position, header.stream, header.stream_seq, words)
+            self._missing[id_text(header.event_id)] = fault
+            return
+        payload = decode_payload(header, stored.payload)
+        if isinstance(payload, FactErased):
+            self._erased.update(payload.events)
 
     def _accept(self, stored: Stored, header: Header) -> None:
         stream, stream_seq = header.stream, header.stream_seq
@@ -247,6 +266,11 @@ def _column_fault(row: Row, header: Header) -> str | None:
         if column != field:
             return f"column {name} is {column!r}, the header says {field!r}"
     return None
+
+
+def _may_be_erased(stored: Stored, header: Header) -> bool:
+    """Salt and payload go together, and what says so is never erased itself."""
+    return stored.payload is None and stored.salt is None and header.kind != "fact_erased"
 
 
 def _bare_row(stored: Stored) -> Row:

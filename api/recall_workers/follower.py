@@ -1,12 +1,13 @@
 """A node's files read by another process: the same tables, mirror and vectors, never written.
 
 The serving process names the position it has published; the follower then takes the events
-up to there from the log. Positions, slots and so every answer are the same in both.
+up to there from the log. Positions, their order and so every answer are the same in both.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,10 @@ from eventlog.clock import FixedClock
 from eventlog.directory import DataDirectory
 from eventlog.kinds import ReplicaPromoted
 from eventlog.sqlite_log import SqliteLog
-from projections.arrays import F32, I32
+from projections.arrays import F32, I32, I64, Bool
 from projections.embedding.choosing import EmbeddingSettings
 from projections.embedding.following import FollowedEmbeddings
+from projections.erasing import facts_gone
 from projections.mirror import Mirror, fill_at_once
 from projections.reader import Reader
 from projections.writer import NoWriter
@@ -49,6 +51,8 @@ class Follower:
         self._path = path
         self._link = directory.projections_path
         self._mirror = Mirror()
+        self._mirror.ask_gone = self._gone
+        self._arrived: list[tuple[I64, F32]] = []
         self._generation = os.readlink(self._link)
         fill_at_once(self._mirror, self._link)
         self._reader = Reader(self._link, self._mirror)
@@ -74,6 +78,12 @@ class Follower:
             self._reader.committed(events)
             if any(isinstance(event.payload, ReplicaPromoted) for event in events):
                 self.node.replica = load_state(self._path)
+        if self._arrived:
+            self._place_vectors()
+
+    def _gone(self, facts: Sequence[str]) -> set[str]:
+        with self._reader.pool.connection() as db:
+            return facts_gone(db, facts)
 
     def remember(self, query: str, vector: bytes) -> None:
         """Take a question's vector."""
@@ -87,12 +97,34 @@ class Follower:
         known = None if semantics is None else semantics.known(query)
         return None if known is None else known.tobytes()
 
-    def embedded(self, slots: bytes, rows: bytes) -> None:
-        """Take in vectors of facts."""
-        of: I32 = np.frombuffer(slots, dtype=np.int32)
+    def embedded(self, positions: bytes, rows: bytes) -> None:
+        """Take in vectors of facts, once the facts are known here."""
+        of: I64 = np.frombuffer(positions, dtype=np.int64)
         matrix: F32 = np.frombuffer(rows, dtype=np.float32).reshape(len(of), -1)
-        self._embeddings.put(of, matrix)
+        self._arrived.append((of, matrix))
+        self._place_vectors()
 
-    def forgotten(self, slots: bytes) -> None:
+    def forgotten(self, positions: bytes) -> None:
         """Let vectors of facts go."""
-        self._embeddings.forget(np.frombuffer(slots, dtype=np.int32))
+        slots, known = self._slots(np.frombuffer(positions, dtype=np.int64))
+        self._embeddings.forget(slots[known])
+
+    def _place_vectors(self) -> None:
+        waiting: list[tuple[I64, F32]] = []
+        for of, rows in self._arrived:
+            slots, known = self._slots(of)
+            if known.any():
+                self._embeddings.put(slots[known], rows[known])
+            ahead = of > self._mirror.position
+            if ahead.any():
+                waiting.append((of[ahead], rows[ahead]))
+        self._arrived = waiting
+
+    def _slots(self, positions: I64) -> tuple[I32, Bool]:
+        """Slots of the facts asserted at positions, and which of these are known here."""
+        starts = self._reader.pin().from_position
+        if not len(starts):
+            return np.zeros(len(positions), dtype=np.int32), np.zeros(len(positions), dtype=bool)
+        slots = np.minimum(starts.searchsorted(positions), len(starts) - 1).astype(np.int32)
+        known: Bool = starts[slots] == positions
+        return slots, known

@@ -37,16 +37,17 @@ class Question(Struct, frozen=True, tag=True):
 
 
 class Embedded(Struct, frozen=True, tag=True):
-    """Vectors of facts: int32 slots, and as many float32 rows."""
+    """Vectors of facts, by the int64 positions that asserted them: an erased fact leaves a slot
+    in the process that knew it, and none in one that did not. As many float32 rows."""
 
-    slots: bytes
+    positions: bytes
     rows: bytes
 
 
 class Forgotten(Struct, frozen=True, tag=True):
-    """Facts whose vectors are gone: int32 slots."""
+    """Facts whose vectors are gone: int64 positions."""
 
-    slots: bytes
+    positions: bytes
 
 
 class Ready(Struct, frozen=True, tag=True):

@@ -227,15 +227,18 @@ class RecallWorkers:
             return
         loop = asyncio.get_running_loop()
 
+        def positions(slots: I32) -> bytes:
+            return self._node.reader.pin().from_position[slots].astype(np.int64).tobytes()
+
         def put(slots: I32, rows: F32) -> None:
             message = Embedded(
-                np.ascontiguousarray(slots, dtype=np.int32).tobytes(),
+                positions(slots),
                 np.ascontiguousarray(rows, dtype=np.float32).tobytes(),
             )
             loop.call_soon_threadsafe(tell, message)
 
         def forget(slots: I32) -> None:
-            message = Forgotten(np.ascontiguousarray(slots, dtype=np.int32).tobytes())
+            message = Forgotten(positions(slots))
             loop.call_soon_threadsafe(tell, message)
 
         semantics.on_vectors(put, forget)

@@ -53,9 +53,9 @@ def run(handle: int) -> int:
     while (data := _received(link)) is not None:
         message = decode_to_worker(data)
         if isinstance(message, Embedded):
-            follower.embedded(message.slots, message.rows)
+            follower.embedded(message.positions, message.rows)
         elif isinstance(message, Forgotten):
-            follower.forgotten(message.slots)
+            follower.forgotten(message.positions)
         else:
             link.sendall(framed(_answer(follower, service, message)))
     return 0

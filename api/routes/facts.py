@@ -104,12 +104,23 @@ async def get_fact(call: Call) -> web.Response:
     if card is not None:
         call.note_read((card["scope"],))
         return answer(card)
+    check_erased(call, name)
     slot = find(call, view, moment, name)
     row = call.node.reader.rows([int(view.from_position[slot])])[0]
     _check_cid(row)
     record = call.records(view, [slot], moment)[0]
     call.note_read((row.scope,))
     return answer(record)
+
+
+def check_erased(call: Call, name: str) -> None:
+    """Raises ApiError 410 ``fact_erased`` for an erased fact, to those who may know of it: to
+    everybody else it was never there."""
+    if not call.authorization.may("admin") or call.node.reader.slot_of(name) is not None:
+        return
+    erasure = call.node.reader.erasure_of(name)
+    if erasure is not None:
+        raise coded("fact_erased", "this fact was erased", erasure_id=erasure)
 
 
 def find(

@@ -77,6 +77,14 @@ def _diff(call: Call, query: DiffQuery) -> dict[str, Any]:
         "counts": {name: len(getattr(found, name)) for name in CHANGES},
         "cursor": None,
     }
+    if call.authorization.may("admin"):
+        reader = call.node.reader
+        body["erased"] = [
+            {"fact_id": fact, "erasure_id": erasure, "position": position}
+            for fact, erasure, position in reader.erased_between(
+                before.position, after.position, query.limit
+            )
+        ]
     for name in wanted:
         slots: I32 = getattr(found, name)
         left = slots[slots > begin]
@@ -174,7 +182,7 @@ def _life(call: Call, query: LifeQuery) -> dict[str, Any]:
     moment = call.moment(view, MomentQuery(as_of=query.as_of))
     slot = call.node.reader.slot_of(call.segment("fact_id"))
     if slot is None or not _known(call, view, slot, moment):
-        raise plain("fact_not_found")
+        return _erased_life(call, view, moment, query.limit)
     record = call.records(view, [slot], moment)[0]
     first = int(view.from_position[slot])
     sources = call.service.archive.sources(moment.position)
@@ -192,6 +200,24 @@ def _life(call: Call, query: LifeQuery) -> dict[str, Any]:
             }
             for point in belief_curve(view, slot, moment.position, sweeps)
         ],
+        "moment": wire_moment(moment),
+    }
+
+
+def _erased_life(call: Call, view: View, moment: Moment, limit: int) -> dict[str, Any]:
+    """What is left of an erased fact, for those who may know of it: the events that name it.
+    Raises ApiError 404 for everybody else, as for a fact that never was."""
+    fact = call.segment("fact_id")
+    erasure = call.node.reader.erasure_of(fact) if call.authorization.may("admin") else None
+    if erasure is None or call.node.reader.slot_of(fact) is not None:
+        raise plain("fact_not_found")
+    sources = call.service.archive.sources(moment.position)
+    found = touches(sources, 1, moment.position, [fact], limit)
+    return {
+        "fact": None,
+        "erased": {"fact_id": fact, "erasure_id": erasure},
+        "events": [_event(call, view, touch) for touch in found],
+        "belief": [],
         "moment": wire_moment(moment),
     }
 

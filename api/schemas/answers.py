@@ -519,6 +519,9 @@ class Difference(BaseModel):
     retracted: list[dict[str, Any]] = []
     decayed: list[dict[str, Any]] = []
     resolved: list[dict[str, Any]] = []
+    erased: list[dict[str, Any]] | None = Field(
+        default=None, description="facts erased in between, for admins: ids, erasure, position"
+    )
 
 
 class TouchRecord(BaseModel):
@@ -550,9 +553,11 @@ class BeliefPoint(BaseModel):
 
 
 class FactLife(BaseModel):
-    """A fact's events and the course of confidence in it."""
+    """A fact's events and the course of confidence in it. Of an erased fact, which admins alone
+    are told of, the events that name it."""
 
-    fact: FactRecord
+    fact: FactRecord | None
+    erased: dict[str, str] | None = None
     events: list[TouchRecord]
     belief: list[BeliefPoint]
     moment: MomentRecord

@@ -66,6 +66,7 @@ class Archive:
         self._log = log
         self._segment_events = segment_events
         self._lock = threading.Lock()
+        self._erased: set[int] = set()
         self._checked: dict[str, tuple[int, int, int]] = {}
         self._tail: list[tuple[int, int, Path]] = []
         self._folder.mkdir(mode=0o700, exist_ok=True)
@@ -104,6 +105,7 @@ class Archive:
         """Files that together hold every event up to ``position``, and none twice. They may
         hold later ones: filter by position."""
         with self._lock:
+            self._rewrite_erased()
             self._seal(lambda _done, _total: None)
             self._mend()
             files = [self._folder / each.name for each in self._manifest.segments]
@@ -114,12 +116,23 @@ class Archive:
 
     def rewrite(self, positions: Iterable[int]) -> None:
         """Write again the files that hold these positions, because payloads were erased."""
-        wanted = set(positions)
         with self._lock:
-            for segment in self._manifest.segments:
-                if any(segment.first <= position <= segment.last for position in wanted):
-                    self._write_again(segment)
-            self._drop_tail()
+            self._erased.update(positions)
+            self._rewrite_erased()
+
+    def note_erased(self, positions: Iterable[int]) -> None:
+        """Serve no file that holds these positions before it is written again."""
+        self._erased.update(positions)
+
+    def _rewrite_erased(self) -> None:
+        wanted = set(self._erased)
+        if not wanted:
+            return
+        for segment in self._manifest.segments:
+            if any(segment.first <= position <= segment.last for position in wanted):
+                self._write_again(segment)
+        self._drop_tail()
+        self._erased -= wanted
 
     # -- sealing --------------------------------------------------------------------------
 

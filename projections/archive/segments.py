@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from eventlog.chain import link_fault
+from eventlog.chain import PAYLOAD_MISSING, link_fault
 from eventlog.codec import decode_header
 from eventlog.durable_file import sync_folder
 from eventlog.errors import CorruptLog
@@ -100,7 +100,7 @@ def verified_tips(events: Sequence[Stored], tips: dict[str, Tip]) -> dict[str, T
         header = decode_header(event.header)
         # An erased payload is judged where it is erased; here it is only not there.
         reason = link_fault(heads.get(header.stream), event, header)
-        if reason is not None and not (event.payload is None and reason == "payload is missing"):
+        if reason is not None and not (event.payload is None and reason == PAYLOAD_MISSING):
             raise CorruptLog(event.position, reason)
         heads[header.stream] = StreamHead(header.stream, header.stream_seq, event.hash)
     return {name: Tip(head.stream_seq, head.hash.hex()) for name, head in heads.items()}

@@ -35,6 +35,7 @@ class _Made(Struct, frozen=True):
 
     position: int
     rights: Rights
+    erasures: int
 
 
 class AuditDesk:
@@ -45,6 +46,7 @@ class AuditDesk:
         self._lock = threading.Lock()
         self._folder: Path | None = None
         self._made: _Made | None = None
+        self._erasures = 0
 
     def ask(
         self, view: View, authorization: Authorization, moment: Moment, sql: str, limits: Limits
@@ -59,8 +61,12 @@ class AuditDesk:
             events, standing = self._files(view, authorization, moment)
             return run_sql(events, standing, sql, limits)
 
+    def note_erased(self) -> None:
+        """Ask nothing more of files that were made before an erasure."""
+        self._erasures += 1
+
     def close(self) -> None:
-        """Remove the files. Idempotent."""
+        """Remove the files; they are made again when asked for. Idempotent."""
         with self._lock:
             if self._folder is not None:
                 shutil.rmtree(self._folder, ignore_errors=True)
@@ -70,7 +76,7 @@ class AuditDesk:
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="engramlog-audit-"))
         events, standing = self._folder / "events.parquet", self._folder / "standing.parquet"
-        wanted = _Made(moment.position, rights_of(view, authorization))
+        wanted = _Made(moment.position, rights_of(view, authorization), self._erasures)
         if self._made != wanted:
             self._made = None
             sources = self._archive.sources(moment.position)

@@ -1,4 +1,4 @@
-"""The ``cards`` table: which cards there are, and the last event that named one of their facts.
+"""The ``cards`` table: which cards there are: one for every entity, scope and garden with a fact.
 
 Their text is in no table: it is a pure function of the facts at a Moment. What is here finds
 the entity behind a card's id. Sweeps, trust and declarations may touch any number of cards at
@@ -7,27 +7,22 @@ once and are not entered: whether a text is still good is judged by the facts th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
 import apsw
 
 from eventlog.event import Recorded
-from eventlog.kinds import ConflictResolved, FactAsserted, FactRetracted
 from projections.cards.key import CardKey
 from projections.database import query, query_one
-
-Place = tuple[str, str, str | None]
-"""Entity, scope and garden."""
+from projections.erasing import Erased
 
 _ASSERTED = """
-SELECT entity, scope, garden_id, max(from_position) FROM facts
-WHERE from_position BETWEEN ? AND ? GROUP BY entity, scope, garden_id
+SELECT DISTINCT entity, scope, garden_id FROM facts WHERE from_position BETWEEN ? AND ?
 """
-_OF_FACT = "SELECT entity, scope, garden_id FROM facts WHERE id=?"
-_TOUCH = """
-INSERT INTO cards (card_id, entity, scope, garden_id, touched_position) VALUES (?,?,?,?,?)
-ON CONFLICT DO UPDATE SET touched_position = max(touched_position, excluded.touched_position)
+_ENTER = "INSERT OR IGNORE INTO cards (card_id, entity, scope, garden_id) VALUES (?,?,?,?)"
+_HAS_FACT = """
+SELECT 1 FROM facts WHERE entity=? AND scope=? AND garden_id IS ? LIMIT 1
 """
 _FIND = "SELECT entity, scope, garden_id FROM cards WHERE card_id=?"
 
@@ -36,45 +31,30 @@ class CardsProjector:
     """Rows of ``cards``."""
 
     name = "cards"
-    version = 1
+    version = 2
     tables = ("cards",)
     schema = """
     CREATE TABLE cards (
         card_id TEXT PRIMARY KEY,
         entity TEXT NOT NULL,
         scope TEXT NOT NULL,
-        garden_id TEXT,
-        touched_position INTEGER NOT NULL
+        garden_id TEXT
     ) STRICT, WITHOUT ROWID;
     """
     late_indexes = ""
-    kinds = frozenset({"fact_asserted", "fact_retracted", "conflict_resolved"})
+    kinds = frozenset({"fact_asserted"})
     reads = frozenset({"facts"})
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
-        touched: dict[Place, int] = {}
-        asserted = [e.position for e in events if isinstance(e.payload, FactAsserted)]
-        if asserted:
-            for *place, position in query(db, _ASSERTED, (asserted[0], asserted[-1])):
-                touched[place[0], place[1], place[2]] = position
-        for event in events:
-            for fact in _named(event):
-                for entity, scope, garden in query(db, _OF_FACT, (fact,)):
-                    place = (entity, scope, garden)
-                    touched[place] = max(touched.get(place, 0), event.position)
-        db.executemany(
-            _TOUCH,
-            [(_card_id(*place), *place, position) for place, position in touched.items()],
-        )
+        places = query(db, _ASSERTED, (events[0].position, events[-1].position))
+        db.executemany(_ENTER, [(_card_id(*place), *place) for place in places])
 
-
-def _named(event: Recorded) -> Iterable[str]:
-    payload = event.payload
-    if isinstance(payload, FactRetracted):
-        return payload.fact_ids
-    if isinstance(payload, ConflictResolved):
-        return (payload.winner_id, *payload.loser_ids)
-    return ()
+    def refold(self, erased: Erased, db: apsw.Connection) -> None:
+        """A card goes with the last fact it could be about."""
+        places = {(fact.entity, fact.scope, fact.garden_id) for fact in erased.touched}
+        for place in places:
+            if query_one(db, _HAS_FACT, place) is None:
+                db.execute("DELETE FROM cards WHERE card_id=?", (_card_id(*place),))
 
 
 @lru_cache(maxsize=16_384)

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 
 from eventlog.event import Recorded
-from eventlog.kinds import ConflictResolved, FactAsserted, FactRetracted
+from eventlog.kinds import ConflictResolved, FactAsserted, FactErased, FactRetracted
 from projections.authorization import Authorization
 from projections.cards.cache import CachedCard, CardCache
 from projections.cards.content import Card
@@ -211,6 +211,11 @@ class Cards:
 
     def committed(self, events: Sequence[Recorded]) -> None:
         """Queue a refresh of every card kept that these events may have touched."""
+        if any(isinstance(event.payload, FactErased) for event in events):
+            held = self.cache.keys()
+            for key in held:  # whose text they were part of is not known any more
+                self.cache.drop(key)
+                self._forget(key)
         events = [event for event in events if event.header.kind not in UNRELATED_KINDS]
         if not events or not len(self.cache):
             return

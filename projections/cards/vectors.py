@@ -42,6 +42,11 @@ class CardVectors:
             if self._rows.pop(key, None) is not None:
                 self._table.write(ended=[key.vector_key])
 
+    def forget_all(self) -> None:
+        """Drop the vectors of all cards."""
+        for key in list(self._rows):
+            self.forget(key)
+
     def forget_entities(self, entities: frozenset[str]) -> None:
         """Drop the vectors of all cards of these entities."""
         for key in [key for key in list(self._rows) if key.entity in entities]:

@@ -11,6 +11,7 @@ from msgspec import Struct
 from eventlog.event import NODE_STREAM, Draft, Foreign
 from eventlog.identifiers import IdentifierSource
 from eventlog.kinds import AnyPayload
+from projections.erasing import History
 from projections.mirror import Mirror
 
 Key = tuple[str, str, str, str | None]
@@ -46,7 +47,8 @@ class Undecided:
 
 
 class Context(Struct, frozen=True):
-    """What a decision may know: the tables, the clock's reading, who asks."""
+    """What a decision may know: the tables, the clock's reading, who asks, and the log as
+    committed before this group."""
 
     db: apsw.Connection
     mirror: Mirror
@@ -55,6 +57,7 @@ class Context(Struct, frozen=True):
     now_us: int
     actor: str
     flush: Callable[[], None]
+    log: History
 
     def draft(
         self, payload: AnyPayload, partition: str = NODE_STREAM, cause: bytes | None = None

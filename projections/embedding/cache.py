@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
+from eventlog.sqlite_erasing import truncate_wal
 from projections.arrays import F32
 from projections.database import BUSY_TIMEOUT_MS, query, query_one
 from projections.embedding.recipe import Space
@@ -94,6 +95,25 @@ class EmbeddingCache:
                 self._db.executemany(_DELETE, ((text_key(text),) for text in texts))
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             return self._db.total_changes() - before
+
+    def keep_only(self, keys: Iterable[bytes]) -> None:
+        """Forget all but the vectors of these texts (``text_key``), and rewrite the file, so
+        that nothing of the others is left in it. A text that comes meanwhile may be embedded
+        again."""
+        with self._lock:
+            self._db.execute("CREATE TEMP TABLE kept (key BLOB PRIMARY KEY) WITHOUT ROWID")
+            try:
+                with self._db:
+                    self._db.executemany(
+                        "INSERT OR IGNORE INTO kept VALUES (?)", ((key,) for key in keys)
+                    )
+                    self._db.execute(
+                        "DELETE FROM vectors WHERE text_sha256 NOT IN (SELECT key FROM kept)"
+                    )
+            finally:
+                self._db.execute("DROP TABLE kept")
+            self._db.execute("VACUUM")
+            truncate_wal(self._db)
 
     def size(self) -> CacheSize:
         """How much is held."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -22,7 +22,7 @@ from projections.embedding.choosing import Choice, EmbeddingSettings, choose
 from projections.embedding.errors import EmbeddingError, EmbeddingsOff
 from projections.embedding.recipe import Space
 from projections.embedding.semantics import Semantics
-from projections.embedding.service import Embeddings
+from projections.embedding.service import CACHE_FILE, Embeddings
 from projections.embedding.worker import WorkerStatus
 from projections.reader import Reader
 
@@ -166,6 +166,14 @@ class CurrentEmbeddings:
             _log.warning("facts are embedded with %s from here on", choice.space)
             return _report(new, changed=True)
 
+    def purge(self, position: int, gone: Container[str], keys: Iterable[bytes]) -> None:
+        """See ``Embeddings.purge``. Waits for a re-indexing that is under way."""
+        with self._reindexing:
+            if self._current is not None:
+                self._current.purge(position, gone, keys)
+            else:
+                purge_files(self._folder)
+
     def stop_reindexing(self) -> None:
         """Give up a re-indexing that is under way; the old vectors go on serving."""
         self._closing.set()
@@ -197,6 +205,13 @@ class CurrentEmbeddings:
             progress(status.vectors, status.vectors + status.waiting)
         status = new.status()
         progress(status.vectors, status.vectors)
+
+
+def purge_files(folder: Path) -> None:
+    """Remove vectors and their cache where nobody uses them: both are made again when asked."""
+    for pattern in ("vectors-*.db*", f"{CACHE_FILE}*"):
+        for path in folder.glob(pattern):
+            path.unlink(missing_ok=True)
 
 
 def vectors_file(space: Space) -> str:

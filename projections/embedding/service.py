@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterable
 from pathlib import Path
 
-import numpy as np
-
+from eventlog.errors import StorageFailed
 from eventlog.log import EventLog
 from projections.cards.vectors import CardVectors
 from projections.embedding.cache import EmbeddingCache
 from projections.embedding.choosing import Choice
 from projections.embedding.embedder import Embedder
 from projections.embedding.provider import Provider
-from projections.embedding.recipe import Space, composed
+from projections.embedding.recipe import Space
 from projections.embedding.semantics import Semantics
 from projections.embedding.vec_facts import VecFacts
 from projections.embedding.vectors import Vectors
 from projections.embedding.worker import EmbeddingWorker, WorkerStatus
-from projections.facts import FactRow
 from projections.reader import Reader
 
 CACHE_FILE = "embeddings.db"
+PURGE_WAIT_SECONDS = 60.0
 VECTORS_FILE = "vectors.db"
 
 
@@ -106,20 +105,24 @@ class Embeddings:
         """Whether everything up to ``position`` is embedded, waiting at most that long."""
         return self._worker.wait(position, timeout_seconds)
 
-    def erase(self, facts: Sequence[FactRow], kept_texts: frozenset[str] = frozenset()) -> None:
-        """Forget erased facts everywhere, on disk as well. Idempotent.
+    def purge(self, position: int, gone: Container[str], keys: Iterable[bytes]) -> None:
+        """Leave nothing on disk of erased facts and of texts that no fact says. Idempotent.
 
         Args:
-            kept_texts: composed texts that other facts still have, whose cache entries stay.
+            position: erasures up to here are followed first.
+            gone: ids of erased facts.
+            keys: of the texts (``cache.text_key``) that stay.
+
+        Raises:
+            StorageFailed: the worker does not follow, or a file cannot be cleaned now.
         """
-        slots = [slot for f in facts if (slot := self._reader.slot_of(f.id)) is not None]
-        self._vectors.forget(np.array(slots, dtype=np.int32))
-        self._table.write(ended=[fact.id for fact in facts])
+        if not self._worker.followed(position, PURGE_WAIT_SECONDS):
+            raise StorageFailed("the embedding worker does not follow the log")
         if self.semantics.cards is not None:
-            self.semantics.cards.forget_entities(frozenset(fact.entity for fact in facts))
-        self._table.scrub()
-        texts = {composed(fact.entity, fact.relation, fact.value_v) for fact in facts}
-        self.cache.delete(sorted(texts - kept_texts))
+            self.semantics.cards.forget_all()
+        with self._worker.paused():
+            self._table.rewrite(gone)
+            self.cache.keep_only(keys)
 
     def close(self) -> None:
         """Stop the worker and close the files. Idempotent."""

@@ -9,7 +9,7 @@ from the cache as far as that reaches.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import cast
@@ -19,8 +19,9 @@ import msgspec
 import numpy as np
 import sqlite_vec
 
+from eventlog.sqlite_erasing import truncate_wal
 from projections.arrays import F32
-from projections.database import BUSY_TIMEOUT_MS, query_one
+from projections.database import BUSY_TIMEOUT_MS, copy_rows, query_one
 from projections.embedding.errors import DimensionMismatch, ModelMismatch
 from projections.embedding.recipe import Space
 
@@ -36,7 +37,20 @@ _TABLE = "CREATE VIRTUAL TABLE vec_facts USING vec0(id TEXT PRIMARY KEY, embeddi
 _HAS_TABLE = "SELECT 1 FROM sqlite_master WHERE name='vec_facts'"
 _INSERT = "INSERT INTO vec_facts (id, embedding) VALUES (?,?)"
 _DELETE = "DELETE FROM vec_facts WHERE id=?"
+_TABLE_SQL = "SELECT sql FROM sqlite_master WHERE name='vec_facts'"
+CARD_PREFIX = "card:"
+"""Of the keys under which vectors of memory cards stand."""
 _ALL = "SELECT id, embedding FROM vec_facts"
+
+
+def _stays(name: str, gone: Container[str]) -> bool:
+    return name not in gone and not name.startswith(CARD_PREFIX)
+
+
+def remove_database(path: Path) -> None:
+    """Delete a database and its side files."""
+    for suffix in ("", "-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
 class VecFacts:
@@ -116,10 +130,32 @@ class VecFacts:
         finally:
             db.close()
 
-    def scrub(self) -> None:
-        """Leave no trace of deleted vectors in the file or its write-ahead log."""
+    def rewrite(self, gone: Container[str]) -> None:
+        """Write the table anew without the vectors of ``gone`` and of cards, so that no trace of
+        them is left, whatever sqlite-vec and SQLite leave in chunks and pages."""
+        staged = self._path.with_name(self._path.name + ".next")
         with self._lock:
-            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            remove_database(staged)
+            self._copy(staged, gone)
+            self._db.close()
+            remove_database(self._path)
+            staged.replace(self._path)
+            self._db = open_vectors(self._path)
+
+    def _copy(self, staged: Path, gone: Container[str]) -> None:
+        fresh = open_vectors(staged)
+        try:
+            with fresh:
+                fresh.execute(_META)
+                for (sql,) in self._db.execute(_TABLE_SQL):
+                    fresh.execute(str(sql))
+                copy_rows(self._db, fresh, "vec_meta", "true", ())
+                rows = iter(self._db.execute(_ALL))
+                while page := list(islice(rows, PAGE_ROWS)):
+                    fresh.executemany(_INSERT, [row for row in page if _stays(str(row[0]), gone)])
+            truncate_wal(fresh)
+        finally:
+            fresh.close()
 
     def close(self) -> None:
         """Idempotent."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 
 import numpy as np
@@ -18,7 +19,7 @@ from msgspec import Struct
 
 from eventlog.errors import LogClosed
 from eventlog.event import Recorded
-from eventlog.kinds import DecaySwept, FactRetracted
+from eventlog.kinds import DecaySwept, FactErased, FactRetracted
 from eventlog.log import EventLog, Subscription
 from projections.arrays import F32, I32, Bool
 from projections.embedding.embedder import Embedder
@@ -32,6 +33,7 @@ from projections.embedding.recipe import composed
 from projections.embedding.vec_facts import VecFacts
 from projections.embedding.vectors import Vectors
 from projections.facts import FactRow
+from projections.mirror import NOWHERE
 from projections.moment import LIVE, Moment
 from projections.reader import Reader
 from projections.view import View, everything
@@ -90,6 +92,7 @@ class EmbeddingWorker:
         self._monotonic = monotonic
         self._closing = threading.Event()
         self._condition = threading.Condition()
+        self._embedding = threading.Lock()
         # Under the condition; the thread alone changes them.
         self._waiting: dict[int, None] = {}
         self._skipped: set[int] = set()
@@ -196,7 +199,8 @@ class EmbeddingWorker:
         view = self._published(events[-1].position)
         if view is None:
             return
-        if any(isinstance(event.payload, DecaySwept) for event in events):
+        self._forget_erased(view, events)
+        if any(isinstance(event.payload, DecaySwept | FactErased) for event in events):
             self._compare(view, everything(view))
             return
         ended = [
@@ -208,6 +212,34 @@ class EmbeddingWorker:
         fresh = np.arange(self._seen, view.count, dtype=np.int32)
         changed = np.unique(np.concatenate([np.array(ended, dtype=np.int32), fresh]))
         self._compare(view, changed[changed >= 0])
+
+    def _forget_erased(self, view: View, events: Sequence[Recorded]) -> None:
+        """Nothing is kept of erased facts, as of those that only ended."""
+        erased = [
+            fact
+            for event in events
+            if isinstance(event.payload, FactErased)
+            for fact in event.payload.fact_ids
+            if self._reader.slot_of(fact) is None
+        ]
+        if erased:
+            self._table.write(ended=erased)
+            self._vectors.forget(np.flatnonzero(view.scope == NOWHERE).astype(np.int32))
+
+    @contextmanager
+    def paused(self) -> Generator[None, None, None]:
+        """Keep the worker from embedding anything for the length of a ``with`` block; waits
+        for the request that is under way."""
+        with self._embedding:
+            yield
+
+    def followed(self, position: int, timeout_seconds: float) -> bool:
+        """Whether it has met every event up to ``position``, waiting at most that long."""
+        with self._condition:
+            self._condition.wait_for(
+                lambda: self._seen_position >= position or self._closing.is_set(), timeout_seconds
+            )
+            return self._seen_position >= position
 
     def _published(self, position: int) -> View | None:
         """The mirror once it holds ``position``: it publishes just after the log commits."""
@@ -273,7 +305,16 @@ class EmbeddingWorker:
             self._moved()
 
     def _embed(self, slots: I32) -> None:
+        with self._embedding:
+            self._embed_now(slots)
+
+    def _embed_now(self, slots: I32) -> None:
         rows = self._rows(self._reader.pin(), slots)
+        if not rows:
+            with self._condition:  # erased meanwhile
+                for slot in slots.tolist():
+                    self._waiting.pop(slot, None)
+            return
         vectors = self._embedder.documents([_text(row) for row in rows])
         # What ended meanwhile is in the table for a moment: its end is still to be followed.
         self._table.write(
@@ -342,8 +383,10 @@ class EmbeddingWorker:
 
     def _keep(self, rows: Sequence[FactRow], vectors: F32) -> I32:
         """Put vectors into memory; returns the slots of the rows."""
-        slots: I32 = np.array([self._reader.slot_of(row.id) for row in rows], dtype=np.int32)
-        self._vectors.put(slots, vectors)
+        found = [self._reader.slot_of(row.id) for row in rows]
+        held = [n for n, slot in enumerate(found) if slot is not None]  # but erased ones
+        slots: I32 = np.array([found[n] for n in held], dtype=np.int32)
+        self._vectors.put(slots, vectors[held])
         return slots
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from eventlog.event import Recorded
 from eventlog.kinds import ConsolidationRan, ConsolidationRuleSet
+from projections.erasing import EVENTS
 from projections.moment import LIVE
 
 _END = f"UPDATE consolidation_rules SET to_position=? WHERE rule_id=? AND to_position={LIVE}"
@@ -78,6 +79,7 @@ class ConsolidationProjector:
     late_indexes = ""
     kinds = frozenset({"consolidation_rule_set", "consolidation_ran"})
     reads: frozenset[str] = frozenset()
+    erasing = (f"DELETE FROM quarantined_episodes WHERE key IN {EVENTS}",)
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
         for event in events:

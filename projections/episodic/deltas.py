@@ -14,6 +14,7 @@ import msgspec
 
 from eventlog.event import Recorded, fact_partition
 from eventlog.kinds import AppliedDelta, DeltaApplied, DeltaRejected
+from projections.erasing import FACTS, POSITIONS
 
 _DELTA = """
 INSERT INTO deltas (position, number, delta_id, kind, partition, scope, garden_id, user, agent,
@@ -120,6 +121,12 @@ class DeltasProjector:
     late_indexes = ""
     kinds = frozenset({"delta_applied", "delta_rejected"})
     reads: frozenset[str] = frozenset()
+    erasing = (
+        f"DELETE FROM deltas WHERE position IN {POSITIONS}",
+        f"DELETE FROM delta_sources WHERE position IN {POSITIONS}",
+        f"DELETE FROM memory_facts WHERE from_position IN {POSITIONS} OR fact_id IN {FACTS}",
+        f"DELETE FROM delta_rejections WHERE position IN {POSITIONS}",
+    )
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
         for event in events:

@@ -14,6 +14,7 @@ from eventlog.event import Recorded, fact_partition
 from eventlog.identifiers import id_text
 from eventlog.kinds import EpisodeAccessed, EpisodeRecorded
 from projections.episodic.place import scope_key
+from projections.erasing import EVENTS, POSITIONS
 
 _RECORD = """
 INSERT INTO episodes (position, key, id, partition, scope, garden_id, user, session, agent,
@@ -72,6 +73,10 @@ class EpisodesProjector:
     late_indexes = ""
     kinds = frozenset({"episode_recorded", "episode_accessed"})
     reads: frozenset[str] = frozenset()
+    erasing = (
+        f"DELETE FROM episodes WHERE position IN {POSITIONS}",
+        f"DELETE FROM episode_accesses WHERE key IN {EVENTS}",
+    )
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
         rows: list[tuple[apsw.SQLiteValue, ...]] = []

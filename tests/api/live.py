@@ -11,6 +11,7 @@ import httpx
 from aiohttp import web
 
 from api.app import SERVICE, create_app
+from api.call import Service
 from api.memory.scheduler import ConsolidationScheduler
 from api.node import Node
 from api.settings import Settings
@@ -57,6 +58,10 @@ class LiveNode:
         if key is not None:
             headers["Authorization"] = f"Bearer {key}"
         return self.http.request(method, path, headers=headers, **options)
+
+    def service(self) -> Service:
+        """What the handlers share."""
+        return self.app[SERVICE]
 
     def app_tracker(self) -> RecallTracker:
         """What gathers counts and receipts until they are logged."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -11,6 +12,7 @@ from eventlog.clock import FixedClock
 from eventlog.codec import ZERO_HASH, decode, header_hash, payload_hash
 from eventlog.errors import (
     AppendError,
+    EraseRefused,
     ExpectationFailed,
     IdempotencyConflict,
     LogClosed,
@@ -19,7 +21,16 @@ from eventlog.errors import (
 from eventlog.event import Draft
 from eventlog.kinds import FactAsserted, SourceTrustSet, Value
 from eventlog.log import EventLog, Expect, Head, Idempotency, StreamHead
-from tests.eventlog.samples import COMPANY, ORIGIN, START_US, TEAM, fact, facts
+from tests.eventlog.samples import (
+    COMPANY,
+    ORIGIN,
+    START_US,
+    TEAM,
+    erase,
+    erased,
+    fact,
+    facts,
+)
 
 KEY = Idempotency("agent:alice", "request-1", b"digest of the body")
 
@@ -373,6 +384,80 @@ class LogContract:
         timer.start()
         assert subscription.take(10, 30) == []
         timer.join()
+
+    # -- erasing
+
+    def test_an_erased_payload_is_gone_and_its_header_and_chain_stay(self, log: EventLog) -> None:
+        first, second = log.append([fact("one"), fact("two")]).events
+        before = log.read_stored()
+        erase(log, first)
+        stored, kept, by = log.read_stored()
+        assert (stored.payload, stored.salt) == (None, None)
+        assert (stored.header, stored.hash) == (before[0].header, before[0].hash)
+        assert kept == before[1]
+        assert [event.payload for event in log.read()][:2] == [None, second.payload]
+        assert (by.position, log.head().position) == (3, 3)
+        log.append([fact("three")])
+        assert [event.header.prev_hash for event in log.read()][1:] == [
+            event.hash for event in log.read()[:-1]
+        ]
+
+    def test_nothing_is_erased_that_no_event_names(self, log: EventLog) -> None:
+        first, second = log.append([fact("one"), fact("two")]).events
+        transaction = log.begin()
+        transaction.append([erased(first)])
+        transaction.erase([first.event_id, second.event_id])
+        with pytest.raises(EraseRefused):
+            transaction.commit()
+        assert [event.payload for event in log.read()] == [first.payload, second.payload]
+        assert log.append([fact("three")]).events[0].position == 3
+
+    def test_a_name_given_before_is_enough_and_erasing_twice_is_nothing(
+        self, log: EventLog
+    ) -> None:
+        (first,) = log.append([fact("one")]).events
+        log.append([erased(first)])
+        assert log.read()[0].payload == first.payload
+        for _ in range(2):
+            transaction = log.begin()
+            transaction.erase([first.event_id])
+            transaction.commit()
+            assert log.read()[0].payload is None
+        assert log.head().position == 2
+
+    def test_what_names_erased_events_is_never_erased_itself(self, log: EventLog) -> None:
+        (first,) = log.append([fact("one")]).events
+        (naming,) = log.append([erased(first)]).events
+        transaction = log.begin()
+        transaction.append([erased(naming)])
+        transaction.erase([naming.event_id])
+        with suppress(EraseRefused):
+            transaction.commit()
+        assert log.read()[1].payload == naming.payload
+
+    def test_a_key_stays_taken_when_what_it_recorded_is_erased(self, log: EventLog) -> None:
+        (first,) = log.append([fact("one")], idempotency=KEY).events
+        other = Idempotency(KEY.actor, "request-2", KEY.digest)
+        log.append([fact("two")], idempotency=other)
+        erase(log, first)
+        with pytest.raises(IdempotencyConflict):
+            log.append([fact("one")], idempotency=KEY)
+        assert log.append([fact("two")], idempotency=other).replayed
+        assert log.head().position == 3
+
+    def test_positions_are_found_by_event_id(self, log: EventLog) -> None:
+        first, second = log.append([fact("one"), fact("two")]).events
+        erase(log, first)
+        asked = [second.event_id, first.event_id, b"\xff" * 16]
+        assert log.positions_of(asked) == {first.event_id: 1, second.event_id: 2}
+
+    def test_scrubbing_changes_nothing_that_can_be_read(self, log: EventLog) -> None:
+        first, _ = log.append([fact("one"), fact("two")]).events
+        erase(log, first)
+        before = log.read_stored()
+        log.scrub()
+        assert log.read_stored() == before
+        assert log.append([fact("three")]).events[0].position == 4
 
     def test_closing_the_log_ends_the_wait_of_its_subscriptions(self, log: EventLog) -> None:
         subscription = log.subscribe()

@@ -7,8 +7,10 @@ from itertools import count
 from pathlib import Path
 
 from eventlog.clock import Clock, FixedClock
-from eventlog.event import Draft, scope_partition
-from eventlog.kinds import FactAsserted, Value
+from eventlog.event import Draft, Recorded, scope_partition
+from eventlog.identifiers import id_text
+from eventlog.kinds import FactAsserted, FactErased, Value
+from eventlog.log import EventLog
 from eventlog.sqlite_log import SqliteLog
 
 ORIGIN = "stigmem:node:5f0c2a44-9d0b-4c7e-8a53-0d7be37c1a11"
@@ -33,6 +35,24 @@ def fact(text: str = "a value", *, scope: str = "company", actor: str = "agent:a
 
 def facts(number: int, *, scope: str = "company") -> list[Draft]:
     return [fact(f"value {index}", scope=scope) for index in range(number)]
+
+
+def erased(*events: Recorded) -> Draft:
+    """A draft that names events as erased."""
+    payload = FactErased(erasure_id="erasure-1", events=[id_text(e.event_id) for e in events])
+    number = next(_numbers).to_bytes(16, "big")
+    return Draft(payload, scope_partition("company"), number, "agent:admin")
+
+
+def erase(log: EventLog, *events: Recorded) -> None:
+    """Erase the payloads of events, as one transaction."""
+    transaction = log.begin()
+    try:
+        transaction.append([erased(*events)])
+        transaction.erase([event.event_id for event in events])
+        transaction.commit()
+    finally:
+        transaction.rollback()
 
 
 def open_log(

@@ -17,7 +17,7 @@ from eventlog.identifiers import IdentifierSource
 from eventlog.log import EventLog, Idempotency
 from replay.verify import verify
 from tests.eventlog.contract import LogContract
-from tests.eventlog.samples import ORIGIN, START_US, fact, facts, open_log
+from tests.eventlog.samples import ORIGIN, START_US, erase, fact, facts, open_log
 
 
 class TestSqliteLog(LogContract):
@@ -163,10 +163,60 @@ def test_a_crash_while_the_file_is_made_leaves_one_that_opens(path: Path) -> Non
 
 def test_a_log_of_a_newer_release_is_refused_with_both_versions(path: Path) -> None:
     open_log(path).close()
-    raw(path).pragma("user_version", 2)
+    raw(path).pragma("user_version", 3)
     for read_only in (False, True):
-        with pytest.raises(DataDirectoryError, match="log schema 2, this release reads 1"):
+        with pytest.raises(DataDirectoryError, match="log schema 3, this release reads 1"):
             open_log(path, read_only=read_only)
+
+
+def test_a_log_of_schema_1_is_read_as_it_is_and_raised_when_written_to(path: Path) -> None:
+    db = raw(path)
+    for statement in sqlite_schema.STATEMENTS[1]:
+        db.execute(statement)
+    db.pragma("application_id", sqlite_schema.APPLICATION_ID)
+    db.pragma("user_version", 1)
+    db.close()
+    with open_log(path, read_only=True) as log:
+        assert verify(log).fault is None
+    assert raw(path).pragma("user_version") == 1
+    with open_log(path) as log:
+        (event,) = log.append([fact()]).events
+        erase(log, event)
+        assert log.read()[0].payload is None
+        assert verify(log).fault is None
+    assert raw(path).pragma("user_version") == 2
+
+
+def test_a_node_reopens_with_erased_payloads_in_its_tail_and_not_with_withheld_ones(
+    path: Path,
+) -> None:
+    with open_log(path) as log:
+        first, _ = log.append([fact("one"), fact("two")]).events
+        erase(log, first)
+    open_log(path).close()
+    db = raw(path)
+    db.execute("DROP TRIGGER payloads_no_delete")
+    db.execute("DELETE FROM payloads WHERE position = 2")
+    db.close()
+    with pytest.raises(CorruptLog, match="payload is missing"):
+        open_log(path)
+
+
+def test_after_scrubbing_no_byte_of_an_erased_payload_is_in_any_file(path: Path) -> None:
+    with open_log(path) as log:
+        kept = log.append([fact(f"kept-{number}" * 40) for number in range(200)]).events
+        gone = log.append([fact(f"secret-{number}" * 400) for number in range(50)]).events
+        log.append([fact(f"kept-{number}" * 40) for number in range(200)])
+        salts = [stored.salt for stored in log.read_stored(len(kept), len(gone))]
+        erase(log, *gone)
+        log.scrub()
+        files = {file.name: file.read_bytes() for file in path.parent.iterdir()}
+        assert "log.db-wal" in files
+        for name, data in files.items():
+            assert b"secret-" not in data, name
+            assert not [salt for salt in salts if salt is not None and salt in data], name
+        assert b"kept-7kept-7" in files["log.db"]
+        assert verify(log).fault is None
 
 
 def test_damage_in_the_last_events_keeps_the_log_from_opening(path: Path) -> None:

@@ -36,6 +36,7 @@ from projections.intents import (
     Consolidate,
     DeclareSetValued,
     Done,
+    EraseFacts,
     Intent,
     NewEpisode,
     RecordEpisodes,
@@ -261,14 +262,21 @@ _memories = st.one_of(_episodes, _deltas(), _deltas(), _rules, _runs()).map(
 )
 
 
+_erasures = st.just(("erase", None))
+
+
 @st.composite
-def histories(draw: st.DrawFn, max_size: int = 20, *, memory: bool = True) -> list[Step]:
+def histories(
+    draw: st.DrawFn, max_size: int = 20, *, memory: bool = True, erasing: bool = True
+) -> list[Step]:
     """Moves at instants that never go back, in a world that is disputed already; with
-    ``memory``, episodes and deltas among them."""
+    ``memory``, episodes and deltas among them, with ``erasing``, erasures of facts."""
     at_us = START_US
     opening = draw(st.lists(_disputed, min_size=3, max_size=8))
     steps = [Step("assert", at_us, 0, intent) for intent in opening]
     moves = st.one_of(_moves, _moves, _memories) if memory else _moves
+    if erasing:
+        moves = st.one_of(moves, moves, moves, _erasures)
     for kind, intent in draw(st.lists(moves, min_size=1, max_size=max_size)):
         at_us += draw(st.sampled_from((0, 1_000, 3_600_000_000, DAY_US)))
         steps.append(Step(kind, at_us, draw(st.integers(0, 1_000)), intent))
@@ -285,10 +293,20 @@ def intent_at(step: Step, node: Node) -> Intent | None:
     if not facts:
         return None
     fact = facts[step.pick % len(facts)]
+    if step.kind == "erase":
+        return erasure(step, fact)
     if step.kind == "retract":
         return RetractFact(fact_id=fact, scopes=ALL_SCOPES)
     uses = (fact, facts[0], fact)[: 1 + step.pick % 3]
     return TrackRecalls(uses=tuple(RecallUse(use, 2, step.at_us) for use in uses))
+
+
+def erasure(step: Step, fact: str) -> EraseFacts:
+    """Erase a fact, or now and then all about an entity."""
+    name = f"{step.at_us}-{step.pick}"
+    if step.pick % 7 == 0:
+        return EraseFacts(erasure_id=name, entity=ENTITIES[step.pick % len(ENTITIES)])
+    return EraseFacts(erasure_id=name, fact_ids=(fact,), derived=step.pick % 2 == 0)
 
 
 def _settlement(step: Step, node: Node) -> Intent | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,17 +14,20 @@ from hypothesis import strategies as st
 from api.node import Node
 from eventlog.clock import FixedClock
 from eventlog.event import Recorded
+from eventlog.kinds import FactErased
 from projections.authorization import everything as every_right
 from projections.columns import COLUMN_TYPES
 from projections.database import query
 from projections.digest import Digests, compute_digests
-from projections.intents import SweepDecay
-from projections.mirror import Mirror
+from projections.intents import EraseFacts, SweepDecay
+from projections.mirror import NOWHERE, Mirror
 from projections.moment import LIVE, Moment
 from projections.normalization import normalize_ref
+from projections.registry import PROJECTORS
 from projections.selection import known, live
 from projections.store import ProjectionStore
 from projections.view import View
+from replay.verify import verify
 from tests.projections.histories import (
     DAY_US,
     HALF_LIFE,
@@ -125,30 +128,55 @@ def test_a_mirror_that_followed_equals_one_that_was_filled(steps: list[Step]) ->
         filled = Mirror()
         with node.reader.pool.connection() as db:
             filled.fill(db, followed.position)
+        kept = followed.columns.arrays["scope"][: followed.published] != NOWHERE
         for name in COLUMN_TYPES:
-            columns = [each.columns.arrays[name][: each.published] for each in (filled, followed)]
+            columns = [
+                filled.columns.arrays[name][: filled.published],
+                followed.columns.arrays[name][: followed.published][kept],
+            ]
             if name in NUMBERED:
                 columns = [by_first_appearance(column) for column in columns]
             np.testing.assert_array_equal(*columns, err_msg=name)
-        assert filled.slot_of == followed.slot_of
+        assert placed(filled, filled.slot_of.items()) == placed(followed, followed.slot_of.items())
         assert listed(filled) == listed(followed)
+        if kept.all():  # a key that was crowded stays so: it only saves a look
+            assert crowded(filled) == crowded(followed)
         for position in range(followed.position + 1):
             moment = Moment(position, node.log.received_at(position))
             assert judged(filled.pin(), moment) == judged(followed.pin(), moment)
 
 
+def placed(mirror: Mirror, slots: Iterable[tuple[object, int]]) -> dict[object, int]:
+    """Names of slots, by the position of the fact: erased ones leave slots that nobody has."""
+    starts = mirror.columns.arrays["from_position"]
+    return {name: int(starts[slot]) for name, slot in slots}
+
+
 def listed(mirror: Mirror) -> list[object]:
-    """Every slot list and posting list of a mirror, by name."""
+    """Every slot list and posting list of a mirror that is not empty, by name."""
     view = mirror.pin()
-    keys = {int(key) for key in view.key}
+    starts = view.from_position
+    entities = {
+        view.entities.text(n): (
+            starts[view.entity_slots(n)].tolist(),
+            starts[view.object_slots(n)].tolist(),
+        )
+        for n in range(len(view.entities))
+    }
     return [
-        {view.entities.text(n): view.entity_slots(n).tolist() for n in range(len(view.entities))},
-        {view.entities.text(n): view.object_slots(n).tolist() for n in range(len(view.entities))},
-        sorted(view.key_slots(key).tolist() for key in keys),
-        {term: [each.tolist() for each in view.postings(term)] for term in mirror.by_term._lists},
-        {cid: mirror.by_cid.slots(cid, view.count).tolist() for cid in mirror.by_cid._lists},
-        {key: bool(mirror.crowded[number]) for key, number in mirror.key_numbers.items()},
+        {name: lists for name, lists in entities.items() if lists != ([], [])},
+        sorted(starts[view.key_slots(key)].tolist() for key in mirror.by_key._lists),
+        {
+            term: (starts[view.postings(term)[0]].tolist(), view.postings(term)[1].tolist())
+            for term in mirror.by_term._lists
+        },
+        {cid: starts[view.cid_slots(cid)].tolist() for cid in mirror.by_cid._lists},
     ]
+
+
+def crowded(mirror: Mirror) -> dict[object, bool]:
+    """Which keys have more than one fact."""
+    return {key: bool(mirror.crowded[number]) for key, number in mirror.key_numbers.items()}
 
 
 NUMBERED = {"entity", "relation", "source", "garden", "value", "key", "object"}
@@ -237,6 +265,57 @@ def test_every_fact_that_ended_has_its_retraction(steps: list[Step]) -> None:
             db.execute("SELECT id, to_position FROM facts WHERE to_position <> ?", (LIVE,))
         )
         assert ended == dict(db.execute("SELECT fact_id, position FROM fact_retractions"))
+
+
+@given(histories())
+@QUICK
+def test_what_was_erased_is_nowhere_and_the_chain_stands(steps: list[Step]) -> None:
+    with lived(steps) as node:
+        erased = {
+            fact
+            for event in node.log.read(0, 10_000)
+            if isinstance(event.payload, FactErased)
+            for fact in event.payload.fact_ids
+        }
+        assert verify(node.log).fault is None
+        assert not erased & node.reader.mirror.slot_of.keys()
+        with node.reader.pool.connection() as db:
+            for projector in PROJECTORS:
+                if projector.name == "erasures":
+                    continue  # they name the facts, by their ids
+                for table in projector.tables:
+                    told = " ".join(map(str, query(db, f"SELECT * FROM {table}")))
+                    assert not [fact for fact in erased if fact in told], table
+            orphans = (
+                "SELECT count(*) FROM lexicon WHERE rowid NOT IN (SELECT from_position FROM facts)"
+            )
+            assert query(db, orphans) == [(0,)]
+
+
+def test_erasing_the_newest_of_three_values_leaves_the_dispute_of_the_other_two() -> None:
+    values = [asserted(value=value) for value in (VALUES[0], VALUES[1], VALUES[4])]
+    steps = [Step("assert", START_US + n, 0, intent) for n, intent in enumerate(values)]
+    with lived(steps) as node:
+        first, second, third = node.reader.mirror.slot_of
+        node.write(EraseFacts(erasure_id="e", fact_ids=(third,)))
+        with node.reader.pool.connection() as db:
+            open_conflicts = query(
+                db, "SELECT fact_id, opened_by FROM conflicts WHERE to_position=?", (LIVE,)
+            )
+            assert open_conflicts == [(first, second)]
+            assert query(db, "SELECT count(*) FROM conflicts") == [(1,)]
+        assert node.rebuild().compared
+
+
+def test_an_erased_fact_was_never_known_not_even_in_the_past() -> None:
+    with lived([Step("assert", START_US, 0, asserted())]) as node:
+        (fact,) = node.reader.mirror.slot_of
+        at = node.reader.mirror.position
+        node.write(EraseFacts(erasure_id="e", fact_ids=(fact,)))
+        view = node.reader.pin()
+        for position in range(view.position + 1):
+            assert not len(known(view, RIGHTS, Moment(position, START_US)))
+        assert at < view.position
 
 
 def test_histories_reach_resolutions_and_decay() -> None:

@@ -21,7 +21,16 @@ from eventlog.signing import SignedHeads, sign_heads
 from eventlog.sqlite_log import SqliteLog
 from replay import verify as verify_module
 from replay.verify import Fault, VerifyReport, verify, verify_file
-from tests.eventlog.samples import COMPANY, ORIGIN, START_US, fact, facts, open_log
+from tests.eventlog.samples import (
+    COMPANY,
+    ORIGIN,
+    START_US,
+    erase,
+    erased,
+    fact,
+    facts,
+    open_log,
+)
 
 EVENTS = 9
 MIDDLE = 5
@@ -54,6 +63,29 @@ def damaged(path: Path, *statements: str) -> VerifyReport:
 
 def whole(path: Path) -> VerifyReport:
     return verify_file(path, origin=ORIGIN, epoch=1)
+
+
+def test_a_missing_payload_is_erased_where_an_event_names_it_and_withheld_otherwise(
+    path: Path,
+) -> None:
+    with open_log(path) as log:
+        erase(log, log.read()[2])
+        assert verify(log).fault is None
+    assert whole(path).fault is None
+    fault = damaged(path, f"DELETE FROM payloads WHERE position = {MIDDLE}").fault
+    assert fault is not None
+    assert fault.position == MIDDLE
+    assert "withheld" in fault.reason
+
+
+def test_salt_and_payload_go_together(path: Path) -> None:
+    with open_log(path) as log:
+        transaction = log.begin()
+        transaction.append([erased(log.read()[MIDDLE - 1])])
+        transaction.commit()
+    fault = damaged(path, f"UPDATE payloads SET payload = x'' WHERE position = {MIDDLE}").fault
+    assert fault is not None
+    assert fault.position == MIDDLE
 
 
 def test_a_log_as_it_was_written_has_no_fault(path: Path) -> None:

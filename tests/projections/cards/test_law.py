@@ -123,7 +123,7 @@ def markdown(card: Card | None) -> str | None:
     return None if card is None else card.markdown
 
 
-@given(histories())
+@given(histories(erasing=False))
 @settings(max_examples=25, deadline=None)
 def test_cards_are_what_the_facts_make_of_them_now_and_later(steps: list[Step]) -> None:
     naive = Naive()

@@ -10,11 +10,12 @@ import pytest
 
 from api.node import Node
 from eventlog.kinds import DecayPolicy, Value
+from projections.embedding.cache import text_key
 from projections.embedding.choosing import Choice
 from projections.embedding.errors import BadAnswer, ProviderRefused, ProviderUnavailable
-from projections.embedding.recipe import Space
+from projections.embedding.recipe import Space, composed
 from projections.embedding.service import Embeddings
-from projections.intents import Done, PinEmbeddingModel, RetractFact, SweepDecay
+from projections.intents import Done, EraseFacts, PinEmbeddingModel, RetractFact, SweepDecay
 from projections.normalization import SCOPES
 from tests.projections.embedding.provider_double import CARD, SPACE, WordsProvider, words_vector
 from tests.projections.histories import asserted
@@ -226,16 +227,23 @@ def test_erasure_leaves_no_vector_in_any_file(stage: Stage) -> None:
     secret = stage.say("secret")
     other = stage.say("other")
     assert stage.settled() == sorted([secret, other])
-    slot = stage.node.reader.slot_of(secret)
-    assert slot is not None
-    rows = stage.node.reader.rows([int(stage.node.reader.pin().from_position[slot])])
-    stage.embeddings.erase(rows)
-    stage.embeddings.erase(rows)
-    assert stage.in_table() == [other]
-    assert not stage.has_vector(secret)
     data = words_vector("alice memory:note secret").tobytes()[:64]
-    for path in stage.folder.glob("*.db*"):
-        assert data not in path.read_bytes(), path.name
+    assert [path for path in stage.folder.glob("*.db*") if data in path.read_bytes()]
+    stage.node.write(EraseFacts(erasure_id="e", fact_ids=(secret,)))
+    reader, head = stage.node.reader, stage.node.log.head().position
+    for _ in range(2):
+        said = [
+            text_key(composed(entity, relation, value))
+            for page in reader.fact_pages()
+            for _, entity, relation, value in page
+        ]
+        stage.embeddings.purge(head, {secret}, said)
+        assert stage.in_table() == [other]
+        assert len(stage.embeddings.cache.get_many(SPACE, ["alice memory:note other"])) == 1
+        for path in stage.folder.glob("*.db*"):
+            assert data not in path.read_bytes(), path.name
+    third = stage.say("third")
+    assert stage.settled() == sorted([other, third])
 
 
 def test_closing_does_not_wait_for_what_waits(stage: Stage) -> None:

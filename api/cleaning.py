@@ -1,0 +1,167 @@
+"""The task that cleans up after erasures while the node serves, and goes on after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+from api.node import Node
+from eventlog.event import Recorded
+from eventlog.kinds import FactErased
+from projections.archive.archive import Archive
+from projections.audit.desk import AuditDesk
+from projections.embedding.current import purge_files
+from projections.reader import Reader
+from replay.cleaning import Cleaner, VectorFiles
+
+RETRY_SECONDS = 30.0
+
+_log = logging.getLogger(__name__)
+
+
+class Cleaning:
+    """``start`` and ``stop`` belong to the app's life; ``wake`` after every erasure.
+
+    Args:
+        noted: told of every erasure, and at the start of all that are not clean, with the
+            positions of what they took: files that still hold it are not to be read.
+        flush: writes down receipts of recalls that wait in memory: they may repeat the text.
+
+    Attributes:
+        step: what is being cleaned, None where nothing is.
+        error: why the last attempt failed; it is tried again.
+    """
+
+    def __init__(
+        self,
+        cleaner: Cleaner,
+        reader: Reader,
+        flush: Callable[[], Awaitable[None]],
+        noted: Callable[[list[int]], None],
+    ) -> None:
+        self._noted = noted
+        self.step: str | None = None
+        self.error: str | None = None
+        self._cleaner = cleaner
+        self._reader = reader
+        self._flush = flush
+        self._wanted = asyncio.Event()
+        self._round = asyncio.Condition()
+        self._task: asyncio.Task[None] | None = None
+        self._work: asyncio.Future[list[str]] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def start(self) -> None:
+        self._noted(self._cleaner.positions(self._cleaner.unclean()))
+        self._wanted.set()  # whatever a process before this one left unclean
+        self._loop = asyncio.get_running_loop()
+        self._reader.followers.append(self._committed)
+        self._task = asyncio.create_task(self._run(), name="cleaning")
+
+    async def stop(self) -> None:
+        """Stop after the attempt that is under way."""
+        if self._committed in self._reader.followers:
+            self._reader.followers.remove(self._committed)
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+        if self._work is not None:
+            await asyncio.gather(self._work, return_exceptions=True)
+
+    def _committed(self, events: Sequence[Recorded]) -> None:
+        """Erasures come from requests, and from other nodes."""
+        took = [event.payload for event in events if isinstance(event.payload, FactErased)]
+        if self._loop is not None and took:
+            self._noted(self._cleaner.positions_named(took))
+            self._loop.call_soon_threadsafe(self._wanted.set)
+
+    def wake(self) -> None:
+        """There is something to clean."""
+        self._wanted.set()
+
+    async def wait(self, erasure_id: str, timeout_seconds: float) -> bool:
+        """Whether an erasure is clean, waiting at most that long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_seconds), self._round:
+                await self._round.wait_for(lambda: self._is_clean(erasure_id))
+        return self._is_clean(erasure_id)
+
+    def _is_clean(self, erasure_id: str) -> bool:
+        return self._reader.erasure_receipt(erasure_id) is not None
+
+    async def _run(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(
+                    self._wanted.wait(), None if self.error is None else RETRY_SECONDS
+                )
+            self._wanted.clear()
+            await self._once()
+            async with self._round:
+                self._round.notify_all()
+
+    async def _once(self) -> None:
+        try:
+            if not await asyncio.to_thread(self._cleaner.unclean):
+                self.error = None
+                return
+            await self._flush()
+            # Shielded: a file is rewritten to its end even where the node stops meanwhile.
+            self._work = asyncio.ensure_future(asyncio.to_thread(self._cleaner.clean, self._note))
+            await asyncio.shield(self._work)
+            self.error = None
+        except asyncio.CancelledError:
+            raise
+        except Exception as fault:
+            _log.exception("cleaning up after an erasure failed; it is tried again")
+            self.error = str(fault) or type(fault).__name__
+        self.step = None
+
+    def _note(self, step: str) -> None:
+        self.step = step
+
+
+class _Vectors:
+    """The vectors of a node, whatever it embeds with at the time."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def purge(self, position: int, gone: frozenset[str], keys: Iterator[bytes]) -> None:
+        if self._node.embeddings is None:
+            purge_files(self._node.directory.path)
+        else:
+            self._node.embeddings.purge(position, gone, keys)
+
+
+def cleaning_of(
+    node: Node, archive: Archive, desk: AuditDesk, flush: Callable[[], Awaitable[None]]
+) -> Cleaning:
+    """What cleans up after the erasures of a node."""
+
+    def noted(positions: list[int]) -> None:
+        archive.note_erased(positions)
+        desk.note_erased()
+
+    return Cleaning(cleaner_of(node, archive, desk), node.reader, flush, noted)
+
+
+def cleaner_of(node: Node, archive: Archive, desk: AuditDesk) -> Cleaner:
+    """What cleans the files of a node."""
+    vectors: VectorFiles = _Vectors(node)
+    return Cleaner(
+        node.log,
+        node.writer,
+        node.reader,
+        node.identity,
+        node.clock,
+        node.directory.projections_path,
+        archive,
+        lambda: vectors,
+        further={"audit files": lambda _positions: desk.close()},
+        copies=lambda: node.replica is not None,
+    )

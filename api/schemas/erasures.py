@@ -1,0 +1,110 @@
+"""Erasures and legal holds: requests and answers."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from api.schemas.facts import ID_LENGTH_MAX
+from api.schemas.values import Flag, Name
+from eventlog.kinds import ErasureReason
+from projections.deciding.erased_set import ERASED_FACTS_MAX
+
+
+class ErasureRequest(BaseModel):
+    """Facts to erase for good: by id, or all about an entity.
+
+    ``mentions``: with an entity, also facts whose value names its URI, episodes and aliases that
+    do. ``derived``: also facts derived from erased ones. ``episodes``: also the episodes they
+    were made from. ``wait``: answer when every file is clean, or after ``timeout_s``.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    fact_ids: list[str] = Field(default=[], max_length=ERASED_FACTS_MAX)
+    entity: Name | None = None
+    mentions: Flag = True
+    derived: Flag = False
+    episodes: Flag = False
+    reason: ErasureReason = "unspecified"
+    wait: Flag = False
+    timeout_s: float = Field(default=60.0, ge=0, le=600)
+
+    @model_validator(mode="after")
+    def _one_of(self) -> Self:
+        if bool(self.fact_ids) == (self.entity is not None):
+            raise PydanticCustomError("erasure", "give fact_ids or entity, and not both")
+        return self
+
+
+class ErasuresQuery(BaseModel):
+    """``before``: a position; erasures begun before it."""
+
+    before: int | None = Field(default=None, ge=0)
+    limit: int = Field(default=50, ge=1, le=500)
+
+
+class HoldRequest(BaseModel):
+    """A fact or an entity to hold, or (``held`` false) to let go."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    fact_id: str | None = Field(default=None, max_length=ID_LENGTH_MAX)
+    entity: Name | None = None
+    held: Flag = True
+
+    @model_validator(mode="after")
+    def _one_of(self) -> Self:
+        if (self.fact_id is None) == (self.entity is None):
+            raise PydanticCustomError("hold", "give fact_id or entity, and not both")
+        return self
+
+
+class ErasureRecord(BaseModel):
+    """Where an erasure stands. ``clean``: nothing of it is left in any file; ``receipt`` says
+    so under the node's key. ``step`` and ``error``: of the cleaning that is under way."""
+
+    erasure_id: str
+    status: Literal["cleaning", "clean"]
+    reason: ErasureReason
+    actor: str
+    position: int
+    requested_at: str
+    facts: int
+    events: int
+    step: str | None = None
+    error: str | None = None
+    receipt: dict[str, Any] | None = None
+
+
+class ErasureBegun(ErasureRecord):
+    """``derived_fact_ids``: facts that stay, although they were derived from erased ones.
+    ``episode_ids``: episodes that stay, although erased facts were made from them."""
+
+    fact_ids: list[str]
+    derived_fact_ids: list[str]
+    episode_ids: list[str]
+
+
+class ErasurePage(BaseModel):
+    """``before``: to ask for the next page with; null on the last one."""
+
+    erasures: list[ErasureRecord]
+    before: int | None
+
+
+class HoldRecord(BaseModel):
+    """What may not be erased."""
+
+    target_kind: Literal["fact", "entity"]
+    target: str
+    actor: str
+    set_at: str
+
+
+class Holds(BaseModel):
+    """Every legal hold in force."""
+
+    holds: list[HoldRecord]

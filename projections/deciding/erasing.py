@@ -1,0 +1,254 @@
+"""Erasing facts for good, and the holds that forbid it.
+
+Beside a fact's own event go the payloads of events that speak of erased facts alone:
+retractions and reviews with their reasons, resolutions without any other loser. An event that
+still has an effect on a fact that stays is kept, whatever its note says (docs/erasure.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+import msgspec
+
+from eventlog.event import NODE_STREAM, Draft, Recorded
+from eventlog.identifiers import id_bytes, id_text
+from eventlog.kinds import (
+    ConflictResolved,
+    DeltaApplied,
+    ErasureCertified,
+    ErasureReason,
+    FactAsserted,
+    FactErased,
+    FactRetracted,
+    LegalHoldSet,
+)
+from projections.database import query, query_one
+from projections.deciding.context import Context, Decision
+from projections.deciding.erased_set import (
+    ERASED_FACTS_MAX,
+    Doomed,
+    facts_about,
+    facts_named,
+    source_episodes,
+    told_elsewhere,
+    with_copies,
+)
+from projections.erasures import find_erasure, find_erasure_receipt, held
+from projections.intents import (
+    CertifyErasure,
+    EraseEvents,
+    EraseFacts,
+    Refused,
+    SetLegalHold,
+)
+from projections.moment import LIVE
+
+GOES_WITH = frozenset(
+    {
+        "quarantine_reviewed",
+        "content_reviewed",
+        "legal_hold_set",
+        "episode_recorded",
+        "delta_rejected",
+        "alias_set",
+    }
+)
+"""Kinds that are about one thing: they go with it."""
+EVENTS_NAMED_MAX = 500
+"""Events that one ``fact_erased`` names: an erasure of more leaves several."""
+
+_ABSENT = Refused("fact_not_found", "fact not found", "id")
+_SPEAKING = """
+SELECT position FROM fact_retractions WHERE fact_id IN (SELECT value FROM json_each(?1))
+UNION SELECT resolved_position FROM conflicts WHERE resolved_position IS NOT NULL
+  AND (winner_id IN (SELECT value FROM json_each(?1))
+    OR fact_id IN (SELECT value FROM json_each(?1))
+    OR opened_by IN (SELECT value FROM json_each(?1)))
+UNION SELECT position FROM quarantine WHERE fact_id IN (SELECT value FROM json_each(?1))
+UNION SELECT from_position FROM content_reviews
+  WHERE fact_id IN (SELECT value FROM json_each(?1))
+UNION SELECT from_position FROM legal_holds WHERE target IN (SELECT value FROM json_each(?2))
+UNION SELECT to_position FROM legal_holds WHERE target IN (SELECT value FROM json_each(?2))
+"""
+"""Positions of events that speak of facts (?1) or hold targets (?2)."""
+_DERIVED = """
+SELECT DISTINCT facts.id FROM derivations JOIN facts USING (from_position)
+WHERE parent_hash IN (SELECT value FROM json_each(?))
+"""
+
+
+def erase_facts(intent: EraseFacts, context: Context) -> Decision | Refused:
+    """Erase facts and every copy of them; all or nothing.
+
+    Refuses: ``fact_not_found``, ``scope_forbidden``, ``legal_hold`` and ``too_many_targets``.
+    """
+    context.flush()
+    db = context.db
+    if intent.entity is not None:
+        chosen = facts_about(db, intent.entity, mentions=intent.mentions)
+    else:
+        chosen = facts_named(db, intent.fact_ids)
+        if len(chosen) < len(set(intent.fact_ids)):
+            return _ABSENT
+    if not any(fact.scope in intent.scopes for fact in chosen):
+        return _ABSENT
+    doomed = with_copies(db, chosen, derived=intent.derived)
+    if len(doomed) > ERASED_FACTS_MAX:
+        return Refused(
+            "too_many_targets", f"over {ERASED_FACTS_MAX} facts would go; erase fewer at a time"
+        )
+    if not {fact.scope for fact in doomed.values()} <= intent.scopes:
+        return Refused("scope_forbidden", "a copy stands in a scope that this key does not cover")
+    entities = {fact.entity for fact in doomed.values()}
+    entities |= {fact.value_v for fact in doomed.values() if fact.value_type == "ref"}
+    if held(db, doomed, entities):
+        return Refused("legal_hold", "a legal hold forbids erasing this; nothing was erased")
+    events = _events(intent, doomed, context)
+    drafts = _drafts(intent.erasure_id, intent.reason, events, context)
+    detail = {
+        "erasure_id": intent.erasure_id,
+        "fact_ids": sorted(doomed),
+        "events": len(events),
+        "derived_fact_ids": _derived(doomed, context),
+        "episode_ids": sorted(
+            {id_text(e.event_id) for e in _sources(doomed, context)}
+            - {id_text(e.event_id) for e in events.values()}
+        ),
+    }
+    return Decision(drafts, detail=detail)
+
+
+def erase_events(intent: EraseEvents, context: Context) -> Decision | Refused:
+    """Erase more local events under an erasure; those that are gone already are passed over."""
+    context.flush()
+    if find_erasure(context.db, intent.erasure_id) is None:
+        return Refused("erasure_not_found", "there is no such erasure")
+    events = _named_events(intent.events, context)
+    if not events:
+        return Decision([], created=False)
+    return Decision(_drafts(intent.erasure_id, intent.reason, events, context))
+
+
+def certify_erasure(intent: CertifyErasure, context: Context) -> Decision | Refused:
+    """Record a receipt, once."""
+    context.flush()
+    if find_erasure(context.db, intent.erasure_id) is None:
+        return Refused("erasure_not_found", "there is no such erasure")
+    if find_erasure_receipt(context.db, intent.erasure_id) is not None:
+        return Decision([], created=False)
+    payload = ErasureCertified(
+        erasure_id=intent.erasure_id, document=intent.document, signature=intent.signature
+    )
+    return Decision([context.draft(payload)])
+
+
+def set_legal_hold(intent: SetLegalHold, context: Context) -> Decision | Refused:
+    """Hold, or let go. Setting what is set already changes nothing."""
+    context.flush()
+    if intent.target_kind == "fact" and not facts_named(context.db, [intent.target]):
+        return _ABSENT
+    standing = query_one(
+        context.db,
+        "SELECT 1 FROM legal_holds WHERE target_kind=? AND target=? AND to_position=?",
+        (intent.target_kind, intent.target, LIVE),
+    )
+    if (standing is not None) == intent.held:
+        return Decision([], created=False)
+    payload = LegalHoldSet(target_kind=intent.target_kind, target=intent.target, held=intent.held)
+    return Decision([context.draft(payload)])
+
+
+def _events(intent: EraseFacts, doomed: dict[str, Doomed], context: Context) -> dict[int, Recorded]:
+    """Every event whose payload goes, by position."""
+    positions = {fact.position for fact in doomed.values()}
+    ends = {fact.to_position for fact in doomed.values()}
+    ends |= {fact.set_aside for fact in doomed.values()}
+    ids = msgspec.json.encode(list(doomed)).decode()
+    targets = {*doomed, *(fact.entity for fact in doomed.values() if intent.entity is not None)}
+    asked = msgspec.json.encode(sorted(targets)).decode()
+    speaking = {row[0] for row in query(context.db, _SPEAKING, (ids, asked))}
+    speaking |= told_elsewhere(context.db, doomed, intent)
+    events = {
+        event.position: event
+        for position in sorted(each for each in positions | speaking | ends if each < LIVE)
+        for event in context.log.read(position - 1, 1)
+        if event.payload is not None and _goes(event, doomed)
+    }
+    return events | _named_events(intent.events, context)
+
+
+def _goes(event: Recorded, doomed: Collection[str]) -> bool:
+    """Whether nothing of an event's effect is left when the facts are gone."""
+    payload = event.payload
+    if isinstance(payload, FactAsserted):
+        return (payload.id or id_text(event.event_id)) in doomed
+    if isinstance(payload, FactRetracted):
+        return set(payload.fact_ids) <= set(doomed)
+    if isinstance(payload, ConflictResolved):
+        return set(payload.loser_ids) <= set(doomed)
+    if isinstance(payload, DeltaApplied):
+        made = {delta.fact_id for delta in payload.deltas if delta.fact_id is not None}
+        return made <= set(doomed)
+    return event.kind in GOES_WITH
+
+
+def _named_events(ids: Iterable[str], context: Context) -> dict[int, Recorded]:
+    """Events of the node's own stream by id, but those without payload."""
+    found = context.log.positions_of([id_bytes(text) for text in ids])
+    return {
+        event.position: event
+        for position in sorted(found.values())
+        for event in context.log.read(position - 1, 1)
+        if event.payload is not None and event.kind in ERASABLE_RECORDS
+    }
+
+
+ERASABLE_RECORDS = frozenset({"recall_answered"})
+"""Local kinds that repeat what was asked or said, and may be erased by event id."""
+
+
+def _drafts(
+    erasure_id: str, reason: ErasureReason, events: dict[int, Recorded], context: Context
+) -> list[Draft]:
+    """``fact_erased`` events, each in the partition of what it names."""
+    by_partition: dict[str, list[Recorded]] = {}
+    for _, event in sorted(events.items()):
+        by_partition.setdefault(_partition(event), []).append(event)
+    drafts: list[Draft] = []
+    for partition, named in by_partition.items():
+        for start in range(0, len(named), EVENTS_NAMED_MAX):
+            some = named[start : start + EVENTS_NAMED_MAX]
+            facts = [
+                each.payload.id or id_text(each.event_id)
+                for each in some
+                if isinstance(each.payload, FactAsserted)
+            ]
+            payload = FactErased(
+                erasure_id=erasure_id,
+                events=[id_text(each.event_id) for each in some],
+                fact_ids=facts,
+                reason=reason,
+            )
+            drafts.append(context.draft(payload, partition))
+    return drafts
+
+
+def _partition(event: Recorded) -> str:
+    """The partition of an event's stream; of any origin and epoch."""
+    _, _, partition = event.header.stream.removeprefix(event.header.origin + "/").partition("/")
+    return partition or NODE_STREAM
+
+
+def _sources(doomed: dict[str, Doomed], context: Context) -> list[Recorded]:
+    """Episodes that are still there and that erased facts were made from."""
+    found = source_episodes(context.db, doomed)
+    events = [event for position in found for event in context.log.read(position - 1, 1)]
+    return [event for event in events if event.payload is not None]
+
+
+def _derived(doomed: dict[str, Doomed], context: Context) -> list[str]:
+    """Facts that stay and were derived from erased ones: they may repeat what was said."""
+    hashes = [fact.cid.removeprefix("sha256:") for fact in doomed.values()]
+    rows = query(context.db, _DERIVED, (msgspec.json.encode(hashes).decode(),))
+    return sorted({fact for (fact,) in rows} - doomed.keys())

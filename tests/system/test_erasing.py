@@ -1,0 +1,92 @@
+"""Erasing as its users meet it: by command, with recall workers, and with a replica."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.client import Client, ClientError
+from replay.cleaning import receipt_fault
+from tests.api.test_erasures import files_with
+from tests.system.processes import NodeProcess, engramlog, fact, serving
+from tests.system.test_recall_workers import WORKERS, recall, state, warm
+from tests.system.test_replica import assert_equal, position, replica_key, replica_of, until
+
+SECRET = "zanzibar-quokka-7741"
+
+
+def owner(node: NodeProcess) -> Client:
+    """A client with the rights of the machine's owner."""
+    return Client(node.control.url, node.control.token)
+
+
+def erase(node: NodeProcess, fact_id: str) -> dict[str, Any]:
+    with owner(node) as client:
+        return client.post("/v1/erasures", {"fact_ids": [fact_id], "wait": True})
+
+
+def test_commands_erase_hold_and_tell(tmp_path: Path) -> None:
+    data = tmp_path / "memory"
+    lines = [fact(1), fact(2, entity="user:bob", value={"type": "text", "v": SECRET})]
+    stdin = b"\n".join(json.dumps(line).encode() for line in lines)
+    assert engramlog("import", "-", "--data", data, stdin=stdin).returncode == 0
+    assert "user:bob" in engramlog("hold", "add", "--entity", "user:bob", "--data", data).stdout
+    refused = engramlog("erase", "entity", "user:bob", "--data", data)
+    assert refused.returncode == 1
+    assert "legal hold" in refused.stderr
+    assert engramlog("hold", "remove", "--entity", "user:bob", "--data", data).returncode == 0
+    held = engramlog("hold", "list", "--data", data, "--json")
+    assert json.loads(held.stdout) == {"holds": []}
+    done = engramlog("erase", "entity", "user:bob", "--reason", "request", "--data", data, "--json")
+    assert done.returncode == 0, done.stderr
+    body = json.loads(done.stdout)
+    assert (body["status"], body["facts"], body["reason"]) == ("clean", 1, "request")
+    receipt = body["receipt"]
+    assert receipt_fault(receipt["signed"], receipt["signature"]) is None
+    assert files_with(data, SECRET.encode(), b"user:bob") == {}
+    status = engramlog("erase", "status", "--data", data)
+    assert body["erasure_id"] in status.stdout
+    assert "clean" in status.stdout
+    unknown = engramlog("erase", "fact", "no-such-fact", "--data", data)
+    assert (unknown.returncode, "fact not found" in unknown.stderr) == (1, True)
+    assert engramlog("replay", "verify", "--data", data).returncode == 0
+
+
+def test_recall_workers_forget_and_go_on_with_the_same_answers(tmp_path: Path) -> None:
+    with serving(tmp_path / "data", "--no-auth", env=WORKERS) as node:
+        client = node.client()
+        for number in range(10):
+            state(client, f"note {number} about atlas", f"memory:note{number}")
+        secret = state(client, f"{SECRET} grazes", "memory:secret")
+        warm(client)
+        assert secret["id"] in json.dumps(recall(client, SECRET))
+        assert erase(node, secret["id"])["status"] == "clean"
+        assert secret["id"] not in json.dumps(recall(client, SECRET))
+        later = state(client, "wombats burrow", "memory:later")
+        found = recall(client, "wombats", limit=1)
+        assert found["facts"][0]["fact"]["id"] == later["id"]
+        assert found["facts"][0]["score_breakdown"]["semantic"] > 0, "its vector came as well"
+        with pytest.raises(ClientError):
+            client.get(f"/v1/facts/{secret['id']}")
+
+
+def test_a_replica_erases_what_it_copied(tmp_path: Path) -> None:
+    with serving(tmp_path / "primary", "--no-auth") as primary:
+        key = replica_key(primary)
+        replica = replica_of(primary.url, tmp_path / "replica", key).wait_ready()
+        try:
+            theirs, ours = primary.client(), replica.client()
+            secret = theirs.post("/v1/facts", fact(1, value={"type": "text", "v": SECRET}))
+            kept = theirs.post("/v1/facts", fact(2))
+            until(lambda: position(ours) >= kept["position"])
+            assert files_with(tmp_path / "replica", SECRET.encode())
+            assert erase(primary, secret["id"])["status"] == "clean"
+            until(lambda: position(ours) == position(theirs))
+            until(lambda: not files_with(tmp_path / "replica", SECRET.encode()))
+            assert_equal(primary, replica)
+        finally:
+            replica.stop()
+    assert engramlog("replay", "verify", "--data", tmp_path / "replica").returncode == 0
