@@ -32,6 +32,8 @@ from api.memory.scheduler import ConsolidationScheduler
 from api.metrics import Metrics
 from api.node import Node
 from api.openapi import build_openapi
+from api.peering import Peers
+from api.protocol_federation import ProtocolFederation
 from api.quotas import Quotas, dimension_of
 from api.recall_workers.pool import RecallWorkers
 from api.route_table import ROUTES
@@ -77,6 +79,7 @@ def create_service(node: Node, settings: Settings, *, control_token: str | None 
     desk = AuditDesk(archive)
     tracker = RecallTracker(node.writer, settings.recall_track_interval_s)
     consolidator = Consolidator(node)
+    peers = Peers(node, settings)
     return Service(
         node=node,
         settings=settings,
@@ -111,6 +114,8 @@ def create_service(node: Node, settings: Settings, *, control_token: str | None 
         recalls=RecallWorkers(node, settings, settings.recall_workers),
         control_token=control_token,
         commits=CommitWatch(),
+        federation=ProtocolFederation(node, settings, peers),
+        peers=peers,
     )
 
 
@@ -216,12 +221,16 @@ async def _lifetime(app: web.Application) -> AsyncIterator[None]:
     service.commits.start()
     service.node.reader.followers.append(service.commits.committed)
     await service.tracker.start()
+    await service.federation.start()
+    service.peers.start()
     sealer = Sealer(service.archive)
     await sealer.start()
     await service.cleaning.start()
     await service.scheduler.start()
     yield
     await service.scheduler.stop()
+    await service.federation.stop()
+    await asyncio.to_thread(service.peers.stop)
     await service.cleaning.stop()
     await sealer.stop()
     await service.recalls.stop()

@@ -27,6 +27,8 @@ from api.memory.consolidator import Consolidator
 from api.memory.scheduler import ConsolidationScheduler
 from api.metrics import Metrics
 from api.node import Node
+from api.peering import Peers
+from api.protocol_federation import ProtocolFederation
 from api.quotas import Quotas
 from api.records import Record, records_of
 from api.schemas.facts import MomentQuery
@@ -95,6 +97,8 @@ class Service:
     openapi: bytes
     recalls: Recalls
     commits: CommitWatch
+    peers: Peers
+    federation: ProtocolFederation
     control_token: str | None = None
 
 
@@ -293,6 +297,12 @@ class Call:
                 return False
             await asyncio.sleep(EMBEDDED_POLL_S)
         return True
+
+    async def do_all(self, intents: Sequence[Intent]) -> None:
+        """Intents that must happen together. Raises ApiError where one of them is refused."""
+        for outcome in (await self.submit(intents, atomic=True)).outcomes:
+            if isinstance(outcome, Refused):
+                raise refused(outcome)
 
     async def do(self, intent: Intent, *, idempotency: Idempotency | None = None) -> Done:
         """One intent that must happen. Raises ApiError where the writer refuses it."""

@@ -16,14 +16,19 @@ from api.client import ClientError
 from api.console import (
     ask,
     capabilities,
+    consolidation,
     content,
     decay,
     demo,
+    doctor,
     embeddings,
+    episodes,
     erasing,
     identity,
     keys,
     mcp,
+    names,
+    peers,
     promote,
     receipts,
     replays,
@@ -45,8 +50,8 @@ from projections.writer import ReplicaReadOnly
 from replay.rebuild import DigestMismatch
 
 GROUPS = (
-    serve, transfer, ask, receipts, replays, embeddings, decay, content, keys, capabilities,
-    identity, promote, mcp, erasing, demo,
+    serve, transfer, ask, receipts, replays, embeddings, decay, content, episodes, consolidation,
+    keys, capabilities, names, peers, identity, promote, doctor, mcp, erasing, demo,
 )  # fmt: skip
 EXPECTED = (
     ClientError,

@@ -43,6 +43,7 @@ from eventlog.kinds import (
     SourceTrustSet,
 )
 from eventlog.log import EventLog
+from projections.foreign import unwrapped
 from projections.moment import format_instant
 
 RESOLUTION_PREFIX = "stigmem:resolution:"
@@ -66,6 +67,7 @@ class _Exporter:
 
     def lines_of(self, event: Recorded) -> list[AnyLine]:
         at = format_instant(event.received_at).replace("+00:00", "Z")
+        event = unwrapped(event)
         match event.payload:
             case FactAsserted() as fact:
                 return self._asserted(event, fact, at)
@@ -132,6 +134,8 @@ class _Exporter:
         if fact.entity.startswith(RESOLUTION_PREFIX):
             return []  # the resolve line makes it anew
         key = fact.id or id_text(event.event_id)
+        if key in self._values and fact.foreign is not None:
+            return []  # another node wrapped it too
         self._values[key] = (fact.value.type, fact.value.v)
         return [
             AssertLine(

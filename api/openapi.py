@@ -33,6 +33,7 @@ _MEANINGS = {
     507: "No space left.",
 }
 HEADER_MEANINGS = {
+    "X-Stigmem-Capability": "A capability token with verb write, in place of a peer token.",
     "Idempotency-Key": "Repeats of a request with the same key are answered, not written again.",
     "Stigmem-Session": "Id of the caller's session, at most 128 characters.",
     "Stigmem-Verify": "`full` adds `chain_proof` to the answer.",

@@ -17,13 +17,18 @@ from api.routes import (
     content,
     decay,
     deltas,
+    doctor,
     embeddings,
     episodes,
     erasures,
     fact_list,
     facts,
+    federation,
+    federation_facts,
+    formalities,
     gardens,
     graph,
+    intents,
     jobs,
     keys,
     profiles,
@@ -41,6 +46,8 @@ from api.routing import Route
 from api.schemas import answers, memory
 from api.schemas import capabilities as capability
 from api.schemas import erasures as erasure
+from api.schemas import federation as peering
+from api.schemas import federation_facts as federated
 from api.schemas import replication as replicating
 from api.schemas.aliases import (
     AliasesQuery,
@@ -80,6 +87,7 @@ from api.schemas.gardens import (
     ReviewQuery,
     RoleRequest,
 )
+from api.schemas.intents import IntentRecord, IntentRequest
 from api.schemas.keys import AgentKeyRequest, ExpiringQuery, KeyRequest, KeysQuery
 from api.schemas.profiles import ProfileDocument
 from api.schemas.recall import (
@@ -466,6 +474,104 @@ _AUDIT: tuple[Route, ...] = (
         query=JournalRequest, answers={200: JournalAnswer}, errors=(400,),
     ),
 )  # fmt: skip
+_FEDERATION: tuple[Route, ...] = (
+    Route(
+        method="GET", path="/v1/federation/declaration", handler=federation.own_declaration,
+        permission="none", group="federation", summary="This node's own declaration",
+        answers={200: peering.OwnDeclaration},
+    ),
+    Route(
+        method="POST", path="/v1/federation/peers", handler=federation.register_peer,
+        permission="federate", group="federation", summary="Register a node's declaration",
+        body=peering.DeclarationBody, answers={201: peering.PeerRegistered},
+        errors=(400, 409, 413, 503, 507),
+    ),
+    Route(
+        method="GET", path="/v1/federation/peers", handler=federation.list_peers,
+        permission="federate", group="federation", summary="Peers", answers={200: answers.Peers},
+    ),
+    Route(
+        method="GET", path="/v1/federation/peers/{peer_id}", handler=federation.get_peer,
+        permission="admin", group="federation", summary="A peer: grants, streams, evidence",
+        answers={200: peering.PeerDetail}, errors=(404,),
+    ),
+    Route(
+        method="POST", path="/v1/federation/peers/{peer_id}/approve",
+        handler=federation.approve_peer, permission="admin", group="federation",
+        summary="Approve a peer by its key's fingerprint", body=peering.ApproveBody,
+        answers={200: peering.PeerApproved}, errors=(400, 404, 409, 413, 503, 507),
+    ),
+    Route(
+        method="PUT", path="/v1/federation/peers/{peer_id}/grants", handler=federation.set_grants,
+        permission="admin", group="federation", summary="What a peer may do here",
+        body=peering.GrantsBody, answers={200: peering.PeerChanged},
+        errors=(400, 404, 409, 413, 503, 507),
+    ),
+    Route(
+        method="POST", path="/v1/federation/peers/{peer_id}/revoke",
+        handler=federation.revoke_peer, permission="admin", group="federation",
+        summary="End a peering", body=peering.ReasonBody, body_required=False,
+        answers={200: peering.PeerChanged}, errors=(400, 404, 409, 413, 503, 507),
+    ),
+    Route(
+        method="POST", path="/v1/federation/peers/{peer_id}/release",
+        handler=federation.release_stream, permission="admin", group="federation",
+        summary="Replay a held stream again", body=peering.ReleaseBody,
+        answers={200: peering.PeerChanged}, errors=(400, 404, 409, 413, 503, 507),
+    ),
+    Route(
+        method="GET", path="/v1/federation/peers/{peer_id}/compare",
+        handler=federation.compare_peer, permission="admin", group="federation",
+        summary="Compare digests with a peer", answers={200: peering.PeerComparison},
+        errors=(404, 503),
+    ),
+    Route(
+        method="GET", path="/v1/federation/streams", handler=federation.streams,
+        permission="none", group="federation", summary="Signed heads, for peers",
+        query=peering.StreamsQuery, answers={200: "signed heads"}, errors=(401,),
+    ),
+    Route(
+        method="GET", path="/v1/federation/events", handler=federation.stream_events,
+        permission="none", group="federation", summary="Events of a stream, for peers",
+        query=peering.StreamEventsQuery,
+        answers={200: "a page of events, zlib over MessagePack", 204: None}, errors=(401, 404),
+    ),
+    Route(
+        method="GET", path="/v1/federation/digests", handler=federation.digests,
+        permission="none", group="federation", summary="Digests of streams, for peers",
+        answers={200: peering.StreamDigests}, errors=(401,),
+    ),
+)  # fmt: skip
+_FEDERATION_FACTS: tuple[Route, ...] = (
+    Route(
+        method="GET", path="/v1/federation/facts", handler=federation_facts.pull,
+        permission="none", group="federation", summary="Facts for peers (wire 3.3)",
+        query=federated.PullQuery, answers={200: federated.PullPage}, errors=(400, 401, 403),
+    ),
+    Route(
+        method="POST", path="/v1/federation/facts/push", handler=federation_facts.push,
+        permission="none", group="federation", summary="Facts from peers (wire 3.4)",
+        body=federated.PushBody, answers={202: federated.PushAnswer},
+        errors=(400, 401, 403, 405, 409, 413, 503, 507), headers=("X-Stigmem-Capability",),
+    ),
+    Route(
+        method="GET", path="/v1/federation/pulls", handler=federation_facts.pulls,
+        permission="federate", group="federation", summary="How pulling each peer stands",
+        answers={200: federated.PulledPeers},
+    ),
+)  # fmt: skip
+_INTENTS: tuple[Route, ...] = (
+    Route(
+        method="POST", path="/v1/intents", handler=intents.create_intent, permission="write",
+        group="intents", summary="State an intent", body=IntentRequest,
+        answers={201: IntentRecord}, errors=(400, 409, 413, 503, 507), headers=_WRITE,
+    ),
+    Route(
+        method="GET", path="/v1/intents/{intent_id:.+}", handler=intents.get_intent,
+        permission="read", group="intents", summary="One intent", query=MomentQuery,
+        answers={200: IntentRecord}, errors=(400, 404, 501), headers=_SESSION,
+    ),
+)  # fmt: skip
 _GARDENS: tuple[Route, ...] = (
     Route(
         method="POST", path="/v1/gardens", handler=gardens.create_garden, permission="write",
@@ -674,12 +780,23 @@ _NODE: tuple[Route, ...] = (
         summary="Who the caller is", answers={200: answers.Me},
     ),
     Route(
-        method="GET", path="/v1/doctor", handler=system.doctor, permission="any", group="node",
+        method="GET", path="/v1/doctor", handler=doctor.doctor, permission="any", group="node",
         summary="A short self-check", answers={200: answers.Doctor},
     ),
     Route(
-        method="GET", path="/v1/federation/peers", handler=system.peers, permission="federate",
-        group="node", summary="Federation peers", answers={200: answers.Peers},
+        method="GET", path="/v1/admin/cid-backfill/status", handler=formalities.cid_backfill,
+        permission="read", group="node", summary="Whether every fact has a content id",
+        answers={200: answers.CidBackfill},
+    ),
+    Route(
+        method="POST", path="/v1/auth/oidc/exchange", handler=formalities.oidc_exchange,
+        permission="none", group="node", summary="Not enabled: keys are made by admins",
+        errors=(503,),
+    ),
+    Route(
+        method="GET", path="/v1/mcp/connectors", handler=formalities.mcp_connectors,
+        permission="none", group="node", summary="Editors that speak MCP, and their files",
+        answers={200: answers.Connectors},
     ),
     Route(
         method="POST", path="/v1/admin/rebuild", handler=system.start_rebuild,
@@ -745,7 +862,7 @@ _TIME_TRAVEL: tuple[Route, ...] = (
 
 ROUTES: tuple[Route, ...] = (
     *_FACTS, *_CONFLICTS, *_CONTENT, *_RECALL, *_GARDENS, *_SCOPES, *_DECAY, *_TRUST, *_TIME_TRAVEL,
-    *_AUDIT, *_NAMES, *_EPISODES, *_KEYS, *_AGENT_KEYS, *_CAPABILITIES, *_ERASURES,
-    *_REPLICATION, *_NODE,
+    *_AUDIT, *_NAMES, *_INTENTS, *_EPISODES, *_KEYS, *_AGENT_KEYS, *_CAPABILITIES, *_ERASURES,
+    *_REPLICATION, *_FEDERATION, *_FEDERATION_FACTS, *_NODE,
 )  # fmt: skip
 """In the order of the documentation."""

@@ -207,6 +207,26 @@ class Settings(BaseSettings):
         le=1_000_000_000,
         description="Writes an hour for each key's entity, each item of a batch one; 0: no limit.",
     )
+    federation_enabled: bool = Field(
+        default=False, description="Whether this node has peers: declares, replays and serves them."
+    )
+    federation_insecure: bool = Field(
+        default=False, description="Whether peers may have plain http addresses."
+    )
+    federation_pull_interval_s: float = Field(
+        default=30.0,
+        gt=0,
+        le=86_400,
+        description="Pause between two rounds of pulling a peer by the protocol.",
+    )
+    federation_push_enabled: bool = Field(
+        default=False,
+        description="Whether peers may push facts by the protocol; 405 where not.",
+    )
+    federation_allow_team: bool = Field(
+        default=False,
+        description="Whether facts of scope team may leave and enter; local never does.",
+    )
     replica_of: str = Field(
         default="",
         description="URL of the primary of which this node is a read-only replica; none if empty.",

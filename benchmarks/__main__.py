@@ -12,7 +12,9 @@ import msgspec
 
 from benchmarks import (
     congress,
+    consolidation,
     embedding,
+    federation_schedules,
     flatness,
     graph,
     ingest,
@@ -27,10 +29,12 @@ BENCHMARKS: dict[str, Callable[[int], list[Figure]]] = {
     "ingest": ingest.measure,
     "flatness": flatness.measure,
     "congress": congress.measure,
+    "consolidation": consolidation.measure,
     "embedding": embedding.measure,
     "graph": graph.measure,
     "recall_speed": recall_speed.measure,
     "recall_quality": recall_quality.measure,
+    "federation_schedules": federation_schedules.measure,
 }
 
 

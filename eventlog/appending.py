@@ -8,7 +8,7 @@ leaves the transaction as it was before that append.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -16,9 +16,9 @@ from msgspec import Struct
 
 from eventlog.chain import EVENT_ID_BYTES, Chain, Link
 from eventlog.clock import Clock
-from eventlog.codec import encode_payload, read_payload
+from eventlog.codec import decode_header, encode_payload, read_payload
 from eventlog.errors import AppendError, ExpectationFailed, IdempotencyConflict
-from eventlog.event import Draft, Recorded
+from eventlog.event import Draft, Foreign, Recorded
 from eventlog.identifiers import id_text
 from eventlog.log import TRANSACTION_EVENTS_MAX, Appended, Expect, Idempotency
 
@@ -143,6 +143,24 @@ class Transaction:
             self._keys[idempotency.actor, idempotency.key] = KeyUse(idempotency.digest, first, last)
         return Appended([recorded for recorded, _ in links])
 
+    def adopt(
+        self,
+        events: Sequence[Foreign],
+        peer: str,
+        *,
+        received_at: int | None = None,
+        erasable: Collection[bytes] = (),
+    ) -> Appended:
+        """See ``AppendTransaction``."""
+        self._require_open()
+        ledger = self._ledger
+        ids = self._ids_of([decode_header(event.header).event_id for event in events])
+        now_us = ledger.clock.now_us() if received_at is None else received_at
+        links = ledger.chain.adopt(events, peer, now_us, erasable)
+        self._ids |= ids
+        self._links += links
+        return Appended([recorded for recorded, _ in links])
+
     def replayed(self, idempotency: Idempotency) -> Appended | None:
         self._require_open()
         actor, key = idempotency.actor, idempotency.key
@@ -197,15 +215,17 @@ class Transaction:
                 raise ExpectationFailed(f"stream {expect.stream}", expect.stream_seq or 0, actual)
 
     def _new_ids(self, drafts: Sequence[Draft]) -> set[bytes]:
-        if len(self._links) + len(drafts) > TRANSACTION_EVENTS_MAX:
+        return self._ids_of([draft.event_id for draft in drafts])
+
+    def _ids_of(self, given: Sequence[bytes]) -> set[bytes]:
+        if len(self._links) + len(given) > TRANSACTION_EVENTS_MAX:
             raise AppendError(
-                f"transaction would hold {len(self._links) + len(drafts)} events, "
+                f"transaction would hold {len(self._links) + len(given)} events, "
                 f"over {TRANSACTION_EVENTS_MAX}"
             )
         ids: set[bytes] = set()
         taken, holds = self._ids, self._ledger.holds
-        for draft in drafts:
-            event_id = draft.event_id
+        for event_id in given:
             if len(event_id) != EVENT_ID_BYTES:
                 raise AppendError(f"event id has {len(event_id)} bytes, not {EVENT_ID_BYTES}")
             if event_id in ids or event_id in taken or holds(event_id):

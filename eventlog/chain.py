@@ -9,7 +9,7 @@ Neither does I/O.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from hashlib import sha256
 
 import msgspec
@@ -25,7 +25,7 @@ from eventlog.codec import (
     payload_hash,
 )
 from eventlog.errors import CorruptLog, UnknownKind
-from eventlog.event import Draft, Header, Recorded, Stored, stream_name
+from eventlog.event import Draft, Foreign, Header, Recorded, Stored, stream_name
 from eventlog.kinds import SCHEMA_VERSIONS, kind_of
 from eventlog.log import Head, StreamHead
 
@@ -174,6 +174,46 @@ class Chain:
             self._undo.setdefault(stream, self._tips.get(stream))
             self._tips[stream] = (tip.stream_seq, tip.hash)
         self._position, self._received_at, self._hlc.last = position, received_at, hlc
+        return links
+
+    def adopt(
+        self, events: Sequence[Foreign], peer: str, now_us: int, erasable: Collection[bytes] = ()
+    ) -> list[Link]:
+        """Continue the log with another node's events: their bytes, our positions and times.
+
+        Args:
+            peer: the node they came through.
+            erasable: ids of events that may come without payload.
+
+        Raises:
+            CorruptLog: an event does not continue its stream; nothing is linked.
+            ClockSkew: an event claims a time over 300 s ahead; nothing is linked.
+        """
+        links: list[Link] = []
+        tips: dict[str, StreamHead] = {}
+        position = self._position
+        received_at = max(now_us, now_us if position == 0 else self._received_at)
+        clock = HybridClock(self._hlc.last)
+        for event in events:
+            position += 1
+            header = decode_header(event.header)
+            received_hlc = clock.receive(header.hlc, received_at)
+            stored = Stored(
+                position, received_at, received_hlc, peer,
+                event.header, event.hash, event.salt, event.payload,
+            )  # fmt: skip
+            stream = header.stream
+            before = tips.get(stream) or self._tip(stream)
+            fault = link_fault(before, stored, header, erasable=header.event_id in erasable)
+            if fault is not None:
+                raise CorruptLog(position, fault)
+            tips[stream] = StreamHead(stream, header.stream_seq, event.hash)
+            links.append((decode(stored), stored))
+        for stream, tip in tips.items():
+            self._undo.setdefault(stream, self._tips.get(stream))
+            self._tips[stream] = (tip.stream_seq, tip.hash)
+        if links:
+            self._position, self._received_at, self._hlc.last = position, received_at, clock.last
         return links
 
     def _tip(self, stream: str) -> StreamHead | None:

@@ -82,6 +82,18 @@ class HybridClock:
         self.last = max(now_us // 1000 * COUNTER_LIMIT, self.last + 1)
         return self.last
 
+    def receive(self, remote: int, now_us: int) -> int:
+        """Take in a reading of a replayed event, however old, and return ours after it.
+
+        Raises:
+            ClockSkew: the reading is over 300 s ahead; our clock is left as it was.
+        """
+        ahead_ms = remote // COUNTER_LIMIT - now_us // 1000
+        if ahead_ms > FUTURE_SKEW_MS_MAX:
+            raise ClockSkew(f"remote clock is {ahead_ms} ms ahead, over {FUTURE_SKEW_MS_MAX}")
+        self.last = max(now_us // 1000 * COUNTER_LIMIT, self.last + 1, remote + 1)
+        return self.last
+
     def observe(self, remote: int, now_us: int) -> int:
         """Receive a remote reading and return ours after it.
 

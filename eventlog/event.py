@@ -80,6 +80,15 @@ class Stored(Struct, frozen=True, gc=False):
     payload: bytes | None
 
 
+class Foreign(Struct, frozen=True, gc=False):
+    """An event of another node as it travels: the hashed bytes, nothing local."""
+
+    header: bytes
+    hash: bytes
+    salt: bytes | None
+    payload: bytes | None
+
+
 class UnknownPayload(Struct, frozen=True):
     """A payload of a kind or version this release does not know; kept, projected as nothing."""
 

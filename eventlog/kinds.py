@@ -48,6 +48,17 @@ class Attestation(Struct, frozen=True, gc=False):
     signature: str
 
 
+class ForeignFact(Struct, frozen=True, gc=False):
+    """Whose fact this is, where it came from a node that keeps no event log of ours: that
+    node, its id for the fact, its clock reading (as ours are packed) and its time (microseconds).
+    """
+
+    node_id: str
+    fact_id: str
+    hlc: int
+    recorded_at: int
+
+
 # -- replicated ---------------------------------------------------------------------------
 
 
@@ -56,6 +67,8 @@ class FactAsserted(Payload, frozen=True, gc=False, tag="fact_asserted"):
 
     ``garden_id`` is the garden whose members alone may see it; such a fact, and whatever
     ends or settles it, stands in the garden's stream instead of the scope's.
+    ``foreign`` wraps a fact of a node that speaks only the protocol's federation; its id is
+    then computed from the payload, so that all who wrap it agree (``projections.foreign``).
     """
 
     entity: str
@@ -72,6 +85,7 @@ class FactAsserted(Payload, frozen=True, gc=False, tag="fact_asserted"):
     write_mode: Literal["assert", "summarize_with_provenance"] = "assert"
     garden_id: str | None = None
     attestation: Attestation | None = None
+    foreign: ForeignFact | None = None
 
 
 class FactRetracted(Payload, frozen=True, tag="fact_retracted"):
@@ -543,6 +557,99 @@ class ConsolidationRan(Payload, frozen=True, tag="consolidation_ran"):
     quarantined: list[SetAsideEpisode] = field(default_factory=list)
 
 
+class PeerGrants(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an approved peer may do here.
+
+    ``scopes`` and ``gardens`` (ids) are both what we serve it and what we take from it;
+    ``wire``: it speaks our replay of events, or only the protocol's of facts. ``pull``: we
+    take, ``serve``: it may take. The others let its word count for facts of
+    others: ending them, settling conflicts among them, erasing them; and give instructions.
+    """
+
+    scopes: list[str]
+    gardens: list[str] = field(default_factory=list)
+    wire: Literal["events", "facts"] = "events"
+    pull: bool = True
+    serve: bool = True
+    retract_foreign: bool = False
+    resolve_foreign: bool = False
+    erase_foreign: bool = False
+    instructions: bool = False
+
+
+class PeerDeclared(Payload, frozen=True, tag="peer_declared"):
+    """Another node wants to be a peer; ``signature`` is its own, over the declaration.
+
+    ``fault`` is why it was rejected at once, if it was.
+    """
+
+    peer_id: str
+    node_id: str
+    node_url: str
+    public_key: str
+    allowed_scopes: list[str]
+    signed_at: str
+    signature: str
+    fault: str = ""
+
+
+class PeerStateSet(Payload, frozen=True, tag="peer_state_set"):
+    """A peer was approved, revoked, granted more or less, or has another key or address.
+
+    With ``stream``, one stream of it was held (its events are refused, for ``reason``) or
+    released. What is null stays as it was.
+    """
+
+    peer_id: str
+    state: Literal["active", "revoked"] | None = None
+    grants: PeerGrants | None = None
+    public_key: str | None = None
+    node_url: str | None = None
+    stream: str | None = None
+    held: bool | None = None
+    reason: str = ""
+
+
+class PeerPageReceived(Payload, frozen=True, tag="peer_page_received"):
+    """Events of a peer's stream came and were verified; ``statement`` is its signed head."""
+
+    node_id: str
+    stream: str
+    first_seq: int
+    last_seq: int
+    statement: dict[str, Any]
+
+
+class PeerEquivocated(Payload, frozen=True, tag="peer_equivocated"):
+    """A peer contradicted what it had signed: both statements are the evidence."""
+
+    node_id: str
+    stream: str
+    sort: Literal["equivocation", "rollback"]
+    detail: str
+    earlier: dict[str, Any]
+    later: dict[str, Any]
+
+
+class RefusedFact(Struct, frozen=True, array_like=True):
+    """A foreign fact that was not taken, and why."""
+
+    fact_id: str
+    code: str
+
+
+class ForeignPageReceived(Payload, frozen=True, tag="foreign_page_received"):
+    """A page of facts came from a node that speaks only the protocol's federation, and what
+    became of it. ``cursor``: where the next page begins, as that node wrote it; empty for
+    facts that it pushed."""
+
+    node_id: str
+    cursor: str
+    received: int
+    accepted: int
+    refused: list[RefusedFact] = field(default_factory=list)
+
+
 ErasureReason: TypeAlias = Literal["request", "law", "policy", "mistake", "unspecified"]
 
 
@@ -607,19 +714,24 @@ AnyPayload = (
     | CapabilityRevoked
     | ReplicaPromoted
     | AliasSet
+    | PeerDeclared
+    | PeerStateSet
+    | PeerPageReceived
+    | PeerEquivocated
     | EpisodeRecorded
     | DeltaApplied
     | DeltaRejected
     | EpisodeAccessed
     | ConsolidationRuleSet
     | ConsolidationRan
+    | ForeignPageReceived
     | FactErased
     | LegalHoldSet
     | ErasureCertified
 )
 
 SCHEMA_VERSIONS: dict[str, int] = {
-    "fact_asserted": 2,
+    "fact_asserted": 3,
     "fact_retracted": 1,
     "conflict_resolved": 1,
     "epoch_started": 1,
@@ -645,12 +757,17 @@ SCHEMA_VERSIONS: dict[str, int] = {
     "capability_revoked": 1,
     "replica_promoted": 1,
     "alias_set": 1,
+    "peer_declared": 1,
+    "peer_state_set": 1,
+    "peer_page_received": 1,
+    "peer_equivocated": 1,
     "episode_recorded": 1,
     "delta_applied": 1,
     "delta_rejected": 1,
     "episode_accessed": 1,
     "consolidation_rule_set": 1,
     "consolidation_ran": 1,
+    "foreign_page_received": 1,
     "fact_erased": 1,
     "legal_hold_set": 1,
     "erasure_certified": 1,

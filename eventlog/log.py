@@ -13,7 +13,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from eventlog.event import Draft, Recorded, Stored
+from eventlog.event import Draft, Foreign, Recorded, Stored
 
 READ_LIMIT_MAX = 100_000
 TRANSACTION_EVENTS_MAX = 200_000
@@ -90,6 +90,26 @@ class AppendTransaction(Protocol):
             PayloadTooLarge: a payload is over the format's limit.
             AppendError: an event id is in the log already, a payload could not be read
                 back, or the transaction grows over ``TRANSACTION_EVENTS_MAX``.
+        """
+        ...
+
+    def adopt(
+        self,
+        events: Sequence[Foreign],
+        peer: str,
+        *,
+        received_at: int | None = None,
+        erasable: Collection[bytes] = (),
+    ) -> Appended:
+        """Take in another node's events as they are, with positions and times of this log.
+
+        ``peer`` is who they came through. ``erasable`` are ids of events whose payload may be
+        missing, because an erasure names them.
+
+        Raises:
+            CorruptLog: one of them does not continue its stream.
+            ClockSkew: one claims a time over 300 s ahead.
+            AppendError: an event id is in the log already, or the transaction grows too large.
         """
         ...
 
@@ -196,6 +216,10 @@ class EventLog(Protocol):
         self, after: int = 0, limit: int = 1000, streams: Collection[str] | None = None
     ) -> list[Stored]:
         """Like ``read``, undecoded: exactly the bytes that were hashed."""
+        ...
+
+    def read_stream(self, stream: str, after_seq: int = 0, limit: int = 1000) -> list[Stored]:
+        """Events of one stream behind a sequence, in order, undecoded."""
         ...
 
     def iterate(self, after: int = 0, until: int | None = None) -> Iterator[Recorded]:

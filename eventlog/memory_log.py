@@ -36,6 +36,7 @@ class MemoryLog:
         self._ids: set[bytes] = set()
         self._keys: dict[tuple[str, str], KeyUse] = {}
         self._stream_heads: dict[str, StreamHead] = {}
+        self._by_stream: dict[str, list[int]] = {}
         self._head = Head()
         self._turn = WriterTurn()
         self._signal = CommitSignal(live=True)
@@ -95,6 +96,7 @@ class MemoryLog:
             header = recorded.header
             self._received.append(recorded.received_at)
             self._ids.add(header.event_id)
+            self._by_stream.setdefault(header.stream, []).append(recorded.position)
             self._stream_heads[header.stream] = StreamHead(
                 header.stream, header.stream_seq, recorded.hash
             )
@@ -157,6 +159,12 @@ class MemoryLog:
             if link[0].header.stream in streams:
                 page.append(link)
         return page
+
+    def read_stream(self, stream: str, after_seq: int = 0, limit: int = 1000) -> list[Stored]:
+        self._require_open()
+        check_limit(limit)
+        positions = self._by_stream.get(stream, [])[after_seq : after_seq + limit]
+        return [self._links[position - 1][1] for position in positions]
 
     def iterate(self, after: int = 0, until: int | None = None) -> Iterator[Recorded]:
         return walk(self, after, until)

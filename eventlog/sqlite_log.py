@@ -331,6 +331,12 @@ class SqliteLog:
     ) -> list[Stored]:
         return [Stored(*row) for row in self._rows(after, limit, streams)]
 
+    def read_stream(self, stream: str, after_seq: int = 0, limit: int = 1000) -> list[Stored]:
+        check_limit(limit)
+        with self._reader() as db, schema.reading():
+            rows = db.execute(schema.READ_STREAM_SEQ, (stream, after_seq, limit)).fetchall()
+        return [Stored(*cast("StoredRow", row)) for row in rows]
+
     def read_rows(self, after: int, limit: int) -> list[Row]:
         """Stored events with the columns that repeat their headers, for ``verify``."""
         with self._reader() as db:

@@ -120,6 +120,11 @@ FROM events e LEFT JOIN payloads p ON p.position = e.position
 """
 READ_ALL = _STORED + "WHERE e.position > ? ORDER BY e.position LIMIT ?"
 READ_STREAM = _STORED + "WHERE e.stream_no = ? AND e.position > ? ORDER BY e.position LIMIT ?"
+READ_STREAM_SEQ = (
+    _STORED
+    + """WHERE e.stream_no = (SELECT stream_no FROM streams WHERE stream = ?)
+  AND e.stream_seq > ? ORDER BY e.stream_seq LIMIT ?"""
+)
 READ_ROWS = """
 SELECT e.position, e.received_at, e.received_hlc, e.peer, e.header, e.hash, p.salt, p.payload,
   s.stream, e.stream_seq, e.event_id, e.kind

@@ -41,7 +41,15 @@ from projections.deciding.erasing import (
     erase_facts,
     set_legal_hold,
 )
+from projections.deciding.foreign import receive_foreign
 from projections.deciding.gardens import create_garden, delete_garden, set_member
+from projections.deciding.peering import (
+    adopt_page,
+    declare_peer,
+    note_equivocation,
+    set_peer_state,
+    take_foreign_ends,
+)
 from projections.deciding.quarantine import review_quarantined
 from projections.deciding.resolving import resolve_conflict
 from projections.deciding.retracting import retract_fact, retract_matching
@@ -85,9 +93,15 @@ DECISIONS: dict[type[ask.Intent], Callable[[Any, Context], Decision | Refused]] 
     ask.ApplyDeltas: apply_deltas,
     ask.SetConsolidationRule: set_consolidation_rule,
     ask.Consolidate: consolidate,
+    ask.DeclarePeer: declare_peer,
+    ask.SetPeerState: set_peer_state,
+    ask.AdoptPage: adopt_page,
+    ask.TakeForeignEnds: take_foreign_ends,
+    ask.NoteEquivocation: note_equivocation,
     ask.RotateNodeKey: rotate_node_key,
     ask.StartEpoch: start_epoch,
     ask.PromoteReplica: promote_replica,
+    ask.ReceiveForeign: receive_foreign,
 }
 """Every intent and the function that decides it."""
 

@@ -8,7 +8,7 @@ Each is the sum of SHA-256 over encoded rows, modulo 2^256.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import apsw
@@ -41,6 +41,46 @@ _SHARED = {
         FROM deltas""",
     "derivations": "SELECT DISTINCT child_hash, parent_hash FROM derivations",
 }
+
+
+_OF_STREAMS = {
+    "facts": """
+        SELECT stream, id, entity, relation, value_type, value_v, interpret_as, source, scope,
+            garden_id, base_confidence, valid_from, valid_until, hlc, recorded_at, cid,
+            derived_from, write_mode, origin, stream_seq, attestation FROM facts""",
+    "retracted": """
+        SELECT facts.stream, facts.id FROM fact_retractions
+        JOIN facts ON facts.id = fact_id WHERE cause = 'retraction'""",
+    "set aside": f"SELECT stream, id FROM facts WHERE set_aside <> {LIVE}",
+    "episodes": """
+        SELECT stream, key, id, scope, garden_id, user, session, agent, at_us, content,
+            source_node, metadata, run_id, step, actor, hlc, recorded_at, origin, stream_seq
+        FROM episodes""",
+    "deltas": """
+        SELECT stream, delta_id, number, kind, scope, garden_id, user, agent, rule_id, run_id,
+            promotion_us, confidence, sources, replaces, name, subject, fact_id, retracted,
+            payload, provenance, lineage, actor, hlc, origin, stream_seq
+        FROM deltas""",
+}
+"""Rows that nodes with the same streams must agree on, with the stream each is of."""
+
+
+def stream_digests(db: apsw.Connection) -> dict[str, str]:
+    """What every stream's content comes to, by stream: equal wherever the same streams, with
+    the same grants, have been replayed, in whatever order."""
+    totals: dict[str, int] = {}
+    for name, sql in _OF_STREAMS.items():
+        prefix = name.encode()
+        for row in db.execute(sql):
+            stream = str(row[0])
+            digest = hashlib.sha256(prefix + _encode(row)).digest()
+            totals[stream] = totals.get(stream, 0) + int.from_bytes(digest, "big")
+    return {stream: _hex(total) for stream, total in sorted(totals.items())}
+
+
+def combined(digests: Mapping[str, str]) -> str:
+    """One digest of several streams."""
+    return _hex(sum(int(digest, 16) for digest in digests.values()))
 
 
 class Digests(Struct, frozen=True):

@@ -1,7 +1,8 @@
 """``fact_retractions``: which fact ended when, why and by whom (seed §20.1.3).
 
 ``retracted_at`` is Unix milliseconds. ``cause`` tells a source's own retraction from a
-local decay sweep: only the former is shared between nodes.
+local decay sweep: only the former is shared between nodes, and where both happened it is
+named, whichever came first.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from eventlog.kinds import DecaySwept, FactRetracted
 from projections.erasing import FACTS
 
 _INSERT = """
-INSERT OR IGNORE INTO fact_retractions
+INSERT INTO fact_retractions
     (fact_id, retracted_at, position, cause, reason, actor, marker_id)
 VALUES (?,?,?,'retraction',?,?,?)
+ON CONFLICT (fact_id) DO UPDATE SET cause = excluded.cause, reason = excluded.reason,
+    actor = excluded.actor, marker_id = excluded.marker_id WHERE cause = 'decay'
 """
 _SWEPT = """
 INSERT OR IGNORE INTO fact_retractions (fact_id, retracted_at, position, cause, reason, actor)
@@ -29,7 +32,7 @@ class FactRetractionsProjector:
     """Rows of ``fact_retractions``."""
 
     name = "fact_retractions"
-    version = 1
+    version = 2
     tables = ("fact_retractions",)
     schema = """
     CREATE TABLE fact_retractions (

@@ -45,6 +45,10 @@ class CommandFailed(Exception):
         self.cause = cause
 
 
+class ForeignEventRefused(Exception):
+    """Another node's events are such that they cannot be projected; none was taken in."""
+
+
 class SharedFailure(Exception):
     """Drafts of several commands could not be recorded together; each must be tried alone."""
 
@@ -172,8 +176,36 @@ class Group:
                 self._store.apply(recorded)
             self.events.extend(recorded)
             _hand_out(self._waiting, recorded)
+        for step in self._waiting:
+            self._adopt(step)
         self._waiting.clear()
         self._undecided.applied()
+
+    def _adopt(self, step: _Step) -> None:
+        """Take in another node's events, as a decision says; a fault of theirs is its own."""
+        adoption = step.decision.adoption if isinstance(step.decision, Decision) else None
+        if adoption is None:
+            return
+        try:
+            recorded = self._transaction.adopt(
+                adoption.events,
+                adoption.peer,
+                received_at=self._received_at,
+                erasable=adoption.erasable,
+            ).events
+        except StorageError:
+            raise
+        except Exception as fault:
+            raise CommandFailed(step.command, fault) from fault
+        halted = set(self._store.halted)
+        with storage_errors():
+            self._store.apply(recorded)
+        for name in sorted(self._store.halted.keys() - halted):
+            # What a peer sends never stops this node's own work.
+            fault = ForeignEventRefused(f"{name}: {self._store.halted[name]}")
+            raise CommandFailed(step.command, fault)
+        self.events.extend(recorded)
+        step.events += recorded
 
     def _record(self, drafts: list[Draft]) -> list[Recorded]:
         """Append drafts; a failure is the one command's whose they are, or nobody's yet."""

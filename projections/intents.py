@@ -10,16 +10,19 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from eventlog.event import Recorded
+from eventlog.event import Foreign, Recorded
 from eventlog.kinds import (
     Attestation,
     ConsolidationRan,
     DecayPolicy,
     ErasureReason,
+    FactAsserted,
     GardenRole,
     Parent,
+    PeerGrants,
     RecallAnswered,
     RecallUse,
+    RefusedFact,
     TrustPolicy,
     Value,
 )
@@ -327,6 +330,59 @@ class RecordAnswers(Intent, frozen=True, kw_only=True):
     receipts: tuple[RecallAnswered, ...]
 
 
+class DeclarePeer(Intent, frozen=True, kw_only=True):
+    """Register another node's declaration; ``fault`` is why it is rejected, if it is."""
+
+    peer_id: str
+    node_id: str
+    node_url: str
+    public_key: str
+    allowed_scopes: tuple[str, ...]
+    signed_at: str
+    signature: str
+    fault: str = ""
+
+
+class SetPeerState(Intent, frozen=True, kw_only=True):
+    """Approve, revoke or change a peer, or hold or release one of its streams."""
+
+    peer_id: str
+    state: Literal["active", "revoked"] | None = None
+    grants: PeerGrants | None = None
+    public_key: str | None = None
+    node_url: str | None = None
+    stream: str | None = None
+    held: bool | None = None
+    reason: str = ""
+
+
+class AdoptPage(Intent, frozen=True, kw_only=True):
+    """Take in verified events of one stream of a peer; ``statement`` is its signed head."""
+
+    node_id: str
+    stream: str
+    first_seq: int
+    events: tuple[Foreign, ...]
+    statement: dict[str, Any]
+    erasable: frozenset[bytes] = frozenset()
+
+
+class TakeForeignEnds(Intent, frozen=True):
+    """Let what other nodes said of the end of facts take effect, as far as it may."""
+
+
+class NoteEquivocation(Intent, frozen=True, kw_only=True):
+    """Keep the evidence that a peer contradicted itself, and hold the stream."""
+
+    peer_id: str
+    node_id: str
+    stream: str
+    sort: Literal["equivocation", "rollback"]
+    detail: str
+    earlier: dict[str, Any]
+    later: dict[str, Any]
+
+
 class RotateNodeKey(Intent, frozen=True, kw_only=True):
     previous_public_key: str
     public_key: str
@@ -349,6 +405,17 @@ class PromoteReplica(Intent, frozen=True, kw_only=True):
     primary_node_id: str
     primary_url: str
     position: int
+
+
+class ReceiveForeign(Intent, frozen=True, kw_only=True):
+    """Take a page of facts that a foreign node sent. ``facts`` are checked and carry
+    ``foreign``; ``refused`` were not worth taking; ``cursor`` is empty for pushed facts."""
+
+    node_id: str
+    facts: tuple[FactAsserted, ...]
+    refused: tuple[RefusedFact, ...] = ()
+    cursor: str = ""
+    received: int
 
 
 class Refused(Struct, frozen=True):
@@ -439,5 +506,5 @@ class SetLegalHold(Intent, frozen=True, kw_only=True):
     held: bool = True
 
 
-ERASING = (EraseFacts, EraseEvents)
+ERASING = (EraseFacts, EraseEvents, TakeForeignEnds)
 """Intents that are decided alone, with everything before them committed."""

@@ -36,6 +36,8 @@ from projections.database import open_reader, query, tables_position
 from projections.decay import load_sweeps
 from projections.derivations import load_parents
 from projections.facts import fact_id, validity_us
+from projections.foreign import admitted, id_of
+from projections.foreign_ends import ENDING_KINDS
 from projections.garden_directory import all_reviews, every_garden
 from projections.histories import uses_by_slot
 from projections.lexicon import lexical_text
@@ -153,7 +155,7 @@ class Mirror(MirrorState):
     def apply(self, events: Sequence[Recorded], position: int) -> None:
         """Take in committed events and publish ``position``."""
         pending: list[tuple[Any, ...]] = []
-        for event in events:
+        for event in admitted(events, self._stands_at):
             payload = event.payload
             if isinstance(payload, FactAsserted):
                 pending.append(self._row_from(event, payload))
@@ -162,11 +164,19 @@ class Mirror(MirrorState):
                 self.columns.append(pending)
                 pending = []
             handler = _HANDLERS.get(type(payload))
+            if event.peer is not None and event.header.kind in ENDING_KINDS:
+                continue  # another node's word takes effect through an event of ours
             if handler is not None:
                 handler(self, event)
         if pending:
             self.columns.append(pending)
         self._publish(position)
+
+    def _stands_at(self, event_id: bytes) -> int | None:
+        slot = self.slot_of.get(id_of(event_id))
+        if slot is None:
+            return None
+        return int(self.columns.arrays["from_position"][slot])
 
     def _publish(self, position: int) -> None:
         self.published = self.columns.count
@@ -293,8 +303,9 @@ class Mirror(MirrorState):
         else: their interval is empty, no list leads to them, and nothing says what they said."""
         payload = event.payload
         assert isinstance(payload, FactErased)
-        gone = payload.fact_ids if event.peer is None else self.ask_gone(payload.fact_ids)
-        slots = [slot for fact in gone if (slot := self.slot_of.pop(fact, None)) is not None]
+        slots = [
+            slot for fact in payload.fact_ids if (slot := self.slot_of.pop(fact, None)) is not None
+        ]
         columns = self.columns.arrays
         for slot in slots:
             columns["to_position"][slot] = columns["from_position"][slot]

@@ -31,7 +31,7 @@ from projections.capabilities.ring import CapabilityRing
 from projections.cards.key import CardKey
 from projections.cards.projector import find_card
 from projections.database import ReaderPool
-from projections.digest import Digests, compute_digests
+from projections.digest import Digests, compute_digests, stream_digests
 from projections.erasures import (
     ErasureReceipt,
     ErasureRow,
@@ -47,10 +47,25 @@ from projections.erasures import (
     unclean,
 )
 from projections.facts import FactRow, fetch, said_after
+from projections.foreign import (
+    ForeignCursor,
+    foreign_cursor,
+    foreign_refusals,
+    foreign_settled,
+)
+from projections.foreign_ends import waiting_claims
 from projections.garden_directory import GardenDirectory, Review, load_gardens, reviews_of
 from projections.keys import KeyRing, load_keys
 from projections.likeness import Signatures
 from projections.mirror import Mirror, cid_number
+from projections.peers import (
+    Evidence,
+    PeerRow,
+    PeerStream,
+    load_evidence,
+    load_peer_streams,
+    load_peers,
+)
 from projections.policies import (
     decay_policies,
     pinned_model,
@@ -224,6 +239,46 @@ class Reader:
         """Receipts recorded before a position, newest first; of one principal, or of all."""
         with self.pool.connection() as db:
             return list_receipts(db, principal, before, limit)
+
+    def stream_digests(self) -> dict[str, str]:
+        """What every stream's content comes to, by stream."""
+        with self.pool.connection() as db:
+            return stream_digests(db)
+
+    def peers(self) -> list[PeerRow]:
+        """All peers, oldest first."""
+        with self.pool.connection() as db:
+            return load_peers(db)
+
+    def peer_streams(self) -> list[PeerStream]:
+        """Every stream of peers that was replayed or held."""
+        with self.pool.connection() as db:
+            return load_peer_streams(db)
+
+    def peer_evidence(self) -> list[Evidence]:
+        """Contradictions of peers, oldest first."""
+        with self.pool.connection() as db:
+            return load_evidence(db)
+
+    def waiting_claims(self) -> int:
+        """Claims of other nodes about the end of facts that have not taken effect."""
+        with self.pool.connection() as db:
+            return waiting_claims(db)
+
+    def foreign_cursor(self, node_id: str) -> ForeignCursor | None:
+        """How far a node that speaks only the protocol was pulled."""
+        with self.pool.connection() as db:
+            return foreign_cursor(db, node_id)
+
+    def foreign_settled(self, node_id: str, names: Sequence[str]) -> frozenset[str]:
+        """Those of a foreign node's fact ids that were taken or refused."""
+        with self.pool.connection() as db:
+            return foreign_settled(db, node_id, names)
+
+    def foreign_refusals(self, node_id: str, limit: int) -> list[tuple[str, str, int]]:
+        """(foreign id, code, position) of what was refused of a node, newest first."""
+        with self.pool.connection() as db:
+            return foreign_refusals(db, node_id, limit)
 
     def erasure(self, erasure_id: str) -> ErasureRow | None:
         """An erasure, whether it is clean or not."""

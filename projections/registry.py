@@ -17,9 +17,12 @@ from projections.episodic.episodes import EpisodesProjector
 from projections.erasures import ErasuresProjector
 from projections.fact_retractions import FactRetractionsProjector
 from projections.facts import FactsProjector
+from projections.foreign import ForeignFactsProjector
+from projections.foreign_ends import ForeignEndsProjector
 from projections.gardens import GardensProjector
 from projections.keys import KeysProjector
 from projections.lexicon import LexiconProjector
+from projections.peers import PeersProjector
 from projections.policies import PoliciesProjector
 from projections.projector import Projector
 from projections.recall_receipts import RecallReceiptsProjector
@@ -49,6 +52,9 @@ PROJECTORS: tuple[Projector, ...] = (
     EpisodesProjector(),
     DeltasProjector(),
     ConsolidationProjector(),
+    PeersProjector(),
+    ForeignEndsProjector(),
+    ForeignFactsProjector(),
 )
 
 IGNORED_KINDS = frozenset({"epoch_started", "node_key_rotated", "replica_promoted"})

@@ -17,7 +17,9 @@ from eventlog.errors import UnknownKind
 from eventlog.event import Recorded, UnknownPayload
 from eventlog.kinds import FactErased
 from projections.database import open_writer, query, query_one
-from projections.erasing import Erased, Erasing, History, Refolding, erased_by, facts_gone
+from projections.erasing import Erased, Erasing, History, Refolding, erased_by
+from projections.foreign import admitted, stands_in
+from projections.foreign_ends import ENDING_KINDS, ForeignEndsProjector
 from projections.projector import Projector
 from projections.registry import KNOWN_KINDS, PROJECTORS
 
@@ -158,19 +160,15 @@ class ProjectionStore:
         """
         start = 0
         for index, event in enumerate(events):
-            if isinstance(event.payload, FactErased):
+            if isinstance(event.payload, FactErased) and event.peer is None:
                 self._apply(events[start:index])
                 self._erase(event)
                 start = index
         self._apply(events[start:])
 
-    def gone(self, fact_ids: Sequence[str]) -> set[str]:
-        """Those of the facts that have no row."""
-        return facts_gone(self.db, fact_ids)
-
     def _erase(self, event: Recorded) -> None:
         """Take out of every projector's rows what an erasure names."""
-        erased = erased_by(event, self.db, self.history, ())
+        erased = erased_by(event, self.db, self.history)
         for projector in self._projectors:
             mark = self._checkpoints[projector.name]
             if mark.halted is not None or mark.position >= event.position:
@@ -186,15 +184,25 @@ class ProjectionStore:
         self._note_unknown(events)
         readable = [
             event
-            for event in events
+            for event in admitted(events, stands_in(self.db))
             if event.payload is not None and type(event.payload) is not UnknownPayload
         ]
-        kinds = {event.header.kind for event in readable}
+        own = [
+            event
+            for event in readable
+            if event.peer is None or event.header.kind not in ENDING_KINDS
+        ]
+        kinds = {event.header.kind for event in own}
         last = events[-1].position
         for projector in self._projectors:
             mark = self._checkpoints[projector.name]
-            if mark.halted is None and not kinds.isdisjoint(projector.kinds):
-                self._apply_one(projector, _fresh(projector, readable, kinds, mark.position))
+            if mark.halted is not None:
+                continue
+            if projector.name == ForeignEndsProjector.name:
+                wanted = _fresh(projector, readable, set(projector.kinds) | kinds, mark.position)
+                self._apply_one(projector, wanted)
+            elif not kinds.isdisjoint(projector.kinds):
+                self._apply_one(projector, _fresh(projector, own, kinds, mark.position))
         self.db.execute(
             "UPDATE checkpoints SET position=? WHERE halted IS NULL AND position<?", (last, last)
         )
@@ -268,7 +276,7 @@ def _fresh(
     projector: Projector, events: list[Recorded], kinds: set[str], position: int
 ) -> list[Recorded]:
     """The events a projector reads and has not applied yet."""
-    if events[0].position > position and kinds <= projector.kinds:
+    if events and events[0].position > position and kinds <= projector.kinds:
         return events
     return [
         event

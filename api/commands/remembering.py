@@ -14,7 +14,6 @@ from api.call import Call
 from api.commands.asserting import check_source, stored_uri
 from api.commands.gardening import entered_garden, member_of
 from api.errors import ApiError, coded, entry, unprocessable
-from api.records import Record
 from api.schemas.memory import (
     AddBody,
     DeleteBody,
@@ -37,10 +36,10 @@ from projections.episodic.delta import (
     UpdateDelta,
     stated_id,
 )
-from projections.episodic.episode import Episode, FactPattern
+from projections.episodic.episode import Episode, FactPattern, MemoryFact
 from projections.episodic.place import Place, scope_key
 from projections.episodic.provenance_bundle import ProvenanceError
-from projections.episodic.stating import payload_of_fact
+from projections.episodic.recounting import as_text, matches, memory_fact
 from projections.intents import ApplyDeltas, NewEpisode, RecordEpisodes
 from projections.moment import Moment, format_instant, parse_instant
 from projections.selection import live
@@ -324,66 +323,19 @@ def memory_facts(
     found: list[dict[str, Any]] = []
     records = call.records(view, slots, moment)
     for slot, record in zip(slots.tolist(), records, strict=True):
-        fact = _memory_fact(by_slot[slot], record)
-        if _matches(pattern, fact["payload"]):
-            found.append(fact)
+        value = record["value"]
+        text = as_text(value["v"]) or ""
+        fact = memory_fact(
+            by_slot[slot], record["relation"], value["type"], text, record["confidence"]
+        )
+        if matches(pattern, fact.payload):
+            found.append(_fact_record(fact))
             if len(found) == limit:
                 break
     return found
 
 
-def _matches(pattern: FactPattern, payload: dict[str, Any]) -> bool:
-    return all(
-        wanted is None or _same_text(payload.get(name), wanted)
-        for name, wanted in (
-            ("subject", pattern.subject),
-            ("predicate", pattern.predicate),
-            ("object", pattern.object),
-        )
-    )
-
-
-def _same_text(value: Any, wanted: str) -> bool:
-    if isinstance(value, bool):
-        return wanted == ("true" if value else "false")
-    return str(value) == wanted if value is not None else False
-
-
-def _memory_fact(row: dict[str, Any], record: Record) -> dict[str, Any]:
-    value = record["value"]
-    v = "" if value["v"] is None else value["v"]
-    shown = {
-        "relation": record["relation"],
-        "value_type": value["type"],
-        "value_v": ("true" if v else "false")
-        if isinstance(v, bool)
-        else ""
-        if v is None
-        else str(v),
-    }
-    rest = msgspec.json.decode(row["payload"], type=dict[str, Any])
-    promoted = format_instant(row["promotion_us"])
-    given = _list(row["lineage"])
-    lineage: list[dict[str, Any]] = given or [
-        {
-            "rule_id": row["rule_id"],
-            "source_episode_ids": _list(row["sources"]),
-            "promotion_ts": promoted,
-            "run_id": row["run_id"],
-        }
-    ]
-    return {
-        "id": row["name"],
-        "fact_id": row["fact_id"],
-        "user": row["user"],
-        "agent": row["agent"],
-        "scope": row["scope"],
-        "garden_id": row["garden_id"],
-        "payload": payload_of_fact(shown, name=row["name"], subject=row["subject"], rest=rest),
-        "lineage": lineage,
-        "provenance": msgspec.json.decode(row["provenance"], type=dict[str, str]),
-        "confidence": record["confidence"],
-        "pinned_at": promoted,
-        "version": row["version"],
-        "delta_id": row["delta_id"],
-    }
+def _fact_record(fact: MemoryFact) -> dict[str, Any]:
+    record: dict[str, Any] = msgspec.to_builtins(fact)
+    record["pinned_at"] = format_instant(record.pop("pinned_us"))
+    return record

@@ -146,7 +146,7 @@ MEANINGS: dict[str, str] = {
     "depth": "How many hops of the graph to follow.",
     "limit": "Most items to answer with.",
     "cursor": "Where the last page ended.",
-    "fact_id": "A fact's id, or its content id (sha256:…).",
+    "fact_id": "A fact's id.",
     "reason": "Why, for the record.",
     "include_contradicted": "Also facts that others contradict.",
     "include_expired": "Also facts whose validity is over.",

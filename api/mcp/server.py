@@ -37,7 +37,7 @@ from api.mcp.node_request import (
     failure_of_arguments,
     failure_of_node,
 )
-from api.mcp.tools import TOOLS, Tool
+from api.mcp.tools import TOOLS, Tool, text_of
 
 NAME = "engramlog"
 JOB_WAIT_S = 60.0
@@ -92,7 +92,7 @@ def build_server(access: NodeAccess) -> Server[Any]:
             answer = await anyio.to_thread.run_sync(call.run, tool, params.arguments or {})
         except ToolFailure as failure:
             return _result(failure.body(), f"{failure.code}: {failure.message}", is_error=True)
-        return _result(answer, msgspec.json.encode(answer).decode())
+        return _result(answer, text_of(tool, answer))
 
     return Server(
         NAME,

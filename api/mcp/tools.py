@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
+import msgspec
 from msgspec import Struct
 from pydantic import BaseModel
 
@@ -33,6 +34,7 @@ class Tool(Struct, frozen=True, kw_only=True):
     Attributes:
         ask: checked arguments → the request; raises ValidationError or ToolFailure.
         shape: the node's answer → the tool's.
+        unread: keys of the answer that the text leaves out, because others say the same.
         jobs: where the route's jobs are found, if it has any.
         writes: it changes the memory; ``destructive`` where it takes something away.
     """
@@ -43,6 +45,7 @@ class Tool(Struct, frozen=True, kw_only=True):
     schema: dict[str, Any]
     ask: Callable[[Given], NodeRequest]
     shape: Callable[[Answer], Answer] = dict
+    unread: frozenset[str] = frozenset()
     jobs: str | None = None
     writes: bool = False
     destructive: bool = False
@@ -122,6 +125,12 @@ def _polled(answer: Answer) -> Answer:
     return {**answer, "has_more": answer.get("cursor") is not None}
 
 
+def text_of(tool: Tool, answer: Answer) -> str:
+    """The answer as a model reads it: JSON, with nothing in it twice."""
+    read = {name: each for name, each in answer.items() if name not in tool.unread}
+    return msgspec.json.encode(read).decode()
+
+
 TOOLS: tuple[Tool, ...] = (
     Tool(
         name="recall",
@@ -131,6 +140,7 @@ TOOLS: tuple[Tool, ...] = (
         schema=schema_of(arguments.Recall),
         ask=_post(arguments.Recall, "/v1/recall", writes=False),
         shape=_with_directive,
+        unread=frozenset({"facts", "results"}),
     ),
     Tool(
         name="assert_fact",

@@ -79,6 +79,7 @@ class Consolidator:
         asked_by: str | None = None,
         from_position: int | None = None,
         until: int | None = None,
+        most: int | None = None,
         scheduled_us: int | None = None,
         run_id: str | None = None,
         keep: bool = False,
@@ -93,6 +94,7 @@ class Consolidator:
             from_position: read again from here on; what was applied before stays as it is,
                 and the watermark where it was.
             until: read up to here; by default to the log's head.
+            most: read at most so many episodes; ``report.more`` tells whether any are left.
             scheduled_us: which fire of a timetable this is.
             run_id: by default a new one.
             keep: whether the report holds proposals and results.
@@ -102,6 +104,10 @@ class Consolidator:
             head = self._node.log.head().position
             until = head if until is None else min(until, head)
             start = await self._start(rule, from_position)
+            last_wanted = None
+            if most is not None:
+                last_wanted = await asyncio.to_thread(self._due, rule, start, most)
+                until = until if last_wanted is None else min(until, last_wanted)
             base = ConsolidationRan(
                 rule_id=rule.id,
                 run_id=run_id or uuid4().hex,
@@ -114,6 +120,9 @@ class Consolidator:
                 replay=from_position is not None,
             )
             report = _report(base)
+            if last_wanted is not None:
+                left = await asyncio.to_thread(self._pending, rule, last_wanted, head)
+                report.more = left > 0
             total = await asyncio.to_thread(self._pending, rule, start, until)
             after = start
             while True:
@@ -121,10 +130,9 @@ class Consolidator:
                 last = len(episodes) < CHUNK_EPISODES
                 reached = until if last else episodes[-1].position
                 chunk = msgspec.structs.replace(base, from_position=after, to_position=reached)
-                if reached > after or (last and scheduled_us is not None):
-                    step = await self._step(
-                        rule, episodes, chunk, await self._standing(rule, episodes)
-                    )
+                if episodes or (scheduled_us is not None and after == start):
+                    standing = await self._standing(rule, episodes)
+                    step = await self._step(rule, episodes, chunk, standing, report)
                     if not await self._submit([step], report, keep=keep):
                         return report
                 progress(report.episodes, total)
@@ -148,6 +156,7 @@ class Consolidator:
             episodes = await self._read(rule, start, head, CHUNK_EPISODES // every * every)
             standing = await self._standing(rule, episodes)
             steps: list[Consolidate] = []
+            report: RunReport | None = None
             after, now_us = start, self._node.clock.now_us()
             for first in range(0, len(episodes) - every + 1, every):
                 taken = episodes[first : first + every]
@@ -159,11 +168,11 @@ class Consolidator:
                     at_us=now_us,
                     trigger="every",
                 )
-                steps.append(await self._step(rule, taken, run, standing))
+                report = report or _report(run)
+                steps.append(await self._step(rule, taken, run, standing, report))
                 after = taken[-1].position
-            if not steps:
+            if report is None:
                 return None
-            report = _report(steps[0].run)
             await self._submit(steps, report, keep=True)
             return report
 
@@ -182,8 +191,9 @@ class Consolidator:
             at_us=self._node.clock.now_us(),
             replay=from_position is not None,
         )
-        step = await self._step(rule, episodes, run, await self._standing(rule, episodes))
         report = _report(run)
+        standing = await self._standing(rule, episodes)
+        step = await self._step(rule, episodes, run, standing, report)
         report.dry_run, report.more = True, more
         _count(report, step.run)
         report.proposals = list(step.apply.proposals)
@@ -233,12 +243,22 @@ class Consolidator:
         return await asyncio.to_thread(read)
 
     async def _step(
-        self, rule: Rule, episodes: Sequence[Episode], run: ConsolidationRan, standing: Standing
+        self,
+        rule: Rule,
+        episodes: Sequence[Episode],
+        run: ConsolidationRan,
+        standing: Standing,
+        report: RunReport,
     ) -> Consolidate:
-        """What a run makes of some episodes, as the writer's intent."""
+        """What a run makes of some episodes, as the writer's intent; ``report`` is told which
+        of them were set aside."""
         fresh = await self._unpromoted(rule, episodes) if run.replay else list(episodes)
         admitted, scores = await self._admitted(rule, fresh, run.at_us)
         emitted: Emitted = emit(rule, admitted, standing, scores)
+        report.quarantined += [
+            {"id": episode.id, "key": episode.key, "reason": reason}
+            for episode, reason in emitted.set_aside
+        ]
         run = msgspec.structs.replace(
             run,
             episodes=len(episodes),
@@ -329,7 +349,7 @@ def readers_of(rule: Rule) -> Readers:
 
 def delta_kinds(proposals: Sequence[Proposal]) -> dict[str, int]:
     """How many deltas of each kind."""
-    counts = dict.fromkeys(("add", "update", "delete", "noop"), 0)
+    counts: dict[str, int] = {"add": 0, "update": 0, "delete": 0, "noop": 0}
     for proposal in proposals:
         counts[kind_of_delta(proposal.delta)] += 1
     return counts
@@ -357,6 +377,3 @@ def _count(report: RunReport, run: ConsolidationRan) -> None:
     report.known += run.known
     report.rejected += run.rejected
     report.gated += run.gated
-    report.quarantined += [
-        {"episode": each.episode, "reason": each.reason} for each in run.quarantined
-    ]

@@ -97,6 +97,8 @@ class ConsolidationScheduler:
         """Fire what is due; the seconds until a timetable may want it again."""
         async with self._turn:
             pause = SLEEP_SECONDS_MAX
+            if self._node.replica is not None:  # the primary's rules fire there
+                return pause
             for rule, set_at in await asyncio.to_thread(self._rules):
                 try:
                     pause = min(pause, await self._attend(rule, set_at))

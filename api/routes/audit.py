@@ -211,7 +211,7 @@ def _journal(call: Call, query: JournalRequest) -> dict[str, Any]:
         )
     )
     entries = [_journal_record(call, entry) for entry in page.entries]
-    return {"entries": entries, "next_cursor": page.reached, "total": len(entries)}
+    return {"entries": entries, "total": len(entries), "next_cursor": page.reached}
 
 
 def _kind_named(event_type: str) -> str:

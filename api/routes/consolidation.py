@@ -81,6 +81,7 @@ async def run_rule(call: Call) -> web.Response:
                 rule,
                 asked_by=call.caller.principal,
                 from_position=request.from_position,
+                most=request.limit,
                 keep=True,
             )
         except ConsolidationFailed as fault:
@@ -119,6 +120,7 @@ def _status(db: Any, rule: Rule, moment: Moment, now_us: int) -> dict[str, Any]:
         "enabled": rule.enabled,
         "cadence": cadence.document(),
         "watermark": mark,
+        "read": reading.episodes_read(db, rule.id, moment.position),
         "pending": waiting,
         "next_fire": fires,
         "runs": runs,

@@ -12,6 +12,8 @@ from api.bodies import answer
 from api.call import Call
 from api.metrics import Sample
 from api.routes.embeddings import status_of
+from api.routes.federation import EVENTS_WIRE
+from replay.federation.declaration import wire_key
 
 PROTOCOL_VERSION = "1.0"
 NAMESPACES = ("stigmem:", "rel:", "memory:", "intent:", "roadmap:", "preference:", "garden:")
@@ -44,7 +46,7 @@ async def discovery(call: Call) -> web.Response:
             "node_id": call.node.node_id,
             "node_url": settings.public_url,
             "auth": "required" if settings.auth_required else "none",
-            "federation": "disabled",
+            **_federation(call),
             "source_attestation": "off",
             "namespaces": list(NAMESPACES),
             "spec": SPEC_URL,
@@ -54,6 +56,25 @@ async def discovery(call: Call) -> web.Response:
             },
         }
     )
+
+
+def _federation(call: Call) -> dict[str, object]:
+    """Whether peers are possible, and what they need to know (wire 2.3)."""
+    settings = call.service.settings
+    if not settings.federation_enabled:
+        return {"federation": "disabled"}
+    push = "/v1/federation/facts/push" if settings.federation_push_enabled else None
+    return {
+        "federation": "enabled",
+        "federation_pubkey": wire_key(call.node.identity.public_key_b64),
+        "federation_version": "0.5",
+        "federation_endpoints": {
+            "peers": "/v1/federation/peers",
+            "facts": "/v1/federation/facts",
+            "push": push,
+        },
+        EVENTS_WIRE: 1,
+    }
 
 
 async def health(_: Call) -> web.Response:
@@ -109,6 +130,21 @@ def _gauges(call: Call) -> Iterator[Sample]:
             call.service.tracker.waiting,
         ),
         (
+            "engramlog_peers_active",
+            "Approved peers.",
+            sum(row.active for row in call.service.peers.rows().values()),
+        ),
+        (
+            "engramlog_peer_streams_held",
+            "Streams of peers that are held until an operator releases them.",
+            sum(each.held for each in call.node.reader.peer_streams()),
+        ),
+        (
+            "engramlog_foreign_claims_waiting",
+            "Ends of facts that other nodes stated and that have not taken effect here.",
+            call.node.reader.waiting_claims(),
+        ),
+        (
             "engramlog_recall_workers_ready",
             "Processes that answer recalls beside this one.",
             call.service.recalls.ready,
@@ -157,25 +193,6 @@ async def me(call: Call) -> web.Response:
             "scopes": sorted(rights.scopes),
         }
     )
-
-
-async def doctor(call: Call) -> web.Response:
-    """A short self-check."""
-    status = call.node.status()
-    reason = status["degraded"]
-    return answer(
-        {
-            "status": "ok" if reason is None else "degraded",
-            "memory_garden_acl_filtering": "enabled",
-            "reason": reason,
-            "position": status["position"],
-        }
-    )
-
-
-async def peers(_: Call) -> web.Response:
-    """Federation peers: none, federation is disabled."""
-    return answer({"peers": []})
 
 
 async def start_rebuild(call: Call) -> web.Response:

@@ -387,13 +387,22 @@ class Ready(BaseModel):
     reason: str | None = None
 
 
+class Check(BaseModel):
+    """One check; ``detail`` says what was found, and what to do where that is not well."""
+
+    name: str
+    status: Literal["ok", "warning", "failed"]
+    detail: str
+
+
 class Doctor(BaseModel):
-    """A short self-check."""
+    """A self-check. ``degraded`` where a check failed; ``reason`` is the first that did."""
 
     status: Literal["ok", "degraded"]
     memory_garden_acl_filtering: str
     reason: str | None
     position: int
+    checks: list[Check]
 
 
 class NodeInfo(BaseModel):
@@ -409,6 +418,35 @@ class NodeInfo(BaseModel):
     spec: str
     cors: dict[str, bool]
     embedding: dict[str, Any]
+
+
+class CidBackfill(BaseModel):
+    """Facts that the caller may read; all of them have had a content id from the first."""
+
+    total_facts: int
+    backfilled_facts: int
+    pending_facts: int
+    backfill_complete: bool
+
+
+class Connector(BaseModel):
+    """An editor that can start an MCP server, and the file that tells it to."""
+
+    editor: str
+    label: str
+    validation_tier: Literal["validated", "caveated", "experimental"]
+    docs_link: str
+    config_path: str
+    config_format: Literal["json", "jsonc", "toml"]
+
+
+class Connectors(BaseModel):
+    """``command`` and ``env``: what to put into such a file."""
+
+    version: Literal["1"]
+    connectors: list[Connector]
+    command: list[str]
+    env: dict[str, str]
 
 
 class Rebuild(BaseModel):

@@ -95,5 +95,5 @@ class JournalAnswer(BaseModel):
     """Oldest first. ``total`` counts this page; a page may be short and yet not the last."""
 
     entries: list[JournalRecord]
-    next_cursor: int | None
     total: int
+    next_cursor: int | None

@@ -215,11 +215,13 @@ class RuleDocument(BaseModel):
 
 
 class RunRequest(BaseModel):
-    """Run a rule now. ``from_position`` reads again from there on; ``dry_run`` writes nothing."""
+    """Run a rule now. ``from_position`` reads again from there on; ``dry_run`` writes nothing;
+    ``limit`` is how many episodes to read at most."""
 
     model_config = _STRICT
 
     dry_run: Flag = False
+    limit: int | None = Field(default=None, ge=1, le=1_000_000)
     from_position: int | None = Field(default=None, ge=1, le=2**62)
 
 
@@ -416,6 +418,7 @@ class RuleStatus(BaseModel):
     enabled: bool
     cadence: dict[str, Any]
     watermark: int
+    read: int
     pending: int
     next_fire: str | None
     runs: list[dict[str, Any]]

@@ -10,6 +10,7 @@ import msgspec
 from eventlog.codec import decode_header
 from eventlog.event import Stored
 from eventlog.identifiers import id_text
+from projections.foreign import foreign_payload_id
 
 COLUMNS: dict[str, str] = {
     "position": "BIGINT",
@@ -77,7 +78,7 @@ def row_of(stored: Stored) -> dict[str, Any]:
         "idempotency_key": header.idempotency_key,
         "hash": stored.hash.hex(),
         "erased": stored.payload is None,
-        "fact_ids": touched(header.kind, event_id, payload),
+        "fact_ids": touched(header.kind, _asserted_id(event_id, stored, payload), payload),
         "detail": None if stored.payload is None else stored.payload.decode(),
         "header_base64": b64encode(stored.header).decode(),
         "salt_base64": None if stored.salt is None else b64encode(stored.salt).decode(),
@@ -85,6 +86,12 @@ def row_of(stored: Stored) -> dict[str, Any]:
     }
     row.update(_stated(header.kind, payload))
     return row
+
+
+def _asserted_id(event_id: str, stored: Stored, payload: dict[str, Any]) -> str:
+    if payload.get("foreign") is None or stored.payload is None:
+        return event_id
+    return id_text(foreign_payload_id(stored.payload))
 
 
 def touched(kind: str, event_id: str, payload: dict[str, Any]) -> list[str]:

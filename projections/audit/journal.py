@@ -2,7 +2,8 @@
 
 Events of facts are there where the caller may read one of the facts. Of the rest, what speaks
 of keys and settings is for whoever reads every scope; what could speak of gardens, or of
-what others were shown, only for admins who are let into all of them.
+what others were shown, for nobody but the node's own machine, whoever the gardens let in: an
+event that is there in one node and not in another would tell that there are gardens.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from eventlog.kinds import REPLICATED
 from eventlog.log import EventLog
 from projections.archive.rows import touched
 from projections.arrays import I32
-from projections.audit.desk import rights_of
 from projections.authorization import Authorization
 from projections.normalization import SCOPES
 from projections.view import View
@@ -89,7 +89,7 @@ class Journal:
         self._view = view
         self._rights = authorization
         self._slot_of = slot_of
-        self._everything = rights_of(view, authorization).node
+        self._everything = authorization.every_garden
         self._every_scope = authorization.scopes == frozenset(SCOPES)
 
     def page(self, asked: JournalQuery) -> JournalPage:

@@ -102,10 +102,10 @@ def issue(
         nonce=os.urandom(NONCE_BYTES).hex(),
         node_id=identity.node_id,
         public_key=identity.public_key_b64,
-        next_key="" if secret is None else _url_text(_public(secret)),
+        next_key="" if secret is None else to_url_text(_public(secret)),
         rotations=list(identity.rotations),
     )
-    signature = _url_text(identity.sign(canonical_bytes(root)))
+    signature = to_url_text(identity.sign(canonical_bytes(root)))
     text = _canonical.encode(msgspec.structs.replace(root, signature=signature)).decode()
     return Capability(text, [], b"" if secret is None else _secret(secret))
 
@@ -132,17 +132,17 @@ def narrow(
         verb="" if grant is None else grant.verb,
         object="" if grant is None else grant.object,
         expiry="" if expires_at_us is None else format_instant(expires_at_us),
-        next_key=_url_text(_public(secret)),
+        next_key=to_url_text(_public(secret)),
     )
     before = digests(capability)[-1]
     signature = holder.sign(block_bytes(before, block))
-    text = _canonical.encode(msgspec.structs.replace(block, signature=_url_text(signature)))
+    text = _canonical.encode(msgspec.structs.replace(block, signature=to_url_text(signature)))
     return Capability(capability.root, [*capability.blocks, text.decode()], _secret(secret))
 
 
 def encode_bearer(capability: Capability) -> str:
     """The token as one word for an Authorization header."""
-    return BEARER_PREFIX + _url_text(msgspec.msgpack.encode(capability))
+    return BEARER_PREFIX + to_url_text(msgspec.msgpack.encode(capability))
 
 
 def decode_bearer(text: str) -> Capability:
@@ -208,7 +208,7 @@ def from_url_text(text: str) -> bytes:
 
 def public_of(proof: bytes) -> str:
     """The public key (as in ``next_key``) of a secret. Raises ValueError."""
-    return _url_text(_public(Ed25519PrivateKey.from_private_bytes(proof)))
+    return to_url_text(_public(Ed25519PrivateKey.from_private_bytes(proof)))
 
 
 def _public(key: Ed25519PrivateKey) -> bytes:
@@ -223,5 +223,6 @@ def _secret(key: Ed25519PrivateKey) -> bytes:
     )
 
 
-def _url_text(data: bytes) -> str:
+def to_url_text(data: bytes) -> str:
+    """base64url without padding."""
     return base64.urlsafe_b64encode(data).decode("ascii").rstrip("=")

@@ -8,7 +8,7 @@ from typing import Any
 import apsw
 from msgspec import Struct
 
-from eventlog.event import NODE_STREAM, Draft
+from eventlog.event import NODE_STREAM, Draft, Foreign
 from eventlog.identifiers import IdentifierSource
 from eventlog.kinds import AnyPayload
 from projections.erasing import History
@@ -66,6 +66,14 @@ class Context(Struct, frozen=True):
         return Draft(payload, partition, self.identifiers.next(self.now_us), self.actor, cause)
 
 
+class Adoption(Struct, frozen=True):
+    """Events of another node to take in as they are, through ``peer``."""
+
+    peer: str
+    events: tuple[Foreign, ...]
+    erasable: frozenset[bytes] = frozenset()
+
+
 class Decision(Struct, frozen=True, gc=False):
     """Drafts to append and what to answer; see ``intents.Done``."""
 
@@ -74,5 +82,6 @@ class Decision(Struct, frozen=True, gc=False):
     created: bool = True
     retracted: tuple[str, ...] = ()
     detail: dict[str, Any] = {}
+    adoption: Adoption | None = None
     rival: tuple[bytes, bytes, str] | None = None
     """Key, value and relation whose rivals decide the answer's ``contradicted`` flag."""

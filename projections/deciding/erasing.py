@@ -35,6 +35,7 @@ from projections.deciding.erased_set import (
     with_copies,
 )
 from projections.erasures import find_erasure, find_erasure_receipt, held
+from projections.foreign_ends import erasures_taking_effect
 from projections.intents import (
     CertifyErasure,
     EraseEvents,
@@ -117,6 +118,38 @@ def erase_facts(intent: EraseFacts, context: Context) -> Decision | Refused:
         ),
     }
     return Decision(drafts, detail=detail)
+
+
+def foreign_erasures(context: Context) -> list[Draft]:
+    """Local events for erasures of other nodes that may take effect here, but for what is held:
+    in the node's own stream, as whoever replays the others learns of them there."""
+    drafts: list[Draft] = []
+    for event_id, facts in erasures_taking_effect(context.db).items():
+        (position,) = context.log.positions_of([event_id]).values()
+        (claim,) = context.log.read(position - 1, 1)
+        assert isinstance(claim.payload, FactErased)
+        doomed = facts_named(context.db, facts)
+        entities = {fact.entity for fact in doomed}
+        if held(context.db, facts, entities):
+            continue
+        events = {fact.position: fact.id for fact in doomed}
+        named = context.log.positions_of([id_bytes(text) for text in claim.payload.events])
+        found = [
+            event
+            for each in sorted({*events, *named.values()})
+            for event in context.log.read(each - 1, 1)
+            if event.payload is not None
+            and (each in events or event.header.origin == claim.header.origin)
+            and _goes(event, set(facts))
+        ]
+        payload = FactErased(
+            erasure_id=claim.payload.erasure_id,
+            events=[id_text(event.event_id) for event in found],
+            fact_ids=facts,
+            reason=claim.payload.reason,
+        )
+        drafts.append(context.draft(payload, NODE_STREAM, event_id))
+    return drafts
 
 
 def erase_events(intent: EraseEvents, context: Context) -> Decision | Refused:

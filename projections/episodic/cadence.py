@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
@@ -52,20 +52,21 @@ def parse_cadence(given: object) -> Cadence:
         CadenceError: neither or both of every and cron, a count under 1, no cron expression,
             no time zone.
     """
-    fields = _from_text(given) if isinstance(given, str) else given
-    if not isinstance(fields, Mapping):
+    made = _from_text(given) if isinstance(given, str) else given
+    if not isinstance(made, Mapping):
         raise CadenceError("must be an object with 'every' or 'cron', or such a text")
+    fields = cast("Mapping[str, Any]", made)
     unknown = sorted(str(name) for name in fields if name not in ("every", "cron", "tz", "missed"))
     if unknown:
         raise CadenceError(f"has no field {unknown[0]!r}")
-    every, cron = fields.get("every"), fields.get("cron")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    every, cron = fields.get("every"), fields.get("cron")
     if (every is None) == (cron is None):
         raise CadenceError("must have exactly one of 'every' and 'cron'")
     if every is not None:
         if "tz" in fields or "missed" in fields:
             raise CadenceError("'tz' and 'missed' go with 'cron'")
         return Cadence(every=_count(every))
-    tz, missed = fields.get("tz", "UTC"), fields.get("missed", "fire_once_catchup")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    tz, missed = fields.get("tz", "UTC"), fields.get("missed", "fire_once_catchup")
     if not isinstance(cron, str) or not isinstance(tz, str):
         raise CadenceError("'cron' and 'tz' must be texts")
     if missed not in ("fire_once_catchup", "skip"):

@@ -16,14 +16,14 @@ class Episode(Struct, frozen=True, kw_only=True, gc=False):
     of the event, by which a fact can prove where it comes from. ``actor`` recorded it.
     """
 
-    key: str
     id: str
-    user: str
-    session: str
-    agent: str
     content: str
     at_us: int
-    scope: str
+    user: str = ""
+    session: str = ""
+    agent: str = ""
+    scope: str = "local"
+    key: str = ""
     garden_id: str | None = None
     source_node: str = ""
     metadata: dict[str, Any] = field(default_factory=dict)

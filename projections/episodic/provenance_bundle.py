@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import Enum
+from functools import lru_cache
 from pathlib import PurePath
-from typing import Any, cast
+from typing import Any
 from uuid import UUID
 
 BUNDLE_KEYS = ("origin", "source", "run_id", "step", "confidence", "timestamp")
@@ -62,20 +63,28 @@ def _instant(value: datetime) -> str:
 
 def bundle_of(values: Mapping[str, object]) -> dict[str, str]:
     """A checked bundle. Raises ProvenanceError."""
-    bundle: dict[str, str] = {}
-    for key, value in values.items():
-        if key not in BUNDLE_KEYS:
-            raise ProvenanceError(key, f"must be one of {', '.join(BUNDLE_KEYS)}")
-        try:
-            text = str(coerce(value))
-        except ValueError as fault:
-            raise ProvenanceError(key, str(fault)) from fault
-        _check_structure(key, text)
-        bundle[key] = text
-    for key in ("origin", "source"):
-        if key in bundle and _LABEL.fullmatch(bundle[key]) is None:
-            raise ProvenanceError(key, "must be letters, digits, '_' and '-', not a digit first")
-    return bundle
+    return {
+        key: _text_of(key, value) if type(value) in _PLAIN else _checked(key, value)
+        for key, value in values.items()
+    }
+
+
+def _checked(key: str, value: object) -> str:
+    if key not in BUNDLE_KEYS:
+        raise ProvenanceError(key, f"must be one of {', '.join(BUNDLE_KEYS)}")
+    try:
+        text = str(coerce(value))
+    except ValueError as fault:
+        raise ProvenanceError(key, str(fault)) from fault
+    _check_structure(key, text)
+    if key in ("origin", "source") and _LABEL.fullmatch(text) is None:
+        raise ProvenanceError(key, "must be letters, digits, '_' and '-', not a digit first")
+    return text
+
+
+_PLAIN = frozenset({str, int, bool, Decimal})
+_text_of = lru_cache(maxsize=4_096, typed=True)(_checked)
+"""The facts of a batch share most of their provenance."""
 
 
 def _check_structure(key: str, text: str) -> None:
@@ -102,10 +111,3 @@ def as_label(text: str) -> str:
     """``text`` as an ``origin`` or ``source`` label: other characters become ``_``."""
     label = re.sub(r"[^A-Za-z0-9_\-]", "_", text)
     return label if _LABEL.fullmatch(label) else f"_{label}"
-
-
-def texts(payload: object) -> dict[str, Any]:
-    """A payload as a dict. Raises ProvenanceError where it is none."""
-    if not isinstance(payload, dict):
-        raise ProvenanceError("fact_payload", "must be an object")
-    return cast("dict[str, Any]", payload)

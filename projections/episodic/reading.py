@@ -270,6 +270,16 @@ def runs_of(db: apsw.Connection, rule_id: str, position: int, limit: int) -> lis
     return rows_of(db, sql, (rule_id, position, limit))
 
 
+def episodes_read(db: apsw.Connection, rule_id: str, position: int) -> int:
+    """How many episodes a rule has read, each once."""
+    sql = """
+    SELECT coalesce(sum(episodes), 0) FROM consolidation_runs
+    WHERE rule_id=? AND replay=0 AND position<=?
+    """
+    found = query_one(db, sql, (rule_id, position))
+    return 0 if found is None else found[0]
+
+
 def last_fire(db: apsw.Connection, rule_id: str) -> int | None:
     """The newest instant at which a timetable's fire of a rule was carried out."""
     sql = "SELECT max(scheduled_us) FROM consolidation_runs WHERE rule_id=?"

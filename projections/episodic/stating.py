@@ -7,7 +7,9 @@ user: ``self`` of Alice and ``self`` of Bob are two entities.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any
 from urllib.parse import quote
 
@@ -21,6 +23,7 @@ from projections.normalization import normalize_uri
 ENTITY_PREFIX = "memory://"
 NO_SUBJECT = "self"
 NO_PREDICATE = "memory:note"
+_RESERVED = re.compile(r"[/%?#]")
 _SAID = frozenset({"id", "user", "agent", "subject", "predicate", "object"})
 
 
@@ -56,7 +59,7 @@ def statement_of(payload: Mapping[str, Any], place: Place, *, inherited: bool) -
     return Statement(
         entity_of(subject, place),
         predicate or NO_PREDICATE,
-        Value("text", content) if stated is None else _value(stated),
+        Value("text", str(content)) if stated is None else _value(stated),
         payload.get("id"),
         subject,
         rest,
@@ -68,8 +71,16 @@ def entity_of(subject: str | None, place: Place) -> str:
     text = NO_SUBJECT if subject is None else subject
     if ":" in text:
         return normalize_uri(text)
-    owner, name = quote(place.user, safe=""), quote(text.strip(), safe="")
-    return normalize_uri(f"{ENTITY_PREFIX}{owner}/{name}")
+    # Only what would end the name early is encoded: words stay words for search.
+    name = _RESERVED.sub(lambda found: f"%{ord(found[0]):02x}", text.strip())
+    return normalize_uri(f"{ENTITY_PREFIX}{_owner(place.user)}/{name}")
+
+
+def _owner(user: str) -> str:
+    """A user as the authority of an entity. Entities are lower-cased, users are not: those
+    that would fall together are told apart by a digest."""
+    plain = quote(user, safe="").replace("~", "%7e").lower()
+    return plain if user == user.lower() else f"{plain}~{sha256(user.encode()).hexdigest()[:8]}"
 
 
 def _value(stated: Any) -> Value:

@@ -8,20 +8,42 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from api.node import Node
-from eventlog.kinds import DecayPolicy, RecallUse, TrustPolicy, Value
+from eventlog.kinds import (
+    ConsolidationRan,
+    DecayPolicy,
+    RecallUse,
+    SetAsideEpisode,
+    TrustPolicy,
+    Value,
+)
 from projections.authorization import everything
 from projections.cid import compute_cid
 from projections.command import Command
 from projections.conflicts import conflicts
+from projections.episodic.delta import (
+    AddDelta,
+    DeleteDelta,
+    MemoryDelta,
+    NoopDelta,
+    Proposal,
+    UpdateDelta,
+    stated_id,
+)
+from projections.episodic.place import Place
 from projections.intents import (
+    ApplyDeltas,
     AssertFact,
+    Consolidate,
     DeclareSetValued,
     Done,
     EraseFacts,
     Intent,
+    NewEpisode,
+    RecordEpisodes,
     ResolveConflict,
     RetractFact,
     RetractMatching,
+    SetConsolidationRule,
     SetPolicy,
     SetSourceTrust,
     SetTrustPolicy,
@@ -157,17 +179,103 @@ _moves = st.one_of(
 )
 
 
+USERS = ("Alice", "alice")
+NAMES = ("ep-0", "ep-1", "ep-2")
+"""Of episodes and of the facts that deltas write."""
+_episodes = st.builds(
+    lambda user, name, value, at: RecordEpisodes(
+        scope="local",
+        episodes=(
+            NewEpisode(
+                user=user,
+                session="s",
+                agent="rag",
+                content=f"{value} of {name}",
+                at_us=at,
+                id=name,
+                metadata={"subject": "self", "predicate": "memory:role", "object": value},
+            ),
+        ),
+    ),
+    st.sampled_from(USERS),
+    st.sampled_from((*NAMES, None, None)),
+    st.sampled_from(("A", "B")),
+    st.sampled_from((START_US, START_US - DAY_US)),
+)
+
+
+@st.composite
+def _deltas(draw: st.DrawFn) -> ApplyDeltas:
+    """Up to three deltas of one batch, whose names meet."""
+    proposals: list[Proposal] = []
+    for kind in draw(st.lists(st.sampled_from(("add", "add", "update", "delete", "noop")),
+                              min_size=1, max_size=3)):  # fmt: skip
+        place = Place(draw(st.sampled_from(USERS)), "rag", "local")
+        name, value = draw(st.sampled_from(NAMES)), draw(st.sampled_from(("A", "B")))
+        payload = {"id": name, "subject": "self", "predicate": "memory:role", "object": value}
+        replaces = [draw(st.sampled_from(NAMES))]
+        origin: dict[str, Any] = {
+            "source_episode_ids": [draw(st.sampled_from(NAMES))],
+            "promotion_us": START_US + draw(st.integers(0, 3)),
+            "rule_id": "by-hand",
+            "confidence": draw(st.sampled_from((1.0, 0.5))),
+        }
+        delta: MemoryDelta = NoopDelta(**origin)
+        if kind == "add":
+            delta = AddDelta(fact_payload=payload, **origin)
+        elif kind == "update":
+            delta = UpdateDelta(fact_payload=payload, replaces=replaces, **origin)
+        elif kind == "delete":
+            delta = DeleteDelta(replaces=replaces, **origin)
+        proposals.append(Proposal(delta, place, stated_id(delta, place), SOURCES[0]))
+    strict = draw(st.booleans())
+    return ApplyDeltas(scope="local", proposals=tuple(proposals), strict=strict, run_id="run-1")
+
+
+_rules = st.builds(
+    lambda every: SetConsolidationRule(
+        rule_id="classifier",
+        document=None if every is None else {"id": "classifier", "cadence": {"every": every}},
+    ),
+    st.sampled_from((1, 2, None)),
+)
+
+
+@st.composite
+def _runs(draw: st.DrawFn) -> Consolidate:
+    """A run that may come too late."""
+    expected = draw(st.sampled_from((0, 0, 7)))
+    run = ConsolidationRan(
+        rule_id="classifier",
+        run_id="run-2",
+        from_position=expected,
+        to_position=expected + draw(st.integers(0, 9)),
+        at_us=START_US,
+        replay=draw(st.booleans()),
+        quarantined=[SetAsideEpisode("no-such-key", "told by the test")],
+    )
+    return Consolidate(apply=draw(_deltas()), run=run, expected=expected)
+
+
+_memories = st.one_of(_episodes, _deltas(), _deltas(), _rules, _runs()).map(
+    lambda intent: ("do", intent)
+)
+
+
 _erasures = st.just(("erase", None))
 
 
 @st.composite
-def histories(draw: st.DrawFn, max_size: int = 20, *, erasing: bool = True) -> list[Step]:
+def histories(
+    draw: st.DrawFn, max_size: int = 20, *, memory: bool = True, erasing: bool = True
+) -> list[Step]:
     """Moves at instants that never go back, in a world that is disputed already; with
-    ``erasing`` some of them erase facts."""
+    ``memory``, episodes and deltas among them, and with ``erasing``, erasures of facts."""
     at_us = START_US
     opening = draw(st.lists(_disputed, min_size=3, max_size=8))
     steps = [Step("assert", at_us, 0, intent) for intent in opening]
-    moves = st.one_of(_moves, _erasures) if erasing else _moves
+    moves = st.one_of(_moves, _moves, _memories) if memory else _moves
+    moves = st.one_of(moves, moves, _erasures) if erasing else moves
     for kind, intent in draw(st.lists(moves, min_size=1, max_size=max_size)):
         at_us += draw(st.sampled_from((0, 1_000, 3_600_000_000, DAY_US)))
         steps.append(Step(kind, at_us, draw(st.integers(0, 1_000)), intent))
@@ -197,7 +305,12 @@ def erasure(step: Step, fact: str) -> EraseFacts:
     name = f"{step.at_us}-{step.pick}"
     if step.pick % 7 == 0:
         return EraseFacts(erasure_id=name, entity=ENTITIES[step.pick % len(ENTITIES)])
-    return EraseFacts(erasure_id=name, fact_ids=(fact,), derived=step.pick % 2 == 0)
+    return EraseFacts(
+        erasure_id=name,
+        fact_ids=(fact,),
+        derived=step.pick % 2 == 0,
+        episodes=step.pick % 3 == 0,
+    )
 
 
 def _settlement(step: Step, node: Node) -> Intent | None:

@@ -10,7 +10,6 @@ import pytest
 
 from api.node import Node
 from eventlog.clock import FixedClock
-from eventlog.event import Recorded
 from eventlog.identifiers import id_text
 from eventlog.kinds import FactErased, Parent, Value
 from projections.database import query
@@ -68,38 +67,6 @@ def test_a_peer_erases_what_it_stated_and_the_rest_with_a_grant() -> None:
     assert may_erase(PEER, PEER, local=False, grants=())
     assert not may_erase(PEER, "stigmem:node:third", local=False, grants=("retract_foreign",))
     assert may_erase(PEER, "stigmem:node:third", local=False, grants=("erase_foreign",))
-
-
-@pytest.mark.parametrize(("origin", "gone"), [(PEER, True), ("stigmem:node:third", False)])
-def test_an_erasure_of_a_peer_takes_only_facts_of_its_own(
-    node: Node, tmp_path: Path, origin: str, gone: bool
-) -> None:
-    fact = says(node, "A")
-    events = [
-        event
-        if event.kind != "fact_asserted"
-        else msgspec.structs.replace(
-            event, peer=PEER, header=msgspec.structs.replace(event.header, origin=origin)
-        )
-        for event in node.log.read(0, 100)
-    ]
-    erasure = foreign_erasure(events[-1], fact)
-    store = ProjectionStore(tmp_path / "other.db", history=node.log)
-    try:
-        with store.db:
-            store.apply([*events, erasure])
-        assert not store.halted
-        assert store.gone([fact]) == ({fact} if gone else set())
-    finally:
-        store.close()
-
-
-def foreign_erasure(last: Recorded, fact: str) -> Recorded:
-    payload = FactErased(erasure_id="theirs", events=[fact, "no identifier"], fact_ids=[fact])
-    header = msgspec.structs.replace(last.header, kind="fact_erased", origin=PEER)
-    return msgspec.structs.replace(
-        last, position=last.position + 1, peer=PEER, header=header, payload=payload
-    )
 
 
 def test_retractions_go_with_the_last_fact_they_name(node: Node) -> None:

@@ -57,7 +57,7 @@ def shown(node: Node, moment: Moment, rights: Authorization = RIGHTS) -> list[Co
     return list(conflicts(node.reader, node.reader.pin(), rights, moment, status="unresolved"))
 
 
-@given(histories(erasing=False))
+@given(histories(memory=False, erasing=False))
 @QUICK
 def test_a_node_says_what_the_rules_say(steps: list[Step]) -> None:
     model = Model()
@@ -79,7 +79,7 @@ def test_a_node_says_what_the_rules_say(steps: list[Step]) -> None:
                     assert contradicted[slot] == model.contradicted(fact, step.at_us)
 
 
-@given(histories(erasing=False))
+@given(histories(memory=False, erasing=False))
 @QUICK
 def test_shown_conflicts_are_pairs_that_contradict_and_none_is_missing(steps: list[Step]) -> None:
     model = Model()
@@ -117,7 +117,7 @@ def _check_key(
         assert facts[-1].value not in {older.value for _, older in pairs}
 
 
-@given(histories(erasing=False))
+@given(histories(memory=False, erasing=False))
 @QUICK
 def test_settling_whatever_is_shown_ends_every_contradiction(steps: list[Step]) -> None:
     with opened() as node:
@@ -149,7 +149,7 @@ def test_settling_whatever_is_shown_ends_every_contradiction(steps: list[Step]) 
 LOCAL = Authorization("agent:x", frozenset({"read"}), frozenset({"local"}))
 
 
-@given(histories(erasing=False))
+@given(histories(memory=False, erasing=False))
 @QUICK
 def test_what_a_caller_may_not_read_changes_nothing_for_them(steps: list[Step]) -> None:
     plain = [step for step in steps if step.intent is not None]

@@ -36,6 +36,13 @@ COMMANDS = (
     ("identity", "accept-copy"),
     ("identity", "new"),
     ("demo",),
+    ("doctor",),
+    ("mcp",),
+    ("names",),
+    ("names", "alias"),
+    ("names", "unalias"),
+    ("names", "list"),
+    ("names", "resolve"),
 )
 NUMBERS = 12
 

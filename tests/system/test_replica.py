@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from api.client import Client, ClientError
 from tests.system.processes import NodeProcess, engramlog, fact, serving
 
 PATIENCE_SECONDS = 30.0
+_STARTED: list[NodeProcess] = []
 
 
 def replica_key(primary: NodeProcess) -> str:
@@ -25,10 +26,24 @@ def replica_key(primary: NodeProcess) -> str:
     return made.stdout.strip()
 
 
-def replica_of(primary_url: str, data: Path, key: str, *args: str) -> NodeProcess:
-    return NodeProcess(
-        data, "--no-auth", "--replica-of", primary_url, *args, env={"STIGMEM_REPLICA_KEY": key}
-    )
+@pytest.fixture(autouse=True)
+def ended() -> Iterator[None]:
+    """No node outlives its test, however that ends."""
+    yield
+    for node in _STARTED:
+        if node.process.poll() is None:
+            node.kill()
+    _STARTED.clear()
+
+
+def started(data: Path, *args: str, env: dict[str, str] | None = None) -> NodeProcess:
+    node = NodeProcess(data, "--no-auth", *args, env=env)
+    _STARTED.append(node)
+    return node
+
+
+def replica_of(primary_url: str, data: Path, key: str) -> NodeProcess:
+    return started(data, "--replica-of", primary_url, env={"STIGMEM_REPLICA_KEY": key})
 
 
 def until(holds: Callable[[], bool]) -> None:
@@ -83,7 +98,7 @@ def stable(body: Any) -> Any:
 
 
 def test_a_replica_answers_as_its_primary_through_crashes_of_either(tmp_path: Path) -> None:
-    primary = NodeProcess(tmp_path / "primary", "--no-auth").wait_ready()
+    primary = started(tmp_path / "primary").wait_ready()
     key = replica_key(primary)
     write(primary.client(), 0, 30)
     replica = replica_of(primary.url, tmp_path / "replica", key).wait_ready()
@@ -105,7 +120,7 @@ def test_a_replica_answers_as_its_primary_through_crashes_of_either(tmp_path: Pa
     primary.kill()
     until(lambda: not replica.client().get("/readyz")["replica"]["connected"])
     assert len(replica.client().get("/v1/facts?scope=company&limit=100")["facts"]) == 25
-    primary = NodeProcess(tmp_path / "primary", "--no-auth", "--port", port).wait_ready()
+    primary = started(tmp_path / "primary", "--port", port).wait_ready()
     write(primary.client(), 50, 10)
     assert_equal(primary, replica)
     verified = engramlog("replay", "verify", "--data", tmp_path / "replica")
@@ -135,7 +150,7 @@ def test_a_write_shows_on_the_replica_within_a_second_and_lag_is_told(tmp_path: 
 
 
 def test_a_promoted_replica_writes_as_a_new_origin(tmp_path: Path) -> None:
-    primary = NodeProcess(tmp_path / "primary", "--no-auth").wait_ready()
+    primary = started(tmp_path / "primary").wait_ready()
     key = replica_key(primary)
     write(primary.client(), 0, 4)
     old_id = primary.client().get("/.well-known/stigmem")["node_id"]
@@ -229,12 +244,12 @@ def test_only_the_machines_owner_grants_the_whole_log(tmp_path: Path) -> None:
 
 
 def test_a_primary_that_lost_its_end_is_followed_no_more(tmp_path: Path) -> None:
-    primary = NodeProcess(tmp_path / "primary", "--no-auth").wait_ready()
+    primary = started(tmp_path / "primary").wait_ready()
     key = replica_key(primary)
     write(primary.client(), 0, 4)
     assert primary.stop() == 0
     saved = {path: path.read_bytes() for path in (tmp_path / "primary").glob("log.db*")}
-    primary = NodeProcess(tmp_path / "primary", "--no-auth").wait_ready()
+    primary = started(tmp_path / "primary").wait_ready()
     write(primary.client(), 4, 4)
     replica = replica_of(primary.url, tmp_path / "replica", key).wait_ready()
     assert_equal(primary, replica)
@@ -244,7 +259,7 @@ def test_a_primary_that_lost_its_end_is_followed_no_more(tmp_path: Path) -> None
         path.unlink()
     for path, data in saved.items():
         path.write_bytes(data)
-    primary = NodeProcess(tmp_path / "primary", "--no-auth", "--port", port).wait_ready()
+    primary = started(tmp_path / "primary", "--port", port).wait_ready()
     write(primary.client(), 50, 9)
 
     def fault() -> str | None:

@@ -1,0 +1,189 @@
+"""The protocol's federation as a service of the node: who may ask, and pulling every peer.
+
+Each peer is pulled by a task of its own, so that a slow or broken one delays nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Sequence
+
+import aiohttp
+from msgspec import Struct
+
+from api.node import Node
+from api.peer_source import HttpFactSource, PeerBusy
+from api.settings import Settings
+from projections.foreign import ForeignCursor
+from projections.intents import ReceiveForeign, Refused
+from replay.protocol.peer_token import (
+    Nonces,
+    PeerClaims,
+    PeerTokenError,
+    check_peer_token,
+    sign_peer_token,
+)
+from replay.protocol.peers import PeerBook, ProtocolPeer
+from replay.protocol.pulling import PeerFault, RoundReport, pull_round
+from replay.protocol.records import Bounds
+
+LOOK_SECONDS = 0.5
+"""How often the list of peers is looked at."""
+BACKOFF_SECONDS_MAX = 60.0
+ACTOR = "system:engramlog:federation"
+
+_log = logging.getLogger(__name__)
+
+
+class PullState(Struct):
+    """How a peer stands: the last round, and why the last attempt failed, if it did."""
+
+    rounds: int = 0
+    report: RoundReport | None = None
+    fault: str | None = None
+
+
+class NodeDesk:
+    """The puller's view of the node (``replay.protocol.pulling.Desk``), for one peer."""
+
+    def __init__(self, node: Node, node_id: str) -> None:
+        self._node = node
+        self._node_id = node_id
+
+    def cursor(self) -> str:
+        found = self._node.reader.foreign_cursor(self._node_id)
+        return "" if found is None else found.cursor
+
+    def settled(self, names: Sequence[str]) -> frozenset[str]:
+        return self._node.reader.foreign_settled(self._node_id, names)
+
+    async def take(self, intent: ReceiveForeign) -> tuple[int, int]:
+        states = await take(self._node, intent)
+        accepted = sum(state == "accepted" for state in states.values())
+        return accepted, sum(state not in ("accepted", "known") for state in states.values())
+
+
+async def take(node: Node, intent: ReceiveForeign) -> dict[str, str]:
+    """Write a page of foreign facts; what became of each, by its id at the peer."""
+    future = node.writer.submit([intent], actor=ACTOR, atomic=True)
+    outcome = (await asyncio.wrap_future(future)).outcomes[0]
+    assert not isinstance(outcome, Refused)  # facts are refused one by one, pages are not
+    states: dict[str, str] = outcome.detail["states"]
+    return states
+
+
+class ProtocolFederation:
+    """``start`` and ``stop`` belong to the app's life.
+
+    Attributes:
+        states: by node id, how pulling each peer stands.
+    """
+
+    def __init__(self, node: Node, settings: Settings, peers: PeerBook) -> None:
+        self.peers = peers
+        self.states: dict[str, PullState] = {}
+        self._node = node
+        self._settings = settings
+        self._nonces = Nonces(self._now_ms())
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._watch: asyncio.Task[None] | None = None
+        self._session: aiohttp.ClientSession | None = None
+
+    def peer_of(self, header: str | None) -> tuple[ProtocolPeer, PeerClaims]:
+        """The peer behind an Authorization header. Raises PeerTokenError."""
+        scheme, _, token = (header or "").strip().partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            raise PeerTokenError("peer token required")
+        own = self._node.node_id
+        return check_peer_token(token.strip(), own, self._now_ms(), self.peers.find, self._nonces)
+
+    def shared_scopes(self, scopes: frozenset[str]) -> frozenset[str]:
+        """What of these may leave the node at all: never ``local``, ``team`` where allowed."""
+        never = {"local"} if self._settings.federation_allow_team else {"local", "team"}
+        return scopes - never
+
+    def bounds(self, node_id: str, scopes: frozenset[str], source: str | None = None) -> Bounds:
+        """What is taken of a peer."""
+        limit = self._settings.value_bytes_max
+        return Bounds(node_id, self.shared_scopes(scopes), limit, source)
+
+    def pulled(self, node_id: str) -> ForeignCursor | None:
+        """What came of a peer so far."""
+        return self._node.reader.foreign_cursor(node_id)
+
+    async def start(self) -> None:
+        """Begin to pull; a replica never does."""
+        self._session = aiohttp.ClientSession()
+        self._watch = asyncio.create_task(self._look(), name="federation")
+
+    async def stop(self) -> None:
+        """Stop pulling; what was fetched is written or not, never half."""
+        tasks = [task for task in (self._watch, *self._tasks.values()) if task is not None]
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        self._tasks.clear()
+        self._watch = None
+        if self._session is not None:
+            await self._session.close()
+
+    async def pull_once(self, peer: ProtocolPeer) -> RoundReport:
+        """One round with a peer. Raises PeerFault."""
+        assert self._session is not None
+        scopes = sorted(self.shared_scopes(peer.scopes))
+
+        def token() -> str:
+            return sign_peer_token(self._node.identity, peer.node_id, scopes, self._now_ms())
+
+        source = HttpFactSource(self._session, peer.node_url, token)
+        desk = NodeDesk(self._node, peer.node_id)
+        bounds = self.bounds(peer.node_id, peer.scopes)
+        return await pull_round(source, desk, bounds, self._node.clock.now_us)
+
+    async def _look(self) -> None:
+        while True:
+            peers = self.peers.all() if self._node.replica is None else []
+            wanted = {each.node_id for each in peers if each.active and each.pulled}
+            for node_id in wanted - self._tasks.keys():
+                task = asyncio.create_task(self._pull(node_id), name=f"pull {node_id}")
+                self._tasks[node_id] = task
+            for node_id in [name for name in self._tasks if name not in wanted]:
+                self._tasks.pop(node_id).cancel()
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _pull(self, node_id: str) -> None:
+        """Pull a peer for ever."""
+        state = self.states.setdefault(node_id, PullState())
+        failures = 0
+        while True:
+            wait = self._settings.federation_pull_interval_s
+            try:
+                peer = self.peers.find(node_id)
+                if peer is not None:
+                    state.report = await self.pull_once(peer)
+                state.rounds += 1
+                failures, state.fault = 0, None
+            except PeerBusy as fault:
+                state.fault, wait = str(fault), fault.seconds
+            except PeerFault as fault:
+                failures += 1
+                wait = min(wait * 2 ** min(failures, 10), BACKOFF_SECONDS_MAX)
+                self._note(node_id, state, str(fault))
+            except Exception as fault:
+                failures += 1
+                wait = min(wait * 2 ** min(failures, 10), BACKOFF_SECONDS_MAX)
+                self._note(node_id, state, f"{type(fault).__name__}: {fault}")
+            await asyncio.sleep(wait * (0.75 + random.random() / 2))
+
+    def _note(self, node_id: str, state: PullState, fault: str) -> None:
+        if state.fault != fault:
+            _log.warning("pulling %s: %s", node_id, fault)
+        state.fault = fault
+
+    def _now_ms(self) -> int:
+        return self._node.clock.now_us() // 1000

@@ -1,0 +1,371 @@
+"""Peers over HTTP: declare, approve, grant, revoke, look at them; and the replay of streams."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+from aiohttp import ClientError, ClientSession, ClientTimeout, web
+
+from api.bodies import answer
+from api.call import Call
+from api.errors import ApiError, coded
+from api.schemas.federation import (
+    ApproveBody,
+    DeclarationBody,
+    GrantsBody,
+    ReasonBody,
+    ReleaseBody,
+    StreamEventsQuery,
+    StreamsQuery,
+)
+from eventlog.kinds import PeerGrants
+from eventlog.log import StreamHead
+from projections.intents import DeclarePeer, SetPeerState, TakeForeignEnds
+from projections.moment import format_instant
+from projections.peers import PeerRow
+from replay.federation.declaration import (
+    Declaration,
+    declaration_fault,
+    declare,
+    fingerprint,
+    stored_key,
+    wire_key,
+)
+from replay.federation.page import encode_page
+from replay.federation.pulling import PeerUnreachable
+from replay.federation.serving import offered, read_page, signed_streams
+from replay.protocol.peer_token import PeerTokenError
+
+PAGE_TYPE = "application/vnd.engramlog.federation"
+DISCOVERY_SECONDS = 5.0
+DISCOVERY_BYTES_MAX = 1_000_000
+EVENTS_WIRE = "engramlog_events"
+"""Key of the discovery document by which our nodes know each other."""
+
+
+# -- peers --------------------------------------------------------------------------------
+
+
+async def own_declaration(call: Call) -> web.Response:
+    """What this node declares to those it wants to be a peer of."""
+    scopes = sorted(call.service.peers.open_scopes())
+    made = declare(
+        call.node.identity, call.service.settings.public_url, scopes, call.node.clock.now_us()
+    )
+    body = msgspec.to_builtins(made)
+    return answer({**body, "pubkey_fingerprint": fingerprint(made.federation_pubkey)})
+
+
+async def register_peer(call: Call) -> web.Response:
+    """Register another node's declaration; an administrator approves it."""
+    _require_enabled(call)
+    body = await call.body(DeclarationBody)
+    declaration = Declaration(
+        body.node_id, body.node_url, body.federation_pubkey, body.allowed_scopes,
+        body.signed_at, body.declaration_sig,
+    )  # fmt: skip
+    fault = declaration_fault(declaration, insecure=call.service.settings.federation_insecure)
+    if fault is None and body.node_id == call.node.node_id:
+        fault = "a node is no peer of itself"
+    if fault is None:
+        fault = await _discovery_fault(declaration)
+    peer_id = str(uuid4())
+    try:
+        key = stored_key(body.federation_pubkey)
+    except ValueError:
+        key = ""
+    await call.do(
+        DeclarePeer(
+            peer_id=peer_id,
+            node_id=body.node_id,
+            node_url=body.node_url.rstrip("/"),
+            public_key=key,
+            allowed_scopes=tuple(sorted(set(body.allowed_scopes))),
+            signed_at=body.signed_at,
+            signature=body.declaration_sig,
+            fault=fault or "",
+        )
+    )
+    status = "pending_approval" if fault is None else "rejected"
+    return answer(
+        {
+            "peer_id": peer_id,
+            "status": status,
+            "verified_at": None,
+            "reason": fault,
+            "pubkey_fingerprint": fingerprint(body.federation_pubkey),
+        },
+        201,
+    )
+
+
+async def _discovery_fault(declaration: Declaration) -> str | None:
+    """Why the node at the declared address is not the one that declares; None where it is."""
+    found = await _discovered(declaration.node_url)
+    if found is None:
+        return "the node's /.well-known/stigmem cannot be read"
+    if found.get("federation_pubkey") != declaration.federation_pubkey:
+        return "the node's /.well-known/stigmem shows another federation_pubkey"
+    if found.get("node_id") != declaration.node_id:
+        return "the node's /.well-known/stigmem shows another node_id"
+    return None
+
+
+async def _discovered(url: str) -> dict[str, Any] | None:
+    timeout = ClientTimeout(total=DISCOVERY_SECONDS)
+    try:
+        async with (
+            ClientSession(timeout=timeout) as session,
+            session.get(f"{url.rstrip('/')}/.well-known/stigmem", allow_redirects=False) as found,
+        ):
+            if found.status != 200:
+                return None
+            data = await found.content.read(DISCOVERY_BYTES_MAX)
+            return msgspec.json.decode(data, type=dict[str, Any])
+    except (ClientError, TimeoutError, OSError, ValueError, msgspec.MsgspecError):
+        return None
+
+
+async def approve_peer(call: Call) -> web.Response:
+    """Make a declared node a peer, by the fingerprint that its operator told."""
+    _require_enabled(call)
+    body = await call.body(ApproveBody)
+    row = _peer(call)
+    if row.state != "pending":
+        raise coded("peer_not_pending", f"the peer is {row.state}")
+    if body.pubkey_fingerprint != fingerprint(wire_key(row.public_key)):
+        raise ApiError(400, "fingerprint mismatch")
+    grants = await _grants(body.grants, row)
+    await call.do_all(
+        [SetPeerState(peer_id=row.peer_id, state="active", grants=grants), TakeForeignEnds()]
+    )
+    return answer(
+        {
+            "peer_id": row.peer_id,
+            "node_id": row.node_id,
+            "status": "active",
+            "approved_at": format_instant(call.node.clock.now_us()),
+        }
+    )
+
+
+async def _grants(body: GrantsBody, row: PeerRow) -> PeerGrants:
+    wire = body.wire
+    if wire is None:
+        found = await _discovered(row.node_url)
+        wire = "events" if found is not None and found.get(EVENTS_WIRE) else "facts"
+    scopes = row.allowed_scopes if body.scopes is None else [*body.scopes]
+    return PeerGrants(
+        scopes=sorted(set(scopes) & set(row.allowed_scopes)),
+        gardens=sorted(set(body.gardens)),
+        wire=wire,
+        pull=body.pull,
+        serve=body.serve,
+        retract_foreign=body.retract_foreign,
+        resolve_foreign=body.resolve_foreign,
+        erase_foreign=body.erase_foreign,
+        instructions=body.instructions,
+    )
+
+
+async def set_grants(call: Call) -> web.Response:
+    """Grant a peer more or less; what waits for a new grant takes effect."""
+    body = await call.body(GrantsBody)
+    row = _peer(call)
+    if not row.active:
+        raise coded("peer_not_pending", f"the peer is {row.state}")
+    if body.wire is None and row.grants is not None:
+        body = body.model_copy(update={"wire": row.grants.wire})
+    change = SetPeerState(peer_id=row.peer_id, grants=await _grants(body, row))
+    await call.do_all([change, TakeForeignEnds()])
+    return _changed(call, row.peer_id)
+
+
+async def revoke_peer(call: Call) -> web.Response:
+    """End a peering. What was replayed stays; nothing more is taken or given."""
+    raw = await call.raw()
+    reason = ReasonBody.model_validate_json(raw).reason if raw else ""
+    row = _peer(call)
+    await call.do(SetPeerState(peer_id=row.peer_id, state="revoked", reason=reason))
+    return _changed(call, row.peer_id)
+
+
+async def release_stream(call: Call) -> web.Response:
+    """Replay a held stream again, from where it was held."""
+    body = await call.body(ReleaseBody)
+    row = _peer(call)
+    held = {
+        each.stream
+        for each in call.node.reader.peer_streams()
+        if each.node_id == row.node_id and each.held
+    }
+    if body.stream not in held:
+        raise coded("stream_not_held", f"stream {body.stream!r} is not held")
+    await call.do(
+        SetPeerState(peer_id=row.peer_id, stream=body.stream, held=False, reason=body.reason)
+    )
+    return _changed(call, row.peer_id)
+
+
+async def list_peers(call: Call) -> web.Response:
+    """Every peer, oldest first."""
+    return answer({"peers": [_listed(row) for row in call.service.peers.rows().values()]})
+
+
+async def get_peer(call: Call) -> web.Response:
+    """One peer, whole."""
+    row = _peer(call)
+    reader = call.node.reader
+    state = call.service.peers.states.get(row.node_id)
+    body = {
+        **_listed(row),
+        "reason": row.reason,
+        "pubkey_fingerprint": fingerprint(wire_key(row.public_key)) if row.public_key else "",
+        "grants": None if row.grants is None else msgspec.structs.asdict(row.grants),
+        "replay": None if state is None else msgspec.to_builtins(state),
+        "streams": [
+            {
+                "stream": each.stream,
+                "last_seq": each.last_seq,
+                "received_at": format_instant(each.received_at),
+                "held": each.held,
+                "reason": each.reason,
+            }
+            for each in reader.peer_streams()
+            if each.node_id == row.node_id
+        ],
+        "evidence": [
+            msgspec.to_builtins(each)
+            for each in reader.peer_evidence()
+            if each.node_id == row.node_id
+        ],
+    }
+    return answer(body)
+
+
+async def compare_peer(call: Call) -> web.Response:
+    """Compare what both nodes hold of the peer's streams; names the first that differs."""
+    row = _peer(call)
+    source = call.service.peers.source(row)
+    try:
+        theirs = await asyncio.to_thread(source.digests)
+    except PeerUnreachable as fault:
+        raise coded("peer_unreachable", str(fault)) from fault
+    finally:
+        source.close()
+    ours = await call.in_pool(call.node.reader.stream_digests)
+    streams = [
+        {"stream": name, "equal": ours.get(name) == digest, "ours": ours.get(name),
+         "theirs": digest}
+        for name, digest in sorted(theirs.items())
+    ]  # fmt: skip
+    first = next((each["stream"] for each in streams if not each["equal"]), None)
+    body = {"node_id": row.node_id, "equal": first is None, "streams": streams}
+    return answer({**body, "first_difference": first})
+
+
+def _listed(row: PeerRow) -> dict[str, Any]:
+    status = "pending_verification" if row.state == "pending" else row.state
+    established = row.established_at
+    return {
+        "peer_id": row.peer_id,
+        "node_id": row.node_id,
+        "node_url": row.node_url,
+        "status": status,
+        "allowed_scopes": row.allowed_scopes,
+        "established_at": None if established is None else format_instant(established),
+    }
+
+
+def _changed(call: Call, peer_id: str) -> web.Response:
+    row = next(each for each in call.node.reader.peers() if each.peer_id == peer_id)
+    return answer({"peer_id": peer_id, "node_id": row.node_id, "status": row.state})
+
+
+def _peer(call: Call) -> PeerRow:
+    """The peer of the path, by its id here or its node id. Raises ApiError 404."""
+    name = call.segment("peer_id")
+    for row in call.service.peers.rows().values():
+        if name in (row.peer_id, row.node_id):
+            return row
+    raise coded("peer_not_found", "no such peer")
+
+
+def _require_enabled(call: Call) -> None:
+    if not call.service.settings.federation_enabled:
+        raise coded("federation_disabled", "set STIGMEM_FEDERATION_ENABLED=true to have peers")
+
+
+# -- what peers replay --------------------------------------------------------------------
+
+
+def _asking(call: Call) -> tuple[PeerRow, frozenset[str]]:
+    """The peer that asks, and the scopes open to it. Raises ApiError 401."""
+    service = call.service
+    try:
+        peer, claims = service.federation.peer_of(call.request.headers.get("Authorization"))
+    except PeerTokenError as fault:
+        raise ApiError(401, fault.code) from fault
+    row = service.peers.rows()[peer.node_id]
+    return row, service.peers.open_scopes() & frozenset(claims.scopes)
+
+
+def _heads(call: Call, row: PeerRow, scopes: frozenset[str]) -> dict[str, StreamHead]:
+    heads = call.node.log.stream_heads()
+    return {name: heads[name] for name in offered(row, heads, call.node.node_id, scopes)}
+
+
+def _tag(heads: dict[str, StreamHead]) -> str:
+    text = "".join(f"{name} {head.hash.hex()}\n" for name, head in sorted(heads.items()))
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+async def streams(call: Call) -> web.Response:
+    """The signed heads of the streams that the peer may replay; waits for others than it has
+    seen."""
+    row, scopes = _asking(call)
+    query = call.query(StreamsQuery)
+    if query.wait_s and query.seen:
+        await call.service.commits.wait(
+            lambda: _tag(_heads(call, row, scopes)) != query.seen, query.wait_s
+        )
+        row = call.service.peers.rows().get(row.node_id, row)  # it may be revoked meanwhile
+    heads = _heads(call, row, scopes)
+    statement = signed_streams(call.node.identity, heads, call.node.clock.now_us())
+    return web.Response(
+        body=msgspec.json.encode(statement),
+        content_type="application/json",
+        headers={"ETag": _tag(heads)},
+    )
+
+
+async def stream_events(call: Call) -> web.Response:
+    """A page of one stream behind a sequence; 204 where there is nothing."""
+    row, scopes = _asking(call)
+    query = call.query(StreamEventsQuery)
+    if query.stream not in _heads(call, row, scopes):
+        raise coded("stream_not_found", "there is no such stream, or it is not granted")
+    node = call.node
+
+    def page() -> bytes:
+        found = read_page(
+            node.identity, node.log, query.stream, query.after, query.limit, node.clock.now_us()
+        )
+        return b"" if found is None else encode_page(found)
+
+    body = await call.in_pool(page)
+    if not body:
+        return web.Response(status=204)
+    return web.Response(body=body, content_type=PAGE_TYPE)
+
+
+async def digests(call: Call) -> web.Response:
+    """What the streams that the peer may replay come to here, by stream."""
+    row, scopes = _asking(call)
+    names = _heads(call, row, scopes)
+    found = await call.in_pool(call.node.reader.stream_digests)
+    return answer({"digests": {name: found[name] for name in sorted(names) if name in found}})

@@ -1,0 +1,180 @@
+"""The protocol's own federation: facts that peers fetch, and facts that they push."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiohttp import web
+
+from api.auth import own_issuer
+from api.bodies import answer
+from api.call import Call
+from api.errors import ApiError, coded
+from api.protocol_federation import take
+from api.records import Volatile, record_of
+from api.schemas.federation_facts import PullQuery, PushBody
+from eventlog.clock import format_hlc, parse_hlc
+from eventlog.kinds import FactAsserted, RefusedFact
+from projections.capabilities.grant import lies_under
+from projections.capabilities.token import CapabilityInvalid
+from projections.intents import ReceiveForeign
+from replay.protocol.peer_token import PeerTokenError
+from replay.protocol.records import Bounds, hlc_of, is_ahead, name_of, taken
+from replay.protocol.serving import FactsPage, facts_page
+
+CAPABILITY_HEADER = "X-Stigmem-Capability"
+REFUSALS_SHOWN = 100
+_WIRE_ERRORS = frozenset({"scope_not_permitted", "source_not_owned", "hlc_skew", "cid_mismatch"})
+"""The protocol's words; every other refusal is ``ingest_error`` there."""
+
+
+async def pull(call: Call) -> web.Response:
+    """What this node stated after a clock reading, in the scopes of the agreement."""
+    federation = call.service.federation
+    try:
+        peer, claims = federation.peer_of(call.request.headers.get("Authorization"))
+    except PeerTokenError as fault:
+        raise ApiError(401, fault.code) from fault
+    query = call.query(PullQuery)
+    scopes = federation.shared_scopes(peer.scopes & frozenset(claims.scopes))
+    if not scopes or not peer.served:
+        raise ApiError(403, "no permitted scopes")
+    if query.scope is not None:
+        if query.scope not in scopes:
+            raise ApiError(403, "scope not permitted for this peer")
+        scopes = frozenset({query.scope})
+    cursor = _cursor(query.cursor)
+    node = call.node
+
+    def page() -> FactsPage:
+        with node.reader.pool.connection() as db:
+            return facts_page(
+                db, node.log, node.reader.pin(), node.node_id, scopes, cursor, query.limit
+            )
+
+    found = await call.in_pool(page)
+    return answer(
+        {
+            "facts": [
+                record_of(row, Volatile(row.base_confidence, contradicted=False), node.node_id)
+                for row in found.rows
+            ],
+            "cursor": None if found.hlc is None else format_hlc(found.hlc),
+            "has_more": found.has_more,
+        }
+    )
+
+
+def _cursor(text: str | None) -> int:
+    if not text:
+        return 0
+    try:
+        return parse_hlc(text)
+    except ValueError as fault:
+        raise coded("invalid_cursor", "the cursor is no clock reading") from fault
+
+
+async def push(call: Call) -> web.Response:
+    """Take records that a peer sends, each by itself."""
+    if not call.service.settings.federation_push_enabled:
+        raise ApiError(405, "Method Not Allowed", headers={"Allow": "GET,HEAD"})
+    bounds, prefixes = _pusher(call)
+    body = await call.body(PushBody)
+    facts, refused = _sorted_out(call, body.facts, bounds, prefixes)
+    states = {item.fact_id: item.code for item in refused}
+    if facts:
+        intent = ReceiveForeign(
+            node_id=bounds.node_id,
+            facts=tuple(facts),
+            refused=(),
+            cursor="",
+            received=len(facts),
+        )
+        states |= await take(call.node, intent)
+    errors = [
+        {"fact_id": name, "error": code if code in _WIRE_ERRORS else "ingest_error"}
+        for name, code in states.items()
+        if code not in ("accepted", "known")
+    ]
+    accepted = len(states) - len(errors)
+    return answer({"accepted": accepted, "rejected": len(errors), "errors": errors}, 202)
+
+
+def _pusher(call: Call) -> tuple[Bounds, tuple[str, ...]]:
+    """Who pushes, and what of it is taken: a peer its own facts, the holder of a capability
+    what it may write as its subject."""
+    federation = call.service.federation
+    text = call.request.headers.get(CAPABILITY_HEADER)
+    if text is None:
+        if "Authorization" not in call.request.headers:
+            raise ApiError(401, f"peer token or {CAPABILITY_HEADER} header required")
+        try:
+            peer, claims = federation.peer_of(call.request.headers["Authorization"])
+        except PeerTokenError as fault:
+            raise ApiError(401, fault.code) from fault
+        scopes = peer.scopes & frozenset(claims.scopes)
+        return federation.bounds(peer.node_id, scopes, peer.node_id), ()
+    node = call.node
+    try:
+        verified, grant = node.reader.capabilities.accept(
+            text, own_issuer(node.node_id, node.public_key), node.clock.now_us()
+        )
+    except CapabilityInvalid as fault:
+        raise ApiError(401, str(fault.args[0])) from fault
+    if "write" not in grant.verbs:
+        raise ApiError(403, "insufficient_capability: token verb must be 'write' for push")
+    name = f"capability:{verified.token_id}"
+    return federation.bounds(name, grant.scopes, verified.subject), grant.entities
+
+
+def _sorted_out(
+    call: Call, records: list[Any], bounds: Bounds, prefixes: tuple[str, ...]
+) -> tuple[list[FactAsserted], list[RefusedFact]]:
+    """The facts to take, and what is refused."""
+    now_us = call.node.clock.now_us()
+    facts: list[FactAsserted] = []
+    refused: list[RefusedFact] = []
+    for record in records:
+        hlc = hlc_of(record)
+        if hlc is not None and is_ahead(hlc, now_us):
+            refused.append(RefusedFact(name_of(record), "hlc_skew"))
+            continue
+        outcome = taken(record, bounds)
+        if isinstance(outcome, RefusedFact):
+            refused.append(outcome)
+        elif not all(lies_under(outcome.entity, prefix) for prefix in prefixes):
+            refused.append(RefusedFact(name_of(record), "entity_forbidden"))
+        else:
+            facts.append(outcome)
+    return facts, refused
+
+
+async def pulls(call: Call) -> web.Response:
+    """How pulling each peer stands, and what was refused of it."""
+    federation, reader = call.service.federation, call.node.reader
+    told: list[dict[str, object]] = []
+    for peer in federation.peers.all():
+        if not peer.pulled:
+            continue
+        state, came = federation.states.get(peer.node_id), federation.pulled(peer.node_id)
+        report = None if state is None else state.report
+        told.append(
+            {
+                "node_id": peer.node_id,
+                "active": peer.active,
+                "cursor": None if came is None else came.cursor,
+                "received": 0 if came is None else came.received,
+                "accepted": 0 if came is None else came.accepted,
+                "refused": 0 if came is None else came.refused,
+                "rounds": 0 if state is None else state.rounds,
+                "held": None if report is None else report.held,
+                "fault": None if state is None else state.fault,
+                "refusals": [
+                    {"fact_id": name, "code": code, "position": position}
+                    for name, code, position in reader.foreign_refusals(
+                        peer.node_id, REFUSALS_SHOWN
+                    )
+                ],
+            }
+        )
+    return answer({"pulls": told})

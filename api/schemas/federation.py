@@ -1,0 +1,157 @@
+"""Requests of peering and of the replay of streams."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from replay.federation.page import PAGE_EVENTS_MAX
+
+WAIT_SECONDS_MAX = 30.0
+TEXT_MAX = 2_048
+
+
+class DeclarationBody(BaseModel):
+    """A node's signed declaration (wire 3.1)."""
+
+    model_config = ConfigDict(extra="allow")
+
+    node_id: str = Field(min_length=1, max_length=200)
+    node_url: str = Field(min_length=1, max_length=TEXT_MAX)
+    federation_pubkey: str = Field(min_length=1, max_length=200)
+    allowed_scopes: list[str] = Field(min_length=1, max_length=4)
+    signed_at: str = Field(min_length=1, max_length=64)
+    declaration_sig: str = Field(min_length=1, max_length=200)
+
+
+class GrantsBody(BaseModel):
+    """What a peer may do here. ``scopes``: left out, those of its declaration."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    scopes: list[Literal["local", "team", "company", "public"]] | None = None
+    gardens: list[str] = Field(default=[], max_length=1_000)
+    wire: Literal["events", "facts"] | None = None
+    pull: bool = True
+    serve: bool = True
+    retract_foreign: bool = False
+    resolve_foreign: bool = False
+    erase_foreign: bool = False
+    instructions: bool = False
+
+
+class ApproveBody(BaseModel):
+    """The fingerprint that the peer's operator told, and what the peer is granted."""
+
+    model_config = ConfigDict(extra="allow")
+
+    pubkey_fingerprint: str = Field(min_length=1, max_length=100)
+    grants: GrantsBody = GrantsBody()
+
+
+class ReasonBody(BaseModel):
+    """Why."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    reason: str = Field(default="", max_length=1_000)
+
+
+class ReleaseBody(BaseModel):
+    """The stream to replay on; ``reason`` for the log."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    stream: str = Field(min_length=1, max_length=TEXT_MAX)
+    reason: str = Field(default="", max_length=1_000)
+
+
+class StreamsQuery(BaseModel):
+    """``seen``: the ETag of the heads that are known; ``wait_s``: for others."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    seen: str = Field(default="", max_length=100)
+    wait_s: float = Field(default=0.0, ge=0.0, le=WAIT_SECONDS_MAX)
+
+
+class StreamEventsQuery(BaseModel):
+    """Events of ``stream`` behind the sequence ``after``."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    stream: str = Field(min_length=1, max_length=TEXT_MAX)
+    after: int = Field(default=0, ge=0)
+    limit: int = Field(default=PAGE_EVENTS_MAX, ge=1, le=PAGE_EVENTS_MAX)
+
+
+class PeerRegistered(BaseModel):
+    """A declaration's fate; ``reason`` where it was rejected."""
+
+    peer_id: str
+    status: Literal["pending_approval", "rejected"]
+    verified_at: str | None
+    reason: str | None
+    pubkey_fingerprint: str
+
+
+class PeerApproved(BaseModel):
+    """The peer is active."""
+
+    peer_id: str
+    node_id: str
+    status: Literal["active"]
+    approved_at: str
+
+
+class PeerChanged(BaseModel):
+    """The peer as it is now."""
+
+    peer_id: str
+    node_id: str
+    status: str
+
+
+class PeerDetail(BaseModel):
+    """Everything about a peer: its grants, its streams, how replaying it stands, evidence."""
+
+    peer_id: str
+    node_id: str
+    node_url: str
+    status: str
+    reason: str
+    allowed_scopes: list[str]
+    pubkey_fingerprint: str
+    grants: dict[str, Any] | None
+    established_at: str | None
+    replay: dict[str, Any] | None
+    streams: list[dict[str, Any]]
+    evidence: list[dict[str, Any]]
+
+
+class PeerComparison(BaseModel):
+    """Whether this node holds of a peer's streams what the peer does."""
+
+    node_id: str
+    equal: bool
+    streams: list[dict[str, Any]]
+    first_difference: str | None
+
+
+class StreamDigests(BaseModel):
+    """Digest by stream."""
+
+    digests: dict[str, str]
+
+
+class OwnDeclaration(BaseModel):
+    """This node's declaration, to be registered with a peer, and the key's fingerprint."""
+
+    node_id: str
+    node_url: str
+    federation_pubkey: str
+    allowed_scopes: list[str]
+    signed_at: str
+    declaration_sig: str
+    pubkey_fingerprint: str

@@ -1,0 +1,1 @@
+"""Peers replay each other's streams: declared, approved, verified, held when wrong."""

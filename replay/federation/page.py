@@ -1,0 +1,69 @@
+"""A page of one stream as it travels between peers: whole events, and the sender's signed head."""
+
+from __future__ import annotations
+
+import zlib
+
+import msgspec
+from msgspec import Struct
+
+from eventlog.event import Foreign
+from eventlog.signing import SignedHeads
+
+PAGE_FORMAT = 1
+PAGE_EVENTS_MAX = 2_000
+PAGE_BYTES = 4 * 1024 * 1024
+PAGE_BYTES_MAX = 64 * 1024 * 1024
+"""A page over this is refused, however well it compresses."""
+COMPRESSION_LEVEL = 1
+
+Row = tuple[bytes, bytes, bytes | None, bytes | None]
+"""The fields of ``Foreign``, in order."""
+
+
+class PageFault(Exception):
+    """A page cannot be taken in. ``code`` says why in one word."""
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(f"{code}: {detail}")
+        self.code = code
+        self.detail = detail
+
+
+class Page(Struct, frozen=True, array_like=True):
+    """Events of ``stream`` behind a sequence; ``statement`` signs the last of them.
+
+    ``erased``: ids of events that come without payload because an erasure names them.
+    """
+
+    format: int
+    stream: str
+    events: list[Row]
+    statement: SignedHeads
+    erased: list[bytes]
+
+    def foreign(self) -> tuple[Foreign, ...]:
+        """The events."""
+        return tuple(Foreign(*row) for row in self.events)
+
+
+def encode_page(page: Page) -> bytes:
+    """A page as it travels: zlib over MessagePack."""
+    return zlib.compress(msgspec.msgpack.encode(page), COMPRESSION_LEVEL)
+
+
+def decode_page(data: bytes) -> Page:
+    """A page that came. Raises PageFault ``malformed`` or ``oversized``."""
+    try:
+        unpacker = zlib.decompressobj()
+        plain = unpacker.decompress(data, PAGE_BYTES_MAX)
+        if unpacker.unconsumed_tail:
+            raise PageFault("oversized", f"the page is over {PAGE_BYTES_MAX} bytes")
+        if not unpacker.eof:
+            raise PageFault("malformed", "the page is cut off")
+        page = msgspec.msgpack.decode(plain, type=Page)
+    except (zlib.error, msgspec.MsgspecError, UnicodeDecodeError) as fault:
+        raise PageFault("malformed", f"the page cannot be read: {fault}") from fault
+    if page.format != PAGE_FORMAT:
+        raise PageFault("malformed", f"the page has format {page.format}, not {PAGE_FORMAT}")
+    return page

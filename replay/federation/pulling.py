@@ -1,0 +1,180 @@
+"""Replaying one peer: what it offers, page after page, verified, taken in, or held.
+
+Nothing here knows what carries the pages. One fault stops one stream; the others go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from eventlog.log import EventLog, StreamHead
+from eventlog.signing import SignedHeads
+from projections.intents import (
+    AdoptPage,
+    Intent,
+    NoteEquivocation,
+    Refused,
+    SetPeerState,
+    TakeForeignEnds,
+    WriteAnswer,
+)
+from projections.peers import PeerRow, PeerStream
+from replay.federation.page import PAGE_EVENTS_MAX, Page, PageFault
+from replay.federation.verification import check_page, check_statement, check_stream
+
+
+class PeerUnreachable(Exception):
+    """The peer did not answer, or refused; the next attempt may go better."""
+
+
+class PeerSource(Protocol):
+    """A peer's federation routes, over whatever carries them."""
+
+    def heads(self) -> SignedHeads:
+        """Its statement about the streams it lets us replay. Raises PeerUnreachable, PageFault."""
+        ...
+
+    def page(self, stream: str, after_seq: int, limit: int) -> Page | None:
+        """Events behind a sequence; None where there is none. Raises as ``heads``."""
+        ...
+
+
+Submit = Callable[[Sequence[Intent]], WriteAnswer]
+"""Hands a command to the writer, atomically, and waits; raises what the writer raises."""
+
+
+class Pulled(Struct, frozen=True):
+    """What one round with a peer did. ``faults``: stream → why it was held."""
+
+    events: int
+    pages: int
+    faults: dict[str, str]
+    complete: bool
+
+
+def pull(
+    source: PeerSource,
+    log: EventLog,
+    submit: Submit,
+    peer: PeerRow,
+    known: dict[str, PeerStream],
+    now_us: Callable[[], int],
+    *,
+    pages_max: int = 1_000_000,
+) -> Pulled:
+    """Replay what a peer offers beyond what is here.
+
+    Args:
+        known: the peer's streams that were replayed or held, by name.
+        pages_max: after so many pages the round ends, and others have their turn.
+
+    Raises:
+        PeerUnreachable: it did not answer; what came before stays.
+        PageFault: its statement of heads cannot be believed.
+    """
+    statement = source.heads()
+    check_statement(statement, peer.node_id)
+    if statement.public_key != peer.public_key:
+        # The chain of rotations leads there from the key that the node id is made of.
+        submit([SetPeerState(peer_id=peer.peer_id, public_key=statement.public_key)])
+    heads = log.stream_heads()
+    events = pages = 0
+    faults: dict[str, str] = {}
+    complete = True
+    for offered in statement.heads:
+        stream = offered.stream
+        state = known.get(stream)
+        if state is not None and state.held:
+            continue
+        try:
+            check_stream(stream, peer)
+            _check_history(stream, offered.stream_seq, offered.hash, heads.get(stream))
+        except PageFault as fault:
+            _hold(submit, peer, stream, fault, state, statement)
+            faults[stream] = str(fault)
+            continue
+        here = heads.get(stream)
+        after = 0 if here is None else here.stream_seq
+        while after < offered.stream_seq:
+            if pages >= pages_max:
+                complete = False
+                break
+            try:
+                page = source.page(stream, after, PAGE_EVENTS_MAX)
+                if page is None:
+                    raise PeerUnreachable(f"{stream}: nothing behind {after}, though it is signed")
+                check_page(page, peer, stream, here, now_us())
+                taken = _take(submit, peer, stream, after, page)
+            except PageFault as fault:
+                _hold(submit, peer, stream, fault, state, statement)
+                faults[stream] = str(fault)
+                break
+            events, pages = events + taken, pages + 1
+            after += taken
+            here = StreamHead(stream, after, page.events[-1][1])
+    return Pulled(events, pages, faults, complete)
+
+
+def _take(submit: Submit, peer: PeerRow, stream: str, after: int, page: Page) -> int:
+    """Take in a verified page. Raises PageFault where it cannot be."""
+    intent = AdoptPage(
+        node_id=peer.node_id,
+        stream=stream,
+        first_seq=after + 1,
+        events=page.foreign(),
+        statement=as_document(page.statement),
+        erasable=frozenset(page.erased),
+    )
+    answer = submit([intent, TakeForeignEnds()])
+    refused = answer.outcomes[0]
+    if isinstance(refused, Refused):
+        raise PageFault(refused.code, refused.message)
+    return len(page.events)
+
+
+def _check_history(stream: str, seq: int, digest: str, here: StreamHead | None) -> None:
+    """Raises PageFault where the peer now signs less, or other, than it had signed."""
+    if here is None:
+        return
+    if seq < here.stream_seq:
+        raise PageFault("rollback", f"{stream} was signed up to {here.stream_seq}, now up to {seq}")
+    if seq == here.stream_seq and digest != here.hash.hex():
+        raise PageFault("equivocation", f"{stream} has another event {seq} than it had")
+
+
+def _hold(
+    submit: Submit,
+    peer: PeerRow,
+    stream: str,
+    fault: PageFault,
+    state: PeerStream | None,
+    statement: SignedHeads,
+) -> None:
+    """Stop replaying a stream until an operator releases it; keep signed contradictions."""
+    earlier = None if state is None else state.statement
+    forked = fault.code == "chain" and "prev_hash" in fault.detail
+    if earlier is not None and (fault.code in ("rollback", "equivocation") or forked):
+        submit(
+            [
+                NoteEquivocation(
+                    peer_id=peer.peer_id,
+                    node_id=peer.node_id,
+                    stream=stream,
+                    sort="rollback" if fault.code == "rollback" else "equivocation",
+                    detail=str(fault),
+                    earlier=earlier,
+                    later=as_document(statement),
+                )
+            ]
+        )
+        return
+    submit([SetPeerState(peer_id=peer.peer_id, stream=stream, held=True, reason=str(fault))])
+
+
+def as_document(statement: SignedHeads) -> dict[str, Any]:
+    """A statement as plain data, to be kept in an event."""
+    return msgspec.to_builtins(statement)

@@ -1,0 +1,63 @@
+"""What a peer may replay of this node: streams it is granted, signed heads, pages."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from eventlog.event import Stored
+from eventlog.identity import Identity
+from eventlog.log import EventLog, Head, StreamHead
+from eventlog.signing import SignedHeads, sign_heads
+from projections.peers import PeerRow
+from replay.federation.page import PAGE_BYTES, PAGE_FORMAT, Page, Row
+
+STEP_EVENTS = 200
+
+
+def offered(
+    peer: PeerRow, streams: Collection[str], node_id: str, scopes: Collection[str]
+) -> list[str]:
+    """Those of this node's own streams that a peer may replay.
+
+    Args:
+        scopes: that may leave this node at all, and that the peer's token names.
+    """
+    grants = peer.grants
+    if not peer.active or grants is None or not grants.serve:
+        return []
+    open_scopes = set(grants.scopes) & set(peer.allowed_scopes) & set(scopes)
+    found: list[str] = []
+    for stream in sorted(streams):
+        if not stream.startswith(f"{node_id}/"):
+            continue  # each node serves its own: nobody can withhold another's
+        kind, name = stream.split("/")[-2:]
+        if (kind == "scope" and name in open_scopes) or (
+            kind == "garden" and name in grants.gardens
+        ):
+            found.append(stream)
+    return found
+
+
+def signed_streams(identity: Identity, streams: dict[str, StreamHead], now_us: int) -> SignedHeads:
+    """The node's statement about some of its streams. It does not say how long the log is."""
+    return sign_heads(identity, Head(), streams, now_us)
+
+
+def read_page(
+    identity: Identity, log: EventLog, stream: str, after_seq: int, limit: int, now_us: int
+) -> Page | None:
+    """The events of a stream behind ``after_seq``, at most ``limit``; None where there is none."""
+    events: list[Stored] = []
+    size = 0
+    while len(events) < limit and size < PAGE_BYTES:
+        wanted = min(STEP_EVENTS, limit - len(events))
+        step = log.read_stream(stream, after_seq + len(events), wanted)
+        events += step
+        size += sum(len(each.header) + len(each.payload or b"") for each in step)
+        if len(step) < wanted:
+            break
+    if not events:
+        return None
+    head = StreamHead(stream, after_seq + len(events), events[-1].hash)
+    rows: list[Row] = [(each.header, each.hash, each.salt, each.payload) for each in events]
+    return Page(PAGE_FORMAT, stream, rows, signed_streams(identity, {stream: head}, now_us), [])

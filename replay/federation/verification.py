@@ -1,0 +1,181 @@
+"""Checking a page before anything of it is appended. Pure."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from eventlog.chain import check_link
+from eventlog.clock import COUNTER_LIMIT, FUTURE_SKEW_MS_MAX
+from eventlog.codec import PAYLOAD_BYTES_MAX, decode_header, decode_payload
+from eventlog.event import Foreign, Header, Stored, UnknownPayload
+from eventlog.kinds import (
+    REPLICATED,
+    DeltaApplied,
+    EpisodeRecorded,
+    FactAsserted,
+    Payload,
+)
+from eventlog.log import StreamHead
+from eventlog.signing import SignedHeads, signature_fault
+from projections.cid import compute_cid, parse_fact_hash
+from projections.moment import parse_instant
+from projections.normalization import normalize_ref, normalize_uri
+from projections.peers import PeerRow
+from replay.federation.page import PAGE_EVENTS_MAX, Page, PageFault
+
+HEADER_BYTES_MAX = 16 * 1024
+TEXT_LENGTH_MAX = 65_536
+NAME_LENGTH_MAX = 2_048
+
+
+def check_statement(statement: SignedHeads, node_id: str) -> None:
+    """Raises PageFault unless ``node_id`` signed the statement, with a key that speaks for it."""
+    if statement.node_id != node_id:
+        raise PageFault("signature", f"the heads are of {statement.node_id}, not of {node_id}")
+    fault = signature_fault(statement)
+    if fault is not None:
+        raise PageFault("signature", fault)
+
+
+def check_page(
+    page: Page, peer: PeerRow, stream: str, before: StreamHead | None, now_us: int
+) -> None:
+    """Whether a page continues a stream of a peer, and holds nothing it may not.
+
+    Args:
+        before: where the stream ends here; None where nothing of it is here.
+        now_us: this node's clock.
+
+    Raises:
+        PageFault: ``signature``, ``chain``, ``scope``, ``kind``, ``hlc_skew``, ``oversized``,
+            ``content``, ``cid_mismatch``, ``withheld`` or ``malformed``.
+    """
+    if page.stream != stream:
+        raise PageFault("chain", f"asked for {stream}, got {page.stream}")
+    if not 0 < len(page.events) <= PAGE_EVENTS_MAX:
+        raise PageFault("oversized", f"a page holds 1 to {PAGE_EVENTS_MAX} events")
+    check_statement(page.statement, peer.node_id)
+    partition = check_stream(stream, peer)
+    erased = frozenset(page.erased)
+    head = before
+    for event in page.foreign():
+        head = _check_event(event, peer.node_id, partition, head, erased, now_us)
+    signed = [each for each in page.statement.heads if each.stream == stream]
+    if (
+        head is None
+        or len(signed) != 1
+        or (signed[0].stream_seq, signed[0].hash) != (head.stream_seq, head.hash.hex())
+    ):
+        raise PageFault("signature", "the signed head is not that of the page's last event")
+
+
+def check_stream(stream: str, peer: PeerRow) -> tuple[str, str]:
+    """What a stream is of: ``("scope", name)`` or ``("garden", id)``.
+
+    Raises:
+        PageFault: ``scope``: it is none of the peer's, or not granted to it.
+    """
+    parts = stream.removeprefix(f"{peer.node_id}/").split("/")
+    if not stream.startswith(f"{peer.node_id}/") or len(parts) != 3 or not parts[0].isdigit():
+        raise PageFault("scope", f"{stream} is no stream of {peer.node_id}")
+    kind, name = parts[1], parts[2]
+    grants = peer.grants
+    allowed = grants is not None and (
+        (kind == "scope" and name in grants.scopes and name in peer.allowed_scopes)
+        or (kind == "garden" and name in grants.gardens)
+    )
+    if not allowed:
+        raise PageFault("scope", f"{stream} is not granted to {peer.node_id}")
+    return kind, name
+
+
+def _check_event(
+    event: Foreign,
+    node_id: str,
+    partition: tuple[str, str],
+    before: StreamHead | None,
+    erased: frozenset[bytes],
+    now_us: int,
+) -> StreamHead:
+    if len(event.header) > HEADER_BYTES_MAX or len(event.payload or b"") > PAYLOAD_BYTES_MAX:
+        raise PageFault("oversized", "an event is larger than any may be")
+    try:
+        header = decode_header(event.header)
+    except (msgspec.MsgspecError, TypeError, UnicodeDecodeError) as fault:
+        raise PageFault("malformed", f"an event's header cannot be read: {fault}") from fault
+    where = f"{header.stream} event {header.stream_seq}"
+    missing = event.payload is None and event.salt is None
+    if missing and header.event_id not in erased:
+        raise PageFault("withheld", f"{where}: the payload is missing and no erasure names it")
+    stored = Stored(1, 0, 0, None, event.header, event.hash, event.salt, event.payload)
+    fault = check_link(before, stored)
+    if fault is not None and not (missing and fault == "payload is missing"):
+        raise PageFault("chain", fault)
+    if header.origin != node_id:
+        raise PageFault("scope", f"{where}: its origin is {header.origin}")
+    if header.hlc // COUNTER_LIMIT - now_us // 1000 > FUTURE_SKEW_MS_MAX:
+        raise PageFault("hlc_skew", f"{where}: its clock is too far ahead")
+    if event.payload is not None:
+        _check_payload(header, event.payload, partition, where)
+    return StreamHead(header.stream, header.stream_seq, event.hash)
+
+
+def _check_payload(header: Header, data: bytes, partition: tuple[str, str], where: str) -> None:
+    try:
+        payload = decode_payload(header, data)
+    except (msgspec.MsgspecError, KeyError, TypeError, UnicodeDecodeError) as fault:
+        raise PageFault("malformed", f"{where}: {fault}") from fault
+    if isinstance(payload, UnknownPayload):
+        return  # of a later release: kept and chained, projected as nothing
+    if header.kind not in REPLICATED:
+        raise PageFault("kind", f"{where}: {header.kind} never leaves its node")
+    _check_place(payload, partition, where)
+    if isinstance(payload, FactAsserted):
+        _check_fact(payload, where)
+
+
+def _check_place(payload: Payload, partition: tuple[str, str], where: str) -> None:
+    kind, name = partition
+    if isinstance(payload, FactAsserted | EpisodeRecorded | DeltaApplied):
+        inside = (
+            payload.garden_id == name
+            if kind == "garden"
+            else (payload.scope, payload.garden_id) == (name, None)
+        )
+        if not inside:
+            raise PageFault("scope", f"{where}: it belongs to another scope or garden")
+
+
+def _check_fact(fact: FactAsserted, where: str) -> None:
+    """What a write over HTTP would be checked for as well, so that no projector meets worse."""
+    try:
+        if not (math.isfinite(fact.confidence) and 0.0 <= fact.confidence <= 1.0):
+            raise ValueError("confidence must be in [0, 1]")
+        for text in (fact.entity, fact.source):
+            if len(text) > NAME_LENGTH_MAX or normalize_uri(text) != text:
+                raise ValueError("entity and source must be in stored form")
+        if not 0 < len(fact.relation) <= NAME_LENGTH_MAX:
+            raise ValueError("relation is empty or too long")
+        if fact.value.type == "ref":
+            normalize_ref(fact.value.v)
+        if fact.value.type == "number" and not math.isfinite(float(fact.value.v)):
+            raise ValueError("a number must be finite")
+        for instant in (fact.valid_from, fact.valid_until):
+            if instant is not None:
+                parse_instant(instant)
+        for parent in fact.derived_from:
+            parse_fact_hash(parent.hash)
+    except ValueError as fault:
+        raise PageFault("content", f"{where}: {fault}") from fault
+    computed = compute_cid(
+        entity=fact.entity,
+        relation=fact.relation,
+        value=fact.value,
+        source=fact.source,
+        confidence=fact.confidence,
+        scope=fact.scope,
+    )
+    if fact.cid != computed:
+        raise PageFault("cid_mismatch", f"{where}: its content id is not that of its content")

@@ -1,0 +1,44 @@
+"""What the protocol's federation must know of a peer, wherever that is kept."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from msgspec import Struct
+
+
+class ProtocolPeer(Struct, frozen=True):
+    """A declared peer. ``public_key`` is base64url without padding, as it was declared;
+    ``scopes`` are those of the agreement; ``active`` is whether it is approved now."""
+
+    node_id: str
+    node_url: str
+    public_key: str
+    scopes: frozenset[str]
+    active: bool
+    pulled: bool = True
+    """Whether facts are to be fetched from it."""
+    served: bool = True
+    """Whether it may fetch facts of ours."""
+
+
+class PeerBook(Protocol):
+    """The peers there are now."""
+
+    def find(self, node_id: str) -> ProtocolPeer | None:
+        """The peer of this node id, approved or not."""
+        ...
+
+    def all(self) -> list[ProtocolPeer]:
+        """Every declared peer."""
+        ...
+
+
+class NoPeers:
+    """A node that federates with nobody."""
+
+    def find(self, node_id: str) -> ProtocolPeer | None:  # noqa: ARG002
+        return None
+
+    def all(self) -> list[ProtocolPeer]:
+        return []

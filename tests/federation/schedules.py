@@ -1,0 +1,112 @@
+"""Random schedules: nodes write, contradict, retract, resolve, replay each other, restart."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from eventlog.kinds import Value
+from projections.authorization import everything
+from projections.conflicts import conflicts
+from projections.intents import AssertFact, ResolveConflict, RetractFact
+from replay.federation.pulling import PeerUnreachable
+from tests.federation.network import Link, Member
+from tests.projections.histories import asserted
+
+ENTITIES = ("stigmem://t/user/a", "stigmem://t/user/b", "user:c")
+RELATIONS = ("memory:role", "tag:x", "rel:knows", "memory:city")
+VALUES = (
+    Value("string", "A"), Value("string", "B"), Value("ref", "stigmem://t/user/a"),
+    Value("number", "42.0"), Value("text", "a longer text about B"), Value("boolean", "true"),
+)  # fmt: skip
+
+
+def run(folder: Path, seed: int, nodes: int, moves: int = 40) -> list[Member]:
+    """A network after a random schedule, when everybody has heard everything."""
+    chance = random.Random(seed)
+    members = [
+        Member(folder, f"n{number}", chance.randrange(-30_000_000, 30_000_000))
+        for number in range(nodes)
+    ]
+    for one in members:
+        for other in members:
+            if one is not other:
+                one.meet(other)
+    for _ in range(moves):
+        move(chance, members)
+    settle(members)
+    return members
+
+
+def move(chance: random.Random, members: list[Member]) -> None:
+    """One thing that happens somewhere."""
+    who = chance.choice(members)
+    for member in members:
+        member.clock.advance(chance.randrange(1, 2_000_000))
+    happens = chance.random()
+    if happens < 0.45:
+        who.submit([fact(chance, who)])
+    elif happens < 0.55:
+        retract(chance, who)
+    elif happens < 0.62:
+        resolve(chance, who)
+    elif happens < 0.65:
+        who.restart()
+    else:
+        other = chance.choice([member for member in members if member is not who])
+        try:
+            who.pull(Link(who, other, chance), pages_max=chance.randrange(1, 5))
+        except PeerUnreachable:
+            return
+
+
+def fact(chance: random.Random, who: Member) -> AssertFact:
+    return asserted(
+        entity=chance.choice(ENTITIES),
+        relation=chance.choice(RELATIONS),
+        value=chance.choice(VALUES),
+        source=f"agent:{who.name}",
+        scope=chance.choice(("company", "company", "public", "local")),
+        confidence=chance.choice((1.0, 0.9, 0.5, 0.0)),
+    )
+
+
+def retract(chance: random.Random, who: Member) -> None:
+    """End any fact that is here, its own or another's."""
+    ids = sorted(who.node.reader.mirror.slot_of)
+    if ids:
+        intent = RetractFact(fact_id=chance.choice(ids), scopes=frozenset(("company", "public")))
+        who.node.write(intent)
+
+
+def resolve(chance: random.Random, who: Member) -> None:
+    """Settle any contradiction that is seen here."""
+    view = who.node.reader.pin()
+    open_ones = list(
+        conflicts(who.node.reader, view, everything(), who.node.moment(), status="unresolved")
+    )
+    if open_ones:
+        chosen = chance.choice(open_ones)
+        side = chance.choice((chosen.newer, chosen.older))
+        (row,) = who.node.reader.rows([int(view.from_position[side])])
+        intent = ResolveConflict(
+            conflict_id=chosen.row.conflict_id,
+            source=f"agent:{who.name}",
+            scopes=frozenset(("company", "public")),
+            winning_fact_id=row.id,
+        )
+        who.node.write(intent)
+
+
+def settle(members: list[Member]) -> None:
+    """Everybody replays everybody until nothing new comes."""
+    while True:
+        fresh = 0
+        for one in members:
+            for other in members:
+                if one is not other:
+                    pulled = one.pull(Link(one, other))
+                    assert not pulled.faults, pulled.faults
+                    fresh += pulled.events
+        if not fresh:
+            return

@@ -1,0 +1,224 @@
+"""Nodes that replay each other, as processes with sockets between them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.client import Client, ClientError
+from tests.system.processes import NodeProcess, engramlog
+
+OPEN = {"STIGMEM_FEDERATION_ENABLED": "true", "STIGMEM_FEDERATION_INSECURE": "true"}
+SECONDS_MAX = 30.0
+Start = Callable[[str], NodeProcess]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Generator[Start, None, None]:
+    """Start (again) the node of a name; it keeps its port."""
+    with ExitStack() as stack:
+        ports: dict[str, str] = {}
+
+        def run(name: str) -> NodeProcess:
+            args = ["--no-auth"] + (["--port", ports[name]] if name in ports else [])
+            node = NodeProcess(tmp_path / name, *args, env=OPEN)
+            stack.callback(node.kill)
+            node.wait_ready()
+            ports[name] = node.url.rsplit(":", 1)[1]
+            return node
+
+        yield run
+
+
+def befriend(node: NodeProcess, other: NodeProcess, **grants: Any) -> dict[str, Any]:
+    """Let ``node`` have ``other`` as a peer."""
+    client = node.client(node.control.token)
+    declaration = other.client().get("/v1/federation/declaration")
+    fingerprint = declaration.pop("pubkey_fingerprint")
+    registered = client.post("/v1/federation/peers", declaration)
+    assert registered["status"] == "pending_approval", registered
+    body = {"pubkey_fingerprint": fingerprint, "grants": grants}
+    return client.post(f"/v1/federation/peers/{registered['peer_id']}/approve", body)
+
+
+def mesh(nodes: list[NodeProcess], **grants: Any) -> None:
+    for one in nodes:
+        for other in nodes:
+            if one is not other:
+                befriend(one, other, **grants)
+
+
+def state(client: Client, text: str, **more: Any) -> dict[str, Any]:
+    return client.post(
+        "/v1/facts",
+        {
+            "entity": "stigmem://t.example/project/atlas",
+            "relation": "memory:note",
+            "value": {"type": "text", "v": text},
+            "source": "agent:t",
+            "scope": "company",
+            **more,
+        },
+    )
+
+
+def texts(client: Client) -> set[str]:
+    found: set[str] = set()
+    cursor = None
+    while True:
+        page = client.get("/v1/facts", {"limit": 500, "cursor": cursor, "include_low_trust": True,
+                                        "include_contradicted": True})  # fmt: skip
+        found |= {str(each["value"].get("v")) for each in page["facts"]}
+        cursor = page.get("cursor")
+        if cursor is None or not page["facts"]:
+            return found
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS_MAX
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come to that"
+        time.sleep(0.05)
+
+
+def compared(node: NodeProcess, other: NodeProcess) -> dict[str, Any]:
+    name = other.client().get("/.well-known/stigmem")["node_id"]
+    client = node.client(node.control.token)
+    return client.get(f"/v1/federation/peers/{name}/compare")
+
+
+def level(nodes: list[NodeProcess]) -> bool:
+    try:
+        return all(
+            compared(one, other)["equal"] for one in nodes for other in nodes if one is not other
+        )
+    except ClientError:
+        return False
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_nodes_converge(start: Start, count: int) -> None:
+    nodes = [start(f"n{number}") for number in range(count)]
+    for number, node in enumerate(nodes):
+        state(node.client(), f"before {number}")
+    mesh(nodes, retract_foreign=True, resolve_foreign=True)
+    for number, node in enumerate(nodes):
+        for n in range(5):
+            state(node.client(), f"after {number} {n}")
+        state(node.client(), f"kept here {number}", scope="local")
+    wanted = {f"before {n}" for n in range(count)}
+    wanted |= {f"after {n} {m}" for n in range(count) for m in range(5)}
+    for number, node in enumerate(nodes):
+        until(lambda node=node, n=number: texts(node.client()) == wanted | {f"kept here {n}"})
+    (first, *_) = (
+        nodes[0]
+        .client()
+        .get("/v1/facts", {"limit": 1, "scope": "company", "include_contradicted": True})["facts"]
+    )
+    nodes[-1].client().post(f"/v1/facts/{first['id']}/retract", {})
+    for node in nodes:
+        until(lambda node=node: first["value"]["v"] not in texts(node.client()))
+    until(lambda: level(nodes))
+
+
+def test_a_node_that_was_killed_goes_on_where_it_was(start: Start) -> None:
+    a, b = start("a"), start("b")
+    mesh([a, b])
+    for number in range(200):
+        state(a.client(), f"one {number}")
+        if number == 100:
+            b.kill()
+    b = start("b")
+    until(lambda: {f"one {n}" for n in range(200)} <= texts(b.client()))
+    a.kill()
+    state(b.client(), "while a was gone")
+    a = start("a")
+    until(lambda: "while a was gone" in texts(a.client()))
+    until(lambda: level([a, b]))
+    for node in (a, b):
+        assert node.stop() == 0
+        done = engramlog("replay", "verify", "--data", node.data)
+        assert done.returncode == 0, done.stderr
+
+
+def test_without_a_grant_the_end_of_others_facts_waits(start: Start) -> None:
+    a, b = start("a"), start("b")
+    mesh([a, b])
+    fact = state(a.client(), "of a")
+    until(lambda: "of a" in texts(b.client()))
+    b.client().post(f"/v1/facts/{fact['id']}/retract", {})
+    state(b.client(), "and then")
+    until(lambda: "and then" in texts(a.client()))
+    assert "of a" in texts(a.client())
+    name = b.client().get("/.well-known/stigmem")["node_id"]
+    client = a.client(a.control.token)
+    granted = {"retract_foreign": True}
+    client.request("PUT", f"/v1/federation/peers/{name}/grants", body=granted)
+    until(lambda: "of a" not in texts(a.client()))
+
+
+def test_a_revoked_peer_gets_nothing_more(start: Start) -> None:
+    a, b = start("a"), start("b")
+    mesh([a, b])
+    state(a.client(), "for b")
+    until(lambda: "for b" in texts(b.client()))
+    name = b.client().get("/.well-known/stigmem")["node_id"]
+    admin = a.client(a.control.token)
+    admin.post(f"/v1/federation/peers/{name}/revoke", {"reason": "gone"})
+    state(a.client(), "too late")
+    time.sleep(1.5)
+    assert "too late" not in texts(b.client())
+    of_a = a.client().get("/.well-known/stigmem")["node_id"]
+    status = b.client(b.control.token).get(f"/v1/federation/peers/{of_a}")
+    assert "peer_not_approved" in status["replay"]["fault"]
+
+
+def test_declarations_are_checked(start: Start) -> None:
+    a, b = start("a"), start("b")
+    client = a.client(a.control.token)
+    declaration = b.client().get("/v1/federation/declaration")
+    fingerprint = declaration.pop("pubkey_fingerprint")
+    for change in (
+        {"allowed_scopes": ["public"]},
+        {"node_url": "ftp://127.0.0.1"},
+        {"node_id": "stigmem:node:00000000-0000-4000-8000-000000000000"},
+        {"declaration_sig": "AAAA"},
+    ):
+        refused = client.post("/v1/federation/peers", {**declaration, **change})
+        assert refused["status"] == "rejected", change
+        assert refused["reason"]
+    peer = client.post("/v1/federation/peers", declaration)
+    with pytest.raises(ClientError) as again:
+        client.post("/v1/federation/peers", declaration)
+    assert again.value.status == 409
+    path = f"/v1/federation/peers/{peer['peer_id']}/approve"
+    with pytest.raises(ClientError) as wrong:
+        client.post(path, {"pubkey_fingerprint": "sha256:00"})
+    assert (wrong.value.status, "fingerprint mismatch" in str(wrong.value)) == (400, True)
+    client.post(path, {"pubkey_fingerprint": fingerprint})
+    with pytest.raises(ClientError) as twice:
+        client.post(path, {"pubkey_fingerprint": fingerprint})
+    assert twice.value.status == 409
+
+
+def test_the_commands(start: Start) -> None:
+    a, b = start("a"), start("b")
+    added = engramlog("peer", "add", b.url, "--data", a.data)
+    assert added.returncode == 0, added.stderr
+    fingerprint = added.stdout.split("fingerprint: ")[1].split()[0]
+    name = b.client().get("/.well-known/stigmem")["node_id"]
+    for command in (
+        ("approve", name, "--fingerprint", fingerprint),
+        ("list",),
+        ("status", name),
+        ("grant", name, "--retract-foreign"),
+        ("revoke", name, "--reason", "enough"),
+    ):
+        done = engramlog("peer", *command, "--data", a.data)
+        assert done.returncode == 0, (command, done.stderr)
+    assert "revoked" in engramlog("peer", "list", "--data", a.data).stdout
