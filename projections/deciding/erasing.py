@@ -35,6 +35,8 @@ from projections.deciding.erased_set import (
     with_copies,
 )
 from projections.erasures import find_erasure, find_erasure_receipt, held
+from projections.facts import fact_id
+from projections.foreign import unwrapped
 from projections.foreign_ends import erasures_taking_effect
 from projections.intents import (
     CertifyErasure,
@@ -215,7 +217,7 @@ def _goes(event: Recorded, doomed: Collection[str]) -> bool:
     """Whether nothing of an event's effect is left when the facts are gone."""
     payload = event.payload
     if isinstance(payload, FactAsserted):
-        return (payload.id or id_text(event.event_id)) in doomed
+        return fact_id(unwrapped(event)) in doomed
     if isinstance(payload, FactRetracted):
         return set(payload.fact_ids) <= set(doomed)
     if isinstance(payload, ConflictResolved):
@@ -253,9 +255,7 @@ def _drafts(
         for start in range(0, len(named), EVENTS_NAMED_MAX):
             some = named[start : start + EVENTS_NAMED_MAX]
             facts = [
-                each.payload.id or id_text(each.event_id)
-                for each in some
-                if isinstance(each.payload, FactAsserted)
+                fact_id(unwrapped(each)) for each in some if isinstance(each.payload, FactAsserted)
             ]
             payload = FactErased(
                 erasure_id=erasure_id,
