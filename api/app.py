@@ -16,7 +16,7 @@ from time import perf_counter
 from aiohttp import web
 from msgspec import json
 
-from api.auth import identify, own_issuer, require
+from api.auth import identify, require
 from api.background_job import BackgroundJob
 from api.bodies import answer
 from api.call import Call, Service
@@ -26,6 +26,7 @@ from api.commit_watch import CommitWatch
 from api.cursors import CursorSealer
 from api.delegation import DELEGABLE
 from api.errors import ApiError, coded, from_typed
+from api.issuers import issuers_of
 from api.jobs import Jobs
 from api.memory.consolidator import Consolidator
 from api.memory.scheduler import ConsolidationScheduler
@@ -44,6 +45,7 @@ from api.settings import Settings
 from api.tracking import RecallTracker
 from projections.archive.archive import Archive
 from projections.audit.desk import AuditDesk
+from projections.capabilities.token import BEARER_PREFIX
 from projections.cards.serving import Cards
 
 READ_THREADS = 4
@@ -134,15 +136,16 @@ def _serve(route: Route) -> _Handler:
     async def serve(request: web.Request) -> web.StreamResponse:
         service = request.app[SERVICE]
         node = service.node
+        header = request.headers.get("Authorization")
         caller = identify(
-            request.headers.get("Authorization"),
+            header,
             node.reader.keys,
             node.reader.gardens,
             node.clock.now_us(),
             required=service.settings.auth_required and route.permission != "none",
             control_token=service.control_token,
             capabilities=node.reader.capabilities,
-            issuers=own_issuer(node.node_id, node.public_key),
+            issuers=issuers_of(node) if header and BEARER_PREFIX in header else None,
         )
         if caller.capability is not None and (route.method, route.path) not in DELEGABLE:
             raise coded("not_delegable", "this route does not take a capability")

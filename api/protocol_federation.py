@@ -27,13 +27,15 @@ from replay.protocol.peer_token import (
     sign_peer_token,
 )
 from replay.protocol.peers import PeerBook, ProtocolPeer
-from replay.protocol.pulling import PeerFault, RoundReport, pull_round
+from replay.protocol.pulling import PAGES_MAX, PeerFault, RoundReport, pull_round
 from replay.protocol.records import Bounds
 
 LOOK_SECONDS = 0.5
 """How often the list of peers is looked at."""
 BACKOFF_SECONDS_MAX = 60.0
 ACTOR = "system:engramlog:federation"
+
+NOTHING = RoundReport(0, 0, 0, 0, "", "the peer's streams are replayed instead")
 
 _log = logging.getLogger(__name__)
 
@@ -141,6 +143,8 @@ class ProtocolFederation:
             return sign_peer_token(self._node.identity, peer.node_id, scopes, self._now_ms())
 
         source = HttpFactSource(self._session, peer.node_url, token)
+        if peer.protocol is None and await source.speaks_streams():
+            return NOTHING  # its events are replayed, which carries the same facts
         desk = NodeDesk(self._node, peer.node_id)
         bounds = self.bounds(peer.node_id, peer.scopes)
         return await pull_round(source, desk, bounds, self._node.clock.now_us)
@@ -166,6 +170,8 @@ class ProtocolFederation:
                 peer = self.peers.find(node_id)
                 if peer is not None:
                     state.report = await self.pull_once(peer)
+                    if state.report.pages >= PAGES_MAX:
+                        wait = 0.0  # there is more
                 state.rounds += 1
                 failures, state.fault = 0, None
             except PeerBusy as fault:

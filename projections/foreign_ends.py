@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import apsw
-import msgspec
 from msgspec import Struct
 
 from eventlog.event import Recorded
-from eventlog.kinds import ConflictResolved, FactErased, FactRetracted, PeerGrants
+from eventlog.kinds import ConflictResolved, FactErased, FactRetracted
 from projections.database import query
 from projections.erasing import may_erase
 from projections.moment import LIVE
+from projections.peers import peer_grants
 
 ENDING_KINDS = frozenset({"fact_retracted", "conflict_resolved", "fact_erased"})
 """Kinds that other projectors see only when they are local."""
@@ -106,21 +106,17 @@ def taking_effect(db: apsw.Connection) -> list[Claim]:
 
 
 _ERASED = """
-SELECT claims.fact_id, claims.event_id, claims.origin, facts.origin, peers.grants
+SELECT claims.fact_id, claims.event_id, claims.origin, facts.origin
 FROM foreign_ends AS claims JOIN facts ON facts.id = claims.fact_id
-LEFT JOIN peers ON peers.node_id = claims.origin AND peers.state = 'active'
 WHERE claims.ending = 'erased' ORDER BY claims.event_id, claims.fact_id
 """
-_decode_grants = msgspec.json.Decoder(PeerGrants).decode
 
 
 def erasures_taking_effect(db: apsw.Connection) -> dict[bytes, list[str]]:
     """Facts that erasures of other nodes may take here, by the event that says so."""
     found: dict[bytes, list[str]] = {}
-    for fact, event_id, eraser, origin, grants in query(db, _ERASED):
-        foreign = grants is not None and _decode_grants(grants).erase_foreign
-        names = ("erase_foreign",) if foreign else ()
-        if may_erase(eraser, origin, local=False, grants=names):
+    for fact, event_id, eraser, origin in query(db, _ERASED):
+        if may_erase(eraser, origin, local=False, grants=peer_grants(db, eraser)):
             found.setdefault(event_id, []).append(fact)
     return found
 

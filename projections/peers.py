@@ -21,6 +21,7 @@ from projections.database import query, query_one
 
 _encode = msgspec.json.Encoder().encode
 _decode_grants = msgspec.json.Decoder(PeerGrants).decode
+_OVER_OTHERS = ("retract_foreign", "resolve_foreign", "erase_foreign")
 _decode_list = msgspec.json.Decoder(list[str]).decode
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -128,6 +129,15 @@ def _set(event: Recorded, change: PeerStateSet, db: apsw.Connection) -> None:
         (change.state, grants, change.public_key, change.node_url, change.reason, change.state,
          event.received_at, change.peer_id),
     )  # fmt: skip
+
+
+def peer_grants(db: apsw.Connection, node_id: str) -> frozenset[str]:
+    """Names of what an approved peer may do to facts of others."""
+    row = query_one(db, "SELECT grants FROM peers WHERE node_id=? AND state='active'", (node_id,))
+    if row is None or row[0] is None:
+        return frozenset()
+    grants = _decode_grants(row[0])
+    return frozenset(name for name in _OVER_OTHERS if getattr(grants, name))
 
 
 class PeerRow(Struct, frozen=True):

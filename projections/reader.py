@@ -22,6 +22,8 @@ from eventlog.kinds import (
     GardenMemberSet,
     KeyIssued,
     KeyRevoked,
+    PeerDeclared,
+    PeerStateSet,
     TrustPolicy,
 )
 from projections.agent_keys import AgentKeyRow, load_agent_keys
@@ -101,7 +103,9 @@ class Reader:
         self.capabilities = CapabilityRing()
         self.aliases = AliasBook()
         self.signatures = Signatures()
+        self.known_peers: list[PeerRow] = []
         self.refresh_keys()
+        self.refresh_peers()
         self.refresh_capabilities()
         self.refresh_gardens()
         self.refresh_aliases()
@@ -116,6 +120,10 @@ class Reader:
         """Load issued capabilities and revocations anew."""
         with self.pool.connection() as db:
             self.capabilities = CapabilityRing(load_capabilities(db), load_revocations(db))
+
+    def refresh_peers(self) -> None:
+        """Load the peers anew."""
+        self.known_peers = self.peers()
 
     def refresh_gardens(self) -> None:
         """Load the gardens and their members anew."""
@@ -136,6 +144,8 @@ class Reader:
             self.refresh_gardens()
         if not kinds.isdisjoint((CapabilityIssued, CapabilityRevoked)):
             self.refresh_capabilities()
+        if not kinds.isdisjoint((PeerDeclared, PeerStateSet)):
+            self.refresh_peers()
         if AliasSet in kinds:
             self.refresh_aliases()
         if FactErased in kinds:

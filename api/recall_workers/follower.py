@@ -14,6 +14,7 @@ import numpy as np
 from api.node import Node
 from eventlog.clock import FixedClock
 from eventlog.directory import DataDirectory
+from eventlog.kinds import ReplicaPromoted
 from eventlog.sqlite_log import SqliteLog
 from projections.arrays import F32, I32, I64, Bool
 from projections.embedding.choosing import EmbeddingSettings
@@ -45,6 +46,7 @@ class Follower:
             clock=self.clock,
             read_only=True,
         )
+        self._path = path
         self._link = directory.projections_path
         self._mirror = Mirror()
         self._arrived: list[tuple[I64, F32]] = []
@@ -71,6 +73,8 @@ class Follower:
                 raise RuntimeError(f"the log does not reach position {position}")
             self._mirror.apply(events, events[-1].position)
             self._reader.committed(events)
+            if any(isinstance(event.payload, ReplicaPromoted) for event in events):
+                self.node.replica = load_state(self._path)
         if self._arrived:
             self._place_vectors()
 

@@ -7,12 +7,13 @@ from uuid import uuid4
 import msgspec
 from aiohttp import web
 
-from api.auth import own_issuer, require
+from api.auth import require
 from api.bodies import answer, parse_json, validated
 from api.call import Call
 from api.commands.asserting import check_source
 from api.commands.naming import stored_uri
 from api.errors import ApiError, coded, entry, plain, unprocessable
+from api.issuers import issuers_of
 from api.schemas.capabilities import (
     LIFETIME_SECONDS,
     CapabilitiesQuery,
@@ -204,9 +205,8 @@ def claims(verified: Verified) -> dict[str, object]:
 
 def _fault(call: Call, text: str) -> str | None:
     """Why this node does not accept the token now, in the protocol's words."""
-    issuers = own_issuer(call.node.node_id, call.node.public_key)
     try:
-        call.node.reader.capabilities.accept(text, issuers, call.node.clock.now_us())
+        call.node.reader.capabilities.accept(text, issuers_of(call.node), call.node.clock.now_us())
     except CapabilityInvalid as fault:
         return str(fault.args[0])
     return None

@@ -127,9 +127,9 @@ def foreign_erasures(context: Context) -> list[Draft]:
     in the node's own stream, as whoever replays the others learns of them there."""
     drafts: list[Draft] = []
     for event_id, facts in erasures_taking_effect(context.db).items():
-        (position,) = context.log.positions_of([event_id]).values()
-        (claim,) = context.log.read(position - 1, 1)
-        assert isinstance(claim.payload, FactErased)
+        claim = _committed(event_id, context)
+        if claim is None or not isinstance(claim.payload, FactErased):
+            continue  # it is taken up once the page that brought it is committed
         doomed = facts_named(context.db, facts)
         entities = {fact.entity for fact in doomed}
         if held(context.db, facts, entities):
@@ -144,6 +144,9 @@ def foreign_erasures(context: Context) -> list[Draft]:
             and (each in events or event.header.origin == claim.header.origin)
             and _goes(event, set(facts))
         ]
+        stated = [fact_id(unwrapped(e)) for e in found if isinstance(e.payload, FactAsserted)]
+        if set(stated) != set(facts):
+            continue  # so is one of a fact that came just now
         payload = FactErased(
             erasure_id=claim.payload.erasure_id,
             events=[id_text(event.event_id) for event in found],
@@ -152,6 +155,13 @@ def foreign_erasures(context: Context) -> list[Draft]:
         )
         drafts.append(context.draft(payload, NODE_STREAM, event_id))
     return drafts
+
+
+def _committed(event_id: bytes, context: Context) -> Recorded | None:
+    for position in context.log.positions_of([event_id]).values():
+        for event in context.log.read(position - 1, 1):
+            return event
+    return None
 
 
 def erase_events(intent: EraseEvents, context: Context) -> Decision | Refused:

@@ -11,6 +11,9 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Struct
 
+from eventlog.codec import decode_header, decode_payload
+from eventlog.identifiers import id_bytes
+from eventlog.kinds import FactErased
 from eventlog.log import EventLog, StreamHead
 from eventlog.signing import SignedHeads
 from projections.intents import (
@@ -98,6 +101,7 @@ def pull(
             faults[stream] = str(fault)
             continue
         here = heads.get(stream)
+        unnamed: set[bytes] = set()
         after = 0 if here is None else here.stream_seq
         while after < offered.stream_seq:
             if pages >= pages_max:
@@ -114,8 +118,13 @@ def pull(
                 faults[stream] = str(fault)
                 break
             events, pages = events + taken, pages + 1
+            unnamed = (unnamed | set(page.erased)) - named_by(page)
             after += taken
             here = StreamHead(stream, after, page.events[-1][1])
+        if unnamed and after >= offered.stream_seq:
+            fault = PageFault("withheld", f"{stream}: {len(unnamed)} payloads no erasure names")
+            _hold(submit, peer, stream, fault, state, statement)
+            faults[stream] = str(fault)
     return Pulled(events, pages, faults, complete)
 
 
@@ -133,7 +142,20 @@ def _take(submit: Submit, peer: PeerRow, stream: str, after: int, page: Page) ->
     refused = answer.outcomes[0]
     if isinstance(refused, Refused):
         raise PageFault(refused.code, refused.message)
+    submit([TakeForeignEnds()])  # an erasure asks the log for what was committed before it
     return len(page.events)
+
+
+def named_by(page: Page) -> set[bytes]:
+    """Ids of the events that erasures on a page name."""
+    named: set[bytes] = set()
+    for event in page.foreign():
+        header = decode_header(event.header)
+        if header.kind == "fact_erased" and event.payload is not None:
+            payload = decode_payload(header, event.payload)
+            if isinstance(payload, FactErased):
+                named |= {id_bytes(text) for text in payload.events}
+    return named
 
 
 def _check_history(stream: str, seq: int, digest: str, here: StreamHead | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from eventlog.codec import decode_header
 from eventlog.event import Stored
 from eventlog.identity import Identity
 from eventlog.log import EventLog, Head, StreamHead
@@ -60,4 +61,6 @@ def read_page(
         return None
     head = StreamHead(stream, after_seq + len(events), events[-1].hash)
     rows: list[Row] = [(each.header, each.hash, each.salt, each.payload) for each in events]
-    return Page(PAGE_FORMAT, stream, rows, signed_streams(identity, {stream: head}, now_us), [])
+    erased = [decode_header(each.header).event_id for each in events if each.payload is None]
+    statement = signed_streams(identity, {stream: head}, now_us)
+    return Page(PAGE_FORMAT, stream, rows, statement, erased)

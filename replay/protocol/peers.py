@@ -20,6 +20,8 @@ class ProtocolPeer(Struct, frozen=True):
     """Whether facts are to be fetched from it."""
     served: bool = True
     """Whether it may fetch facts of ours."""
+    protocol: bool | None = None
+    """Whether it speaks only the protocol; None where it must be asked."""
 
 
 class PeerBook(Protocol):
@@ -32,13 +34,3 @@ class PeerBook(Protocol):
     def all(self) -> list[ProtocolPeer]:
         """Every declared peer."""
         ...
-
-
-class NoPeers:
-    """A node that federates with nobody."""
-
-    def find(self, node_id: str) -> ProtocolPeer | None:  # noqa: ARG002
-        return None
-
-    def all(self) -> list[ProtocolPeer]:
-        return []

@@ -14,9 +14,11 @@ import pytest
 from api.app import SERVICE
 from eventlog.clock import FixedClock
 from eventlog.event import Stored
-from projections.intents import TakeForeignEnds
+from eventlog.kinds import PeerGrants
+from projections.intents import DeclarePeer, Refused, SetPeerState, TakeForeignEnds
+from replay.federation.declaration import stored_key
 from replay.protocol.peers import ProtocolPeer
-from tests.api.live import CONTROL_TOKEN, LiveNode
+from tests.api.live import CONTROL_TOKEN, LiveNode, fact
 from tests.api.reference_node import WALL_MS, ReferenceNode
 
 COMPANY = frozenset({"company", "public"})
@@ -51,7 +53,7 @@ def own_key(live: LiveNode) -> str:
 def acquaint(live: LiveNode, peer: ReferenceNode, **fields: Any) -> None:
     """Declare each to the other."""
     peer.peers[live.node.node_id] = own_key(live)
-    shape: dict[str, Any] = {"scopes": COMPANY, "active": True, **fields}
+    shape: dict[str, Any] = {"scopes": COMPANY, "active": True, "protocol": True, **fields}
     book_of(live).peers[peer.node_id] = ProtocolPeer(
         peer.node_id, peer.url, peer.public_key, **shape
     )
@@ -344,23 +346,24 @@ def test_two_nodes_that_pull_one_peer_agree(
     for node in (a, b):
         acquaint(node, peer)
         until(lambda node=node: len(held(node)) == 3)
-    peer.state("CFO", confidence=0.0, **same)
-    for node in (a, b):
-        until(lambda node=node: pull_of(node, peer)["accepted"] == 4)
-        acquaint(node, peer, active=False)
-    assert {r["id"] for r in held(a)} == {r["id"] for r in held(b)}
-    assert a.node.reader.digests().shared == b.node.reader.digests().shared
     from_a, from_b = scope_events(a), scope_events(b)
     wrap_into(a, from_b)
     wrap_into(b, from_a)
     wrap_into(neither, from_b)
     wrap_into(neither, from_a)
-    digests = [node.node.reader.digests() for node in nodes]
-    assert len({each.shared for each in digests}) == 1
+    shared = {node.node.reader.digests().shared for node in nodes}
+    assert len(shared) == 1
+    assert (
+        {r["id"] for r in held(a)} == {r["id"] for r in held(b)} == {r["id"] for r in held(neither)}
+    )
     for node in nodes:
         node.node.rebuild()
-        assert node.node.reader.digests().shared == digests[0].shared
-        assert len(held(node)) == len(held(a))
+        assert {node.node.reader.digests().shared} == shared
+    peer.state("CFO", confidence=0.0, **same)
+    for node in (a, b):
+        until(lambda node=node: pull_of(node, peer)["accepted"] == 4)
+    assert len(held(a)) == 1  # both claims were of one source: the record ends them
+    assert a.node.reader.digests().shared == b.node.reader.digests().shared
 
 
 # -- being pulled
@@ -379,7 +382,7 @@ def drained(live: LiveNode, peer: ReferenceNode, limit: int) -> list[dict[str, A
     records: list[dict[str, Any]] = []
     cursor: str | None = None
     while True:
-        query = {"limit": limit} | ({"cursor": cursor} if cursor else {})
+        query: dict[str, Any] = {"limit": limit} | ({"cursor": cursor} if cursor else {})
         body = fetch(live, peer, **query).json()
         records += body["facts"]
         cursor = body["cursor"] or cursor
@@ -509,7 +512,7 @@ def test_our_own_nodes_pull_each_other_by_the_protocol(
     a, b = (serve(clock=clock, federation_pull_interval_s=0.05) for _ in range(2))
     for mine, other in ((a, b), (b, a)):
         book_of(mine).peers[other.node.node_id] = ProtocolPeer(
-            other.node.node_id, other.url, own_key(other), COMPANY, active=True
+            other.node.node_id, other.url, own_key(other), COMPANY, active=True, protocol=True
         )
     a.state(v="from a", relation="memory:a")
     number = a.state(v=42, type="number", relation="memory:n")
@@ -592,3 +595,60 @@ def test_a_capability_pushes_what_it_may_write(
     assert "insufficient_capability" in refused.text
     assert pushed(live, [good], headers={"X-Stigmem-Capability": "{}"}).status_code == 401
     assert len(held(live)) == 1
+
+
+# -- with the registry's peers
+
+
+def declared(live: LiveNode, node_id: str, url: str, key: str, grants: PeerGrants) -> None:
+    """A peer of the registry, approved."""
+    shape = {"node_id": node_id, "node_url": url, "public_key": stored_key(key)}
+    outcomes = live.node.write(
+        DeclarePeer(
+            peer_id=f"peer-of-{node_id}",
+            allowed_scopes=tuple(grants.scopes),
+            signed_at="2026-01-01T00:00:00Z",
+            signature="checked elsewhere",
+            **shape,
+        ),
+        SetPeerState(peer_id=f"peer-of-{node_id}", state="active", grants=grants),
+    )
+    assert not any(isinstance(outcome, Refused) for outcome in outcomes)
+
+
+def test_an_approved_peer_of_the_registry_is_pulled_and_served(
+    live: LiveNode, peer: ReferenceNode
+) -> None:
+    peer.peers[live.node.node_id] = own_key(live)
+    peer.state("theirs")
+    live.state(v="ours", scope="company")
+    grants = PeerGrants(scopes=["company"], wire="facts")
+    declared(live, peer.node_id, peer.url, peer.public_key, grants)
+    until(lambda: pull_of(live, peer)["accepted"] == 1)
+    assert [record["value"]["v"] for record in fetch(live, peer).json()["facts"]] == ["ours"]
+    revoked = SetPeerState(peer_id=f"peer-of-{peer.node_id}", state="revoked")
+    assert not isinstance(live.node.write(revoked)[0], Refused)
+    assert fetch(live, peer).json()["detail"] == "peer_not_approved"
+
+
+def test_a_capability_of_a_peer_reads_here_what_the_peer_may_have(
+    serve: Callable[..., LiveNode], clock: FixedClock
+) -> None:
+    home, away = (serve(clock=clock, auth_required=True) for _ in range(2))
+    for scope in ("company", "public", "local"):
+        away.state(key=CONTROL_TOKEN, v=scope, scope=scope)
+    body = {"subject": "agent:crawler", "verbs": ["read", "write"]}
+    made = home.call("POST", "/v1/capabilities", key=CONTROL_TOKEN, json=body).json()
+
+    def read() -> httpx.Response:
+        return away.call("GET", "/v1/facts", key=made["token"])
+
+    assert read().json()["detail"]["code"] == "token_issuer_unknown"
+    grants = PeerGrants(scopes=["company", "local"])
+    declared(away, home.node.node_id, home.url, own_key(home), grants)
+    assert [record["value"]["v"] for record in read().json()["facts"]] == ["company"]
+    write = away.call("POST", "/v1/facts", key=made["token"], json=fact(source="agent:crawler"))
+    assert write.status_code == 403
+    home.call("POST", f"/v1/capabilities/{made['token_id']}/revoke", key=CONTROL_TOKEN)
+    wrap_into(away, scope_events(home))
+    assert read().json()["detail"]["code"] == "token_revoked"

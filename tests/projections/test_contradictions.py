@@ -165,7 +165,7 @@ def test_declaring_a_relation_set_valued_ends_its_conflicts_and_undoing_it_bring
 def test_a_retraction_may_name_facts_in_any_order_and_twice(
     node: Node, tmp_path: Path, order: tuple[int, ...]
 ) -> None:
-    """As one of a peer may: the tables take it and stay right."""
+    """As that of a claim of several peers may: the tables take it and stay right."""
     ids = [says(node, v, source) for v, source in (("A", "one"), ("B", "two"), ("A", "three"))]
     store = ProjectionStore(tmp_path / "other.db")
     events = node.log.read(0, 100)
@@ -173,7 +173,7 @@ def test_a_retraction_may_name_facts_in_any_order_and_twice(
     retraction = msgspec.structs.replace(
         last,
         position=last.position + 1,
-        peer="stigmem:node:other",
+        peer=None,
         header=msgspec.structs.replace(last.header, kind="fact_retracted"),
         payload=FactRetracted(fact_ids=[*(ids[index] for index in order), "unknown"]),
     )

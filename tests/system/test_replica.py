@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -275,3 +276,33 @@ def test_a_primary_that_lost_its_end_is_followed_no_more(tmp_path: Path) -> None
     assert len(replica.client().get("/v1/facts?scope=company&limit=100")["facts"]) == 4
     replica.stop()
     primary.stop()
+
+
+def test_keys_and_capabilities_of_the_primary_open_a_replica_of_a_replica(tmp_path: Path) -> None:
+    primary = started(tmp_path / "primary").wait_ready()
+    key = replica_key(primary)
+    write(primary.client(), 0, 4)
+    issued = engramlog(
+        "capability", "issue", "--subject", "agent:x", "--scope", "company", "--data",
+        primary.data, "--json",
+    )  # fmt: skip
+    capability = json.loads(issued.stdout)
+    first = replica_of(primary.url, tmp_path / "first", key).wait_ready()
+    second = replica_of(first.url, tmp_path / "second", key).wait_ready()
+    assert_equal(primary, second)
+    holder = second.client(capability["token"])
+    assert len(holder.get("/v1/facts")["facts"]) == 2
+    revoked = engramlog("capability", "revoke", capability["token_id"], "--data", primary.data)
+    assert revoked.returncode == 0, revoked.stderr
+
+    def ended() -> bool:
+        try:
+            holder.get("/v1/facts")
+        except ClientError as fault:
+            return fault.code == "token_revoked"
+        return False
+
+    until(ended)
+    with pytest.raises(ClientError) as refused:
+        second.client().post("/v1/capabilities", {"subject": "agent:y"})
+    assert refused.value.code == "replica_read_only"
