@@ -74,7 +74,11 @@ class Cleaning:
 
     def _committed(self, events: Sequence[Recorded]) -> None:
         """Erasures come from requests, and from other nodes."""
-        took = [event.payload for event in events if isinstance(event.payload, FactErased)]
+        took = [
+            event.payload
+            for event in events
+            if event.peer is None and isinstance(event.payload, FactErased)
+        ]
         if self._loop is not None and took:
             self._noted(self._cleaner.positions_named(took))
             self._loop.call_soon_threadsafe(self._wanted.set)

@@ -30,7 +30,7 @@ EVENTS = "(SELECT value FROM json_each(:events))"
 """In a statement of ``Erasing``: the ids of the erased events."""
 
 _TOUCHED = """
-SELECT id, from_position, origin, entity, relation, scope, garden_id FROM facts
+SELECT id, from_position, entity, relation, scope, garden_id FROM facts
 WHERE id IN (SELECT value FROM json_each(?)) ORDER BY from_position
 """
 
@@ -40,7 +40,6 @@ class Touched(Struct, frozen=True):
 
     id: str
     position: int
-    origin: str
     entity: str
     relation: str
     scope: str
@@ -103,31 +102,21 @@ class History(Protocol):
 def may_erase(eraser: str, fact_origin: str, *, local: bool, grants: Collection[str]) -> bool:
     """Whether an erasure that node ``eraser`` recorded takes a fact of ``fact_origin``.
 
-    What this node recorded itself was decided when it was asked for (``local``). A peer may
-    erase what it stated; anything else needs the grant ``erase_foreign``, without which the
-    event stays in the log, has no effect, and waits for an administrator to erase here.
+    What is asked of this node itself may (``local``). A peer may erase what it stated; anything
+    else needs the grant ``erase_foreign``, without which its event stays in the log, has no
+    effect, and waits for the grant, or for an administrator to erase here.
     """
     return local or eraser == fact_origin or "erase_foreign" in grants
 
 
-def erased_by(
-    event: Recorded, db: apsw.Connection, history: History | None, grants: Collection[str]
-) -> Erased:
-    """What a ``fact_erased`` event takes out of these tables."""
+def erased_by(event: Recorded, db: apsw.Connection, history: History | None) -> Erased:
+    """What a ``fact_erased`` event of this node takes out of these tables."""
     payload = event.payload
     assert isinstance(payload, FactErased)
     asked = msgspec.json.encode(payload.fact_ids).decode()
-    held = [Touched(*row) for row in query(db, _TOUCHED, (asked,))]
-    refused = {
-        fact.id
-        for fact in held
-        if not may_erase(event.header.origin, fact.origin, local=event.peer is None, grants=grants)
-    }
-    touched = [fact for fact in held if fact.id not in refused]
-    named = [] if history is None else _ids(payload.events)
-    found = {} if history is None else history.positions_of(named)
-    kept = {fact.position for fact in held if fact.id in refused}
-    positions = sorted({*found.values(), *(fact.position for fact in touched)} - kept)
+    touched = [Touched(*row) for row in query(db, _TOUCHED, (asked,))]
+    found = {} if history is None else history.positions_of(_ids(payload.events))
+    positions = sorted({*found.values(), *(fact.position for fact in touched)})
 
     def before(wanted: Iterable[int]) -> list[Recorded]:
         assert history is not None, "an erasure needs the log to make rows anew"
@@ -135,16 +124,7 @@ def erased_by(
         chosen = sorted({p for p in wanted if 0 < p < event.position} - gone)
         return [each for p in chosen for each in history.read(p - 1, 1) if each.payload is not None]
 
-    facts = [fact for fact in payload.fact_ids if fact not in refused]
-    events = payload.events if not refused else []
-    return Erased(facts, events, positions, touched, before)
-
-
-def facts_gone(db: apsw.Connection, fact_ids: Collection[str]) -> set[str]:
-    """Those of the facts that have no row."""
-    asked = msgspec.json.encode(list(fact_ids)).decode()
-    sql = "SELECT id FROM facts WHERE id IN (SELECT value FROM json_each(?))"
-    return set(fact_ids) - {fact for (fact,) in query(db, sql, (asked,))}
+    return Erased(payload.fact_ids, payload.events, positions, touched, before)
 
 
 def _ids(texts: Iterable[str]) -> list[bytes]:

@@ -20,6 +20,7 @@ from eventlog.codec import encode_payload
 from eventlog.event import Recorded
 from eventlog.kinds import FactAsserted, ForeignPageReceived
 from projections.database import query, query_one
+from projections.erasing import FACTS
 
 FOREIGN_PARTITION = "foreign"
 _CONTEXT = b"engramlog/foreign-fact/1\n"
@@ -139,6 +140,7 @@ class ForeignFactsProjector:
     late_indexes = ""
     kinds = frozenset({"fact_asserted", "foreign_page_received"})
     reads: frozenset[str] = frozenset()
+    erasing = (f"DELETE FROM foreign_facts WHERE fact_id IN {FACTS}",)
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
         for event in events:

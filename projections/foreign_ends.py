@@ -15,11 +15,13 @@ import apsw
 from msgspec import Struct
 
 from eventlog.event import Recorded
-from eventlog.kinds import ConflictResolved, FactRetracted
+from eventlog.kinds import ConflictResolved, FactErased, FactRetracted
 from projections.database import query
+from projections.erasing import may_erase
 from projections.moment import LIVE
+from projections.peers import peer_grants
 
-ENDING_KINDS = frozenset({"fact_retracted", "conflict_resolved"})
+ENDING_KINDS = frozenset({"fact_retracted", "conflict_resolved", "fact_erased"})
 """Kinds that other projectors see only when they are local."""
 
 _CLAIM = "INSERT OR IGNORE INTO foreign_ends VALUES (?,?,?,?,?,?,?)"
@@ -30,7 +32,7 @@ SELECT claims.fact_id, claims.ending, claims.event_id, claims.conflict_id, claim
 FROM foreign_ends AS claims
 JOIN facts ON facts.id = claims.fact_id
 LEFT JOIN peers ON peers.node_id = claims.origin AND peers.state = 'active'
-WHERE CASE claims.ending WHEN 'retracted' THEN NOT EXISTS (
+WHERE claims.ending <> 'erased' AND CASE claims.ending WHEN 'retracted' THEN NOT EXISTS (
         SELECT 1 FROM fact_retractions AS ended
         WHERE ended.fact_id = claims.fact_id AND ended.cause = 'retraction')
     ELSE facts.set_aside = {LIVE} END
@@ -45,12 +47,12 @@ class ForeignEndsProjector:
     """Rows of ``foreign_ends``: claims that have not taken effect."""
 
     name = "foreign_ends"
-    version = 1
+    version = 2
     tables = ("foreign_ends",)
     schema = """
     CREATE TABLE foreign_ends (
         fact_id TEXT NOT NULL,
-        ending TEXT NOT NULL CHECK (ending IN ('retracted', 'set aside')),
+        ending TEXT NOT NULL CHECK (ending IN ('retracted', 'set aside', 'erased')),
         origin TEXT NOT NULL,
         event_id BLOB NOT NULL,
         conflict_id TEXT,
@@ -62,6 +64,10 @@ class ForeignEndsProjector:
     late_indexes = ""
     kinds = ENDING_KINDS
     reads: frozenset[str] = frozenset()
+    erasing = (
+        "DELETE FROM foreign_ends WHERE lower(hex(event_id)) IN"
+        " (SELECT replace(value, '-', '') FROM json_each(:events))",
+    )
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
         for event in events:
@@ -69,6 +75,9 @@ class ForeignEndsProjector:
             if isinstance(payload, FactRetracted):
                 rest = (event.header.origin, event.event_id, None, None, None)
                 facts, ending = payload.fact_ids, "retracted"
+            elif isinstance(payload, FactErased):
+                rest = (event.header.origin, event.event_id, None, None, None)
+                facts, ending = payload.fact_ids, "erased"
             else:
                 assert isinstance(payload, ConflictResolved)
                 rest = (event.header.origin, event.event_id, payload.conflict_id,
@@ -94,6 +103,22 @@ class Claim(Struct, frozen=True):
 def taking_effect(db: apsw.Connection) -> list[Claim]:
     """Claims that may take effect now, in an order of their own."""
     return [Claim(*row) for row in query(db, _EFFECTIVE)]
+
+
+_ERASED = """
+SELECT claims.fact_id, claims.event_id, claims.origin, facts.origin
+FROM foreign_ends AS claims JOIN facts ON facts.id = claims.fact_id
+WHERE claims.ending = 'erased' ORDER BY claims.event_id, claims.fact_id
+"""
+
+
+def erasures_taking_effect(db: apsw.Connection) -> dict[bytes, list[str]]:
+    """Facts that erasures of other nodes may take here, by the event that says so."""
+    found: dict[bytes, list[str]] = {}
+    for fact, event_id, eraser, origin in query(db, _ERASED):
+        if may_erase(eraser, origin, local=False, grants=peer_grants(db, eraser)):
+            found.setdefault(event_id, []).append(fact)
+    return found
 
 
 def waiting_claims(db: apsw.Connection) -> int:

@@ -17,7 +17,7 @@ from eventlog.log import Appended, AppendTransaction, Idempotency
 from projections.command import Command
 from projections.deciding.context import Context, Decision, Undecided
 from projections.decisions import DECISIONS, contradicted
-from projections.erasing import History, may_erase
+from projections.erasing import History
 from projections.faults import storage_errors
 from projections.intents import (
     AssertFact,
@@ -28,7 +28,6 @@ from projections.intents import (
     WriteAnswer,
 )
 from projections.mirror import Mirror
-from projections.peers import peer_grants
 from projections.replays import replayed_outcomes
 from projections.store import ProjectionStore
 
@@ -198,7 +197,6 @@ class Group:
             raise
         except Exception as fault:
             raise CommandFailed(step.command, fault) from fault
-        self._transaction.erase(self._erasable(recorded))
         halted = set(self._store.halted)
         with storage_errors():
             self._store.apply(recorded)
@@ -229,26 +227,6 @@ class Group:
             for owner in owners.values():
                 raise CommandFailed(owner, fault) from fault
             raise
-
-    def _erasable(self, recorded: Sequence[Recorded]) -> list[bytes]:
-        """Events here whose payloads an adopted erasure may take: the eraser's own, or those
-        of others where it is granted that."""
-        allowed: list[bytes] = []
-        for event in recorded:
-            if not isinstance(event.payload, FactErased):
-                continue
-            origin = event.header.origin
-            own = {each.event_id: each.header.origin for each in recorded}
-            named = [id_bytes(text) for text in event.payload.events]
-            for event_id, position in self._log.positions_of(named).items():
-                own[event_id] = self._log.read(position - 1, 1)[0].header.origin
-            grants = peer_grants(self._store.db, origin)
-            allowed += [
-                each
-                for each in named
-                if each in own and may_erase(origin, own[each], local=False, grants=grants)
-            ]
-        return allowed
 
 
 def _replayed(command: Command, transaction: AppendTransaction) -> Appended | None:

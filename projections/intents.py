@@ -506,5 +506,5 @@ class SetLegalHold(Intent, frozen=True, kw_only=True):
     held: bool = True
 
 
-ERASING = (EraseFacts, EraseEvents)
+ERASING = (EraseFacts, EraseEvents, TakeForeignEnds)
 """Intents that are decided alone, with everything before them committed."""

@@ -303,8 +303,9 @@ class Mirror(MirrorState):
         else: their interval is empty, no list leads to them, and nothing says what they said."""
         payload = event.payload
         assert isinstance(payload, FactErased)
-        gone = payload.fact_ids if event.peer is None else self.ask_gone(payload.fact_ids)
-        slots = [slot for fact in gone if (slot := self.slot_of.pop(fact, None)) is not None]
+        slots = [
+            slot for fact in payload.fact_ids if (slot := self.slot_of.pop(fact, None)) is not None
+        ]
         columns = self.columns.arrays
         for slot in slots:
             columns["to_position"][slot] = columns["from_position"][slot]

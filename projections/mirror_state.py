@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from array import array
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
@@ -51,8 +51,6 @@ class MirrorState:
         self.by_term = TermPostings()
         self.slots: int = 0
         """Slots given out; those of erased facts are not given again."""
-        self.ask_gone: Callable[[Sequence[str]], Collection[str]] = lambda facts: facts
-        """Which facts of a peer's erasure the tables have let go; they decide."""
         self.slot_of: dict[str, int] = {}
         self.by_cid = Postings()
         self.reserved = Postings()

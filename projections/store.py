@@ -17,10 +17,9 @@ from eventlog.errors import UnknownKind
 from eventlog.event import Recorded, UnknownPayload
 from eventlog.kinds import FactErased
 from projections.database import open_writer, query, query_one
-from projections.erasing import Erased, Erasing, History, Refolding, erased_by, facts_gone
+from projections.erasing import Erased, Erasing, History, Refolding, erased_by
 from projections.foreign import admitted, stands_in
 from projections.foreign_ends import ENDING_KINDS, ForeignEndsProjector
-from projections.peers import peer_grants
 from projections.projector import Projector
 from projections.registry import KNOWN_KINDS, PROJECTORS
 
@@ -161,20 +160,15 @@ class ProjectionStore:
         """
         start = 0
         for index, event in enumerate(events):
-            if isinstance(event.payload, FactErased):
+            if isinstance(event.payload, FactErased) and event.peer is None:
                 self._apply(events[start:index])
                 self._erase(event)
                 start = index
         self._apply(events[start:])
 
-    def gone(self, fact_ids: Sequence[str]) -> set[str]:
-        """Those of the facts that have no row."""
-        return facts_gone(self.db, fact_ids)
-
     def _erase(self, event: Recorded) -> None:
         """Take out of every projector's rows what an erasure names."""
-        grants = () if event.peer is None else peer_grants(self.db, event.header.origin)
-        erased = erased_by(event, self.db, self.history, grants)
+        erased = erased_by(event, self.db, self.history)
         for projector in self._projectors:
             mark = self._checkpoints[projector.name]
             if mark.halted is not None or mark.position >= event.position:

@@ -93,7 +93,6 @@ class Writer:
         self.primary: str | None = None
         self.groups = 0
         self.commands = 0
-        mirror.ask_gone = self._gone
         self._clock = clock
         self._on_commit = on_commit
         self._identifiers = IdentifierSource()
@@ -304,9 +303,6 @@ class Writer:
                 for outcome in outcomes
             )
             command.answer.set_result(WriteAnswer(outcomes, position, replayed))
-
-    def _gone(self, facts: Sequence[str]) -> set[str]:
-        return self.store.gone(facts)
 
     def _undo(self) -> None:
         if self.store.db.in_transaction:

@@ -7,7 +7,6 @@ up to there from the log. Positions, their order and so every answer are the sam
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,6 @@ from eventlog.sqlite_log import SqliteLog
 from projections.arrays import F32, I32, I64, Bool
 from projections.embedding.choosing import EmbeddingSettings
 from projections.embedding.following import FollowedEmbeddings
-from projections.erasing import facts_gone
 from projections.mirror import Mirror, fill_at_once
 from projections.reader import Reader
 from projections.writer import NoWriter
@@ -51,7 +49,6 @@ class Follower:
         self._path = path
         self._link = directory.projections_path
         self._mirror = Mirror()
-        self._mirror.ask_gone = self._gone
         self._arrived: list[tuple[I64, F32]] = []
         self._generation = os.readlink(self._link)
         fill_at_once(self._mirror, self._link)
@@ -80,10 +77,6 @@ class Follower:
                 self.node.replica = load_state(self._path)
         if self._arrived:
             self._place_vectors()
-
-    def _gone(self, facts: Sequence[str]) -> set[str]:
-        with self._reader.pool.connection() as db:
-            return facts_gone(db, facts)
 
     def remember(self, query: str, vector: bytes) -> None:
         """Take a question's vector."""

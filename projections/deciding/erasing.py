@@ -35,6 +35,9 @@ from projections.deciding.erased_set import (
     with_copies,
 )
 from projections.erasures import find_erasure, find_erasure_receipt, held
+from projections.facts import fact_id
+from projections.foreign import unwrapped
+from projections.foreign_ends import erasures_taking_effect
 from projections.intents import (
     CertifyErasure,
     EraseEvents,
@@ -119,6 +122,48 @@ def erase_facts(intent: EraseFacts, context: Context) -> Decision | Refused:
     return Decision(drafts, detail=detail)
 
 
+def foreign_erasures(context: Context) -> list[Draft]:
+    """Local events for erasures of other nodes that may take effect here, but for what is held:
+    in the node's own stream, as whoever replays the others learns of them there."""
+    drafts: list[Draft] = []
+    for event_id, facts in erasures_taking_effect(context.db).items():
+        claim = _committed(event_id, context)
+        if claim is None or not isinstance(claim.payload, FactErased):
+            continue  # it is taken up once the page that brought it is committed
+        doomed = facts_named(context.db, facts)
+        entities = {fact.entity for fact in doomed}
+        if held(context.db, facts, entities):
+            continue
+        events = {fact.position: fact.id for fact in doomed}
+        named = context.log.positions_of([id_bytes(text) for text in claim.payload.events])
+        found = [
+            event
+            for each in sorted({*events, *named.values()})
+            for event in context.log.read(each - 1, 1)
+            if event.payload is not None
+            and (each in events or event.header.origin == claim.header.origin)
+            and _goes(event, set(facts))
+        ]
+        stated = [fact_id(unwrapped(e)) for e in found if isinstance(e.payload, FactAsserted)]
+        if set(stated) != set(facts):
+            continue  # so is one of a fact that came just now
+        payload = FactErased(
+            erasure_id=claim.payload.erasure_id,
+            events=[id_text(event.event_id) for event in found],
+            fact_ids=facts,
+            reason=claim.payload.reason,
+        )
+        drafts.append(context.draft(payload, NODE_STREAM, event_id))
+    return drafts
+
+
+def _committed(event_id: bytes, context: Context) -> Recorded | None:
+    for position in context.log.positions_of([event_id]).values():
+        for event in context.log.read(position - 1, 1):
+            return event
+    return None
+
+
 def erase_events(intent: EraseEvents, context: Context) -> Decision | Refused:
     """Erase more local events under an erasure; those that are gone already are passed over."""
     context.flush()
@@ -182,7 +227,7 @@ def _goes(event: Recorded, doomed: Collection[str]) -> bool:
     """Whether nothing of an event's effect is left when the facts are gone."""
     payload = event.payload
     if isinstance(payload, FactAsserted):
-        return (payload.id or id_text(event.event_id)) in doomed
+        return fact_id(unwrapped(event)) in doomed
     if isinstance(payload, FactRetracted):
         return set(payload.fact_ids) <= set(doomed)
     if isinstance(payload, ConflictResolved):
@@ -220,9 +265,7 @@ def _drafts(
         for start in range(0, len(named), EVENTS_NAMED_MAX):
             some = named[start : start + EVENTS_NAMED_MAX]
             facts = [
-                each.payload.id or id_text(each.event_id)
-                for each in some
-                if isinstance(each.payload, FactAsserted)
+                fact_id(unwrapped(each)) for each in some if isinstance(each.payload, FactAsserted)
             ]
             payload = FactErased(
                 erasure_id=erasure_id,

@@ -20,6 +20,7 @@ from eventlog.kinds import (
 from projections import intents as ask
 from projections.database import query_one
 from projections.deciding.context import Adoption, Context, Decision
+from projections.deciding.erasing import foreign_erasures
 from projections.foreign_ends import Claim, taking_effect
 from projections.intents import Refused
 
@@ -123,6 +124,7 @@ def take_foreign_ends(_: ask.TakeForeignEnds, context: Context) -> Decision:
                 note=REPLAYED,
             )
         drafts.append(context.draft(ended, NODE_STREAM, event_id))
+    drafts += foreign_erasures(context)
     return Decision(drafts, created=bool(drafts))
 
 

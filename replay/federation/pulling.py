@@ -142,6 +142,7 @@ def _take(submit: Submit, peer: PeerRow, stream: str, after: int, page: Page) ->
     refused = answer.outcomes[0]
     if isinstance(refused, Refused):
         raise PageFault(refused.code, refused.message)
+    submit([TakeForeignEnds()])  # an erasure asks the log for what was committed before it
     return len(page.events)
 
 

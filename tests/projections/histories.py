@@ -270,13 +270,12 @@ def histories(
     draw: st.DrawFn, max_size: int = 20, *, memory: bool = True, erasing: bool = True
 ) -> list[Step]:
     """Moves at instants that never go back, in a world that is disputed already; with
-    ``memory``, episodes and deltas among them, with ``erasing``, erasures of facts."""
+    ``memory``, episodes and deltas among them, and with ``erasing``, erasures of facts."""
     at_us = START_US
     opening = draw(st.lists(_disputed, min_size=3, max_size=8))
     steps = [Step("assert", at_us, 0, intent) for intent in opening]
     moves = st.one_of(_moves, _moves, _memories) if memory else _moves
-    if erasing:
-        moves = st.one_of(moves, moves, moves, _erasures)
+    moves = st.one_of(moves, moves, _erasures) if erasing else moves
     for kind, intent in draw(st.lists(moves, min_size=1, max_size=max_size)):
         at_us += draw(st.sampled_from((0, 1_000, 3_600_000_000, DAY_US)))
         steps.append(Step(kind, at_us, draw(st.integers(0, 1_000)), intent))
@@ -306,7 +305,12 @@ def erasure(step: Step, fact: str) -> EraseFacts:
     name = f"{step.at_us}-{step.pick}"
     if step.pick % 7 == 0:
         return EraseFacts(erasure_id=name, entity=ENTITIES[step.pick % len(ENTITIES)])
-    return EraseFacts(erasure_id=name, fact_ids=(fact,), derived=step.pick % 2 == 0)
+    return EraseFacts(
+        erasure_id=name,
+        fact_ids=(fact,),
+        derived=step.pick % 2 == 0,
+        episodes=step.pick % 3 == 0,
+    )
 
 
 def _settlement(step: Step, node: Node) -> Intent | None:

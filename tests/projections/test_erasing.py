@@ -12,11 +12,12 @@ from api.node import Node
 from eventlog.clock import FixedClock
 from eventlog.event import Recorded
 from eventlog.identifiers import id_text
-from eventlog.kinds import FactErased, Parent, Value
+from eventlog.kinds import FactErased, Parent, PeerGrants, Value
 from projections.database import query
 from projections.deciding.erased_set import ERASED_FACTS_MAX
 from projections.digest import compute_digests
 from projections.erasing import may_erase
+from projections.foreign_ends import erasures_taking_effect
 from projections.intents import (
     CertifyErasure,
     Done,
@@ -70,9 +71,12 @@ def test_a_peer_erases_what_it_stated_and_the_rest_with_a_grant() -> None:
     assert may_erase(PEER, "stigmem:node:third", local=False, grants=("erase_foreign",))
 
 
-@pytest.mark.parametrize(("origin", "gone"), [(PEER, True), ("stigmem:node:third", False)])
-def test_an_erasure_of_a_peer_takes_only_facts_of_its_own(
-    node: Node, tmp_path: Path, origin: str, gone: bool
+@pytest.mark.parametrize(
+    ("origin", "granted", "taken"),
+    [(PEER, False, True), ("stigmem:node:third", False, False), ("stigmem:node:third", True, True)],
+)
+def test_a_peers_erasure_waits_until_it_may_take_effect(
+    node: Node, tmp_path: Path, origin: str, granted: bool, taken: bool
 ) -> None:
     fact = says(node, "A")
     events = [
@@ -83,13 +87,17 @@ def test_an_erasure_of_a_peer_takes_only_facts_of_its_own(
         )
         for event in node.log.read(0, 100)
     ]
-    erasure = foreign_erasure(events[-1], fact)
     store = ProjectionStore(tmp_path / "other.db", history=node.log)
     try:
         with store.db:
-            store.apply([*events, erasure])
+            store.apply([*events, foreign_erasure(events[-1], fact)])
+            if granted:
+                grants = PeerGrants(scopes=["local"], erase_foreign=True)
+                approve(store, grants)
         assert not store.halted
-        assert store.gone([fact]) == ({fact} if gone else set())
+        assert query(store.db, "SELECT count(*) FROM facts") == [(1,)], "by itself it does nothing"
+        waiting = list(erasures_taking_effect(store.db).values())
+        assert waiting == ([[fact]] if taken else [])
     finally:
         store.close()
 
@@ -100,6 +108,17 @@ def foreign_erasure(last: Recorded, fact: str) -> Recorded:
     return msgspec.structs.replace(
         last, position=last.position + 1, peer=PEER, header=header, payload=payload
     )
+
+
+def approve(store: ProjectionStore, grants: PeerGrants) -> None:
+    """An active peer with these grants, however it came to be one."""
+    columns = {row[1]: row[2] for row in query(store.db, "PRAGMA table_info(peers)")}
+    known = {
+        "peer_id": "p", "node_id": PEER, "state": "active",
+        "grants": msgspec.json.encode(grants).decode(),
+    }  # fmt: skip
+    row = [known.get(name, 0 if kind == "INTEGER" else "[]") for name, kind in columns.items()]
+    store.db.execute(f"INSERT INTO peers VALUES ({','.join('?' * len(row))})", row)
 
 
 def test_retractions_go_with_the_last_fact_they_name(node: Node) -> None:
