@@ -176,7 +176,8 @@ def _seen(node: Node, at_us: int) -> list[object]:
         view.confidence(slots, moment).tolist(),
         view.trust(slots, moment).tolist(),
         view.contradicted(slots, moment, LOCAL).tolist(),
-        [_said(view, each) for each in shown(node, moment, LOCAL)],
+        # One declaration may open several at once; their order is then that of random names.
+        sorted(_said(view, each) for each in shown(node, moment, LOCAL)),
     ]
 
 
