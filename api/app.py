@@ -142,14 +142,14 @@ def _serve(route: Route) -> _Handler:
             node.reader.keys,
             node.reader.gardens,
             node.clock.now_us(),
-            required=service.settings.auth_required and route.permission != "none",
+            required=service.settings.auth_required and route.permission not in ("none", "peer"),
             control_token=service.control_token,
             capabilities=node.reader.capabilities,
             issuers=issuers_of(node) if header and BEARER_PREFIX in header else None,
         )
         if caller.capability is not None and (route.method, route.path) not in DELEGABLE:
             raise coded("not_delegable", "this route does not take a capability")
-        if route.permission not in ("none", "any"):
+        if route.permission not in ("none", "any", "peer"):
             require(caller, route.permission)
         if caller.charged is not None and route.permission != "none":
             service.quotas.take(caller.charged, dimension)

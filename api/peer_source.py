@@ -10,7 +10,6 @@ import aiohttp
 from replay.protocol.pulling import PeerFault, decode_body
 
 PATH = "/v1/federation/facts"
-STREAMS_PATH = "/v1/federation/streams"
 ANSWER_SECONDS = 30.0
 ANSWER_BYTES_MAX = 64 * 1024 * 1024
 _READ_BYTES = 1 << 16
@@ -30,23 +29,7 @@ class HttpFactSource:
     def __init__(self, session: aiohttp.ClientSession, url: str, token: Callable[[], str]) -> None:
         self._session = session
         self._url = url.rstrip("/") + PATH
-        self._streams = url.rstrip("/") + STREAMS_PATH
         self._token = token
-
-    async def speaks_streams(self) -> bool:
-        """Whether the peer lets its streams be replayed, which is better than pulling facts.
-        Raises PeerFault where it does not answer."""
-        timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
-        try:
-            async with self._session.get(
-                self._streams, timeout=timeout, allow_redirects=False
-            ) as response:
-                if response.status >= 500:
-                    raise PeerFault(f"the peer answered {response.status}")
-                return response.status != 404
-        except (aiohttp.ClientError, TimeoutError, OSError) as fault:
-            words = str(fault) or type(fault).__name__
-            raise PeerFault(f"cannot reach {self._streams}: {words}") from fault
 
     async def page(self, cursor: str | None, limit: int) -> object:
         """See ``FactSource``."""

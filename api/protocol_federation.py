@@ -35,8 +35,6 @@ LOOK_SECONDS = 0.5
 BACKOFF_SECONDS_MAX = 60.0
 ACTOR = "system:engramlog:federation"
 
-NOTHING = RoundReport(0, 0, 0, 0, "", "the peer's streams are replayed instead")
-
 _log = logging.getLogger(__name__)
 
 
@@ -99,6 +97,8 @@ class ProtocolFederation:
         scheme, _, token = (header or "").strip().partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             raise PeerTokenError("peer token required")
+        if not self._settings.federation_enabled:
+            raise PeerTokenError("peer not registered")
         own = self._node.node_id
         return check_peer_token(token.strip(), own, self._now_ms(), self.peers.find, self._nonces)
 
@@ -143,15 +143,14 @@ class ProtocolFederation:
             return sign_peer_token(self._node.identity, peer.node_id, scopes, self._now_ms())
 
         source = HttpFactSource(self._session, peer.node_url, token)
-        if peer.protocol is None and await source.speaks_streams():
-            return NOTHING  # its events are replayed, which carries the same facts
         desk = NodeDesk(self._node, peer.node_id)
         bounds = self.bounds(peer.node_id, peer.scopes)
         return await pull_round(source, desk, bounds, self._node.clock.now_us)
 
     async def _look(self) -> None:
         while True:
-            peers = self.peers.all() if self._node.replica is None else []
+            working = self._settings.federation_enabled and self._node.replica is None
+            peers = self.peers.all() if working else []
             wanted = {each.node_id for each in peers if each.active and each.pulled}
             for node_id in wanted - self._tasks.keys():
                 task = asyncio.create_task(self._pull(node_id), name=f"pull {node_id}")

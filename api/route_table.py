@@ -527,30 +527,30 @@ _FEDERATION: tuple[Route, ...] = (
     ),
     Route(
         method="GET", path="/v1/federation/streams", handler=federation.streams,
-        permission="none", group="federation", summary="Signed heads, for peers",
+        permission="peer", group="federation", summary="Signed heads, for peers",
         query=peering.StreamsQuery, answers={200: "signed heads"}, errors=(401,),
     ),
     Route(
         method="GET", path="/v1/federation/events", handler=federation.stream_events,
-        permission="none", group="federation", summary="Events of a stream, for peers",
+        permission="peer", group="federation", summary="Events of a stream, for peers",
         query=peering.StreamEventsQuery,
         answers={200: "a page of events, zlib over MessagePack", 204: None}, errors=(401, 404),
     ),
     Route(
         method="GET", path="/v1/federation/digests", handler=federation.digests,
-        permission="none", group="federation", summary="Digests of streams, for peers",
+        permission="peer", group="federation", summary="Digests of streams, for peers",
         answers={200: peering.StreamDigests}, errors=(401,),
     ),
 )  # fmt: skip
 _FEDERATION_FACTS: tuple[Route, ...] = (
     Route(
         method="GET", path="/v1/federation/facts", handler=federation_facts.pull,
-        permission="none", group="federation", summary="Facts for peers (wire 3.3)",
+        permission="peer", group="federation", summary="Facts for peers (wire 3.3)",
         query=federated.PullQuery, answers={200: federated.PullPage}, errors=(400, 401, 403),
     ),
     Route(
         method="POST", path="/v1/federation/facts/push", handler=federation_facts.push,
-        permission="none", group="federation", summary="Facts from peers (wire 3.4)",
+        permission="peer", group="federation", summary="Facts from peers (wire 3.4)",
         body=federated.PushBody, answers={202: federated.PushAnswer},
         errors=(400, 401, 403, 405, 409, 413, 503, 507), headers=("X-Stigmem-Capability",),
     ),

@@ -17,9 +17,9 @@ from pydantic import BaseModel
 from api.call import Call
 
 Permission: TypeAlias = Literal[
-    "read", "write", "admin", "federate", "audit.read", "replicate", "any", "none"
+    "read", "write", "admin", "federate", "audit.read", "replicate", "peer", "any", "none"
 ]
-"""``any``: whoever is known. ``none``: everybody."""
+"""``any``: whoever is known. ``none``: everybody. ``peer``: a peer, by its token."""
 
 Handler: TypeAlias = Callable[[Call], Awaitable[web.StreamResponse]]
 

@@ -460,8 +460,9 @@ class AppliedDelta(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     """One typed delta and what came of it. The fact's content stands in ``fact_asserted``;
     ``payload`` holds only what the delta's payload said besides.
 
-    ``name`` is the fact's id in the delta, ``fact_id`` the fact, ``retracted`` the facts that
-    ``replaces`` named. ``lineage`` is given where the delta does not stem from episodes.
+    ``name`` is the fact's id in the delta, ``subject`` and ``predicate`` what it called its
+    entity and relation, ``fact_id`` the fact, ``retracted`` the facts that ``replaces`` named.
+    ``lineage`` is given where the delta does not stem from episodes.
     """
 
     delta_id: str
@@ -475,6 +476,7 @@ class AppliedDelta(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     replaces: list[str] = field(default_factory=list)
     name: str | None = None
     subject: str | None = None
+    predicate: str | None = None
     fact_id: str | None = None
     retracted: list[str] = field(default_factory=list)
     payload: dict[str, Any] = field(default_factory=dict)

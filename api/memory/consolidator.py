@@ -19,7 +19,7 @@ from api.node import SYSTEM_ACTOR, Node
 from eventlog.event import fact_partition
 from eventlog.kinds import ConsolidationRan, SetAsideEpisode
 from projections.episodic import reading
-from projections.episodic.classifying import Emitted, Standing, emit
+from projections.episodic.classifying import Emitted, Standing, emit, key_of
 from projections.episodic.delta import Proposal, kind_of_delta, promoted_id
 from projections.episodic.episode import Episode
 from projections.episodic.matching import match_count
@@ -230,15 +230,13 @@ class Consolidator:
 
     async def _standing(self, rule: Rule, episodes: Sequence[Episode]) -> Standing:
         """Which facts stand for what these episodes speak of. Matchers need not know."""
-        subjects = [] if rule.matchers else [s for e in episodes if (s := e.text("subject"))]
-        if not subjects:
+        keys = [] if rule.matchers else [key for e in episodes if (key := key_of(e)) is not None]
+        if not keys:
             return Standing({})
-        partition = fact_partition(rule.scope, rule.garden_id)
 
         def read() -> Standing:
             with self._node.reader.pool.connection() as db:
-                facts = reading.standing_facts(db, partition, rule.scope, rule.garden_id, subjects)
-                return Standing(facts)
+                return Standing(reading.standing_facts(db, keys))
 
         return await asyncio.to_thread(read)
 

@@ -40,6 +40,8 @@ async def promote_triples(call: Call) -> web.Response:
 
 
 async def _applied(call: Call, intent: ApplyDeltas) -> web.Response:
+    if call.caller.charged is not None:
+        call.service.quotas.charge(call.caller.charged, "write", len(intent.proposals) - 1)
     done: Done = await call.do(intent)
     conflict: dict[str, Any] | None = done.detail.get("conflict")
     if conflict is not None:

@@ -52,6 +52,8 @@ async def record_episodes(call: Call) -> web.Response:
     raw = await call.raw(call.service.settings.batch_body_bytes_max)
     request = parse_body(EpisodesRequest, raw)
     where = writable(call, request.scope, request.garden_id)
+    if call.caller.charged is not None:
+        call.service.quotas.charge(call.caller.charged, "write", len(request.episodes) - 1)
     done = await call.do(recording_of(call, where, request.episodes))
     made = done.detail["episodes"]
     recorded = sum(1 for each in made if each["created"])

@@ -17,6 +17,7 @@ from projections.episodic.stating import Statement
 from projections.intents import ApplyDeltas
 from projections.moment import LIVE
 
+# CROSS JOIN, here and below: the order as written. What is asked for is few.
 _KNOWN = """
 SELECT delta_id, fact_id, retracted FROM deltas
 WHERE delta_id IN (SELECT value FROM json_each(?))
@@ -24,22 +25,24 @@ WHERE delta_id IN (SELECT value FROM json_each(?))
 _COLUMNS = """m.name, m.fact_id, m.user, m.agent, f.to_position, f.base_confidence, f.entity,
     f.relation, f.value_type, f.value_v"""
 _NAMED = f"""
-SELECT {_COLUMNS} FROM memory_facts m JOIN facts f ON f.id=m.fact_id
-WHERE m.partition=?1 AND m.name IN (SELECT value FROM json_each(?2))
+SELECT {_COLUMNS} FROM json_each(?2) n
+CROSS JOIN memory_facts m ON m.partition=?1 AND m.name=n.value
+CROSS JOIN facts f ON f.id=m.fact_id AND f.origin=m.origin
 UNION
-SELECT {_COLUMNS} FROM memory_facts m JOIN facts f ON f.id=m.fact_id
-WHERE m.fact_id IN (SELECT value FROM json_each(?2)) AND m.partition=?1
+SELECT {_COLUMNS} FROM json_each(?2) n CROSS JOIN memory_facts m ON m.fact_id=n.value
+CROSS JOIN facts f ON f.id=m.fact_id AND f.origin=m.origin
+WHERE +m.partition=?1
 ORDER BY 2
 """
 _RIVAL = f"""
-SELECT f.id FROM facts f JOIN memory_facts m ON m.fact_id=f.id
+SELECT f.id FROM facts f JOIN memory_facts m ON m.fact_id=f.id AND m.origin=f.origin
 WHERE f.entity=? AND f.relation=? AND f.scope=? AND f.garden_id IS ? AND m.user=? AND m.agent=?
   AND f.to_position={LIVE} AND f.base_confidence>0 AND (f.value_type, f.value_v)<>(?,?)
 ORDER BY f.from_position
 """
 _HASHES = """
-SELECT id, hash FROM episodes
-WHERE partition=? AND id IN (SELECT value FROM json_each(?)) ORDER BY position DESC
+SELECT e.id, hash FROM json_each(?2) n CROSS JOIN episodes e ON e.partition=?1 AND e.id=n.value
+ORDER BY position DESC
 """
 
 

@@ -36,8 +36,9 @@ from projections.normalization import matches_label
 
 DELTAS_PER_EVENT = 500
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_TOLERATED = frozenset({"missing", "already_retracted"})
-"""Conflicts that a batch which is not strict passes over: what should end has ended."""
+_TOLERATED = frozenset({"missing", "already_retracted", "scope_mismatch"})
+"""Conflicts that a batch which is not strict passes over: what should end does not stand among
+the facts of this user and agent."""
 
 
 def apply_deltas(intent: ask.ApplyDeltas, context: Context) -> Decision | Refused:
@@ -174,6 +175,7 @@ class _Batch:
             replaces=replaced_by(delta),
             name=None if statement is None else statement.name,
             subject=None if statement is None else statement.subject,
+            predicate=None if statement is None else statement.predicate,
             fact_id=fact_id,
             retracted=list(retracted),
             payload={} if statement is None else statement.rest,

@@ -22,9 +22,9 @@ from projections.deciding.gardens import write_refusal
 from projections.intents import NewEpisode, Refused
 
 _SAME_IDS = """
-SELECT id, key, user, session, agent, content, at_us, source_node, metadata, run_id, step
-FROM episodes
-WHERE partition=? AND id IN (SELECT value FROM json_each(?)) ORDER BY position DESC
+SELECT e.id, e.key, user, session, agent, content, at_us, source_node, metadata, run_id, step
+FROM json_each(?2) n CROSS JOIN episodes e ON e.partition=?1 AND e.id=n.value
+ORDER BY position DESC
 """
 _encode = msgspec.json.Encoder().encode
 

@@ -21,13 +21,16 @@ from projections.episodic.delta import (
     Proposal,
     UpdateDelta,
     check_delta,
+    payload_of,
     promoted_id,
+    replaced_by,
 )
 from projections.episodic.episode import Episode
 from projections.episodic.matching import filled, first_match, in_order
 from projections.episodic.place import Place
 from projections.episodic.provenance_bundle import ProvenanceError, check_slots
 from projections.episodic.rule import Rule
+from projections.episodic.stating import entity_of
 
 SUBJECT_BYTES_MAX = 512
 PREDICATE_BYTES_MAX = 256
@@ -106,6 +109,7 @@ def emit(
         try:
             delta = classify(episode)
             check_delta(delta)
+            _check_applicable(delta, episode.place)
         except (UnusableEpisode, ConsolidationRuleError, ProvenanceError) as fault:
             made.set_aside.append((episode, str(fault)))
             continue
@@ -120,6 +124,23 @@ def emit(
             )
         )
     return made
+
+
+def _check_applicable(delta: MemoryDelta, place: Place) -> None:
+    """Raises UnusableEpisode for what could never be applied, so that ``Standing`` never holds
+    what the tables will not."""
+    replaces = replaced_by(delta)
+    if len(set(replaces)) != len(replaces):
+        raise UnusableEpisode("replaces names a fact twice")
+    payload = payload_of(delta)
+    if payload is None:
+        return
+    if payload["id"] in replaces:
+        raise UnusableEpisode("the new fact is among those it replaces")
+    try:
+        entity_of(payload.get("subject"), place)
+    except ValueError as fault:
+        raise UnusableEpisode(f"subject makes no entity: {fault}") from fault
 
 
 def _note(standing: Standing, place: Place, delta: MemoryDelta) -> None:

@@ -1,7 +1,9 @@
 """``deltas`` and what they lead to: the facts they wrote, the episodes they stem from.
 
 ``memory_facts`` says whose a fact is and how deltas call it; whether it still holds is the
-``facts`` table's to say. ``delta_sources`` is the way from an episode to its facts and back.
+``facts`` table's to say (``replaced`` only knows of deltas, and keeps look-ups short).
+A delta speaks only of facts of its own origin: what a peer's claims of others counts nothing.
+``delta_sources`` is the way from an episode to its facts and back.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import msgspec
 from eventlog.event import Recorded, fact_partition
 from eventlog.kinds import AppliedDelta, DeltaApplied, DeltaRejected
 from projections.erasing import FACTS, POSITIONS
+from projections.moment import LIVE
 
 _DELTA = """
 INSERT INTO deltas (position, number, delta_id, kind, partition, scope, garden_id, user, agent,
@@ -23,9 +26,12 @@ INSERT INTO deltas (position, number, delta_id, kind, partition, scope, garden_i
 VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
 """
 _FACT = """
-INSERT OR IGNORE INTO memory_facts (fact_id, partition, user, agent, name, subject, delta_id,
-    from_position)
-VALUES (?,?,?,?,?,?,?,?)
+INSERT OR IGNORE INTO memory_facts (fact_id, partition, user, agent, name, subject, predicate,
+    delta_id, origin, from_position)
+VALUES (?,?,?,?,?,?,?,?,?,?)
+"""
+_REPLACED = f"""
+UPDATE memory_facts SET replaced=? WHERE fact_id=? AND origin=? AND replaced={LIVE}
 """
 _SOURCE = """
 INSERT OR IGNORE INTO delta_sources (partition, episode_id, position, number) VALUES (?,?,?,?)
@@ -45,7 +51,7 @@ class DeltasProjector:
     name = "deltas"
     version = 1
     tables = ("deltas", "delta_sources", "memory_facts", "delta_rejections")
-    schema = """
+    schema = f"""
     CREATE TABLE deltas (
         position INTEGER NOT NULL,
         number INTEGER NOT NULL,
@@ -94,10 +100,15 @@ class DeltasProjector:
         agent TEXT NOT NULL,
         name TEXT NOT NULL,
         subject TEXT,
+        predicate TEXT,
         delta_id TEXT NOT NULL,
-        from_position INTEGER NOT NULL
+        origin TEXT NOT NULL,
+        from_position INTEGER NOT NULL,
+        replaced INTEGER NOT NULL DEFAULT {LIVE}
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX memory_facts_by_name ON memory_facts (partition, name);
+    CREATE INDEX memory_facts_by_key ON memory_facts (partition, user, agent, subject, predicate)
+        WHERE replaced = {LIVE};
     CREATE INDEX memory_facts_by_user ON memory_facts (user, agent, from_position);
     CREATE TABLE delta_rejections (
         position INTEGER PRIMARY KEY,
@@ -143,11 +154,13 @@ def _apply(event: Recorded, applied: DeltaApplied, db: apsw.Connection) -> None:
     rows: list[_Row] = []
     facts: list[_Row] = []
     sources: list[_Row] = []
+    ended: list[_Row] = []
     for number, delta in enumerate(applied.deltas):
         rows.append(_delta(event, applied, partition, number, delta))
         sources.extend(
             (partition, episode, event.position, number) for episode in delta.source_episode_ids
         )
+        ended.extend((event.position, fact, event.header.origin) for fact in delta.retracted)
         if delta.fact_id is not None:
             name = delta.name or delta.fact_id
             facts.append(
@@ -158,7 +171,9 @@ def _apply(event: Recorded, applied: DeltaApplied, db: apsw.Connection) -> None:
                     delta.agent,
                     name,
                     delta.subject,
+                    delta.predicate,
                     delta.delta_id,
+                    event.header.origin,
                     event.position,
                 )
             )
@@ -166,6 +181,8 @@ def _apply(event: Recorded, applied: DeltaApplied, db: apsw.Connection) -> None:
     db.executemany(_SOURCE, sources)
     if facts:
         db.executemany(_FACT, facts)
+    if ended:  # after the new ones, among which they may be
+        db.executemany(_REPLACED, ended)
 
 
 def _delta(

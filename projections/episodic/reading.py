@@ -7,13 +7,14 @@ takes none is for the node's own work (passes of rules, decisions).
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import apsw
 import msgspec
 from msgspec import Struct
 
+from eventlog.event import garden_partition, scope_partition
 from projections.authorization import Authorization
 from projections.database import Bindings, query, query_one
 from projections.episodic.classifying import KeyOfFact
@@ -44,11 +45,14 @@ WHERE e.partition=?1 AND e.position>?2
   AND (?3 IS NULL OR e.user=?3) AND (?4 IS NULL OR e.agent=?4) AND (?5 OR e.peer IS NULL)
 ORDER BY position LIMIT 1 OFFSET ?6
 """
+# CROSS JOIN: the order as written. The planner would begin with all facts of the partition.
 _STANDING = f"""
-SELECT m.user, m.agent, m.subject, f.relation, m.name, m.fact_id
-FROM memory_facts m JOIN facts f ON f.id=m.fact_id
-WHERE m.partition=? AND m.subject IN (SELECT value FROM json_each(?))
-  AND f.to_position={LIVE} AND f.base_confidence>0
+SELECT m.user, m.agent, m.subject, m.predicate, m.name, m.fact_id
+FROM json_each(?) k
+CROSS JOIN memory_facts m ON m.partition=? AND m.user=k.value->>0 AND m.agent=k.value->>1
+    AND m.subject=k.value->>2 AND m.predicate=k.value->>3 AND m.replaced={LIVE}
+CROSS JOIN facts f ON f.id=m.fact_id AND f.origin=m.origin
+WHERE f.to_position={LIVE} AND f.base_confidence>0
 ORDER BY f.from_position
 """
 _WATERMARK = """
@@ -127,17 +131,17 @@ def find_episodes(
     allowed, bindings = rights(authorization, "e")
     sql = f"""
     SELECT {_COLUMNS} FROM episodes e
-    WHERE e.position<=?1 AND (e.key IN (SELECT value FROM json_each(?2))
-        OR (e.partition, e.id) IN (SELECT p.value, i.value FROM json_each(?3) p, json_each(?2) i))
-      AND {_numbered(allowed, 4)} ORDER BY e.position
+    WHERE e.position IN (
+        SELECT position FROM episodes WHERE key IN (SELECT value FROM json_each(?2))
+        UNION SELECT i.position FROM json_each(?3) p CROSS JOIN json_each(?2) n
+        CROSS JOIN episodes i ON i.partition=p.value AND i.id=n.value)
+      AND e.position<=?1 AND {_numbered(allowed, 4)} ORDER BY e.position
     """
-    partitions = [f"scope/{scope}" for scope in authorization.scopes]
-    gardens = (
-        [row[0] for row in query(db, "SELECT DISTINCT id FROM gardens")]
-        if authorization.every_garden
-        else sorted(authorization.gardens)
-    )
-    partitions += [f"garden/{garden}" for garden in gardens]
+    partitions = [scope_partition(scope) for scope in sorted(authorization.scopes)]
+    gardens: list[str] = sorted(authorization.gardens)
+    if authorization.every_garden:
+        gardens = [row[0] for row in query(db, "SELECT DISTINCT id FROM gardens ORDER BY id")]
+    partitions += [garden_partition(garden) for garden in gardens]
     given = (position, json.dumps(list(names)), json.dumps(partitions), *bindings)
     return [_episode(row) for row in query(db, sql, given)]
 
@@ -207,13 +211,19 @@ def _episode(row: Sequence[Any]) -> Episode:
 
 
 def standing_facts(
-    db: apsw.Connection, partition: str, scope: str, garden_id: str | None, subjects: Sequence[str]
+    db: apsw.Connection, keys: Iterable[KeyOfFact]
 ) -> dict[KeyOfFact, list[tuple[str, str]]]:
-    """(name, fact id) of the live facts about these subjects, oldest first, by key."""
+    """(name, fact id) of the live facts of these keys, oldest first. All keys are of one
+    partition."""
+    asked = dict.fromkeys(keys)
+    if not asked:
+        return {}
+    place = next(iter(asked))[0]
+    wanted = [[each.user, each.agent, subject, predicate] for each, subject, predicate in asked]
     found: dict[KeyOfFact, list[tuple[str, str]]] = {}
-    rows = query(db, _STANDING, (partition, json.dumps(sorted(set(subjects)))))
+    rows = query(db, _STANDING, (json.dumps(wanted), place.partition))
     for user, agent, subject, predicate, name, fact_id in rows:
-        key = (Place(user, agent, scope, garden_id), subject, predicate)
+        key = (Place(user, agent, place.scope, place.garden_id), subject, predicate)
         found.setdefault(key, []).append((name, fact_id))
     return found
 
@@ -385,7 +395,7 @@ def memory_facts_at(
         (SELECT count(*) FROM memory_facts v WHERE v.partition=m.partition AND v.name=m.name
             AND v.user=m.user AND v.agent=m.agent AND v.from_position<=m.from_position) AS version
     FROM memory_facts m
-    JOIN facts f ON f.id=m.fact_id
+    JOIN facts f ON f.id=m.fact_id AND f.origin=m.origin
     JOIN deltas d ON d.position=m.from_position AND d.fact_id=m.fact_id
     WHERE m.user=?2 AND (?3 IS NULL OR m.agent=?3) AND (?4 IS NULL OR m.fact_id=?4)
       AND f.from_position<=?1 AND f.to_position>?1 AND f.base_confidence>0

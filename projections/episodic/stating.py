@@ -35,6 +35,7 @@ class Statement(Struct, frozen=True, gc=False):
     value: Value
     name: str | None
     subject: str | None
+    predicate: str | None
     rest: dict[str, Any] = field(default_factory=dict)
 
 
@@ -62,6 +63,7 @@ def statement_of(payload: Mapping[str, Any], place: Place, *, inherited: bool) -
         Value("text", str(content)) if stated is None else _value(stated),
         payload.get("id"),
         subject,
+        predicate,
         rest,
     )
 

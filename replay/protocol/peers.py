@@ -20,8 +20,6 @@ class ProtocolPeer(Struct, frozen=True):
     """Whether facts are to be fetched from it."""
     served: bool = True
     """Whether it may fetch facts of ours."""
-    protocol: bool | None = None
-    """Whether it speaks only the protocol; None where it must be asked."""
 
 
 class PeerBook(Protocol):

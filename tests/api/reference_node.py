@@ -110,6 +110,9 @@ class ReferenceNode:
         self.requests.append(query)
         if self.answer is not None:
             return self.answer
+        if parts.path == "/.well-known/stigmem":
+            shown = {"node_id": self.node_id, "federation_pubkey": self.public_key}
+            return 200, json.dumps(shown).encode()
         if parts.path != "/v1/federation/facts":
             return 404, b'{"detail":"Not Found"}'
         fault = self.token_fault(authorization)
@@ -151,6 +154,18 @@ class ReferenceNode:
             return "nonce_already_seen"
         self.nonces.add(claims["nonce"])
         return None
+
+    def declaration(self) -> dict[str, Any]:
+        """What it signs to become a peer (wire 3.1)."""
+        said: dict[str, Any] = {
+            "allowed_scopes": sorted(self.scopes),
+            "federation_pubkey": self.public_key,
+            "node_id": self.node_id,
+            "node_url": self.url,
+            "signed_at": "2025-10-09T08:53:20Z",
+        }
+        text = json.dumps(said, sort_keys=True, separators=(",", ":"))
+        return {**said, "declaration_sig": url64(self.key.sign(text.encode()))}
 
     def token(self, target: str, now_ms: int, scopes: list[str], **claims: Any) -> str:
         """A peer token of this node for another."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -53,7 +54,7 @@ def own_key(live: LiveNode) -> str:
 def acquaint(live: LiveNode, peer: ReferenceNode, **fields: Any) -> None:
     """Declare each to the other."""
     peer.peers[live.node.node_id] = own_key(live)
-    shape: dict[str, Any] = {"scopes": COMPANY, "active": True, "protocol": True, **fields}
+    shape: dict[str, Any] = {"scopes": COMPANY, "active": True, **fields}
     book_of(live).peers[peer.node_id] = ProtocolPeer(
         peer.node_id, peer.url, peer.public_key, **shape
     )
@@ -73,7 +74,7 @@ def peer() -> Iterator[ReferenceNode]:
 
 @pytest.fixture
 def live(serve: Callable[..., LiveNode], clock: FixedClock) -> LiveNode:
-    return serve(clock=clock, federation_pull_interval_s=0.05)
+    return serve(clock=clock, federation_enabled=True, federation_pull_interval_s=0.05)
 
 
 EVERYTHING = {"limit": 100, "include_low_trust": "true", "include_contradicted": "true"}
@@ -290,12 +291,16 @@ def test_a_restart_pulls_on_and_takes_nothing_twice(
     tmp_path: Path, peer: ReferenceNode, clock: FixedClock
 ) -> None:
     peer.state("one")
-    first = LiveNode(tmp_path / "d", clock=clock, federation_pull_interval_s=0.05)
+    first = LiveNode(
+        tmp_path / "d", clock=clock, federation_enabled=True, federation_pull_interval_s=0.05
+    )
     acquaint(first, peer)
     until(lambda: len(held(first)) == 1)
     first.close()
     peer.state("two")
-    second = LiveNode(tmp_path / "d", clock=clock, federation_pull_interval_s=0.05)
+    second = LiveNode(
+        tmp_path / "d", clock=clock, federation_enabled=True, federation_pull_interval_s=0.05
+    )
     try:
         acquaint(second, peer)
         until(lambda: len(held(second)) == 2)
@@ -337,7 +342,10 @@ def scope_events(live: LiveNode) -> list[Stored]:
 def test_two_nodes_that_pull_one_peer_agree(
     serve: Callable[..., LiveNode], clock: FixedClock, peer: ReferenceNode
 ) -> None:
-    nodes = [serve(clock=clock, federation_pull_interval_s=0.05) for _ in range(3)]
+    nodes = [
+        serve(clock=clock, federation_enabled=True, federation_pull_interval_s=0.05)
+        for _ in range(3)
+    ]
     a, b, neither = nodes
     same = {"entity": "stigmem://t.example/user/alice", "relation": "memory:role"}
     peer.state("CEO", **same)
@@ -509,10 +517,13 @@ def test_a_cursor_is_a_number_padded_or_not(served: LiveNode, peer: ReferenceNod
 def test_our_own_nodes_pull_each_other_by_the_protocol(
     serve: Callable[..., LiveNode], clock: FixedClock
 ) -> None:
-    a, b = (serve(clock=clock, federation_pull_interval_s=0.05) for _ in range(2))
+    a, b = (
+        serve(clock=clock, federation_enabled=True, federation_pull_interval_s=0.05)
+        for _ in range(2)
+    )
     for mine, other in ((a, b), (b, a)):
         book_of(mine).peers[other.node.node_id] = ProtocolPeer(
-            other.node.node_id, other.url, own_key(other), COMPANY, active=True, protocol=True
+            other.node.node_id, other.url, own_key(other), COMPANY, active=True
         )
     a.state(v="from a", relation="memory:a")
     number = a.state(v=42, type="number", relation="memory:n")
@@ -522,6 +533,16 @@ def test_our_own_nodes_pull_each_other_by_the_protocol(
     until(lambda: len(held(b)) == 2)
     time.sleep(0.3)
     assert len(held(a)) == 2
+
+
+def test_a_node_that_does_not_federate_knows_no_peer(
+    serve: Callable[..., LiveNode], clock: FixedClock, peer: ReferenceNode
+) -> None:
+    live = serve(clock=clock, federation_pull_interval_s=0.05)
+    acquaint(live, peer)
+    assert fetch(live, peer).json()["detail"] == "peer not registered"
+    time.sleep(0.8)
+    assert peer.requests == []
 
 
 # -- being pushed to
@@ -538,7 +559,7 @@ def test_push_is_off_unless_it_is_on(served: LiveNode) -> None:
 def test_a_push_is_taken_fact_by_fact(
     serve: Callable[..., LiveNode], clock: FixedClock, peer: ReferenceNode
 ) -> None:
-    live = serve(clock=clock, federation_push_enabled=True)
+    live = serve(clock=clock, federation_enabled=True, federation_push_enabled=True)
     acquaint(live, peer, pulled=False)
     records = [
         peer.state("good", source=peer.node_id),
@@ -573,7 +594,7 @@ def test_a_push_is_taken_fact_by_fact(
 def test_a_capability_pushes_what_it_may_write(
     serve: Callable[..., LiveNode], clock: FixedClock, peer: ReferenceNode
 ) -> None:
-    live = serve(clock=clock, federation_push_enabled=True)
+    live = serve(clock=clock, federation_enabled=True, federation_push_enabled=True)
 
     def token(**fields: Any) -> dict[str, str]:
         body = {"subject": "agent:crawler", "verbs": ["write"], "scopes": ["company"], **fields}
@@ -629,6 +650,31 @@ def test_an_approved_peer_of_the_registry_is_pulled_and_served(
     revoked = SetPeerState(peer_id=f"peer-of-{peer.node_id}", state="revoked")
     assert not isinstance(live.node.write(revoked)[0], Refused)
     assert fetch(live, peer).json()["detail"] == "peer_not_approved"
+
+
+def test_a_node_that_speaks_only_the_protocol_is_declared_approved_and_pulled(
+    serve: Callable[..., LiveNode], clock: FixedClock, peer: ReferenceNode
+) -> None:
+    live = serve(
+        clock=clock, federation_enabled=True, federation_insecure=True,
+        federation_pull_interval_s=0.05,
+    )  # fmt: skip
+    peer.peers[live.node.node_id] = own_key(live)
+    peer.state("theirs")
+    path = "/v1/federation/peers"
+    made = live.call("POST", path, key=CONTROL_TOKEN, json=peer.declaration())
+    assert (made.status_code, made.json()["status"]) == (201, "pending_approval"), made.text
+    assert fetch(live, peer).json()["detail"] == "peer_not_approved"
+    print_of_key = "sha256:" + hashlib.sha256(peer.public_key.encode()).hexdigest()
+    approved = live.call(
+        "POST",
+        f"{path}/{made.json()['peer_id']}/approve",
+        key=CONTROL_TOKEN,
+        json={"pubkey_fingerprint": print_of_key},
+    )
+    assert approved.status_code == 200, approved.text
+    until(lambda: pull_of(live, peer)["accepted"] == 1)
+    assert [record["value"]["v"] for record in held(live)] == ["theirs"]
 
 
 def test_a_capability_of_a_peer_reads_here_what_the_peer_may_have(

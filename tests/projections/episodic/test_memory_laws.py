@@ -28,7 +28,7 @@ from projections.store import ProjectionStore
 from tests.projections.histories import START_US, USERS, Step, histories, live_through
 
 RIGHTS = everything()
-QUICK = settings(max_examples=15, deadline=None)
+QUICK = settings(max_examples=25, deadline=None)
 
 
 def told(db: apsw.Connection, position: int) -> list[Any]:
