@@ -105,6 +105,8 @@ def reads(told: Life) -> Iterator[Ask]:
     yield Ask("GET", "/v1/mcp/connectors")
     yield Ask("POST", "/v1/auth/oidc/exchange", body={})
     yield Ask("GET", "/v1/admin/cid-backfill/status")
+    erasing = ("/v1/erasures", "/v1/erasures/none", "/v1/legal-holds")
+    yield from (Ask("GET", path) for path in erasing)
     yield from journals()
     for name in (*ENTITIES, "intent:none"):
         yield Ask("GET", f"/v1/intents/{name}")
