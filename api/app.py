@@ -25,6 +25,7 @@ from api.cleaning import cleaning_of
 from api.commit_watch import CommitWatch
 from api.cursors import CursorSealer
 from api.delegation import DELEGABLE
+from api.delivery.deliverer import Deliverer
 from api.errors import ApiError, coded, from_typed
 from api.issuers import issuers_of
 from api.jobs import Jobs
@@ -82,6 +83,7 @@ def create_service(node: Node, settings: Settings, *, control_token: str | None 
     tracker = RecallTracker(node.writer, settings.recall_track_interval_s)
     consolidator = Consolidator(node)
     peers = Peers(node, settings)
+    commits = CommitWatch()
     return Service(
         node=node,
         settings=settings,
@@ -115,7 +117,8 @@ def create_service(node: Node, settings: Settings, *, control_token: str | None 
         openapi=json.encode(build_openapi(ROUTES)),
         recalls=RecallWorkers(node, settings, settings.recall_workers),
         control_token=control_token,
-        commits=CommitWatch(),
+        commits=commits,
+        deliverer=Deliverer(node, settings, commits),
         federation=ProtocolFederation(node, settings, peers),
         peers=peers,
     )
@@ -226,12 +229,14 @@ async def _lifetime(app: web.Application) -> AsyncIterator[None]:
     await service.tracker.start()
     await service.federation.start()
     service.peers.start()
+    await service.deliverer.start()
     sealer = Sealer(service.archive)
     await sealer.start()
     await service.cleaning.start()
     await service.scheduler.start()
     yield
     await service.scheduler.stop()
+    await service.deliverer.stop()
     await service.federation.stop()
     await asyncio.to_thread(service.peers.stop)
     await service.cleaning.stop()

@@ -21,6 +21,7 @@ from api.chain_proof import FactChains
 from api.cleaning import Cleaning
 from api.commit_watch import CommitWatch
 from api.cursors import CursorSealer
+from api.delivery.deliverer import Deliverer
 from api.errors import ApiError, coded, plain, refused
 from api.jobs import Jobs
 from api.memory.consolidator import Consolidator
@@ -97,6 +98,7 @@ class Service:
     openapi: bytes
     recalls: Recalls
     commits: CommitWatch
+    deliverer: Deliverer
     peers: Peers
     federation: ProtocolFederation
     control_token: str | None = None

@@ -30,6 +30,11 @@ class CommitWatch:
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake)
 
+    @property
+    def ending(self) -> bool:
+        """Whether nobody is to wait any more."""
+        return self._ending
+
     async def wait(self, grown: Callable[[], bool], seconds: float) -> bool:
         """Whether ``grown`` holds within so many seconds; it is asked after every commit."""
         loop = asyncio.get_running_loop()

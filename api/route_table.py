@@ -38,6 +38,7 @@ from api.routes import (
     receipts,
     replication,
     scopes,
+    subscriptions,
     system,
     time_travel,
     trust,
@@ -49,6 +50,7 @@ from api.schemas import erasures as erasure
 from api.schemas import federation as peering
 from api.schemas import federation_facts as federated
 from api.schemas import replication as replicating
+from api.schemas import subscriptions as subscribing
 from api.schemas.aliases import (
     AliasesQuery,
     AliasRecord,
@@ -474,6 +476,40 @@ _AUDIT: tuple[Route, ...] = (
         query=JournalRequest, answers={200: JournalAnswer}, errors=(400,),
     ),
 )  # fmt: skip
+_SUBSCRIPTIONS: tuple[Route, ...] = (
+    Route(
+        method="POST", path="/v1/subscriptions", handler=subscriptions.create, permission="read",
+        group="subscriptions", summary="Be told of changes", body=subscribing.SubscribeBody,
+        answers={201: subscribing.SubscriptionRecord}, errors=(400, 409, 413, 503, 507),
+    ),
+    Route(
+        method="GET", path="/v1/subscriptions", handler=subscriptions.list_own, permission="read",
+        group="subscriptions", summary="The caller's subscriptions",
+        answers={200: subscribing.Subscriptions},
+    ),
+    Route(
+        method="GET", path="/v1/subscriptions/{subscription_id}", handler=subscriptions.get_one,
+        permission="read", group="subscriptions", summary="One subscription",
+        answers={200: subscribing.SubscriptionRecord}, errors=(404,),
+    ),
+    Route(
+        method="DELETE", path="/v1/subscriptions/{subscription_id}", handler=subscriptions.delete,
+        permission="read", group="subscriptions", summary="End a subscription",
+        answers={204: None}, errors=(404, 503, 507),
+    ),
+    Route(
+        method="GET", path="/v1/subscriptions/{subscription_id}/events",
+        handler=subscriptions.list_events, permission="read", group="subscriptions",
+        summary="What there was to tell", query=subscribing.EventsQuery,
+        answers={200: subscribing.SubscriptionEvents}, errors=(400, 404),
+    ),
+    Route(
+        method="GET", path="/v1/subscriptions/{subscription_id}/stream",
+        handler=subscriptions.stream, permission="read", group="subscriptions",
+        summary="The same as server-sent events", query=subscribing.StreamQuery,
+        answers={200: "server-sent events"}, errors=(400, 404), headers=("Last-Event-ID",),
+    ),
+)  # fmt: skip
 _FEDERATION: tuple[Route, ...] = (
     Route(
         method="GET", path="/v1/federation/declaration", handler=federation.own_declaration,
@@ -863,6 +899,6 @@ _TIME_TRAVEL: tuple[Route, ...] = (
 ROUTES: tuple[Route, ...] = (
     *_FACTS, *_CONFLICTS, *_CONTENT, *_RECALL, *_GARDENS, *_SCOPES, *_DECAY, *_TRUST, *_TIME_TRAVEL,
     *_AUDIT, *_NAMES, *_INTENTS, *_EPISODES, *_KEYS, *_AGENT_KEYS, *_CAPABILITIES, *_ERASURES,
-    *_REPLICATION, *_FEDERATION, *_FEDERATION_FACTS, *_NODE,
+    *_SUBSCRIPTIONS, *_REPLICATION, *_FEDERATION, *_FEDERATION_FACTS, *_NODE,
 )  # fmt: skip
 """In the order of the documentation."""

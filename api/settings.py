@@ -159,6 +159,13 @@ class Settings(BaseSettings):
         "frequent; each holds a mirror of its own. Left out: one a core, at most 4, up to "
         "250,000 facts.",
     )
+    subscriptions_max: int = Field(
+        default=100, ge=0, le=100_000, description="Subscriptions that one principal may have."
+    )
+    webhooks_allow_private: bool = Field(
+        default=False,
+        description="Whether webhooks may go to private networks, to this machine, and by http.",
+    )
     recall_receipts: bool = Field(
         default=True, description="Whether every recall leaves a receipt in the log."
     )

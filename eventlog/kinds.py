@@ -689,6 +689,26 @@ class ErasureCertified(Payload, frozen=True, tag="erasure_certified"):
     signature: str
 
 
+class SubscriptionSet(Payload, frozen=True, tag="subscription_set"):
+    """Somebody wants to be told of changes; or no longer, where ``ended``.
+
+    ``key_id`` is the key it was made with (null: none was needed): what it is told is decided by
+    that key's rights when it is told. ``target`` is a scope or an entity.
+    """
+
+    subscription_id: str
+    subscriber: str
+    target: str
+    target_kind: Literal["scope", "entity"]
+    on_change: Literal["webhook", "wake"]
+    delivery_address: str
+    event_types: list[str]
+    key_id: str | None = None
+    idempotency_key: str | None = None
+    ended: bool = False
+    reason: str = ""
+
+
 AnyPayload = (
     FactAsserted
     | FactRetracted
@@ -730,6 +750,7 @@ AnyPayload = (
     | FactErased
     | LegalHoldSet
     | ErasureCertified
+    | SubscriptionSet
 )
 
 SCHEMA_VERSIONS: dict[str, int] = {
@@ -773,6 +794,7 @@ SCHEMA_VERSIONS: dict[str, int] = {
     "fact_erased": 1,
     "legal_hold_set": 1,
     "erasure_certified": 1,
+    "subscription_set": 1,
 }
 """The version each kind is written with; older ones are read through ``codec.UPCASTERS``."""
 

@@ -54,6 +54,7 @@ from projections.deciding.quarantine import review_quarantined
 from projections.deciding.resolving import resolve_conflict
 from projections.deciding.retracting import retract_fact, retract_matching
 from projections.deciding.reviewing import review_content
+from projections.deciding.subscribing import subscribe, unsubscribe
 from projections.intents import Refused
 from projections.policies import is_set_valued
 
@@ -98,6 +99,8 @@ DECISIONS: dict[type[ask.Intent], Callable[[Any, Context], Decision | Refused]] 
     ask.AdoptPage: adopt_page,
     ask.TakeForeignEnds: take_foreign_ends,
     ask.NoteEquivocation: note_equivocation,
+    ask.Subscribe: subscribe,
+    ask.Unsubscribe: unsubscribe,
     ask.RotateNodeKey: rotate_node_key,
     ask.StartEpoch: start_epoch,
     ask.PromoteReplica: promote_replica,

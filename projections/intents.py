@@ -383,6 +383,29 @@ class NoteEquivocation(Intent, frozen=True, kw_only=True):
     later: dict[str, Any]
 
 
+class Subscribe(Intent, frozen=True, kw_only=True):
+    """Tell somebody of changes from here on; at most ``most`` for one subscriber."""
+
+    subscription_id: str
+    subscriber: str
+    target: str
+    target_kind: Literal["scope", "entity"]
+    on_change: Literal["webhook", "wake"]
+    delivery_address: str
+    event_types: tuple[str, ...]
+    key_id: str | None
+    idempotency_key: str | None
+    most: int
+
+
+class Unsubscribe(Intent, frozen=True, kw_only=True):
+    """Tell them no more; ``subscriber``: only if it is theirs."""
+
+    subscription_id: str
+    subscriber: str | None
+    reason: str = ""
+
+
 class RotateNodeKey(Intent, frozen=True, kw_only=True):
     previous_public_key: str
     public_key: str

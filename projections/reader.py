@@ -80,6 +80,7 @@ from projections.recall_receipts import (
     list_receipts,
     receipt_positions,
 )
+from projections.subscriptions import SubscriptionRow, load_subscriptions
 from projections.trust import TrustSetting, trust_policy, trust_setting, trust_settings
 from projections.verdicts import Review as ContentReview
 from projections.verdicts import codes_at
@@ -350,6 +351,11 @@ class Reader:
                 return
             yield [(row[1], row[2], row[3], row[4]) for row in rows]
             after = rows[-1][0]
+
+    def subscriptions(self) -> list[SubscriptionRow]:
+        """All subscriptions, oldest first."""
+        with self.pool.connection() as db:
+            return load_subscriptions(db)
 
     def digests(self) -> Digests:
         """Digests of the tables as they stand."""

@@ -26,6 +26,7 @@ from projections.peers import PeersProjector
 from projections.policies import PoliciesProjector
 from projections.projector import Projector
 from projections.recall_receipts import RecallReceiptsProjector
+from projections.subscriptions import SubscriptionsProjector
 from projections.trust import TrustProjector
 from projections.verdicts import VerdictsProjector
 
@@ -55,6 +56,7 @@ PROJECTORS: tuple[Projector, ...] = (
     PeersProjector(),
     ForeignEndsProjector(),
     ForeignFactsProjector(),
+    SubscriptionsProjector(),
 )
 
 IGNORED_KINDS = frozenset({"epoch_started", "node_key_rotated", "replica_promoted"})

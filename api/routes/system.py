@@ -130,6 +130,11 @@ def _gauges(call: Call) -> Iterator[Sample]:
             call.service.tracker.waiting,
         ),
         (
+            "engramlog_webhooks_behind",
+            "Subscriptions with a webhook that have not been told everything.",
+            call.service.deliverer.behind,
+        ),
+        (
             "engramlog_peers_active",
             "Approved peers.",
             sum(row.active for row in call.service.peers.rows().values()),

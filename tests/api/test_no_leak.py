@@ -115,6 +115,10 @@ def reads(told: Life) -> Iterator[Ask]:
     yield Ask("GET", "/v1/profiles/default")
     yield Ask("GET", "/v1/decay/policies/none")
     yield Ask("GET", "/v1/recall/receipts", {"limit": 500})
+    yield from (
+        Ask("GET", f"/v1/subscriptions{path}")
+        for path in ("", f"/{ABSENT}", f"/{ABSENT}/events", f"/{ABSENT}/stream")
+    )
     yield from (Ask("GET", f"/v1/federation/{name}") for name in ("streams", "events", "digests"))
     yield Ask("GET", f"/v1/recall/receipts/{ABSENT}")
     yield Ask("POST", f"/v1/recall/receipts/{ABSENT}/replay")

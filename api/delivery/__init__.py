@@ -1,0 +1,1 @@
+"""Telling subscribers of changes: webhooks, and what they may be sent to."""
