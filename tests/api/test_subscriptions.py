@@ -9,12 +9,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from api.app import SERVICE
 from api.delivery.addresses import address_fault, is_public
+from api.delivery.deliverer import LEDGER_NAME
+from projections.subscriptions import DeliveryLedger
 from tests.api.live import CONTROL_TOKEN, LiveNode
 
 ENTITY = "stigmem://t.example/user/alice"
@@ -251,22 +253,24 @@ def test_a_revoked_key_is_told_nothing_more(
 
 
 def test_what_was_not_noted_is_told_again_after_a_restart(
-    open_node: LiveNode, receiver: Receiver
+    tmp_path: Path, receiver: Receiver
 ) -> None:
+    first = LiveNode(tmp_path / "node", webhooks_allow_private=True)
     made = subscribe(
-        open_node, on_change="webhook", delivery_address=receiver.url,
-        event_types=["fact_asserted"],
-    )  # fmt: skip
-    open_node.state(v="x")
+        first, on_change="webhook", delivery_address=receiver.url, event_types=["fact_asserted"]
+    )
+    first.state(v="x")
     until(lambda: len(receiver.got) == 1)
-    ledger = open_node.app[SERVICE].deliverer.ledger
-    head = open_node.node.log.head().position
-    until(lambda: (told := ledger.get(made["id"])) is not None and told.position == head)
-    time.sleep(0.1)
-    ledger.forget(made["id"])  # as if the node had been killed before it noted the delivery
-    open_node.state(v="y", relation="memory:y")
-    until(lambda: len(receiver.got) >= 3)
-    assert receiver.told[1]["event_id"] == receiver.told[0]["event_id"]
+    first.close()
+    ledger = DeliveryLedger(tmp_path / "node" / LEDGER_NAME)
+    ledger.forget(made["id"])  # as if it had been killed before it noted the delivery
+    ledger.close()
+    second = LiveNode(tmp_path / "node", webhooks_allow_private=True)
+    second.state(v="y", relation="memory:y")
+    until(lambda: len(receiver.got) == 3)
+    second.close()
+    first_time, again, _ = receiver.told
+    assert again["event_id"] == first_time["event_id"]
 
 
 def test_a_stream_resumes_where_it_was_left(live: LiveNode) -> None:
