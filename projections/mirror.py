@@ -173,9 +173,10 @@ class Mirror(MirrorState):
         self._publish(position)
 
     def _stands_at(self, event_id: bytes) -> int | None:
-        slot = self.slot_of.get(id_of(event_id))
-        if slot is None:
-            return None
+        fact = id_of(event_id)
+        slot = self.slot_of.get(fact)
+        if slot is None:  # the tables know what was erased, and take it no more
+            return 0 if self.ask_gone([fact]) else None
         return int(self.columns.arrays["from_position"][slot])
 
     def _publish(self, position: int) -> None:

@@ -164,7 +164,8 @@ class ProjectionStore:
             if isinstance(event.payload, FactErased):
                 self._apply(events[start:index])
                 self._erase(event)
-                start = index
+                self._apply([event])  # by itself: what follows asks what was erased
+                start = index + 1
         self._apply(events[start:])
 
     def gone(self, fact_ids: Sequence[str]) -> set[str]:

@@ -35,6 +35,7 @@ from projections.deciding.erased_set import (
     with_copies,
 )
 from projections.erasures import find_erasure, find_erasure_receipt, held
+from projections.foreign import stated_id
 from projections.intents import (
     CertifyErasure,
     EraseEvents,
@@ -182,7 +183,7 @@ def _goes(event: Recorded, doomed: Collection[str]) -> bool:
     """Whether nothing of an event's effect is left when the facts are gone."""
     payload = event.payload
     if isinstance(payload, FactAsserted):
-        return (payload.id or id_text(event.event_id)) in doomed
+        return stated_id(event) in doomed
     if isinstance(payload, FactRetracted):
         return set(payload.fact_ids) <= set(doomed)
     if isinstance(payload, ConflictResolved):
@@ -219,11 +220,7 @@ def _drafts(
     for partition, named in by_partition.items():
         for start in range(0, len(named), EVENTS_NAMED_MAX):
             some = named[start : start + EVENTS_NAMED_MAX]
-            facts = [
-                each.payload.id or id_text(each.event_id)
-                for each in some
-                if isinstance(each.payload, FactAsserted)
-            ]
+            facts = [stated_id(each) for each in some if isinstance(each.payload, FactAsserted)]
             payload = FactErased(
                 erasure_id=erasure_id,
                 events=[id_text(each.event_id) for each in some],
