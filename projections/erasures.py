@@ -89,6 +89,11 @@ class ErasuresProjector:
                 _hold(event, payload, db)
 
 
+def load_erased(db: apsw.Connection) -> list[str]:
+    """Ids of every fact that was erased here."""
+    return [fact for (fact,) in query(db, "SELECT fact_id FROM erased_facts")]
+
+
 def _note(event: Recorded, erasure: FactErased, db: apsw.Connection) -> None:
     db.execute(
         "INSERT INTO erasures VALUES (?,?,?,?,?,?,?,?,?)",

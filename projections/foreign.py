@@ -24,7 +24,10 @@ from projections.erasing import FACTS
 
 FOREIGN_PARTITION = "foreign"
 _CONTEXT = b"engramlog/foreign-fact/1\n"
-_STANDS = "SELECT from_position FROM facts WHERE id=?"
+_STANDS = """
+SELECT from_position FROM facts WHERE id=?1
+UNION ALL SELECT 0 FROM erased_facts WHERE fact_id=?1 LIMIT 1
+"""
 
 
 def foreign_event_id(fact: FactAsserted) -> bytes:
@@ -59,6 +62,14 @@ def unwrapped(event: Recorded) -> Recorded:
     return msgspec.structs.replace(event, header=header, peer=event.peer or foreign.node_id)
 
 
+def stated_id(event: Recorded) -> str:
+    """The id under which the fact of an assertion, read from the log as it is, is known."""
+    shown = unwrapped(event)
+    fact = shown.payload
+    assert isinstance(fact, FactAsserted)
+    return fact.id or id_of(shown.event_id)
+
+
 def admitted(
     events: Sequence[Recorded], stands_at: Callable[[bytes], int | None]
 ) -> Sequence[Recorded]:
@@ -82,7 +93,7 @@ def admitted(
 
 
 def stands_in(db: apsw.Connection) -> Callable[[bytes], int | None]:
-    """``stands_at`` of the tables."""
+    """``stands_at`` of the tables; what was erased stands nowhere, and may not come again."""
 
     def at(event_id: bytes) -> int | None:
         row = query_one(db, _STANDS, (id_of(event_id),))
@@ -138,6 +149,7 @@ class ForeignFactsProjector:
     ) STRICT, WITHOUT ROWID;
     """
     late_indexes = ""
+    erasing = (f"DELETE FROM foreign_facts WHERE fact_id IN {FACTS}",)
     kinds = frozenset({"fact_asserted", "foreign_page_received"})
     reads: frozenset[str] = frozenset()
     erasing = (f"DELETE FROM foreign_facts WHERE fact_id IN {FACTS}",)

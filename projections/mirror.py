@@ -35,6 +35,7 @@ from projections.access import load_accesses
 from projections.database import open_reader, query, tables_position
 from projections.decay import load_sweeps
 from projections.derivations import load_parents
+from projections.erasures import load_erased
 from projections.facts import fact_id, validity_us
 from projections.foreign import admitted, id_of
 from projections.foreign_ends import ENDING_KINDS
@@ -122,6 +123,7 @@ class Mirror(MirrorState):
         self._publish(position)
 
     def _fill_histories(self, db: apsw.Connection) -> None:
+        self.erased.update(load_erased(db))
         for at, sweep in load_sweeps(db):
             self.decay.add(at, sweep)
         for at, source, trust in load_trust(db):
@@ -154,6 +156,15 @@ class Mirror(MirrorState):
 
     def apply(self, events: Sequence[Recorded], position: int) -> None:
         """Take in committed events and publish ``position``."""
+        start = 0
+        for index, event in enumerate(events):
+            if isinstance(event.payload, FactErased):  # what follows asks what was erased
+                self._take_in(events[start : index + 1])
+                start = index + 1
+        self._take_in(events[start:])
+        self._publish(position)
+
+    def _take_in(self, events: Sequence[Recorded]) -> None:
         pending: list[tuple[Any, ...]] = []
         for event in admitted(events, self._stands_at):
             payload = event.payload
@@ -170,12 +181,12 @@ class Mirror(MirrorState):
                 handler(self, event)
         if pending:
             self.columns.append(pending)
-        self._publish(position)
 
     def _stands_at(self, event_id: bytes) -> int | None:
-        slot = self.slot_of.get(id_of(event_id))
-        if slot is None:
-            return None
+        fact = id_of(event_id)
+        slot = self.slot_of.get(fact)
+        if slot is None:  # what was erased may not come again
+            return 0 if fact in self.erased else None
         return int(self.columns.arrays["from_position"][slot])
 
     def _publish(self, position: int) -> None:
@@ -303,6 +314,7 @@ class Mirror(MirrorState):
         else: their interval is empty, no list leads to them, and nothing says what they said."""
         payload = event.payload
         assert isinstance(payload, FactErased)
+        self.erased.update(payload.fact_ids)
         slots = [
             slot for fact in payload.fact_ids if (slot := self.slot_of.pop(fact, None)) is not None
         ]

@@ -49,6 +49,7 @@ class MirrorState:
         self.by_object = Postings()
         self.by_source = Postings()
         self.by_term = TermPostings()
+        self.erased: set[str] = set()
         self.slots: int = 0
         """Slots given out; those of erased facts are not given again."""
         self.slot_of: dict[str, int] = {}

@@ -163,7 +163,8 @@ class ProjectionStore:
             if isinstance(event.payload, FactErased) and event.peer is None:
                 self._apply(events[start:index])
                 self._erase(event)
-                start = index
+                self._apply([event])  # by itself: what follows asks what was erased
+                start = index + 1
         self._apply(events[start:])
 
     def _erase(self, event: Recorded) -> None:

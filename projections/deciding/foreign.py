@@ -19,6 +19,9 @@ WHERE entity=? AND relation=? AND scope=? AND garden_id IS NULL AND origin=? AND
   AND to_position={LIVE} AND base_confidence>0
 ORDER BY from_position
 """
+ERASED = "erased"
+"""It was here and was erased: it is not taken again."""
+_ERASED = "SELECT 1 FROM erased_facts WHERE fact_id=?"
 _LOCAL_SOURCE = "SELECT 1 FROM key_sources WHERE source=?"
 
 
@@ -42,6 +45,10 @@ def receive_foreign(intent: ask.ReceiveForeign, context: Context) -> Decision:
         if query_one(context.db, _LOCAL_SOURCE, (fact.source,)) is not None:
             refused.append(RefusedFact(name, SOURCE_NOT_OWNED))
             states[name] = SOURCE_NOT_OWNED
+            continue
+        if query_one(context.db, _ERASED, (id_of(foreign_event_id(fact)),)) is not None:
+            refused.append(RefusedFact(name, ERASED))
+            states[name] = ERASED
             continue
         taken[name] = fact
         states[name] = "accepted"

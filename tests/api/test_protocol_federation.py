@@ -374,6 +374,29 @@ def test_two_nodes_that_pull_one_peer_agree(
     assert a.node.reader.digests().shared == b.node.reader.digests().shared
 
 
+def test_an_erased_fact_does_not_come_back_however_it_comes(
+    serve: Callable[..., LiveNode], clock: FixedClock, peer: ReferenceNode
+) -> None:
+    a, b = (
+        serve(clock=clock, federation_enabled=True, federation_pull_interval_s=0.05)
+        for _ in range(2)
+    )
+    gone = peer.state("to be forgotten")
+    peer.state("kept")
+    for node in (a, b):
+        acquaint(node, peer)
+        until(lambda node=node: len(held(node)) == 2)
+    body = {"entity": gone["entity"], "reason": "request", "wait": False}
+    erased = a.call("POST", "/v1/erasures", key=CONTROL_TOKEN, json=body)
+    assert erased.status_code in (200, 201, 202), erased.text
+    until(lambda: len(held(a)) == 1)
+    wrap_into(a, scope_events(b))
+    time.sleep(0.3)
+    assert [record["value"]["v"] for record in held(a)] == ["kept"]
+    a.node.rebuild()
+    assert [record["value"]["v"] for record in held(a)] == ["kept"]
+
+
 # -- being pulled
 
 

@@ -306,3 +306,27 @@ def test_keys_and_capabilities_of_the_primary_open_a_replica_of_a_replica(tmp_pa
     with pytest.raises(ClientError) as refused:
         second.client().post("/v1/capabilities", {"subject": "agent:y"})
     assert refused.value.code == "replica_read_only"
+
+
+def test_what_the_primary_erases_is_erased_on_its_replicas(tmp_path: Path) -> None:
+    primary = started(tmp_path / "primary").wait_ready()
+    key = replica_key(primary)
+    secret = "stigmem://test.example/person/unforgettable"
+    write(primary.client(), 0, 6)
+    primary.client().post("/v1/facts", fact(7, entity=secret))
+    replica = replica_of(primary.url, tmp_path / "replica", key).wait_ready()
+    assert_equal(primary, replica)
+    erased = engramlog("erase", "entity", secret, "--reason", "request", "--data", primary.data)
+    assert erased.returncode == 0, erased.stderr
+    assert_equal(primary, replica)
+    fresh = replica_of(primary.url, tmp_path / "fresh", key).wait_ready()
+    assert_equal(primary, fresh)
+    for node in (replica, fresh):
+        assert node.client().get(f"/v1/facts?entity={secret}&include_retracted=true")["facts"] == []
+        node.stop()
+        verified = engramlog("replay", "verify", "--data", node.data)
+        assert verified.returncode == 0, verified.stderr
+    for folder in ("replica", "fresh"):
+        served = replica_of(primary.url, tmp_path / folder, key).wait_ready()
+        assert_equal(primary, served)
+        served.stop()
