@@ -15,6 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from api.client import ClientError
 from api.console import (
     ask,
+    audit,
     capabilities,
     consolidation,
     content,
@@ -50,8 +51,8 @@ from projections.writer import ReplicaReadOnly
 from replay.rebuild import DigestMismatch
 
 GROUPS = (
-    serve, transfer, ask, receipts, replays, embeddings, decay, content, episodes, consolidation,
-    keys, capabilities, names, peers, identity, promote, doctor, mcp, erasing, demo,
+    serve, transfer, ask, receipts, audit, replays, embeddings, decay, content, episodes,
+    consolidation, keys, capabilities, names, peers, identity, promote, doctor, mcp, erasing, demo,
 )  # fmt: skip
 EXPECTED = (
     ClientError,

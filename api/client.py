@@ -94,6 +94,21 @@ class Client:
         except msgspec.DecodeError as fault:
             raise ClientError(f"{self.url}{path} did not answer with JSON", status) from fault
 
+    def fetch(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, object] | None = None,
+        body: object = None,
+    ) -> bytes:
+        """The bytes of an answer that is no JSON. Raises ClientError."""
+        data = None if body is None else msgspec.json.encode(body)
+        status, answer = self._exchange(method, self._target(path, query), data, {})
+        if status >= 400:
+            raise self._failure(status, answer)
+        return answer
+
     def close(self) -> None:
         """Close the connection; the next request opens another."""
         self._connection.close()

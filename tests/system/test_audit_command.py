@@ -1,0 +1,66 @@
+"""``engramlog audit`` over a directory and over a running node."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+from tests.system.processes import engramlog, serving
+
+
+def test_the_life_of_a_fact_and_of_its_readers(tmp_path: Path) -> None:
+    with serving(tmp_path / "data", "--no-auth") as node:
+        client = node.client()
+        body = {
+            "entity": "stigmem://t.example/user/alice", "relation": "memory:role",
+            "value": {"type": "string", "v": "CEO"}, "source": "agent:t", "scope": "company",
+        }  # fmt: skip
+        fact = client.post("/v1/facts", body)
+        client.post("/v1/recall", {"query": "alice role CEO", "scope": "company"})
+        client.get("/v1/recall/receipts")
+        client.post(f"/v1/facts/{fact['id']}/retract", {"reason": "resigned"})
+        lived = engramlog("audit", "fact", fact["id"], "--data", tmp_path / "data")
+        assert lived.returncode == 0, lived.stderr
+        for word in ("fact_asserted", "recall_answered", "fact_retracted", "resigned"):
+            assert word in lived.stdout
+        assert "confidence 1 from" in lived.stdout
+        whole = engramlog(
+            "audit", "entity", str(body["entity"]), "--data", tmp_path / "data", "--format", "json"
+        )
+        kinds = [each["kind"] for each in json.loads(whole.stdout)["events"]]
+        assert kinds[0] == "fact_asserted"
+        assert "fact_retracted" in kinds
+
+
+def test_differences_and_statements_as_files(tmp_path: Path) -> None:
+    with serving(tmp_path / "data", "--no-auth") as node:
+        for number in range(3):
+            node.client().post(
+                "/v1/facts",
+                {
+                    "entity": "user:a", "relation": f"memory:n{number}",
+                    "value": {"type": "number", "v": number}, "source": "agent:t",
+                    "scope": "company",
+                },
+            )  # fmt: skip
+    args = ("--data", tmp_path / "data")
+    shown = engramlog("audit", "diff", "--from", "position:1", *args)
+    assert shown.returncode == 0, shown.stderr
+    assert "3 added, 0 retracted, 0 decayed, 0 resolved" in shown.stdout
+    as_csv = engramlog("audit", "diff", "--from", "position:1", "--format", "csv", *args)
+    assert len(list(csv.DictReader(io.StringIO(as_csv.stdout)))) == 3
+    target = tmp_path / "rows.parquet"
+    done = engramlog(
+        "audit", "sql", "SELECT entity FROM facts", "--format", "parquet", "--output", target, *args
+    )
+    assert done.returncode == 0, done.stderr
+    assert target.read_bytes()[:4] == b"PAR1"
+    wrong = engramlog("audit", "sql", "DELETE FROM facts", *args)
+    assert wrong.returncode == 1
+    assert "engramlog: " in wrong.stderr
+    state = engramlog("audit", "state", "--as-of", "position:3", "--format", "json", *args)
+    assert len(json.loads(state.stdout)["facts"]) == 2
+    unknown = engramlog("audit", "fact", "no-such-fact", *args)
+    assert (unknown.returncode, "fact not found" in unknown.stderr) == (1, True)
