@@ -16,6 +16,7 @@ from api.client import ClientError
 from api.console import (
     ask,
     audit,
+    backups,
     capabilities,
     consolidation,
     content,
@@ -52,7 +53,8 @@ from replay.rebuild import DigestMismatch
 
 GROUPS = (
     serve, transfer, ask, receipts, audit, replays, embeddings, decay, content, episodes,
-    consolidation, keys, capabilities, names, peers, identity, promote, doctor, mcp, erasing, demo,
+    consolidation, backups, keys, capabilities, names, peers, identity, promote, doctor, mcp,
+    erasing, demo,
 )  # fmt: skip
 EXPECTED = (
     ClientError,

@@ -1,0 +1,216 @@
+"""Backups: a node's log, tables, vectors and keys in one folder, and a node made of it again.
+
+A backup is made beside a running node: each database is copied in one read transaction, the
+tables before the log, so that the log is never behind them. The manifest comes last; a folder
+without one is no backup. A restore checks every byte before anything is put in place, and
+writes in a new epoch: nobody can know what was written after the backup was made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from eventlog.clock import Clock
+from eventlog.directory import DataDirectory, remember_place
+from eventlog.durable_file import sync_folder, write_new
+from eventlog.errors import EventLogError
+from eventlog.identity import Identity
+from eventlog.signing import SignedHeads, sign_heads, signature_fault
+from eventlog.sqlite_copy import copy_database
+from eventlog.sqlite_log import SqliteLog
+from projections.store import current_generation, new_generation, point_link
+from replay.verify import verify_file
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+TABLES = "projections.db"
+VECTORS = ("vectors-*.db", "embeddings.db", "deliveries.db")
+READ_BYTES = 1 << 20
+Progress = Callable[[str, int, int], None]
+"""Called with (file or step, done, in all)."""
+
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+class BackupFault(EventLogError):
+    """A backup cannot be made there, or what is there is none that can be restored."""
+
+
+class BackedUp(Struct, frozen=True):
+    """One file of a backup."""
+
+    name: str
+    sha256: str
+    bytes: int
+
+
+class Manifest(Struct, frozen=True):
+    """What a backup holds. ``heads`` are the node's signed word on where its streams ended."""
+
+    format: int
+    node_id: str
+    epoch: int
+    made_at_us: int
+    position: int
+    heads: SignedHeads
+    files: list[BackedUp]
+
+
+def make_backup(data: Path, target: Path, clock: Clock, progress: Progress) -> Manifest:
+    """Back up the data directory ``data``, served or not, to the new folder ``target``.
+
+    Raises:
+        BackupFault: the target is not empty.
+        DataDirectoryError, KeyFileError, StorageError: something cannot be read or written.
+    """
+    directory = DataDirectory.inspect(data)
+    if target.exists() and any(target.iterdir()):
+        raise BackupFault(f"{target} is not empty: a backup needs a folder of its own")
+    target.mkdir(mode=0o700, parents=True, exist_ok=True)
+    sources = _databases(directory)
+    for number, (name, source) in enumerate(sources):
+        progress(name, number, len(sources))
+        copy_database(source, target / name)
+    identity = Identity.load(data / "identity")
+    identity.backup(target / "identity")
+    position, heads = _statement(target / "log.db", identity, clock)
+    names = [*(name for name, _ in sources), *_keys(target)]
+    files = [_described(target, name) for name in names]
+    manifest = Manifest(
+        FORMAT, identity.node_id, identity.epoch, clock.now_us(), position, heads, files
+    )
+    _sync_all(target, names)
+    write_new(target / MANIFEST, _encode(manifest) + b"\n")
+    sync_folder(target)
+    progress("done", len(sources), len(sources))
+    return manifest
+
+
+def _databases(directory: DataDirectory) -> list[tuple[str, Path]]:
+    """Name in the backup and source; the log last."""
+    found: list[tuple[str, Path]] = []
+    tables = current_generation(directory.projections_path)
+    if tables is not None:
+        found.append((TABLES, tables))
+    for pattern in VECTORS:
+        found += [(path.name, path) for path in sorted(directory.path.glob(pattern))]
+    if not directory.log_path.exists():
+        raise BackupFault(f"{directory.path} holds no log")
+    return [*found, (directory.log_path.name, directory.log_path)]
+
+
+def _statement(path: Path, identity: Identity, clock: Clock) -> tuple[int, SignedHeads]:
+    log = SqliteLog.open(
+        path, origin=identity.node_id, epoch=identity.epoch, clock=clock, read_only=True
+    )
+    try:
+        head = log.head()
+        return head.position, sign_heads(identity, head, log.stream_heads(), clock.now_us())
+    finally:
+        log.close()
+
+
+def _keys(target: Path) -> list[str]:
+    return [f"identity/{path.name}" for path in sorted((target / "identity").iterdir())]
+
+
+def _described(folder: Path, name: str) -> BackedUp:
+    digest, size = hashlib.sha256(), 0
+    with (folder / name).open("rb") as file:
+        while part := file.read(READ_BYTES):
+            digest.update(part)
+            size += len(part)
+    return BackedUp(name, digest.hexdigest(), size)
+
+
+def _sync_all(folder: Path, names: list[str]) -> None:
+    for name in names:
+        handle = os.open(folder / name, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def read_manifest(backup: Path) -> Manifest:
+    """The manifest of a backup. Raises BackupFault where there is none that can be read."""
+    try:
+        manifest = msgspec.json.decode((backup / MANIFEST).read_bytes(), type=Manifest)
+    except FileNotFoundError as fault:
+        raise BackupFault(f"{backup} is no whole backup: it has no {MANIFEST}") from fault
+    except (OSError, msgspec.MsgspecError) as fault:
+        raise BackupFault(f"{backup / MANIFEST} cannot be read: {fault}") from fault
+    if manifest.format != FORMAT:
+        raise BackupFault(f"{backup} has format {manifest.format}, this release reads {FORMAT}")
+    return manifest
+
+
+def check_backup(backup: Path, progress: Progress) -> Manifest:
+    """Check every file of a backup, the chains of its log, and the signed heads.
+
+    Raises:
+        BackupFault: naming the file that is missing, altered, or not what was signed.
+    """
+    manifest = read_manifest(backup)
+    for number, file in enumerate(manifest.files):
+        progress(file.name, number, len(manifest.files))
+        if Path(file.name).is_absolute() or ".." in Path(file.name).parts:
+            raise BackupFault(f"{file.name} does not lie in the backup")
+        if not (backup / file.name).is_file():
+            raise BackupFault(f"{file.name} is missing from the backup")
+        if _described(backup, file.name) != file:
+            raise BackupFault(f"{file.name} is not as it was backed up")
+    fault = signature_fault(manifest.heads)
+    if fault is not None or manifest.heads.node_id != manifest.node_id:
+        raise BackupFault(f"the signed heads in {MANIFEST} do not hold: {fault or 'other node'}")
+    report = verify_file(
+        backup / "log.db", origin=manifest.node_id, epoch=manifest.epoch, against=manifest.heads
+    )
+    if report.fault is not None:
+        raise BackupFault(f"log.db, position {report.fault.position}: {report.fault.reason}")
+    progress("checked", len(manifest.files), len(manifest.files))
+    return manifest
+
+
+def restore_backup(
+    backup: Path, data: Path, progress: Progress, *, epoch: int | None = None
+) -> Manifest:
+    """Make the data directory ``data`` of a backup, as the same node in a new epoch.
+
+    ``data`` appears whole or not at all.
+
+    Raises:
+        BackupFault: the backup does not hold, or ``data`` is there already.
+        KeyFileError: ``epoch`` is not above the backup's.
+    """
+    if data.exists() and (not data.is_dir() or any(data.iterdir())):
+        raise BackupFault(f"{data} exists: a restore needs a directory of its own")
+    manifest = check_backup(backup, progress)
+    data.parent.mkdir(parents=True, exist_ok=True)
+    staged = data.with_name(f"{data.name}.restoring")
+    shutil.rmtree(staged, ignore_errors=True)
+    staged.mkdir(mode=0o700)
+    for file in manifest.files:
+        if file.name.startswith("identity/"):
+            continue
+        target = staged / file.name
+        if file.name == TABLES:
+            target = new_generation(staged / TABLES)
+        shutil.copyfile(backup / file.name, target)
+        _sync_all(staged, [target.name])
+        if file.name == TABLES:
+            point_link(staged / TABLES, target)
+    Identity.restore(backup / "identity", staged / "identity", epoch=epoch)
+    if data.exists():
+        data.rmdir()
+    staged.rename(data)
+    remember_place(data)
+    sync_folder(data.parent)
+    return manifest

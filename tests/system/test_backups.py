@@ -1,0 +1,105 @@
+"""Backups made beside a node that writes, restored, and refused where they are not whole."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+from api.client import Client
+from tests.system.processes import engramlog, serving
+
+
+def state(client: Client, number: int) -> str:
+    body = {
+        "entity": "user:a", "relation": f"memory:n{number}",
+        "value": {"type": "text", "v": f"fact {number}"}, "source": "agent:t", "scope": "company",
+    }  # fmt: skip
+    return str(client.post("/v1/facts", body)["id"])
+
+
+def ids(client: Client) -> set[str]:
+    page = client.get("/v1/facts", {"limit": 500})
+    assert page["cursor"] is None
+    return {each["id"] for each in page["facts"]}
+
+
+def test_the_drill(tmp_path: Path) -> None:
+    written: list[str] = []
+    stop = threading.Event()
+    with serving(tmp_path / "data", "--no-auth") as node:
+        client = node.client()
+        written += [state(client, number) for number in range(50)]
+        before = set(written)
+        mine = node.client()
+
+        def write() -> None:
+            number = 50
+            while not stop.is_set() and number < 400:
+                written.append(state(mine, number))
+                number += 1
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        made = engramlog("backup", tmp_path / "monday", "--data", tmp_path / "data")
+        stop.set()
+        writer.join()
+        assert made.returncode == 0, made.stderr
+        node_id = client.get("/.well-known/stigmem")["node_id"]
+    shutil.rmtree(tmp_path / "data")  # the machine is gone
+    restored = engramlog("restore", tmp_path / "monday", "--data", tmp_path / "again")
+    assert restored.returncode == 0, restored.stderr
+    assert engramlog("replay", "verify", "--data", tmp_path / "again").returncode == 0
+    with serving(tmp_path / "again", "--no-auth") as node:
+        client = node.client()
+        held = ids(client)
+        assert before <= held <= set(written)
+        assert client.get("/.well-known/stigmem")["node_id"] == node_id
+        new = state(client, 1_000)
+        assert new in ids(client)
+        client.post("/v1/recall", {"query": "fact 7", "scope": "company"})
+    shown = engramlog("identity", "show", "--data", tmp_path / "again")
+    assert "epoch       2" in shown.stdout
+    assert engramlog("replay", "verify", "--data", tmp_path / "again").returncode == 0
+
+
+@pytest.fixture
+def backup(tmp_path: Path) -> Path:
+    with serving(tmp_path / "data", "--no-auth") as node:
+        for number in range(5):
+            state(node.client(), number)
+    made = engramlog("backup", tmp_path / "monday", "--data", tmp_path / "data")
+    assert made.returncode == 0, made.stderr
+    return tmp_path / "monday"
+
+
+@pytest.mark.parametrize("name", ["log.db", "projections.db", "identity/node.key"])
+@pytest.mark.parametrize("damage", ["altered", "cut", "missing"])
+def test_a_damaged_backup_is_refused_by_name(backup: Path, name: str, damage: str) -> None:
+    file = backup / name
+    data = file.read_bytes()
+    match damage:
+        case "altered":
+            file.write_bytes(data[:50] + bytes([data[50] ^ 1]) + data[51:])
+        case "cut":
+            file.write_bytes(data[: len(data) // 2])
+        case _:
+            file.unlink()
+    target = backup.parent / "again"
+    done = engramlog("restore", backup, "--data", target)
+    assert done.returncode == 1
+    assert name in done.stderr
+    assert not target.exists()
+    assert engramlog("backup", backup, "--check").returncode == 1
+
+
+def test_no_backup_without_its_manifest_and_none_over_another(backup: Path) -> None:
+    again = engramlog("backup", backup, "--data", backup.parent / "data")
+    assert (again.returncode, "is not empty" in again.stderr) == (1, True)
+    over = engramlog("restore", backup, "--data", backup.parent / "data")
+    assert (over.returncode, "exists" in over.stderr) == (1, True)
+    (backup / "manifest.json").unlink()
+    done = engramlog("restore", backup, "--data", backup.parent / "again")
+    assert (done.returncode, "manifest.json" in done.stderr) == (1, True)
