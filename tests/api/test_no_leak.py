@@ -114,6 +114,8 @@ def reads(told: Life) -> Iterator[Ask]:
         yield Ask("GET", f"/v1/{kind}/jobs/{ABSENT}")
     yield Ask("GET", "/v1/profiles/default")
     yield Ask("GET", "/v1/decay/policies/none")
+    hook = {"target": SCOPE, "on_change": "webhook", "delivery_address": "http://10.0.0.1/"}
+    yield Ask("POST", "/v1/subscriptions", body=hook)
     yield Ask("GET", "/v1/recall/receipts", {"limit": 500})
     yield from (
         Ask("GET", f"/v1/subscriptions{path}")
