@@ -14,6 +14,7 @@ from benchmarks import (
     congress,
     consolidation,
     embedding,
+    federation,
     federation_schedules,
     flatness,
     graph,
@@ -34,6 +35,7 @@ BENCHMARKS: dict[str, Callable[[int], list[Figure]]] = {
     "graph": graph.measure,
     "recall_speed": recall_speed.measure,
     "recall_quality": recall_quality.measure,
+    "federation": federation.measure,
     "federation_schedules": federation_schedules.measure,
 }
 

@@ -1,0 +1,87 @@
+"""How fast a node replays a peer: verified only, and taken in, projected and durable."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from benchmarks.report import Figure, Stopwatch, say
+from benchmarks.workload import fact_bodies
+from eventlog.kinds import Value
+from eventlog.log import StreamHead
+from projections.cid import compute_cid
+from projections.intents import AssertFact
+from replay.federation.page import PAGE_EVENTS_MAX, encode_page
+from replay.federation.serving import read_page
+from replay.federation.verification import check_page
+from tests.federation.network import Link, Member
+
+BATCH = 1_000
+SOURCE = "agent:bench"
+
+
+def measure(facts: int) -> list[Figure]:
+    """Figures for ``facts`` facts (at most 50,000) that one node states and another replays."""
+    count = min(facts, 50_000)
+    with tempfile.TemporaryDirectory(prefix="engramlog-federation-") as name:
+        a, b = Member(Path(name), "a"), Member(Path(name), "b")
+        a.meet(b)
+        b.meet(a)
+        say(f"{count:,} facts are stated")
+        _state(a, count)
+        verified, travelled = _verify(a, b)
+        say("and replayed")
+        watch = Stopwatch()
+        pulled = b.pull(Link(b, a))
+        seconds = watch.seconds
+        assert pulled.events == count
+        assert not pulled.faults
+        equal = a.node.reader.stream_digests() == b.node.reader.stream_digests()
+        a.close()
+        b.close()
+    applied, checked = count / seconds, count / verified
+    return [
+        Figure("events replayed", applied, "/s", aim="≥ 10,000"),
+        Figure("events verified only", checked, "/s", "replayed", checked / applied, "≥ 5x"),
+        Figure("bytes an event, compressed", travelled / count, "B"),
+        Figure("digests equal", 100.0 * equal, "%", aim="100 %"),
+    ]  # fmt: skip
+
+
+def _state(member: Member, count: int) -> None:
+    batch: list[AssertFact] = []
+    for body in fact_bodies(count):
+        value = Value("text", str(body["value"]["v"]))
+        entity, relation = str(body["entity"]), str(body["relation"])
+        cid = compute_cid(
+            entity=entity, relation=relation, value=value, source=SOURCE, confidence=1.0,
+            scope="company",
+        )  # fmt: skip
+        batch.append(
+            AssertFact(entity=entity, relation=relation, value=value, source=SOURCE,
+                       scope="company", confidence=1.0, cid=cid)
+        )  # fmt: skip
+        if len(batch) == BATCH:
+            member.submit(batch)
+            batch = []
+    if batch:
+        member.submit(batch)
+
+
+def _verify(a: Member, b: Member) -> tuple[float, int]:
+    """Seconds to check every page, and the bytes that would travel."""
+    (stream,) = [name for name in a.node.log.stream_heads() if name.endswith("/scope/company")]
+    before: StreamHead | None = None
+    seconds, travelled, after = 0.0, 0, 0
+    while True:
+        page = read_page(
+            a.node.identity, a.node.log, stream, after, PAGE_EVENTS_MAX, a.clock.now_us()
+        )
+        if page is None:
+            return seconds, travelled
+        travelled += len(encode_page(page))
+        watch = Stopwatch()
+        check_page(page, b.peer(a), stream, before, b.clock.now_us())
+        seconds += watch.seconds
+        after += len(page.events)
+        before = StreamHead(stream, after, page.events[-1][1])
