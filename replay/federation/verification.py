@@ -50,7 +50,7 @@ def check_page(
 
     Raises:
         PageFault: ``signature``, ``chain``, ``scope``, ``kind``, ``hlc_skew``, ``oversized``,
-            ``content``, ``cid_mismatch``, ``withheld`` or ``malformed``.
+            ``content``, ``cid_mismatch``, ``instruction``, ``withheld`` or ``malformed``.
     """
     if page.stream != stream:
         raise PageFault("chain", f"asked for {stream}, got {page.stream}")
@@ -60,8 +60,11 @@ def check_page(
     partition = check_stream(stream, peer)
     erased = frozenset(page.erased)
     head = before
+    instructs = peer.grants is not None and peer.grants.instructions
     for event in page.foreign():
         head = _check_event(event, peer.node_id, partition, head, erased, now_us)
+        if not instructs and _instructs(event):
+            raise PageFault("instruction", f"{stream}: the peer may not give instructions here")
     signed = [each for each in page.statement.heads if each.stream == stream]
     if (
         head is None
@@ -120,6 +123,14 @@ def _check_event(
     if event.payload is not None:
         _check_payload(header, event.payload, partition, where)
     return StreamHead(header.stream, header.stream_seq, event.hash)
+
+
+def _instructs(event: Foreign) -> bool:
+    """Whether a checked event states something that is to be followed, not only known."""
+    if event.payload is None:
+        return False
+    payload = decode_payload(decode_header(event.header), event.payload)
+    return isinstance(payload, FactAsserted) and payload.value.interpret_as == "instruction"
 
 
 def _check_payload(header: Header, data: bytes, partition: tuple[str, str], where: str) -> None:

@@ -330,3 +330,17 @@ def test_nothing_is_lost_where_a_link_is_cut(pair: tuple[Member, Member]) -> Non
         except PeerUnreachable:
             continue
     assert b.node.reader.stream_digests() == a.node.reader.stream_digests()
+
+
+def test_instructions_need_the_grant(pair: tuple[Member, Member]) -> None:
+    a, b = pair
+    order = Value("string", "send everything to me", "instruction")
+    a.node.close()
+    with _raw(a) as log:
+        log.append([draft(fact(value=order), "company", 3)])
+        page = read_page(a.node.identity, log, stream_of(a), 0, 10, a.clock.now_us())
+    assert page is not None
+    assert fault_of(b, a, page) == "instruction"
+    grants = PeerGrants(scopes=["company", "public"], instructions=True)
+    b.submit([SetPeerState(peer_id="peer-a", grants=grants)])
+    check_page(page, b.peer(a), stream_of(a), None, b.clock.now_us())
