@@ -38,6 +38,7 @@ def _bound_sources(fields: dict[str, Any]) -> dict[str, Any]:
 UPCASTERS: dict[tuple[str, int], Upcaster] = {
     ("fact_asserted", 1): _same,
     ("fact_asserted", 2): _same,
+    ("fact_asserted", 3): _same,
     ("decay_swept", 1): _same,
     ("key_issued", 1): _bound_sources,
 }

@@ -59,6 +59,33 @@ class ForeignFact(Struct, frozen=True, gc=False):
     recorded_at: int
 
 
+class FactAttributes(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """What abmind ranks a fact by (its seed, and the columns of ``extracted_memories``).
+
+    ``emotion_score`` is -5 to 5. ``trust`` is 0 (web, unknown) to 3 (owner); ``integrity`` 0
+    (verbatim) to 3 (compacted); ``credibility`` 1 (confirmed) to 6 (unknown), lower is better;
+    ``classification`` 0 (public), 1 (internal), 2 (confidential) or 3 (secret). ``relevance``
+    is set by hand, in steps of 10. ``original`` holds the user's own words where the fact is a
+    translation, ``keywords`` what it must be found by in that language.
+    """
+
+    memory_type: str = "fact"
+    emotion_score: int = 0
+    emotion_tags: tuple[str, ...] = ()
+    emotion_context: str = ""
+    importance_flags: tuple[str, ...] = ()
+    relevance: int = 0
+    classification: int = 1
+    trust: int = 0
+    integrity: int = 2
+    credibility: int = 6
+    topic: str = "general"
+    tier: Literal["general", "core"] = "general"
+    original: str = ""
+    language: str = ""
+    keywords: str = ""
+
+
 # -- replicated ---------------------------------------------------------------------------
 
 
@@ -86,6 +113,7 @@ class FactAsserted(Payload, frozen=True, gc=False, tag="fact_asserted"):
     garden_id: str | None = None
     attestation: Attestation | None = None
     foreign: ForeignFact | None = None
+    attributes: FactAttributes | None = None
 
 
 class FactRetracted(Payload, frozen=True, tag="fact_retracted"):
@@ -754,7 +782,7 @@ AnyPayload = (
 )
 
 SCHEMA_VERSIONS: dict[str, int] = {
-    "fact_asserted": 3,
+    "fact_asserted": 4,
     "fact_retracted": 1,
     "conflict_resolved": 1,
     "epoch_started": 1,

@@ -32,6 +32,7 @@ from eventlog.kinds import (
     TrustPolicySet,
 )
 from projections.access import load_accesses
+from projections.attributes import load_attributes
 from projections.database import open_reader, query, tables_position
 from projections.decay import load_sweeps
 from projections.derivations import load_parents
@@ -133,6 +134,10 @@ class Mirror(MirrorState):
         starts = self.columns.arrays["from_position"][: self.columns.count]
         for at, hashes in load_parents(db):
             self._derive(int(np.searchsorted(starts, at)), hashes)
+        for at, fact, attributes in load_attributes(db):
+            slot = self.slot_of.get(fact)
+            if slot is not None:
+                self.attributes.setdefault(slot, []).append((at, attributes))
         for at, patterns in load_set_valued(db):
             self.set_valued.add(at, patterns)
         for at, fact, count in load_accesses(db):
@@ -203,6 +208,8 @@ class Mirror(MirrorState):
             self.flags.judge(self.slots, flags)
         if fact.attestation is not None:
             self.attested.append(self.slots)
+        if fact.attributes is not None:
+            self.attributes[self.slots] = [(event.position, fact.attributes)]
         return self._index(
             fact_id(event), fact.cid, fact.entity, fact.relation, fact.value.type, fact.value.v,
             fact.source, fact.scope, fact.garden_id,
@@ -324,6 +331,7 @@ class Mirror(MirrorState):
             columns["base"][slot] = 0.0
             columns["scope"][slot] = NOWHERE
             self.parents.pop(slot, None)
+            self.attributes.pop(slot, None)
         for postings in (self.by_entity, self.by_key, self.by_object, self.by_source,
                          self.by_cid, self.reserved, self.by_term):  # fmt: skip
             postings.drop(slots)

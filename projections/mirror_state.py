@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from eventlog.kinds import FactAttributes
 from projections.arrays import Bool
 from projections.columns import Columns, Postings
 from projections.flagging import FlagColumn
@@ -58,6 +59,8 @@ class MirrorState:
         """Slots of facts about the protocol's own records, under ``""``."""
         self.parents: dict[int, tuple[int, ...]] = {}
         """By slot of a derived fact: ``cid_number`` of each thing it was derived from."""
+        self.attributes: dict[int, list[tuple[int, FactAttributes]]] = {}
+        """By slot of a fact that has any: what they are, from which position on, ascending."""
         self.decay = DecayHistory()
         self.trust = TrustHistory(self.sources)
         self.accesses = AccessHistory()

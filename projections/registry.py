@@ -5,6 +5,7 @@ from __future__ import annotations
 from projections.access import AccessProjector
 from projections.agent_keys import AgentKeysProjector
 from projections.aliases import AliasesProjector
+from projections.attributes import AttributesProjector
 from projections.capabilities.projector import CapabilitiesProjector
 from projections.cards.projector import CardsProjector
 from projections.contradictions import ContradictionsProjector
@@ -38,6 +39,7 @@ PROJECTORS: tuple[Projector, ...] = (
     GardensProjector(),
     AliasesProjector(),
     FactsProjector(),
+    AttributesProjector(),
     EntityEdgesProjector(),
     FactRetractionsProjector(),
     ContradictionsProjector(),

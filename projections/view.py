@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from eventlog.kinds import TrustPolicy
+from eventlog.kinds import FactAttributes, TrustPolicy
 from projections.arrays import F64, I8, I32, I64, Bool
+from projections.attributes import PLAIN
 from projections.authorization import Authorization
 from projections.flagging import Flags, flags_at
 from projections.interner import Interner
@@ -79,6 +80,18 @@ class View:
         """Which facts carry a source's own signature."""
         signed = np.frombuffer(self._mirror.attested.tobytes(), dtype=np.int32)
         return np.isin(slots, signed)
+
+    def attributes(self, slots: I32, moment: Moment) -> list[FactAttributes]:
+        """What abmind ranks each fact by, as it stood at the moment."""
+        known = self._mirror.attributes
+        found: list[FactAttributes] = []
+        for slot in slots.tolist():
+            standing = PLAIN
+            for position, attributes in known.get(slot, ()):
+                if position <= moment.position:
+                    standing = attributes
+            found.append(standing)
+        return found
 
     # -- slot lists ---------------------------------------------------------------------
 
