@@ -11,6 +11,7 @@ lends anything nor makes the distance greater.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -90,17 +91,21 @@ class Conversations(Struct, frozen=True):
 
 def conversations(survey: Survey, context: Context, slots: I32) -> Conversations:
     """The conversations that ``slots`` are in."""
-    view = survey.view
+    sources = tuple(np.unique(survey.view.source[slots]).tolist())
+    key = ("conversations", sources, context, survey.gate)
+    found: Conversations = survey.surviving.survivors.derived(
+        key, lambda: _conversations_of(survey, context, sources)
+    )
+    return found
+
+
+def _conversations_of(survey: Survey, context: Context, sources: tuple[int, ...]) -> Conversations:
+    view, survivors = survey.view, survey.surviving.survivors
     lists = [np.empty(0, dtype=np.int32)]
-    for source in np.unique(view.source[slots]).tolist():
-        listed = view.source_slots(source)
-        if len(listed) > context.facts_max:
-            listed = listed[survey.survivor_mask[listed]]
-            if len(listed) > context.facts_max:
-                continue
-        lists.append(listed)
-    listed = np.concatenate(lists)
-    members = survey.admits(listed[survey.survivor_mask[listed]])
+    for source in sources:
+        key = ("said", source, context.facts_max, survey.gate)
+        lists.append(survivors.derived(key, partial(_said, survey, context.facts_max, source)))
+    members = np.concatenate(lists)
     if not len(members):
         return Conversations(members, members, np.empty(0, dtype=np.int64))
     later = np.abs(np.diff(_times(view, members))) > context.gap_hours * HOUR_US
@@ -109,12 +114,20 @@ def conversations(survey: Survey, context: Context, slots: I32) -> Conversations
     return Conversations(members, number, np.argsort(members, kind="stable"))
 
 
+def _said(survey: Survey, facts_max: int, source: int) -> I32:
+    """What a source said that may be part of a conversation, ascending; nothing of a feed."""
+    listed = survey.view.source_slots(source)
+    kept = listed[survey.survivor_mask[listed]]
+    return kept[:0] if len(kept) > facts_max else survey.admits(kept)
+
+
 def surroundings(talk: Conversations, context: Context, slots: I32) -> I32:
     """``slots``, ascending, with all that they may give to or get something from."""
     reach = max(len(context.before), len(context.after))
     steps = [step for step in range(-reach, reach + 1) if step]
-    both: I32 = np.unique(np.concatenate([slots, *(talk.neighbours(slots, n) for n in steps)]))
-    return both[both >= 0]
+    both: I32 = np.sort(np.concatenate([slots, *(talk.neighbours(slots, n) for n in steps)]))
+    both = both[both >= 0]
+    return both[np.diff(both, prepend=-1) > 0]
 
 
 def spread(survey: Survey, context: Context, fused: Fused) -> Fused:

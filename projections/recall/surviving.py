@@ -7,7 +7,8 @@ depends on the clock, so what was found holds from the last expiry to the next.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec import Struct
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from projections.moment import Moment
     from projections.view import View
 
+DERIVED_MAX = 4_096
+"""Findings that are remembered with some facts."""
+
 
 class Kept:
     """Some facts of a view, as a mask by slot and as ascending slots, and what is counted
@@ -34,6 +38,7 @@ class Kept:
         lengths = view.length if self.everything else view.length[self.slots]
         self.total_length = int(lengths.sum(dtype=np.int64))
         self._confident: dict[float, I32] = {}
+        self._derived: dict[Hashable, Any] = {}
 
     def confident(self, view: View, moment: Moment, above: float) -> I32:
         """Those of a confidence above a bound."""
@@ -44,6 +49,17 @@ class Kept:
                 known = self.slots
             self._confident[above] = known
         return known
+
+    def derived(self, key: Hashable, find: Callable[[], Any]) -> Any:
+        """What ``find`` makes of these facts, found once under a key that names all it depends
+        on besides them. Stages that run side by side may both find it, and find the same."""
+        known = self._derived.get(key, self)  # a value of its own, as None may be what was found
+        if known is not self:
+            return known
+        if len(self._derived) >= DERIVED_MAX:
+            self._derived.clear()
+        found = self._derived[key] = find()
+        return found
 
     def of(self, slots: I32 | I64) -> Bool:
         """Which of ``slots`` are kept."""

@@ -58,6 +58,11 @@ class Term(Struct, frozen=True):
     slots: I32
     frequencies: F64
 
+    def stands_in(self, slot: int) -> bool:
+        """Whether a fact holds the term."""
+        at = int(self.slots.searchsorted(slot))
+        return at < len(self.slots) and int(self.slots[at]) == slot
+
     def frequency(self, slots: I32) -> F64:
         """How often each of ``slots`` holds the term."""
         if not len(self.slots):
@@ -75,8 +80,7 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
         slots, scores = _in_context(survey, survey.context, terms, parameters, slots, scores)
 
     def why(slot: int) -> list[str]:
-        one = np.array([slot], dtype=np.int32)
-        held = [term.text for term in terms if term.frequency(one)[0]]
+        held = [term.text for term in terms if term.stands_in(slot)]
         return [f"lexical: holds {', '.join(held)}" if held else "lexical: near facts that match"]
 
     return Candidates(slots, scores, np.zeros(len(slots), dtype=np.int32), why)

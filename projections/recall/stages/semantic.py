@@ -96,18 +96,28 @@ def _in_context(
     assert context is not None
     best = slots[best_indices(cosines, context.pool)]
     talk = conversations(survey, context, best)
-    pool: I32 = np.intersect1d(surroundings(talk, context, best), embedded, assume_unique=True)
-    others = np.setdiff1d(pool, slots, assume_unique=True)
+    pool = _held(surroundings(talk, context, best), embedded, inside=True)
+    others = _held(pool, slots, inside=False)
     if len(others):
-        slots = np.union1d(slots, others).astype(np.int32)
-        cosines, _ = semantics.cosines(query, slots)
+        besides, _ = semantics.cosines(query, others)
+        slots = np.concatenate([slots, others])
+        order = np.argsort(slots)
+        slots, cosines = slots[order], np.concatenate([cosines, besides])[order]
     around = talk.around(pool, context)
     wanted = surroundings(talk, context, pool)
     rows, _ = semantics.rows(wanted)
     total = rows[np.searchsorted(wanted, pool)]
+    part = np.empty_like(total)
     for share, near in around:
-        found = near >= 0
-        total[found] += np.float32(share) * rows[np.searchsorted(wanted, near[found])]
+        there = near >= 0
+        found = np.flatnonzero(there)
+        at = np.searchsorted(wanted, near[found])
+        lent = rows.take(at, axis=0, out=part[: len(found)], mode="clip")
+        lent *= np.float32(share)
+        if len(found) == len(total):
+            total += lent
+        else:
+            total[found] += lent
     # Each row by itself: a product's last bits would depend on which others there are.
     length: F64 = np.sqrt(np.einsum("ij,ij->i", total, total, dtype=np.float64))
     product: F64 = np.einsum("ij,j->i", total, query, dtype=np.float64)
@@ -139,6 +149,14 @@ def _lifted(survey: Survey, parameters: Parameters, query: F32, found: Candidate
     return Candidates(
         slots, np.maximum(own, given), np.zeros(len(slots), dtype=np.int32), why, found.detail
     )
+
+
+def _held(slots: I32, among: I32, *, inside: bool) -> I32:
+    """Those of ``slots`` that are, or are not, among others; both ascend."""
+    if not len(among):
+        return slots[:0] if inside else slots
+    at = np.minimum(np.searchsorted(among, slots), len(among) - 1)
+    return slots[(among[at] == slots) == inside]
 
 
 def _at(slots: I32, numbers: F64, slot: int) -> float:
