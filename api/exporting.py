@@ -8,6 +8,7 @@ quarantine reviews stay behind.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -50,10 +51,34 @@ RESOLUTION_PREFIX = "stigmem:resolution:"
 _encode = msgspec.json.Encoder().encode
 
 
-def export_lines(log: EventLog, until: int | None = None) -> Iterator[tuple[int, bytes]]:
-    """(position, line) of every event that import can repeat, up to ``until``."""
+LEFT_OUT = {
+    "episode_recorded": "episodes",
+    "delta_applied": "batches of deltas (their facts are there)",
+    "consolidation_rule_set": "consolidation rules",
+    "alias_set": "aliases",
+    "profile_set": "profiles",
+    "trust_policy_set": "trust formulas",
+    "content_reviewed": "reviews of content",
+    "fact_erased": "erasures",
+    "legal_hold_set": "legal holds",
+    "subscription_set": "subscriptions",
+    "peer_declared": "peers",
+    "agent_key_set": "agents' keys",
+    "key_issued": "API keys",
+    "capability_issued": "capability tokens",
+}
+"""What somebody put into a log and no line can carry, by kind."""
+
+
+def export_lines(
+    log: EventLog, until: int | None = None, left_out: Counter[str] | None = None
+) -> Iterator[tuple[int, bytes]]:
+    """(position, line) of every event that import can repeat, up to ``until``; ``left_out``
+    is told how many of what there are besides (``LEFT_OUT``)."""
     exporter = _Exporter()
     for event in log.iterate(0, until):
+        if left_out is not None and event.kind in LEFT_OUT:
+            left_out[LEFT_OUT[event.kind]] += 1
         for line in exporter.lines_of(event):
             yield event.position, _encode(line) + b"\n"
 

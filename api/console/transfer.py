@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -272,6 +273,7 @@ def read_only_log(data: Path) -> EventLog:
 def run_export(args: argparse.Namespace) -> int:
     """Write lines to a file or stdout."""
     url = url_of(args)
+    left_out: Counter[str] = Counter()
     with ExitStack() as stack:
         out: IO[bytes] = sys.stdout.buffer
         if args.output is not None:
@@ -287,12 +289,16 @@ def run_export(args: argparse.Namespace) -> int:
             log = read_only_log(settings_of(args).data_dir)
             stack.callback(log.close)
             total = log.head().position
-            lines = export_lines(log, total)
+            lines = export_lines(log, total, left_out)
         for done, line in lines:
             out.write(line)
             if done % 1000 == 0:
                 bar.show(done, total)
         out.flush()
+    if left_out and not args.quiet:
+        counted = ", ".join(f"{count} {what}" for what, count in sorted(left_out.items()))
+        print(f"left out, as no line carries them: {counted}", file=sys.stderr)
+        print("engramlog backup keeps everything", file=sys.stderr)
     return 0
 
 

@@ -201,6 +201,17 @@ def test_an_export_comes_back_as_an_equal_state(tmp_path: Path) -> None:
     assert without_keys(again.stdout) == without_keys(file.read_text())
 
 
+def test_an_export_says_what_no_line_carries(tmp_path: Path) -> None:
+    data = tmp_path / "node"
+    said = ("episodes", "add", "--user", "ann", "--session", "s-1", "--agent", "rag", "hello there")
+    assert engramlog(*said, "--data", data).returncode == 0
+    done = engramlog("export", "--data", data)
+    assert done.returncode == 0
+    assert "left out, as no line carries them: 1 episodes" in done.stderr
+    assert "engramlog backup" in done.stderr
+    assert not engramlog("export", "--data", data, "--quiet").stderr
+
+
 def contents(facts: list[dict[str, Any]]) -> list[str]:
     """Facts without what is the node's own: ids, clocks, positions, resolutions' names."""
     own = ("id", "hlc", "position", "derived_from", "origin_node_id")
