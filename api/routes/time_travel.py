@@ -185,8 +185,8 @@ def _life(call: Call, query: LifeQuery) -> dict[str, Any]:
         return _erased_life(call, view, moment, query.limit)
     record = call.records(view, [slot], moment)[0]
     first = int(view.from_position[slot])
-    sources = call.service.archive.sources(moment.position)
-    found = touches(sources, first, moment.position, [record["id"]], query.limit)
+    with call.service.archive.reading(moment.position) as sources:
+        found = touches(sources, first, moment.position, [record["id"]], query.limit)
     sweeps = view.sweep_positions()
     return {
         "fact": record,
@@ -211,8 +211,8 @@ def _erased_life(call: Call, view: View, moment: Moment, limit: int) -> dict[str
     erasure = call.node.reader.erasure_of(fact) if call.authorization.may("admin") else None
     if erasure is None or call.node.reader.slot_of(fact) is not None:
         raise plain("fact_not_found")
-    sources = call.service.archive.sources(moment.position)
-    found = touches(sources, 1, moment.position, [fact], limit)
+    with call.service.archive.reading(moment.position) as sources:
+        found = touches(sources, 1, moment.position, [fact], limit)
     return {
         "fact": None,
         "erased": {"fact_id": fact, "erasure_id": erasure},
@@ -243,9 +243,9 @@ def _entity_life(call: Call, query: LifeQuery) -> dict[str, Any]:
         raise coded("entity_not_found", f"no facts about {entity} are known")
     rows = call.node.reader.rows(view.from_position[slots].tolist())
     ids = [row.id for row in rows]
-    sources = call.service.archive.sources(moment.position)
     first = int(view.from_position[slots[0]])
-    found = touches(sources, first, moment.position, ids, query.limit + 1)
+    with call.service.archive.reading(moment.position) as sources:
+        found = touches(sources, first, moment.position, ids, query.limit + 1)
     shown = [touch for touch in found[: query.limit] if _may_see(call, touch)]
     return {
         "entity": entity,

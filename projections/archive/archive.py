@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -66,7 +67,11 @@ class Archive:
         self._log = log
         self._segment_events = segment_events
         self._lock = threading.Lock()
+        self._idle = threading.Condition(self._lock)
+        self._readers = 0
         self._erased: set[int] = set()
+        self._left: list[Path] = []
+        """Files of the tail that others have replaced, while somebody may still read them."""
         self._checked: dict[str, tuple[int, int, int]] = {}
         self._tail: list[tuple[int, int, Path]] = []
         self._folder.mkdir(mode=0o700, exist_ok=True)
@@ -101,18 +106,37 @@ class Archive:
         with self._lock:
             return self._mend()
 
+    @contextmanager
+    def reading(self, position: int) -> Generator[list[Path]]:
+        """``sources`` that stay where they are until the block ends. Read in it and be quick:
+        an erasure waits for the end."""
+        with self._lock:
+            files = self._sources(position)
+            self._readers += 1
+        try:
+            yield files
+        finally:
+            with self._lock:
+                self._readers -= 1
+                if not self._readers:
+                    self._remove_left()
+                    self._idle.notify_all()
+
     def sources(self, position: int) -> list[Path]:
         """Files that together hold every event up to ``position``, and none twice. They may
         hold later ones: filter by position."""
         with self._lock:
-            self._rewrite_erased()
-            self._seal(lambda _done, _total: None)
-            self._mend()
-            files = [self._folder / each.name for each in self._manifest.segments]
-            if position > self._manifest.last:
-                self._extend_tail(position)
-                files += [path for first, _, path in self._tail if first <= position]
-            return files
+            return self._sources(position)
+
+    def _sources(self, position: int) -> list[Path]:
+        self._rewrite_erased()
+        self._seal(lambda _done, _total: None)
+        self._mend()
+        files = [self._folder / each.name for each in self._manifest.segments]
+        if position > self._manifest.last:
+            self._extend_tail(position)
+            files += [path for first, _, path in self._tail if first <= position]
+        return files
 
     def rewrite(self, positions: Iterable[int]) -> None:
         """Write again the files that hold these positions, because payloads were erased."""
@@ -125,6 +149,8 @@ class Archive:
         self._erased.update(positions)
 
     def _rewrite_erased(self) -> None:
+        while self._erased and self._readers:
+            self._idle.wait()
         wanted = set(self._erased)
         if not wanted:
             return
@@ -207,7 +233,7 @@ class Archive:
         if self._tail and self._tail[-1][1] - self._tail[-1][0] + 1 < TAIL_CHUNK_EVENTS:
             if self._tail[-1][1] >= position:
                 return
-            self._tail.pop()[2].unlink(missing_ok=True)
+            self._leave([self._tail.pop()[2]])
         reached = self._tail[-1][1] if self._tail else self._manifest.last
         head = self._log.head().position
         while reached < position:
@@ -218,9 +244,19 @@ class Archive:
             reached = last
 
     def _drop_tail(self) -> None:
-        for _, _, path in self._tail:
-            path.unlink(missing_ok=True)
+        self._leave([path for _, _, path in self._tail])
         self._tail = []
+
+    def _leave(self, files: list[Path]) -> None:
+        """Remove files as soon as nobody reads."""
+        self._left += files
+        if not self._readers:
+            self._remove_left()
+
+    def _remove_left(self) -> None:
+        for path in self._left:
+            path.unlink(missing_ok=True)
+        self._left = []
 
     # -- opening --------------------------------------------------------------------------
 

@@ -79,8 +79,8 @@ class AuditDesk:
         wanted = _Made(moment.position, rights_of(view, authorization), self._erasures)
         if self._made != wanted:
             self._made = None
-            sources = self._archive.sources(moment.position)
-            extract_events(events, sources, moment.position, wanted.rights)
+            with self._archive.reading(moment.position) as sources:
+                extract_events(events, sources, moment.position, wanted.rights)
             extract_standing(standing, standing_at(view, authorization, moment))
             self._made = wanted
         return events, standing
