@@ -531,3 +531,12 @@ class SetLegalHold(Intent, frozen=True, kw_only=True):
 
 ERASING = (EraseFacts, EraseEvents, TakeForeignEnds)
 """Intents that are decided alone, with everything before them committed."""
+
+
+class GiveFeedback(Intent, frozen=True, kw_only=True):
+    """Say which recalled facts were cited and which were rejected. That the asker may read
+    them was checked; whether they are still there is decided."""
+
+    cited: tuple[str, ...] = ()
+    rejected: tuple[str, ...] = ()
+    receipt_id: str | None = None

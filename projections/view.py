@@ -171,6 +171,18 @@ class View:
         """How often recalls had returned each fact by the moment."""
         return self._mirror.accesses.at(slots, moment.position)
 
+    def recall_times(self, slots: I32, moment: Moment) -> list[tuple[int, ...]]:
+        """When the last (up to 20) recalls before the moment returned each fact: microseconds,
+        oldest first."""
+        times = self._mirror.recall_times
+        return [times.at(slot, moment.position) for slot in slots.tolist()]
+
+    def feedback(self, slots: I32, moment: Moment) -> tuple[I64, I64]:
+        """How often each fact had been cited, and rejected, by the moment."""
+        mirror = self._mirror
+        cited = mirror.cited.at(slots, moment.position)
+        return cited, mirror.rejected.at(slots, moment.position)
+
     def sweep_positions(self) -> list[int]:
         """Positions of all decay sweeps up to this view, ascending."""
         return self._mirror.decay.positions(self.position)
