@@ -24,9 +24,11 @@ class FeedbackProjector:
         fact_id TEXT NOT NULL,
         cited INTEGER NOT NULL,
         rejected INTEGER NOT NULL,
+        receipt_id TEXT,
         PRIMARY KEY (position, fact_id)
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX fact_feedback_by_fact ON fact_feedback (fact_id);
+    CREATE INDEX fact_feedback_by_receipt ON fact_feedback (receipt_id);
     """
     late_indexes = ""
     kinds = frozenset({"fact_feedback"})
@@ -38,13 +40,13 @@ class FeedbackProjector:
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
         rows = [
-            (event.position, fact, cited, rejected)
+            (event.position, fact, cited, rejected, event.payload.receipt_id)
             for event in events
             if isinstance(event.payload, FactFeedback)
             for fact, cited, rejected in counts_of(event.payload)
         ]
         if rows:
-            db.executemany("INSERT INTO fact_feedback VALUES (?,?,?,?)", rows)
+            db.executemany("INSERT INTO fact_feedback VALUES (?,?,?,?,?)", rows)
 
 
 def counts_of(feedback: FactFeedback) -> list[tuple[str, int, int]]:
@@ -59,3 +61,16 @@ def load_feedback(db: apsw.Connection) -> list[tuple[int, str, int, int]]:
         db, "SELECT position, fact_id, cited, rejected FROM fact_feedback ORDER BY position"
     )
     return [(position, fact, cited, rejected) for position, fact, cited, rejected in rows]
+
+
+def told_of(db: apsw.Connection, receipt_id: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Facts that were already cited, and rejected, on account of one recall."""
+    rows = query(
+        db,
+        "SELECT fact_id, cited, rejected FROM fact_feedback WHERE receipt_id = ?",
+        (receipt_id,),
+    )
+    return (
+        frozenset(fact for fact, cited, _ in rows if cited),
+        frozenset(fact for fact, _, rejected in rows if rejected),
+    )

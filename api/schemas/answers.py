@@ -692,6 +692,14 @@ class ReceiptPage(BaseModel):
     cursor: str | None
 
 
+class FeedbackTaken(BaseModel):
+    """Which facts count as cited and as rejected; ``position`` is null where all were known."""
+
+    cited: list[str]
+    rejected: list[str]
+    position: int | None
+
+
 class ReplayedRecall(BaseModel):
     """A receipt's question asked again: ``then`` says whether the answer is the recorded one,
     ``facts`` compares it with the answer of now."""
