@@ -17,6 +17,7 @@ from eventlog.kinds import (
     DecayPolicy,
     ErasureReason,
     FactAsserted,
+    FactAttributes,
     GardenRole,
     Parent,
     PeerGrants,
@@ -56,6 +57,7 @@ class AssertFact(Intent, frozen=True, kw_only=True, gc=False):
     permissions: frozenset[str] = frozenset()
     garden_id: str | None = None
     attestation: Attestation | None = None
+    attributes: FactAttributes | None = None
     member: str | None = None
     readable_scopes: frozenset[str] = frozenset(SCOPES)
 

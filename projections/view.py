@@ -83,10 +83,16 @@ class View:
 
     def attributes(self, slots: I32, moment: Moment) -> list[FactAttributes]:
         """What abmind ranks each fact by, as it stood at the moment."""
+        return [stated or PLAIN for stated in self.stated_attributes(slots, moment)]
+
+    def stated_attributes(self, slots: I32, moment: Moment) -> list[FactAttributes | None]:
+        """The same; None for facts that say nothing of themselves."""
         known = self._mirror.attributes
-        found: list[FactAttributes] = []
+        if not known:
+            return [None] * len(slots)
+        found: list[FactAttributes | None] = []
         for slot in slots.tolist():
-            standing = PLAIN
+            standing: FactAttributes | None = None
             for position, attributes in known.get(slot, ()):
                 if position <= moment.position:
                     standing = attributes
