@@ -75,6 +75,7 @@ STATUS_BY_CODE: dict[str, int] = {
     "not_delegable": 403,
     "entity_forbidden": 403,
     "capability_exceeds_rights": 403,
+    "attribute_forbidden": 403,
     # state
     "fact_not_found": 404,
     "conflict_not_found": 404,
@@ -143,6 +144,7 @@ STATUS_BY_CODE: dict[str, int] = {
     "clock_skew": 422,
     "not_written": 422,
     "garden_scope_mismatch": 422,
+    "classification_misplaced": 422,
     "alias_reserved": 422,
     "not_a_quarantine": 422,
     "target_is_quarantine": 422,

@@ -34,6 +34,7 @@ from eventlog.kinds import (
     ConflictResolved,
     DecaySwept,
     FactAsserted,
+    FactAttributes,
     FactRetracted,
     GardenCreated,
     GardenDeleted,
@@ -180,6 +181,7 @@ class _Exporter:
                 derived_from=[self._parent(parent) for parent in fact.derived_from],
                 write_mode=fact.write_mode,
                 garden_id=None if fact.garden_id is None else self._slugs[fact.garden_id],
+                attributes=fact.attributes,
                 recorded_at=at,
             )
         ]
@@ -253,5 +255,6 @@ def line_of_record(fact: dict[str, Any], slugs: Mapping[str, str] = {}) -> Asser
             Parent(parent["hash"], parent.get("fact_id")) for parent in fact["derived_from"]
         ],
         garden_id=None if garden is None else slugs.get(garden, garden),
+        attributes=msgspec.convert(fact.get("attributes"), FactAttributes | None),
         recorded_at=fact["timestamp"],
     )

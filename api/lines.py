@@ -26,8 +26,9 @@ from api.garden_lines import (
     member_intent,
 )
 from api.line_base import Line, LineError, Scope, line_uri
+from api.schemas.attributes import Attributes
 from api.schemas.values import FactValue
-from eventlog.kinds import DecayPolicy, Parent, Value
+from eventlog.kinds import DecayPolicy, FactAttributes, Parent, Value
 from projections.cid import compute_cid, parse_fact_hash
 from projections.instructions import INSTRUCTION_PERMISSION
 from projections.intents import (
@@ -70,6 +71,7 @@ class AssertLine(Line, frozen=True, kw_only=True, tag="assert"):
     derived_from: list[str | Parent] = field(default_factory=list)
     write_mode: Literal["assert", "summarize_with_provenance"] = "assert"
     garden_id: str | None = None
+    attributes: FactAttributes | None = None
 
 
 class Match(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -263,7 +265,20 @@ def assert_intent(line: AssertLine, value_bytes_max: int) -> AssertFact:
         derived_from=tuple(_parent(item) for item in line.derived_from),
         permissions=frozenset({INSTRUCTION_PERMISSION}),  # lines are the operator's own
         write_mode=line.write_mode,
+        attributes=stored_attributes(line.attributes),
     )
+
+
+def stored_attributes(given: FactAttributes | None) -> FactAttributes | None:
+    """Attributes as events carry them; None where they say nothing. Raises LineError."""
+    if given is None:
+        return None
+    try:
+        return Attributes.model_validate(msgspec.to_builtins(given)).stored()
+    except ValidationError as fault:
+        error = fault.errors(include_url=False)[0]
+        place = ".".join(("attributes", *(str(part) for part in error["loc"])))
+        raise LineError(error["msg"], place) from fault
 
 
 def stored_value(value: LineValue, where: str) -> Value:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 from msgspec import Struct
 
@@ -12,7 +13,7 @@ from api.schemas.values import wire_v
 from eventlog.clock import format_hlc
 from eventlog.event import Recorded
 from eventlog.identifiers import id_text
-from eventlog.kinds import Attestation, FactAsserted, Parent, Value
+from eventlog.kinds import Attestation, FactAsserted, FactAttributes, Parent, Value
 from projections.arrays import I32
 from projections.authorization import Authorization
 from projections.facts import FactRow
@@ -32,6 +33,8 @@ class Volatile(Struct, frozen=True):
     quarantine: str | None = None
     """Where the fact stands in a quarantine garden: ``pending``, ``promoted``, ``rejected`` or
     ``withdrawn``; None for facts that are in none."""
+    attributes: FactAttributes | None = None
+    """None where the fact has none of its own."""
 
     @property
     def effective(self) -> float | None:
@@ -47,9 +50,10 @@ def volatile_of(
     contradicted = view.contradicted(slots, moment, authorization) & (confidence > 0.0)
     trust = view.trust(slots, moment)
     waiting = quarantine_of(view, slots, moment)
+    attributes = view.stated_attributes(slots, moment)
     return [
-        Volatile(float(c), bool(k), float(t), q)
-        for c, k, t, q in zip(confidence, contradicted, trust, waiting, strict=True)
+        Volatile(float(c), bool(k), float(t), q, a)
+        for c, k, t, q, a in zip(confidence, contradicted, trust, waiting, attributes, strict=True)
     ]
 
 
@@ -130,7 +134,7 @@ def record_of_event(event: Recorded, now: Volatile, warnings: list[str]) -> Reco
         cid=fact.cid or None,
         parents=fact.derived_from,
         position=event.position,
-        now=now,
+        now=msgspec.structs.replace(now, attributes=fact.attributes),
         warnings=warnings,
     )
 
@@ -157,7 +161,7 @@ def _record(
     now: Volatile,
     warnings: list[str] | None = None,
 ) -> Record:
-    return {
+    record: Record = {
         "id": fact_id,
         "entity": entity,
         "relation": relation,
@@ -191,6 +195,14 @@ def _record(
         "valid_from": valid_from,
         "position": position,
     }
+    if now.attributes is not None:
+        record["attributes"] = wire_attributes(now.attributes)
+    return record
+
+
+def wire_attributes(attributes: FactAttributes) -> dict[str, Any]:
+    """All attributes by name, those that nobody gave with what they stand at."""
+    return msgspec.structs.asdict(attributes)
 
 
 def wire_parent(parent: Parent) -> dict[str, str]:

@@ -25,6 +25,7 @@ from api.routes import (
     facts,
     federation,
     federation_facts,
+    feedback,
     formalities,
     gardens,
     graph,
@@ -94,6 +95,7 @@ from api.schemas.keys import AgentKeyRequest, ExpiringQuery, KeyRequest, KeysQue
 from api.schemas.profiles import ProfileDocument
 from api.schemas.recall import (
     CardQuery,
+    FeedbackRequest,
     LegacyQuery,
     NeighborsQuery,
     RecallBody,
@@ -195,6 +197,12 @@ _RECALL: tuple[Route, ...] = (
         group="recall", summary="Recall facts for a short question", query=RecallQuery,
         answers={200: answers.RecallResponse}, errors=(400, 409, 501),
         headers=("Stigmem-Session", "Stigmem-Verify"),
+    ),
+    Route(
+        method="POST", path="/v1/recall/feedback", handler=feedback.give_feedback,
+        permission="write", group="recall", summary="Say which recalled facts were cited or wrong",
+        body=FeedbackRequest, answers={200: answers.FeedbackTaken},
+        errors=(400, 404, 409, 413, 503, 507), headers=("Idempotency-Key",),
     ),
     Route(
         method="GET", path="/v1/recall/receipts", handler=receipts.list_receipts,

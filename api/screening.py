@@ -13,7 +13,7 @@ A content id belongs to the recorded bytes alone: a record whose value was chang
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
@@ -24,7 +24,7 @@ from eventlog.kinds import FactAsserted
 from projections.arrays import I32
 from projections.authorization import Authorization
 from projections.reader import Reader
-from projections.sanitizing import NAME_FLAG, NOTED, VALUE_FLAG, clean, verdict_of
+from projections.sanitizing import FREE_TEXTS, NAME_FLAG, NOTED, VALUE_FLAG, clean, verdict_of
 from projections.view import View
 
 Mode: TypeAlias = Literal["warn", "block", "quarantine", "off"]
@@ -68,7 +68,10 @@ class Screen(Struct, frozen=True):
         shown = record | {"sanitizer_warnings": list(self.codes[index])}
         value: dict[str, Any] = record["value"]
         if self.redacted[index]:
-            return shown | _changed(record, "") | {"sanitizer_redacted": True}
+            bare = {} if "attributes" not in record else {"attributes": _mute(record, _silent)}
+            return shown | _changed(record, "") | bare | {"sanitizer_redacted": True}
+        if self.cleaned and "attributes" in record:
+            shown |= {"attributes": _mute(record, clean)}
         if self.cleaned and isinstance(value["v"], str):
             text = clean(value["v"])
             if text != value["v"]:
@@ -78,6 +81,16 @@ class Screen(Struct, frozen=True):
     def show_all(self, records: Sequence[Record]) -> list[Record]:
         """Every record, in order."""
         return [self.show(index, record) for index, record in enumerate(records)]
+
+
+def _mute(record: Record, change: Callable[[str], str]) -> dict[str, Any]:
+    """The attributes, with their free texts changed."""
+    attributes: dict[str, Any] = record["attributes"]
+    return attributes | {name: change(attributes[name]) for name in FREE_TEXTS}
+
+
+def _silent(_: str) -> str:
+    return ""
 
 
 def _changed(record: Record, text: str) -> Record:

@@ -15,6 +15,7 @@ from itertools import groupby, islice
 
 from eventlog.kinds import RecallAnswered, RecallUse
 from projections.intents import RecordAnswers, TrackRecalls
+from projections.recall_times import KEPT_MAX
 from projections.writer import Writer
 
 FLUSH_SECONDS = 30.0
@@ -35,7 +36,7 @@ class RecallTracker:
     def __init__(self, writer: Writer, flush_seconds: float = FLUSH_SECONDS) -> None:
         self._writer = writer
         self._flush_seconds = flush_seconds
-        self._uses: dict[str, tuple[int, int]] = {}
+        self._uses: dict[str, tuple[int, list[int]]] = {}
         self._receipts: dict[str, RecallAnswered] = {}
         self._full = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -55,10 +56,13 @@ class RecallTracker:
         if self._writer.primary is not None:
             return
         for fact_id in fact_ids:
-            count, last = self._uses.get(fact_id, (0, 0))
-            self._uses[fact_id] = (count + 1, max(last, at_us))
+            self._add(fact_id, 1, [at_us])
         if len(self._uses) >= PENDING_MAX:
             self._full.set()
+
+    def _add(self, fact_id: str, uses: int, instants: list[int]) -> None:
+        count, known = self._uses.get(fact_id, (0, []))
+        self._uses[fact_id] = (count + uses, sorted((*known, *instants))[-KEPT_MAX:])
 
     def keep(self, receipt: RecallAnswered) -> None:
         """Take a receipt for the log."""
@@ -92,14 +96,16 @@ class RecallTracker:
         if not self._uses:
             return
         taken, self._uses = self._uses, {}
-        uses = tuple(RecallUse(fact, count, last) for fact, (count, last) in taken.items())
+        uses = tuple(
+            RecallUse(fact, count, instants[-1], tuple(instants[:-1]))
+            for fact, (count, instants) in taken.items()
+        )
         try:
             await asyncio.wrap_future(self._writer.submit([TrackRecalls(uses=uses)], actor=ACTOR))
         except Exception as fault:
             _log.warning("recall tracking could not be written, kept for later: %s", fault)
-            for fact, (count, last) in taken.items():
-                have, at_us = self._uses.get(fact, (0, 0))
-                self._uses[fact] = (have + count, max(at_us, last))
+            for fact, (count, instants) in taken.items():
+                self._add(fact, count, instants)
 
     async def flush_receipts(self) -> None:
         """Write the receipts that wait."""

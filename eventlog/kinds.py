@@ -185,12 +185,16 @@ class DecaySwept(Payload, frozen=True, tag="decay_swept"):
     gardens: list[str] = field(default_factory=list)
 
 
-class RecallUse(Struct, frozen=True):
-    """One fact's share in a batch of recalls."""
+class RecallUse(Struct, frozen=True, omit_defaults=True):
+    """One fact's share in a batch of recalls.
+
+    ``earlier_us``: the instants before the last, oldest first, as many as are kept.
+    """
 
     fact_id: str
     count: int
     last_at_us: int
+    earlier_us: tuple[int, ...] = ()
 
 
 class RecallServed(Payload, frozen=True, tag="recall_served"):
@@ -737,6 +741,15 @@ class SubscriptionSet(Payload, frozen=True, tag="subscription_set"):
     reason: str = ""
 
 
+class FactFeedback(Payload, frozen=True, tag="fact_feedback"):
+    """Whoever recalled these facts says what became of them: ``cited`` ones were used in an
+    answer, ``rejected`` ones were found wrong. ``receipt_id`` names the recall, where known."""
+
+    cited: list[str] = field(default_factory=list)
+    rejected: list[str] = field(default_factory=list)
+    receipt_id: str | None = None
+
+
 AnyPayload = (
     FactAsserted
     | FactRetracted
@@ -779,6 +792,7 @@ AnyPayload = (
     | LegalHoldSet
     | ErasureCertified
     | SubscriptionSet
+    | FactFeedback
 )
 
 SCHEMA_VERSIONS: dict[str, int] = {
@@ -788,7 +802,7 @@ SCHEMA_VERSIONS: dict[str, int] = {
     "epoch_started": 1,
     "node_key_rotated": 1,
     "decay_swept": 2,
-    "recall_served": 1,
+    "recall_served": 2,
     "key_issued": 2,
     "key_revoked": 1,
     "set_valued_declared": 1,
@@ -823,6 +837,7 @@ SCHEMA_VERSIONS: dict[str, int] = {
     "legal_hold_set": 1,
     "erasure_certified": 1,
     "subscription_set": 1,
+    "fact_feedback": 1,
 }
 """The version each kind is written with; older ones are read through ``codec.UPCASTERS``."""
 

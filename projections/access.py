@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import apsw
+import msgspec
 
 from eventlog.event import Recorded
-from eventlog.kinds import RecallServed
+from eventlog.kinds import RecallServed, RecallUse
 from projections.database import query
 from projections.erasing import FACTS
+from projections.recall_times import instants_of
 
-_USED = """
-INSERT INTO fact_accesses VALUES (?,?,?,?)
-ON CONFLICT DO UPDATE SET count = count + excluded.count,
-    last_at_us = max(last_at_us, excluded.last_at_us)
-"""
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(list[int]).decode
+
 _COUNT = """
 UPDATE facts SET access_count = access_count + ?,
     last_accessed_at = max(coalesce(last_accessed_at, 0), ?)
@@ -27,7 +27,7 @@ class AccessProjector:
     """``fact_accesses`` (history, for past moments) and the counters on ``facts``."""
 
     name = "access"
-    version = 1
+    version = 2
     tables = ("fact_accesses",)
     schema = """
     CREATE TABLE fact_accesses (
@@ -35,6 +35,7 @@ class AccessProjector:
         fact_id TEXT NOT NULL,
         count INTEGER NOT NULL,
         last_at_us INTEGER NOT NULL,
+        instants TEXT NOT NULL,
         PRIMARY KEY (position, fact_id)
     ) STRICT, WITHOUT ROWID;
     """
@@ -47,17 +48,33 @@ class AccessProjector:
         for event in events:
             served = event.payload
             assert isinstance(served, RecallServed)
-            db.executemany(
-                _USED,
-                [(event.position, use.fact_id, use.count, use.last_at_us) for use in served.uses],
-            )
+            db.executemany("INSERT INTO fact_accesses VALUES (?,?,?,?,?)", _rows(event, served))
             db.executemany(
                 _COUNT,
                 [(use.count, use.last_at_us // 1000, use.fact_id) for use in served.uses],
             )
 
 
-def load_accesses(db: apsw.Connection) -> list[tuple[int, str, int]]:
-    """(position, fact id, count) of every recorded use, oldest first."""
-    rows = query(db, "SELECT position, fact_id, count FROM fact_accesses ORDER BY position")
-    return [(position, fact, count) for position, fact, count in rows]
+def _rows(event: Recorded, served: RecallServed) -> list[tuple[int, str, int, int, str]]:
+    """A row a fact, however often the event names it; its instants as JSON."""
+    by_fact: dict[str, list[RecallUse]] = {}
+    for use in served.uses:
+        by_fact.setdefault(use.fact_id, []).append(use)
+    return [
+        (
+            event.position,
+            fact,
+            sum(use.count for use in uses),
+            max(use.last_at_us for use in uses),
+            _encode(instants_of(uses)).decode(),
+        )
+        for fact, uses in by_fact.items()
+    ]
+
+
+def load_accesses(db: apsw.Connection) -> list[tuple[int, str, int, list[int]]]:
+    """(position, fact id, count, instants) of every recorded use, oldest first."""
+    rows = query(
+        db, "SELECT position, fact_id, count, instants FROM fact_accesses ORDER BY position"
+    )
+    return [(position, fact, count, _decode(text)) for position, fact, count, text in rows]

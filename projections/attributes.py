@@ -9,7 +9,7 @@ import msgspec
 
 from eventlog.event import Recorded
 from eventlog.kinds import FactAsserted, FactAttributes
-from projections.database import query
+from projections.database import query, query_one
 from projections.erasing import FACTS
 from projections.facts import fact_id
 
@@ -18,6 +18,51 @@ _decode = msgspec.json.Decoder(FactAttributes).decode
 
 PLAIN = FactAttributes()
 """What a fact has that says nothing of itself."""
+
+CORE_EMOTION_MIN = 4
+"""From this strength of emotion on, of either sign, a memory belongs to the core."""
+CONFIDENTIAL = 2
+"""The lowest classification that only the source of a fact may read."""
+CONFIDENTIAL_SCOPES = frozenset({"local", "team"})
+"""Where such facts may stand outside gardens: peers are given the other scopes."""
+
+
+def settled(attributes: FactAttributes) -> FactAttributes:
+    """With the tier that the emotion asks for."""
+    if abs(attributes.emotion_score) >= CORE_EMOTION_MIN and attributes.tier != "core":
+        return msgspec.structs.replace(attributes, tier="core")
+    return attributes
+
+
+def encoded(attributes: FactAttributes | None) -> str:
+    """The text of the table; empty for none."""
+    return "" if attributes is None else _encode(attributes).decode()
+
+
+def decoded(text: str) -> FactAttributes:
+    """From the text of the table."""
+    return _decode(text) if text else PLAIN
+
+
+def misplaced(attributes: FactAttributes | None, scope: str, garden: str | None) -> bool:
+    """Whether a fact is too confidential for where it stands."""
+    return (
+        attributes is not None
+        and attributes.classification >= CONFIDENTIAL
+        and garden is None
+        and scope not in CONFIDENTIAL_SCOPES
+    )
+
+
+def attributes_at(db: apsw.Connection, fact: str, position: int) -> FactAttributes | None:
+    """A fact's attributes as they stood at a position; None where it had none."""
+    row = query_one(
+        db,
+        "SELECT attributes FROM fact_attributes WHERE fact_id = ? AND position <= ?"
+        " ORDER BY position DESC LIMIT 1",
+        (fact, position),
+    )
+    return None if row is None else _decode(row[0])
 
 
 class AttributesProjector:

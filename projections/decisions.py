@@ -41,6 +41,7 @@ from projections.deciding.erasing import (
     erase_facts,
     set_legal_hold,
 )
+from projections.deciding.feedback import give_feedback
 from projections.deciding.foreign import receive_foreign
 from projections.deciding.gardens import create_garden, delete_garden, set_member
 from projections.deciding.peering import (
@@ -105,6 +106,7 @@ DECISIONS: dict[type[ask.Intent], Callable[[Any, Context], Decision | Refused]] 
     ask.StartEpoch: start_epoch,
     ask.PromoteReplica: promote_replica,
     ask.ReceiveForeign: receive_foreign,
+    ask.GiveFeedback: give_feedback,
 }
 """Every intent and the function that decides it."""
 

@@ -17,6 +17,7 @@ from eventlog.kinds import (
     DecayPolicy,
     ErasureReason,
     FactAsserted,
+    FactAttributes,
     GardenRole,
     Parent,
     PeerGrants,
@@ -56,6 +57,7 @@ class AssertFact(Intent, frozen=True, kw_only=True, gc=False):
     permissions: frozenset[str] = frozenset()
     garden_id: str | None = None
     attestation: Attestation | None = None
+    attributes: FactAttributes | None = None
     member: str | None = None
     readable_scopes: frozenset[str] = frozenset(SCOPES)
 
@@ -531,3 +533,12 @@ class SetLegalHold(Intent, frozen=True, kw_only=True):
 
 ERASING = (EraseFacts, EraseEvents, TakeForeignEnds)
 """Intents that are decided alone, with everything before them committed."""
+
+
+class GiveFeedback(Intent, frozen=True, kw_only=True):
+    """Say which recalled facts were cited and which were rejected. That the asker may read
+    them was checked; whether they are still there is decided."""
+
+    cited: tuple[str, ...] = ()
+    rejected: tuple[str, ...] = ()
+    receipt_id: str | None = None

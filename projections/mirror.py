@@ -22,11 +22,13 @@ from eventlog.kinds import (
     DecaySwept,
     FactAsserted,
     FactErased,
+    FactFeedback,
     FactRetracted,
     GardenCreated,
     KeyIssued,
     QuarantineReviewed,
     RecallServed,
+    RecallUse,
     SetValuedDeclared,
     SourceTrustSet,
     TrustPolicySet,
@@ -38,6 +40,7 @@ from projections.decay import load_sweeps
 from projections.derivations import load_parents
 from projections.erasures import load_erased
 from projections.facts import fact_id, validity_us
+from projections.feedback import counts_of, load_feedback
 from projections.foreign import admitted, id_of
 from projections.foreign_ends import ENDING_KINDS
 from projections.garden_directory import all_reviews, every_garden
@@ -48,6 +51,7 @@ from projections.moment import LIVE
 from projections.normalization import SCOPES, is_reserved, normalize_ref
 from projections.policies import load_set_valued
 from projections.questions import asking_percent
+from projections.recall_times import instants_of
 from projections.sanitizing import verdict_of
 from projections.trust import load_key_sources, load_trust, load_trust_policies
 from projections.trust_formula import warrant_of
@@ -140,10 +144,13 @@ class Mirror(MirrorState):
                 self.attributes.setdefault(slot, []).append((at, attributes))
         for at, patterns in load_set_valued(db):
             self.set_valued.add(at, patterns)
-        for at, fact, count in load_accesses(db):
+        for at, fact, count, instants in load_accesses(db):
             slot = self.slot_of.get(fact)
             if slot is not None:
                 self.accesses.add(at, [(slot, count)])
+                self.recall_times.add(at, slot, instants)
+        for at, fact, cited, rejected in load_feedback(db):
+            self._note_feedback(at, fact, cited, rejected)
 
     def _row_of(self, row: Sequence[Any]) -> tuple[Any, ...]:
         (start, end, fact, entity, relation, source, scope, garden, value_type, value_v, hlc,
@@ -332,6 +339,7 @@ class Mirror(MirrorState):
             columns["scope"][slot] = NOWHERE
             self.parents.pop(slot, None)
             self.attributes.pop(slot, None)
+            self.recall_times.drop(slot)
         for postings in (self.by_entity, self.by_key, self.by_object, self.by_source,
                          self.by_cid, self.reserved, self.by_term):  # fmt: skip
             postings.drop(slots)
@@ -356,6 +364,25 @@ class Mirror(MirrorState):
         payload = event.payload
         assert isinstance(payload, RecallServed)
         self.accesses.add(event.position, uses_by_slot(payload.uses, self.slot_of))
+        by_slot: dict[int, list[RecallUse]] = {}
+        for use in payload.uses:
+            slot = self.slot_of.get(use.fact_id)
+            if slot is not None:
+                by_slot.setdefault(slot, []).append(use)
+        for slot, uses in by_slot.items():
+            self.recall_times.add(event.position, slot, instants_of(uses))
+
+    def _feed_back(self, event: Recorded) -> None:
+        payload = event.payload
+        assert isinstance(payload, FactFeedback)
+        for fact, cited, rejected in counts_of(payload):
+            self._note_feedback(event.position, fact, cited, rejected)
+
+    def _note_feedback(self, position: int, fact: str, cited: int, rejected: int) -> None:
+        slot = self.slot_of.get(fact)
+        if slot is not None:
+            self.cited.add(position, [(slot, cited)] if cited else [])
+            self.rejected.add(position, [(slot, rejected)] if rejected else [])
 
     def _found_garden(self, event: Recorded) -> None:
         payload = event.payload
@@ -421,6 +448,7 @@ _HANDLERS: dict[type[object], Callable[[Mirror, Recorded], None]] = {
     SourceTrustSet: Mirror._trust,  # pyright: ignore[reportPrivateUsage]
     TrustPolicySet: Mirror._trust_policy,  # pyright: ignore[reportPrivateUsage]
     KeyIssued: Mirror._key,  # pyright: ignore[reportPrivateUsage]
+    FactFeedback: Mirror._feed_back,  # pyright: ignore[reportPrivateUsage]
     RecallServed: Mirror._count,  # pyright: ignore[reportPrivateUsage]
     SetValuedDeclared: Mirror._declare,  # pyright: ignore[reportPrivateUsage]
     ContentReviewed: Mirror._review,  # pyright: ignore[reportPrivateUsage]

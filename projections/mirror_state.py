@@ -15,6 +15,7 @@ from projections.flagging import FlagColumn
 from projections.histories import AccessHistory, DecayHistory, SetValuedHistory
 from projections.interner import Interner
 from projections.lexicon import open_tokenizer
+from projections.recall_times import RecallTimes
 from projections.remembered import Remembered
 from projections.term_postings import TermPostings
 from projections.trust_history import TrustHistory
@@ -64,6 +65,9 @@ class MirrorState:
         self.decay = DecayHistory()
         self.trust = TrustHistory(self.sources)
         self.accesses = AccessHistory()
+        self.recall_times = RecallTimes()
+        self.cited = AccessHistory()
+        self.rejected = AccessHistory()
         self.set_valued = SetValuedHistory()
         self.flags = FlagColumn()
         self.remembered = Remembered(ANSWERS_KEPT_MAX)

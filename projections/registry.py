@@ -18,6 +18,7 @@ from projections.episodic.episodes import EpisodesProjector
 from projections.erasures import ErasuresProjector
 from projections.fact_retractions import FactRetractionsProjector
 from projections.facts import FactsProjector
+from projections.feedback import FeedbackProjector
 from projections.foreign import ForeignFactsProjector
 from projections.foreign_ends import ForeignEndsProjector
 from projections.gardens import GardensProjector
@@ -47,6 +48,7 @@ PROJECTORS: tuple[Projector, ...] = (
     DecayProjector(),
     LexiconProjector(),
     AccessProjector(),
+    FeedbackProjector(),
     CardsProjector(),
     VerdictsProjector(),
     RecallReceiptsProjector(),

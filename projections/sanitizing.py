@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from eventlog.kinds import FactAsserted
+from eventlog.kinds import FactAsserted, FactAttributes
 from projections.folding import folded, lines, words
 from projections.invisible import strip
 from projections.sentinels import LINE_FAMILIES, STEM_CHARS, TEMPLATE_TOKEN, WORD_FAMILIES
@@ -53,8 +53,12 @@ CLEAN = Verdict((), 0)
 
 
 def verdict_of(fact: FactAsserted) -> Verdict:
-    """The verdict over a fact: its value where that is text, and its names."""
+    """The verdict over a fact: its value where that is text, what its attributes say in words,
+    and its names."""
     in_value = scan(fact.value.v) if fact.value.type in _TEXTUAL else frozenset[str]()
+    if fact.attributes is not None:
+        for text in worded(fact.attributes):
+            in_value |= scan(text)
     in_name = scan(f"{fact.entity}\n{fact.relation}\n{fact.source}")
     if not in_value and not in_name:
         return CLEAN
@@ -64,6 +68,15 @@ def verdict_of(fact: FactAsserted) -> Verdict:
     if in_name - NOTICES:
         flags |= NAME_FLAG
     return Verdict(tuple(sorted(in_value | {IN_NAME + code for code in in_name})), flags)
+
+
+FREE_TEXTS = ("original", "emotion_context", "keywords")
+"""Attributes that hold free text; all others are labels and numbers."""
+
+
+def worded(attributes: FactAttributes) -> list[str]:
+    """The free texts among attributes."""
+    return [getattr(attributes, name) for name in FREE_TEXTS]
 
 
 def scan(text: str) -> frozenset[str]:

@@ -83,10 +83,16 @@ class View:
 
     def attributes(self, slots: I32, moment: Moment) -> list[FactAttributes]:
         """What abmind ranks each fact by, as it stood at the moment."""
+        return [stated or PLAIN for stated in self.stated_attributes(slots, moment)]
+
+    def stated_attributes(self, slots: I32, moment: Moment) -> list[FactAttributes | None]:
+        """The same; None for facts that say nothing of themselves."""
         known = self._mirror.attributes
-        found: list[FactAttributes] = []
+        if not known:
+            return [None] * len(slots)
+        found: list[FactAttributes | None] = []
         for slot in slots.tolist():
-            standing = PLAIN
+            standing: FactAttributes | None = None
             for position, attributes in known.get(slot, ()):
                 if position <= moment.position:
                     standing = attributes
@@ -170,6 +176,18 @@ class View:
     def access_count(self, slots: I32, moment: Moment) -> I64:
         """How often recalls had returned each fact by the moment."""
         return self._mirror.accesses.at(slots, moment.position)
+
+    def recall_times(self, slots: I32, moment: Moment) -> list[tuple[int, ...]]:
+        """When the last (up to 20) recalls before the moment returned each fact: microseconds,
+        oldest first."""
+        times = self._mirror.recall_times
+        return [times.at(slot, moment.position) for slot in slots.tolist()]
+
+    def feedback(self, slots: I32, moment: Moment) -> tuple[I64, I64]:
+        """How often each fact had been cited, and rejected, by the moment."""
+        mirror = self._mirror
+        cited = mirror.cited.at(slots, moment.position)
+        return cited, mirror.rejected.at(slots, moment.position)
 
     def sweep_positions(self) -> list[int]:
         """Positions of all decay sweeps up to this view, ascending."""

@@ -13,11 +13,14 @@ from api.commands.naming import entity_named, stored_uri, value_meant
 from api.errors import ApiError, coded, refused
 from api.schemas.facts import AssertRequest
 from api.schemas.values import FactValue
-from eventlog.kinds import Parent
+from eventlog.kinds import FactAttributes, Parent
 from projections.cid import compute_cid
 from projections.instructions import instruction_refusal
 from projections.intents import AssertFact
 from projections.provenance import shown_facts
+
+UNTRUSTED_TRUST_MAX = 1
+"""A peer's trust (abmind A2.1); 2 and 3, one's own and the owner's, are an admin's to give."""
 
 _NAMESPACES_HINT = "use a namespace such as 'memory:' or 'rel:'"
 
@@ -44,6 +47,8 @@ def assertion_of(call: Call, request: AssertRequest) -> Assertion:
     check_source(call, source)
     given = request.value.stored()
     value = value_meant(call, given, position)
+    attributes = None if request.attributes is None else request.attributes.stored()
+    check_attributes(call, attributes)
     intent = AssertFact(
         entity=entity,
         relation=request.relation,
@@ -66,6 +71,7 @@ def assertion_of(call: Call, request: AssertRequest) -> Assertion:
         permissions=call.authorization.permissions,
         garden_id=garden,
         attestation=attestation_of(call, request, given),
+        attributes=attributes,
         member=member_of(call),
         readable_scopes=call.authorization.scopes,
     )
@@ -82,6 +88,19 @@ def check_source(call: Call, source: str) -> None:
     """Raises ApiError 403 where the caller may not speak in the name of ``source``."""
     if not call.authorization.writes_as(source):
         raise coded("source_forbidden", f"this key may not write as source {source!r}")
+
+
+def check_attributes(call: Call, attributes: FactAttributes | None) -> None:
+    """Raises ApiError 403 where a fact claims more trust than the caller may lend it: content
+    does not raise its own."""
+    if attributes is None or call.authorization.may("admin"):
+        return
+    if attributes.trust > UNTRUSTED_TRUST_MAX:
+        raise coded(
+            "attribute_forbidden",
+            f"trust above {UNTRUSTED_TRUST_MAX} takes admin permission",
+            field="attributes.trust",
+        )
 
 
 def check_value(call: Call, value: FactValue) -> None:

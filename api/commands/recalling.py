@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from api.bodies import parse_json, validated
@@ -15,12 +16,14 @@ from api.errors import ApiError, coded, entry, unprocessable
 from api.records import Record, Volatile, record_of
 from api.schemas.recall import RecallBody, RecallQuery
 from api.screening import Screen
+from eventlog.kinds import FactAttributes
 from projections.authorization import Authorization
 from projections.moment import Moment, format_instant
 from projections.normalization import SCOPES
 from projections.recall.answer import RecallAnswer, Recalled
 from projections.recall.profile import Profile, UnknownProfile, load_profile, parse_profile
 from projections.recall.request import RecallRequest, WeightsError, parse_weights
+from projections.sanitizing import FREE_TEXTS
 from projections.selection import live
 from projections.view import View
 
@@ -225,7 +228,9 @@ def _scored(call: Call, index: int, each: Recalled, node_id: str, screen: Screen
     row = each.row
     garden = None if row.garden_id is None else call.node.reader.gardens.find(row.garden_id)
     waits = "pending" if garden is not None and garden.quarantine else None
-    now = Volatile(each.confidence, each.contradicted, each.source_trust, waits)
+    now = Volatile(
+        each.confidence, each.contradicted, each.source_trust, waits, _brief(each.attributes)
+    )
     # A card is written here, whatever node its facts came from.
     written_by = row.origin if each.from_card else node_id
     return {
@@ -236,6 +241,13 @@ def _scored(call: Call, index: int, each: Recalled, node_id: str, screen: Screen
         "token_estimate": each.token_estimate,
         "from_card": each.from_card,
     }
+
+
+def _brief(attributes: FactAttributes | None) -> FactAttributes | None:
+    """Attributes without their free texts, which no token budget counts."""
+    if attributes is None:
+        return None
+    return msgspec.structs.replace(attributes, **dict.fromkeys(FREE_TEXTS, ""))
 
 
 def _instructs(item: dict[str, Any]) -> bool:

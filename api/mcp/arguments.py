@@ -140,6 +140,7 @@ MEANINGS: dict[str, str] = {
     "write_mode": "summarize_with_provenance where the session has read this scope.",
     "garden_id": "A garden (private group of facts): slug, id or URI.",
     "attestation": "The source's signature, where the node asks for one.",
+    "attributes": 'What abmind ranks by, such as {"emotion_score": 3, "topic": "work"}.',
     "as_of": "As the memory was at this moment: an RFC 3339 instant, position:N, or an HLC.",
     "valid_at": "As the world was at this instant, by what is known.",
     "token_budget": "Most tokens the facts may take together.",

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from api.schemas.attributes import Attributes
 from api.schemas.scopes import LintReport
 from api.schemas.values import Scope
 from projections.garden_directory import Role
@@ -59,6 +60,7 @@ class FactRecord(BaseModel):
     position: int
     sanitized: bool = False
     recorded_cid: str | None = None
+    attributes: Attributes | None = None
 
 
 class GardenMember(BaseModel):
@@ -690,6 +692,14 @@ class ReceiptPage(BaseModel):
 
     receipts: list[Receipt]
     cursor: str | None
+
+
+class FeedbackTaken(BaseModel):
+    """Which facts count as cited and as rejected; ``position`` is null where all were known."""
+
+    cited: list[str]
+    rejected: list[str]
+    position: int | None
 
 
 class ReplayedRecall(BaseModel):

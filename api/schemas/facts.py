@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, RootModel, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from api.schemas.attributes import Attributes
 from api.schemas.values import FactValue, Instant, Name, QueryShare, Scope, Share
 from eventlog.kinds import Parent
 from projections.cid import parse_fact_hash
@@ -40,6 +41,7 @@ class AssertRequest(BaseModel):
     valid_until: Instant | None = None
     garden_id: str | None = None
     attestation: Attestation | None = None
+    attributes: Attributes | None = None
     write_mode: Literal["assert", "summarize_with_provenance"] = "assert"
     derived_from: list[Any] = Field(default_factory=list, max_length=PARENTS_MAX)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from api.schemas.facts import MomentQuery
@@ -109,6 +109,37 @@ class ReceiptsQuery(BaseModel):
     principal: str | None = Field(default=None, min_length=1, max_length=NAME_LENGTH_MAX)
     limit: int = Field(default=50, ge=1, le=500)
     cursor: str | None = None
+
+
+ANSWER_LENGTH_MAX = 200_000
+FEEDBACK_FACTS_MAX = 500
+
+FactIds = Annotated[
+    list[Annotated[str, Field(min_length=1, max_length=NAME_LENGTH_MAX)]],
+    Field(max_length=FEEDBACK_FACTS_MAX),
+]
+
+
+class FeedbackRequest(BaseModel):
+    """What became of recalled facts. ``answer``, the text that was written with them, is
+    searched for those of the receipt; with it, nothing else is named as cited."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    receipt_id: str | None = Field(default=None, min_length=1, max_length=NAME_LENGTH_MAX)
+    cited: FactIds = Field(default_factory=list)
+    rejected: FactIds = Field(default_factory=list)
+    answer: str | None = Field(default=None, min_length=1, max_length=ANSWER_LENGTH_MAX)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.answer is not None and self.receipt_id is None:
+            raise PydanticCustomError("receipt_required", "answer needs receipt_id")
+        if self.answer is not None and self.cited:
+            raise PydanticCustomError("cited_and_answer", "give either cited or answer")
+        if self.answer is None and not self.cited and not self.rejected:
+            raise PydanticCustomError("feedback_empty", "give cited, rejected or answer")
+        return self
 
 
 class LegacyQuery(BaseModel):

@@ -50,7 +50,7 @@ COLUMNS: dict[str, str] = {
 ``detail`` its payload as JSON text, the last three the exact bytes."""
 
 _SINGLE = ("fact_id", "marker_id", "winner_id", "resolution_fact_id")
-_SEVERAL = ("fact_ids", "loser_ids")
+_SEVERAL = ("fact_ids", "loser_ids", "cited", "rejected")
 _LISTED = ("uses", "returned", "deltas")
 _decode_payload = msgspec.json.Decoder(dict[str, Any]).decode
 

@@ -9,6 +9,7 @@ import msgspec
 from eventlog.event import fact_partition
 from eventlog.identifiers import id_text
 from eventlog.kinds import FactAsserted
+from projections.attributes import attributes_at, decoded, encoded, misplaced
 from projections.contradictions import key_hash, value_hash
 from projections.database import query_one
 from projections.deciding.context import Context, Decision
@@ -20,12 +21,20 @@ from projections.intents import AssertFact, Refused
 from projections.moment import LIVE
 
 _SAME = f"""
-SELECT id, cid, valid_from, valid_until, interpret_as, derived_from, value_type, value_v
+SELECT id, cid, valid_from, valid_until, interpret_as, derived_from, value_type, value_v,
+    coalesce((SELECT attributes FROM fact_attributes
+              WHERE position = facts.from_position AND fact_id = facts.id), '')
 FROM facts
 WHERE entity=? AND relation=? AND scope=? AND garden_id IS ? AND source=?
   AND to_position={LIVE} AND base_confidence>0
 ORDER BY hlc DESC LIMIT 1
 """
+
+MISPLACED = Refused(
+    "classification_misplaced",
+    "facts of classification 2 or 3 belong in the scopes local and team, or in a garden",
+    "attributes",
+)
 
 _encode_parents = msgspec.json.Encoder().encode
 
@@ -40,6 +49,8 @@ def assert_fact(intent: AssertFact, context: Context) -> Decision | Refused:
         refusal = write_refusal(context.db, garden, intent.scope, intent.member)
         if refusal is not None:
             return refusal
+    if misplaced(intent.attributes, intent.scope, garden):
+        return MISPLACED
     if intent.derived_from:
         context.flush()
         parents = [parent.hash for parent in intent.derived_from]
@@ -61,13 +72,16 @@ def assert_fact(intent: AssertFact, context: Context) -> Decision | Refused:
         same = _newest_of_source(intent, context)
         value = intent.value
         rival = (key_hash(*key), value_hash(value.type, value.v), intent.relation)
-        if same is not None and tuple(same[1:]) == content:
-            return Decision([], fact_id=same[0], created=False, rival=rival)
+        if same is not None and tuple(same[1:-1]) == content:
+            stated = encoded(intent.attributes)
+            if stated in ("", same[-1]):  # what is left unsaid is no change
+                return Decision([], fact_id=same[0], created=False, rival=rival)
+            intent = _no_lower(intent, same[0], same[-1], context)
     draft = context.draft(_asserted(intent), fact_partition(intent.scope, garden))
     fact = id_text(draft.event_id)
     context.undecided.touched.add(key)
     context.undecided.asserted |= {fact, key}
-    context.undecided.newest[*key, intent.source] = (fact, *content)
+    context.undecided.newest[*key, intent.source] = (fact, *content, encoded(intent.attributes))
     return Decision([draft], fact_id=fact, rival=rival)
 
 
@@ -86,11 +100,23 @@ def _asserted(intent: AssertFact) -> FactAsserted:
         write_mode=intent.write_mode,  # pyright: ignore[reportArgumentType]
         garden_id=intent.garden_id,
         attestation=intent.attestation,
+        attributes=intent.attributes,
     )
 
 
+def _no_lower(intent: AssertFact, same: str, stated: str, context: Context) -> AssertFact:
+    """The intent, classified no lower than the equal fact that stands already: saying a thing
+    again does not declassify it."""
+    assert intent.attributes is not None
+    newest = attributes_at(context.db, same, LIVE) or decoded(stated)
+    if newest.classification <= intent.attributes.classification:
+        return intent
+    raised = msgspec.structs.replace(intent.attributes, classification=newest.classification)
+    return msgspec.structs.replace(intent, attributes=raised)
+
+
 def _content(intent: AssertFact) -> tuple[Any, ...]:
-    """What must be equal for a write to be a repetition (DESIGN section 8)."""
+    """What must be equal for a write to be a repetition, attributes apart (DESIGN section 8)."""
     parents = list(intent.derived_from)
     return (
         intent.cid,

@@ -13,6 +13,7 @@ import msgspec
 
 from eventlog.event import Draft, garden_partition
 from eventlog.kinds import FactRetracted, QuarantineReviewed, Value
+from projections.attributes import attributes_at
 from projections.database import query_one
 from projections.deciding.asserting import assert_fact
 from projections.deciding.context import Context, Decision
@@ -67,7 +68,9 @@ def _admitted(row: FactRow, intent: ReviewQuarantined, context: Context) -> Deci
     refusal = _target_refusal(intent, context)
     if refusal is not None:
         return refusal
-    stated = assert_fact(_restated(row, intent), context)
+    attributes = attributes_at(context.db, row.id, LIVE)
+    restated = msgspec.structs.replace(_restated(row, intent), attributes=attributes)
+    stated = assert_fact(restated, context)
     if isinstance(stated, Refused):
         return stated
     drafts = [*stated.drafts, *_closing(row, intent, context, stated.fact_id)]

@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from eventlog.kinds import FactAttributes
 from projections.cards.source import Served
 from projections.facts import FactRow
 from projections.moment import Moment
@@ -33,6 +34,7 @@ class Recalled(Struct, frozen=True):
             brought it in.
         explain: every number behind the score, where asked.
         from_card: a card that stands for facts; ``slot`` is of the best of them.
+        attributes: the fact's own, at the Moment; None where it has none.
     """
 
     slot: int
@@ -49,6 +51,7 @@ class Recalled(Struct, frozen=True):
     provenance_of: str | None = None
     explain: dict[str, Any] | None = None
     from_card: bool = False
+    attributes: FactAttributes | None = None
 
 
 class RecallAnswer(Struct, frozen=True):

@@ -189,4 +189,5 @@ def _synthetic(best: Recalled, card: Card, tokens: int) -> Recalled:
         why=(f"card: stands for facts about {card.key.entity}", *best.why),
         provenance_of=None,
         from_card=True,
+        attributes=None,
     )

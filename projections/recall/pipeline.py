@@ -177,6 +177,9 @@ def _recalled(
         why=tuple(reasons),
         provenance_of=each.provenance_of,
         explain=_explain(scored, index, weights) if surveyed.request.explain else None,
+        attributes=surveyed.view.stated_attributes(
+            np.array([each.slot], dtype=np.int32), surveyed.moment
+        )[0],
     )
 
 

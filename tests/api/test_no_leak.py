@@ -122,6 +122,8 @@ def reads(told: Life) -> Iterator[Ask]:
         for path in ("", f"/{ABSENT}", f"/{ABSENT}/events", f"/{ABSENT}/stream")
     )
     yield from (Ask("GET", f"/v1/federation/{name}") for name in ("streams", "events", "digests"))
+    yield Ask("POST", "/v1/recall/feedback", body={"receipt_id": ABSENT, "answer": "tea"})
+    yield Ask("POST", "/v1/recall/feedback", body={"cited": [ABSENT]})
     yield Ask("GET", f"/v1/recall/receipts/{ABSENT}")
     yield Ask("POST", f"/v1/recall/receipts/{ABSENT}/replay")
 

@@ -266,3 +266,4 @@ def test_touched_facts_are_told_from_the_fields() -> None:
         {"winner_id": "w", "loser_ids": ["l"], "resolution_fact_id": "r"},
     ) == ["w", "r", "l"]
     assert touched("recall_served", "e4", {"uses": [{"fact_id": "u"}]}) == ["u"]
+    assert touched("fact_feedback", "e5", {"cited": ["c"], "rejected": ["r", "c"]}) == ["c", "r"]

@@ -1,0 +1,119 @@
+"""What a request may say of a fact besides its content: what the abmind profiles rank by."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+from eventlog.kinds import FactAttributes
+from projections.attributes import PLAIN, settled
+from projections.memory_types import MemoryType
+from projections.sanitizing import NOTICES, scan
+
+LABELS_MAX = 25
+ORIGINAL_LENGTH_MAX = 65_536
+CONTEXT_LENGTH_MAX = 1_000
+KEYWORDS_LENGTH_MAX = 2_000
+RELEVANCE_MAX = 1_000
+RELEVANCE_STEP = 10
+
+_LISTS = ("emotion_tags", "importance_flags")
+_TOPIC = re.compile(r"[^\W_][\w.:/-]{0,63}")
+
+
+def _listed(given: Any) -> Any:
+    """A list, or its members in one text with commas between."""
+    if isinstance(given, str):
+        return [part.strip() for part in given.split(",") if part.strip()]
+    return given
+
+
+def _harmless(text: str) -> str:
+    """Labels are shown to models as they are, so that none may speak to them."""
+    if scan(re.sub(r"[\W_]+", " ", text)) - NOTICES:
+        raise PydanticCustomError("label", "is not a label")
+    return text
+
+
+def _topic(text: str) -> str:
+    if _TOPIC.fullmatch(text) is None:
+        raise PydanticCustomError(
+            "label", "must be one word of up to 64 letters, digits and any of . : / - _"
+        )
+    return _harmless(text)
+
+
+def _distinct(labels: list[str]) -> list[str]:
+    return list(dict.fromkeys(labels))
+
+
+def _steps(relevance: int) -> int:
+    if relevance % RELEVANCE_STEP:
+        raise PydanticCustomError("multiple_of", "must be a multiple of 10")
+    return relevance
+
+
+Label = Annotated[
+    str,
+    Field(pattern=r"^[a-z][a-z0-9]*([-_][a-z0-9]+)*$", max_length=32),
+    AfterValidator(_harmless),
+]
+"""One lower-case word, such as ``joy`` or ``turning-point``."""
+Labels = Annotated[
+    list[Label], Field(max_length=LABELS_MAX), BeforeValidator(_listed), AfterValidator(_distinct)
+]
+Whole = Annotated[int, Field(strict=True)]
+
+
+class Rankable(BaseModel):
+    """The numbers and labels: they may also be set later."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    memory_type: MemoryType = "fact"
+    emotion_score: Annotated[Whole, Field(ge=-5, le=5)] = 0
+    emotion_tags: Labels = Field(default_factory=list)
+    importance_flags: Labels = Field(default_factory=list)
+    relevance: Annotated[
+        Whole, Field(ge=-RELEVANCE_MAX, le=RELEVANCE_MAX), AfterValidator(_steps)
+    ] = 0
+    classification: Annotated[Whole, Field(ge=0, le=3)] = 1
+    trust: Annotated[Whole, Field(ge=0, le=3)] = 0
+    integrity: Annotated[Whole, Field(ge=0, le=3)] = 2
+    credibility: Annotated[Whole, Field(ge=1, le=6)] = 6
+    topic: Annotated[str, AfterValidator(_topic)] = "general"
+    tier: Literal["general", "core"] = "general"
+
+
+class Attributes(Rankable):
+    """All attributes, as given when a fact is stated."""
+
+    emotion_context: str = Field(default="", max_length=CONTEXT_LENGTH_MAX)
+    original: str = Field(default="", max_length=ORIGINAL_LENGTH_MAX)
+    language: str = Field(
+        default="", max_length=35, pattern=r"^$|^[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*$"
+    )
+    keywords: str = Field(default="", max_length=KEYWORDS_LENGTH_MAX)
+
+    def stored(self) -> FactAttributes | None:
+        """As events carry them; None where they say nothing."""
+        fields = self.model_dump()
+        for name in _LISTS:
+            fields[name] = tuple(fields[name])
+        made = settled(FactAttributes(**fields))
+        return None if made == PLAIN else made
+
+
+class AttributesPatch(Rankable):
+    """Those to set, and only those: what is left out stays."""
+
+    def changes(self) -> dict[str, Any]:
+        """By field, as events carry them."""
+        given = self.model_dump(exclude_unset=True)
+        for name in _LISTS:
+            if name in given:
+                given[name] = tuple(given[name])
+        return given

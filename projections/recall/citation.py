@@ -1,0 +1,36 @@
+"""Whether an answer made use of a memory (abmind's citation detector, #824)."""
+
+from __future__ import annotations
+
+import re
+
+from projections.recall.stages.lexical import STOP_WORDS
+
+WINDOW = 20
+STEP = 10
+SHARED_WORDS_MIN = 5
+WORD_LENGTH_MIN = 4
+
+_WORD = re.compile(r"[^\W_]+")
+
+
+def is_cited(memory: str, answer: str) -> bool:
+    """Whether ``answer`` repeats 20 characters of ``memory`` (looked for at every tenth), or
+    shares five of its words of four letters or more, stop-words apart. Letter case and the
+    width of white space do not matter."""
+    said, told = _plain(memory), _plain(answer)
+    if any(said[at : at + WINDOW] in told for at in range(0, len(said) - WINDOW + 1, STEP)):
+        return True
+    return len(_words(said) & _words(told)) >= SHARED_WORDS_MIN
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _words(text: str) -> set[str]:
+    return {
+        word
+        for word in _WORD.findall(text)
+        if len(word) >= WORD_LENGTH_MIN and word not in STOP_WORDS
+    }
