@@ -30,7 +30,7 @@ WHERE position<=?1 AND to_position>?1 AND removed=0
   AND (?2 IS NULL OR tier=?2) AND (?3 IS NULL OR period_start>=?3)
   AND (?4 IS NULL OR period_start<=?4) AND (?5 IS NULL OR owner=?5)
   AND (?6 IS NULL OR (period_start, position) < (?6, ?7)) AND {allowed}
-ORDER BY period_start DESC, position DESC
+ORDER BY period_start DESC, position DESC LIMIT ?8
 """
 _FACTS_OF = """
 SELECT p.position, p.fact_id FROM json_each(?) n
@@ -99,7 +99,11 @@ def recorded_files(db: apsw.Connection, partition: str, owner: str) -> dict[str,
 
 
 def summaries_at(
-    db: apsw.Connection, position: int, authorization: Authorization, chosen: SummaryFilter
+    db: apsw.Connection,
+    position: int,
+    authorization: Authorization,
+    chosen: SummaryFilter,
+    limit: int,
 ) -> list[SummaryRow]:
     """Summaries of the caller's scopes and gardens as they stood, newest period first. Whether
     the caller may read any paragraph of them is not asked here."""
@@ -107,8 +111,18 @@ def summaries_at(
     start, place = chosen.before or (None, None)
     rows = query(
         db,
-        _AT.format(allowed=numbered(allowed, 8)),
-        (position, chosen.tier, chosen.since, chosen.until, chosen.owner, start, place, *bindings),
+        _AT.format(allowed=numbered(allowed, 9)),
+        (
+            position,
+            chosen.tier,
+            chosen.since,
+            chosen.until,
+            chosen.owner,
+            start,
+            place,
+            limit,
+            *bindings,
+        ),
     )
     return [SummaryRow(*row) for row in rows]
 
