@@ -72,8 +72,8 @@ def test_files_become_answers_and_the_past_keeps_them(tmp_path: Path) -> None:
         second = head(client)
         kept = client.get("/v1/summaries", {"as_of": f"position:{first}"})["summaries"][0]
         now = client.get("/v1/summaries")["summaries"][0]
-        same = [before["fact_id"] == after["fact_id"]
-                for before, after in zip(kept["paragraphs"], now["paragraphs"], strict=True)]  # fmt: skip
+        pairs = zip(kept["paragraphs"], now["paragraphs"], strict=True)
+        same = [before["fact_id"] == after["fact_id"] for before, after in pairs]
         assert same == [True, False, True]
 
         (folder / name).unlink()
