@@ -43,6 +43,7 @@ from api.routing import Route
 from api.sealing import Sealer
 from api.sessions import Sessions
 from api.settings import Settings
+from api.summary_folder import SummaryFolder
 from api.tracking import RecallTracker
 from projections.archive.archive import Archive
 from projections.audit.desk import AuditDesk
@@ -234,7 +235,10 @@ async def _lifetime(app: web.Application) -> AsyncIterator[None]:
     await sealer.start()
     await service.cleaning.start()
     await service.scheduler.start()
+    summaries = SummaryFolder(service.node, service.settings)
+    await summaries.start()
     yield
+    await summaries.stop()
     await service.scheduler.stop()
     await service.deliverer.stop()
     await service.federation.stop()

@@ -40,6 +40,7 @@ from api.routes import (
     replication,
     scopes,
     subscriptions,
+    summaries,
     system,
     time_travel,
     trust,
@@ -52,6 +53,7 @@ from api.schemas import federation as peering
 from api.schemas import federation_facts as federated
 from api.schemas import replication as replicating
 from api.schemas import subscriptions as subscribing
+from api.schemas import summaries as summarised
 from api.schemas.aliases import (
     AliasesQuery,
     AliasRecord,
@@ -712,6 +714,21 @@ _ERASURES: tuple[Route, ...] = (
         answers={200: erasure.Holds}, errors=(400, 404, 413, 503, 507),
     ),
 )  # fmt: skip
+_SUMMARIES: tuple[Route, ...] = (
+    Route(
+        method="GET", path="/v1/summaries", handler=summaries.list_summaries, permission="read",
+        group="summaries", summary="Summaries of days, weeks and quarters, newest first",
+        query=summarised.SummariesQuery,
+        answers={200: summarised.SummaryPage}, errors=(400, 404, 501),
+    ),
+    Route(
+        method="POST", path="/v1/summaries", handler=summaries.record_summaries,
+        permission="write", group="summaries", summary="Record summaries, or that they are gone",
+        body=summarised.SummariesRequest,
+        answers={200: summarised.SummariesAnswer, 201: summarised.SummariesAnswer},
+        errors=(400, 404, 413, 503, 507),
+    ),
+)  # fmt: skip
 _EPISODES: tuple[Route, ...] = (
     Route(
         method="POST", path="/v1/episodes", handler=episodes.record_episode, permission="write",
@@ -907,6 +924,6 @@ _TIME_TRAVEL: tuple[Route, ...] = (
 ROUTES: tuple[Route, ...] = (
     *_FACTS, *_CONFLICTS, *_CONTENT, *_RECALL, *_GARDENS, *_SCOPES, *_DECAY, *_TRUST, *_TIME_TRAVEL,
     *_AUDIT, *_NAMES, *_INTENTS, *_EPISODES, *_KEYS, *_AGENT_KEYS, *_CAPABILITIES, *_ERASURES,
-    *_SUBSCRIPTIONS, *_REPLICATION, *_FEDERATION, *_FEDERATION_FACTS, *_NODE,
+    *_SUMMARIES, *_SUBSCRIPTIONS, *_REPLICATION, *_FEDERATION, *_FEDERATION_FACTS, *_NODE,
 )  # fmt: skip
 """In the order of the documentation."""

@@ -26,6 +26,7 @@ from pydantic_settings import (
 )
 
 from projections.embedding.choosing import EmbeddingSettings
+from projections.normalization import normalize_uri
 
 PREFIX = "STIGMEM_"
 FILE_NAME = "engramlog.toml"
@@ -247,6 +248,19 @@ class Settings(BaseSettings):
         default=True,
         description="Whether consolidation rules fire by themselves, on their cadence.",
     )
+    summaries_dir: str = Field(
+        default="",
+        description="Folder of Markdown summaries that the serving node takes in; none if empty.",
+    )
+    summaries_owner: str = Field(
+        default="system:summaries",
+        min_length=1,
+        max_length=2048,
+        description="Whose those summaries are: the source of their paragraphs.",
+    )
+    summaries_scope: Literal["local", "team", "company", "public"] = Field(
+        default="local", description="Scope of the paragraphs of those summaries."
+    )
     shutdown_timeout_s: float = Field(
         default=10.0,
         ge=0,
@@ -266,6 +280,11 @@ class Settings(BaseSettings):
         if url and not re.match(r"^https?://[^\s/]+", url):
             raise ValueError("must be an http:// or https:// URL")
         return url.rstrip("/")
+
+    @field_validator("summaries_owner")
+    @classmethod
+    def _check_source(cls, source: str) -> str:
+        return normalize_uri(source)
 
     @field_validator("set_valued_relations")
     @classmethod

@@ -750,6 +750,28 @@ class FactFeedback(Payload, frozen=True, tag="fact_feedback"):
     receipt_id: str | None = None
 
 
+class SummaryRecorded(Payload, frozen=True, tag="summary_recorded"):
+    """A Markdown summary of a day, week or quarter has these paragraphs from here on.
+
+    ``name`` is its path in the summaries' folder, ``period_start`` the first day
+    (``YYYY-MM-DD``). ``fact_ids`` are the facts that its paragraphs are, in order: those that
+    are new follow, caused by this event, as does the end of ``retracted``. ``modified_us``
+    and ``size``: of the file, in microseconds and bytes, where it was one.
+    """
+
+    name: str
+    tier: Literal["daily", "weekly", "quarterly"]
+    period_start: str
+    owner: str
+    scope: Literal["local", "team", "company", "public"]
+    garden_id: str | None = None
+    fact_ids: list[str] = field(default_factory=list)
+    retracted: list[str] = field(default_factory=list)
+    removed: bool = False
+    modified_us: int | None = None
+    size: int | None = None
+
+
 AnyPayload = (
     FactAsserted
     | FactRetracted
@@ -793,6 +815,7 @@ AnyPayload = (
     | ErasureCertified
     | SubscriptionSet
     | FactFeedback
+    | SummaryRecorded
 )
 
 SCHEMA_VERSIONS: dict[str, int] = {
@@ -838,6 +861,7 @@ SCHEMA_VERSIONS: dict[str, int] = {
     "erasure_certified": 1,
     "subscription_set": 1,
     "fact_feedback": 1,
+    "summary_recorded": 1,
 }
 """The version each kind is written with; older ones are read through ``codec.UPCASTERS``."""
 
@@ -850,6 +874,7 @@ REPLICATED: frozenset[str] = frozenset(
         "capability_revoked",
         "episode_recorded",
         "delta_applied",
+        "summary_recorded",
     }
 )
 """Kinds that belong to scope and garden streams; all others stay in the node's own stream

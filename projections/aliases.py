@@ -15,6 +15,7 @@ from msgspec import Struct
 from eventlog.event import Recorded
 from eventlog.kinds import AliasSet
 from projections.database import query
+from projections.entity_names import phrase_of
 from projections.erasing import POSITIONS
 from projections.moment import LIVE
 
@@ -102,8 +103,10 @@ class AliasBook:
 
     def __init__(self, rows: Sequence[AliasRow] = ()) -> None:
         self._by_raw: dict[str, list[AliasRow]] = {}
+        self._by_phrase: dict[str, set[str]] = {}
         for row in rows:
             self._by_raw.setdefault(row.raw_uri, []).append(row)
+            self._by_phrase.setdefault(phrase_of(row.raw_uri), set()).add(row.raw_uri)
 
     def resolve(self, name: str, position: int) -> str:
         """The entity that a stored name meant at a position; the name itself where it is none."""
@@ -122,6 +125,12 @@ class AliasBook:
             if row.from_position <= position < row.to_position:
                 return row
         return None
+
+    def named(self, phrase: str, position: int) -> Sequence[str]:
+        """The entities that aliases with this display name meant at a position."""
+        names = sorted(self._by_phrase.get(phrase, ()))
+        found = [self.resolve(n, position) for n in names if self.get(n, position) is not None]
+        return tuple(dict.fromkeys(found))
 
     def list(self, position: int, after: str, limit: int) -> list[AliasRow]:
         """Aliases that stood at a position, by name, from behind ``after``."""

@@ -56,6 +56,7 @@ from projections.deciding.resolving import resolve_conflict
 from projections.deciding.retracting import retract_fact, retract_matching
 from projections.deciding.reviewing import review_content
 from projections.deciding.subscribing import subscribe, unsubscribe
+from projections.deciding.summaries import record_summary
 from projections.intents import Refused
 from projections.policies import is_set_valued
 
@@ -107,6 +108,7 @@ DECISIONS: dict[type[ask.Intent], Callable[[Any, Context], Decision | Refused]] 
     ask.PromoteReplica: promote_replica,
     ask.ReceiveForeign: receive_foreign,
     ask.GiveFeedback: give_feedback,
+    ask.RecordSummary: record_summary,
 }
 """Every intent and the function that decides it."""
 

@@ -39,6 +39,9 @@ _SHARED = {
             promotion_us, confidence, sources, replaces, name, subject, fact_id, retracted,
             payload, provenance, lineage, actor, hlc, origin, stream, stream_seq
         FROM deltas""",
+    "summaries": """
+        SELECT name, tier, period_start, owner, scope, garden_id, removed, actor, hlc, origin,
+            stream, stream_seq FROM summaries""",
     "attributes": "SELECT fact_id, attributes FROM fact_attributes",
     "derivations": "SELECT DISTINCT child_hash, parent_hash FROM derivations",
 }
@@ -62,6 +65,9 @@ _OF_STREAMS = {
             promotion_us, confidence, sources, replaces, name, subject, fact_id, retracted,
             payload, provenance, lineage, actor, hlc, origin, stream_seq
         FROM deltas""",
+    "summaries": """
+        SELECT stream, name, tier, period_start, owner, scope, garden_id, removed, actor, hlc,
+            origin, stream_seq FROM summaries""",
 }
 """Rows that nodes with the same streams must agree on, with the stream each is of."""
 

@@ -273,6 +273,23 @@ class RecordEpisodes(Intent, frozen=True, kw_only=True):
     member: str | None = None
 
 
+class RecordSummary(Intent, frozen=True, kw_only=True):
+    """A summary says this from here on; ``text`` is null where it is gone.
+
+    ``name`` is its path in the summaries' folder (``summaries.naming``), ``owner`` (stored form)
+    the source of its paragraphs.
+    """
+
+    name: str
+    text: str | None
+    owner: str
+    scope: str
+    garden_id: str | None = None
+    member: str | None = None
+    modified_us: int | None = None
+    size: int | None = None
+
+
 class NoteEpisodeAccess(Intent, frozen=True, kw_only=True):
     """Somebody looked at these episodes (by key)."""
 

@@ -53,6 +53,7 @@ from projections.policies import load_set_valued
 from projections.questions import asking_percent
 from projections.recall_times import instants_of
 from projections.sanitizing import verdict_of
+from projections.summaries.naming import RELATION
 from projections.trust import load_key_sources, load_trust, load_trust_policies
 from projections.trust_formula import warrant_of
 from projections.verdicts import load_verdicts
@@ -259,6 +260,9 @@ class Mirror(MirrorState):
         self.by_entity.add(entity_number, slot)
         if is_reserved(entity):
             self.reserved.add("", slot)
+        if relation == RELATION:
+            self.passages[slot] = value_v
+            self.summaries.add("", slot)
         self.by_key.add(key_number, slot)
         source_number = self.sources.add(source)
         self.by_source.add(source_number, slot)
@@ -340,8 +344,9 @@ class Mirror(MirrorState):
             self.parents.pop(slot, None)
             self.attributes.pop(slot, None)
             self.recall_times.drop(slot)
+            self.passages.pop(slot, None)
         for postings in (self.by_entity, self.by_key, self.by_object, self.by_source,
-                         self.by_cid, self.reserved, self.by_term):  # fmt: skip
+                         self.by_cid, self.reserved, self.summaries, self.by_term):  # fmt: skip
             postings.drop(slots)
         self.remembered.clear()
 

@@ -11,6 +11,7 @@ import numpy as np
 from eventlog.kinds import FactAttributes
 from projections.arrays import Bool
 from projections.columns import Columns, Postings
+from projections.entity_names import EntityNames
 from projections.flagging import FlagColumn
 from projections.histories import AccessHistory, DecayHistory, SetValuedHistory
 from projections.interner import Interner
@@ -33,6 +34,7 @@ class MirrorState:
     def __init__(self) -> None:
         self.columns = Columns()
         self.entities = Interner()
+        self.names = EntityNames(self.entities)
         self.relations = Interner()
         self.sources = Interner()
         self.gardens = Interner()
@@ -58,6 +60,10 @@ class MirrorState:
         self.by_cid = Postings()
         self.reserved = Postings()
         """Slots of facts about the protocol's own records, under ``""``."""
+        self.summaries = Postings()
+        """Slots of the paragraphs of summaries, under ``""``."""
+        self.passages: dict[int, str] = {}
+        """By slot of such a paragraph: its text."""
         self.parents: dict[int, tuple[int, ...]] = {}
         """By slot of a derived fact: ``cid_number`` of each thing it was derived from."""
         self.attributes: dict[int, list[tuple[int, FactAttributes]]] = {}

@@ -19,9 +19,11 @@ from eventlog.kinds import (
 from projections.database import query, query_one
 from projections.moment import LIVE
 from projections.normalization import matches_label
+from projections.summaries.naming import RELATION
 
-ALWAYS_SET_VALUED = ("rel:*", "stigmem:*")
-"""Relationship labels name many targets by nature; the node's own labels never contradict."""
+ALWAYS_SET_VALUED = ("rel:*", "stigmem:*", RELATION)
+"""Relationship labels name many targets by nature; the node's own labels never contradict, nor do
+the paragraphs of a summary."""
 
 _decode_policy = msgspec.json.Decoder(DecayPolicy).decode
 _decode_document = msgspec.json.Decoder(dict[str, Any]).decode

@@ -29,6 +29,7 @@ from projections.policies import PoliciesProjector
 from projections.projector import Projector
 from projections.recall_receipts import RecallReceiptsProjector
 from projections.subscriptions import SubscriptionsProjector
+from projections.summaries.projector import SummariesProjector
 from projections.trust import TrustProjector
 from projections.verdicts import VerdictsProjector
 
@@ -61,6 +62,7 @@ PROJECTORS: tuple[Projector, ...] = (
     ForeignEndsProjector(),
     ForeignFactsProjector(),
     SubscriptionsProjector(),
+    SummariesProjector(),
 )
 
 IGNORED_KINDS = frozenset({"epoch_started", "node_key_rotated", "replica_promoted"})

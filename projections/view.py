@@ -129,6 +129,18 @@ class View:
         """Facts about the protocol's own records, such as resolutions."""
         return self._mirror.reserved.slots("", self.count)
 
+    def entities_named(self, phrase: str) -> list[int]:
+        """Entities with this display name (``entity_names.phrase_of``), whoever may know them."""
+        return self._mirror.names.numbers(phrase)
+
+    def summary_slots(self) -> I32:
+        """Facts that are paragraphs of summaries."""
+        return self._mirror.summaries.slots("", self.count)
+
+    def passage(self, slot: int) -> str:
+        """The text of a paragraph of a summary; empty once it was erased."""
+        return self._mirror.passages.get(slot, "")
+
     def parents(self, slot: int) -> tuple[int, ...]:
         """What a fact says it was derived from, as ``cid_number`` of each, without repeats."""
         return self._mirror.parents.get(slot, ())

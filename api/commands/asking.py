@@ -55,6 +55,7 @@ def ask(call: Call, body: RecallBody, view: View, moment: Moment, *, explain: bo
         authorization,
         moment,
         cards=card_source(call, body),
+        aliases=call.node.reader.aliases,
         semantics=None if embeddings is None else embeddings.semantics,
         executor=call.service.stage_pool,
         slots_of_cid=lambda cid: view.cid_slots(cid_number(cid)).tolist(),

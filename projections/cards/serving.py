@@ -46,6 +46,7 @@ UNRELATED_KINDS = frozenset(
         "episode_accessed",
         "delta_applied",  # the facts it states and ends have events of their own
         "delta_rejected",
+        "summary_recorded",  # nor does this: its paragraphs are facts
         "consolidation_rule_set",
         "consolidation_ran",
     }

@@ -113,7 +113,7 @@ def recent(
         "(?5 IS NULL OR e.scope=?5)",
         "(?6 IS NULL OR e.garden_id=?6)",
         "(?7 IS NULL OR (e.at_us, e.position) < (?7, ?8))",
-        _numbered(allowed, 9),
+        numbered(allowed, 9),
     ]
     at_us, place = before or (None, None)
     sql = f"""
@@ -135,7 +135,7 @@ def find_episodes(
         SELECT position FROM episodes WHERE key IN (SELECT value FROM json_each(?2))
         UNION SELECT i.position FROM json_each(?3) p CROSS JOIN json_each(?2) n
         CROSS JOIN episodes i ON i.partition=p.value AND i.id=n.value)
-      AND e.position<=?1 AND {_numbered(allowed, 4)} ORDER BY e.position
+      AND e.position<=?1 AND {numbered(allowed, 4)} ORDER BY e.position
     """
     partitions = [scope_partition(scope) for scope in sorted(authorization.scopes)]
     gardens: list[str] = sorted(authorization.gardens)
@@ -146,7 +146,7 @@ def find_episodes(
     return [_episode(row) for row in query(db, sql, given)]
 
 
-def _numbered(condition: str, first: int) -> str:
+def numbered(condition: str, first: int) -> str:
     """A condition with numbered parameters, for statements that number theirs."""
     for number in range(first, first + condition.count("?")):
         condition = condition.replace("?", f"\x00{number}", 1)

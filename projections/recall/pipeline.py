@@ -32,6 +32,7 @@ from projections.recall.stages import STAGES
 from projections.recall.survey import Survey, survey
 
 if TYPE_CHECKING:
+    from projections.aliases import AliasBook
     from projections.authorization import Authorization
     from projections.cards.source import CardSource
     from projections.embedding.semantics import Semantics
@@ -51,6 +52,7 @@ def recall(
     semantics: Semantics | None = None,
     executor: Executor | None = None,
     cards: CardSource | None = None,
+    aliases: AliasBook | None = None,
     stopwatch: Callable[[], float] = perf_counter,
 ) -> RecallAnswer:
     """The facts that answer ``request`` best within its budget.
@@ -60,6 +62,7 @@ def recall(
         slots_of_cid: finds the parents of derived facts; without it none are added.
         semantics: vectors of the query and of facts; without it meaning counts for nothing.
         cards: where memory cards come from; without it there are none.
+        aliases: other names of entities, for stages that look names up.
         executor: where stages run side by side and under deadlines; None runs them here.
         stopwatch: seconds, for the stages' timings and deadlines alone.
     """
@@ -76,6 +79,7 @@ def recall(
         depth=plan.depth,
         semantics=semantics,
         context=profile.context,
+        aliases=aliases,
     )
     hits, outcomes = run_stages(surveyed, profile.stages, plan.weights, stopwatch, executor)
     weights = _weights(plan, hits)

@@ -15,6 +15,7 @@ from projections.arrays import F64, I32, Bool
 from projections.recall.surviving import Surviving, surviving
 
 if TYPE_CHECKING:
+    from projections.aliases import AliasBook
     from projections.authorization import Authorization
     from projections.embedding.semantics import Semantics
     from projections.interner import Interner
@@ -37,7 +38,7 @@ class Survey(Struct, frozen=True):
 
     ``focus`` is the number of the entity asked about: None where none was, -1 where the
     node does not know it. ``semantics`` is None where embeddings are off,
-    ``context`` where the profile asks for none.
+    ``context`` where the profile asks for none, ``aliases`` where nobody looks names up.
     """
 
     view: View
@@ -50,6 +51,7 @@ class Survey(Struct, frozen=True):
     surviving: Surviving
     semantics: Semantics | None = None
     context: Context | None = None
+    aliases: AliasBook | None = None
 
     @property
     def visible(self) -> I32:
@@ -98,6 +100,7 @@ def survey(
     depth: int,
     semantics: Semantics | None = None,
     context: Context | None = None,
+    aliases: AliasBook | None = None,
 ) -> Survey:
     """What this caller may see at this Moment, and what of it the request's filters leave."""
     if request.scopes is not None:
@@ -114,6 +117,7 @@ def survey(
         surviving=surviving(view, authorization, moment, filters),
         semantics=semantics,
         context=context,
+        aliases=aliases,
     )
 
 

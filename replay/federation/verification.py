@@ -16,6 +16,7 @@ from eventlog.kinds import (
     EpisodeRecorded,
     FactAsserted,
     Payload,
+    SummaryRecorded,
 )
 from eventlog.log import StreamHead
 from eventlog.signing import SignedHeads, signature_fault
@@ -23,6 +24,7 @@ from projections.cid import compute_cid, parse_fact_hash
 from projections.moment import parse_instant
 from projections.normalization import normalize_ref, normalize_uri
 from projections.peers import PeerRow
+from projections.summaries.naming import period_of_name
 from replay.federation.page import PAGE_EVENTS_MAX, Page, PageFault
 
 HEADER_BYTES_MAX = 16 * 1024
@@ -145,11 +147,13 @@ def _check_payload(header: Header, data: bytes, partition: tuple[str, str], wher
     _check_place(payload, partition, where)
     if isinstance(payload, FactAsserted):
         _check_fact(payload, where)
+    if isinstance(payload, SummaryRecorded):
+        _check_summary(payload, where)
 
 
 def _check_place(payload: Payload, partition: tuple[str, str], where: str) -> None:
     kind, name = partition
-    if isinstance(payload, FactAsserted | EpisodeRecorded | DeltaApplied):
+    if isinstance(payload, FactAsserted | EpisodeRecorded | DeltaApplied | SummaryRecorded):
         inside = (
             payload.garden_id == name
             if kind == "garden"
@@ -157,6 +161,13 @@ def _check_place(payload: Payload, partition: tuple[str, str], where: str) -> No
         )
         if not inside:
             raise PageFault("scope", f"{where}: it belongs to another scope or garden")
+
+
+def _check_summary(summary: SummaryRecorded, where: str) -> None:
+    period = period_of_name(summary.name)
+    said = (summary.tier, summary.period_start)
+    if period is None or (period.tier, period.start.isoformat()) != said:
+        raise PageFault("content", f"{where}: its name is not that of its period")
 
 
 def _check_fact(fact: FactAsserted, where: str) -> None:

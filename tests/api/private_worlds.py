@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from eventlog.clock import FixedClock
 from eventlog.identifiers import IdentifierSource
-from eventlog.kinds import DecayPolicy, Parent, RecallUse, Value
+from eventlog.kinds import DecayPolicy, FactAsserted, Parent, RecallUse, Value
 from projections.authorization import Authorization, everything
 from projections.cid import compute_cid
 from projections.conflicts import conflicts
@@ -35,6 +35,7 @@ from projections.episodic.delta import (
     stated_id,
 )
 from projections.episodic.place import Place
+from projections.facts import fact_id
 from projections.intents import (
     ApplyDeltas,
     AssertFact,
@@ -44,10 +45,12 @@ from projections.intents import (
     NewEpisode,
     NoteEpisodeAccess,
     RecordEpisodes,
+    RecordSummary,
     ResolveConflict,
     RetractFact,
     ReviewQuarantined,
     SetMember,
+    SetProfile,
     SetSourceTrust,
     SweepDecay,
     TrackRecalls,
@@ -77,6 +80,15 @@ VALUES = (
 )
 SCOPE = "company"
 USERS = ("alice", "bob")
+NAMING: dict[str, Any] = {
+    "name": "naming",
+    "description": "stages that no built-in profile of the tests has",
+    "stages": [
+        {"name": "summaries", "weight": 0.5, "parameters": {"keyword_length": 1}},
+        {"name": "entity_edges", "weight": 0.5, "parameters": {"word_length": 1}},
+    ],
+}
+SUMMARIES = ("weekly/weekly_2026-W25.md", "daily/daily_2026-06-15.md")
 NAMES = ("ep-0", "ep-1", "ep-2")
 """Of episodes, and of the facts that deltas write: the same everywhere."""
 
@@ -111,6 +123,7 @@ _kinds = st.sampled_from(
         "delta",
         "delta",
         "look",
+        "summary",
     )
 )
 steps = st.builds(
@@ -160,6 +173,7 @@ class Life:
         self.key = self.live.mint("read", "write", "federate", "audit.read", entity=OUTSIDER)
         self.member_key = self.live.mint("read", "write", "audit.read", entity=MEMBER)
         self.admin_key = self.live.mint("read", "admin", "audit.read", entity="agent:root")
+        self.node.write(SetProfile(name=NAMING["name"], document=NAMING))
 
     def take(self, step: Step, events: int) -> int:
         """Carry out a step, or ``events`` events that say nothing; how many were recorded."""
@@ -194,6 +208,11 @@ class Life:
                     position = int(self.node.reader.pin().from_position[slot])
                     (row,) = self.node.reader.rows([position])
                     (self.hidden if step.private else self.open).append((row.id, row.cid))
+        if isinstance(intent, RecordSummary):
+            for event in done.events:
+                if isinstance(event.payload, FactAsserted):
+                    stated = (fact_id(event), event.payload.cid)
+                    (self.hidden if step.private else self.open).append(stated)
         if isinstance(intent, AssertFact) and done.fact_id is not None and done.created:
             (self.hidden if step.private else self.open).append((done.fact_id, intent.cid))
 
@@ -220,6 +239,8 @@ class Life:
                 return self._delta(step)
             case "look":
                 return self._look(step)
+            case "summary":
+                return self._summary(step)
             case "resolve":
                 return self._settlement(step)
             case "sweep":
@@ -311,6 +332,17 @@ class Life:
             member=MEMBER if step.private else OUTSIDER,
             proposals=(Proposal(delta, place, stated_id(delta, place), SOURCES[step.source]),),
             strict=bool(step.pick % 2),
+        )
+
+    def _summary(self, step: Step) -> RecordSummary:
+        said = [VALUES[(step.value + n) % len(VALUES)].v for n in range(1 + step.pick % 3)]
+        return RecordSummary(
+            name=SUMMARIES[step.entity % len(SUMMARIES)],
+            text=None if step.pick % 5 == 4 else "\n\n".join(said),
+            owner=SOURCES[step.source],
+            scope=SCOPE,
+            garden_id=self.gardens[step.garden] if step.private else None,
+            member=MEMBER if step.private else OUTSIDER,
         )
 
     def _look(self, step: Step) -> NoteEpisodeAccess | None:

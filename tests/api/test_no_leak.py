@@ -25,6 +25,8 @@ from tests.api.private_worlds import (
     OUTSIDER,
     RELATIONS,
     SCOPE,
+    SOURCES,
+    SUMMARIES,
     USERS,
     Life,
     Step,
@@ -33,8 +35,8 @@ from tests.api.private_worlds import (
     two_lives,
 )
 
-QUERIES = ("who keeps the tea and the secrets?", "atlas ledger", "user a")
-PROFILES = ("default", "stargraph", "stigmem")
+QUERIES = ("who keeps the tea and the secrets?", "atlas ledger", "user a", "a c b")
+PROFILES = ("default", "stargraph", "stigmem", "naming")
 ABSENT = "00000000-0000-7000-8000-000000000000"
 
 
@@ -142,6 +144,8 @@ def memories(at: dict[str, Any]) -> Iterator[Ask]:
     yield Ask("GET", "/v1/deltas", {"limit": 1, **at})
     for path in ("rules", "rules/none", "status"):
         yield Ask("GET", f"/v1/consolidation/{path}", at)
+    for more in ({}, {"limit": 1}, {"tier": "weekly", "source": SOURCES[0]}):
+        yield Ask("GET", "/v1/summaries", {**more, **at})
 
 
 def journals() -> Iterator[Ask]:
@@ -253,7 +257,11 @@ def writes(told: Life) -> Iterator[Ask]:
 
 
 def memory_writes(told: Life) -> Iterator[Ask]:
-    """Names that private episodes and facts have as well."""
+    """Names that private episodes, summaries and facts have as well."""
+    for name in SUMMARIES:
+        for text in ("chief of tea", None):
+            said = [{"name": name, "text": text}]
+            yield Ask("POST", "/v1/summaries", body={"summaries": said, "scope": SCOPE})
     for name in NAMES:
         yield Ask("POST", "/v1/episodes/accesses", body={"episodes": [name]})
         for user in USERS:
@@ -333,7 +341,8 @@ def same(told: Life, untold: Life, ask: Ask) -> None:
         if one[0] == 200 and ask.path in ("/v1/facts", "/v1/conflicts") and ask.method == "GET":
             page = json.loads(one[2])
             cursor = page["cursor"] if page.get("facts") or page.get("conflicts") else None
-        if one[0] == 200 and ask.path in ("/v1/episodes", "/v1/deltas") and ask.method == "GET":
+        listed = ("/v1/episodes", "/v1/deltas", "/v1/summaries")
+        if one[0] == 200 and ask.path in listed and ask.method == "GET":
             cursor = json.loads(one[2])["cursor"]
         if one[0] == 200 and ask.path == "/v1/audit":
             cursor = json.loads(one[2])["cursor"]
@@ -389,6 +398,9 @@ BUSY = [
     Step("delta", False, entity=1, value=0, pick=2, source=0),
     Step("delta", True, entity=1, value=0, pick=2, source=0, derived=True),
     Step("delta", True, entity=1, value=0, pick=1, source=0, derived=True),
+    Step("summary", True, entity=0, value=0, pick=2, source=0),
+    Step("summary", False, entity=0, value=1, pick=1, source=0),
+    Step("summary", True, entity=0, value=0, pick=0, source=0),
 ]
 """A history in which everything happens."""
 
@@ -438,7 +450,7 @@ def test_a_member_does_see_what_the_others_do_not(tmp_path: Path) -> None:
         paths = {ask.path.split("/")[2] for ask in different if ask.path.startswith("/v1/")}
         assert paths >= {
             "facts", "recall", "conflicts", "graph", "gardens", "quarantine", "cards", "lint",
-            "scopes", "time-travel", "episodes", "deltas",
+            "scopes", "time-travel", "episodes", "deltas", "summaries",
         }  # fmt: skip
 
 

@@ -40,6 +40,7 @@ from projections.intents import (
     Intent,
     NewEpisode,
     RecordEpisodes,
+    RecordSummary,
     ResolveConflict,
     RetractFact,
     RetractMatching,
@@ -257,7 +258,18 @@ def _runs(draw: st.DrawFn) -> Consolidate:
     return Consolidate(apply=draw(_deltas()), run=run, expected=expected)
 
 
-_memories = st.one_of(_episodes, _deltas(), _deltas(), _rules, _runs()).map(
+_summaries = st.builds(
+    RecordSummary,
+    name=st.sampled_from(("daily/daily_2026-06-15.md", "weekly/weekly_2026-W25.md")),
+    text=st.one_of(
+        st.none(),
+        st.lists(st.sampled_from(("one", "two", "three")), max_size=4).map("\n\n".join),
+    ),
+    owner=st.sampled_from(SOURCES),
+    scope=st.just("local"),
+)
+
+_memories = st.one_of(_episodes, _deltas(), _deltas(), _rules, _runs(), _summaries).map(
     lambda intent: ("do", intent)
 )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from projections.recall.candidates import Candidates
-from projections.recall.stages import graph, lexical, semantic
+from projections.recall.stages import entity_edges, graph, lexical, semantic, summaries
 
 if TYPE_CHECKING:
     from projections.recall.survey import Survey
@@ -32,5 +32,7 @@ STAGES: dict[str, Stage] = {
     "lexical": Stage(lexical.Parameters, lexical.run),
     "semantic": Stage(semantic.Parameters, semantic.run, embeds=True),
     "graph": Stage(graph.Parameters, graph.run, builds_on=True),
+    "summaries": Stage(summaries.Parameters, summaries.run),
+    "entity_edges": Stage(entity_edges.Parameters, entity_edges.run),
 }
 """The name is also the weight key and the key in a score's breakdown."""

@@ -1,0 +1,197 @@
+"""Summaries over HTTP: recorded by name, listed as they stood at a moment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from aiohttp import web
+
+from api.bodies import answer, parse_body
+from api.call import Call
+from api.commands.asserting import check_entity, check_source
+from api.commands.gardening import member_of, within
+from api.commands.naming import stored_uri
+from api.commands.remembering import writable
+from api.cursors import Cursor, filters_digest
+from api.errors import ApiError, refused
+from api.schemas.summaries import SummariesQuery, SummariesRequest
+from projections.authorization import Authorization
+from projections.intents import Done, RecordSummary, Refused
+from projections.moment import Moment, format_instant
+from projections.selection import live
+from projections.summaries.naming import period_of_name
+from projections.summaries.paragraphs import paragraphs_of
+from projections.summaries.reading import (
+    SummaryFilter,
+    SummaryRow,
+    paragraphs_at,
+    summaries_at,
+)
+from projections.view import View
+
+_KIND = "summaries"
+_UNBOUND = frozenset({"cursor", "limit"})
+_ROWS = 200
+"""Summaries that are looked up at once: some may hold nothing that the caller may read."""
+
+
+async def record_summaries(call: Call) -> web.Response:
+    """Record several summaries of one scope or garden, or none of them."""
+    raw = await call.raw(call.service.settings.batch_body_bytes_max)
+    request = parse_body(SummariesRequest, raw)
+    intents = _intents(call, request)
+    if call.caller.charged is not None:
+        call.service.quotas.charge(call.caller.charged, "write", len(intents) - 1)
+    submitted = await call.submit(intents, atomic=True)
+    made: list[dict[str, Any]] = []
+    for intent, outcome in zip(intents, submitted.outcomes, strict=False):
+        if isinstance(outcome, Refused):
+            raise refused(outcome)
+        made.append(_made(intent, outcome))
+    recorded = sum(each["changed"] for each in made)
+    return answer(
+        {
+            "recorded": recorded,
+            "unchanged": len(made) - recorded,
+            "summaries": made,
+            "position": submitted.position,
+        },
+        201 if recorded else 200,
+    )
+
+
+def _intents(call: Call, request: SummariesRequest) -> list[RecordSummary]:
+    where = writable(call, request.scope, request.garden_id)
+    owner = stored_uri(call.caller.principal if request.source is None else request.source)
+    if request.source is not None:
+        check_source(call, owner)
+    limit = call.service.settings.value_bytes_max
+    intents: list[RecordSummary] = []
+    for each in request.summaries:
+        period = period_of_name(each.name)
+        assert period is not None  # the schema has asked
+        check_entity(call, period.entity)
+        if any(len(part.encode()) > limit for part in paragraphs_of(each.text or "")):
+            raise ApiError(
+                413,
+                {
+                    "code": "value_too_large",
+                    "message": f"a paragraph of {each.name} exceeds {limit} bytes",
+                },
+                extra={"max_value_bytes": limit},
+            )
+        intents.append(
+            RecordSummary(
+                name=each.name,
+                text=each.text,
+                owner=owner,
+                scope=where.scope,
+                garden_id=where.garden_id,
+                member=member_of(call),
+            )
+        )
+    return intents
+
+
+def _made(intent: RecordSummary, done: Done) -> dict[str, Any]:
+    return {"name": intent.name, **done.detail, "changed": done.created}
+
+
+async def list_summaries(call: Call) -> web.Response:
+    """Summaries at a moment with the paragraphs that the caller may read, newest period first.
+    One without such a paragraph is not there."""
+    query = call.query(SummariesQuery)
+    call.session()
+    found, cursor = await call.in_pool(lambda: _listed(call, query))
+    call.note_read(frozenset(str(each["scope"]) for each in found))
+    return answer({"summaries": found, "cursor": cursor})
+
+
+def _listed(call: Call, query: SummariesQuery) -> tuple[list[dict[str, Any]], str | None]:
+    view = call.view()
+    rights = within(call, call.narrowed(query.scope), query.garden_id)
+    given = {name: getattr(query, name) for name in SummariesQuery.model_fields}
+    digest = filters_digest({name: each for name, each in given.items() if name not in _UNBOUND})
+    cursors, now_us = call.service.cursors, call.node.clock.now_us()
+    moment, before = call.moment(view, query), None
+    if query.cursor is not None:
+        cursor = cursors.open(query.cursor, kind=_KIND, digest=digest, now_us=now_us)
+        moment = Moment(cursor.position, cursor.instant_us, moment.valid_at_us)
+        before = (str(cursor.place[0]), int(cursor.place[1]))
+    found: list[tuple[SummaryRow, list[int]]] = []
+    while len(found) <= query.limit:
+        rows, some = _some(call, query, view, rights, moment, before)
+        found += some
+        if len(rows) < _ROWS:
+            break
+        before = (rows[-1].period_start, rows[-1].position)
+    shown = found[: query.limit]
+    text = None
+    if len(found) > query.limit:
+        last = shown[-1][0]
+        place = (last.period_start, last.position)
+        expires = cursors.expiry(now_us)
+        text = cursors.seal(
+            Cursor(_KIND, digest, moment.position, moment.instant_us, expires, place)
+        )
+    return [_record(call, view, moment, row, slots) for row, slots in shown], text
+
+
+def _some(
+    call: Call,
+    query: SummariesQuery,
+    view: View,
+    rights: Authorization,
+    moment: Moment,
+    before: tuple[str, int] | None,
+) -> tuple[list[SummaryRow], list[tuple[SummaryRow, list[int]]]]:
+    """The next summaries, and those of them that hold anything for the caller, with the slots
+    of their paragraphs."""
+    chosen = SummaryFilter(
+        tier=query.tier,
+        since=query.since,
+        until=query.until,
+        owner=None if query.source is None else stored_uri(query.source),
+        before=before,
+    )
+    reader = call.node.reader
+    with reader.pool.connection() as db:
+        rows = summaries_at(db, moment.position, rights, chosen, _ROWS)
+        facts = paragraphs_at(db, [row.position for row in rows])
+    slots = {
+        fact: slot
+        for ids in facts.values()
+        for fact in ids
+        if (slot := reader.slot_of(fact)) is not None and slot < view.count
+    }
+    asked = np.array(sorted(set(slots.values())), dtype=np.int32)
+    readable = set(live(view, rights, moment, asked).tolist())
+    held = [
+        (row, [n for fact in facts[row.position] if (n := slots.get(fact, -1)) in readable])
+        for row in rows
+    ]
+    return rows, [(row, kept) for row, kept in held if kept]
+
+
+def _record(
+    call: Call, view: View, moment: Moment, row: SummaryRow, slots: list[int]
+) -> dict[str, Any]:
+    records = call.records(view, slots, moment)
+    return {
+        "name": row.name,
+        "tier": row.tier,
+        "period_start": row.period_start,
+        "source": row.owner,
+        "scope": row.scope,
+        "garden_id": row.garden_id,
+        "recorded_at": format_instant(row.recorded_at),
+        "paragraphs": [
+            {
+                "fact_id": each["id"],
+                "text": str(each["value"]["v"]),
+                "confidence": each["confidence"],
+            }
+            for each in records
+        ],
+    }

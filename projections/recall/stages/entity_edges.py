@@ -1,0 +1,184 @@
+"""Edges and short paths between the entities that the question names (abmind's S8).
+
+The candidates are the facts that are the edges. Nothing but edges that the caller may read at
+the Moment makes a word known, leads anywhere, or is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+from msgspec import Meta, Struct
+
+from projections.arrays import I32
+from projections.entity_names import words_of
+from projections.normalization import normalize_uri
+from projections.paths import Path, edges_of, paths_between
+from projections.recall.candidates import Candidates, StageDisabled
+
+if TYPE_CHECKING:
+    from projections.recall.survey import Survey
+
+WORDS_MAX = 64
+"""Words of a question that are looked up."""
+
+
+class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is looked for and what it scores.
+
+    Attributes:
+        first_only: the edges of the first known name alone, whatever else the question names.
+        phrase_words: a name may have so many words.
+        word_length: a name of one word has at least so many characters.
+        edges: most edges of one name.
+        names: of so many names, where no path was found between any two.
+        edge_score: of an edge, also as a path of one hop. two_hop_score: of longer paths.
+        one_hop, two_hops: most paths of each length between two names.
+        paths: most paths in all.
+    """
+
+    first_only: bool = False
+    phrase_words: Annotated[int, Meta(ge=1, le=5)] = 3
+    word_length: Annotated[int, Meta(ge=1, le=100)] = 3
+    edges: Annotated[int, Meta(ge=1, le=1000)] = 10
+    names: Annotated[int, Meta(ge=1, le=10)] = 3
+    edge_score: Annotated[float, Meta(gt=0, le=1)] = 0.6
+    two_hop_score: Annotated[float, Meta(gt=0, le=1)] = 0.5
+    one_hop: Annotated[int, Meta(ge=1, le=1000)] = 5
+    two_hops: Annotated[int, Meta(ge=0, le=1000)] = 15
+    paths: Annotated[int, Meta(ge=1, le=1000)] = 20
+
+
+def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidates]) -> Candidates:
+    """The edges of the paths between known names, or else of the first names known.
+
+    Raises:
+        StageDisabled: depth 0, or neighbours not wanted.
+    """
+    if survey.depth == 0:
+        raise StageDisabled("depth is 0")
+    if not survey.request.include_neighbors:
+        raise StageDisabled("include_neighbors is false")
+    found = _found(survey, parameters, named_entities(survey, parameters))
+    paths: dict[int, list[Path]] = {}
+    for path in found:
+        for slot in path.edges:
+            paths.setdefault(slot, []).append(path)
+    slots: I32 = np.array(sorted(paths), dtype=np.int32)
+    slots = slots[survey.survivor_mask[slots]]
+    hops: I32 = np.array([min(p.hops for p in paths[n]) for n in slots.tolist()], dtype=np.int32)
+    scores = np.where(hops > 1, parameters.two_hop_score, parameters.edge_score)
+
+    def why(slot: int) -> list[str]:
+        return [f"S8:entity-graph: {path.text(survey.view)}" for path in paths[slot]]
+
+    return Candidates(slots, scores, hops, why)
+
+
+def _found(survey: Survey, parameters: Parameters, named: list[I32]) -> list[Path]:
+    if parameters.first_only:
+        return _edges(survey, parameters, named[:1])
+    two_hops = parameters.two_hops if survey.depth > 1 else 0
+    paths: dict[Path, None] = {}
+    for one, other in combinations(named, 2):
+        between = paths_between(
+            survey.view,
+            one,
+            other,
+            survey.walkable,
+            one_hop=parameters.one_hop,
+            two_hops=two_hops,
+        )
+        paths.update(dict.fromkeys(between))
+        if len(paths) >= parameters.paths:
+            break
+    if not paths:
+        return _edges(survey, parameters, named[: parameters.names])
+    return list(paths)[: parameters.paths]
+
+
+def _edges(survey: Survey, parameters: Parameters, named: list[I32]) -> list[Path]:
+    return [
+        Path((slot,))
+        for entities in named
+        for slot in edges_of(survey.view, entities, survey.walkable)[: parameters.edges].tolist()
+    ]
+
+
+def named_entities(survey: Survey, parameters: Parameters) -> list[I32]:
+    """Of each name in the question that any edge knows, in order, the entities that bear it:
+    by URI, by display name or by alias. The longest name that begins at a word counts."""
+    named: dict[bytes, I32] = {}
+    for part in _parts(survey.request.query):
+        for numbers in _of_part(survey, parameters, part):
+            named.setdefault(numbers.tobytes(), numbers)
+    return list(named.values())
+
+
+def _of_part(survey: Survey, parameters: Parameters, part: str | list[str]) -> list[I32]:
+    if isinstance(part, list):
+        return list(_by_words(survey, parameters, part))
+    numbers = _by_uri(survey, part)
+    return [numbers] if len(numbers) else list(_by_words(survey, parameters, words_of(part)))
+
+
+def _parts(query: str) -> Iterator[str | list[str]]:
+    """What may be a URI, and the words between."""
+    words: list[str] = []
+    for token in query.split()[:WORDS_MAX]:
+        if ":" in token.strip("?!.,;:\"'()"):
+            yield words
+            yield token
+            words = []
+        else:
+            words += words_of(token)
+    yield words
+
+
+def _by_uri(survey: Survey, token: str) -> I32:
+    try:
+        uri = normalize_uri(token.strip("?!.,;:\"'()"))
+    except ValueError:
+        return _known(survey, [])
+    names = [uri]
+    if survey.aliases is not None:
+        names.append(survey.aliases.resolve(uri, survey.moment.position))
+    numbers = [survey.view.entities.number(name) for name in names]
+    return _known(survey, [number for number in numbers if number is not None])
+
+
+def _by_words(survey: Survey, parameters: Parameters, words: list[str]) -> Iterator[I32]:
+    start = 0
+    while start < len(words):
+        step = 1
+        for length in range(min(parameters.phrase_words, len(words) - start), 0, -1):
+            if length == 1 and len(words[start]) < parameters.word_length:
+                continue
+            numbers = _by_phrase(survey, " ".join(words[start : start + length]))
+            if len(numbers):
+                yield numbers
+                step = length
+                break
+        start += step
+
+
+def _by_phrase(survey: Survey, phrase: str) -> I32:
+    view = survey.view
+    numbers = view.entities_named(phrase)
+    if survey.aliases is not None:
+        meant = survey.aliases.named(phrase, survey.moment.position)
+        numbers += [n for name in meant if (n := view.entities.number(name)) is not None]
+    return _known(survey, numbers)
+
+
+def _known(survey: Survey, numbers: list[int]) -> I32:
+    """Those of the entities at which an edge stands that the caller may see."""
+    known = [
+        number
+        for number in sorted(set(numbers))
+        if len(edges_of(survey.view, np.array([number], dtype=np.int32), survey.walkable))
+    ]
+    return np.array(known, dtype=np.int32)

@@ -1,0 +1,102 @@
+"""Paragraphs of summaries that hold a keyword of the question (abmind's S6).
+
+A paragraph matches if any keyword is a substring of it, upper and lower case alike. All score
+the same; the newest periods come first, and of paragraphs of one period with the same
+beginning only the first counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+from msgspec import Meta, Struct
+
+from projections.arrays import I32
+from projections.recall.candidates import Candidates
+from projections.recall.stages.lexical import STOP_WORDS
+from projections.summaries.naming import Period, period_of_entity
+
+if TYPE_CHECKING:
+    from projections.recall.survey import Survey
+
+KEYWORDS_MAX = 64
+BEGINNING = 80
+"""Characters by which paragraphs of one period are told apart."""
+
+_OPERATORS = re.compile(r"\b(?:OR|AND|NOT)\b")
+_QUOTED = re.compile(r'"([^"]*)"')
+_WORDS = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*")
+
+
+class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
+    """``score``: of every paragraph. ``results``: most paragraphs. ``keyword_length``: a word
+    with fewer characters is no keyword, unless it was quoted."""
+
+    score: Annotated[float, Meta(gt=0, le=1)] = 0.5
+    results: Annotated[int, Meta(ge=1, le=1000)] = 10
+    keyword_length: Annotated[int, Meta(ge=1, le=100)] = 3
+
+
+class _Passage(Struct, frozen=True):
+    """A paragraph that matched."""
+
+    slot: int
+    period: Period
+    text: str
+    keyword: str
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        return -self.period.start_us, self.slot
+
+    @property
+    def key(self) -> tuple[int, str]:
+        """What tells it from others, besides its slot."""
+        return self.period.start_us, self.text[:BEGINNING]
+
+
+def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidates]) -> Candidates:
+    """The newest paragraphs that hold a keyword, among the survivors that pass the gate."""
+    keywords = keywords_of(survey.request.query, parameters.keyword_length)
+    slots = survey.view.summary_slots()
+    matched = _matching(survey, survey.admits(slots[survey.survivor_mask[slots]]), keywords)
+    found: dict[tuple[int, str], _Passage] = {}
+    for each in sorted(matched, key=lambda passage: passage.rank):
+        found.setdefault(each.key, each)
+        if len(found) == parameters.results:
+            break
+    by_slot = {each.slot: each for each in found.values()}
+
+    def why(slot: int) -> list[str]:
+        passage = by_slot[slot]
+        return [f"S6:consolidation:{passage.period.tier}: holds {passage.keyword}"]
+
+    chosen: I32 = np.array(sorted(by_slot), dtype=np.int32)
+    scores = np.full(len(chosen), parameters.score)
+    return Candidates(chosen, scores, np.zeros(len(chosen), dtype=np.int32), why)
+
+
+def keywords_of(query: str, length_min: int = 1) -> list[str]:
+    """What is looked for, in lower case: what stands in quotes, and every other word but the
+    operators OR, AND, NOT. Stop-words and short words count only where nothing else is left."""
+    quoted = [text for part in _QUOTED.findall(query) if (text := part.strip().lower())]
+    rest = _OPERATORS.sub(" ", _QUOTED.sub(" ", query))
+    words = [word.lower() for word in _WORDS.findall(rest)]
+    telling = [word for word in words if word not in STOP_WORDS and len(word) >= length_min]
+    return list(dict.fromkeys(quoted + telling or words))[:KEYWORDS_MAX]
+
+
+def _matching(survey: Survey, slots: I32, keywords: list[str]) -> list[_Passage]:
+    view = survey.view
+    matched: list[_Passage] = []
+    for slot in slots.tolist():
+        period = period_of_entity(view.entities.text(int(view.entity[slot])))
+        text = view.passage(slot)
+        lowered = text.lower()
+        keyword = next((each for each in keywords if each in lowered), None)
+        if period is not None and keyword is not None:
+            matched.append(_Passage(slot, period, text, keyword))
+    return matched

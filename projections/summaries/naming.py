@@ -1,0 +1,101 @@
+"""What the path of a summary says: its tier, and the day its period begins.
+
+``consolidation/weekly/weekly_2026-W25.md`` and the flat ``weekly/weekly_2026-W25.md`` are names of
+the same kind. A path that says nothing of the sort is no summary: it is invisible. Source:
+abmind's S6.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime
+from functools import lru_cache
+from typing import Literal, TypeAlias, get_args
+
+from msgspec import Struct
+
+Tier: TypeAlias = Literal["daily", "weekly", "quarterly"]
+TIERS: tuple[Tier, ...] = get_args(Tier)
+FOLDER = "consolidation"
+"""The folder around the tiers' folders; it may be missing."""
+RELATION = "memory:summary"
+"""Of every fact that is a paragraph of a summary."""
+NAME_LENGTH_MAX = 64
+
+_PREFIX = "summary"
+_DAY = re.compile(r"(\d{4})-(\d{2})-(\d{2})", re.ASCII)
+_WEEK = re.compile(r"(\d{4})-W(\d{2})", re.ASCII)
+_QUARTER = re.compile(r"(\d{4})-Q([1-4])", re.ASCII)
+_FILE = re.compile(r"(daily|weekly|quarterly)_([0-9A-Z-]+)\.md", re.ASCII)
+
+
+class Period(Struct, frozen=True):
+    """What a summary is of: ``start`` is its first day."""
+
+    tier: Tier
+    start: date
+
+    @property
+    def start_us(self) -> int:
+        """Midnight UTC of the first day, in microseconds."""
+        midnight = datetime(self.start.year, self.start.month, self.start.day, tzinfo=UTC)
+        return int(midnight.timestamp()) * 1_000_000
+
+    @property
+    def entity(self) -> str:
+        """What the paragraphs are facts about."""
+        return f"{_PREFIX}:{self.tier}:{self.start.isoformat()}"
+
+
+def period_of_name(name: str) -> Period | None:
+    """The period of a path relative to the summaries' folder (``/`` between its parts)."""
+    parts = name.split("/")
+    if len(parts) == 3 and parts[0] == FOLDER:
+        parts = parts[1:]
+    if len(parts) != 2 or len(name) > NAME_LENGTH_MAX:
+        return None
+    found = _FILE.fullmatch(parts[1])
+    if found is None or found[1] != parts[0]:
+        return None
+    tier = _tier(found[1])
+    start = None if tier is None else _start(tier, found[2])
+    return None if tier is None or start is None else Period(tier, start)
+
+
+@lru_cache(maxsize=65_536)
+def period_of_entity(entity: str) -> Period | None:
+    """The period that a paragraph's entity names; None for any other entity."""
+    parts = entity.split(":")
+    if len(parts) != 3 or parts[0] != _PREFIX:
+        return None
+    tier, day = _tier(parts[1]), _DAY.fullmatch(parts[2])
+    start = None if day is None else _date(*map(int, day.groups()))
+    return None if tier is None or start is None else Period(tier, start)
+
+
+def _tier(text: str) -> Tier | None:
+    return next((tier for tier in TIERS if tier == text), None)
+
+
+def _start(tier: Tier, text: str) -> date | None:
+    """The first day that the dated part of a file's name means, if that is a day at all."""
+    day = _DAY.fullmatch(text)
+    if day is not None:
+        return _date(*map(int, day.groups()))
+    week = _WEEK.fullmatch(text) if tier == "weekly" else None
+    if week is not None:
+        try:
+            return date.fromisocalendar(int(week[1]), int(week[2]), 1)
+        except ValueError:  # no such week, or no such year
+            return None
+    quarter = _QUARTER.fullmatch(text) if tier == "quarterly" else None
+    if quarter is not None:
+        return _date(int(quarter[1]), 3 * int(quarter[2]) - 2, 1)
+    return None
+
+
+def _date(year: int, month: int, day: int) -> date | None:
+    try:
+        return date(year, month, day)
+    except ValueError:
+        return None

@@ -1,0 +1,19 @@
+"""A summary's text, cut into paragraphs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_BLANK_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
+
+
+def paragraphs_of(text: str) -> list[str]:
+    """The paragraphs, in order: what stands between blank lines, without space around it."""
+    lines = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    return [each for part in _BLANK_LINES.split(lines) if (each := part.strip())]
+
+
+def text_of(paragraphs: Sequence[str]) -> str:
+    """A text that has these paragraphs."""
+    return "".join(f"{each}\n\n" for each in paragraphs).removesuffix("\n")

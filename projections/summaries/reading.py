@@ -1,0 +1,135 @@
+"""Questions about summaries: what stands now, and what a caller may know of at a moment."""
+
+from __future__ import annotations
+
+import json
+
+import apsw
+from msgspec import Struct
+
+from projections.authorization import Authorization
+from projections.database import query, query_one
+from projections.episodic.reading import numbered, rights
+from projections.moment import LIVE
+
+_STANDING = f"""
+SELECT position, removed FROM summaries
+WHERE partition=? AND owner=? AND name=? AND voice='' AND to_position={LIVE}
+"""
+_PARAGRAPHS = """
+SELECT fact_id, value_v, to_position FROM summary_paragraphs JOIN facts ON id=fact_id
+WHERE position=? ORDER BY number
+"""
+_FILES = f"""
+SELECT name, modified_us, size FROM summaries
+WHERE partition=? AND owner=? AND voice='' AND removed=0 AND to_position={LIVE}
+"""
+_AT = """
+SELECT position, name, tier, period_start, owner, scope, garden_id, recorded_at FROM summaries s
+WHERE position<=?1 AND to_position>?1 AND removed=0
+  AND (?2 IS NULL OR tier=?2) AND (?3 IS NULL OR period_start>=?3)
+  AND (?4 IS NULL OR period_start<=?4) AND (?5 IS NULL OR owner=?5)
+  AND (?6 IS NULL OR (period_start, position) < (?6, ?7)) AND {allowed}
+ORDER BY period_start DESC, position DESC LIMIT ?8
+"""
+_FACTS_OF = """
+SELECT p.position, p.fact_id FROM json_each(?) n
+CROSS JOIN summary_paragraphs p ON p.position=n.value
+JOIN summaries s ON s.position=p.position JOIN facts f ON f.id=p.fact_id
+WHERE s.voice='' OR f.origin=s.origin
+ORDER BY p.position, p.number
+"""
+
+
+class StandingParagraph(Struct, frozen=True):
+    """A paragraph as it was stated; ``live``: whether that fact still holds."""
+
+    fact_id: str
+    text: str
+    live: bool
+
+
+class FileState(Struct, frozen=True):
+    """A file as it was when it was last recorded."""
+
+    modified_us: int | None
+    size: int | None
+
+
+class SummaryRow(Struct, frozen=True):
+    """A summary at a moment, without its words."""
+
+    position: int
+    name: str
+    tier: str
+    period_start: str
+    owner: str
+    scope: str
+    garden_id: str | None
+    recorded_at: int
+
+
+class SummaryFilter(Struct, frozen=True, kw_only=True):
+    """Which summaries. Days are ``YYYY-MM-DD``, both inclusive; ``before`` continues a list:
+    (period_start, position) of its last entry."""
+
+    tier: str | None = None
+    since: str | None = None
+    until: str | None = None
+    owner: str | None = None
+    before: tuple[str, int] | None = None
+
+
+def standing_paragraphs(
+    db: apsw.Connection, partition: str, owner: str, name: str
+) -> list[StandingParagraph] | None:
+    """What our own summary of this name says, without what was erased; None where there is
+    none, or it was removed."""
+    found = query_one(db, _STANDING, (partition, owner, name))
+    if found is None or found[1]:
+        return None
+    rows = query(db, _PARAGRAPHS, (found[0],))
+    return [StandingParagraph(fact, text, end == LIVE) for fact, text, end in rows]
+
+
+def recorded_files(db: apsw.Connection, partition: str, owner: str) -> dict[str, FileState]:
+    """Our own summaries that were not removed, by name."""
+    rows = query(db, _FILES, (partition, owner))
+    return {name: FileState(modified, size) for name, modified, size in rows}
+
+
+def summaries_at(
+    db: apsw.Connection,
+    position: int,
+    authorization: Authorization,
+    chosen: SummaryFilter,
+    limit: int,
+) -> list[SummaryRow]:
+    """Summaries of the caller's scopes and gardens as they stood, newest period first. Whether
+    the caller may read any paragraph of them is not asked here."""
+    allowed, bindings = rights(authorization, "s")
+    start, place = chosen.before or (None, None)
+    rows = query(
+        db,
+        _AT.format(allowed=numbered(allowed, 9)),
+        (
+            position,
+            chosen.tier,
+            chosen.since,
+            chosen.until,
+            chosen.owner,
+            start,
+            place,
+            limit,
+            *bindings,
+        ),
+    )
+    return [SummaryRow(*row) for row in rows]
+
+
+def paragraphs_at(db: apsw.Connection, positions: list[int]) -> dict[int, list[str]]:
+    """Fact ids of the paragraphs of summaries, in order, by the summary's position."""
+    found: dict[int, list[str]] = {position: [] for position in positions}
+    for position, fact in query(db, _FACTS_OF, (json.dumps(positions),)):
+        found[position].append(fact)
+    return found

@@ -1,0 +1,136 @@
+"""S6 over paragraphs that are facts: keywords, order, the cap, and what is not there."""
+
+from __future__ import annotations
+
+import pytest
+
+from projections.recall.pipeline import recall
+from projections.recall.profile import parse_profile
+from projections.recall.request import RecallRequest
+from projections.recall.stages import summaries
+from projections.recall.stages.summaries import keywords_of
+from projections.recall.survey import Gate, Survey, survey
+from tests.projections.recall.world import World, reader
+
+RELATION = "memory:summary"
+
+
+def surveyed(world: World, query: str, *scopes: str) -> Survey:
+    gate = Gate(effective_min=0.2, contradicted=True)
+    request = RecallRequest(query=query)
+    return survey(world.view(), request, reader(*scopes), world.moment(), gate=gate, depth=1)
+
+
+def found(world: World, query: str, *scopes: str, **parameters: float) -> list[int]:
+    chosen = summaries.Parameters(**parameters)  # pyright: ignore[reportArgumentType]
+    hits = summaries.run(surveyed(world, query, *scopes), chosen, {})
+    assert set(hits.scores.tolist()) <= {0.5}
+    assert not hits.hops.any()
+    return hits.slots.tolist()
+
+
+def weekly(world: World, day: str, text: str, **more: str) -> int:
+    return world.fact(f"summary:weekly:{day}", RELATION, text, **more)  # pyright: ignore[reportArgumentType]
+
+
+def test_any_keyword_is_enough_and_may_stand_within_a_word() -> None:
+    world = World()
+    moved = weekly(world, "2026-06-15", "We MIGRATED to SQLite.")
+    weekly(world, "2026-06-15", "Nothing of note.")
+    assert found(world, "sqlite OR postgres") == [moved]
+    assert found(world, "grate") == [moved]
+    assert found(world, '"to sqlite"') == [moved]
+    assert found(world, '"sqlite to"') == []
+
+
+def test_only_paragraphs_of_summaries_count() -> None:
+    world = World()
+    world.fact("summary:weekly:2026-06-15", "memory:note", "sqlite")
+    world.fact("summary:weekly:someday", RELATION, "sqlite")
+    world.fact("project:x", RELATION, "sqlite")
+    assert found(world, "sqlite") == []
+
+
+def test_the_newest_ten_periods_come_first_whatever_was_written_first() -> None:
+    world = World()
+    days = [f"2026-06-{day:02d}" for day in (20, 3, 11, 8, 1, 15, 17, 5, 9, 2, 28, 4)]
+    slots = {day: weekly(world, day, "the deploy of " + day) for day in days}
+    newest = sorted(slots[day] for day in sorted(days)[2:])
+    assert found(world, "deploy") == newest
+    assert found(world, "deploy", results=2) == sorted([slots["2026-06-28"], slots["2026-06-20"]])
+
+
+def test_equal_beginnings_count_once_a_period() -> None:
+    world = World()
+    start = "x" * 79 + "a"  # 80 characters
+    first = weekly(world, "2026-06-15", start + " one")
+    weekly(world, "2026-06-15", start + " two")
+    other = weekly(world, "2026-06-22", start + " one")
+    differs = weekly(world, "2026-06-15", "x" * 79 + "b one")
+    assert found(world, "one OR two") == [first, other, differs]
+
+
+def test_what_the_caller_may_not_read_takes_no_place() -> None:
+    world = World()
+    mine = weekly(world, "2026-01-05", "deploy")
+    for day in range(10, 25):
+        weekly(world, f"2026-06-{day}", "deploy", scope="team")
+    assert found(world, "deploy") == [mine]
+    assert len(found(world, "deploy", "company", "team")) == 10
+
+
+def test_a_retracted_paragraph_is_there_only_before() -> None:
+    world = World()
+    slot = weekly(world, "2026-06-15", "deploy")
+    before = world.moment()
+    world.retract(slot)
+    assert found(world, "deploy") == []
+    gate = Gate(effective_min=0.2, contradicted=True)
+    then = survey(world.view(), RecallRequest(query="deploy"), reader(), before, gate=gate, depth=1)
+    assert summaries.run(then, summaries.Parameters(), {}).slots.tolist() == [slot]
+
+
+def test_it_says_where_it_comes_from() -> None:
+    world = World()
+    slot = weekly(world, "2026-06-15", "deploy")
+    hits = summaries.run(surveyed(world, "the deploy"), summaries.Parameters(), {})
+    assert hits.why(slot) == ["S6:consolidation:weekly: holds deploy"]
+
+
+@pytest.mark.parametrize(
+    ("query", "length", "keywords"),
+    [
+        ("puppy OR dog", 1, ["puppy", "dog"]),
+        ('NOT "He said, hello" AND  Bob', 1, ["he said, hello", "bob"]),
+        ("what is the deadline", 1, ["deadline"]),
+        ("who is it", 1, ["who", "is", "it"]),
+        ("go to Ulm", 3, ["ulm"]),
+        ("go", 3, ["go"]),
+        ("Váltókezelő's O'Brien", 1, ["váltókezelő's", "o'brien"]),
+        ('" , ( ) * ^ + - : { }', 1, []),
+        ("", 1, []),
+    ],
+)
+def test_keywords(query: str, length: int, keywords: list[str]) -> None:
+    assert keywords_of(query, length) == keywords
+
+
+def test_a_profile_may_name_the_stage() -> None:
+    world = World()
+    slot = weekly(world, "2026-06-15", "We migrated to sqlite.")
+    world.fact("project:x", "memory:note", "sqlite too")
+    profile = parse_profile(
+        {
+            "name": "only-summaries",
+            "description": "the stage alone",
+            "stages": [{"name": "summaries", "weight": 1.0, "parameters": {"results": 5}}],
+        }
+    )
+    answer = recall(
+        world.view(), world.rows, RecallRequest(query="sqlite"), profile, reader(), world.moment()
+    )
+    assert [each.slot for each in answer.results] == [slot]
+    assert answer.results[0].why == ("S6:consolidation:weekly: holds sqlite",)
+    assert [(each.name, each.status, each.hits) for each in answer.stages] == [
+        ("summaries", "completed", 1)
+    ]
