@@ -55,6 +55,7 @@ from projections.deciding.resolving import resolve_conflict
 from projections.deciding.retracting import retract_fact, retract_matching
 from projections.deciding.reviewing import review_content
 from projections.deciding.subscribing import subscribe, unsubscribe
+from projections.deciding.tombstoning import revoke_tombstone, set_tombstone
 from projections.intents import Refused
 from projections.policies import is_set_valued
 
@@ -105,6 +106,8 @@ DECISIONS: dict[type[ask.Intent], Callable[[Any, Context], Decision | Refused]] 
     ask.StartEpoch: start_epoch,
     ask.PromoteReplica: promote_replica,
     ask.ReceiveForeign: receive_foreign,
+    ask.SetTombstone: set_tombstone,
+    ask.RevokeTombstone: revoke_tombstone,
 }
 """Every intent and the function that decides it."""
 

@@ -11,6 +11,7 @@ import numpy as np
 from projections.arrays import Bool
 from projections.columns import Columns, Postings
 from projections.flagging import FlagColumn
+from projections.hiding import Hiding
 from projections.histories import AccessHistory, DecayHistory, SetValuedHistory
 from projections.interner import Interner
 from projections.lexicon import open_tokenizer
@@ -63,6 +64,10 @@ class MirrorState:
         self.accesses = AccessHistory()
         self.set_valued = SetValuedHistory()
         self.flags = FlagColumn()
+        self.notes: dict[int, int] = {}
+        """By slot of a resolution's note: the number of the entity that it is about."""
+        self.hiding = Hiding({}, self.entities, self.notes)
+        """What tombstones hide now; replaced whole when that changes."""
         self.remembered = Remembered(ANSWERS_KEPT_MAX)
         self._tokenizers = threading.local()
         self.published = 0

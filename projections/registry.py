@@ -27,6 +27,7 @@ from projections.policies import PoliciesProjector
 from projections.projector import Projector
 from projections.recall_receipts import RecallReceiptsProjector
 from projections.subscriptions import SubscriptionsProjector
+from projections.tombstones import TombstonesProjector
 from projections.trust import TrustProjector
 from projections.verdicts import VerdictsProjector
 
@@ -57,6 +58,7 @@ PROJECTORS: tuple[Projector, ...] = (
     ForeignEndsProjector(),
     ForeignFactsProjector(),
     SubscriptionsProjector(),
+    TombstonesProjector(),
 )
 
 IGNORED_KINDS = frozenset({"epoch_started", "node_key_rotated", "replica_promoted"})

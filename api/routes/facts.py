@@ -77,7 +77,9 @@ def now_of(call: Call, event: Recorded, done: Done) -> Volatile:
     assert isinstance(fact, FactAsserted)
     garden = call.node.reader.gardens.find(fact.garden_id) if fact.garden_id else None
     waits = garden is not None and garden.quarantine and fact.confidence > 0.0
-    return Volatile(fact.confidence, done.contradicted, quarantine="pending" if waits else None)
+    # Whoever writes about a hidden entity learns nothing of what is hidden.
+    contradicted = done.contradicted and not call.view().hiding.covers(fact.entity, fact.scope)
+    return Volatile(fact.confidence, contradicted, quarantine="pending" if waits else None)
 
 
 def as_written(record: Record, warnings: list[str]) -> Record:

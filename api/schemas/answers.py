@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.schemas.scopes import LintReport
+from api.schemas.tombstones import TombstoneNotice
 from api.schemas.values import Scope
 from projections.garden_directory import Role
 
@@ -148,7 +149,7 @@ class FactPage(BaseModel):
     facts: list[FactRecord]
     total: int
     cursor: str | None
-    tombstone_notices: list[Any]
+    tombstone_notices: list[TombstoneNotice]
     warnings: list[str] = []
 
 
@@ -645,7 +646,7 @@ class RecallResponse(BaseModel):
     token_budget: int
     tokens_used: int
     truncated: bool
-    tombstone_notices: list[Any]
+    tombstone_notices: list[TombstoneNotice]
     chain_proof: dict[str, Any] | None
     results: list[dict[str, Any]]
     query: str

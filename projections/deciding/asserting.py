@@ -61,7 +61,9 @@ def assert_fact(intent: AssertFact, context: Context) -> Decision | Refused:
         same = _newest_of_source(intent, context)
         value = intent.value
         rival = (key_hash(*key), value_hash(value.type, value.v), intent.relation)
-        if same is not None and tuple(same[1:]) == content:
+        # Nobody learns of a hidden fact by stating it again.
+        hidden = context.mirror.hiding.covers(intent.entity, intent.scope)
+        if same is not None and not hidden and tuple(same[1:]) == content:
             return Decision([], fact_id=same[0], created=False, rival=rival)
     draft = context.draft(_asserted(intent), fact_partition(intent.scope, garden))
     fact = id_text(draft.event_id)
