@@ -35,6 +35,7 @@ from api.console import (
     receipts,
     replays,
     serve,
+    tombstones,
     transfer,
 )
 from api.console.reach import CommandError
@@ -54,7 +55,7 @@ from replay.rebuild import DigestMismatch
 GROUPS = (
     serve, transfer, ask, receipts, audit, replays, embeddings, decay, content, episodes,
     consolidation, backups, keys, capabilities, names, peers, identity, promote, doctor, mcp,
-    erasing, demo,
+    erasing, tombstones, demo,
 )  # fmt: skip
 EXPECTED = (
     ClientError,
