@@ -230,14 +230,17 @@ class Call:
             raise coded("scope_forbidden", f"this key does not cover scope {scope!r}")
 
     def check_served(self, fact_id: str) -> None:
-        """Raises ApiError 404 where the sanitizer mode hides the fact from this caller, or a
-        capability does not reach its entity."""
+        """Raises ApiError 404 where the sanitizer mode hides the fact from this caller, a
+        tombstone hides it from everybody, or a capability does not reach its entity."""
         view, slot = self.view(), self.node.reader.slot_of(fact_id)
         if slot is not None and slot < view.count:
             if not self.authorization.covers(view.entities.text(int(view.entity[slot]))):
                 raise plain("fact_not_found")
             flags = view.flags(np.asarray([slot], dtype=np.int32))
             if flags[0] & self.authorization.withheld:
+                raise plain("fact_not_found")
+            hidden = view.hidden(np.asarray([slot], dtype=np.int32))
+            if hidden is not None and hidden[0]:
                 raise plain("fact_not_found")
 
     def narrowed(self, scope: str | None, *, for_model: bool = False) -> Authorization:

@@ -35,6 +35,10 @@ CHAINS_MAX = 64
 _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
 
 
+Hidden = tuple[tuple[str, int], ...]
+"""Names that tombstones hide, with the scopes as bits."""
+
+
 class Running(Struct, frozen=True):
     """A chain up to a log position."""
 
@@ -47,7 +51,7 @@ class FactChains:
     """Chain heads by readable set; safe from several threads."""
 
     def __init__(self) -> None:
-        self._running: dict[Authorization, Running] = {}
+        self._running: dict[tuple[Authorization, Hidden], Running] = {}
         self._lock = threading.Lock()
 
     def proof(
@@ -59,9 +63,10 @@ class FactChains:
             ApiError: 409 ``fact_chain_mismatch`` for a fact that is not its content id.
         """
         # Whoever asks: only what may be read makes a chain.
-        name = msgspec.structs.replace(
+        rights = msgspec.structs.replace(
             authorization, principal="", permissions=frozenset(), sources=()
         )
+        name = (rights, tuple(sorted(view.hiding.names.items())))
         with self._lock:
             start = self._running.get(name, Running())
             if start.position > moment.position:

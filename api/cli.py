@@ -36,6 +36,7 @@ from api.console import (
     replays,
     serve,
     summaries,
+    tombstones,
     transfer,
 )
 from api.console.reach import CommandError
@@ -55,7 +56,7 @@ from replay.rebuild import DigestMismatch
 GROUPS = (
     serve, transfer, ask, receipts, audit, replays, embeddings, decay, content, episodes,
     consolidation, backups, keys, capabilities, names, peers, identity, promote, doctor, mcp,
-    erasing, summaries, demo,
+    erasing, tombstones, summaries, demo,
 )  # fmt: skip
 EXPECTED = (
     ClientError,

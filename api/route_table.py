@@ -43,6 +43,7 @@ from api.routes import (
     summaries,
     system,
     time_travel,
+    tombstones,
     trust,
 )
 from api.routing import Route
@@ -54,6 +55,7 @@ from api.schemas import federation_facts as federated
 from api.schemas import replication as replicating
 from api.schemas import subscriptions as subscribing
 from api.schemas import summaries as summarised
+from api.schemas import tombstones as tombstoning
 from api.schemas.aliases import (
     AliasesQuery,
     AliasRecord,
@@ -588,6 +590,30 @@ _FEDERATION: tuple[Route, ...] = (
         answers={200: peering.StreamDigests}, errors=(401,),
     ),
 )  # fmt: skip
+_TOMBSTONES: tuple[Route, ...] = (
+    Route(
+        method="POST", path="/v1/tombstones", handler=tombstones.set_tombstone,
+        permission="admin", group="erasure", summary="Hide an entity from every answer",
+        body=tombstoning.TombstoneRequest, answers={201: tombstoning.TombstoneMade},
+        errors=(400, 409, 413, 423, 503, 507),
+    ),
+    Route(
+        method="GET", path="/v1/tombstones", handler=tombstones.list_tombstones,
+        permission="admin", group="erasure", summary="Tombstones, newest first",
+        query=tombstoning.TombstonesQuery, answers={200: tombstoning.TombstonePage},
+    ),
+    Route(
+        method="GET", path="/v1/tombstones/{entity_uri:.+}", handler=tombstones.tombstone_status,
+        permission="admin", group="erasure", summary="Whether an entity is hidden",
+        answers={200: tombstoning.TombstoneStatus}, errors=(400,),
+    ),
+    Route(
+        method="POST", path="/v1/tombstones/{tombstone_id}/revoke",
+        handler=tombstones.revoke_tombstone, permission="admin", group="erasure",
+        summary="Let a tombstone hide nothing any more", body=tombstoning.RevokeRequest,
+        answers={200: tombstoning.RevocationRecord}, errors=(400, 404, 409, 413, 503, 507),
+    ),
+)  # fmt: skip
 _FEDERATION_FACTS: tuple[Route, ...] = (
     Route(
         method="GET", path="/v1/federation/facts", handler=federation_facts.pull,
@@ -924,6 +950,7 @@ _TIME_TRAVEL: tuple[Route, ...] = (
 ROUTES: tuple[Route, ...] = (
     *_FACTS, *_CONFLICTS, *_CONTENT, *_RECALL, *_GARDENS, *_SCOPES, *_DECAY, *_TRUST, *_TIME_TRAVEL,
     *_AUDIT, *_NAMES, *_INTENTS, *_EPISODES, *_KEYS, *_AGENT_KEYS, *_CAPABILITIES, *_ERASURES,
-    *_SUMMARIES, *_SUBSCRIPTIONS, *_REPLICATION, *_FEDERATION, *_FEDERATION_FACTS, *_NODE,
+    *_TOMBSTONES, *_SUMMARIES, *_SUBSCRIPTIONS, *_REPLICATION, *_FEDERATION, *_FEDERATION_FACTS,
+    *_NODE,
 )  # fmt: skip
 """In the order of the documentation."""

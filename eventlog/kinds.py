@@ -772,6 +772,39 @@ class SummaryRecorded(Payload, frozen=True, tag="summary_recorded"):
     size: int | None = None
 
 
+class TombstoneSet(Payload, frozen=True, tag="tombstone_set"):
+    """Facts about ``entity``, and refs to it, are hidden from every answer from here on.
+
+    ``scope`` is one scope, or ``all`` or ``*`` for every one. ``node_id`` signed the record
+    (``replay.tombstones``); null: this node. ``entity_uri`` is the entity as it was signed.
+    """
+
+    tombstone_id: str
+    entity: str
+    entity_uri: str
+    scope: str
+    created_at: str
+    signed_by: str
+    key_id: str
+    signature: str
+    legal_hold: bool = False
+    reason: str | None = None
+    node_id: str | None = None
+
+
+class TombstoneRevoked(Payload, frozen=True, tag="tombstone_revoked"):
+    """A tombstone hides nothing any more."""
+
+    revocation_id: str
+    tombstone_id: str
+    reason: str
+    created_at: str
+    signed_by: str
+    key_id: str
+    signature: str
+    node_id: str | None = None
+
+
 AnyPayload = (
     FactAsserted
     | FactRetracted
@@ -816,6 +849,8 @@ AnyPayload = (
     | SubscriptionSet
     | FactFeedback
     | SummaryRecorded
+    | TombstoneSet
+    | TombstoneRevoked
 )
 
 SCHEMA_VERSIONS: dict[str, int] = {
@@ -862,6 +897,8 @@ SCHEMA_VERSIONS: dict[str, int] = {
     "subscription_set": 1,
     "fact_feedback": 1,
     "summary_recorded": 1,
+    "tombstone_set": 1,
+    "tombstone_revoked": 1,
 }
 """The version each kind is written with; older ones are read through ``codec.UPCASTERS``."""
 

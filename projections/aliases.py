@@ -6,7 +6,7 @@ sets one sees to it that no chain ends where it began. Source: wire 1.3 and 2.2.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import apsw
@@ -132,13 +132,15 @@ class AliasBook:
         found = [self.resolve(n, position) for n in names if self.get(n, position) is not None]
         return tuple(dict.fromkeys(found))
 
-    def list(self, position: int, after: str, limit: int) -> list[AliasRow]:
-        """Aliases that stood at a position, by name, from behind ``after``."""
+    def list(
+        self, position: int, after: str, limit: int, shown: Callable[[AliasRow], bool]
+    ) -> list[AliasRow]:
+        """Aliases that stood at a position and are ``shown``, by name, from behind ``after``."""
         names = sorted(name for name in self._by_raw if name > after)
         found: list[AliasRow] = []
         for name in names:
             row = self.get(name, position)
-            if row is not None:
+            if row is not None and shown(row):
                 found.append(row)
                 if len(found) == limit:
                     break

@@ -39,6 +39,7 @@ class Placed(Protocol):
     @property
     def entities(self) -> Interner: ...
     def flags(self, slots: I32) -> Flags: ...
+    def hidden(self, slots: I32 | None = None) -> Bool | None: ...
 
 
 class Authorization(Struct, frozen=True):
@@ -60,6 +61,9 @@ class Authorization(Struct, frozen=True):
     entities: tuple[str, ...] = ()
     """Prefixes under which an entity must lie, all of them (``capabilities.grant``); facts
     about others do not exist for this caller."""
+    sees_hidden: bool = False
+    """Whether tombstones are looked past: to say which of them hide something, never to show
+    what they hide."""
 
     def narrowed(self, scopes: frozenset[str]) -> Authorization:
         """The same caller, limited further to ``scopes``."""
@@ -73,6 +77,10 @@ class Authorization(Struct, frozen=True):
         """The same caller, limited further to the facts of one garden."""
         kept = frozenset({garden_id}) if self.every_garden else self.gardens & {garden_id}
         return msgspec.structs.replace(self, gardens=kept, every_garden=False, only_gardens=True)
+
+    def past_tombstones(self) -> Authorization:
+        """The same caller, as if no tombstone stood."""
+        return msgspec.structs.replace(self, sees_hidden=True)
 
     def writes_as(self, source: str) -> bool:
         """Whether the caller may state facts in the name of ``source`` (stored form)."""
@@ -103,6 +111,8 @@ class Authorization(Struct, frozen=True):
         if self.entities:
             entity = view.entity if slots is None else view.entity[slots]
             allowed &= np.isin(entity, view.entities.chosen(self.entities, self.covers))
+        if not self.sees_hidden and (hidden := view.hidden(slots)) is not None:
+            allowed &= ~hidden
         if self.withheld:
             chosen: I32 = np.arange(len(allowed), dtype=np.int32) if slots is None else slots
             allowed &= (view.flags(chosen) & self.withheld) == 0

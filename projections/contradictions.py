@@ -492,3 +492,13 @@ def _declare(
             db.execute(_CLOSE_KEY, (event.position, key))
         elif not now and top_id != fact:
             _reopen(key, value, fact, top_id, event, after, db)
+
+
+def load_notes(db: apsw.Connection) -> list[tuple[str, str]]:
+    """(note, winner) of every resolution that left a note: ids of facts."""
+    rows = query(
+        db,
+        "SELECT resolution_fact_id, winner_id FROM conflicts"
+        " WHERE resolution_fact_id IS NOT NULL AND winner_id IS NOT NULL",
+    )
+    return [(note, winner) for note, winner in rows]

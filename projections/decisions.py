@@ -57,6 +57,7 @@ from projections.deciding.retracting import retract_fact, retract_matching
 from projections.deciding.reviewing import review_content
 from projections.deciding.subscribing import subscribe, unsubscribe
 from projections.deciding.summaries import record_summary
+from projections.deciding.tombstoning import revoke_tombstone, set_tombstone
 from projections.intents import Refused
 from projections.policies import is_set_valued
 
@@ -109,6 +110,8 @@ DECISIONS: dict[type[ask.Intent], Callable[[Any, Context], Decision | Refused]] 
     ask.ReceiveForeign: receive_foreign,
     ask.GiveFeedback: give_feedback,
     ask.RecordSummary: record_summary,
+    ask.SetTombstone: set_tombstone,
+    ask.RevokeTombstone: revoke_tombstone,
 }
 """Every intent and the function that decides it."""
 

@@ -28,6 +28,12 @@ SELECT target FROM legal_holds WHERE target_kind=? AND to_position={LIVE}
 """
 
 
+_HELD_BY_TOMBSTONE = f"""
+SELECT entity FROM tombstones WHERE legal_hold AND to_position={LIVE}
+  AND entity IN (SELECT value FROM json_each(?)) LIMIT 1
+"""
+
+
 class ErasuresProjector:
     """Rows of the four tables."""
 
@@ -228,19 +234,22 @@ def naming_positions(db: apsw.Connection, erasure_id: str) -> list[int]:
 
 
 def legal_holds(db: apsw.Connection) -> list[LegalHold]:
-    """Everything that is held now, oldest first."""
+    """Everything that is held now, also by tombstones, oldest first."""
     rows = query(
         db,
-        f"SELECT target_kind, target, actor, set_at FROM legal_holds WHERE to_position={LIVE}"
-        " ORDER BY from_position",
+        "SELECT target_kind, target, actor, set_at, from_position FROM legal_holds"
+        f" WHERE to_position={LIVE}"
+        " UNION SELECT 'entity', entity, signed_by, set_at, from_position FROM tombstones"
+        f" WHERE legal_hold AND to_position={LIVE} ORDER BY 5",
     )
-    return [LegalHold(*row) for row in rows]
+    return [LegalHold(*row[:4]) for row in rows]
 
 
 def held(db: apsw.Connection, facts: Iterable[str], entities: Collection[str]) -> bool:
-    """Whether any of the facts or entities is held."""
+    """Whether any of the facts or entities is held, be it by a tombstone."""
     for kind, targets in (("fact", facts), ("entity", entities)):
         asked = msgspec.json.encode(sorted(set(targets))).decode()
         if query_one(db, _HELD, (kind, asked)) is not None:
             return True
-    return False
+    asked = msgspec.json.encode(sorted(set(entities))).decode()
+    return query_one(db, _HELD_BY_TOMBSTONE, (asked,)) is not None

@@ -548,6 +548,37 @@ class SetLegalHold(Intent, frozen=True, kw_only=True):
     held: bool = True
 
 
+class SetTombstone(Intent, frozen=True, kw_only=True):
+    """Hide an entity from every answer: the record as it was signed, and ``entity`` in stored
+    form. Refused with ``tombstone_already_exists`` where one of the same scope stands."""
+
+    tombstone_id: str
+    entity: str
+    entity_uri: str
+    scope: str
+    created_at: str
+    signed_by: str
+    key_id: str
+    signature: str
+    legal_hold: bool = False
+    reason: str | None = None
+    node_id: str | None = None
+
+
+class RevokeTombstone(Intent, frozen=True, kw_only=True):
+    """Let a tombstone hide nothing any more. ``node_id``: the peer who says so, which may
+    revoke its own tombstones alone; None for this node's admins, who may revoke any."""
+
+    revocation_id: str
+    tombstone_id: str
+    reason: str
+    created_at: str
+    signed_by: str
+    key_id: str
+    signature: str
+    node_id: str | None = None
+
+
 ERASING = (EraseFacts, EraseEvents, TakeForeignEnds)
 """Intents that are decided alone, with everything before them committed."""
 

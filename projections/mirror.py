@@ -7,7 +7,7 @@ writer's thread changes it; readers pin a ``View`` at a published position and n
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -31,10 +31,13 @@ from eventlog.kinds import (
     RecallUse,
     SetValuedDeclared,
     SourceTrustSet,
+    TombstoneRevoked,
+    TombstoneSet,
     TrustPolicySet,
 )
 from projections.access import load_accesses
 from projections.attributes import load_attributes
+from projections.contradictions import load_notes
 from projections.database import open_reader, query, tables_position
 from projections.decay import load_sweeps
 from projections.derivations import load_parents
@@ -44,6 +47,7 @@ from projections.feedback import counts_of, load_feedback
 from projections.foreign import admitted, id_of
 from projections.foreign_ends import ENDING_KINDS
 from projections.garden_directory import all_reviews, every_garden
+from projections.hiding import Hiding, Tombstone, known_of
 from projections.histories import uses_by_slot
 from projections.lexicon import lexical_text
 from projections.mirror_state import MirrorState
@@ -54,6 +58,7 @@ from projections.questions import asking_percent
 from projections.recall_times import instants_of
 from projections.sanitizing import verdict_of
 from projections.summaries.naming import RELATION
+from projections.tombstones import standing_tombstones
 from projections.trust import load_key_sources, load_trust, load_trust_policies
 from projections.trust_formula import warrant_of
 from projections.verdicts import load_verdicts
@@ -130,6 +135,9 @@ class Mirror(MirrorState):
 
     def _fill_histories(self, db: apsw.Connection) -> None:
         self.erased.update(load_erased(db))
+        for note, about in load_notes(db):
+            self._note(note, about)
+        self._hide({each.tombstone_id: known_of(each) for each in standing_tombstones(db)})
         for at, sweep in load_sweeps(db):
             self.decay.add(at, sweep)
         for at, source, trust in load_trust(db):
@@ -246,7 +254,7 @@ class Mirror(MirrorState):
         self.slots += 1
         self.slot_of[fact] = slot
         self.by_cid.add(cid_number(cid), slot)
-        entity_number = self.entities.add(entity)
+        entity_number = self._numbered(entity)
         relation_number = self.relations.add(relation)
         scope_number = _SCOPE_NUMBERS[scope]
         garden_number = -1 if garden is None else self.gardens.add(garden)
@@ -255,7 +263,7 @@ class Mirror(MirrorState):
         value_number = self.value_numbers.setdefault((value_type, value_v), len(self.value_numbers))
         object_number = -1
         if value_type == "ref":
-            object_number = self.entities.add(normalize_ref(value_v))
+            object_number = self._numbered(normalize_ref(value_v))
             self.by_object.add(object_number, slot)
         self.by_entity.add(entity_number, slot)
         if is_reserved(entity):
@@ -275,6 +283,24 @@ class Mirror(MirrorState):
             hlc, recorded_at, valid_from, valid_until, base, set_aside, len(terms), warrant,
             asking_percent(value_v),
         )  # fmt: skip
+
+    def _numbered(self, entity: str) -> int:
+        """The number of an entity, which a tombstone may have been waiting for."""
+        count = len(self.entities)
+        number = self.entities.add(entity)
+        if number == count and entity in self.hiding.names:
+            self._hide(self.hiding.standing)
+        return number
+
+    def _hide(self, standing: Mapping[str, Tombstone]) -> None:
+        self.hiding = Hiding(standing, self.entities, self.notes)
+        self.remembered.clear()
+
+    def _note(self, note: str, about: str) -> None:
+        """Remember of which entity the note of a resolution speaks."""
+        slot, known = self.slot_of.get(note), self.slot_of.get(about)
+        if slot is not None and known is not None:
+            self.notes[slot] = int(self.columns.arrays["entity"][known])
 
     def _warrant(
         self, position: int, source: str, entity: str, scope: str, actor: str, peer: str | None
@@ -311,6 +337,9 @@ class Mirror(MirrorState):
     def _resolve(self, event: Recorded) -> None:
         payload = event.payload
         assert isinstance(payload, ConflictResolved)
+        self._note(payload.resolution_fact_id, payload.winner_id)
+        if self.hiding:
+            self._hide(self.hiding.standing)
         column = self.columns.arrays["set_aside"]
         for fact in payload.loser_ids:
             slot = self.slot_of.get(fact)
@@ -345,6 +374,7 @@ class Mirror(MirrorState):
             self.attributes.pop(slot, None)
             self.recall_times.drop(slot)
             self.passages.pop(slot, None)
+            self.notes.pop(slot, None)
         for postings in (self.by_entity, self.by_key, self.by_object, self.by_source,
                          self.by_cid, self.reserved, self.summaries, self.by_term):  # fmt: skip
             postings.drop(slots)
@@ -409,6 +439,19 @@ class Mirror(MirrorState):
         if slot is not None:
             self.reviews.setdefault(slot, (position, decision))
 
+    def _tombstone(self, event: Recorded) -> None:
+        payload = event.payload
+        assert isinstance(payload, TombstoneSet)
+        added = {payload.tombstone_id: known_of(payload)}
+        self._hide(self.hiding.standing | added)
+
+    def _revoke_tombstone(self, event: Recorded) -> None:
+        payload = event.payload
+        assert isinstance(payload, TombstoneRevoked)
+        standing = dict(self.hiding.standing)
+        standing.pop(payload.tombstone_id, None)
+        self._hide(standing)
+
     def _declare(self, event: Recorded) -> None:
         payload = event.payload
         assert isinstance(payload, SetValuedDeclared)
@@ -456,5 +499,7 @@ _HANDLERS: dict[type[object], Callable[[Mirror, Recorded], None]] = {
     FactFeedback: Mirror._feed_back,  # pyright: ignore[reportPrivateUsage]
     RecallServed: Mirror._count,  # pyright: ignore[reportPrivateUsage]
     SetValuedDeclared: Mirror._declare,  # pyright: ignore[reportPrivateUsage]
+    TombstoneSet: Mirror._tombstone,  # pyright: ignore[reportPrivateUsage]
+    TombstoneRevoked: Mirror._revoke_tombstone,  # pyright: ignore[reportPrivateUsage]
     ContentReviewed: Mirror._review,  # pyright: ignore[reportPrivateUsage]
 }

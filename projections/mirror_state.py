@@ -13,6 +13,7 @@ from projections.arrays import Bool
 from projections.columns import Columns, Postings
 from projections.entity_names import EntityNames
 from projections.flagging import FlagColumn
+from projections.hiding import Hiding
 from projections.histories import AccessHistory, DecayHistory, SetValuedHistory
 from projections.interner import Interner
 from projections.lexicon import open_tokenizer
@@ -25,13 +26,30 @@ ANSWERS_KEPT_MAX = 8
 """Sets of survivors that recall remembers; one of a million facts takes 5 MB."""
 
 
-class MirrorState:
+class SlotLists:
+    """Which slots belong to what."""
+
+    def __init__(self) -> None:
+        self.by_entity = Postings()
+        self.by_key = Postings()
+        self.by_object = Postings()
+        self.by_source = Postings()
+        self.by_term = TermPostings()
+        self.by_cid = Postings()
+        self.reserved = Postings()
+        """Slots of facts about the protocol's own records, under ``""``."""
+        self.summaries = Postings()
+        """Slots of the paragraphs of summaries, under ``""``."""
+
+
+class MirrorState(SlotLists):
     """The storage that a ``View`` reads and ``Mirror`` fills.
 
     ``published`` slots and ``position`` are what readers may see.
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.columns = Columns()
         self.entities = Interner()
         self.names = EntityNames(self.entities)
@@ -48,20 +66,10 @@ class MirrorState:
         self.key_numbers: dict[tuple[int, int, int, int], int] = {}
         self.crowded: Bool = np.zeros(1024, dtype=np.bool_)
         """By key number: whether the key has more than one fact."""
-        self.by_entity = Postings()
-        self.by_key = Postings()
-        self.by_object = Postings()
-        self.by_source = Postings()
-        self.by_term = TermPostings()
         self.erased: set[str] = set()
         self.slots: int = 0
         """Slots given out; those of erased facts are not given again."""
         self.slot_of: dict[str, int] = {}
-        self.by_cid = Postings()
-        self.reserved = Postings()
-        """Slots of facts about the protocol's own records, under ``""``."""
-        self.summaries = Postings()
-        """Slots of the paragraphs of summaries, under ``""``."""
         self.passages: dict[int, str] = {}
         """By slot of such a paragraph: its text."""
         self.parents: dict[int, tuple[int, ...]] = {}
@@ -76,6 +84,10 @@ class MirrorState:
         self.rejected = AccessHistory()
         self.set_valued = SetValuedHistory()
         self.flags = FlagColumn()
+        self.notes: dict[int, int] = {}
+        """By slot of a resolution's note: the number of the entity that it is about."""
+        self.hiding = Hiding({}, self.entities, self.notes)
+        """What tombstones hide now; replaced whole when that changes."""
         self.remembered = Remembered(ANSWERS_KEPT_MAX)
         self._tokenizers = threading.local()
         self.published = 0

@@ -81,6 +81,16 @@ from projections.recall_receipts import (
     receipt_positions,
 )
 from projections.subscriptions import SubscriptionRow, load_subscriptions
+from projections.tombstones import (
+    RevocationRow,
+    TombstoneRow,
+    changes_after,
+    find_tombstone,
+    list_tombstones,
+    revocations_of,
+    standing_tombstones,
+    tombstones_of,
+)
 from projections.trust import TrustSetting, trust_policy, trust_setting, trust_settings
 from projections.verdicts import Review as ContentReview
 from projections.verdicts import codes_at
@@ -356,6 +366,33 @@ class Reader:
         """All subscriptions, oldest first."""
         with self.pool.connection() as db:
             return load_subscriptions(db)
+
+    def tombstone(self, tombstone_id: str) -> TombstoneRow | None:
+        """A tombstone, whether it stands or not."""
+        with self.pool.connection() as db:
+            return find_tombstone(db, tombstone_id)
+
+    def tombstones_of(self, entity: str) -> tuple[list[TombstoneRow], list[RevocationRow]]:
+        """Every tombstone of an entity and every revocation of one, oldest first."""
+        with self.pool.connection() as db:
+            return tombstones_of(db, entity), revocations_of(db, entity)
+
+    def tombstones(self, before: int, limit: int) -> list[TombstoneRow]:
+        """Tombstones set before a position, newest first."""
+        with self.pool.connection() as db:
+            return list_tombstones(db, before, limit)
+
+    def standing_tombstones(self) -> list[TombstoneRow]:
+        """Every tombstone that stands, oldest first."""
+        with self.pool.connection() as db:
+            return standing_tombstones(db)
+
+    def tombstone_changes(
+        self, after: int, limit: int
+    ) -> list[tuple[int, TombstoneRow | RevocationRow]]:
+        """What this node said of tombstones from behind a position, with positions."""
+        with self.pool.connection() as db:
+            return changes_after(db, after, limit)
 
     def digests(self) -> Digests:
         """Digests of the tables as they stand."""

@@ -30,6 +30,7 @@ from projections.projector import Projector
 from projections.recall_receipts import RecallReceiptsProjector
 from projections.subscriptions import SubscriptionsProjector
 from projections.summaries.projector import SummariesProjector
+from projections.tombstones import TombstonesProjector
 from projections.trust import TrustProjector
 from projections.verdicts import VerdictsProjector
 
@@ -63,6 +64,7 @@ PROJECTORS: tuple[Projector, ...] = (
     ForeignFactsProjector(),
     SubscriptionsProjector(),
     SummariesProjector(),
+    TombstonesProjector(),
 )
 
 IGNORED_KINDS = frozenset({"epoch_started", "node_key_rotated", "replica_promoted"})

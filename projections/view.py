@@ -11,6 +11,7 @@ from projections.arrays import F64, I8, I32, I64, Bool
 from projections.attributes import PLAIN
 from projections.authorization import Authorization
 from projections.flagging import Flags, flags_at
+from projections.hiding import Hiding
 from projections.interner import Interner
 from projections.mirror_state import MirrorState
 from projections.moment import LIVE, Moment
@@ -58,6 +59,7 @@ class View:
         self.sources: Interner = mirror.sources
         self.gardens: Interner = mirror.gardens
         self._flags: Flags = mirror.flags.array  # after the count: flags come before facts
+        self.hiding: Hiding = mirror.hiding  # after the count: what is new may be hidden
         self.tokenize: Callable[[str], list[str]] = mirror.tokenize
         self.remembered: Remembered = mirror.remembered
 
@@ -159,6 +161,15 @@ class View:
         """What the sanitizer and its reviewers hold of each fact (``sanitizing.VALUE_FLAG``
         and the like), as this view was pinned."""
         return flags_at(self._flags, slots)
+
+    def hidden(self, slots: I32 | None = None) -> Bool | None:
+        """Which facts (of all, or of those given) tombstones hide; None where there are no
+        tombstones. Whatever the moment asked about: it is a matter of present rights."""
+        if not self.hiding:
+            return None
+        if slots is None:
+            return self.hiding.mask(None, self.entity, self.object, self.scope)
+        return self.hiding.mask(slots, self.entity[slots], self.object[slots], self.scope[slots])
 
     def flagged(self) -> I32:
         """Facts that the sanitizer has anything to say of."""

@@ -43,6 +43,7 @@ CORE_PROJECTORS = frozenset(
         "capabilities",
         "erasures",
         "aliases",
+        "tombstones",
     }
 )
 """Projectors that decisions read: writing stops while one of them is halted."""

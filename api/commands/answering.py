@@ -13,6 +13,7 @@ from api.call import Call
 from api.commands.asking import ask
 from api.commands.recalling import explaining, hint_of, response_of, unexplained
 from api.commands.receipting import receipt_of
+from api.commands.tombstoning import notices_in_recall
 from api.schemas.recall import RecallBody
 from api.screening import screen
 from eventlog.kinds import RecallAnswered
@@ -74,6 +75,7 @@ def answered(
         "receipt_id": None if receipt is None else name,
         "hint": hint,
         "chain_proof": chain_proof,
+        "tombstone_notices": notices_in_recall(view, asked.authorization, moment, asked.question),
         "screen": screen(reader, view, slots, settings.sanitizer_mode, cleaned=True),
         "warnings": warnings + unexplained(call, body),
     }

@@ -176,7 +176,7 @@ def response_of(
         "token_budget": body.token_budget,
         "tokens_used": found.tokens_used,
         "truncated": found.truncated,
-        "tombstone_notices": [],
+        "tombstone_notices": extra["tombstone_notices"],
         "chain_proof": extra["chain_proof"],
         "results": [
             _flat(item, each, divergent) for item, each in zip(scored, found.results, strict=True)

@@ -49,8 +49,14 @@ def _left_behind(call: Call, raw: str) -> list[str]:
 async def list_aliases(call: Call) -> web.Response:
     """Aliases by name."""
     query = call.query(AliasesQuery)
-    moment = call.moment(call.view(), query)
-    rows = call.node.reader.aliases.list(moment.position, query.after, query.limit)
+    view = call.view()
+    moment = call.moment(view, query)
+    gone = view.hiding.covers_everywhere
+
+    def shown(row: AliasRow) -> bool:
+        return not gone(row.raw_uri) and not gone(row.canonical_uri)
+
+    rows = call.node.reader.aliases.list(moment.position, query.after, query.limit, shown)
     return answer([_wire(row) for row in rows])
 
 

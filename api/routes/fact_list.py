@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 import numpy as np
 from aiohttp import web
 
@@ -10,6 +13,7 @@ from api.call import Call, warned
 from api.commands.carding import CARD_RELATION, card_records
 from api.commands.gardening import within
 from api.commands.naming import entity_named, stored_uri
+from api.commands.tombstoning import notices_over
 from api.cursors import Cursor, filters_digest
 from api.listing import Filters, Page, matching, page_of
 from api.records import Record, record_of, volatile_of
@@ -29,11 +33,12 @@ async def list_facts(call: Call) -> web.Response:
     query = call.query(FactsQuery)
     call.session()
     page, records, cursor, _ = await call.in_pool(lambda: listed(call, query))
+    notices = await call.in_pool(lambda: _notices(call, query)) if query.cursor is None else []
     body = {
         "facts": records,
         "total": page.total,
         "cursor": cursor,
-        "tombstone_notices": [],
+        "tombstone_notices": notices,
     }
     call.note_read(frozenset(record["scope"] for record in records))
     return answer(warned(body, query), headers={"X-Total-Count": str(page.total)})
@@ -56,6 +61,20 @@ def listed(call: Call, query: FactsQuery) -> tuple[Page, list[Record], str | Non
     page = page_of(call.node.reader, view, slots, limit=query.limit, after=place)
     records = _records(call, view, page, moment, authorization)
     return page, records, _next(call, walk, page), moment
+
+
+def _notices(call: Call, query: FactsQuery) -> list[dict[str, Any]]:
+    """Tombstones that keep facts from the list, for admins; with its first page."""
+    view = call.view()
+    if not view.hiding or not call.authorization.may("admin"):
+        return []
+    rights = within(call, call.narrowed(query.scope), query.garden_id).past_tombstones()
+    walk = _walk(call, query, view)
+    moment = walk.moment(None if query.valid_at is None else parse_instant(query.valid_at))
+    entity = None if query.entity is None else entity_named(call, query.entity, moment.position)
+    filters = _filters(query, entity, walk.since, _hidden_below(view, query, moment))
+    filters = msgspec.structs.replace(filters, include_contradicted=True)
+    return notices_over(view, rights, matching(view, rights, moment, filters))
 
 
 def _cards(

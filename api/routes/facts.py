@@ -21,6 +21,7 @@ from eventlog.kinds import FactAsserted, Value
 from projections.authorization import Authorization
 from projections.cid import compute_cid, parse_fact_hash
 from projections.facts import FactRow
+from projections.facts import fact_id as id_of_event
 from projections.intents import Done, RetractFact
 from projections.moment import Moment
 from projections.provenance import visible_of_cid
@@ -77,7 +78,12 @@ def now_of(call: Call, event: Recorded, done: Done) -> Volatile:
     assert isinstance(fact, FactAsserted)
     garden = call.node.reader.gardens.find(fact.garden_id) if fact.garden_id else None
     waits = garden is not None and garden.quarantine and fact.confidence > 0.0
-    return Volatile(fact.confidence, done.contradicted, quarantine="pending" if waits else None)
+    contradicted = done.contradicted
+    view, slot = call.view(), call.node.reader.slot_of(id_of_event(event))
+    if contradicted and view.hiding and slot is not None:  # by what is not hidden?
+        one = np.array([slot], dtype=np.int32)
+        contradicted = bool(view.contradicted(one, call.moment(view), call.authorization)[0])
+    return Volatile(fact.confidence, contradicted, quarantine="pending" if waits else None)
 
 
 def as_written(record: Record, warnings: list[str]) -> Record:

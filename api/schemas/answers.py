@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from api.schemas.attributes import Attributes
 from api.schemas.scopes import LintReport
+from api.schemas.tombstones import TombstoneNotice
 from api.schemas.values import Scope
 from projections.garden_directory import Role
 
@@ -150,7 +151,7 @@ class FactPage(BaseModel):
     facts: list[FactRecord]
     total: int
     cursor: str | None
-    tombstone_notices: list[Any]
+    tombstone_notices: list[TombstoneNotice]
     warnings: list[str] = []
 
 
@@ -647,7 +648,7 @@ class RecallResponse(BaseModel):
     token_budget: int
     tokens_used: int
     truncated: bool
-    tombstone_notices: list[Any]
+    tombstone_notices: list[TombstoneNotice]
     chain_proof: dict[str, Any] | None
     results: list[dict[str, Any]]
     query: str

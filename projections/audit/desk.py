@@ -36,6 +36,7 @@ class _Made(Struct, frozen=True):
     position: int
     rights: Rights
     erasures: int
+    hidden: tuple[tuple[str, int], ...]
 
 
 class AuditDesk:
@@ -76,11 +77,17 @@ class AuditDesk:
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="engramlog-audit-"))
         events, standing = self._folder / "events.parquet", self._folder / "standing.parquet"
-        wanted = _Made(moment.position, rights_of(view, authorization), self._erasures)
+        wanted = _Made(
+            moment.position,
+            rights_of(view, authorization),
+            self._erasures,
+            tuple(sorted(view.hiding.names.items())),
+        )
         if self._made != wanted:
             self._made = None
+            hidden = hidden_positions(view)
             with self._archive.reading(moment.position) as sources:
-                extract_events(events, sources, moment.position, wanted.rights)
+                extract_events(events, sources, moment.position, wanted.rights, hidden)
             extract_standing(standing, standing_at(view, authorization, moment))
             self._made = wanted
         return events, standing
@@ -97,6 +104,12 @@ def rights_of(view: View, authorization: Authorization) -> Rights:
         # To others than admins even the lack of these events would tell that there are gardens.
         node=everything and authorization.may("admin"),
     )
+
+
+def hidden_positions(view: View) -> I64:
+    """Where the facts stand that tombstones hide."""
+    hidden = view.hidden()
+    return view.from_position[:0] if hidden is None else view.from_position[hidden]
 
 
 def standing_at(view: View, authorization: Authorization, moment: Moment) -> Standing:

@@ -109,18 +109,30 @@ class Failure(Struct, frozen=True, tag=True):
     message: str
 
 
-def extract_events(target: Path, sources: Sequence[Path], position: int, rights: Rights) -> None:
+_UNHIDDEN = """
+AND NOT (len(fact_ids) > 0 AND list_has_all((SELECT list(fact_ids[1]) FROM {files}
+    WHERE kind = 'fact_asserted' AND position IN (SELECT position FROM hidden)), fact_ids))
+"""
+"""Leaves out the events that speak of hidden facts alone."""
+
+
+def extract_events(
+    target: Path, sources: Sequence[Path], position: int, rights: Rights, hidden: I64
+) -> None:
     """Write the events up to ``position`` that a caller with these rights may read, without
-    the exact bytes and without what identifies keys."""
+    the exact bytes, without what identifies keys, and without events that speak of the facts
+    asserted at ``hidden`` alone."""
     import duckdb
 
-    files = ", ".join(literal(str(path)) for path in sources)
+    files = f"read_parquet([{', '.join(literal(str(path)) for path in sources)}])"
     with duckdb.connect() as db:
         db.execute("SET threads=2")
+        db.register("hidden", {"position": hidden})
         db.execute(
-            f"COPY (SELECT {', '.join(EVENT_COLUMNS)} FROM read_parquet([{files}])"
+            f"COPY (SELECT {', '.join(EVENT_COLUMNS)} FROM {files}"
             f" WHERE position <= {position} AND regexp_extract(stream, '/[0-9]+/(.*)$', 1)"
             f" IN ({', '.join(literal(each) for each in rights.partitions) or 'NULL'})"
+            f"{_UNHIDDEN.format(files=files) if len(hidden) else ''}"
             f" ORDER BY position) TO {literal(str(target))} (FORMAT parquet)"
         )
 

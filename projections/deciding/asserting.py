@@ -11,7 +11,7 @@ from eventlog.identifiers import id_text
 from eventlog.kinds import FactAsserted
 from projections.attributes import attributes_at, decoded, encoded, misplaced
 from projections.contradictions import key_hash, value_hash
-from projections.database import query_one
+from projections.database import query, query_one
 from projections.deciding.context import Context, Decision
 from projections.deciding.gardens import write_refusal
 from projections.deciding.retracting import retract_by_record
@@ -19,6 +19,7 @@ from projections.derivations import closes_cycle
 from projections.instructions import instruction_refusal
 from projections.intents import AssertFact, Refused
 from projections.moment import LIVE
+from projections.normalization import normalize_ref
 
 _SAME = f"""
 SELECT id, cid, valid_from, valid_until, interpret_as, derived_from, value_type, value_v,
@@ -27,7 +28,7 @@ SELECT id, cid, valid_from, valid_until, interpret_as, derived_from, value_type,
 FROM facts
 WHERE entity=? AND relation=? AND scope=? AND garden_id IS ? AND source=?
   AND to_position={LIVE} AND base_confidence>0
-ORDER BY hlc DESC LIMIT 1
+ORDER BY hlc DESC LIMIT ?
 """
 
 MISPLACED = Refused(
@@ -134,4 +135,13 @@ def _newest_of_source(intent: AssertFact, context: Context) -> tuple[Any, ...] |
     pending = context.undecided.newest.get(known)
     if pending is not None:
         return pending
-    return query_one(context.db, _SAME, known)
+    hiding = context.mirror.hiding
+    if not hiding:
+        return query_one(context.db, _SAME, (*known, 1))
+    if hiding.covers(intent.entity, intent.scope):
+        return None  # nobody learns of a hidden fact by stating it again
+    for row in query(context.db, _SAME, (*known, -1)):
+        *_, value_type, value_v = row
+        if value_type != "ref" or not hiding.covers(normalize_ref(value_v), intent.scope):
+            return row
+    return None

@@ -60,6 +60,13 @@ SELECT max(to_position) FROM consolidation_runs
 WHERE rule_id=? AND replay=0 AND position<=?
 """
 _KNOWN = "SELECT delta_id FROM deltas WHERE delta_id IN (SELECT value FROM json_each(?))"
+_UNHIDDEN = f"""
+NOT EXISTS (SELECT 1 FROM tombstones t JOIN facts f ON f.id=d.fact_id
+    LEFT JOIN entity_edges e ON e.id=f.id
+    WHERE t.to_position={LIVE} AND (t.entity=f.entity OR t.entity=e.object)
+    AND (t.scope IN ('all', '*') OR t.scope=f.scope))
+"""
+"""Leaves out deltas that made a fact which a tombstone hides."""
 _metadata = msgspec.json.Decoder(dict[str, Any]).decode
 
 
@@ -330,7 +337,7 @@ def deltas_at(
 ) -> list[dict[str, Any]]:
     """Applied deltas, newest first."""
     allowed, bindings = rights(authorization, "d")
-    where, given = ["d.position<=?", allowed], [position, *bindings]
+    where, given = ["d.position<=?", allowed, _UNHIDDEN], [position, *bindings]
     for column in ("user", "agent", "rule_id", "run_id", "fact_id", "delta_id"):
         value = getattr(wanted, column)
         if value is not None:

@@ -46,11 +46,24 @@ def facts_page(
     positions = np.sort(positions[positions > start])
     wanted = limit + 1
     found = outgoing_facts(db, positions.tolist(), node_id, wanted)
-    found += outgoing_retractions(db, start, view.position, node_id, scopes, wanted)
+    found += [
+        each
+        for each in outgoing_retractions(db, start, view.position, node_id, scopes, wanted)
+        if _shown(view, each)
+    ]
     found.sort(key=lambda each: each.position)
     shown = _whole(found, limit)
     rows = [_stamped(log, each) for each in shown]
     return FactsPage(rows, rows[-1].hlc if rows else None, len(found) > len(shown))
+
+
+def _shown(view: View, each: Outgoing) -> bool:
+    """Whether no tombstone hides the fact that a record ends."""
+    slot = view.slot_at(each.row.from_position)
+    if slot is None:
+        return False
+    hidden = view.hidden(np.asarray([slot], dtype=np.int32))
+    return hidden is None or not hidden[0]
 
 
 def position_of(log: EventLog, hlc: int) -> int:

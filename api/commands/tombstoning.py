@@ -1,0 +1,213 @@
+"""Setting and revoking tombstones, and saying which of them hid something."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from api.call import Call
+from api.commands.erasing import erase
+from api.commands.naming import entity_named
+from api.errors import ApiError, coded, plain
+from api.records import Record
+from api.schemas.erasures import ErasureRequest
+from api.schemas.tombstones import TombstoneRequest
+from projections.arrays import I32
+from projections.authorization import Authorization
+from projections.hiding import Tombstone
+from projections.intents import RevokeTombstone, SetTombstone
+from projections.moment import Moment, format_instant
+from projections.normalization import URI_LENGTH_MAX
+from projections.recall.request import RecallRequest
+from projections.selection import live
+from projections.tombstones import (
+    EVERY_SCOPE,
+    TOMBSTONE_SCOPES,
+    RevocationRow,
+    TombstoneRow,
+    hidden_scopes,
+)
+from projections.view import View
+from replay.tombstones import key_id_of, new_revocation_id, new_tombstone_id, signature_of
+
+
+def entity_meant(call: Call, text: str) -> str:
+    """The entity that a name means now. Raises ApiError 400 ``tombstone_entity_uri_invalid``."""
+    named = ":" in text and text.isprintable() and 0 < len(text) <= URI_LENGTH_MAX
+    if not named:
+        raise plain("tombstone_entity_uri_invalid")
+    try:
+        return entity_named(call, text, call.view().position)
+    except ApiError as fault:
+        raise plain("tombstone_entity_uri_invalid") from fault
+
+
+async def set_tombstone(call: Call, request: TombstoneRequest) -> Record:
+    """Hide an entity, after erasing what there is of it where that is asked for.
+
+    Raises:
+        ApiError: 400 ``tombstone_invalid_scope`` or ``tombstone_entity_uri_invalid``, 403
+            ``scope_forbidden``, 409 ``tombstone_already_exists``, 422 ``erasure_beside_hold``
+            or ``erasure_of_one_scope``, 423 ``legal_hold``.
+    """
+    if request.scope not in TOMBSTONE_SCOPES:
+        raise plain("tombstone_invalid_scope")
+    entity = entity_meant(call, request.entity_uri)
+    _check_rights(call, entity, request.scope)
+    _check_erasure(request)
+    scopes = hidden_scopes(request.scope)
+    known, _ = call.node.reader.tombstones_of(entity)
+    if any(each.stands and each.scopes == scopes for each in known):
+        raise plain("tombstone_already_exists")
+    erasure = await _erased(call, entity, request) if request.erase else None
+    body: Record = {
+        "id": new_tombstone_id(),
+        "entity_uri": entity,
+        "scope": request.scope,
+        "signed_by": call.caller.principal,
+        "key_id": key_id_of(call.node.identity),
+        "created_at": format_instant(call.node.clock.now_us()),
+        "legal_hold": request.legal_hold,
+    }
+    signature = signature_of(call.node.identity, body)
+    fields = {name: value for name, value in body.items() if name != "id"}
+    intent = SetTombstone(
+        tombstone_id=body["id"],
+        entity=entity,
+        signature=signature,
+        reason=request.reason,
+        **fields,
+    )
+    await call.do(intent)
+    row = call.node.reader.tombstone(intent.tombstone_id)
+    assert row is not None
+    return tombstone_record(row) | ({} if erasure is None else {"erasure": erasure})
+
+
+async def revoke_tombstone(call: Call, tombstone_id: str, reason: str) -> Record:
+    """Let a tombstone hide nothing any more.
+
+    Raises:
+        ApiError: 404 ``tombstone_not_found``, 409 ``tombstone_already_revoked``, 403.
+    """
+    row = call.node.reader.tombstone(tombstone_id)
+    if row is None:
+        raise plain("tombstone_not_found")
+    _check_rights(call, row.entity, row.scope)
+    body: Record = {
+        "id": new_revocation_id(),
+        "tombstone_id": tombstone_id,
+        "signed_by": call.caller.principal,
+        "key_id": key_id_of(call.node.identity),
+        "created_at": format_instant(call.node.clock.now_us()),
+    }
+    signature = signature_of(call.node.identity, body)
+    intent = RevokeTombstone(
+        revocation_id=body["id"],
+        tombstone_id=tombstone_id,
+        reason=reason,
+        created_at=body["created_at"],
+        signed_by=body["signed_by"],
+        key_id=body["key_id"],
+        signature=signature,
+    )
+    await call.do(intent)
+    return body | {"reason": reason, "signature": signature}
+
+
+async def _erased(call: Call, entity: str, request: TombstoneRequest) -> Record | None:
+    """The erasure of all about an entity; None where there is nothing to erase."""
+    asked = ErasureRequest(
+        entity=entity, reason="request", wait=request.wait, timeout_s=request.timeout_s
+    )
+    try:
+        return await erase(call, asked)
+    except ApiError as fault:
+        if fault.status == 404:
+            return None
+        raise
+
+
+def _check_erasure(request: TombstoneRequest) -> None:
+    if request.erase and request.legal_hold:
+        raise coded("erasure_beside_hold", "a legal hold keeps what erase would take: not both")
+    if request.erase and request.scope not in EVERY_SCOPE:
+        raise coded("erasure_of_one_scope", "erase takes every scope: scope must be 'all'")
+
+
+def _check_rights(call: Call, entity: str, scope: str) -> None:
+    beyond = hidden_scopes(scope) - call.authorization.scopes
+    if beyond:
+        raise coded("scope_forbidden", f"this key does not cover scopes {sorted(beyond)}")
+    if not call.authorization.covers(entity):
+        raise coded("entity_forbidden", f"this capability does not cover entity {entity!r}")
+
+
+# -- records and notices ------------------------------------------------------------------
+
+
+def tombstone_record(row: TombstoneRow) -> Record:
+    """A tombstone as it was signed."""
+    return {
+        "id": row.tombstone_id,
+        "entity_uri": row.entity_uri,
+        "scope": row.scope,
+        "reason": row.reason,
+        "signed_by": row.signed_by,
+        "key_id": row.key_id,
+        "signature": row.signature,
+        "created_at": row.created_at,
+        "legal_hold": row.legal_hold,
+    }
+
+
+def revocation_record(row: RevocationRow) -> Record:
+    """A revocation as it was signed."""
+    return {
+        "id": row.revocation_id,
+        "tombstone_id": row.tombstone_id,
+        "reason": row.reason,
+        "signed_by": row.signed_by,
+        "key_id": row.key_id,
+        "signature": row.signature,
+        "created_at": row.created_at,
+    }
+
+
+def notices_over(view: View, authorization: Authorization, slots: I32) -> list[dict[str, Any]]:
+    """The tombstones that hide some of ``slots``, which the caller could read without them;
+    for admins alone, to everybody else there is nothing."""
+    if not view.hiding or not authorization.may("admin") or not len(slots):
+        return []
+    return [
+        _notice(stone)
+        for stone in view.hiding.standing.values()
+        if len(view.hiding.hidden_by(stone, view, slots))
+    ]
+
+
+def notices_in_recall(
+    view: View, authorization: Authorization, moment: Moment, asked: RecallRequest
+) -> list[dict[str, Any]]:
+    """The tombstones that keep facts from a recall: of the entity it asks about, or facts that
+    hold a word of its question."""
+    if not view.hiding or not authorization.may("admin"):
+        return []
+    rights = authorization.past_tombstones()
+    if asked.scopes is not None:
+        rights = rights.narrowed(asked.scopes)
+    number = None if asked.entity is None else view.entities.number(asked.entity)
+    found = [] if number is None else [view.entity_slots(number)]
+    found += [view.postings(term)[0] for term in set(view.tokenize(asked.query))]
+    slots = np.unique(np.concatenate(found)) if found else np.empty(0, dtype=np.int32)
+    return notices_over(view, authorization, live(view, rights, moment, slots.astype(np.int32)))
+
+
+def _notice(stone: Tombstone) -> dict[str, Any]:
+    return {
+        "entity_uri": stone.entity_uri,
+        "tombstone_id": stone.tombstone_id,
+        "tombstone_created_at": stone.created_at,
+        "legal_hold": stone.legal_hold,
+    }

@@ -1,0 +1,109 @@
+"""Tombstones: requests and answers (wire 5.5)."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from api.schemas.erasures import ErasureBegun
+from api.schemas.values import Flag
+
+REASON_LENGTH_MAX = 2048
+
+
+class TombstoneRequest(BaseModel):
+    """An entity to hide from every answer. ``scope``: one scope, or ``all`` (``*`` is the same).
+
+    ``erase``: also erase every fact about it, for good, as ``POST /v1/erasures`` does; ``wait``:
+    answer when every file is clean, or after ``timeout_s``.
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+    entity_uri: str
+    scope: str = "all"
+    reason: str | None = Field(default=None, max_length=REASON_LENGTH_MAX)
+    legal_hold: Flag = False
+    erase: Flag = False
+    wait: Flag = False
+    timeout_s: float = Field(default=60.0, ge=0, le=600)
+
+
+class RevokeRequest(BaseModel):
+    """Why the entity may be seen again."""
+
+    model_config = ConfigDict(extra="allow")
+
+    reason: str = Field(min_length=1, max_length=REASON_LENGTH_MAX)
+
+
+class TombstonesQuery(BaseModel):
+    """``before``: a position; tombstones set before it."""
+
+    before: int | None = Field(default=None, ge=0)
+    limit: int = Field(default=50, ge=1, le=500)
+
+
+class TombstoneRecord(BaseModel):
+    """A tombstone as its node signed it."""
+
+    id: str
+    entity_uri: str
+    scope: str
+    reason: str | None
+    signed_by: str
+    key_id: str
+    signature: str
+    created_at: str
+    legal_hold: bool
+
+
+class TombstoneMade(TombstoneRecord):
+    """``erasure``: the one that was asked for, if anything had to be erased."""
+
+    erasure: ErasureBegun | None = None
+    warnings: list[str] | None = None
+
+
+class RevocationRecord(BaseModel):
+    """The end of a tombstone as its node signed it."""
+
+    id: str
+    tombstone_id: str
+    reason: str
+    signed_by: str
+    key_id: str
+    signature: str
+    created_at: str
+    warnings: list[str] | None = None
+
+
+class TombstoneStatus(BaseModel):
+    """``tombstoned``: whether one of the tombstones stands."""
+
+    tombstoned: bool
+    tombstones: list[TombstoneRecord]
+    revocations: list[RevocationRecord]
+
+
+class ListedTombstone(TombstoneRecord):
+    """``stands``: whether it was not revoked; ``node_id``: the peer that it came from."""
+
+    stands: bool
+    node_id: str | None
+    position: int
+
+
+class TombstonePage(BaseModel):
+    """``before``: to ask for the next page with; null on the last one."""
+
+    tombstones: list[ListedTombstone]
+    before: int | None
+
+
+class TombstoneNotice(BaseModel):
+    """For admins: a tombstone that hides something of an answer."""
+
+    entity_uri: str
+    tombstone_id: str
+    tombstone_created_at: str
+    legal_hold: bool

@@ -1,0 +1,267 @@
+"""What a tombstone hides is hidden everywhere: with it, every route answers the same bytes
+whether or not there ever was anything about the entity."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from hypothesis import HealthCheck, Phase, given, note, settings
+from hypothesis import strategies as st
+
+from eventlog.kinds import RecallUse
+from projections.authorization import everything
+from projections.conflicts import conflicts
+from projections.intents import (
+    AssertFact,
+    CreateGarden,
+    Intent,
+    ResolveConflict,
+    RetractFact,
+    TrackRecalls,
+)
+from projections.moment import Moment
+from tests.api.live import CONTROL_TOKEN
+from tests.api.private_worlds import (
+    ALL_SCOPES,
+    ENTITIES,
+    GARDENS,
+    MEMBER,
+    OUTSIDER,
+    SCOPE,
+    VALUES,
+    Life,
+    Step,
+    steps,
+)
+from tests.api.test_no_leak import STATEMENTS, Ask, answers, reads, same
+
+BURIED = ENTITIES[2]
+KINDS = ("fact", "fact", "fact", "retract", "resolve", "recall")
+
+
+class Buried(Life):
+    """A life whose private steps are about the entity that will be hidden, in no garden."""
+
+    def _intent(self, step: Step) -> Intent | None:
+        if not step.private or step.kind == "garden":
+            if step.kind == "garden":
+                slug = GARDENS[step.garden]
+                return CreateGarden(slug=slug, name=slug, scope=SCOPE, created_by=MEMBER)
+            return super()._intent(step)
+        match step.kind:
+            case "fact":
+                return self._about(step)
+            case "retract" if self.hidden:
+                fact, _ = self.hidden[step.pick % len(self.hidden)]
+                return RetractFact(fact_id=fact, scopes=ALL_SCOPES, member=MEMBER)
+            case "recall" if self.hidden:
+                fact, _ = self.hidden[step.pick % len(self.hidden)]
+                return TrackRecalls(uses=(RecallUse(fact, 3, self.clock.now_us()),))
+            case "resolve":
+                return self._settled(step)
+            case _:
+                return None
+
+    def _about(self, step: Step) -> AssertFact:
+        """A fact about the entity, or (every third) another's fact that points at it."""
+        plain = msgspec.structs.replace(step, private=False)
+        intent = super()._fact(plain, self.open + self.hidden)
+        if step.pick % 3 == 0:
+            other = ENTITIES[step.entity % 2]
+            return _stated(intent, entity=other, value=msgspec.structs.replace(VALUES[3], v=BURIED))
+        return _stated(intent, entity=BURIED)
+
+    def _settled(self, step: Step) -> ResolveConflict | None:
+        view = self.node.reader.pin()
+        moment = Moment(view.position, self.clock.now_us())
+        about = view.entities.number(BURIED)
+        shown = [
+            each
+            for each in conflicts(self.node.reader, view, everything(), moment, status="unresolved")
+            if int(view.entity[each.newer]) == about
+        ]
+        if not shown:
+            return None
+        chosen = shown[step.pick % len(shown)]
+        side = self.node.reader.rows([int(view.from_position[chosen.newer])])[0]
+        return ResolveConflict(
+            conflict_id=chosen.row.conflict_id,
+            winning_fact_id=side.id,
+            source="agent:judge",
+            scopes=ALL_SCOPES,
+            member=MEMBER,
+        )
+
+
+def _stated(intent: AssertFact, **fields: object) -> AssertFact:
+    from projections.cid import compute_cid
+
+    changed = msgspec.structs.replace(intent, member=MEMBER, **fields)
+    cid = compute_cid(
+        entity=changed.entity,
+        relation=changed.relation,
+        value=changed.value,
+        source=changed.source,
+        confidence=changed.confidence,
+        scope=changed.scope,
+    )
+    return msgspec.structs.replace(changed, cid=cid)
+
+
+@contextmanager
+def two_graves(path: Path, history: Sequence[Step]) -> Generator[tuple[Buried, Buried]]:
+    """The history lived with its private steps and without them; the entity hidden in both."""
+    told = Buried(path / "told", private=True)
+    try:
+        untold = Buried(path / "untold", private=False)
+        try:
+            for step in history:
+                recorded = told.take(step, 0)
+                assert untold.take(step, recorded) == recorded
+            assert told.open == untold.open
+            for life in (told, untold):
+                _remember(life)
+                body = {"entity_uri": BURIED}
+                made = life.live.call("POST", "/v1/tombstones", key=CONTROL_TOKEN, json=body)
+                assert made.status_code == 201, made.text
+            yield told, untold
+        finally:
+            untold.close()
+    finally:
+        told.close()
+
+
+def _remember(life: Life) -> None:
+    """Let the node keep what it keeps of answers: nothing of it may show afterwards."""
+    for key in (CONTROL_TOKEN, life.key):
+        body = {"query": "tea secrets", "scope": SCOPE, "track": False}
+        full = {"Stigmem-Verify": "full"}
+        life.live.call("POST", "/v1/recall", key=key, json=body, headers=full)
+        for entity in ENTITIES:
+            life.live.call("GET", f"/v1/cards/{entity}", key=key, params={"scope": SCOPE})
+    sql = {"sql": STATEMENTS[1]}
+    life.live.call("POST", "/v1/time-travel/sql", key=life.key, json=sql)
+
+
+def reads_afterwards(told: Life) -> Iterator[Ask]:
+    """Every read route but those that keep what was answered before: the caller's own receipts,
+    and the counts of answers."""
+    kept = ("/v1/recall/receipts", "/metrics")
+    return (ask for ask in reads(told) if ask.path not in kept)
+
+
+def is_public(step: Step) -> bool:
+    """Public steps do not speak of the entity: it is nobody's but the private steps'."""
+    value = VALUES[step.value]
+    clear = ENTITIES[step.entity] != BURIED and value.v != BURIED
+    return clear and step.kind in ("fact", "retract", "recall", "sweep")
+
+
+def private(step: Step, kind: str) -> Step:
+    return msgspec.structs.replace(step, private=True, kind=kind)
+
+
+public_steps = steps.map(lambda s: msgspec.structs.replace(s, private=False)).filter(is_public)
+private_steps = st.builds(private, steps, st.sampled_from(KINDS))
+histories = st.lists(st.one_of(public_steps, private_steps), min_size=4, max_size=18)
+
+ALL_OF_IT = [
+    Step("fact", False, entity=0, relation=0, value=0),
+    Step("fact", False, entity=0, relation=0, value=1, source=1),
+    Step("fact", True, relation=0, value=0, source=0, pick=1),
+    Step("fact", True, relation=0, value=1, source=1, pick=1),
+    Step("fact", True, relation=1, value=2, source=2, pick=1, derived=True),
+    Step("fact", True, entity=0, relation=1, source=0, pick=3),
+    Step("fact", True, entity=1, relation=1, source=1, pick=6),
+    Step("fact", False, entity=1, relation=0, value=1, derived=True, pick=2),
+    Step("resolve", True, pick=0),
+    Step("recall", True, pick=1),
+    Step("retract", True, pick=2),
+    Step("fact", False, entity=3, relation=1, value=3, source=1),
+    Step("fact", True, relation=2, value=6, source=3, pick=4),
+    Step("sweep", False, pick=0),
+]
+"""A history in which everything happens to the entity."""
+
+
+@given(histories)
+@settings(
+    max_examples=10,
+    deadline=None,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),  # each example costs seconds
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+def test_what_is_hidden_leaves_no_trace_on_any_route(history: list[Step]) -> None:
+    with tempfile.TemporaryDirectory() as path, two_graves(Path(path), history) as (told, untold):
+        note(f"{len(told.open)} shown, {len(told.hidden)} hidden")
+        for ask in reads_afterwards(told):
+            same(told, untold, ask)
+
+
+def test_everything_about_a_hidden_entity_leaves_no_trace(tmp_path: Path) -> None:
+    with two_graves(tmp_path, ALL_OF_IT) as (told, untold):
+        assert len(told.hidden) >= 6
+        assert len(told.node.reader.pin().hiding.names) == 1
+        for ask in reads_afterwards(told):
+            same(told, untold, ask)
+        # A stream is numbered without gaps, so its numbers tell that something is left out.
+        events = "SELECT * EXCLUDE (hash, stream_seq) FROM events ORDER BY position"
+        for sql in (events, *STATEMENTS[1:]):
+            same(told, untold, Ask("POST", "/v1/time-travel/sql", body={"sql": sql}))
+        for name, _ in told.hidden:
+            again = Ask("POST", f"/v1/facts/{name}/retract", body={})
+            same(told, untold, again)
+        for row in _copies(told):
+            same(told, untold, Ask("POST", "/v1/facts", body=row))
+            other = {"type": "string", "v": "not that"}
+            same(told, untold, Ask("POST", "/v1/facts", body={**row, "value": other}))
+
+
+def test_the_owner_of_every_right_sees_nothing_of_it_either(tmp_path: Path) -> None:
+    """But for the notices, and what only says that there is something hidden."""
+    with two_graves(tmp_path, ALL_OF_IT) as (told, untold):
+        told.key, untold.key = told.admin_key, untold.admin_key
+        skipped = ("/v1/auth", "/v1/admin/audit", "/v1/time-travel/sql", "/v1/recall", "/v1/facts")
+        for ask in reads_afterwards(told):
+            if not ask.path.startswith(skipped):
+                same(told, untold, ask)
+
+
+def test_the_worlds_differ_once_the_tombstone_is_revoked(tmp_path: Path) -> None:
+    with two_graves(tmp_path, ALL_OF_IT) as (told, untold):
+        for life in (told, untold):
+            stones = life.live.call("GET", "/v1/tombstones", key=CONTROL_TOKEN).json()
+            path = f"/v1/tombstones/{stones['tombstones'][0]['id']}/revoke"
+            ended = life.live.call("POST", path, key=CONTROL_TOKEN, json={"reason": "seen"})
+            assert ended.status_code == 200
+        different = [ask for ask in reads(told) if answers(told, ask) != answers(untold, ask)]
+        paths = {ask.path.split("/")[2] for ask in different if ask.path.startswith("/v1/")}
+        assert paths >= {
+            "facts", "recall", "conflicts", "graph", "cards", "lint", "scopes", "time-travel",
+            "audit",
+        }  # fmt: skip
+
+
+def _copies(life: Life) -> list[dict[str, object]]:
+    """Assertions with the content of hidden facts."""
+    view = life.node.reader.pin()
+    hidden = view.hidden()
+    assert hidden is not None
+    slots = np.flatnonzero(hidden)
+    rows = life.node.reader.rows(view.from_position[slots].tolist())
+    return [
+        {
+            "entity": row.entity,
+            "relation": row.relation,
+            "source": row.source,
+            "scope": SCOPE,
+            "value": {"type": row.value_type, "v": row.value_v},
+        }
+        for row in rows
+        if row.source in (OUTSIDER, "agent:one") and row.value_type != "number"
+    ]

@@ -1,0 +1,301 @@
+"""Tombstones over HTTP: what one hides, from whom, since when, and how it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from replay.federation.declaration import wire_key
+from replay.tombstones import holds
+from tests.api.live import CONTROL_TOKEN, LiveNode
+
+ALICE = "stigmem://t.example/user/alice"
+BOB = "stigmem://t.example/user/bob"
+SECRET = "zanzibar quokka"
+
+
+def admin(live: LiveNode, method: str, path: str, **options: Any) -> Any:
+    return live.call(method, path, key=CONTROL_TOKEN, **options)
+
+
+def bury(live: LiveNode, entity: str = ALICE, **fields: Any) -> dict[str, Any]:
+    answer = admin(live, "POST", "/v1/tombstones", json={"entity_uri": entity, **fields})
+    assert answer.status_code == 201, answer.text
+    return answer.json()
+
+
+def revoke(live: LiveNode, tombstone_id: str) -> Any:
+    path = f"/v1/tombstones/{tombstone_id}/revoke"
+    return admin(live, "POST", path, json={"reason": "a mistake"})
+
+
+def listed(live: LiveNode, **params: Any) -> dict[str, Any]:
+    asked = {"include_contradicted": "true", "include_retracted": "true", **params}
+    answer = live.call("GET", "/v1/facts", params=asked)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def ids(page: dict[str, Any]) -> set[str]:
+    return {fact["id"] for fact in page["facts"]}
+
+
+@pytest.fixture
+def guarded(serve: Callable[..., LiveNode]) -> LiveNode:
+    return serve(auth_required=True)
+
+
+def test_the_record_is_the_protocols_and_its_signature_holds(live: LiveNode) -> None:
+    made = bury(live, "stigmem://T.Example/user/Alice", reason="asked for", legal_hold=True)
+    assert list(made) == [
+        "id", "entity_uri", "scope", "reason", "signed_by", "key_id", "signature", "created_at",
+        "legal_hold",
+    ]  # fmt: skip
+    assert made["id"].startswith("tomb_")
+    assert (made["entity_uri"], made["scope"]) == (ALICE, "all")
+    assert (made["reason"], made["legal_hold"]) == ("asked for", True)
+    key = wire_key(live.node.identity.public_key_b64)
+    assert holds(key, made)
+    assert holds(key, made | {"reason": "struck out"})
+    assert not holds(key, made | {"entity_uri": BOB})
+
+
+def test_an_entity_is_hidden_and_comes_back_as_it_was(live: LiveNode) -> None:
+    hidden = live.state(v=SECRET)
+    other = live.state(entity=BOB, v="tea")
+    edge = live.state(entity=BOB, relation="rel:knows", type="ref", v=ALICE)
+    before = listed(live)
+    assert ids(before) == {hidden["id"], other["id"], edge["id"]}
+    one = live.call("GET", f"/v1/facts/{hidden['id']}").content
+    stone = bury(live)
+    page = listed(live)
+    assert ids(page) == {other["id"]}
+    assert page["total"] == 1
+    for fact in (hidden, edge):
+        gone = live.call("GET", f"/v1/facts/{fact['id']}")
+        absent = live.call("GET", "/v1/facts/00000000-0000-7000-8000-000000000000")
+        assert (gone.status_code, gone.json()) == (404, absent.json())
+        assert live.call("GET", f"/v1/facts/{fact['cid']}").status_code == 404
+        assert live.call("POST", f"/v1/facts/{fact['id']}/retract", json={}).status_code == 404
+    assert live.call("GET", f"/v1/cards/{ALICE}", params={"scope": "company"}).status_code == 404
+    asked = {"entity": BOB, "scope": "company"}
+    assert live.call("GET", "/v1/graph/neighbors", params=asked).json()["neighbors"] == []
+    recalled = live.call("POST", "/v1/recall", json={"query": SECRET, "scope": "company"}).json()
+    assert SECRET not in str(recalled["results"])
+    ended = revoke(live, stone["id"])
+    assert ended.status_code == 200
+    assert list(ended.json()) == [
+        "id", "tombstone_id", "signed_by", "key_id", "created_at", "reason", "signature",
+    ]  # fmt: skip
+    assert holds(wire_key(live.node.identity.public_key_b64), ended.json())
+    assert listed(live) == before
+    assert live.call("GET", f"/v1/facts/{hidden['id']}").content == one
+
+
+def test_the_past_hides_it_as_well_and_shows_it_again(live: LiveNode) -> None:
+    hidden = live.state(v=SECRET)
+    head = f"position:{hidden['position']}"
+    then = listed(live, as_of=head)
+    assert ids(then) == {hidden["id"]}
+    stone = bury(live)
+    assert listed(live, as_of=head)["facts"] == []
+    body = {"query": SECRET, "scope": "company", "as_of": head}
+    assert live.call("POST", "/v1/recall", json=body).json()["results"] == []
+    buried = f"position:{live.node.log.head().position}"
+    revoke(live, stone["id"])
+    assert listed(live, as_of=head) == then
+    # What hides is a matter of today: not even the moment of the tombstone hides it now.
+    assert ids(listed(live, as_of=buried)) == {hidden["id"]}
+
+
+def test_one_scope_hides_in_one_scope(live: LiveNode) -> None:
+    company, team = live.state(v="a"), live.state(v="b", scope="team")
+    bury(live, scope="team")
+    assert ids(listed(live)) == {company["id"]}
+    bury(live, scope="company")
+    assert ids(listed(live)) == set()
+    assert bury(live)["scope"] == "all"
+    assert team["scope"] == "team"
+
+
+def test_what_is_written_afterwards_is_hidden_too(live: LiveNode) -> None:
+    bury(live)
+    made = live.state(v=SECRET)
+    again = live.state(v=SECRET)
+    assert made["id"] != again["id"]  # nobody learns of a hidden fact by stating it again
+    assert again["contradicted"] is False
+    assert live.state(v="other")["contradicted"] is False
+    assert listed(live)["facts"] == []
+
+
+def test_the_note_of_a_resolution_goes_with_what_it_settled(live: LiveNode) -> None:
+    one, _ = live.state(v=SECRET), live.state(v="other")
+    (conflict,) = live.call("GET", "/v1/conflicts").json()["conflicts"]
+    body = {"winning_fact_id": one["id"]}
+    path = f"/v1/conflicts/{conflict['conflict_id']}/resolve"
+    note = live.call("POST", path, json=body).json()["resolution_fact_id"]
+    assert SECRET in str(listed(live, entity=f"stigmem:resolution:{conflict['conflict_id']}"))
+    bury(live)
+    assert live.call("GET", f"/v1/facts/{note}").status_code == 404
+    assert (
+        live.call("GET", "/v1/conflicts", params={"status": "resolved"}).json()["conflicts"] == []
+    )
+    assert live.call("POST", path, json=body).status_code == 404
+    assert listed(live)["facts"] == []
+
+
+def test_admins_are_told_what_a_tombstone_keeps_from_an_answer(guarded: LiveNode) -> None:
+    writer = guarded.mint("read", "write", entity="agent:a")
+    guarded.state(v=SECRET, key=writer)
+    guarded.state(entity=BOB, v="tea", key=writer)
+    stone = bury(guarded, legal_hold=True)
+    notice = {
+        "entity_uri": ALICE,
+        "tombstone_id": stone["id"],
+        "tombstone_created_at": stone["created_at"],
+        "legal_hold": True,
+    }
+    for params, told in (({}, [notice]), ({"entity": ALICE}, [notice]), ({"entity": BOB}, [])):
+        page = admin(guarded, "GET", "/v1/facts", params=params).json()
+        assert page["tombstone_notices"] == told
+        mine = guarded.call("GET", "/v1/facts", key=writer, params=params).json()
+        assert mine["tombstone_notices"] == []
+        assert isinstance(mine["total"], int)
+    for query, told in ((SECRET, [notice]), ("something else", [])):
+        body = {"query": query, "scope": "company"}
+        answer = admin(guarded, "POST", "/v1/recall", json=body).json()
+        assert answer["tombstone_notices"] == told
+        mine = guarded.call("POST", "/v1/recall", key=writer, json=body).json()
+        assert mine["tombstone_notices"] == []
+    within = {"query": SECRET, "scope": "local"}
+    assert admin(guarded, "POST", "/v1/recall", json=within).json()["tombstone_notices"] == []
+
+
+def test_status_tells_all_that_ever_stood(live: LiveNode) -> None:
+    path = f"/v1/tombstones/{ALICE}"
+    assert admin(live, "GET", path).json() == {
+        "tombstoned": False, "tombstones": [], "revocations": [],
+    }  # fmt: skip
+    stone = bury(live)
+    assert admin(live, "GET", f"/v1/tombstones/{quote(ALICE, safe='')}").json() == {
+        "tombstoned": True, "tombstones": [stone], "revocations": [],
+    }  # fmt: skip
+    ended = revoke(live, stone["id"]).json()
+    told = admin(live, "GET", path).json()
+    assert (told["tombstoned"], told["tombstones"]) == (False, [stone])
+    assert [each["id"] for each in told["revocations"]] == [ended["id"]]
+    later = bury(live)
+    page = admin(live, "GET", "/v1/tombstones", params={"limit": 1}).json()
+    assert [(each["id"], each["stands"]) for each in page["tombstones"]] == [(later["id"], True)]
+    rest = admin(live, "GET", "/v1/tombstones", params={"before": page["before"]}).json()
+    assert [(each["id"], each["stands"]) for each in rest["tombstones"]] == [(stone["id"], False)]
+    assert rest["before"] is None
+
+
+def test_bad_input_changes_nothing(live: LiveNode) -> None:
+    stone = bury(live)
+    head = live.node.log.head().position
+    for body, status, detail in (
+        ({"entity_uri": BOB, "scope": "galaxy"}, 400, "tombstone_invalid_scope"),
+        ({"entity_uri": "nobody"}, 400, "tombstone_entity_uri_invalid"),
+        ({"entity_uri": ""}, 400, "tombstone_entity_uri_invalid"),
+        ({"entity_uri": "user:a\nb"}, 400, "tombstone_entity_uri_invalid"),
+        ({"entity_uri": "user:" + "x" * 5000}, 400, "tombstone_entity_uri_invalid"),
+        ({"entity_uri": ALICE}, 409, "tombstone_already_exists"),
+        ({"entity_uri": ALICE, "scope": "*"}, 409, "tombstone_already_exists"),
+    ):
+        answer = admin(live, "POST", "/v1/tombstones", json=body)
+        assert (answer.status_code, answer.json()) == (status, {"detail": detail}), body
+    for body, code in (
+        ({"entity_uri": BOB, "erase": True, "legal_hold": True}, "erasure_beside_hold"),
+        ({"entity_uri": BOB, "erase": True, "scope": "team"}, "erasure_of_one_scope"),
+    ):
+        answer = admin(live, "POST", "/v1/tombstones", json=body)
+        assert (answer.status_code, answer.json()["detail"]["code"]) == (422, code)
+    for body in ({}, {"entity_uri": 5}, {"entity_uri": BOB, "legal_hold": "yes"}):
+        assert admin(live, "POST", "/v1/tombstones", json=body).status_code == 422
+    absent = revoke(live, "tomb_none")
+    assert (absent.status_code, absent.json()) == (404, {"detail": "tombstone_not_found"})
+    path = f"/v1/tombstones/{stone['id']}/revoke"
+    assert admin(live, "POST", path, json={}).status_code == 422
+    assert live.node.log.head().position == head
+    assert revoke(live, stone["id"]).status_code == 200
+    twice = revoke(live, stone["id"])
+    assert (twice.status_code, twice.json()) == (409, {"detail": "tombstone_already_revoked"})
+
+
+def test_only_admins_of_the_scopes_may(guarded: LiveNode) -> None:
+    stone = bury(guarded)
+    reader = guarded.mint("read", "write", "federate", entity="agent:reader")
+    some = guarded.mint("read", "admin", entity="agent:some", scopes=["team"])
+    for method, path, body in (
+        ("POST", "/v1/tombstones", {"entity_uri": BOB}),
+        ("GET", "/v1/tombstones", None),
+        ("GET", f"/v1/tombstones/{ALICE}", None),
+        ("POST", f"/v1/tombstones/{stone['id']}/revoke", {"reason": "x"}),
+    ):
+        assert guarded.call(method, path, key=reader, json=body).status_code == 403
+        if method == "POST":
+            answer = guarded.call(method, path, key=some, json=body)
+            assert answer.json()["detail"]["code"] == "scope_forbidden"
+    made = guarded.call(
+        "POST", "/v1/tombstones", key=some, json={"entity_uri": BOB, "scope": "team"}
+    )
+    assert made.status_code == 201
+
+
+def test_a_tombstone_can_erase(live: LiveNode) -> None:
+    hidden = live.state(v=SECRET)
+    made = bury(live, erase=True, wait=True)
+    assert made["erasure"]["status"] == "clean"
+    assert made["erasure"]["fact_ids"] == [hidden["id"]]
+    assert admin(live, "GET", f"/v1/facts/{hidden['id']}").status_code == 410
+    revoke(live, made["id"])
+    assert listed(live)["facts"] == []
+    assert bury(live, "user:nobody", erase=True).get("erasure") is None
+
+
+def test_a_hold_of_a_tombstone_forbids_erasing(live: LiveNode) -> None:
+    hidden = live.state(v=SECRET)
+    stone = bury(live, legal_hold=True)
+    (hold,) = admin(live, "GET", "/v1/legal-holds").json()["holds"]
+    assert (hold["target_kind"], hold["target"]) == ("entity", ALICE)
+    refused = admin(live, "POST", "/v1/erasures", json={"entity": ALICE})
+    assert (refused.status_code, refused.json()["detail"]["code"]) == (423, "legal_hold")
+    revoke(live, stone["id"])
+    assert admin(live, "GET", "/v1/legal-holds").json()["holds"] == []
+    body = {"fact_ids": [hidden["id"]]}
+    assert admin(live, "POST", "/v1/erasures", json=body).status_code == 202
+
+
+def test_a_restart_and_a_rebuild_know_the_same(tmp_path: Path) -> None:
+    live = LiveNode(tmp_path / "data")
+    try:
+        live.state(v=SECRET)
+        one = live.state(v="other")
+        kept = live.state(entity=BOB, v="tea")
+        (conflict,) = live.call("GET", "/v1/conflicts").json()["conflicts"]
+        path = f"/v1/conflicts/{conflict['conflict_id']}/resolve"
+        live.call("POST", path, json={"winning_fact_id": one["id"]})
+        bury(live)
+        bury(live, "user:later")
+        stone = bury(live, BOB)
+        revoke(live, stone["id"])
+        bury(live, BOB, scope="team")
+        seen = listed(live)
+        assert ids(seen) == {kept["id"]}
+        assert live.node.rebuild().compared
+        assert listed(live) == seen
+    finally:
+        live.close()
+    again = LiveNode(tmp_path / "data")
+    try:
+        assert listed(again) == seen
+        again.state(entity="user:later", v=SECRET)
+        assert listed(again) == seen
+    finally:
+        again.close()
