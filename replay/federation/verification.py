@@ -168,6 +168,12 @@ def _check_summary(summary: SummaryRecorded, where: str) -> None:
     said = (summary.tier, summary.period_start)
     if period is None or (period.tier, period.start.isoformat()) != said:
         raise PageFault("content", f"{where}: its name is not that of its period")
+    try:
+        stored = len(summary.owner) <= NAME_LENGTH_MAX and normalize_uri(summary.owner)
+    except ValueError as fault:
+        raise PageFault("content", f"{where}: {fault}") from fault
+    if stored != summary.owner:
+        raise PageFault("content", f"{where}: its owner must be in stored form")
 
 
 def _check_fact(fact: FactAsserted, where: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from eventlog.kinds import Value
 from projections.authorization import everything
 from projections.conflicts import conflicts
-from projections.intents import AssertFact, ResolveConflict, RetractFact
+from projections.intents import AssertFact, RecordSummary, ResolveConflict, RetractFact
 from replay.federation.pulling import PeerUnreachable
 from tests.federation.network import Link, Member
 from tests.projections.histories import asserted
@@ -44,7 +44,9 @@ def move(chance: random.Random, members: list[Member]) -> None:
     for member in members:
         member.clock.advance(chance.randrange(1, 2_000_000))
     happens = chance.random()
-    if happens < 0.45:
+    if happens < 0.05:
+        who.submit([summary(chance, who)])
+    elif happens < 0.45:
         who.submit([fact(chance, who)])
     elif happens < 0.55:
         retract(chance, who)
@@ -68,6 +70,17 @@ def fact(chance: random.Random, who: Member) -> AssertFact:
         source=f"agent:{who.name}",
         scope=chance.choice(("company", "company", "public", "local")),
         confidence=chance.choice((1.0, 0.9, 0.5, 0.0)),
+    )
+
+
+def summary(chance: random.Random, who: Member) -> RecordSummary:
+    """One of two summaries, with other paragraphs than before, or gone."""
+    said = chance.sample(("one", "two", "three"), chance.randrange(1, 4))
+    return RecordSummary(
+        name=chance.choice(("daily/daily_2026-06-15.md", "weekly/weekly_2026-W25.md")),
+        text=chance.choice(("\n\n".join(said), "\n\n".join(said), None)),
+        owner=f"agent:{who.name}",
+        scope=chance.choice(("company", "public")),
     )
 
 

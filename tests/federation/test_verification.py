@@ -11,7 +11,7 @@ import pytest
 
 from eventlog.event import Draft, scope_partition
 from eventlog.identifiers import id_bytes
-from eventlog.kinds import FactAsserted, PeerGrants, Value
+from eventlog.kinds import FactAsserted, PeerGrants, SummaryRecorded, Value
 from eventlog.log import StreamHead
 from eventlog.signing import SignedHeads
 from projections.cid import compute_cid
@@ -175,6 +175,39 @@ def test_content_that_no_write_could_have_made_is_refused(
     a.node.close()
     with _raw(a) as log:
         log.append([draft(fact(**change), "company", 1)])
+        page = read_page(a.node.identity, log, stream_of(a), 0, 10, a.clock.now_us())
+    assert page is not None
+    assert fault_of(b, a, page) == code
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"tier": "daily"}, "content"),
+        ({"period_start": "2026-06-16"}, "content"),
+        ({"name": "weekly/weekly_probe.md"}, "content"),
+        ({"owner": " User:A"}, "content"),
+        ({"owner": ""}, "content"),
+        ({"scope": "public"}, "scope"),
+        ({"garden_id": "0f9e3a52-7c1d-4b8e-9f60-2a5d4c3b1e07"}, "scope"),
+    ],
+)
+def test_a_summary_that_no_write_could_have_made_is_refused(
+    pair: tuple[Member, Member], change: dict[str, object], code: str
+) -> None:
+    a, b = pair
+    a.node.close()
+    summary = SummaryRecorded(
+        name="weekly/weekly_2026-W25.md",
+        tier="weekly",
+        period_start="2026-06-15",
+        owner="user:a",
+        scope="company",
+    )
+    made = msgspec.structs.replace(summary, **change)
+    event_id = id_bytes("018bcfe5-6800-7000-8000-000000000001")
+    with _raw(a) as log:
+        log.append([Draft(made, scope_partition("company"), event_id, "agent:t")])
         page = read_page(a.node.identity, log, stream_of(a), 0, 10, a.clock.now_us())
     assert page is not None
     assert fault_of(b, a, page) == code
