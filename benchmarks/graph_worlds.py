@@ -11,6 +11,7 @@ import numpy as np
 
 from benchmarks.workload import intent_of
 from projections.intents import AssertFact, Intent, RetractMatching
+from projections.normalization import normalize_uri
 
 CONGRESS = Path(__file__).resolve().parents[2] / "shared" / "data" / "congress"
 CONGRESS_SCOPE = "public"
@@ -31,9 +32,9 @@ def congress_changes() -> Iterator[Intent]:
             if event["r"] not in RELATIONS:
                 continue
             stated = _edge(
-                f"stigmem://congress.example/{event['s']}",
+                normalize_uri(f"stigmem://congress.example/{event['s']}"),
                 f"congress:{event['r']}",
-                f"stigmem://congress.example/{event['o']}".replace(" ", "-").lower(),
+                _named(event["r"], event["o"]),
                 CONGRESS_SCOPE,
             )
             if event["op"] == "assert":
@@ -46,6 +47,12 @@ def congress_changes() -> Iterator[Intent]:
                     scope=stated.scope,
                     source=stated.source,
                 )
+
+
+def _named(relation: str, text: str) -> str:
+    name = text.strip("/ ")  # an office without a district ends with a slash
+    name = name if "/" in name else f"{relation}/{name or 'none'}"
+    return normalize_uri(f"stigmem://congress.example/{name}")
 
 
 def power_law(edges: int, seed: int = 5) -> Iterator[list[AssertFact]]:
