@@ -35,6 +35,7 @@ DELEGABLE: frozenset[tuple[str, str]] = frozenset(
         ("GET", "/metrics"),
         ("GET", "/openapi.json"),
         ("GET", "/docs"),
+        ("GET", "/ui"),
         ("POST", "/v1/capabilities/inspect"),
         ("POST", "/v1/federation/capability-tokens/verify"),
     }

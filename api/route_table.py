@@ -32,6 +32,7 @@ from api.routes import (
     intents,
     jobs,
     keys,
+    pages,
     profiles,
     provenance,
     quarantine,
@@ -912,6 +913,10 @@ _NODE: tuple[Route, ...] = (
     Route(
         method="GET", path="/docs", handler=system.docs, permission="none", group="node",
         summary="This API's documentation", answers={200: None},
+    ),
+    Route(
+        method="GET", path="/ui", handler=pages.ui, permission="none", group="node",
+        summary="A page to look through the memory with", answers={200: None},
     ),
 )  # fmt: skip
 

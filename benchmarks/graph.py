@@ -1,7 +1,8 @@
-"""Pages of neighbours of a hub, through the mirror and over HTTP.
+"""The graph: pages of a hub, walks of depth 1 to 3, and what grows with one entity.
 
-The baseline is a plain scan: the same hub's edges read from ``entity_edges`` by SQL in both
-directions, deduplicated and sorted in Python, without rights, history or trust.
+The hub's pages are asked through the mirror and over HTTP. Their baseline is a plain scan: the
+same hub's edges read from ``entity_edges`` by SQL in both directions, deduplicated and sorted in
+Python, without rights, history or trust.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import httpx
 import msgspec
 
 from api.node import Node
+from benchmarks import graph_hub, graph_walks
 from benchmarks.report import Figure, percentile, say
 from benchmarks.serving import serving, wait_ready
 from benchmarks.workload import intent_of
@@ -35,7 +37,23 @@ SELECT subject FROM entity_edges WHERE object=?1 AND scope='local' AND confidenc
 """
 
 
+POWER_TIMES = 10
+"""Edges of the power-law graph for each of the hub's."""
+
+
 def measure(edges: int) -> list[Figure]:
+    """A hub of ``edges`` edges, the congress stream, a power-law graph of ten times as many
+    edges, the card of an entity with a thousand facts, and writes as one hub grows."""
+    return [
+        *hub_pages(edges),
+        *graph_walks.congress(),
+        *graph_walks.power(POWER_TIMES * edges),
+        *graph_hub.card_refresh(),
+        *graph_hub.hub_writes(edges),
+    ]
+
+
+def hub_pages(edges: int) -> list[Figure]:
     """Milliseconds a page of a hub with ``edges`` edges, half of them in each direction."""
     say(f"a hub of {edges:,} edges")
     with tempfile.TemporaryDirectory() as name:

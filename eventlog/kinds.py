@@ -775,14 +775,16 @@ class SummaryRecorded(Payload, frozen=True, tag="summary_recorded"):
 class TombstoneSet(Payload, frozen=True, tag="tombstone_set"):
     """Facts about ``entity``, and refs to it, are hidden from every answer from here on.
 
-    ``scope`` is one scope, or ``all`` or ``*`` for every one. ``node_id`` signed the record
-    (``replay.tombstones``); null: this node. ``entity_uri`` is the entity as it was signed.
+    ``scopes`` are those it hides in here; ``scope`` is what was signed, of which a peer's may
+    count for less. ``node_id`` signed the record (``replay.tombstones``); null: this node.
+    ``entity_uri`` is the entity as it was signed.
     """
 
     tombstone_id: str
     entity: str
     entity_uri: str
     scope: str
+    scopes: list[str]
     created_at: str
     signed_by: str
     key_id: str

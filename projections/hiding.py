@@ -13,7 +13,7 @@ from eventlog.kinds import TombstoneSet
 from projections.arrays import I8, I32, Bool
 from projections.interner import Interner
 from projections.normalization import SCOPES
-from projections.tombstones import TombstoneRow, hidden_scopes
+from projections.tombstones import TombstoneRow
 
 _BIT = {scope: 1 << number for number, scope in enumerate(SCOPES)}
 _BIT_OF_NUMBER = np.array([*(_BIT[scope] for scope in SCOPES), 0], dtype=np.uint8)
@@ -39,7 +39,7 @@ class Tombstone(Struct, frozen=True):
     tombstone_id: str
     entity: str
     entity_uri: str
-    scope: str
+    scopes: frozenset[str]
     created_at: str
     legal_hold: bool
 
@@ -50,7 +50,7 @@ def known_of(stone: TombstoneRow | TombstoneSet) -> Tombstone:
         stone.tombstone_id,
         stone.entity,
         stone.entity_uri,
-        stone.scope,
+        frozenset(stone.scopes),
         stone.created_at,
         stone.legal_hold,
     )
@@ -75,7 +75,7 @@ class Hiding:
         self.standing = dict(standing)
         self.names: dict[str, int] = {}
         for stone in self.standing.values():
-            for scope in hidden_scopes(stone.scope):
+            for scope in stone.scopes:
                 self.names[stone.entity] = self.names.get(stone.entity, 0) | _BIT[scope]
         numbered = {
             number: bits

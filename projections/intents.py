@@ -556,6 +556,7 @@ class SetTombstone(Intent, frozen=True, kw_only=True):
     entity: str
     entity_uri: str
     scope: str
+    scopes: tuple[str, ...]
     created_at: str
     signed_by: str
     key_id: str

@@ -7,6 +7,7 @@ as it stands. Source: wire 5.5.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import apsw
 import msgspec
@@ -22,20 +23,22 @@ EVERY_SCOPE = ("all", "*")
 """What a tombstone of every scope says of its scope."""
 TOMBSTONE_SCOPES = (*EVERY_SCOPE, *SCOPES)
 
-_COLUMNS = """tombstone_id, entity, entity_uri, scope, reason, legal_hold, signed_by, key_id,
-    signature, created_at, node_id, set_at, from_position, to_position"""
+_COLUMNS = """tombstone_id, entity, entity_uri, scope, scopes, reason, legal_hold, signed_by,
+    key_id, signature, created_at, node_id, set_at, from_position, to_position"""
 _REVOCATION = """revocation_id, tombstone_id, reason, signed_by, key_id, signature, created_at,
     node_id, position"""
 
 
 class TombstoneRow(Struct, frozen=True):
-    """One tombstone; it stands while ``to_position`` is ``LIVE``. ``node_id``: who signed it,
-    None for this node; ``set_at``: when this node learned of it, in microseconds."""
+    """One tombstone, which hides facts of ``scopes``; it stands while ``to_position`` is
+    ``LIVE``. ``node_id``: who signed it, None for this node; ``set_at``: when this node learned
+    of it, in microseconds."""
 
     tombstone_id: str
     entity: str
     entity_uri: str
     scope: str
+    scopes: frozenset[str]
     reason: str | None
     legal_hold: bool
     signed_by: str
@@ -50,11 +53,6 @@ class TombstoneRow(Struct, frozen=True):
     @property
     def stands(self) -> bool:
         return self.to_position == LIVE
-
-    @property
-    def scopes(self) -> frozenset[str]:
-        """The scopes whose facts it hides."""
-        return hidden_scopes(self.scope)
 
 
 class RevocationRow(Struct, frozen=True):
@@ -83,6 +81,7 @@ class TombstonesProjector:
         entity TEXT NOT NULL,
         entity_uri TEXT NOT NULL,
         scope TEXT NOT NULL,
+        scopes TEXT NOT NULL,
         reason TEXT,
         legal_hold INTEGER NOT NULL,
         signed_by TEXT NOT NULL,
@@ -123,12 +122,13 @@ class TombstonesProjector:
 
 def _set(event: Recorded, tombstone: TombstoneSet, db: apsw.Connection) -> None:
     db.execute(
-        f"INSERT OR IGNORE INTO tombstones ({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+        f"INSERT OR IGNORE INTO tombstones ({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
         (
             tombstone.tombstone_id,
             tombstone.entity,
             tombstone.entity_uri,
             tombstone.scope,
+            msgspec.json.encode(sorted(tombstone.scopes)).decode(),
             tombstone.reason,
             int(tombstone.legal_hold),
             tombstone.signed_by,
@@ -231,6 +231,10 @@ def changes_after(
     return found[:limit]
 
 
-def _row(values: Sequence[object]) -> TombstoneRow:
-    row = TombstoneRow(*values)  # pyright: ignore[reportArgumentType]
-    return msgspec.structs.replace(row, legal_hold=bool(row.legal_hold))
+def _row(values: Sequence[Any]) -> TombstoneRow:
+    (name, entity, entity_uri, scope, scopes, reason, held, signed_by, key_id, signature,
+     created_at, node_id, set_at, start, end) = values  # fmt: skip
+    return TombstoneRow(
+        name, entity, entity_uri, scope, frozenset(msgspec.json.decode(scopes)), reason, bool(held),
+        signed_by, key_id, signature, created_at, node_id, set_at, start, end,
+    )  # fmt: skip

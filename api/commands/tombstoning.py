@@ -75,6 +75,7 @@ async def set_tombstone(call: Call, request: TombstoneRequest) -> Record:
     intent = SetTombstone(
         tombstone_id=body["id"],
         entity=entity,
+        scopes=tuple(sorted(scopes)),
         signature=signature,
         reason=request.reason,
         **fields,

@@ -7,7 +7,7 @@ import msgspec
 from eventlog.kinds import TombstoneRevoked, TombstoneSet
 from projections.deciding.context import Context, Decision
 from projections.intents import Refused, RevokeTombstone, SetTombstone
-from projections.tombstones import find_tombstone, hidden_scopes, tombstones_of
+from projections.tombstones import find_tombstone, tombstones_of
 
 _EXISTS = Refused("tombstone_already_exists", "tombstone_already_exists")
 _ABSENT = Refused("tombstone_not_found", "tombstone_not_found")
@@ -17,13 +17,13 @@ _REVOKED = Refused("tombstone_already_revoked", "tombstone_already_revoked")
 def set_tombstone(intent: SetTombstone, context: Context) -> Decision | Refused:
     """The entity is hidden in the scopes from here on."""
     context.flush()
-    scopes = hidden_scopes(intent.scope)
     of_entity = tombstones_of(context.db, intent.entity)
-    if any(each.stands and each.scopes == scopes for each in of_entity):
+    if any(each.stands and set(each.scopes) == set(intent.scopes) for each in of_entity):
         return _EXISTS
     if find_tombstone(context.db, intent.tombstone_id) is not None:
         return _EXISTS
-    return Decision([context.draft(TombstoneSet(**msgspec.structs.asdict(intent)))])
+    fields = msgspec.structs.asdict(intent) | {"scopes": list(intent.scopes)}
+    return Decision([context.draft(TombstoneSet(**fields))])
 
 
 def revoke_tombstone(intent: RevokeTombstone, context: Context) -> Decision | Refused:

@@ -64,7 +64,7 @@ _UNHIDDEN = f"""
 NOT EXISTS (SELECT 1 FROM tombstones t JOIN facts f ON f.id=d.fact_id
     LEFT JOIN entity_edges e ON e.id=f.id
     WHERE t.to_position={LIVE} AND (t.entity=f.entity OR t.entity=e.object)
-    AND (t.scope IN ('all', '*') OR t.scope=f.scope))
+    AND f.scope IN (SELECT value FROM json_each(t.scopes)))
 """
 """Leaves out deltas that made a fact which a tombstone hides."""
 _metadata = msgspec.json.Decoder(dict[str, Any]).decode

@@ -1,0 +1,92 @@
+"""Graphs to walk: a real one that changed for years, and a made-up one with few large hubs."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.workload import intent_of
+from projections.intents import AssertFact, Intent, RetractMatching
+from projections.normalization import normalize_uri
+
+CONGRESS = Path(__file__).resolve().parents[2] / "shared" / "data" / "congress"
+CONGRESS_SCOPE = "public"
+POWER_SCOPE = "local"
+RELATIONS = frozenset({"member_of", "part_of", "party", "holds_office"})
+"""Those relations of the congress stream that lead to something which is spoken of again."""
+ENTITIES_PER_EDGE = 0.2
+STEEPNESS = 0.75
+"""The chance of the entity of rank r is as r to minus this."""
+_PAGE = 10_000
+
+
+def congress_changes() -> Iterator[Intent]:
+    """Edges of the stream, said and taken back in its order."""
+    with gzip.open(CONGRESS / "events.jsonl.gz", "rt") as lines:
+        for line in lines:
+            event = json.loads(line)
+            if event["r"] not in RELATIONS:
+                continue
+            stated = _edge(
+                normalize_uri(f"stigmem://congress.example/{event['s']}"),
+                f"congress:{event['r']}",
+                _named(event["r"], event["o"]),
+                CONGRESS_SCOPE,
+            )
+            if event["op"] == "assert":
+                yield stated
+            else:
+                yield RetractMatching(
+                    entity=stated.entity,
+                    relation=stated.relation,
+                    value=stated.value,
+                    scope=stated.scope,
+                    source=stated.source,
+                )
+
+
+def _named(relation: str, text: str) -> str:
+    name = text.strip("/ ")  # an office without a district ends with a slash
+    name = name if "/" in name else f"{relation}/{name or 'none'}"
+    return normalize_uri(f"stigmem://congress.example/{name}")
+
+
+def power_law(edges: int, seed: int = 5) -> Iterator[list[AssertFact]]:
+    """``edges`` different edges in pages; both ends are drawn from one steep distribution."""
+    chance = np.random.default_rng(seed)
+    entities = max(10, int(edges * ENTITIES_PER_EDGE))
+    shares = np.arange(1, entities + 1, dtype=np.float64) ** -STEEPNESS
+    reach = np.cumsum(shares) / shares.sum()
+    names = chance.permutation(entities)
+    seen: set[tuple[int, int]] = set()
+    page: list[AssertFact] = []
+    while len(seen) < edges:
+        drawn = names[np.searchsorted(reach, chance.random((_PAGE, 2)))].tolist()
+        for start, end in drawn:
+            if start == end or (start, end) in seen or len(seen) == edges:
+                continue
+            seen.add((start, end))
+            page.append(_edge(power_name(start), "rel:knows", power_name(end), POWER_SCOPE))
+        yield page
+        page = []
+
+
+def power_name(number: int) -> str:
+    """The entity of a number."""
+    return f"stigmem://bench.example/person/{number:07d}"
+
+
+def _edge(start: str, relation: str, end: str, scope: str) -> AssertFact:
+    return intent_of(
+        {
+            "entity": start,
+            "relation": relation,
+            "value": {"type": "ref", "v": end},
+            "source": "stigmem://bench.example/agent/ann",
+            "scope": scope,
+        }
+    )
