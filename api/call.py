@@ -47,7 +47,7 @@ from projections.intents import Done, Intent, Refused, WriteAnswer
 from projections.moment import Moment, parse_instant
 from projections.normalization import SCOPES
 from projections.view import View
-from replay.moment import MomentError, resolve
+from replay.moment import MomentError, before_floor, resolve
 
 if TYPE_CHECKING:
     from api.commands.answering import Answered
@@ -196,13 +196,21 @@ class Call:
             return moment
         if at.as_of is not None:
             self._check_time_travel(allowed)
+            floor_us = self.service.settings.as_of_floor_us(now_us)
             try:
-                moment = resolve(at.as_of, self.node.log, view.position, now_us)
+                moment = resolve(at.as_of, self.node.log, view.position, now_us, floor_us)
             except MomentError as fault:
                 raise coded(fault.code, str(fault)) from fault
         if at.valid_at is not None:
             moment = Moment(moment.position, moment.instant_us, parse_instant(at.valid_at))
         return moment
+
+    def check_retained(self, moment: Moment) -> None:
+        """Raises ApiError 400 ``as_of_before_retention_floor`` for one that is too old."""
+        floor_us = self.service.settings.as_of_floor_us(self.node.clock.now_us())
+        if floor_us is not None and moment.instant_us < floor_us:
+            fault = before_floor(floor_us)
+            raise coded(fault.code, str(fault))
 
     def _check_time_travel(self, allowed: bool) -> None:
         if not self.service.settings.time_travel_enabled:
