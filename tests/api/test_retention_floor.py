@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,7 +17,7 @@ ALICE = "stigmem://t.example/user/alice"
 
 
 @pytest.fixture
-def aged(serve: Callable[..., LiveNode]) -> Iterator[tuple[LiveNode, str, str]]:
+def aged(serve: Callable[..., LiveNode]) -> tuple[LiveNode, str, str]:
     """A node that keeps ten days, with a fact of twenty days ago and one of today; their ids."""
     clock = FixedClock(BEGIN)
     live = serve(clock=clock, as_of_retention_days=10)
@@ -26,7 +26,7 @@ def aged(serve: Callable[..., LiveNode]) -> Iterator[tuple[LiveNode, str, str]]:
     live.run(live.app_tracker().flush())
     clock.advance(20 * DAY)
     new = live.state(v="new", relation="tag:new")
-    yield live, old["id"], new["id"]
+    return live, old["id"], new["id"]
 
 
 def reads(fact_id: str, at: str) -> list[tuple[str, str, dict[str, Any]]]:
