@@ -37,9 +37,11 @@ from projections.moment import Moment
 from projections.reader import Reader
 from projections.writer import Writer
 from replay.opening import open_tables
-from replay.rebuild import Progress, RebuildReport, rebuild_serving
+from replay.rebuild import Progress, RebuildReport, build_green, rebuild_serving
 from replay.replication.follower import Follower, LogSource
 from replay.replication.state import ReplicaState, end_state, load_state, promoted_state, save_state
+from replay.snapshot import Snapshot, SnapshotFault
+from replay.snapshots import Snapshots
 
 CURSOR_KEY_BYTES = 32
 ROTATION_PAGE_EVENTS = 10_000
@@ -66,6 +68,7 @@ class Node:
         reader: Reader,
         clock: Clock,
         cursor_key: bytes,
+        snapshots: Snapshots,
     ) -> None:
         self.embeddings: CurrentEmbeddings | None = None
         self.replica: ReplicaState | None = None
@@ -76,6 +79,7 @@ class Node:
         self.reader = reader
         self.clock = clock
         self.cursor_key = cursor_key
+        self.snapshots = snapshots
         self._closed = False
 
     @classmethod
@@ -120,13 +124,17 @@ class Node:
                 raise LogNotEmpty(
                     f"file times need an empty log; this one ends at position {log.head().position}"
                 )
-            store, mirror = open_tables(directory.projections_path, log, progress)
+            snapshots = Snapshots(directory.path)
+            snapshots.sweep()
+            store, mirror = open_tables(directory.projections_path, log, progress, snapshots)
             reader = Reader(directory.projections_path, mirror)
             opened.append(reader.close)
             writer = Writer(log, store, mirror, clock, reader.committed)
             writer.start()
             opened.append(writer.close)
-            node = cls(directory, log, writer, reader, clock, _cursor_key(directory.path))
+            node = cls(
+                directory, log, writer, reader, clock, _cursor_key(directory.path), snapshots
+            )
             node.replica = load_state(path)
             if node.replica is None:
                 node._begin_epoch(epoch_clock)
@@ -204,10 +212,44 @@ class Node:
         """Submit intents and wait for their outcomes; for tools, not for the event loop."""
         return self.writer.submit(intents, actor=actor).result().outcomes
 
-    def rebuild(self, progress: Progress | None = None) -> RebuildReport:
-        """Rebuild the projections and swap them in, while reads and writes go on."""
-        link = self.directory.projections_path
-        return rebuild_serving(link, self.log, self.writer, progress, self.reader.pool.reopen)
+    def rebuild(
+        self, progress: Progress | None = None, *, from_scratch: bool = False
+    ) -> RebuildReport:
+        """Rebuild the projections and swap them in, while reads and writes go on;
+        ``from_scratch``: from the first event, whatever snapshots there are."""
+        return rebuild_serving(
+            self.directory.projections_path,
+            self.log,
+            self.writer,
+            progress,
+            self.reader.pool.reopen,
+            None if from_scratch else self.snapshots,
+        )
+
+    def snapshot(
+        self,
+        position: int | None = None,
+        progress: Progress = lambda _done, _total: None,
+        *,
+        automatic: bool = False,
+    ) -> Snapshot:
+        """Take a snapshot: of the tables in use, or of those at a past position, made from
+        the log aside.
+
+        Raises:
+            SnapshotFault: there is nothing to take, or no such position.
+            ProjectorHalted, StorageError: the tables cannot be made or copied.
+        """
+        link, now_us = self.directory.projections_path, self.clock.now_us()
+        if position is None:
+            return self.snapshots.take(link, now_us, progress, automatic=automatic)
+        if not 1 <= position <= self.log.head().position:
+            raise SnapshotFault(f"the log has no position {position}")
+
+        def fill(target: Path) -> None:
+            build_green(link, self.log, position, progress, snapshots=self.snapshots, path=target)
+
+        return self.snapshots.make(fill, now_us, automatic=automatic)
 
     def embed(self, settings: EmbeddingSettings) -> None:
         """Begin to embed facts. Raises EmbeddingError as ``open`` does."""
