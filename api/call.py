@@ -36,6 +36,7 @@ from api.schemas.facts import MomentQuery
 from api.screening import look_up_rights, model_rights, screen
 from api.sessions import SESSION_LENGTH_MAX, Sessions
 from api.settings import Settings
+from api.snapshotting import Snapshotting
 from api.tracking import RecallTracker
 from eventlog.log import Idempotency
 from projections.archive.archive import Archive
@@ -86,6 +87,7 @@ class Service:
     cards: Cards
     metrics: Metrics
     rebuilds: BackgroundJob
+    snapshots: Snapshotting
     reindexing: BackgroundJob
     chains: FactChains
     archive: Archive

@@ -35,6 +35,7 @@ from api.console import (
     receipts,
     replays,
     serve,
+    snapshots,
     transfer,
 )
 from api.console.reach import CommandError
@@ -53,8 +54,8 @@ from replay.rebuild import DigestMismatch
 
 GROUPS = (
     serve, transfer, ask, receipts, audit, replays, embeddings, decay, content, episodes,
-    consolidation, backups, keys, capabilities, names, peers, identity, promote, doctor, mcp,
-    erasing, demo,
+    consolidation, backups, snapshots, keys, capabilities, names, peers, identity, promote,
+    doctor, mcp, erasing, demo,
 )  # fmt: skip
 EXPECTED = (
     ClientError,

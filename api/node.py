@@ -18,6 +18,7 @@ from eventlog.event import NODE_STREAM, stream_name
 from eventlog.identity import Identity
 from eventlog.kinds import NodeKeyRotated
 from eventlog.sqlite_log import SqliteLog
+from projections.digest import Digests
 from projections.embedding.choosing import EmbeddingSettings, follow_pin, space_of
 from projections.embedding.current import CurrentEmbeddings, ReindexReport
 from projections.embedding.current import Progress as IndexProgress
@@ -68,7 +69,6 @@ class Node:
         reader: Reader,
         clock: Clock,
         cursor_key: bytes,
-        snapshots: Snapshots,
     ) -> None:
         self.embeddings: CurrentEmbeddings | None = None
         self.replica: ReplicaState | None = None
@@ -79,7 +79,7 @@ class Node:
         self.reader = reader
         self.clock = clock
         self.cursor_key = cursor_key
-        self.snapshots = snapshots
+        self.snapshots = Snapshots(directory.path)
         self._closed = False
 
     @classmethod
@@ -132,9 +132,7 @@ class Node:
             writer = Writer(log, store, mirror, clock, reader.committed)
             writer.start()
             opened.append(writer.close)
-            node = cls(
-                directory, log, writer, reader, clock, _cursor_key(directory.path), snapshots
-            )
+            node = cls(directory, log, writer, reader, clock, _cursor_key(directory.path))
             node.replica = load_state(path)
             if node.replica is None:
                 node._begin_epoch(epoch_clock)
@@ -250,6 +248,25 @@ class Node:
             build_green(link, self.log, position, progress, snapshots=self.snapshots, path=target)
 
         return self.snapshots.make(fill, now_us, automatic=automatic)
+
+    def snapshot_fault(
+        self,
+        snapshot: Snapshot,
+        progress: Progress = lambda _done, _total: None,
+        *,
+        replay: bool = False,
+    ) -> str | None:
+        """Why a snapshot cannot be used, every row of it read; with ``replay`` also whether
+        the log makes the same tables. None where it can."""
+        fault = self.snapshots.fault(snapshot, self.log)
+        if fault is not None or not replay:
+            return fault
+
+        def build(target: Path) -> Digests:
+            link = self.directory.projections_path
+            return build_green(link, self.log, snapshot.position, progress, path=target).digests
+
+        return self.snapshots.replay_fault(snapshot, build)
 
     def embed(self, settings: EmbeddingSettings) -> None:
         """Begin to embed facts. Raises EmbeddingError as ``open`` does."""

@@ -241,6 +241,18 @@ class Settings(BaseSettings):
         default=False,
         description="Whether facts of scope team may leave and enter; local never does.",
     )
+    snapshots_every_events: int = Field(
+        default=0,
+        ge=0,
+        le=1_000_000_000,
+        description="Events after which the node takes a snapshot of its tables; 0: never.",
+    )
+    snapshots_keep: int = Field(
+        default=2,
+        ge=1,
+        le=1_000,
+        description="How many of the snapshots it took by itself a node keeps.",
+    )
     replica_of: str = Field(
         default="",
         description="URL of the primary of which this node is a read-only replica; none if empty.",
@@ -249,6 +261,11 @@ class Settings(BaseSettings):
         default="",
         repr=False,
         description="Key with permission replicate on the primary; best given as a variable.",
+    )
+    replica_snapshot: bool = Field(
+        default=True,
+        description="Whether a new replica starts from a snapshot of its primary, where that has "
+        "one, instead of projecting the whole log.",
     )
     consolidation_enabled: bool = Field(
         default=True,

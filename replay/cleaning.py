@@ -172,7 +172,7 @@ class Cleaner:
             "recall receipts": lambda: self._erase_receipts(waiting),
             "log": lambda: self._exclusively(self._log.scrub),
             "snapshots": lambda: self._remove_snapshots(positions()),
-            "tables": self._scrub_tables,
+            "tables": lambda: self._scrub_tables(positions()),
             "vectors": lambda: self._purge_vectors(waiting),
             "archive": lambda: self._archive.rewrite(positions()),
         }
@@ -206,10 +206,12 @@ class Cleaner:
     def _remove_snapshots(self, positions: list[int]) -> None:
         self._snapshots.remove_holding(positions)
 
-    def _scrub_tables(self) -> None:
-        """Rewrite the projections file. Raises StorageFailed while a rebuild makes another."""
+    def _scrub_tables(self, positions: list[int]) -> None:
+        """Rewrite the projections file, and remove what copied it before that. Raises
+        StorageFailed while a rebuild makes another."""
+        rebuilding = StorageFailed("the tables are being rebuilt: they are cleaned after that")
         if other_generations(self._link):
-            raise StorageFailed("the tables are being rebuilt: they are cleaned after that")
+            raise rebuilding
 
         def rewrite() -> None:
             with storage_errors():
@@ -217,6 +219,8 @@ class Cleaner:
                 truncate_wal(self._writer.store.db)
 
         self._exclusively(rewrite)
+        if self._snapshots.remove_holding(positions) and other_generations(self._link):
+            raise rebuilding
 
     def _purge_vectors(self, waiting: list[str]) -> None:
         gone = frozenset(fact for each in waiting for fact in self._facts(each))

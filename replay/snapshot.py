@@ -147,14 +147,16 @@ def contents_fault(snapshot: Snapshot, path: Path, *, rows: bool) -> str | None:
         return "its tables stand elsewhere than it says"
     if not rows:
         return None
-    wrong = sorted(
-        name
-        for name in digests.tables.keys() | snapshot.tables.keys()
-        if digests.tables.get(name) != snapshot.tables.get(name)
-    )
+    wrong = differing(snapshot, digests)
     if wrong or digests.local != snapshot.digest:
         return f"the digests of its tables are other ones: {', '.join(wrong)}"
     return None
+
+
+def differing(snapshot: Snapshot, digests: Digests) -> list[str]:
+    """Tables whose digests are not those of the document."""
+    names = digests.tables.keys() | snapshot.tables.keys()
+    return sorted(name for name in names if digests.tables.get(name) != snapshot.tables.get(name))
 
 
 def digest_of(path: Path) -> tuple[str, int]:

@@ -21,12 +21,14 @@ from eventlog.durable_file import sync_folder, write_new
 from eventlog.errors import StorageFailed
 from eventlog.log import EventLog
 from eventlog.sqlite_copy import copy_database
+from projections.digest import Digests
 from projections.store import current_generation, remove_generation
 from replay.snapshot import (
     Snapshot,
     SnapshotFault,
     decode_snapshot,
     described,
+    differing,
     encode_snapshot,
     file_fault,
     mismatch,
@@ -180,6 +182,18 @@ class Snapshots:
             unfit = mismatch(snapshot, log)
             return unfit or file_fault(snapshot, self.path(snapshot.position), rows=True)
 
+    def replay_fault(self, snapshot: Snapshot, build: Callable[[Path], Digests]) -> str | None:
+        """Why a snapshot is not what the log makes; ``build`` writes that to its path."""
+        with self._lock:
+            target = self.folder / UNFINISHED
+            _remove_file(target)
+            try:
+                digests = build(target)
+            finally:
+                _remove_file(target)
+        wrong = differing(snapshot, digests)
+        return f"the log makes other tables: {', '.join(wrong)}" if wrong else None
+
     def copy_newest(
         self, target: Path, log: EventLog, until: int
     ) -> tuple[Snapshot | None, list[PassedOver]]:
@@ -218,12 +232,11 @@ class Snapshots:
     def open_file(self, position: int) -> tuple[Snapshot, BinaryIO]:
         """A snapshot and its open file, which stays whole even where it is removed meanwhile.
         Raises SnapshotFault."""
-        with self._lock:
-            snapshot = self.get(position)
-            try:
-                return snapshot, self.path(position).open("rb")
-            except OSError as fault:
-                raise SnapshotFault(f"snapshot {position}: its file cannot be read") from fault
+        snapshot = self.get(position)
+        try:
+            return snapshot, self.path(position).open("rb")
+        except OSError as fault:
+            raise SnapshotFault(f"snapshot {position}: its file cannot be read") from fault
 
     # -- removing -------------------------------------------------------------------------
 
