@@ -43,6 +43,7 @@ from api.routing import Route
 from api.sealing import Sealer
 from api.sessions import Sessions
 from api.settings import Settings
+from api.snapshotting import Snapshotting
 from api.summary_folder import SummaryFolder
 from api.tracking import RecallTracker
 from projections.archive.archive import Archive
@@ -105,6 +106,7 @@ def create_service(node: Node, settings: Settings, *, control_token: str | None 
         cleaning=cleaning_of(node, archive, desk, tracker.flush),
         metrics=Metrics(),
         rebuilds=BackgroundJob("rebuild", "events", node.clock.now_us),
+        snapshots=Snapshotting(node, settings.snapshots_every_events, settings.snapshots_keep),
         reindexing=BackgroundJob("reindex", "facts", node.clock.now_us),
         chains=FactChains(),
         archive=archive,
@@ -234,6 +236,7 @@ async def _lifetime(app: web.Application) -> AsyncIterator[None]:
     sealer = Sealer(service.archive)
     await sealer.start()
     await service.cleaning.start()
+    await service.snapshots.start()
     await service.scheduler.start()
     summaries = SummaryFolder(service.node, service.settings)
     await summaries.start()
@@ -243,6 +246,7 @@ async def _lifetime(app: web.Application) -> AsyncIterator[None]:
     await service.deliverer.stop()
     await service.federation.stop()
     await asyncio.to_thread(service.peers.stop)
+    await service.snapshots.stop()
     await service.cleaning.stop()
     await sealer.stop()
     await service.recalls.stop()

@@ -6,12 +6,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from time import monotonic
 from typing import Any
 from uuid import uuid4
 
 import msgspec
 
 from api.errors import coded
+from eventlog.errors import EventLogError
 from projections.moment import format_instant
 
 _log = logging.getLogger(__name__)
@@ -35,6 +37,8 @@ class BackgroundJob:
         self._now_us = now_us
         self._task: asyncio.Task[None] | None = None
         self._progress = (0, 0)
+        self._began_s = 0.0
+        self._ended_s: float | None = None
         self._state = "idle"
         self._job_id: str | None = None
         self._started_at: str | None = None
@@ -47,6 +51,7 @@ class BackgroundJob:
         if self._task is not None and not self._task.done():
             raise coded(f"{self._title}_running", f"a {self._title} is running")
         self._state, self._progress = "running", (0, 0)
+        self._began_s, self._ended_s = monotonic(), None
         self._result = self._error = self._finished_at = None
         self._started_at, self._job_id = self._now(), str(uuid4())
         self._task = asyncio.create_task(self._run(work), name=self._title)
@@ -57,13 +62,22 @@ class BackgroundJob:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def status(self) -> dict[str, Any]:
-        """Id, state, progress, times, and the report of the run: the last, or the present one."""
+        """Id, state, progress, times, and the report of the run: the last, or the present one.
+
+        ``{unit}_per_s``: the rate so far; ``left_s``: seconds it will take at that rate, null
+        where that is not known.
+        """
         done, total = self._progress
+        seconds = (self._ended_s or monotonic()) - self._began_s
+        rate = done / seconds if done and seconds > 0 else None
+        left = (total - done) / rate if rate and self._state == "running" else None
         return {
             "job_id": self._job_id,
             "status": self._state,
             self._unit: done,
             f"{self._unit}_total": total,
+            f"{self._unit}_per_s": None if rate is None else round(rate, 1),
+            "left_s": None if left is None else round(left, 1),
             "started_at": self._started_at,
             "finished_at": self._finished_at,
             "result": self._result,
@@ -75,10 +89,15 @@ class BackgroundJob:
             report = await asyncio.to_thread(work, self._count)
             self._result = msgspec.to_builtins(report)
             self._state = "done"
+        except EventLogError as fault:  # says all there is to say
+            _log.warning("%s failed: %s", self._title, fault)
+            self._error = str(fault)
+            self._state = "error"
         except Exception as fault:
             _log.exception("%s failed", self._title)
             self._error = str(fault)
             self._state = "error"
+        self._ended_s = monotonic()
         self._finished_at = self._now()
 
     def _count(self, done: int, total: int) -> None:

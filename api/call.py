@@ -36,6 +36,7 @@ from api.schemas.facts import MomentQuery
 from api.screening import look_up_rights, model_rights, screen
 from api.sessions import SESSION_LENGTH_MAX, Sessions
 from api.settings import Settings
+from api.snapshotting import Snapshotting
 from api.tracking import RecallTracker
 from eventlog.log import Idempotency
 from projections.archive.archive import Archive
@@ -47,7 +48,7 @@ from projections.intents import Done, Intent, Refused, WriteAnswer
 from projections.moment import Moment, parse_instant
 from projections.normalization import SCOPES
 from projections.view import View
-from replay.moment import MomentError, resolve
+from replay.moment import MomentError, before_floor, resolve
 
 if TYPE_CHECKING:
     from api.commands.answering import Answered
@@ -86,6 +87,7 @@ class Service:
     cards: Cards
     metrics: Metrics
     rebuilds: BackgroundJob
+    snapshots: Snapshotting
     reindexing: BackgroundJob
     chains: FactChains
     archive: Archive
@@ -196,13 +198,21 @@ class Call:
             return moment
         if at.as_of is not None:
             self._check_time_travel(allowed)
+            floor_us = self.service.settings.as_of_floor_us(now_us)
             try:
-                moment = resolve(at.as_of, self.node.log, view.position, now_us)
+                moment = resolve(at.as_of, self.node.log, view.position, now_us, floor_us)
             except MomentError as fault:
                 raise coded(fault.code, str(fault)) from fault
         if at.valid_at is not None:
             moment = Moment(moment.position, moment.instant_us, parse_instant(at.valid_at))
         return moment
+
+    def check_retained(self, moment: Moment) -> None:
+        """Raises ApiError 400 ``as_of_before_retention_floor`` for one that is too old."""
+        floor_us = self.service.settings.as_of_floor_us(self.node.clock.now_us())
+        if floor_us is not None and moment.instant_us < floor_us:
+            fault = before_floor(floor_us)
+            raise coded(fault.code, str(fault))
 
     def _check_time_travel(self, allowed: bool) -> None:
         if not self.service.settings.time_travel_enabled:

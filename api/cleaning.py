@@ -166,6 +166,7 @@ def cleaner_of(node: Node, archive: Archive, desk: AuditDesk) -> Cleaner:
         node.directory.projections_path,
         archive,
         lambda: vectors,
+        node.snapshots,
         further={"audit files": lambda _positions: desk.close()},
         copies=lambda: node.replica is not None,
     )

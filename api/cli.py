@@ -35,6 +35,7 @@ from api.console import (
     receipts,
     replays,
     serve,
+    snapshots,
     summaries,
     tombstones,
     transfer,
@@ -55,8 +56,8 @@ from replay.rebuild import DigestMismatch
 
 GROUPS = (
     serve, transfer, ask, receipts, audit, replays, embeddings, decay, content, episodes,
-    consolidation, backups, keys, capabilities, names, peers, identity, promote, doctor, mcp,
-    erasing, tombstones, summaries, demo,
+    consolidation, backups, snapshots, keys, capabilities, names, peers, identity, promote,
+    doctor, mcp, erasing, tombstones, summaries, demo,
 )  # fmt: skip
 EXPECTED = (
     ClientError,

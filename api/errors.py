@@ -140,6 +140,8 @@ STATUS_BY_CODE: dict[str, int] = {
     "expectation_failed": 409,
     "rebuild_running": 409,
     "reindex_running": 409,
+    "snapshot_running": 409,
+    "snapshot_not_found": 404,
     "embeddings_off": 409,
     # size and form
     "body_too_large": 413,

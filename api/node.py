@@ -18,6 +18,7 @@ from eventlog.event import NODE_STREAM, stream_name
 from eventlog.identity import Identity
 from eventlog.kinds import NodeKeyRotated
 from eventlog.sqlite_log import SqliteLog
+from projections.digest import Digests
 from projections.embedding.choosing import EmbeddingSettings, follow_pin, space_of
 from projections.embedding.current import CurrentEmbeddings, ReindexReport
 from projections.embedding.current import Progress as IndexProgress
@@ -37,9 +38,11 @@ from projections.moment import Moment
 from projections.reader import Reader
 from projections.writer import Writer
 from replay.opening import open_tables
-from replay.rebuild import Progress, RebuildReport, rebuild_serving
+from replay.rebuild import Progress, RebuildReport, build_green, rebuild_serving
 from replay.replication.follower import Follower, LogSource
 from replay.replication.state import ReplicaState, end_state, load_state, promoted_state, save_state
+from replay.snapshot import Snapshot, SnapshotFault
+from replay.snapshots import Snapshots
 
 CURSOR_KEY_BYTES = 32
 ROTATION_PAGE_EVENTS = 10_000
@@ -76,6 +79,7 @@ class Node:
         self.reader = reader
         self.clock = clock
         self.cursor_key = cursor_key
+        self.snapshots = Snapshots(directory.path)
         self._closed = False
 
     @classmethod
@@ -120,7 +124,9 @@ class Node:
                 raise LogNotEmpty(
                     f"file times need an empty log; this one ends at position {log.head().position}"
                 )
-            store, mirror = open_tables(directory.projections_path, log, progress)
+            snapshots = Snapshots(directory.path)
+            snapshots.sweep()
+            store, mirror = open_tables(directory.projections_path, log, progress, snapshots)
             reader = Reader(directory.projections_path, mirror)
             opened.append(reader.close)
             writer = Writer(log, store, mirror, clock, reader.committed)
@@ -204,10 +210,63 @@ class Node:
         """Submit intents and wait for their outcomes; for tools, not for the event loop."""
         return self.writer.submit(intents, actor=actor).result().outcomes
 
-    def rebuild(self, progress: Progress | None = None) -> RebuildReport:
-        """Rebuild the projections and swap them in, while reads and writes go on."""
-        link = self.directory.projections_path
-        return rebuild_serving(link, self.log, self.writer, progress, self.reader.pool.reopen)
+    def rebuild(
+        self, progress: Progress | None = None, *, from_scratch: bool = False
+    ) -> RebuildReport:
+        """Rebuild the projections and swap them in, while reads and writes go on;
+        ``from_scratch``: from the first event, whatever snapshots there are."""
+        return rebuild_serving(
+            self.directory.projections_path,
+            self.log,
+            self.writer,
+            progress,
+            self.reader.pool.reopen,
+            None if from_scratch else self.snapshots,
+        )
+
+    def snapshot(
+        self,
+        position: int | None = None,
+        progress: Progress = lambda _done, _total: None,
+        *,
+        automatic: bool = False,
+    ) -> Snapshot:
+        """Take a snapshot: of the tables in use, or of those at a past position, made from
+        the log aside.
+
+        Raises:
+            SnapshotFault: there is nothing to take, or no such position.
+            ProjectorHalted, StorageError: the tables cannot be made or copied.
+        """
+        link, now_us = self.directory.projections_path, self.clock.now_us()
+        if position is None:
+            return self.snapshots.take(link, now_us, progress, automatic=automatic)
+        if not 1 <= position <= self.log.head().position:
+            raise SnapshotFault(f"the log has no position {position}")
+
+        def fill(target: Path) -> None:
+            build_green(link, self.log, position, progress, snapshots=self.snapshots, path=target)
+
+        return self.snapshots.make(fill, now_us, automatic=automatic)
+
+    def snapshot_fault(
+        self,
+        snapshot: Snapshot,
+        progress: Progress = lambda _done, _total: None,
+        *,
+        replay: bool = False,
+    ) -> str | None:
+        """Why a snapshot cannot be used, every row of it read; with ``replay`` also whether
+        the log makes the same tables. None where it can."""
+        fault = self.snapshots.fault(snapshot, self.log)
+        if fault is not None or not replay:
+            return fault
+
+        def build(target: Path) -> Digests:
+            link = self.directory.projections_path
+            return build_green(link, self.log, snapshot.position, progress, path=target).digests
+
+        return self.snapshots.replay_fault(snapshot, build)
 
     def embed(self, settings: EmbeddingSettings) -> None:
         """Begin to embed facts. Raises EmbeddingError as ``open`` does."""

@@ -1,11 +1,13 @@
-"""A primary's log over HTTP, for a replica's thread (``replay.replication.LogSource``)."""
+"""A primary's log and snapshots over HTTP, for a replica's thread (``LogSource`` and
+``SnapshotSource`` of ``replay.replication``)."""
 
 from __future__ import annotations
 
 import http.client
 import socket
 import threading
-from contextlib import suppress
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
@@ -13,8 +15,11 @@ import msgspec
 from api.client import failure_of
 from replay.replication.follower import PrimaryUnreachable
 from replay.replication.page import PAGE_BYTES_MAX, Diverged, Page, decode_page
+from replay.snapshot import Snapshot, decode_snapshot
 
 PATH = "/v1/replication/events"
+SNAPSHOTS_PATH = "/v1/replication/snapshots"
+SNAPSHOTS_BYTES_MAX = 16 * 1024 * 1024
 ANSWER_SECONDS = 30.0
 """Beyond what was waited for."""
 _READ_BYTES = 1 << 20
@@ -40,18 +45,50 @@ class HttpLogSource:
         query = urlencode(
             {"after": after, "hash": after_hash.hex(), "limit": limit, "wait_s": wait_seconds}
         )
-        target = f"{self._parts.path.rstrip('/')}{PATH}?{query}"
-        try:
-            connection = self._open(wait_seconds + ANSWER_SECONDS)
-            connection.request("GET", target, headers=self._headers)
-            response = connection.getresponse()
+        with self._reaching():
+            response = self._ask(f"{PATH}?{query}", wait_seconds + ANSWER_SECONDS)
             body = _read(response)
-        except (OSError, http.client.HTTPException) as fault:
-            self._drop()
-            raise PrimaryUnreachable(f"cannot reach {self.url}: {fault}") from fault
         if response.status != http.client.OK:
             raise self._refusal(response.status, body)
         return decode_page(body)
+
+    def documents(self) -> list[Snapshot]:
+        """See ``SnapshotSource``. A primary of an older release has none."""
+        with self._reaching():
+            response = self._ask(SNAPSHOTS_PATH, ANSWER_SECONDS)
+            body = _read(response, SNAPSHOTS_BYTES_MAX)
+        if response.status == http.client.NOT_FOUND:
+            return []
+        if response.status != http.client.OK:
+            raise self._refusal(response.status, body)
+        return [decode_snapshot(line) for line in body.splitlines()]
+
+    def contents(self, position: int) -> Iterator[bytes]:
+        """See ``SnapshotSource``."""
+        with self._reaching():
+            response = self._ask(f"{SNAPSHOTS_PATH}/{position}", ANSWER_SECONDS)
+            if response.status != http.client.OK:
+                raise self._refusal(response.status, _read(response))
+        while part := self._part(response):
+            yield part
+
+    def _part(self, response: http.client.HTTPResponse) -> bytes:
+        with self._reaching():
+            return response.read(_READ_BYTES)
+
+    @contextmanager
+    def _reaching(self) -> Generator[None]:
+        """What fails on the way means that the primary cannot be reached now."""
+        try:
+            yield
+        except (OSError, http.client.HTTPException) as fault:
+            self._drop()
+            raise PrimaryUnreachable(f"cannot reach {self.url}: {fault}") from fault
+
+    def _ask(self, path: str, timeout_seconds: float) -> http.client.HTTPResponse:
+        connection = self._open(timeout_seconds)
+        connection.request("GET", self._parts.path.rstrip("/") + path, headers=self._headers)
+        return connection.getresponse()
 
     def close(self) -> None:
         """End the connection, also under a request that waits. Idempotent."""
@@ -92,10 +129,10 @@ class HttpLogSource:
         return PrimaryUnreachable(f"{self.url} answered {status}: {failure}")
 
 
-def _read(response: http.client.HTTPResponse) -> bytes:
+def _read(response: http.client.HTTPResponse, most: int = PAGE_BYTES_MAX) -> bytes:
     data = bytearray()
     while chunk := response.read(_READ_BYTES):
         data += chunk
-        if len(data) > PAGE_BYTES_MAX:
+        if len(data) > most:
             raise http.client.HTTPException("the answer is larger than any page may be")
     return bytes(data)

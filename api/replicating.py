@@ -10,8 +10,11 @@ from api.replica_source import HttpLogSource
 from eventlog.clock import SystemClock
 from eventlog.directory import DataDirectory
 from eventlog.sqlite_log import SqliteLog
+from projections.store import current_generation
+from replay.replication.bootstrap import fetch_snapshot
 from replay.replication.follower import Follower, LogSource, PrimaryUnreachable, catch_up
 from replay.replication.state import ReplicaState, load_state, save_state
+from replay.snapshots import Snapshots
 
 _log = logging.getLogger(__name__)
 
@@ -28,10 +31,21 @@ def source_of(url: str, key: str) -> HttpLogSource:
         raise ReplicaError(f"replica_of: {fault}") from fault
 
 
-def prepare(data: Path, url: str, key: str, progress: Callable[[int, int], None]) -> None:
+def prepare(
+    data: Path,
+    url: str,
+    key: str,
+    progress: Callable[[int, int], None],
+    fetching: Callable[[int, int], None] | None = None,
+) -> None:
     """Copy what the primary has, log first: the tables are made from it in one go later.
 
     An existing replica starts with what it has where the primary does not answer.
+
+    Args:
+        progress: called with (events copied, events in all).
+        fetching: called with (bytes, bytes in all) of the snapshot that a replica without
+            tables makes them from; None to make them from the log alone.
 
     Raises:
         ReplicaError: the directory is a node of its own, or a new replica finds no primary.
@@ -51,6 +65,11 @@ def prepare(data: Path, url: str, key: str, progress: Callable[[int, int], None]
                 catch_up(follower, progress)
             except PrimaryUnreachable as fault:
                 _log.warning("serving what this replica has, up to %s: %s", log.head(), fault)
+                return
+            if fetching is not None and current_generation(directory.projections_path) is None:
+                snapshots = Snapshots(directory.path)
+                snapshots.sweep()
+                fetch_snapshot(source, snapshots, log, clock.now_us(), fetching)
     finally:
         source.close()
         directory.close()

@@ -40,6 +40,7 @@ from api.routes import (
     receipts,
     replication,
     scopes,
+    snapshots,
     subscriptions,
     summaries,
     system,
@@ -54,6 +55,7 @@ from api.schemas import erasures as erasure
 from api.schemas import federation as peering
 from api.schemas import federation_facts as federated
 from api.schemas import replication as replicating
+from api.schemas import snapshots as snapshotting
 from api.schemas import subscriptions as subscribing
 from api.schemas import summaries as summarised
 from api.schemas import tombstones as tombstoning
@@ -430,6 +432,16 @@ _REPLICATION: tuple[Route, ...] = (
         permission="replicate", group="replication", summary="The log, for replicas",
         query=replicating.EventsQuery, answers={200: "a page of events, zlib over MessagePack"},
         errors=(409,),
+    ),
+    Route(
+        method="GET", path="/v1/replication/snapshots", handler=snapshots.documents,
+        permission="replicate", group="replication", summary="Snapshots, for new replicas",
+        answers={200: "one document a line, newest first"},
+    ),
+    Route(
+        method="GET", path="/v1/replication/snapshots/{position}", handler=snapshots.contents,
+        permission="replicate", group="replication", summary="The file of a snapshot",
+        answers={200: "a file of tables"}, errors=(404,),
     ),
     Route(
         method="GET", path="/v1/replication", handler=replication.status, permission="admin",
@@ -889,12 +901,34 @@ _NODE: tuple[Route, ...] = (
     Route(
         method="POST", path="/v1/admin/rebuild", handler=system.start_rebuild,
         permission="admin", group="node", summary="Rebuild the projections",
-        answers={202: answers.Rebuild}, errors=(409,),
+        body=snapshotting.RebuildBody, body_required=False,
+        answers={202: answers.Rebuild}, errors=(400, 409, 413),
     ),
     Route(
         method="GET", path="/v1/admin/rebuild", handler=system.rebuild_progress,
         permission="admin", group="node", summary="How far the rebuild is",
         answers={200: answers.Rebuild},
+    ),
+    Route(
+        method="POST", path="/v1/admin/snapshots", handler=snapshots.take, permission="admin",
+        group="node", summary="Take a snapshot of the tables", body=snapshotting.SnapshotBody,
+        body_required=False, answers={202: snapshotting.SnapshotJob}, errors=(400, 409, 413),
+    ),
+    Route(
+        method="GET", path="/v1/admin/snapshots", handler=snapshots.list_all, permission="admin",
+        group="node", summary="Snapshots of the tables",
+        answers={200: snapshotting.SnapshotList},
+    ),
+    Route(
+        method="POST", path="/v1/admin/snapshots/verify", handler=snapshots.verify,
+        permission="admin", group="node", summary="Read every row of snapshots",
+        body=snapshotting.VerifyBody, body_required=False,
+        answers={202: snapshotting.SnapshotJob}, errors=(400, 409, 413),
+    ),
+    Route(
+        method="DELETE", path="/v1/admin/snapshots/{position}", handler=snapshots.remove,
+        permission="admin", group="node", summary="Remove a snapshot",
+        answers={200: snapshotting.SnapshotRemoved}, errors=(404,),
     ),
     Route(
         method="GET", path="/v1/embeddings", handler=embeddings.embedding_status,

@@ -194,6 +194,13 @@ class Settings(BaseSettings):
     time_travel_allow_recall_as_of: bool = Field(
         default=True, description="Whether recall takes `as_of`; off answers 403."
     )
+    as_of_retention_days: float = Field(
+        default=0.0,
+        ge=0,
+        le=36_500,
+        description="How many days back `as_of` may go; before that it answers 400 "
+        "`as_of_before_retention_floor`. 0: to the beginning.",
+    )
     audit_sql_timeout_s: float = Field(
         default=10.0, gt=0, le=600, description="Longest that an audit statement may run."
     )
@@ -235,6 +242,18 @@ class Settings(BaseSettings):
         default=False,
         description="Whether facts of scope team may leave and enter; local never does.",
     )
+    snapshots_every_events: int = Field(
+        default=0,
+        ge=0,
+        le=1_000_000_000,
+        description="Events after which the node takes a snapshot of its tables; 0: never.",
+    )
+    snapshots_keep: int = Field(
+        default=2,
+        ge=1,
+        le=1_000,
+        description="How many of the snapshots it took by itself a node keeps.",
+    )
     replica_of: str = Field(
         default="",
         description="URL of the primary of which this node is a read-only replica; none if empty.",
@@ -243,6 +262,11 @@ class Settings(BaseSettings):
         default="",
         repr=False,
         description="Key with permission replicate on the primary; best given as a variable.",
+    )
+    replica_snapshot: bool = Field(
+        default=True,
+        description="Whether a new replica starts from a snapshot of its primary, where that has "
+        "one, instead of projecting the whole log.",
     )
     consolidation_enabled: bool = Field(
         default=True,
@@ -293,6 +317,12 @@ class Settings(BaseSettings):
             if not _LABEL.match(label):
                 raise ValueError(f"{label!r} is not a relation label or a glob ending in *")
         return labels
+
+    def as_of_floor_us(self, now_us: int) -> int | None:
+        """The earliest instant that ``as_of`` may name; None for all."""
+        if not self.as_of_retention_days:
+            return None
+        return now_us - round(self.as_of_retention_days * 86_400 * 1_000_000)
 
     @property
     def explaining(self) -> Literal["none", "read", "admin"]:

@@ -7,6 +7,7 @@ their own on this machine, which share its cores.
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import tempfile
 import time
@@ -19,6 +20,7 @@ FACTS = 100_000
 BATCH_FACTS = 2_000
 SINGLE_WRITES = 300
 BEHIND_FACTS = 20_000
+BOOTSTRAPS = 3
 SOURCE = "stigmem://bench.example/agent/writer"
 
 
@@ -52,6 +54,16 @@ def key_of(data: Path) -> str:
     return raw_key
 
 
+def take_snapshot(data: Path) -> None:
+    """Let the primary take one, and wait for it."""
+    control = json.loads((data / "control.json").read_text())
+    with Client(control["url"], control["token"]) as client:
+        client.post("/v1/admin/snapshots")
+        while (job := client.get("/v1/admin/snapshots")["job"])["status"] == "running":
+            time.sleep(0.02)
+        assert job["status"] == "done", job
+
+
 def delays(primary: str, replica: str, first: int) -> list[float]:
     """Milliseconds from a write's acknowledgement until the replica shows it, ascending."""
     found: list[float] = []
@@ -65,6 +77,30 @@ def delays(primary: str, replica: str, first: int) -> list[float]:
     return sorted(found)
 
 
+def bootstrap(copy: Path, env: dict[str, str]) -> float:
+    """Seconds from the start of a new replica until it serves all that the primary has."""
+    started = time.perf_counter()
+    with serving(copy, env=env) as replica, Client(replica) as client:
+        seconds = time.perf_counter() - started
+        assert client.get("/readyz")["replica"]["lag"] == 0
+    return seconds
+
+
+def compare_bootstraps(folder: Path, facts: int, follow: dict[str, str]) -> None:
+    """New replicas from a snapshot and from the log alone, in turns; the best of each."""
+    best: dict[str, float] = {}
+    for turn in range(BOOTSTRAPS):
+        for name, wanted in (("the log alone", "false"), ("a snapshot", "true")):
+            copy = folder / f"replica-{turn}-{wanted}"
+            seconds = bootstrap(copy, {**follow, "STIGMEM_REPLICA_SNAPSHOT": wanted})
+            assert (copy / "snapshots").exists() == (wanted == "true")
+            shutil.rmtree(copy)
+            best[name] = min(best.get(name, seconds), seconds)
+            print(f"new replica of {facts:,} facts from {name}, to serving: {seconds:.2f} s")
+    ratio = best["the log alone"] / best["a snapshot"]
+    print(f"from a snapshot: {ratio:.2f} times as fast as from the log alone (best of each)")
+
+
 def main(facts: int) -> None:
     """Measure and print."""
     quiet = {"STIGMEM_EMBED_ENABLED": "false"}
@@ -74,10 +110,10 @@ def main(facts: int) -> None:
             write(primary, 0, facts)
             follow = {**quiet, "STIGMEM_REPLICA_OF": primary, "STIGMEM_REPLICA_KEY": key_of(data)}
             started = time.perf_counter()
+            take_snapshot(data)
+            print(f"snapshot of {facts:,} facts: {time.perf_counter() - started:.2f} s")
+            compare_bootstraps(Path(folder), facts, follow)
             with serving(copy, env=follow) as replica:
-                seconds = time.perf_counter() - started
-                print(f"bootstrap of {facts:,} facts to serving: {seconds:.2f} s", end=" ")
-                print(f"({facts / seconds:,.0f} events/s)")
                 shown = delays(primary, replica, facts)
                 print(f"write to visible: p50 {shown[len(shown) // 2]:.1f} ms,", end=" ")
                 print(f"p99 {shown[len(shown) * 99 // 100]:.1f} ms")

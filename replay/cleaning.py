@@ -36,6 +36,7 @@ from projections.moment import LIVE, format_instant
 from projections.reader import Reader
 from projections.store import other_generations
 from projections.writer import Writer
+from replay.snapshots import Snapshots
 
 RECEIPT_CONTEXT = b"engramlog/erasure-receipt/1\n"
 EVENTS_A_COMMAND = 2_000
@@ -84,9 +85,11 @@ class Cleaner:
     Args:
         link: of the projections file.
         vectors: None where the node was opened without embeddings; their files are removed then.
+        snapshots: removed where they hold what is erased, before the tables are rewritten: a
+            rebuild that has begun from one is met as another generation of the tables.
         copies: whether the node is a replica: it cleans its own files, and leaves receipts to
             its primary.
-        further: more steps, by name, of whatever else keeps copies (snapshots, say).
+        further: more steps, by name, of whatever else keeps copies.
     """
 
     def __init__(
@@ -99,6 +102,7 @@ class Cleaner:
         link: Path,
         archive: Archive,
         vectors: Callable[[], VectorFiles],
+        snapshots: Snapshots,
         further: dict[str, Callable[[list[int]], None]] | None = None,
         copies: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -111,6 +115,7 @@ class Cleaner:
         self._link = link
         self._archive = archive
         self._vectors = vectors
+        self._snapshots = snapshots
         self._further = further or {}
 
     def clean(self, note: Callable[[str], None] = lambda _step: None) -> list[str]:
@@ -166,7 +171,8 @@ class Cleaner:
         steps: dict[str, Callable[[], None]] = {
             "recall receipts": lambda: self._erase_receipts(waiting),
             "log": lambda: self._exclusively(self._log.scrub),
-            "tables": self._scrub_tables,
+            "snapshots": lambda: self._remove_snapshots(positions()),
+            "tables": lambda: self._scrub_tables(positions()),
             "vectors": lambda: self._purge_vectors(waiting),
             "archive": lambda: self._archive.rewrite(positions()),
         }
@@ -197,10 +203,15 @@ class Cleaner:
                 some = tuple(found[start : start + EVENTS_A_COMMAND])
                 self._do(EraseEvents(erasure_id=erasure_id, reason=reason, events=some))
 
-    def _scrub_tables(self) -> None:
-        """Rewrite the projections file. Raises StorageFailed while a rebuild makes another."""
+    def _remove_snapshots(self, positions: list[int]) -> None:
+        self._snapshots.remove_holding(positions)
+
+    def _scrub_tables(self, positions: list[int]) -> None:
+        """Rewrite the projections file, and remove what copied it before that. Raises
+        StorageFailed while a rebuild makes another."""
+        rebuilding = StorageFailed("the tables are being rebuilt: they are cleaned after that")
         if other_generations(self._link):
-            raise StorageFailed("the tables are being rebuilt: they are cleaned after that")
+            raise rebuilding
 
         def rewrite() -> None:
             with storage_errors():
@@ -208,6 +219,8 @@ class Cleaner:
                 truncate_wal(self._writer.store.db)
 
         self._exclusively(rewrite)
+        if self._snapshots.remove_holding(positions) and other_generations(self._link):
+            raise rebuilding
 
     def _purge_vectors(self, waiting: list[str]) -> None:
         gone = frozenset(fact for each in waiting for fact in self._facts(each))

@@ -6,7 +6,7 @@ import re
 
 from eventlog.clock import parse_hlc
 from eventlog.log import EventLog
-from projections.moment import Moment, parse_instant
+from projections.moment import Moment, format_instant, parse_instant
 
 FUTURE_TOLERANCE_US = 5_000_000
 _POSITION = re.compile(r"position:(-?[0-9]{1,18})")
@@ -21,16 +21,22 @@ class MomentError(ValueError):
         self.code = code
 
 
-def resolve(text: str, log: EventLog, head_position: int, now_us: int) -> Moment:
+def resolve(
+    text: str, log: EventLog, head_position: int, now_us: int, floor_us: int | None = None
+) -> Moment:
     """The moment meant by ``as_of``.
 
     Args:
         text: ``position:N``, an RFC 3339 instant with offset, or an HLC reading.
         head_position: the last published position.
         now_us: the wall clock, microseconds.
+        floor_us: the earliest instant that is answered for; None for all. A position is
+            before it where the next event came before it, too: the last position of a quiet
+            node is never too old.
 
     Raises:
-        MomentError: ``as_of_invalid_timestamp`` or ``as_of_future``.
+        MomentError: ``as_of_invalid_timestamp``, ``as_of_future`` or
+            ``as_of_before_retention_floor`` (the wire, section 5.7).
     """
     match = _POSITION.fullmatch(text)
     if match is not None:
@@ -41,6 +47,8 @@ def resolve(text: str, log: EventLog, head_position: int, now_us: int) -> Moment
             raise MomentError(
                 "as_of_future", f"position {position} is beyond the log's end, {head_position}"
             )
+        if floor_us is not None and position < log.position_at(floor_us):
+            raise before_floor(floor_us)
         return Moment(position, log.received_at(position))
     if _HLC.fullmatch(text):
         instant_us = _instant_of_hlc(text)
@@ -51,7 +59,17 @@ def resolve(text: str, log: EventLog, head_position: int, now_us: int) -> Moment
             raise MomentError("as_of_invalid_timestamp", f"as_of {fault}") from fault
     if instant_us > now_us + FUTURE_TOLERANCE_US:
         raise MomentError("as_of_future", "as_of lies in the future")
+    if floor_us is not None and instant_us < floor_us:
+        raise before_floor(floor_us)
     return Moment(min(log.position_at(instant_us), head_position), instant_us)
+
+
+def before_floor(floor_us: int) -> MomentError:
+    """What a moment before ``floor_us`` is answered with."""
+    return MomentError(
+        "as_of_before_retention_floor",
+        f"this node answers for no moment before {format_instant(floor_us)}",
+    )
 
 
 def _instant_of_hlc(text: str) -> int:

@@ -17,19 +17,20 @@ from projections.store import (
     remove_generation,
 )
 from replay.rebuild import Progress, rebuild_offline, replay_into
+from replay.snapshots import Snapshots
 
 _log = logging.getLogger(__name__)
 
 
 def open_tables(
-    link: Path, log: EventLog, progress: Progress | None
+    link: Path, log: EventLog, progress: Progress | None, snapshots: Snapshots | None = None
 ) -> tuple[ProjectionStore, Mirror]:
     """The projections file at the log's head, and the mirror of it. Tables that are damaged
-    are made again: they are a view of the log."""
+    are made again: they are a view of the log. ``snapshots``: what that may start from."""
     for attempt in (1, 2):
         store: ProjectionStore | None = None
         try:
-            store = _open_store(link, log, progress)
+            store = _open_store(link, log, progress, snapshots)
             _remove_leftovers(link)
             mirror = Mirror()
             mirror.fill(store.db, store.position)
@@ -46,12 +47,14 @@ def open_tables(
     raise AssertionError("unreachable")
 
 
-def _open_store(link: Path, log: EventLog, progress: Progress | None) -> ProjectionStore:
+def _open_store(
+    link: Path, log: EventLog, progress: Progress | None, snapshots: Snapshots | None
+) -> ProjectionStore:
     """The projections file at the log's head: caught up, or rebuilt where it must be."""
     old = current_generation(link)
     if old is not None and (store := _usable(link, log, progress)) is not None:
         return store
-    path, _ = rebuild_offline(link, log, progress, tolerant=True)
+    path, _ = rebuild_offline(link, log, progress, tolerant=True, snapshots=snapshots)
     point_link(link, path)
     if old is not None:
         remove_generation(old)
@@ -62,14 +65,26 @@ def _usable(link: Path, log: EventLog, progress: Progress | None) -> ProjectionS
     """The file in use, caught up; None where it must be made anew."""
     store = ProjectionStore(link, history=log)
     try:
-        if not store.outdated and not store.halted and belongs_to(store, log):
+        reason = _unusable(store, log)
+        if reason is None:
             replay_into(store, log, log.head().position, progress)
             return store
+        _log.warning("the tables are made again: %s", reason)
     except BaseException:
         store.close()
         raise
     store.close()
     return None
+
+
+def _unusable(store: ProjectionStore, log: EventLog) -> str | None:
+    """Why the tables must be made again."""
+    if store.outdated:
+        return f"this release has other versions of {', '.join(store.outdated)}"
+    if store.halted:
+        name, why = next(iter(sorted(store.halted.items())))
+        return f"projector {name} is halted: {why}"
+    return None if belongs_to(store, log) else "they were made from another log"
 
 
 def belongs_to(store: ProjectionStore, log: EventLog) -> bool:

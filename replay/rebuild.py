@@ -3,17 +3,21 @@
 Blue is the file in use, green the one being built. Green is bulk-loaded up to a position
 that blue also stands at; where all projectors have the versions blue was made with, the
 digests must be equal. Only then is the link moved, between two groups of writes.
+
+Green starts as a copy of the newest snapshot that fits, and only the rest is replayed. Where
+that differs from blue, the log decides: green is built again from the first event.
 """
 
 from __future__ import annotations
 
-import os
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
 
 import apsw
 from msgspec import Struct
+from msgspec.structs import replace
 
 from eventlog.log import EventLog
 from projections.database import open_reader, query
@@ -27,8 +31,11 @@ from projections.store import (
     remove_generation,
 )
 from projections.writer import Writer
+from replay.snapshot import sync_file
+from replay.snapshots import PassedOver, Snapshots
 
 PAGE_EVENTS = 10_000
+_log = logging.getLogger(__name__)
 Progress = Callable[[int, int], None]
 """Called with (events done, events in all)."""
 
@@ -49,13 +56,44 @@ class ProjectorHalted(Exception):
 
 
 class RebuildReport(Struct, frozen=True):
-    """What a rebuild did. ``compared`` is False where projector versions changed."""
+    """What a rebuild did.
+
+    Attributes:
+        events: applied, behind the snapshot that it started from.
+        compared: False where projector versions changed.
+        snapshot: where the snapshot stood, 0 where it began at the first event.
+        passed_over: snapshots that it could not start from.
+    """
 
     events: int
     seconds: float
     position: int
     digest: str
     compared: bool
+    snapshot: int = 0
+    passed_over: list[PassedOver] = []
+
+
+class Green(Struct, frozen=True):
+    """A complete file of tables; ``snapshot`` as in ``RebuildReport``."""
+
+    path: Path
+    events: int
+    digests: Digests
+    snapshot: int
+    passed_over: list[PassedOver]
+
+    def report(self, seconds: float, *, compared: bool) -> RebuildReport:
+        """What is told of it."""
+        return RebuildReport(
+            self.events,
+            seconds,
+            self.digests.position,
+            self.digests.local,
+            compared,
+            self.snapshot,
+            self.passed_over,
+        )
 
 
 def replay_into(
@@ -94,29 +132,43 @@ def build_green(
     progress: Progress | None = None,
     *,
     tolerant: bool = False,
-) -> tuple[Path, int, Digests]:
-    """A complete new generation at ``until``: its path, the events applied, its digests.
+    snapshots: Snapshots | None = None,
+    path: Path | None = None,
+) -> Green:
+    """A complete file of tables at ``until``, synced to disk: the next generation, or ``path``.
 
-    The file is synced to disk before this returns. Raises UnknownKind for a local event
-    that this release cannot read; the unfinished file is removed.
+    Raises:
+        UnknownKind: at a local event that this release cannot read.
+        ProjectorHalted: a projector cannot be rebuilt, unless ``tolerant``.
+        In all cases the unfinished file is removed.
     """
-    path = new_generation(link)
-    store = ProjectionStore(link, path, bulk=True, strict=True, history=log)
+    path = path or new_generation(link)
+    start, passed = (None, []) if snapshots is None else snapshots.copy_newest(path, log, until)
+    for each in passed:
+        _log.warning("snapshot %s is passed over: %s", each.position, each.reason)
     try:
-        events = replay_into(store, log, until, progress, tolerant=tolerant)
-        store.finish_bulk()
-        digests = compute_digests(store.db)
+        store = ProjectionStore(link, path, bulk=True, strict=True, history=log)
+        try:
+            events = replay_into(store, log, until, progress, tolerant=tolerant)
+            if start is None:  # a snapshot has its indexes
+                store.finish_bulk()
+            digests = compute_digests(store.db)
+        finally:
+            store.close()
+        sync_file(path)
     except BaseException:
-        store.close()
         remove_generation(path)
         raise
-    store.close()
-    _sync(path)
-    return path, events, digests
+    return Green(path, events, digests, 0 if start is None else start.position, passed)
 
 
 def rebuild_offline(
-    link: Path, log: EventLog, progress: Progress | None = None, *, tolerant: bool = False
+    link: Path,
+    log: EventLog,
+    progress: Progress | None = None,
+    *,
+    tolerant: bool = False,
+    snapshots: Snapshots | None = None,
 ) -> tuple[Path, RebuildReport]:
     """Build green up to the log's head while nobody writes; the caller points the link.
 
@@ -129,18 +181,12 @@ def rebuild_offline(
     """
     began = monotonic()
     until = log.head().position
-    path, events, green = build_green(link, log, until, progress, tolerant=tolerant)
-    compared = False
-    blue_path = current_generation(link)
-    if blue_path is not None:
-        blue = open_reader(blue_path)
-        try:
-            compared = _is_of(blue, log) and _compare(blue, path, green)
-        except (apsw.NotADBError, apsw.CorruptError, apsw.SQLError, apsw.IOError):
-            compared = False  # nothing can be said of a file that cannot be read
-        finally:
-            blue.close()
-    return path, RebuildReport(events, monotonic() - began, green.position, green.local, compared)
+
+    def build(start: Snapshots | None) -> Green:
+        return build_green(link, log, until, progress, tolerant=tolerant, snapshots=start)
+
+    green, compared = _agreed(build, snapshots, lambda green: _compare_file(link, log, green))
+    return green.path, green.report(monotonic() - began, compared=compared)
 
 
 def rebuild_serving(
@@ -149,6 +195,7 @@ def rebuild_serving(
     writer: Writer,
     progress: Progress | None = None,
     swapped: Callable[[], None] = lambda: None,
+    snapshots: Snapshots | None = None,
 ) -> RebuildReport:
     """Build green while blue serves reads and writes, then swap between two groups.
 
@@ -167,14 +214,40 @@ def rebuild_serving(
     try:
         blue.execute("BEGIN")
         (until,) = query(blue, "SELECT min(position) FROM checkpoints")[0]
-        path, events, green = build_green(link, log, until, progress)
-        # What is erased meanwhile is gone from the log, and still in the snapshot.
-        compared = not _erased_after(log, until) and _compare(blue, path, green)
+
+        def build(start: Snapshots | None) -> Green:
+            return build_green(link, log, until, progress, snapshots=start)
+
+        def compare(green: Green) -> bool:
+            # What is erased meanwhile is gone from the log, and still in the read snapshot.
+            return not _erased_after(log, until) and _compare(blue, green)
+
+        green, compared = _agreed(build, snapshots, compare)
     finally:
         blue.close()
-    _take_over(link, path, log, writer, swapped)
+    _take_over(link, green.path, log, writer, swapped)
     remove_generation(old)
-    return RebuildReport(events, monotonic() - began, green.position, green.local, compared)
+    return green.report(monotonic() - began, compared=compared)
+
+
+def _agreed(
+    build: Callable[[Snapshots | None], Green],
+    snapshots: Snapshots | None,
+    compare: Callable[[Green], bool],
+) -> tuple[Green, bool]:
+    """Green, and whether it was compared. One that started from a snapshot and differs is
+    built again from the log alone; what differs then is raised as DigestMismatch."""
+    green = build(snapshots)
+    try:
+        return green, compare(green)
+    except DigestMismatch as fault:
+        if not green.snapshot:
+            raise
+        reason = f"{fault}, if rebuilt from it"
+        _log.warning("snapshot %s is passed over: %s", green.snapshot, reason)
+        passed = [*green.passed_over, PassedOver(green.snapshot, reason)]
+    green = replace(build(None), passed_over=passed)
+    return green, compare(green)
 
 
 def _take_over(
@@ -208,28 +281,34 @@ def _is_of(blue: apsw.Connection, log: EventLog) -> bool:
     return bool(found) and found[0].position == position and found[0].hash == event_hash
 
 
-def _compare(blue: apsw.Connection, path: Path, green: Digests) -> bool:
+def _compare_file(link: Path, log: EventLog, green: Green) -> bool:
+    """Whether green could be compared with the file in use. Raises as ``_compare``."""
+    path = current_generation(link)
+    if path is None:
+        return False
+    blue = open_reader(path)
+    try:
+        return _is_of(blue, log) and _compare(blue, green)
+    except (apsw.NotADBError, apsw.CorruptError, apsw.SQLError, apsw.IOError):
+        return False  # nothing can be said of a file that cannot be read
+    finally:
+        blue.close()
+
+
+def _compare(blue: apsw.Connection, green: Green) -> bool:
     """Whether blue could be compared. Removes green and raises where it differs."""
     versions = query(blue, "SELECT projector, version, halted FROM checkpoints")
     made = {name: (version, halted) for name, version, halted in versions}
     if made != {projector.name: (projector.version, None) for projector in PROJECTORS}:
         return False
     digests = compute_digests(blue)
-    if digests.position != green.position:
+    if digests.position != green.digests.position:
         return False
-    if digests.local != green.local:
-        remove_generation(path)
-        raise DigestMismatch(digests, green)
+    if digests.local != green.digests.local:
+        remove_generation(green.path)
+        raise DigestMismatch(digests, green.digests)
     return True
 
 
 def _erased_after(log: EventLog, position: int) -> bool:
     return any(event.kind == "fact_erased" for event in log.iterate(position))
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -150,8 +150,10 @@ def replayed(call: Call, receipt: RecallAnswered) -> dict[str, Any]:
     """The receipt's question asked again at its own moment, and now; both compared.
 
     Raises:
-        ApiError: 404 where its garden is none of the caller's; 400 ``unknown_profile``.
+        ApiError: 404 where its garden is none of the caller's; 400 ``unknown_profile``, and
+            ``as_of_before_retention_floor`` for a moment that is too old.
     """
+    call.check_retained(moment_of(receipt))
     view = call.view()
     body = RecallBody.model_validate({**receipt.request, "query": receipt.query})
     then = ask(call, body, view, moment_of(receipt), explain=False)

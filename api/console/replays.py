@@ -33,7 +33,8 @@ POLL_SECONDS = 0.2
 EXAMPLES = """\
 examples:
   engramlog replay status --data memory
-  engramlog replay rebuild --data memory
+  engramlog rebuild --data memory                            (served or not)
+  engramlog rebuild --data memory --from-scratch             (without a snapshot)
   engramlog replay heads --data memory --out heads.json      (keep it elsewhere)
   engramlog replay verify --data memory --against heads.json
 """
@@ -41,6 +42,10 @@ examples:
 
 def register(commands: Subcommands) -> None:
     """Add the commands."""
+    parser = commands.add(
+        "rebuild", "replay the log into fresh views and compare", EXAMPLES, run_rebuild
+    )
+    _add_rebuild_arguments(parser)
     group = commands.group("replay", "rebuild, verify and describe a log", EXAMPLES)
     parser = group.add("status", "position, projectors and digests", EXAMPLES, run_status)
     add_data_arguments(parser)
@@ -48,7 +53,7 @@ def register(commands: Subcommands) -> None:
     parser = group.add(
         "rebuild", "replay the log into fresh views and compare", EXAMPLES, run_rebuild
     )
-    add_data_arguments(parser)
+    _add_rebuild_arguments(parser)
     parser = group.add("verify", "check every byte of the log", EXAMPLES, run_verify)
     add_data_arguments(parser)
     parser.add_argument(
@@ -57,6 +62,14 @@ def register(commands: Subcommands) -> None:
     parser = group.add("heads", "sign and export where the streams end", EXAMPLES, run_heads)
     add_data_arguments(parser)
     parser.add_argument("--out", type=Path, metavar="FILE", help="default: stdout")
+
+
+def _add_rebuild_arguments(parser: argparse.ArgumentParser) -> None:
+    add_data_arguments(parser)
+    parser.add_argument(
+        "--from-scratch", action="store_true", help="from the first event, without a snapshot"
+    )
+    parser.add_argument("--json", action="store_true", help="the report as JSON")
 
 
 def _held_by(settings: Settings, fault: DirectoryLocked) -> Client:
@@ -103,22 +116,30 @@ def run_rebuild(args: argparse.Namespace) -> int:
         try:
             node = open_node(settings, create=False)
         except DirectoryLocked as fault:
-            report = _rebuild_running(_held_by(settings, fault), bar.show)
+            client = _held_by(settings, fault)
+            report = _rebuild_running(client, bar.show, from_scratch=args.from_scratch)
         else:
             try:
-                report = msgspec.to_builtins(node.rebuild(bar.show))
+                done = node.rebuild(bar.show, from_scratch=args.from_scratch)
+                report = msgspec.to_builtins(done)
             finally:
                 node.close()
+    if args.json:
+        print_json(report)
+        return 0
+    for each in report["passed_over"]:
+        print(f"snapshot {each['position']} was passed over: {each['reason']}", file=sys.stderr)
+    behind = f" behind the snapshot at {report['snapshot']}" if report["snapshot"] else ""
     compared = "equal to the views in use" if report["compared"] else "not comparable: new version"
     print(
-        f"rebuilt {report['events']:,} events in {report['seconds']:.1f} s "
+        f"rebuilt {report['events']:,} events{behind} in {report['seconds']:.1f} s "
         f"at position {report['position']}; digest {report['digest'][:16]}…, {compared}"
     )
     return 0
 
 
-def _rebuild_running(client: Client, show: Any) -> dict[str, Any]:
-    client.post("/v1/admin/rebuild")
+def _rebuild_running(client: Client, show: Any, *, from_scratch: bool) -> dict[str, Any]:
+    client.post("/v1/admin/rebuild", {"from_scratch": from_scratch})
     while True:
         state = client.get("/v1/admin/rebuild")
         if state["status"] == "error":

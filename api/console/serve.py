@@ -72,8 +72,14 @@ def run_serve(args: argparse.Namespace) -> int:
     start_logging(settings.log_level)
     _check_role(settings)
     if settings.replica_of:
-        with progress_bar("copying", "event") as bar:
-            prepare(settings.data_dir, settings.replica_of, settings.replica_key, bar.show)
+        with progress_bar("copying", "event") as bar, progress_bar("snapshot", "B") as second:
+            prepare(
+                settings.data_dir,
+                settings.replica_of,
+                settings.replica_key,
+                bar.show,
+                second.show if settings.replica_snapshot else None,
+            )
     node = open_node(settings, embedding=settings.embedding)
     try:
         if settings.replica_of:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 
 from aiohttp import web
 
-from api.bodies import answer
+from api.bodies import answer, parse_body
 from api.call import Call
 from api.metrics import Sample
 from api.routes.embeddings import status_of
 from api.routes.federation import EVENTS_WIRE
+from api.schemas.snapshots import RebuildBody
 from replay.federation.declaration import wire_key
 
 PROTOCOL_VERSION = "1.0"
@@ -202,7 +203,9 @@ async def me(call: Call) -> web.Response:
 
 async def start_rebuild(call: Call) -> web.Response:
     """Rebuild the projections in the background; look at progress with GET."""
-    call.service.rebuilds.start(call.node.rebuild)
+    data = await call.raw()
+    body = parse_body(RebuildBody, data) if data.strip() else RebuildBody()
+    call.service.rebuilds.start(partial(call.node.rebuild, from_scratch=body.from_scratch))
     return answer(call.service.rebuilds.status(), 202)
 
 

@@ -459,6 +459,8 @@ class Rebuild(BaseModel):
     status: Literal["idle", "running", "done", "error"]
     events: int
     events_total: int
+    events_per_s: float | None
+    left_s: float | None
     started_at: str | None
     finished_at: str | None
     result: dict[str, Any] | None
@@ -489,6 +491,8 @@ class Reindex(BaseModel):
     status: Literal["idle", "running", "done", "error"]
     facts: int
     facts_total: int
+    facts_per_s: float | None
+    left_s: float | None
     started_at: str | None
     finished_at: str | None
     result: dict[str, Any] | None

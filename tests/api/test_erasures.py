@@ -99,6 +99,9 @@ def test_no_byte_of_an_erased_fact_is_left_in_any_file(embedding: LiveNode) -> N
         live.state(entity=f"user:m{number % 9}", v=f"{KEPT} later {number} " + "filler " * 40)
     live.call("GET", "/v1/time-travel/diff", params={"from": "position:1", "to": "position:9"})
     embedded(live)
+    live.node.snapshot(living["position"] - 1)  # from before the text, so it stays
+    live.node.snapshot(living["position"])
+    live.node.snapshot()
     needles = (
         SECRET.encode(),
         vector_bytes(composed(ALICE, "memory:secret", f"{SECRET} is the word")),
@@ -106,15 +109,17 @@ def test_no_byte_of_an_erased_fact_is_left_in_any_file(embedding: LiveNode) -> N
     )
     before = files_with(folder, *needles)
     told = {name.split("-")[0].split("/")[0].split(".")[0] for name in before}
-    assert told >= {"log", "projections", "embeddings", "vectors"}
+    assert told >= {"log", "projections", "embeddings", "vectors", "snapshots"}
 
     body = erase(live, fact_ids=[secret["id"], living["id"]])
     assert body["status"] == "clean", body
     assert set(body["fact_ids"]) == {secret["id"], living["id"]}
     assert files_with(folder, *needles) == {}
     assert KEPT.encode() in (folder / "log.db").read_bytes()
+    assert [each.position for each in live.node.snapshots.all()[0]] == [living["position"] - 1]
     assert verify(live.node.log).fault is None
-    assert live.node.rebuild().compared
+    report = live.node.rebuild()
+    assert (report.compared, report.snapshot) == (True, living["position"] - 1)
     live.stop()
     live.node.close()
     assert files_with(folder, *needles) == {}

@@ -101,3 +101,29 @@ def test_other_texts_mean_no_moment(log: MemoryLog, text: str) -> None:
     with pytest.raises(MomentError) as refused:
         resolve(text, log, 5, NOW)
     assert refused.value.code == "as_of_invalid_timestamp"
+
+
+@pytest.mark.parametrize(
+    ("text", "floor_s", "kept"),
+    [
+        ("position:3", 25, True),  # what was known at 25 s: the next event came at 30 s
+        ("position:2", 25, False),
+        ("position:0", 5, True),
+        ("position:0", 10, False),
+        ("position:5", 99, True),  # the head, though nothing has happened since 90 s
+        ("position:4", 90, False),
+        ("1970-01-01T00:00:25Z", 25, True),
+        ("1970-01-01T00:00:24.999999Z", 25, False),
+        ("25000.000", 25, True),
+        ("24999.999", 25, False),
+    ],
+)
+def test_nothing_before_the_floor_is_answered(
+    log: MemoryLog, text: str, floor_s: int, kept: bool
+) -> None:
+    if kept:
+        assert resolve(text, log, 5, NOW, floor_s * SECOND) == resolve(text, log, 5, NOW)
+        return
+    with pytest.raises(MomentError) as refused:
+        resolve(text, log, 5, NOW, floor_s * SECOND)
+    assert refused.value.code == "as_of_before_retention_floor"

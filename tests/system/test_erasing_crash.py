@@ -14,7 +14,9 @@ from tests.api.live import CONTROL_TOKEN, LiveNode
 from tests.api.test_erasures import files_with
 
 SECRET = "zanzibar-quokka-7741"
-STEPS = ("recall receipts", "log", "tables", "vectors", "archive", "audit files", "receipt")
+STEPS = (
+    "recall receipts", "log", "snapshots", "tables", "vectors", "archive", "audit files", "receipt",
+)  # fmt: skip
 CHILD = f"""
 import os, signal, sys
 from pathlib import Path
@@ -40,6 +42,7 @@ fact = list(node.reader.mirror.slot_of)[-1]
 node.write(*[asserted(entity="user:c", value=Value("string", "kept %d" % n)) for n in range(40)])
 archive.seal()
 assert len(archive.segments) == 5, archive.segments
+node.snapshot()
 if step == "after the log, before the tables":
     Writer._settle = lambda *_: die()
 if step == "before the log":
@@ -62,6 +65,8 @@ def cut_short(folder: Path, step: str) -> None:
 def test_the_next_start_completes_what_was_begun(tmp_path: Path, step: str) -> None:
     folder = tmp_path / "data"
     cut_short(folder, step)
+    taken = "snapshots" in str(files_with(folder, SECRET.encode()))
+    assert taken == (step in ("after the log, before the tables", *STEPS[:3]))
     live = LiveNode(folder)
     try:
         service = live.service()

@@ -1,0 +1,95 @@
+"""A new replica's tables from a snapshot of its primary, instead of projecting the whole log.
+
+The log comes first, checked event by event. A snapshot counts only if it ends at an event of
+that log, was made by this release's projectors, arrives as its document says, and every row
+of it gives the digests that the document states. Whatever is off, the log is replayed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+from eventlog.errors import StorageError
+from eventlog.log import EventLog
+from replay.replication.follower import PrimaryUnreachable
+from replay.snapshot import Snapshot, SnapshotFault, mismatch
+from replay.snapshots import Progress, Snapshots
+
+_log = logging.getLogger(__name__)
+
+
+class SnapshotSource(Protocol):
+    """A primary's snapshots, over whatever carries them."""
+
+    def documents(self) -> list[Snapshot]:
+        """What the primary has, newest first.
+
+        Raises:
+            PrimaryUnreachable: no answer came.
+            SnapshotFault: what came cannot be read.
+        """
+        ...
+
+    def contents(self, position: int) -> Iterator[bytes]:
+        """The file of one, in parts. Raises PrimaryUnreachable."""
+        ...
+
+
+def fetch_snapshot(
+    source: SnapshotSource,
+    snapshots: Snapshots,
+    log: EventLog,
+    now_us: int,
+    progress: Progress = lambda _done, _total: None,
+) -> Snapshot | None:
+    """Fetch the newest snapshot that holds, for the tables to be made from; None where there
+    is none, and they are made from the log alone.
+
+    Args:
+        progress: called with (bytes so far, bytes in all).
+    """
+    try:
+        offered = source.documents()
+    except (PrimaryUnreachable, SnapshotFault) as fault:
+        _log.warning("the tables are made from the log alone: %s", fault)
+        return None
+    head = log.head().position
+    for snapshot in offered:
+        if snapshot.position > head:
+            continue  # of events that came after the last page
+        try:
+            return _fetched(source, snapshots, log, snapshot, now_us, progress)
+        except SnapshotFault as fault:
+            _log.warning("the primary's snapshot is passed over: %s", fault)
+        except (PrimaryUnreachable, StorageError) as fault:
+            _log.warning("the tables are made from the log alone: %s", fault)
+            return None
+    return None
+
+
+def _fetched(
+    source: SnapshotSource,
+    snapshots: Snapshots,
+    log: EventLog,
+    snapshot: Snapshot,
+    now_us: int,
+    progress: Progress,
+) -> Snapshot:
+    reason = mismatch(snapshot, log)
+    if reason is not None:
+        raise SnapshotFault(f"snapshot {snapshot.position}: {reason}")
+
+    def fill(target: Path) -> None:
+        done = 0
+        with target.open("xb") as file:
+            for part in source.contents(snapshot.position):
+                done += len(part)
+                if done > snapshot.bytes:
+                    raise SnapshotFault(f"snapshot {snapshot.position} is larger than was said")
+                file.write(part)
+                progress(done, snapshot.bytes)
+
+    return snapshots.make(fill, now_us, automatic=True, expected=snapshot)

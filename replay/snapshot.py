@@ -1,0 +1,192 @@
+"""One snapshot: a copy of the tables at a position, and the document that vouches for it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from pathlib import Path
+
+import apsw
+import msgspec
+from msgspec import Struct
+
+from eventlog.errors import EventLogError, StorageFailed
+from eventlog.log import EventLog
+from projections.database import open_reader
+from projections.digest import Digests, compute_digests
+from projections.file_state import FileState, file_state, known_versions
+
+FORMAT = 1
+READ_BYTES = 1 << 20
+_NAME = re.compile(r"[0-9]{12}")
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+class SnapshotFault(EventLogError):
+    """A snapshot cannot be taken or used; the message names it and says why."""
+
+
+class Snapshot(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a snapshot holds, written down when it was complete.
+
+    Attributes:
+        position: the last event applied; ``hash`` (hex) is that event's.
+        made_at_us: the node's clock.
+        automatic: whether the node took it by itself, and may remove it for newer ones.
+        versions: of the projectors that made the rows.
+        digest, tables: of all rows, and table by table (``projections.digest``).
+        bytes, sha256: of the file.
+    """
+
+    format: int
+    position: int
+    hash: str
+    made_at_us: int
+    automatic: bool
+    versions: dict[str, int]
+    digest: str
+    tables: dict[str, str]
+    bytes: int
+    sha256: str
+
+    @property
+    def name(self) -> str:
+        """The file's name without its ending."""
+        return name_of(self.position)
+
+
+def name_of(position: int) -> str:
+    """The name of the snapshot at a position."""
+    return f"{position:012d}"
+
+
+def position_named(stem: str) -> int | None:
+    """The position that a file's name says; None for the name of something else."""
+    return int(stem) if _NAME.fullmatch(stem) else None
+
+
+def encode_snapshot(snapshot: Snapshot) -> bytes:
+    """The document as it is stored and sent."""
+    return _encode(snapshot) + b"\n"
+
+
+def decode_snapshot(data: bytes) -> Snapshot:
+    """A document that was stored or came. Raises SnapshotFault."""
+    try:
+        snapshot = msgspec.json.decode(data, type=Snapshot)
+    except msgspec.MsgspecError as fault:
+        raise SnapshotFault(f"a snapshot's document cannot be read: {fault}") from fault
+    if snapshot.format != FORMAT or snapshot.position < 1:
+        raise SnapshotFault(f"a snapshot of format {snapshot.format} cannot be read here")
+    return snapshot
+
+
+def described(path: Path, made_at_us: int, *, automatic: bool) -> Snapshot:
+    """The document of a complete file of tables.
+
+    Raises:
+        SnapshotFault: a projector of it is halted or behind, or other versions made it.
+        StorageFailed: it cannot be read.
+    """
+    state, digests = _contents(path)
+    if state.halted:
+        name, why = next(iter(sorted(state.halted.items())))
+        raise SnapshotFault(f"no snapshot can be taken: projector {name} is halted: {why}")
+    if not state.position:
+        raise SnapshotFault("no snapshot can be taken: the log is empty")
+    sha256, size = digest_of(path)
+    return Snapshot(
+        FORMAT,
+        state.position,
+        state.hash.hex(),
+        made_at_us,
+        automatic,
+        state.versions,
+        digests.local,
+        digests.tables,
+        size,
+        sha256,
+    )
+
+
+def mismatch(snapshot: Snapshot, log: EventLog) -> str | None:
+    """Why a snapshot cannot serve this release and this log, whatever its file holds; None
+    where it can."""
+    wanted = known_versions()
+    changed = sorted(
+        name
+        for name in wanted.keys() | snapshot.versions.keys()
+        if wanted.get(name) != snapshot.versions.get(name)
+    )
+    if changed:
+        return f"other versions of the projectors made it: {', '.join(changed)}"
+    found = log.read(snapshot.position - 1, 1)
+    if not found or found[0].hash.hex() != snapshot.hash:
+        return "its last event is not on this log's chain"
+    return None
+
+
+def file_fault(snapshot: Snapshot, path: Path, *, rows: bool) -> str | None:
+    """Why a file is not what the document says; ``rows``: read every row as well."""
+    try:
+        if digest_of(path) != (snapshot.sha256, snapshot.bytes):
+            return "its file is not as it was written"
+        return contents_fault(snapshot, path, rows=rows)
+    except FileNotFoundError:
+        return "its file is missing"
+    except (OSError, apsw.Error, StorageFailed) as fault:
+        return f"its file cannot be read: {fault}"
+
+
+def contents_fault(snapshot: Snapshot, path: Path, *, rows: bool) -> str | None:
+    """Why the tables in a file are not those of the document. Raises as sqlite does."""
+    state, digests = _contents(path, rows=rows)
+    stands = (state.position, state.hash.hex(), state.versions)
+    if stands != (snapshot.position, snapshot.hash, snapshot.versions) or state.halted:
+        return "its tables stand elsewhere than it says"
+    if not rows:
+        return None
+    wrong = differing(snapshot, digests)
+    if wrong or digests.local != snapshot.digest:
+        return f"the digests of its tables are other ones: {', '.join(wrong)}"
+    return None
+
+
+def differing(snapshot: Snapshot, digests: Digests) -> list[str]:
+    """Tables whose digests are not those of the document."""
+    names = digests.tables.keys() | snapshot.tables.keys()
+    return sorted(name for name in names if digests.tables.get(name) != snapshot.tables.get(name))
+
+
+def digest_of(path: Path) -> tuple[str, int]:
+    """SHA-256 (hex) and size of a file. Raises OSError."""
+    digest, size = hashlib.sha256(), 0
+    with path.open("rb") as file:
+        while part := file.read(READ_BYTES):
+            digest.update(part)
+            size += len(part)
+    return digest.hexdigest(), size
+
+
+def sync_file(path: Path) -> None:
+    """Make a file's bytes durable."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+_NO_DIGESTS = Digests(0, "", "", {})
+
+
+def _contents(path: Path, *, rows: bool = True) -> tuple[FileState, Digests]:
+    try:
+        db = open_reader(path)
+        try:
+            return file_state(db), compute_digests(db) if rows else _NO_DIGESTS
+        finally:
+            db.close()
+    except apsw.Error as fault:
+        raise StorageFailed(f"{path.name}: {fault}") from fault

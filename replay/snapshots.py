@@ -1,0 +1,321 @@
+"""Snapshots of the tables: consistent copies at chosen positions, from which a rebuild starts.
+
+A snapshot is ``snapshots/POSITION.db`` with ``POSITION.json``, written last: a file without
+its document is unfinished, and removed at the next start. What is erased may not survive in
+one, so an erasure removes every snapshot that holds it before the tables are rewritten.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import BinaryIO
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from eventlog.durable_file import sync_folder, write_new
+from eventlog.errors import StorageFailed
+from eventlog.log import EventLog
+from eventlog.sqlite_copy import copy_database
+from projections.digest import Digests
+from projections.store import current_generation, remove_generation
+from replay.snapshot import (
+    Snapshot,
+    SnapshotFault,
+    decode_snapshot,
+    described,
+    differing,
+    encode_snapshot,
+    file_fault,
+    mismatch,
+    name_of,
+    position_named,
+    sync_file,
+)
+
+FOLDER = "snapshots"
+UNFINISHED = "unfinished.db"
+COPY_ATTEMPTS = 3
+Progress = Callable[[int, int], None]
+"""Called with (steps done, steps in all)."""
+_STEPS = 3
+
+_log = logging.getLogger(__name__)
+
+
+class PassedOver(Struct, frozen=True):
+    """A snapshot that a rebuild could not start from, and why."""
+
+    position: int
+    reason: str
+
+
+class Snapshots:
+    """The snapshots of one node. Thread-safe: what takes, reads or removes one excludes the
+    others, so that an erasure misses none that is being made."""
+
+    def __init__(self, data: Path) -> None:
+        self.folder = data / FOLDER
+        self._lock = threading.RLock()
+
+    # -- what there is --------------------------------------------------------------------
+
+    def all(self) -> tuple[list[Snapshot], list[PassedOver]]:
+        """Every snapshot, newest first, and those whose document cannot be read."""
+        found: list[Snapshot] = []
+        broken: list[PassedOver] = []
+        for path in sorted(self.folder.glob("*.json"), reverse=True):
+            position = position_named(path.stem)
+            if position is None:
+                continue
+            try:
+                snapshot = decode_snapshot(path.read_bytes())
+            except (OSError, SnapshotFault) as fault:
+                broken.append(PassedOver(position, str(fault)))
+                continue
+            if snapshot.position == position:
+                found.append(snapshot)
+            else:
+                broken.append(PassedOver(position, "its document is another snapshot's"))
+        return found, broken
+
+    def get(self, position: int) -> Snapshot:
+        """The snapshot at a position. Raises SnapshotFault where there is none."""
+        found, broken = self.all()
+        for snapshot in found:
+            if snapshot.position == position:
+                return snapshot
+        for each in broken:
+            if each.position == position:
+                raise SnapshotFault(f"snapshot {position}: {each.reason}")
+        raise SnapshotFault(f"there is no snapshot at position {position}")
+
+    def path(self, position: int) -> Path:
+        """The file of the snapshot at a position."""
+        return self.folder / f"{name_of(position)}.db"
+
+    # -- taking ---------------------------------------------------------------------------
+
+    def take(
+        self,
+        link: Path,
+        now_us: int,
+        progress: Progress = lambda _done, _total: None,
+        *,
+        automatic: bool = False,
+    ) -> Snapshot:
+        """Copy the tables in use, in one read transaction, while they are written.
+
+        Raises:
+            SnapshotFault: a projector is halted, or nothing has been written yet.
+            StorageError: a file cannot be read or written.
+        """
+
+        def copy(target: Path) -> None:
+            progress(0, _STEPS)
+            _copy_in_use(link, target)
+            progress(1, _STEPS)
+
+        return self.make(copy, now_us, progress, automatic=automatic)
+
+    def make(
+        self,
+        fill: Callable[[Path], object],
+        now_us: int,
+        progress: Progress = lambda _done, _total: None,
+        *,
+        automatic: bool = False,
+        expected: Snapshot | None = None,
+    ) -> Snapshot:
+        """A snapshot of the tables that ``fill`` writes to the path it is given.
+
+        Args:
+            expected: what the tables must come to, where somebody else made them.
+
+        Raises:
+            SnapshotFault: what was written cannot be a snapshot, or is not ``expected``.
+            StorageError: a file cannot be read or written.
+        """
+        with self._lock:
+            self.folder.mkdir(mode=0o700, exist_ok=True)
+            target = self.folder / UNFINISHED
+            _remove_file(target)
+            try:
+                fill(target)
+                target.chmod(0o600)
+                snapshot = described(target, now_us, automatic=automatic)
+                if self._asked_for(snapshot.position):
+                    snapshot = replace(snapshot, automatic=False)
+                if expected is not None:
+                    _check_equal(snapshot, expected)
+                progress(2, _STEPS)
+                sync_file(target)
+                self._put(target, snapshot)
+            except OSError as fault:
+                raise StorageFailed(f"snapshot: {fault}") from fault
+            finally:
+                _remove_file(target)
+            progress(_STEPS, _STEPS)
+            return snapshot
+
+    def _asked_for(self, position: int) -> bool:
+        """Whether somebody took a snapshot there, which the node may not remove by itself."""
+        found, _ = self.all()
+        return any(each.position == position and not each.automatic for each in found)
+
+    def _put(self, file: Path, snapshot: Snapshot) -> None:
+        self._remove(snapshot.position)
+        file.rename(self.path(snapshot.position))
+        sync_folder(self.folder)
+        write_new(self._document(snapshot.position), encode_snapshot(snapshot))
+        sync_folder(self.folder)
+
+    # -- using ----------------------------------------------------------------------------
+
+    def fault(self, snapshot: Snapshot, log: EventLog) -> str | None:
+        """Why a snapshot cannot be used, every row of it read; None where it can."""
+        with self._lock:
+            unfit = mismatch(snapshot, log)
+            return unfit or file_fault(snapshot, self.path(snapshot.position), rows=True)
+
+    def replay_fault(self, snapshot: Snapshot, build: Callable[[Path], Digests]) -> str | None:
+        """Why a snapshot is not what the log makes; ``build`` writes that to its path."""
+        with self._lock:
+            target = self.folder / UNFINISHED
+            _remove_file(target)
+            try:
+                digests = build(target)
+            finally:
+                _remove_file(target)
+        wrong = differing(snapshot, digests)
+        return f"the log makes other tables: {', '.join(wrong)}" if wrong else None
+
+    def copy_newest(
+        self, target: Path, log: EventLog, until: int
+    ) -> tuple[Snapshot | None, list[PassedOver]]:
+        """Copy the newest snapshot that fits this release, the log and ``until`` to
+        ``target``; None where there is none. Those that are damaged or do not fit are named.
+
+        Raises:
+            StorageFailed: the copy cannot be written.
+        """
+        head = log.head().position
+        with self._lock:
+            found, passed = self.all()
+            for snapshot in found:
+                if until < snapshot.position <= head:
+                    continue  # newer than what is asked for
+                reason = mismatch(snapshot, log) or self._copied(snapshot, target)
+                if reason is None:
+                    return snapshot, passed
+                passed.append(PassedOver(snapshot.position, reason))
+        return None, passed
+
+    def _copied(self, snapshot: Snapshot, target: Path) -> str | None:
+        """Copy a snapshot's file; why it is of no use, where it is none."""
+        try:
+            shutil.copyfile(self.path(snapshot.position), target)
+        except FileNotFoundError:
+            return "its file is missing"
+        except OSError as fault:
+            remove_generation(target)
+            raise StorageFailed(f"snapshot {snapshot.position}: {fault}") from fault
+        reason = file_fault(snapshot, target, rows=False)
+        if reason is not None:
+            remove_generation(target)
+        return reason
+
+    def open_file(self, position: int) -> tuple[Snapshot, BinaryIO]:
+        """A snapshot and its open file, which stays whole even where it is removed meanwhile.
+        Raises SnapshotFault."""
+        snapshot = self.get(position)
+        try:
+            return snapshot, self.path(position).open("rb")
+        except OSError as fault:
+            raise SnapshotFault(f"snapshot {position}: its file cannot be read") from fault
+
+    # -- removing -------------------------------------------------------------------------
+
+    def remove(self, position: int) -> None:
+        """Remove a snapshot, also a damaged one. Raises SnapshotFault where there is none."""
+        with self._lock:
+            if not self._document(position).exists() and not self.path(position).exists():
+                raise SnapshotFault(f"there is no snapshot at position {position}")
+            self._remove(position)
+            sync_folder(self.folder)
+
+    def remove_holding(self, positions: Iterable[int]) -> list[int]:
+        """Remove every snapshot that applied one of these events; returns where they stood."""
+        first = min(positions, default=None)
+        removed: list[int] = []
+        if first is None:
+            return removed
+        with self._lock:
+            for position in self._positions():
+                if position >= first:
+                    self._remove(position)
+                    removed.append(position)
+            if removed:
+                sync_folder(self.folder)
+                _log.info("snapshots that hold what is erased are removed: %s", removed)
+        return removed
+
+    def prune(self, keep: int) -> None:
+        """Leave the newest ``keep`` of those the node took by itself."""
+        with self._lock:
+            found, _ = self.all()
+            for snapshot in [each for each in found if each.automatic][keep:]:
+                self._remove(snapshot.position)
+
+    def sweep(self) -> None:
+        """Remove what a process before this one left unfinished."""
+        with self._lock:
+            _remove_file(self.folder / UNFINISHED)
+            for position in self._positions():
+                if not self._document(position).exists():
+                    self._remove(position)
+
+    def _positions(self) -> list[int]:
+        found = {position_named(path.stem) for path in self.folder.glob("*.*")}
+        return sorted(position for position in found if position is not None)
+
+    def _document(self, position: int) -> Path:
+        return self.folder / f"{name_of(position)}.json"
+
+    def _remove(self, position: int) -> None:
+        self._document(position).unlink(missing_ok=True)
+        _remove_file(self.path(position))
+
+
+def _copy_in_use(link: Path, target: Path) -> None:
+    """Copy the current generation, and the one after it where a rebuild removes it first."""
+    for attempt in range(1, COPY_ATTEMPTS + 1):
+        source = current_generation(link)
+        if source is None:
+            raise SnapshotFault("no snapshot can be taken: there are no tables")
+        try:
+            copy_database(source, target)
+        except StorageFailed:
+            if source.exists() or attempt == COPY_ATTEMPTS:
+                raise
+            _remove_file(target)
+        else:
+            return
+
+
+def _check_equal(made: Snapshot, expected: Snapshot) -> None:
+    fields = ("position", "hash", "versions", "digest", "tables", "bytes", "sha256")
+    for field in fields:
+        if getattr(made, field) != getattr(expected, field):
+            raise SnapshotFault(
+                f"snapshot {expected.position} is not what it is said to be: {field}"
+            )
+
+
+def _remove_file(path: Path) -> None:
+    for suffix in ("", "-journal", "-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
