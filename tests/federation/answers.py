@@ -33,7 +33,7 @@ def level(members: Sequence[Member], sources: Sequence[str], at_us: int) -> None
     for member in members:
         member.clock.set(at_us)
         own: list[Any] = [
-            SetSourceTrust(source=source, trust=round(1.0 - 0.15 * number, 2))
+            SetSourceTrust(source=source, trust=round(1.0 - 0.15 * (number % 5), 2))
             for number, source in enumerate(sources)
         ]
         for outcome in member.submit(own).outcomes:
