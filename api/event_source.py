@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import http.client
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
 from api.client import failure_of
+from api.patience import Patience, PatientResponse, read_whole
 from eventlog.signing import SignedHeads
 from replay.federation.page import PAGE_BYTES_MAX, Page, PageFault, decode_page
 from replay.federation.pulling import PeerUnreachable
@@ -18,11 +19,8 @@ from replay.federation.pulling import PeerUnreachable
 STREAMS_PATH = "/v1/federation/streams"
 EVENTS_PATH = "/v1/federation/events"
 DIGESTS_PATH = "/v1/federation/digests"
-ANSWER_SECONDS = 30.0
-"""Beyond what was waited for; also between two parts of an answer."""
-WHOLE_ANSWER_SECONDS = 120.0
 HEADS_BYTES_MAX = 64 * 1024 * 1024
-_READ_BYTES = 1 << 20
+_PATIENCE = Patience()
 _CONNECTIONS = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
 
 
@@ -32,7 +30,7 @@ class HttpPeerSource:
     ``wait_seconds``: how long the peer is to hold back heads that have not changed.
     """
 
-    def __init__(self, url: str, token: Callable[[], str]) -> None:
+    def __init__(self, url: str, token: Callable[[], str], patience: Patience = _PATIENCE) -> None:
         parts = urlsplit(url)
         if parts.scheme not in _CONNECTIONS or not parts.hostname:
             raise PeerUnreachable(f"{url!r} is not an http:// or https:// URL")
@@ -40,17 +38,19 @@ class HttpPeerSource:
         self.wait_seconds = 0.0
         self._parts = parts
         self._token = token
+        self._patience = patience
         self._connection: http.client.HTTPConnection | None = None
         self._seen = ""
         self._closed = False
 
     def heads(self) -> SignedHeads:
         """See ``PeerSource``; waits for heads other than the last ones."""
-        query = {"seen": self._seen, "wait_s": self.wait_seconds if self._seen else 0.0}
-        headers, body = self._get(STREAMS_PATH, query, HEADS_BYTES_MAX)
+        wait = self.wait_seconds if self._seen else 0.0
+        query = {"seen": self._seen, "wait_s": wait}
+        headers, body = self._get(STREAMS_PATH, query, HEADS_BYTES_MAX, wait)
         try:
             statement = msgspec.json.decode(body, type=SignedHeads)
-        except msgspec.MsgspecError as fault:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as fault:
             raise PageFault("malformed", f"the heads cannot be read: {fault}") from fault
         self._seen = headers.get("ETag", "")
         return statement
@@ -66,7 +66,7 @@ class HttpPeerSource:
         _, body = self._get(DIGESTS_PATH, {}, HEADS_BYTES_MAX)
         try:
             return msgspec.json.decode(body, type=dict[str, dict[str, str]])["digests"]
-        except (msgspec.MsgspecError, KeyError) as fault:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, KeyError) as fault:
             raise PeerUnreachable(f"the digests cannot be read: {fault}") from fault
 
     def forget(self) -> None:
@@ -79,17 +79,17 @@ class HttpPeerSource:
         self._drop()
 
     def _get(
-        self, path: str, query: Mapping[str, object], most: int
+        self, path: str, query: Mapping[str, object], most: int, waited_seconds: float = 0.0
     ) -> tuple[http.client.HTTPMessage, bytes]:
         if self._closed:
             raise PeerUnreachable("the source is closed")
         target = f"{self._parts.path.rstrip('/')}{path}?{urlencode(query)}"
         headers = {"Authorization": f"Bearer {self._token()}"}
         try:
-            connection = self._open()
+            connection = self._open(waited_seconds)
             connection.request("GET", target, headers=headers)
             response = connection.getresponse()
-            body = _read(response, most)
+            body = read_whole(response, most)
         except (OSError, http.client.HTTPException) as fault:
             self._drop()
             raise PeerUnreachable(f"cannot reach {self.url}: {fault}") from fault
@@ -97,14 +97,17 @@ class HttpPeerSource:
             raise self._refusal(response.status, body)
         return response.headers, body
 
-    def _open(self) -> http.client.HTTPConnection:
-        timeout = self.wait_seconds + ANSWER_SECONDS
+    def _open(self, waited_seconds: float) -> http.client.HTTPConnection:
+        timeout = self._patience.silence_seconds
         if self._connection is None:
             assert self._parts.hostname is not None
             shape = _CONNECTIONS[self._parts.scheme]
             self._connection = shape(self._parts.hostname, self._parts.port, timeout=timeout)
         if self._connection.sock is not None:
             self._connection.sock.settimeout(timeout)
+        self._connection.response_class = partial(  # type: ignore[assignment]  # makes one
+            PatientResponse, patience=self._patience, waited_seconds=waited_seconds
+        )
         return self._connection
 
     def _drop(self) -> None:
@@ -118,20 +121,6 @@ class HttpPeerSource:
     def _refusal(self, status: int, body: bytes) -> Exception:
         try:
             failure = failure_of(status, msgspec.json.decode(body))
-        except msgspec.DecodeError:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return PeerUnreachable(f"{self.url} answered {status}")
         return PeerUnreachable(f"{self.url} answered {status}: {failure}")
-
-
-def _read(response: http.client.HTTPResponse, most: int) -> bytes:
-    """An answer of at most ``most`` bytes, that does not drip in for ever."""
-    data = bytearray()
-    deadline = time.monotonic() + WHOLE_ANSWER_SECONDS
-    while chunk := response.read1(_READ_BYTES):
-        data += chunk
-        if len(data) > most:
-            raise http.client.HTTPException("the answer is larger than any may be")
-        if time.monotonic() > deadline:
-            raise http.client.HTTPException("the answer takes too long")
-    response.read()  # tells the connection that it may be used again
-    return bytes(data)

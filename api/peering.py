@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from api.event_source import HttpPeerSource
 from api.node import Node
+from api.patience import Patience
 from api.settings import Settings
 from eventlog.errors import EventLogError
 from eventlog.event import Recorded
@@ -40,6 +41,8 @@ class ReplayState(Struct):
     pages: int = 0
     events: int = 0
     fault: str | None = None
+    passed_over: list[str] = []
+    """Streams that it offered and that are not granted to it, at most a few."""
     level_at_us: int | None = None
     """When this node last had all that the peer offered."""
 
@@ -52,6 +55,7 @@ class Peers:
 
     def __init__(self, node: Node, settings: Settings) -> None:
         self.states: dict[str, ReplayState] = {}
+        self.patience = Patience()
         self._node = node
         self._settings = settings
         self._lock = threading.Lock()
@@ -134,7 +138,7 @@ class Peers:
             now_ms = node.clock.now_us() // 1000
             return sign_peer_token(node.identity, row.node_id, scopes, now_ms)
 
-        return HttpPeerSource(row.node_url, token)
+        return HttpPeerSource(row.node_url, token, self.patience)
 
 
 class _Replaying(threading.Thread):
@@ -194,6 +198,7 @@ class _Replaying(threading.Thread):
         self._state.rounds += 1
         self._state.pages += pulled.pages
         self._state.events += pulled.events
+        self._state.passed_over = list(pulled.passed_over)
         if not pulled.complete:
             self._source.forget()
         return pulled.complete

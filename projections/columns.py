@@ -32,8 +32,10 @@ COLUMN_TYPES: dict[str, type[np.generic]] = {
     "length": np.int32,
     "warrant": np.int8,
     "asking": np.int8,
+    "tie": np.uint32,
 }
-"""The mirror's columns: one row (slot) a fact, in position order."""
+"""The mirror's columns: one row (slot) a fact, in position order. ``tie`` tells apart facts of
+the same clock reading, on every node alike; it comes from the fact's id."""
 
 ROW_FIELDS = tuple(COLUMN_TYPES)
 

@@ -122,7 +122,7 @@ def neighbors(
     for _ in range(query.depth):
         slots, targets = expand(view, reached.frontier, walkable)
         confidence = view.confidence(slots, moment)
-        found, edges, _ = best_edges(slots, targets, confidence, reached.seen)
+        found, edges, _ = best_edges(view, slots, targets, confidence, reached.seen)
         reached.add(found, edges)
     return _page(view, query, reached, moment)
 
@@ -225,7 +225,9 @@ def expand(view: View, frontier: I32, walkable: Callable[[I32], I32]) -> tuple[I
     return slots, np.concatenate((view.object[leaving], view.entity[arriving]))
 
 
-def best_edges(slots: I32, targets: I32, scores: F64, seen: Bool) -> tuple[I32, I32, F64]:
+def best_edges(
+    view: View, slots: I32, targets: I32, scores: F64, seen: Bool
+) -> tuple[I32, I32, F64]:
     """For each target not ``seen``: the edge of the highest score, the oldest among equals.
 
     Returns:
@@ -237,10 +239,17 @@ def best_edges(slots: I32, targets: I32, scores: F64, seen: Bool) -> tuple[I32, 
     np.maximum.at(highest, targets, scores)
     best = scores == highest[targets]
     slots, targets = slots[best], targets[best]
-    oldest = np.full(len(seen), np.iinfo(np.int32).max, dtype=np.int32)
-    np.minimum.at(oldest, targets, slots)
+    edge = np.zeros(len(seen), dtype=np.int32)
+    edge[targets] = slots
+    several = np.bincount(targets, minlength=1)[targets] > 1
+    if several.any():
+        slots, targets = slots[several], targets[several]
+        order = np.lexsort((*view.ages(slots), targets))
+        slots, targets = slots[order], targets[order]
+        first = np.flatnonzero(np.diff(targets, prepend=-1))
+        edge[targets[first]] = slots[first]
     found = np.flatnonzero(highest > -np.inf).astype(np.int32)
-    return found, oldest[found], highest[found]
+    return found, edge[found], highest[found]
 
 
 def joined(parts: list[I32]) -> I32:

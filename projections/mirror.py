@@ -7,6 +7,7 @@ writer's thread changes it; readers pin a ``View`` at a published position and n
 from __future__ import annotations
 
 import gc
+import zlib
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -281,7 +282,7 @@ class Mirror(MirrorState):
             start, end, entity_number, relation_number, source_number, scope_number,
             garden_number, value_number, _TYPE_NUMBERS[value_type], key_number, object_number,
             hlc, recorded_at, valid_from, valid_until, base, set_aside, len(terms), warrant,
-            asking_percent(value_v),
+            asking_percent(value_v), zlib.crc32(fact.encode()),
         )  # fmt: skip
 
     def _numbered(self, entity: str) -> int:

@@ -80,6 +80,7 @@ from projections.recall_receipts import (
     list_receipts,
     receipt_positions,
 )
+from projections.store import unknown_events
 from projections.subscriptions import SubscriptionRow, load_subscriptions
 from projections.tombstones import (
     RevocationRow,
@@ -280,6 +281,11 @@ class Reader:
         """Contradictions of peers, oldest first."""
         with self.pool.connection() as db:
             return load_evidence(db)
+
+    def unknown_events(self) -> list[tuple[str, int, int]]:
+        """Kind, version and number of the events that later releases made."""
+        with self.pool.connection() as db:
+            return unknown_events(db)
 
     def waiting_claims(self) -> int:
         """Claims of other nodes about the end of facts that have not taken effect."""

@@ -324,3 +324,13 @@ def remove_generation(path: Path) -> None:
     """Delete a generation and its side files."""
     for suffix in ("", "-wal", "-shm"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+def unknown_events(db: apsw.Connection) -> list[tuple[str, int, int]]:
+    """Events of kinds or versions this release does not know: kind, version, how many."""
+    rows = query(
+        db,
+        "SELECT kind, schema_version, count(*) FROM unknown_events"
+        " GROUP BY kind, schema_version ORDER BY kind, schema_version",
+    )
+    return [(str(kind), int(version), int(count)) for kind, version, count in rows]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from eventlog.kinds import FactAttributes, TrustPolicy
-from projections.arrays import F64, I8, I32, I64, Bool
+from projections.arrays import F64, I8, I32, I64, U32, Bool, Keys
 from projections.attributes import PLAIN
 from projections.authorization import Authorization
 from projections.flagging import Flags, flags_at
@@ -54,6 +54,7 @@ class View:
         self.length: I32 = arrays["length"][:count]
         self.warrant: I8 = arrays["warrant"][:count]
         self.asking: I8 = arrays["asking"][:count]
+        self.tie: U32 = arrays["tie"][:count]
         self.entities: Interner = mirror.entities
         self.relations: Interner = mirror.relations
         self.sources: Interner = mirror.sources
@@ -62,6 +63,26 @@ class View:
         self.hiding: Hiding = mirror.hiding  # after the count: what is new may be hidden
         self.tokenize: Callable[[str], list[str]] = mirror.tokenize
         self.remembered: Remembered = mirror.remembered
+
+    # -- age ------------------------------------------------------------------------------
+
+    def ages(self, slots: I32) -> Keys:
+        """Sort keys of facts, for ``np.lexsort``: the older first, by the clock of the node
+        that stated them. Slots stand in the order of arrival, which differs between nodes;
+        this order does not."""
+        return self.tie[slots], self.hlc[slots]
+
+    def by_age(self, slots: I32, groups: I32 | I64 | None = None) -> I32:
+        """``slots`` by age, the older first; within each of ``groups``, which never decrease,
+        where they are given."""
+        hlc = self.hlc[slots]
+        follows = hlc[1:] > hlc[:-1]
+        if groups is not None:
+            follows |= groups[1:] != groups[:-1]
+        if follows.all():  # all that one node stated, and what came in order
+            return slots
+        keys = self.ages(slots) if groups is None else (*self.ages(slots), groups)
+        return slots[np.lexsort(keys)]
 
     # -- gardens --------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from api.routes.embeddings import status_of
 DISK_FREE_BYTES_MIN = 1 << 30
 CLOCK_AHEAD_MS_MAX = 60_000
 EMBEDDING_LAG_MAX = 10_000
+UNKNOWN_NAMED_MAX = 5
 
 
 class Check(Struct, frozen=True):
@@ -42,7 +43,16 @@ async def doctor(call: Call) -> web.Response:
 
 
 def _checks(call: Call) -> Iterator[Check]:
-    for look in (_log, _projections, _disk, _clock, _embeddings, _authentication, _sanitizer):
+    for look in (
+        _log,
+        _projections,
+        _events,
+        _disk,
+        _clock,
+        _embeddings,
+        _authentication,
+        _sanitizer,
+    ):
         yield look(call)
 
 
@@ -59,6 +69,16 @@ def _projections(call: Call) -> Check:
         name, why = next(iter(sorted(halted.items())))
         return Check("projections", "failed", f"projector {name} is halted: {why}")
     return Check("projections", "ok", "every projector runs")
+
+
+def _events(call: Call) -> Check:
+    """What peers of later releases sent is kept and chained; here it means nothing yet."""
+    unknown = call.node.reader.unknown_events()
+    if not unknown:
+        return Check("events", "ok", "every event is of a kind and version known here")
+    named = [f"{count} of kind {kind!r} version {version}" for kind, version, count in unknown]
+    told = ", ".join(named[:UNKNOWN_NAMED_MAX])
+    return Check("events", "warning", f"events of later releases mean nothing here: {told}")
 
 
 def _disk(call: Call) -> Check:
@@ -98,3 +118,8 @@ def _sanitizer(call: Call) -> Check:
     if mode == "off":
         return Check("sanitizer", "warning", "facts are served without being judged")
     return Check("sanitizer", "ok", f"mode {mode}")
+
+
+_LOOKS = (
+    _log, _projections, _events, _disk, _clock, _embeddings, _authentication, _sanitizer,
+)  # fmt: skip

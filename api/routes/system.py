@@ -151,6 +151,11 @@ def _gauges(call: Call) -> Iterator[Sample]:
             call.node.reader.waiting_claims(),
         ),
         (
+            "engramlog_unknown_events",
+            "Events of kinds or versions that only later releases know.",
+            sum(count for _, _, count in call.node.reader.unknown_events()),
+        ),
+        (
             "engramlog_recall_workers_ready",
             "Processes that answer recalls beside this one.",
             call.service.recalls.ready,

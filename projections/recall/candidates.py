@@ -8,31 +8,40 @@ from typing import Literal
 import numpy as np
 from msgspec import Struct
 
-from projections.arrays import F64, I32, I64, Bool
+from projections.arrays import F64, I32, I64, Bool, Keys
 
 Status = Literal["completed", "disabled", "deadline", "failed"]
 
 
-def best_indices(scores: F64, count: int) -> I64:
-    """Where the ``count`` highest scores stand, ascending; among equals the first."""
+def by_slot(slots: I32) -> Keys:
+    """Sort keys for facts without an age."""
+    return (slots,)
+
+
+def best_indices(scores: F64, count: int, ages: Callable[[I64], Keys]) -> I64:
+    """Where the ``count`` highest scores stand, ascending; among equals the oldest by
+    ``ages``, keys of indices."""
     if len(scores) <= count:
         return np.arange(len(scores))
     least = np.partition(scores, len(scores) - count)[len(scores) - count]
     above = np.flatnonzero(scores > least)
-    equal = np.flatnonzero(scores == least)[: count - len(above)]
+    equal = np.flatnonzero(scores == least)
+    if len(equal) > count - len(above):
+        equal = equal[np.lexsort(ages(equal))][: count - len(above)]
     return np.sort(np.concatenate([above, equal]))
 
 
 class Candidates(Struct, frozen=True):
     """Facts a stage proposes: ``slots`` ascending and unique, raw ``scores`` above 0,
     ``hops`` from a seed (0 for direct hits), ``why`` in words for one slot, and ``detail`` of
-    what the stage could not look at, if anything."""
+    what the stage could not look at, if anything. ``ages``: sort keys of slots, older first."""
 
     slots: I32
     scores: F64
     hops: I32
     why: Callable[[int], list[str]]
     detail: str = ""
+    ages: Callable[[I32], Keys] = by_slot
 
     def best(self, count: int) -> Candidates:
         """The ``count`` highest scores; among equals the older facts."""
@@ -48,12 +57,12 @@ class Candidates(Struct, frozen=True):
         if count < len(scores):
             least = np.partition(scores, len(scores) - count)[len(scores) - count]
             among = np.flatnonzero(scores >= least)
-        return among[np.lexsort((self.slots[among], -scores[among]))]
+        return among[np.lexsort((*self.ages(self.slots[among]), -scores[among]))]
 
     def only(self, chosen: I64 | Bool) -> Candidates:
         """Those chosen by index or mask."""
         slots, scores, hops = self.slots[chosen], self.scores[chosen], self.hops[chosen]
-        return Candidates(slots, scores, hops, self.why, self.detail)
+        return Candidates(slots, scores, hops, self.why, self.detail, self.ages)
 
 
 class StageOutcome(Struct, frozen=True):

@@ -54,7 +54,7 @@ class Context(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Conversations(Struct, frozen=True):
-    """The members of some conversations: slots, ascending within each ``number``, which
+    """The members of some conversations: slots, by age within each ``number``, which
     never decreases. ``by_slot`` sorts the members by slot."""
 
     members: I32
@@ -115,10 +115,10 @@ def _conversations_of(survey: Survey, context: Context, sources: tuple[int, ...]
 
 
 def _said(survey: Survey, facts_max: int, source: int) -> I32:
-    """What a source said that may be part of a conversation, ascending; nothing of a feed."""
+    """What a source said that may be part of a conversation, by age; nothing of a feed."""
     listed = survey.view.source_slots(source)
     kept = listed[survey.survivor_mask[listed]]
-    return kept[:0] if len(kept) > facts_max else survey.admits(kept)
+    return kept[:0] if len(kept) > facts_max else survey.view.by_age(survey.admits(kept))
 
 
 def surroundings(talk: Conversations, context: Context, slots: I32) -> I32:

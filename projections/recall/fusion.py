@@ -108,7 +108,7 @@ def reciprocal_ranks(
     score: F64 = np.zeros(len(plain.slots))
     for name, hits in stages.items():
         at, found = _places(plain.slots, hits.slots)
-        order = np.lexsort((hits.slots, -hits.scores))
+        order = np.lexsort((*hits.ages(hits.slots), -hits.scores))
         ranks: F64 = np.empty(len(order))
         ranks[order] = np.arange(1, len(order) + 1)
         score[at] += weights[name] * (RANK_OFFSET + 1) / (RANK_OFFSET + ranks[found])

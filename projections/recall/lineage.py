@@ -64,7 +64,7 @@ def _visible_parents(survey: Survey, children: Sequence[int]) -> dict[int, tuple
     for number, found in candidates.items():
         shown = [slot for slot in found.tolist() if slot in visible]
         if shown:
-            newest[number] = shown[-1]
+            newest[number] = int(view.by_age(np.array(shown, dtype=np.int32))[-1])
     return {
         child: tuple(newest[number] for number in view.parents(child) if number in newest)
         for child in children

@@ -129,7 +129,7 @@ def _newest(
     """The newest fact with this CID that may be answered with, and its row."""
     view = survey.view
     slots: I32 = np.array([n for n in slots_of_cid(cid) if n < view.count], dtype=np.int32)
-    slots = np.sort(survey.walkable(slots))[::-1]
+    slots = survey.view.by_age(np.sort(survey.walkable(slots)))[::-1]
     # The lookup may find by a prefix of the hash; the row decides.
     for row in rows(view.from_position[slots].tolist()):
         if row.cid == cid:

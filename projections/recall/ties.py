@@ -1,5 +1,5 @@
 """Which of two facts with equal scores comes first, by name. Smaller keys come first; the
-position ends every tie."""
+age ends every tie, the older first."""
 
 from __future__ import annotations
 
@@ -23,4 +23,4 @@ TIES: dict[str, Callable[[View, I32], np.ndarray[Any, Any]]] = {
 def ranking(view: View, slots: I32, scores: F64, ties: Sequence[str]) -> I32:
     """Indices into ``slots`` by descending score, ties broken in the order named."""
     keys = [TIES[name](view, slots) for name in reversed(ties)]
-    return np.lexsort((view.from_position[slots], *keys, -scores)).astype(np.int32)
+    return np.lexsort((*view.ages(slots), *keys, -scores)).astype(np.int32)

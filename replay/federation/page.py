@@ -62,7 +62,7 @@ def decode_page(data: bytes) -> Page:
         if not unpacker.eof:
             raise PageFault("malformed", "the page is cut off")
         page = msgspec.msgpack.decode(plain, type=Page)
-    except (zlib.error, msgspec.MsgspecError, UnicodeDecodeError) as fault:
+    except (zlib.error, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as fault:
         raise PageFault("malformed", f"the page cannot be read: {fault}") from fault
     if page.format != PAGE_FORMAT:
         raise PageFault("malformed", f"the page has format {page.format}, not {PAGE_FORMAT}")

@@ -12,10 +12,12 @@ import msgspec
 from msgspec import Struct
 
 from eventlog.codec import decode_header, decode_payload
+from eventlog.errors import AppendError, EventLogError
 from eventlog.identifiers import id_bytes
 from eventlog.kinds import FactErased
 from eventlog.log import EventLog, StreamHead
-from eventlog.signing import SignedHeads
+from eventlog.signing import SignedHead, SignedHeads
+from projections.group import ForeignEventRefused
 from projections.intents import (
     AdoptPage,
     Intent,
@@ -26,12 +28,22 @@ from projections.intents import (
     WriteAnswer,
 )
 from projections.peers import PeerRow, PeerStream
+from projections.writer import WriterBusy, WriterClosed, WriterDegraded
 from replay.federation.page import PAGE_EVENTS_MAX, Page, PageFault
 from replay.federation.verification import check_page, check_statement, check_stream
+
+PASSED_OVER_MAX = 20
+PASSED_OVER_LENGTH = 200
+EVIDENCE_BYTES_MAX = 1024 * 1024
+"""A statement over this cannot be kept in an event; its stream is held without it."""
 
 
 class PeerUnreachable(Exception):
     """The peer did not answer, or refused; the next attempt may go better."""
+
+
+PASSING = (PeerUnreachable, EventLogError, WriterClosed, WriterBusy, WriterDegraded)
+"""What says nothing about a page: the whole round is tried again later."""
 
 
 class PeerSource(Protocol):
@@ -51,12 +63,17 @@ Submit = Callable[[Sequence[Intent]], WriteAnswer]
 
 
 class Pulled(Struct, frozen=True):
-    """What one round with a peer did. ``faults``: stream → why it was held."""
+    """What one round with a peer did. ``faults``: stream → why it was held.
+
+    ``passed_over``: streams that the peer offered though they are not granted to it; the
+    first few. They are neither replayed nor held, so a later grant lets them in.
+    """
 
     events: int
     pages: int
     faults: dict[str, str]
     complete: bool
+    passed_over: tuple[str, ...] = ()
 
 
 def pull(
@@ -78,54 +95,89 @@ def pull(
     Raises:
         PeerUnreachable: it did not answer; what came before stays.
         PageFault: its statement of heads cannot be believed.
+        Exception: a page brought out a fault of ours; raised when the other streams are done.
     """
     statement = source.heads()
-    check_statement(statement, peer.node_id)
+    check_statement(statement, peer)
     if statement.public_key != peer.public_key:
         # The chain of rotations leads there from the key that the node id is made of.
         submit([SetPeerState(peer_id=peer.peer_id, public_key=statement.public_key)])
+    turn = _Round(source, submit, peer, statement, now_us, pages_max)
     heads = log.stream_heads()
-    events = pages = 0
-    faults: dict[str, str] = {}
-    complete = True
     for offered in statement.heads:
+        state = known.get(offered.stream)
+        if state is None or not state.held:
+            turn.take(offered, heads.get(offered.stream), state)
+    if turn.broken is not None:
+        raise turn.broken
+    passed_over = tuple(turn.passed_over[:PASSED_OVER_MAX])
+    return Pulled(turn.events, turn.pages, turn.faults, turn.complete, passed_over)
+
+
+class _Round:
+    """One round with a peer, stream after stream; what it comes to."""
+
+    def __init__(
+        self,
+        source: PeerSource,
+        submit: Submit,
+        peer: PeerRow,
+        statement: SignedHeads,
+        now_us: Callable[[], int],
+        pages_max: int,
+    ) -> None:
+        self.events = 0
+        self.pages = 0
+        self.faults: dict[str, str] = {}
+        self.passed_over: list[str] = []
+        self.broken: Exception | None = None
+        self.complete = True
+        self._source = source
+        self._submit = submit
+        self._peer = peer
+        self._statement = statement
+        self._now_us = now_us
+        self._pages_max = pages_max
+
+    def take(self, offered: SignedHead, here: StreamHead | None, state: PeerStream | None) -> None:
+        """Replay one stream to the signed head, or hold it; others go on either way."""
         stream = offered.stream
-        state = known.get(stream)
-        if state is not None and state.held:
-            continue
         try:
-            check_stream(stream, peer)
-            _check_history(stream, offered.stream_seq, offered.hash, heads.get(stream))
+            check_stream(stream, self._peer)
+        except PageFault:
+            self.passed_over.append(stream[:PASSED_OVER_LENGTH])
+            return
+        try:
+            _check_history(stream, offered.stream_seq, offered.hash, here)
+            self._replay(offered, here)
         except PageFault as fault:
-            _hold(submit, peer, stream, fault, state, statement)
-            faults[stream] = str(fault)
-            continue
-        here = heads.get(stream)
+            self.faults[stream] = str(fault)
+            _hold(self._submit, self._peer, stream, fault, state, self._statement)
+        except PASSING:
+            raise
+        except Exception as fault:
+            self.broken = fault
+
+    def _replay(self, offered: SignedHead, here: StreamHead | None) -> None:
+        """Page after page. Raises PageFault for what cannot be believed."""
+        stream = offered.stream
         unnamed: set[bytes] = set()
         after = 0 if here is None else here.stream_seq
         while after < offered.stream_seq:
-            if pages >= pages_max:
-                complete = False
-                break
-            try:
-                page = source.page(stream, after, PAGE_EVENTS_MAX)
-                if page is None:
-                    raise PeerUnreachable(f"{stream}: nothing behind {after}, though it is signed")
-                check_page(page, peer, stream, here, now_us())
-                taken = _take(submit, peer, stream, after, page)
-            except PageFault as fault:
-                _hold(submit, peer, stream, fault, state, statement)
-                faults[stream] = str(fault)
-                break
-            events, pages = events + taken, pages + 1
+            if self.pages >= self._pages_max:
+                self.complete = False
+                return
+            page = self._source.page(stream, after, PAGE_EVENTS_MAX)
+            if page is None:
+                raise PeerUnreachable(f"{stream}: nothing behind {after}, though it is signed")
+            check_page(page, self._peer, stream, here, self._now_us())
+            taken = _take(self._submit, self._peer, stream, after, page)
+            self.events, self.pages = self.events + taken, self.pages + 1
             unnamed = (unnamed | set(page.erased)) - named_by(page)
             after += taken
             here = StreamHead(stream, after, page.events[-1][1])
-        if unnamed and after >= offered.stream_seq:
-            fault = PageFault("withheld", f"{stream}: {len(unnamed)} payloads no erasure names")
-            _hold(submit, peer, stream, fault, state, statement)
-            faults[stream] = str(fault)
-    return Pulled(events, pages, faults, complete)
+        if unnamed:
+            raise PageFault("withheld", f"{stream}: {len(unnamed)} payloads no erasure names")
 
 
 def _take(submit: Submit, peer: PeerRow, stream: str, after: int, page: Page) -> int:
@@ -138,7 +190,11 @@ def _take(submit: Submit, peer: PeerRow, stream: str, after: int, page: Page) ->
         statement=as_document(page.statement),
         erasable=frozenset(page.erased),
     )
-    answer = submit([intent, TakeForeignEnds()])
+    try:
+        answer = submit([intent, TakeForeignEnds()])
+    except (AppendError, ForeignEventRefused) as fault:
+        # Not the log's or a projector's fault: an event id that is here already, for one.
+        raise PageFault("refused", f"{stream} behind {after}: {fault}") from fault
     refused = answer.outcomes[0]
     if isinstance(refused, Refused):
         raise PageFault(refused.code, refused.message)
@@ -179,7 +235,9 @@ def _hold(
     """Stop replaying a stream until an operator releases it; keep signed contradictions."""
     earlier = None if state is None else state.statement
     forked = fault.code == "chain" and "prev_hash" in fault.detail
-    if earlier is not None and (fault.code in ("rollback", "equivocation") or forked):
+    contradicts = fault.code in ("rollback", "equivocation") or forked
+    small = len(msgspec.json.encode(statement)) <= EVIDENCE_BYTES_MAX
+    if earlier is not None and contradicts and small:
         submit(
             [
                 NoteEquivocation(

@@ -28,14 +28,25 @@ from projections.summaries.naming import period_of_name
 from replay.federation.page import PAGE_EVENTS_MAX, Page, PageFault
 
 HEADER_BYTES_MAX = 16 * 1024
-TEXT_LENGTH_MAX = 65_536
+ROTATIONS_MAX = 1_000
+SCHEMA_VERSION_MAX = 65_535
 NAME_LENGTH_MAX = 2_048
+UNREADABLE = (
+    msgspec.MsgspecError, KeyError, TypeError, AttributeError, UnicodeDecodeError, RecursionError,
+)  # fmt: skip
+"""What decoding bytes of a stranger may raise."""
 
 
-def check_statement(statement: SignedHeads, node_id: str) -> None:
-    """Raises PageFault unless ``node_id`` signed the statement, with a key that speaks for it."""
-    if statement.node_id != node_id:
-        raise PageFault("signature", f"the heads are of {statement.node_id}, not of {node_id}")
+def check_statement(statement: SignedHeads, peer: PeerRow) -> None:
+    """Raises PageFault unless the peer signed the statement, with a key that speaks for it now:
+    the one that is known here, or one that it was rotated to since."""
+    if statement.node_id != peer.node_id:
+        raise PageFault("signature", f"the heads are of {statement.node_id}, not {peer.node_id}")
+    if len(statement.rotations) > ROTATIONS_MAX:
+        raise PageFault("oversized", f"the heads name over {ROTATIONS_MAX} rotations")
+    replaced = {rotation.previous_public_key for rotation in statement.rotations}
+    if peer.public_key != statement.public_key and peer.public_key not in replaced:
+        raise PageFault("signature", "the heads are signed with a key that was replaced")
     fault = signature_fault(statement)
     if fault is not None:
         raise PageFault("signature", fault)
@@ -58,7 +69,9 @@ def check_page(
         raise PageFault("chain", f"asked for {stream}, got {page.stream}")
     if not 0 < len(page.events) <= PAGE_EVENTS_MAX:
         raise PageFault("oversized", f"a page holds 1 to {PAGE_EVENTS_MAX} events")
-    check_statement(page.statement, peer.node_id)
+    if len(page.statement.heads) != 1:
+        raise PageFault("signature", "a page signs one head, that of its last event")
+    check_statement(page.statement, peer)
     partition = check_stream(stream, peer)
     erased = frozenset(page.erased)
     head = before
@@ -67,11 +80,11 @@ def check_page(
         head = _check_event(event, peer.node_id, partition, head, erased, now_us)
         if not instructs and _instructs(event):
             raise PageFault("instruction", f"{stream}: the peer may not give instructions here")
-    signed = [each for each in page.statement.heads if each.stream == stream]
-    if (
-        head is None
-        or len(signed) != 1
-        or (signed[0].stream_seq, signed[0].hash) != (head.stream_seq, head.hash.hex())
+    (signed,) = page.statement.heads
+    if head is None or (signed.stream, signed.stream_seq, signed.hash) != (
+        stream,
+        head.stream_seq,
+        head.hash.hex(),
     ):
         raise PageFault("signature", "the signed head is not that of the page's last event")
 
@@ -108,7 +121,7 @@ def _check_event(
         raise PageFault("oversized", "an event is larger than any may be")
     try:
         header = decode_header(event.header)
-    except (msgspec.MsgspecError, TypeError, UnicodeDecodeError) as fault:
+    except UNREADABLE as fault:
         raise PageFault("malformed", f"an event's header cannot be read: {fault}") from fault
     where = f"{header.stream} event {header.stream_seq}"
     missing = event.payload is None and event.salt is None
@@ -120,11 +133,21 @@ def _check_event(
         raise PageFault("chain", fault)
     if header.origin != node_id:
         raise PageFault("scope", f"{where}: its origin is {header.origin}")
-    if header.hlc // COUNTER_LIMIT - now_us // 1000 > FUTURE_SKEW_MS_MAX:
-        raise PageFault("hlc_skew", f"{where}: its clock is too far ahead")
+    if header.schema_version > SCHEMA_VERSION_MAX:
+        raise PageFault("malformed", f"{where}: no schema has version {header.schema_version}")
+    _check_clock(header, where, now_us)
     if event.payload is not None:
         _check_payload(header, event.payload, partition, where)
     return StreamHead(header.stream, header.stream_seq, event.hash)
+
+
+def _check_clock(header: Header, where: str, now_us: int) -> None:
+    """Neither clock reading may be far ahead, or before time began; old ones are welcome."""
+    for reading_ms in (header.hlc // COUNTER_LIMIT, header.recorded_at // 1000):
+        if reading_ms - now_us // 1000 > FUTURE_SKEW_MS_MAX:
+            raise PageFault("hlc_skew", f"{where}: its clock is too far ahead")
+        if reading_ms < 0:
+            raise PageFault("hlc_skew", f"{where}: its clock stands before 1970")
 
 
 def _instructs(event: Foreign) -> bool:
@@ -138,7 +161,7 @@ def _instructs(event: Foreign) -> bool:
 def _check_payload(header: Header, data: bytes, partition: tuple[str, str], where: str) -> None:
     try:
         payload = decode_payload(header, data)
-    except (msgspec.MsgspecError, KeyError, TypeError, UnicodeDecodeError) as fault:
+    except UNREADABLE as fault:
         raise PageFault("malformed", f"{where}: {fault}") from fault
     if isinstance(payload, UnknownPayload):
         return  # of a later release: kept and chained, projected as nothing

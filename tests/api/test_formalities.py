@@ -24,7 +24,9 @@ def test_a_node_in_good_health(live: LiveNode) -> None:
     found = checks(live)
     assert found.pop("authentication") == "warning"  # this one takes everybody
     assert set(found.values()) == {"ok"}
-    assert set(found) == {"log", "projections", "disk", "clock", "embeddings", "sanitizer"}
+    assert set(found) == {
+        "log", "projections", "events", "disk", "clock", "embeddings", "sanitizer",
+    }  # fmt: skip
 
 
 def test_what_is_not_well_is_named(

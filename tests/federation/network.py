@@ -96,10 +96,17 @@ class Member:
 class Link:
     """What ``client`` sees of ``server``: its own answers, or old ones, or none."""
 
-    def __init__(self, client: Member, server: Member, chance: random.Random | None = None) -> None:
+    def __init__(
+        self,
+        client: Member,
+        server: Member,
+        chance: random.Random | None = None,
+        steps: tuple[int, ...] = (1, 2, 3),
+    ) -> None:
         self.client = client
         self.server = server
         self._chance = chance
+        self._steps = steps
         self._old: list[SignedHeads] = []
 
     def heads(self) -> SignedHeads:
@@ -113,7 +120,7 @@ class Link:
     def page(self, stream: str, after_seq: int, limit: int) -> Page | None:
         self._maybe_cut()
         if self._chance is not None:
-            limit = self._chance.choice((1, 2, 3, limit))  # pages end anywhere
+            limit = self._chance.choice((*self._steps, limit))  # pages end anywhere
         server = self.server
         return read_page(
             server.node.identity, server.node.log, stream, after_seq, limit, server.clock.now_us()

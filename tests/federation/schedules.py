@@ -1,20 +1,25 @@
-"""Random schedules: nodes write, contradict, retract, resolve, replay each other, restart."""
+"""Random schedules: nodes write, contradict, retract, settle, replay each other, restart."""
 
 from __future__ import annotations
 
 import random
 from pathlib import Path
 
-from eventlog.kinds import Value
+import msgspec
+
+from eventlog.kinds import Parent, Value
 from projections.authorization import everything
 from projections.conflicts import conflicts
 from projections.intents import AssertFact, RecordSummary, ResolveConflict, RetractFact
 from replay.federation.pulling import PeerUnreachable
-from tests.federation.network import Link, Member
+from tests.federation.answers import DAY_US, Answers, answers, level
+from tests.federation.network import START_US, Link, Member
 from tests.projections.histories import asserted
 
 ENTITIES = ("stigmem://t/user/a", "stigmem://t/user/b", "user:c")
 RELATIONS = ("memory:role", "tag:x", "rel:knows", "memory:city")
+LONG_AFTER = "2024-06-01T00:00:00Z"
+WORDS = ["atlas", "budget", "city", "ledger", "note", "plan", "role", "team", "user", "visit"]
 VALUES = (
     Value("string", "A"), Value("string", "B"), Value("ref", "stigmem://t/user/a"),
     Value("number", "42.0"), Value("text", "a longer text about B"), Value("boolean", "true"),
@@ -63,14 +68,29 @@ def move(chance: random.Random, members: list[Member]) -> None:
 
 
 def fact(chance: random.Random, who: Member) -> AssertFact:
-    return asserted(
+    stated = asserted(
         entity=chance.choice(ENTITIES),
         relation=chance.choice(RELATIONS),
-        value=chance.choice(VALUES),
+        value=value(chance),
         source=f"agent:{who.name}",
         scope=chance.choice(("company", "company", "public", "local")),
         confidence=chance.choice((1.0, 0.9, 0.5, 0.0)),
+        valid_from=chance.choice((None, None, "2023-11-01T00:00:00Z")),
+        valid_until=chance.choice((None, None, None, "2023-11-20T00:00:00Z", LONG_AFTER)),
     )
+    known = who.node.reader.pin()
+    if known.count and chance.random() < 0.2:
+        position = int(known.from_position[chance.randrange(known.count)])
+        parents = [Parent(row.cid.rpartition(":")[2]) for row in who.node.reader.rows([position])]
+        stated = msgspec.structs.replace(stated, derived_from=tuple(parents))
+    return stated
+
+
+def value(chance: random.Random) -> Value:
+    """One of a few, so that nodes agree and contradict each other, or a sentence."""
+    if chance.random() < 0.6:
+        return chance.choice(VALUES)
+    return Value("text", " ".join(chance.choices(WORDS, k=chance.randrange(2, 7))))
 
 
 def summary(chance: random.Random, who: Member) -> RecordSummary:
@@ -123,3 +143,20 @@ def settle(members: list[Member]) -> None:
                     fresh += pulled.events
         if not fresh:
             return
+
+
+QUESTIONS = ("role in the city", "budget ledger of the team", "user:c", "longer text about B")
+ASKED_US = START_US + 40 * DAY_US
+SHARED = ("/company", "/public")
+
+
+def shared_digests(member: Member) -> dict[str, str]:
+    """Digests of the streams that everybody replays."""
+    found = member.node.reader.stream_digests()
+    return {name: each for name, each in found.items() if name.endswith(SHARED)}
+
+
+def answers_of(members: list[Member]) -> list[Answers]:
+    """What everybody answers, once what is each node's own is the same everywhere."""
+    level(members, [f"agent:{member.name}" for member in members], ASKED_US)
+    return [answers(member, QUESTIONS, ASKED_US) for member in members]

@@ -10,19 +10,15 @@ import pytest
 from eventlog.kinds import PeerGrants, Value
 from projections.intents import Done, EraseFacts
 from replay.verify import verify
+from tests.federation.answers import differences
 from tests.federation.network import Link, Member
-from tests.federation.schedules import run
+from tests.federation.schedules import answers_of, run
+from tests.federation.schedules import shared_digests as shared
 from tests.projections.histories import asserted
 
 
-def shared(member: Member) -> dict[str, str]:
-    """Digests of the streams that everybody replays."""
-    found = member.node.reader.stream_digests()
-    return {name: each for name, each in found.items() if name.endswith(("/company", "/public"))}
-
-
 @pytest.mark.parametrize("seed", range(24))
-def test_a_random_schedule_ends_in_equal_digests(tmp_path: Path, seed: int) -> None:
+def test_a_random_schedule_ends_in_equal_digests_and_answers(tmp_path: Path, seed: int) -> None:
     members = run(tmp_path, seed, nodes=2 + seed % 3)
     try:
         digests = [shared(member) for member in members]
@@ -31,6 +27,10 @@ def test_a_random_schedule_ends_in_equal_digests(tmp_path: Path, seed: int) -> N
         for member in members:
             assert member.node.status()["degraded"] is None
             assert member.node.rebuild().digest == member.digests().local
+        first, *others = answers_of(members)
+        assert [differences(first, each) for each in others] == [[]] * len(others)
+        assert len(first["facts"]) > 1
+        assert any(len(found) > 1 for name, found in first.items() if name.startswith("default"))
     finally:
         for member in members:
             member.close()

@@ -143,8 +143,8 @@ def _walk(survey: Survey, reached: Reached, best: F64) -> None:
         scores = view.confidence(slots, survey.moment) / guard / (1 + hop)
         # A seed that is one only by a hit has no score of its own: another seed may reach it.
         settled = reached.seen & ((best > 0) | (hop > 1))
-        found, edge, score = best_edges(slots, targets, scores, settled)
-        kept = np.lexsort((edge, -score))[:ENTITIES_PER_HOP_MAX]
+        found, edge, score = best_edges(view, slots, targets, scores, settled)
+        kept = np.lexsort((*view.ages(edge), -score))[:ENTITIES_PER_HOP_MAX]
         reached.add(found[kept], edge[kept])
         best[found[kept]] = score[kept]
 
@@ -183,7 +183,7 @@ def _facts(
     surviving = mask[walked]
     np.maximum.at(scores, np.searchsorted(slots, walked[surviving]), best[targets[surviving]])
     hops = np.maximum(reached.hops[view.entity[slots]], 0)
-    return Candidates(slots, scores, hops, lambda slot: _why(survey, reached, slot))
+    return Candidates(slots, scores, hops, lambda slot: _why(survey, reached, slot), ages=view.ages)
 
 
 def _newest(survey: Survey, entities: I64) -> I32:
@@ -199,6 +199,7 @@ def _newest(survey: Survey, entities: I64) -> I32:
         passed = np.zeros(len(slots), dtype=np.bool_)
         passed[order[slots[order].searchsorted(survey.admits(slots))]] = True
         slots, owner = slots[passed], owner[passed]
+    slots = view.by_age(slots, owner)
     ends = owner.searchsorted(owner, side="right")
     recent = ends - np.arange(len(owner)) <= FACTS_PER_ENTITY_MAX
     return slots[recent | (owner == survey.focus)]

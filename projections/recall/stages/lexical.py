@@ -83,7 +83,8 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
         held = [term.text for term in terms if term.stands_in(slot)]
         return [f"lexical: holds {', '.join(held)}" if held else "lexical: near facts that match"]
 
-    return Candidates(slots, scores, np.zeros(len(slots), dtype=np.int32), why)
+    hops = np.zeros(len(slots), dtype=np.int32)
+    return Candidates(slots, scores, hops, why, ages=survey.view.ages)
 
 
 def query_terms(view: View, query: str) -> list[str]:
@@ -127,7 +128,7 @@ def _in_context(
 ) -> tuple[I32, F64]:
     """The best facts and their neighbours, scored as if each held a share of its neighbours'
     words as well. Lengths are compared with the average of these facts with their shares."""
-    best = slots[best_indices(scores, context.pool)]
+    best = slots[best_indices(scores, context.pool, lambda at: survey.view.ages(slots[at]))]
     if not len(best):
         return slots, scores
     talk = conversations(survey, context, best)

@@ -82,6 +82,7 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
         np.zeros(len(slots), dtype=np.int32),
         why,
         detail=f"partial: {missing} facts are not embedded yet" if missing else "",
+        ages=survey.view.ages,
     )
     return _lifted(survey, parameters, query, found) if parameters.card_share else found
 
@@ -94,7 +95,7 @@ def _in_context(
     of its neighbours' with the query, where it is the greater of the two."""
     context = survey.context
     assert context is not None
-    best = slots[best_indices(cosines, context.pool)]
+    best = slots[best_indices(cosines, context.pool, lambda at: survey.view.ages(slots[at]))]
     talk = conversations(survey, context, best)
     pool = _held(surroundings(talk, context, best), embedded, inside=True)
     others = _held(pool, slots, inside=False)
@@ -146,9 +147,8 @@ def _lifted(survey: Survey, parameters: Parameters, query: F32, found: Candidate
             reasons = [*reasons, f"semantic: by the card of {entity}"]
         return reasons
 
-    return Candidates(
-        slots, np.maximum(own, given), np.zeros(len(slots), dtype=np.int32), why, found.detail
-    )
+    hops = np.zeros(len(slots), dtype=np.int32)
+    return Candidates(slots, np.maximum(own, given), hops, why, found.detail, found.ages)
 
 
 def _held(slots: I32, among: I32, *, inside: bool) -> I32:
