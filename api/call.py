@@ -231,13 +231,15 @@ class Call:
 
     def check_served(self, fact_id: str) -> None:
         """Raises ApiError 404 where the sanitizer mode hides the fact from this caller, or a
-        capability does not reach its entity."""
+        capability does not reach its entity, or its classification is too high."""
         view, slot = self.view(), self.node.reader.slot_of(fact_id)
         if slot is not None and slot < view.count:
             if not self.authorization.covers(view.entities.text(int(view.entity[slot]))):
                 raise plain("fact_not_found")
-            flags = view.flags(np.asarray([slot], dtype=np.int32))
-            if flags[0] & self.authorization.withheld:
+            chosen = np.asarray([slot], dtype=np.int32)
+            if view.flags(chosen)[0] & self.authorization.withheld:
+                raise plain("fact_not_found")
+            if not self.authorization.alone().cleared(view, chosen)[0]:
                 raise plain("fact_not_found")
 
     def narrowed(self, scope: str | None, *, for_model: bool = False) -> Authorization:

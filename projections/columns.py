@@ -32,6 +32,8 @@ COLUMN_TYPES: dict[str, type[np.generic]] = {
     "length": np.int32,
     "warrant": np.int8,
     "asking": np.int8,
+    "origin": np.int32,
+    "classification": np.int8,
 }
 """The mirror's columns: one row (slot) a fact, in position order."""
 

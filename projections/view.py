@@ -53,6 +53,8 @@ class View:
         self.length: I32 = arrays["length"][:count]
         self.warrant: I8 = arrays["warrant"][:count]
         self.asking: I8 = arrays["asking"][:count]
+        self.classification: I8 = arrays["classification"][:count]
+        """The newest of each fact: rights are of the present, also over the past."""
         self.entities: Interner = mirror.entities
         self.relations: Interner = mirror.relations
         self.sources: Interner = mirror.sources
@@ -60,6 +62,11 @@ class View:
         self._flags: Flags = mirror.flags.array  # after the count: flags come before facts
         self.tokenize: Callable[[str], list[str]] = mirror.tokenize
         self.remembered: Remembered = mirror.remembered
+
+    @property
+    def confidential(self) -> bool:
+        """Whether there is any fact that only some may read for its classification."""
+        return self._mirror.confidential
 
     # -- gardens --------------------------------------------------------------------------
 

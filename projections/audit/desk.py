@@ -26,7 +26,7 @@ from projections.audit.sandbox import (
 from projections.authorization import Authorization
 from projections.moment import LIVE, Moment
 from projections.normalization import SCOPES
-from projections.selection import known
+from projections.selection import hidden_positions, known
 from projections.view import View
 
 
@@ -94,6 +94,7 @@ def rights_of(view: View, authorization: Authorization) -> Rights:
     return Rights(
         scopes=tuple(sorted(authorization.scopes)),
         gardens=tuple(sorted(readable)),
+        hidden=tuple(sorted(hidden_positions(view, authorization))),
         # To others than admins even the lack of these events would tell that there are gardens.
         node=everything and authorization.may("admin"),
     )

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 from msgspec import Struct
 
 from eventlog.event import NODE_STREAM, garden_partition, scope_partition
@@ -59,6 +60,8 @@ class Rights(Struct, frozen=True, kw_only=True):
     scopes: tuple[str, ...]
     gardens: tuple[str, ...] = ()
     node: bool = False
+    hidden: tuple[int, ...] = ()
+    """Where facts were asserted that are classified too high: no event may speak of them."""
 
     @property
     def partitions(self) -> list[str]:
@@ -117,10 +120,19 @@ def extract_events(target: Path, sources: Sequence[Path], position: int, rights:
     files = ", ".join(literal(str(path)) for path in sources)
     with duckdb.connect() as db:
         db.execute("SET threads=2")
+        db.execute("CREATE TABLE hidden (fact_id VARCHAR)")
+        if rights.hidden:
+            db.register("hidden_positions", {"position": np.array(rights.hidden)})
+            db.execute(
+                f"INSERT INTO hidden SELECT fact_ids[1] FROM read_parquet([{files}])"
+                " WHERE position IN (SELECT position FROM hidden_positions)"
+            )
         db.execute(
             f"COPY (SELECT {', '.join(EVENT_COLUMNS)} FROM read_parquet([{files}])"
             f" WHERE position <= {position} AND regexp_extract(stream, '/[0-9]+/(.*)$', 1)"
             f" IN ({', '.join(literal(each) for each in rights.partitions) or 'NULL'})"
+            " AND NOT list_has_any(coalesce(fact_ids, []),"
+            " (SELECT coalesce(list(fact_id), []) FROM hidden))"
             f" ORDER BY position) TO {literal(str(target))} (FORMAT parquet)"
         )
 
