@@ -91,6 +91,7 @@ def identify(
                 frozenset(row.scopes),
                 gardens.of_member(row.entity_uri),
                 sources=(row.entity_uri, *row.sources),
+                ceiling=row.max_classification,
             )
             return Caller(rights, row.key_id, row.tenant_id)
     if not required:

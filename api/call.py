@@ -241,15 +241,18 @@ class Call:
 
     def check_served(self, fact_id: str) -> None:
         """Raises ApiError 404 where the sanitizer mode hides the fact from this caller, a
-        tombstone hides it from everybody, or a capability does not reach its entity."""
+        tombstone hides it from everybody, a capability does not reach its entity, or its
+        classification is too high."""
         view, slot = self.view(), self.node.reader.slot_of(fact_id)
         if slot is not None and slot < view.count:
             if not self.authorization.covers(view.entities.text(int(view.entity[slot]))):
                 raise plain("fact_not_found")
-            flags = view.flags(np.asarray([slot], dtype=np.int32))
-            if flags[0] & self.authorization.withheld:
+            chosen = np.asarray([slot], dtype=np.int32)
+            if view.flags(chosen)[0] & self.authorization.withheld:
                 raise plain("fact_not_found")
-            hidden = view.hidden(np.asarray([slot], dtype=np.int32))
+            if not self.authorization.alone().cleared(view, chosen)[0]:
+                raise plain("fact_not_found")
+            hidden = view.hidden(chosen)
             if hidden is not None and hidden[0]:
                 raise plain("fact_not_found")
 

@@ -18,6 +18,7 @@ from api.client import Client
 from api.lines import (
     AnyLine,
     AssertLine,
+    AttributesLine,
     GardenLine,
     LineValue,
     MemberLine,
@@ -35,6 +36,7 @@ from eventlog.kinds import (
     DecaySwept,
     FactAsserted,
     FactAttributes,
+    FactAttributesSet,
     FactRetracted,
     GardenCreated,
     GardenDeleted,
@@ -45,6 +47,7 @@ from eventlog.kinds import (
     SourceTrustSet,
 )
 from eventlog.log import EventLog
+from projections.attributes import may_set
 from projections.foreign import unwrapped
 from projections.moment import format_instant
 
@@ -89,6 +92,7 @@ class _Exporter:
 
     def __init__(self) -> None:
         self._values: dict[str, tuple[str, str]] = {}
+        self._origins: dict[str, str] = {}
         self._slugs: dict[str, str] = {}
 
     def lines_of(self, event: Recorded) -> list[AnyLine]:
@@ -103,6 +107,11 @@ class _Exporter:
                     for fact in retraction.fact_ids
                     if fact in self._values
                 ]
+            case FactAttributesSet() as change if self._counts(event, change):
+                line = AttributesLine(
+                    target=change.fact_id, attributes=change.attributes, recorded_at=at
+                )
+                return [line]
             case ConflictResolved() as resolution:
                 return self._resolved(event, resolution, at)
             case SetValuedDeclared() as declared:
@@ -132,6 +141,11 @@ class _Exporter:
                 return [self._garden(change, at)]
             case _:
                 return []
+
+    def _counts(self, event: Recorded, change: FactAttributesSet) -> bool:
+        """Whether the fact went out and the event's word on it counts."""
+        origin = self._origins.get(change.fact_id)
+        return origin is not None and may_set(event, origin)
 
     def _garden(self, change: GardenCreated | GardenDeleted | GardenMemberSet, at: str) -> AnyLine:
         if isinstance(change, GardenCreated):
@@ -163,6 +177,7 @@ class _Exporter:
         if key in self._values and fact.foreign is not None:
             return []  # another node wrapped it too
         self._values[key] = (fact.value.type, fact.value.v)
+        self._origins[key] = event.header.origin
         return [
             AssertLine(
                 key=key,

@@ -37,6 +37,7 @@ from projections.intents import (
     Intent,
     RetractFact,
     RetractMatching,
+    SetAttributes,
     SetPolicy,
     SetSourceTrust,
     SweepDecay,
@@ -121,6 +122,14 @@ class TrustLine(Line, frozen=True, kw_only=True, tag="trust"):
     reason: str = ""
 
 
+class AttributesLine(Line, frozen=True, kw_only=True, tag="attributes"):
+    """All attributes of a fact from here on; the fact by key (``target``) or ``id``."""
+
+    attributes: FactAttributes
+    target: str | None = None
+    id: str | None = None
+
+
 class SweepLine(Line, frozen=True, kw_only=True, tag="sweep"):
     """A decay sweep of scopes with the policies given."""
 
@@ -136,11 +145,13 @@ AnyLine: TypeAlias = (
     | PolicyLine
     | TrustLine
     | SweepLine
+    | AttributesLine
     | GardenLine
     | MemberLine
 )
 OPERATIONS = (
-    "assert", "retract", "resolve", "policy", "trust", "sweep", "garden", "member",
+    "assert", "retract", "resolve", "policy", "trust", "sweep", "attributes", "garden",
+    "member",
 )  # fmt: skip
 _any = msgspec.json.Decoder(AnyLine)
 _assert = msgspec.json.Decoder(AssertLine)
@@ -218,6 +229,8 @@ def intent_of(line: AnyLine, value_bytes_max: int, find: FindGarden) -> Intent:
                 raise LineError("must be from 0 to 1", "trust")
             source = line_uri(line.source, "source")
             return SetSourceTrust(source=source, trust=line.trust, reason=line.reason)
+        case AttributesLine():
+            return _attributes_intent(line)
         case SweepLine():
             return _sweep_intent(line, find)
         case GardenLine():
@@ -330,6 +343,14 @@ def _retract_intent(line: RetractLine, find: FindGarden) -> Intent:
         reason=line.reason,
         garden_id=garden_id_of(match.garden_id, find, "match.garden_id"),
     )
+
+
+def _attributes_intent(line: AttributesLine) -> SetAttributes:
+    if line.id is None:
+        raise LineError("needs target or id", "target")
+    stored_attributes(line.attributes)
+    changes = msgspec.structs.asdict(line.attributes)
+    return SetAttributes(fact_id=line.id, changes=changes, scopes=frozenset(SCOPES), admin=True)
 
 
 def _sweep_intent(line: SweepLine, find: FindGarden) -> Intent:

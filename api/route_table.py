@@ -8,6 +8,7 @@ from __future__ import annotations
 from api.routes import (
     agent_keys,
     aliases,
+    attributes,
     audit,
     batch,
     capabilities,
@@ -66,6 +67,7 @@ from api.schemas.aliases import (
     ResolvedName,
     ResolveQuery,
 )
+from api.schemas.attributes import AttributesPatch
 from api.schemas.audit import (
     JournalAnswer,
     JournalRequest,
@@ -145,6 +147,12 @@ _FACTS: tuple[Route, ...] = (
     Route(
         method="PATCH", path="/v1/facts/{fact_id}", handler=facts.patch_fact, permission="write",
         group="facts", summary="Refused: facts never change", errors=(400, 405, 413, 422),
+    ),
+    Route(
+        method="PATCH", path="/v1/facts/{fact_id}/attributes", handler=attributes.set_attributes,
+        permission="write", group="facts", summary="Set attributes of a fact",
+        body=AttributesPatch, answers={200: answers.AttributesTaken},
+        errors=(400, 404, 409, 413, 503, 507), headers=("Idempotency-Key",),
     ),
     Route(
         method="GET", path="/v1/facts/{fact_id}/provenance", handler=provenance.provenance,

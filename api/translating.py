@@ -9,6 +9,7 @@ import msgspec
 from api.lines import (
     AnyLine,
     AssertLine,
+    AttributesLine,
     LineError,
     ResolveLine,
     RetractLine,
@@ -67,6 +68,13 @@ class Translator:
                     return line
                 fact_id, _ = self._lookup(line.target, "target")
                 return msgspec.structs.replace(line, target=None, id=fact_id)
+            case AttributesLine():
+                if (line.target is None) == (line.id is None):
+                    raise LineError("needs either target or id", "target")
+                if line.target is None:
+                    return line
+                fact_id, _ = self._lookup(line.target, "target")
+                return msgspec.structs.replace(line, target=None, id=fact_id)
             case ResolveLine():
                 winner, _ = self._lookup(line.winner, "winner", ids=True)
                 loser, _ = self._lookup(line.loser, "loser", ids=True)
@@ -101,7 +109,7 @@ def _keys_named(line: AnyLine) -> list[str]:
     match line:
         case AssertLine():
             return [item for item in line.derived_from if isinstance(item, str)]
-        case RetractLine():
+        case RetractLine() | AttributesLine():
             return [line.target] if line.target else []
         case ResolveLine():
             return [line.winner, line.loser]

@@ -41,6 +41,7 @@ UPCASTERS: dict[tuple[str, int], Upcaster] = {
     ("fact_asserted", 3): _same,
     ("decay_swept", 1): _same,
     ("key_issued", 1): _bound_sources,
+    ("key_issued", 2): _same,
     ("recall_served", 1): _same,
 }
 """(kind, version) → a pure function to the next version's fields."""

@@ -207,7 +207,7 @@ class KeyIssued(Payload, frozen=True, tag="key_issued"):
     """An API key exists; only its SHA-256 is kept.
 
     ``sources``: what the key may write as ``source`` (exact, or suffix-``*`` globs) besides
-    its own entity.
+    its own entity. ``max_classification``: 0 to 2; facts classified higher do not exist for it.
     """
 
     key_id: str
@@ -219,6 +219,7 @@ class KeyIssued(Payload, frozen=True, tag="key_issued"):
     expires_at_us: int | None = None
     tenant_id: str = "default"
     sources: list[str] = field(default_factory=list)
+    max_classification: int = 2
 
 
 class KeyRevoked(Payload, frozen=True, tag="key_revoked"):
@@ -807,6 +808,14 @@ class TombstoneRevoked(Payload, frozen=True, tag="tombstone_revoked"):
     node_id: str | None = None
 
 
+class FactAttributesSet(Payload, frozen=True, tag="fact_attributes_set"):
+    """All attributes of a fact, as they are from here on. Stands in the fact's scope or garden;
+    another node's word counts for facts that it stated itself."""
+
+    fact_id: str
+    attributes: FactAttributes
+
+
 AnyPayload = (
     FactAsserted
     | FactRetracted
@@ -853,6 +862,7 @@ AnyPayload = (
     | SummaryRecorded
     | TombstoneSet
     | TombstoneRevoked
+    | FactAttributesSet
 )
 
 SCHEMA_VERSIONS: dict[str, int] = {
@@ -863,7 +873,7 @@ SCHEMA_VERSIONS: dict[str, int] = {
     "node_key_rotated": 1,
     "decay_swept": 2,
     "recall_served": 2,
-    "key_issued": 2,
+    "key_issued": 3,
     "key_revoked": 1,
     "set_valued_declared": 1,
     "policy_set": 1,
@@ -901,6 +911,7 @@ SCHEMA_VERSIONS: dict[str, int] = {
     "summary_recorded": 1,
     "tombstone_set": 1,
     "tombstone_revoked": 1,
+    "fact_attributes_set": 1,
 }
 """The version each kind is written with; older ones are read through ``codec.UPCASTERS``."""
 
@@ -914,6 +925,7 @@ REPLICATED: frozenset[str] = frozenset(
         "episode_recorded",
         "delta_applied",
         "summary_recorded",
+        "fact_attributes_set",
     }
 )
 """Kinds that belong to scope and garden streams; all others stay in the node's own stream

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import apsw
 import msgspec
 
 from eventlog.event import Recorded
-from eventlog.kinds import FactAsserted, FactAttributes
+from eventlog.kinds import FactAsserted, FactAttributes, FactAttributesSet
+from projections.authorization import OPEN_CLASS, Authorization
 from projections.database import query, query_one
 from projections.erasing import FACTS
 from projections.facts import fact_id
@@ -16,11 +18,16 @@ from projections.facts import fact_id
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(FactAttributes).decode
 
+_ORIGIN = "SELECT origin FROM facts WHERE id = ?"
+
 PLAIN = FactAttributes()
 """What a fact has that says nothing of itself."""
 
 CORE_EMOTION_MIN = 4
 """From this strength of emotion on, of either sign, a memory belongs to the core."""
+UNTRUSTED_TRUST_MAX = 1
+"""A peer's trust: 2 and 3, one's own and the owner's, are an admin's to lend (abmind A2.1:
+content cannot raise its own)."""
 CONFIDENTIAL = 2
 """The lowest classification that only the source of a fact may read."""
 CONFIDENTIAL_SCOPES = frozenset({"local", "team"})
@@ -65,11 +72,17 @@ def attributes_at(db: apsw.Connection, fact: str, position: int) -> FactAttribut
     return None if row is None else _decode(row[0])
 
 
+def may_set(event: Recorded, fact_origin: str) -> bool:
+    """Whether an event's word on the attributes of a fact counts here: of this node's own, or
+    of the node that stated the fact."""
+    return event.peer is None or event.header.origin == fact_origin
+
+
 class AttributesProjector:
     """``fact_attributes``: a row a fact that has any, and one more each time they change."""
 
     name = "attributes"
-    version = 1
+    version = 2
     tables = ("fact_attributes",)
     schema = """
     CREATE TABLE fact_attributes (
@@ -81,18 +94,53 @@ class AttributesProjector:
     CREATE INDEX fact_attributes_by_fact ON fact_attributes (fact_id);
     """
     late_indexes = ""
-    kinds = frozenset({"fact_asserted"})
-    reads: frozenset[str] = frozenset()
+    kinds = frozenset({"fact_asserted", "fact_attributes_set"})
+    reads = frozenset({"facts"})
     erasing = (f"DELETE FROM fact_attributes WHERE fact_id IN {FACTS}",)
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
-        rows = [
-            (event.position, fact_id(event), _encode(event.payload.attributes).decode())
-            for event in events
-            if isinstance(event.payload, FactAsserted) and event.payload.attributes is not None
-        ]
+        rows: list[tuple[int, str, str]] = []
+        for event in events:
+            payload = event.payload
+            if isinstance(payload, FactAsserted):
+                if payload.attributes is not None:
+                    rows.append((event.position, fact_id(event), encoded(payload.attributes)))
+            elif isinstance(payload, FactAttributesSet):
+                origin = query_one(db, _ORIGIN, (payload.fact_id,))
+                if origin is not None and may_set(event, str(origin[0])):
+                    rows.append((event.position, payload.fact_id, encoded(payload.attributes)))
         if rows:
             db.executemany("INSERT INTO fact_attributes VALUES (?,?,?)", rows)
+
+
+def cleared_rows(column: str, authorization: Authorization) -> tuple[str, list[Any]]:
+    """A condition and its bindings that hold for rows whose fact, named by ``column``, is not
+    classified too high for a caller; and for rows that name none."""
+    level = (
+        "coalesce((SELECT coalesce(json_extract(a.attributes, '$.classification'), 1)"
+        f" FROM fact_attributes a WHERE a.fact_id = {column}"
+        f" ORDER BY a.position DESC LIMIT 1), {OPEN_CLASS})"
+    )
+    condition = (
+        f"({column} IS NULL OR ({level} <= ? AND ({level} <= {OPEN_CLASS} OR ? OR EXISTS"
+        f" (SELECT 1 FROM facts WHERE facts.id = {column} AND facts.source = ?))))"
+    )
+    bindings = [
+        authorization.ceiling,
+        int(authorization.every_garden),
+        authorization.principal,
+    ]
+    return condition, bindings
+
+
+def attributed(db: apsw.Connection, facts: Sequence[str]) -> list[int]:
+    """Positions of the events that say what the facts' attributes are."""
+    rows = query(
+        db,
+        "SELECT position FROM fact_attributes WHERE fact_id IN (SELECT value FROM json_each(?))",
+        (msgspec.json.encode(list(facts)).decode(),),
+    )
+    return [position for (position,) in rows]
 
 
 def load_attributes(db: apsw.Connection) -> list[tuple[int, str, FactAttributes]]:

@@ -25,6 +25,13 @@ PERMISSIONS = (
 )
 
 
+OPEN_CLASS = 1
+"""The highest classification that everybody with the rights to its place may read: internal."""
+CEILING = 2
+"""The highest that is ever listed or recalled: confidential. Secret is 3."""
+SECRET_CLASS = 3
+
+
 class Placed(Protocol):
     """Columns that say where each fact lies."""
 
@@ -34,6 +41,14 @@ class Placed(Protocol):
     def garden(self) -> I32: ...
     @property
     def gardens(self) -> Interner: ...
+    @property
+    def source(self) -> I32: ...
+    @property
+    def sources(self) -> Interner: ...
+    @property
+    def classification(self) -> I8: ...
+    @property
+    def confidential(self) -> bool: ...
     @property
     def entity(self) -> I32: ...
     @property
@@ -64,6 +79,23 @@ class Authorization(Struct, frozen=True):
     sees_hidden: bool = False
     """Whether tombstones are looked past: to say which of them hide something, never to show
     what they hide."""
+
+    ceiling: int = CEILING
+    """Facts classified higher do not exist for this caller; beyond ``OPEN_CLASS`` only those
+    that the caller stated do, but for the machine's owner."""
+
+    def capped(self, ceiling: int | None) -> Authorization:
+        """The same caller, limited further to this classification."""
+        if ceiling is None or ceiling >= self.ceiling:
+            return self
+        return msgspec.structs.replace(self, ceiling=ceiling)
+
+    def alone(self) -> Authorization:
+        """The same caller where one fact is asked for by its id: what they stated themselves is
+        theirs to see, whatever its classification, if their key has no lower ceiling."""
+        if self.ceiling < CEILING:
+            return self
+        return msgspec.structs.replace(self, ceiling=SECRET_CLASS)
 
     def narrowed(self, scopes: frozenset[str]) -> Authorization:
         """The same caller, limited further to ``scopes``."""
@@ -108,6 +140,8 @@ class Authorization(Struct, frozen=True):
             numbers = [view.gardens.number(name) for name in self.gardens]
             open_gardens = np.array([n for n in numbers if n is not None], dtype=garden.dtype)
             allowed &= (garden < 0) | np.isin(garden, open_gardens)
+        if view.confidential or self.ceiling < OPEN_CLASS:
+            allowed &= self.cleared(view, slots)
         if self.entities:
             entity = view.entity if slots is None else view.entity[slots]
             allowed &= np.isin(entity, view.entities.chosen(self.entities, self.covers))
@@ -118,7 +152,23 @@ class Authorization(Struct, frozen=True):
             allowed &= (view.flags(chosen) & self.withheld) == 0
         return allowed
 
+    def cleared(self, view: Placed, slots: I32 | None) -> Bool:
+        """Which facts are not classified too high for the caller."""
+        level = view.classification if slots is None else view.classification[slots]
+        cleared: Bool = level <= self.ceiling
+        if self.ceiling > OPEN_CLASS and not self.every_garden:
+            own = view.sources.number(self.principal)
+            stated = view.source if slots is None else view.source[slots]
+            cleared &= (level <= OPEN_CLASS) | (stated == (-1 if own is None else own))
+        return cleared
+
 
 def everything(principal: str = "system:engramlog") -> Authorization:
     """The node's own rights: for rebuilds, exports and local tools."""
-    return Authorization(principal, frozenset(PERMISSIONS), frozenset(SCOPES), every_garden=True)
+    return Authorization(
+        principal,
+        frozenset(PERMISSIONS),
+        frozenset(SCOPES),
+        every_garden=True,
+        ceiling=SECRET_CLASS,
+    )

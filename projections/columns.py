@@ -33,6 +33,8 @@ COLUMN_TYPES: dict[str, type[np.generic]] = {
     "warrant": np.int8,
     "asking": np.int8,
     "tie": np.uint32,
+    "origin": np.int32,
+    "classification": np.int8,
 }
 """The mirror's columns: one row (slot) a fact, in position order. ``tie`` tells apart facts of
 the same clock reading, on every node alike; it comes from the fact's id."""

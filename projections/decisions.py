@@ -14,6 +14,7 @@ from projections.contradictions import has_rival
 from projections.deciding.agent_keys import register_agent_key, revoke_agent_key
 from projections.deciding.aliasing import remove_alias, set_alias
 from projections.deciding.asserting import assert_fact
+from projections.deciding.attributing import set_attributes
 from projections.deciding.capabilities import issue_capability, revoke_capability
 from projections.deciding.consolidating import consolidate, set_consolidation_rule
 from projections.deciding.context import Context, Decision
@@ -112,6 +113,7 @@ DECISIONS: dict[type[ask.Intent], Callable[[Any, Context], Decision | Refused]] 
     ask.RecordSummary: record_summary,
     ask.SetTombstone: set_tombstone,
     ask.RevokeTombstone: revoke_tombstone,
+    ask.SetAttributes: set_attributes,
 }
 """Every intent and the function that decides it."""
 

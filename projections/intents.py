@@ -151,6 +151,7 @@ class IssueKey(Intent, frozen=True, kw_only=True):
     description: str | None = None
     expires_at_us: int | None = None
     sources: tuple[str, ...] = ()
+    max_classification: int = 2
 
 
 class RevokeKey(Intent, frozen=True, kw_only=True):
@@ -591,3 +592,14 @@ class GiveFeedback(Intent, frozen=True, kw_only=True):
     cited: tuple[str, ...] = ()
     rejected: tuple[str, ...] = ()
     receipt_id: str | None = None
+
+
+class SetAttributes(Intent, frozen=True, kw_only=True):
+    """Change attributes of a fact. ``changes``: by field. ``scopes``: those the caller may
+    touch. ``admin``: may also lower a classification and lend any trust."""
+
+    fact_id: str
+    changes: dict[str, Any]
+    scopes: frozenset[str]
+    admin: bool = False
+    member: str | None = None

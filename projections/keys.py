@@ -35,6 +35,7 @@ class KeyRow(Struct, frozen=True):
     created_at_us: int
     expires_at_us: int | None
     tenant_id: str
+    max_classification: int
     revoked_position: int | None
 
 
@@ -42,7 +43,7 @@ class KeysProjector:
     """Rows of ``api_keys``."""
 
     name = "keys"
-    version = 2
+    version = 3
     tables = ("api_keys",)
     schema = f"""
     CREATE TABLE api_keys (
@@ -57,6 +58,7 @@ class KeysProjector:
         created_at_us INTEGER NOT NULL,
         expires_at_us INTEGER,
         tenant_id TEXT NOT NULL,
+        max_classification INTEGER NOT NULL,
         from_position INTEGER NOT NULL,
         to_position INTEGER NOT NULL DEFAULT {LIVE}
     ) STRICT;
@@ -72,8 +74,8 @@ class KeysProjector:
                 db.execute(
                     "INSERT INTO api_keys (key_id, lookup_prefix, key_sha256, entity_uri,"
                     " permissions, scopes, sources, description, created_at_us,"
-                    " expires_at_us, tenant_id,"
-                    " from_position) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)",
+                    " expires_at_us, tenant_id, max_classification,"
+                    " from_position) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)",
                     (
                         payload.key_id,
                         payload.key_sha256[:LOOKUP_PREFIX_LENGTH],
@@ -86,6 +88,7 @@ class KeysProjector:
                         event.header.recorded_at,
                         payload.expires_at_us,
                         payload.tenant_id,
+                        payload.max_classification,
                         event.position,
                     ),
                 )
@@ -97,7 +100,7 @@ class KeysProjector:
 
 
 _COLUMNS = """key_id, entity_uri, permissions, scopes, sources, key_sha256, description,
-    created_at_us, expires_at_us, tenant_id, to_position"""
+    created_at_us, expires_at_us, tenant_id, max_classification, to_position"""
 
 
 def load_keys(db: apsw.Connection) -> list[KeyRow]:
@@ -115,7 +118,8 @@ def load_keys(db: apsw.Connection) -> list[KeyRow]:
             created_at_us=row[7],
             expires_at_us=row[8],
             tenant_id=row[9],
-            revoked_position=None if row[10] == LIVE else row[10],
+            max_classification=row[10],
+            revoked_position=None if row[11] == LIVE else row[11],
         )
         for row in query(db, f"SELECT {_COLUMNS} FROM api_keys ORDER BY from_position")
     ]

@@ -22,6 +22,8 @@ from eventlog.kinds import (
     ContentReviewed,
     DecaySwept,
     FactAsserted,
+    FactAttributes,
+    FactAttributesSet,
     FactErased,
     FactFeedback,
     FactRetracted,
@@ -37,7 +39,7 @@ from eventlog.kinds import (
     TrustPolicySet,
 )
 from projections.access import load_accesses
-from projections.attributes import load_attributes
+from projections.attributes import CONFIDENTIAL, PLAIN, load_attributes, may_set
 from projections.contradictions import load_notes
 from projections.database import open_reader, query, tables_position
 from projections.decay import load_sweeps
@@ -71,7 +73,7 @@ VALUE_TYPES = ("string", "text", "number", "boolean", "datetime", "ref", "null")
 _FILL = """
 SELECT from_position, to_position, id, entity, relation, source, scope, garden_id, value_type,
     value_v, hlc, recorded_at, valid_from_us, valid_until_us, base_confidence, set_aside, cid,
-    actor, received_from, attestation IS NOT NULL
+    actor, received_from, attestation IS NOT NULL, origin
 FROM facts WHERE from_position>? ORDER BY from_position LIMIT ?
 """
 
@@ -151,7 +153,7 @@ class Mirror(MirrorState):
         for at, fact, attributes in load_attributes(db):
             slot = self.slot_of.get(fact)
             if slot is not None:
-                self.attributes.setdefault(slot, []).append((at, attributes))
+                self._attribute(slot, at, attributes)
         for at, patterns in load_set_valued(db):
             self.set_valued.add(at, patterns)
         for at, fact, count, instants in load_accesses(db):
@@ -165,13 +167,13 @@ class Mirror(MirrorState):
     def _row_of(self, row: Sequence[Any]) -> tuple[Any, ...]:
         (start, end, fact, entity, relation, source, scope, garden, value_type, value_v, hlc,
          recorded_at, valid_from, valid_until, base, set_aside, cid, actor, peer,
-         attested) = row  # fmt: skip
+         attested, origin) = row  # fmt: skip
         if attested:
             self.attested.append(self.slots)
         return self._index(
             fact, cid, entity, relation, value_type, value_v, source, scope, garden,
             (start, end, hlc, recorded_at, valid_from, valid_until, base, set_aside),
-            self._warrant(start, source, entity, scope, actor, peer),
+            self._warrant(start, source, entity, scope, actor, peer), origin, PLAIN.classification,
         )  # fmt: skip
 
     # -- following ------------------------------------------------------------------------
@@ -227,6 +229,7 @@ class Mirror(MirrorState):
             self.attested.append(self.slots)
         if fact.attributes is not None:
             self.attributes[self.slots] = [(event.position, fact.attributes)]
+            self.confidential |= fact.attributes.classification >= CONFIDENTIAL
         return self._index(
             fact_id(event), fact.cid, fact.entity, fact.relation, fact.value.type, fact.value.v,
             fact.source, fact.scope, fact.garden_id,
@@ -234,6 +237,7 @@ class Mirror(MirrorState):
              fact.confidence, LIVE),
             self._warrant(event.position, fact.source, fact.entity, fact.scope, header.actor,
                           event.peer),
+            header.origin, (fact.attributes or PLAIN).classification,
         )  # fmt: skip
 
     def _index(
@@ -249,6 +253,8 @@ class Mirror(MirrorState):
         garden: str | None,
         numbers: tuple[int, int, int, int, int, int, float, int],
         warrant: int,
+        origin: str,
+        classification: int,
     ) -> tuple[Any, ...]:
         """Number one fact's texts, list its slot, and return its row of columns."""
         slot = self.slots
@@ -282,7 +288,8 @@ class Mirror(MirrorState):
             start, end, entity_number, relation_number, source_number, scope_number,
             garden_number, value_number, _TYPE_NUMBERS[value_type], key_number, object_number,
             hlc, recorded_at, valid_from, valid_until, base, set_aside, len(terms), warrant,
-            asking_percent(value_v), zlib.crc32(fact.encode()),
+            asking_percent(value_v), zlib.crc32(fact.encode()), self.origins.add(origin),
+            classification,
         )  # fmt: skip
 
     def _numbered(self, entity: str) -> int:
@@ -380,6 +387,21 @@ class Mirror(MirrorState):
                          self.by_cid, self.reserved, self.summaries, self.by_term):  # fmt: skip
             postings.drop(slots)
         self.remembered.clear()
+
+    def _set_attributes(self, event: Recorded) -> None:
+        payload = event.payload
+        assert isinstance(payload, FactAttributesSet)
+        slot = self.slot_of.get(payload.fact_id)
+        if slot is not None:
+            origin = self.origins.text(int(self.columns.arrays["origin"][slot]))
+            if may_set(event, origin):
+                self._attribute(slot, event.position, payload.attributes)
+
+    def _attribute(self, slot: int, position: int, attributes: FactAttributes) -> None:
+        """Note a fact's attributes; its newest classification counts for the past as well."""
+        self.attributes.setdefault(slot, []).append((position, attributes))
+        self.confidential |= attributes.classification >= CONFIDENTIAL
+        self.columns.arrays["classification"][slot] = attributes.classification
 
     def _trust(self, event: Recorded) -> None:
         payload = event.payload
@@ -497,6 +519,7 @@ _HANDLERS: dict[type[object], Callable[[Mirror, Recorded], None]] = {
     SourceTrustSet: Mirror._trust,  # pyright: ignore[reportPrivateUsage]
     TrustPolicySet: Mirror._trust_policy,  # pyright: ignore[reportPrivateUsage]
     KeyIssued: Mirror._key,  # pyright: ignore[reportPrivateUsage]
+    FactAttributesSet: Mirror._set_attributes,  # pyright: ignore[reportPrivateUsage]
     FactFeedback: Mirror._feed_back,  # pyright: ignore[reportPrivateUsage]
     RecallServed: Mirror._count,  # pyright: ignore[reportPrivateUsage]
     SetValuedDeclared: Mirror._declare,  # pyright: ignore[reportPrivateUsage]

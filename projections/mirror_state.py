@@ -56,6 +56,7 @@ class MirrorState(SlotLists):
         self.relations = Interner()
         self.sources = Interner()
         self.gardens = Interner()
+        self.origins = Interner()
         self.quarantines: set[int] = set()
         """Numbers of the gardens whose facts wait for a review."""
         self.reviews: dict[int, tuple[int, str]] = {}
@@ -76,6 +77,8 @@ class MirrorState(SlotLists):
         """By slot of a derived fact: ``cid_number`` of each thing it was derived from."""
         self.attributes: dict[int, list[tuple[int, FactAttributes]]] = {}
         """By slot of a fact that has any: what they are, from which position on, ascending."""
+        self.confidential = False
+        """Whether any fact was ever classified so that only some may read it."""
         self.decay = DecayHistory()
         self.trust = TrustHistory(self.sources)
         self.accesses = AccessHistory()

@@ -48,15 +48,22 @@ def outgoing_facts(
 
 
 def outgoing_retractions(
-    db: apsw.Connection, after: int, until: int, node_id: str, scopes: frozenset[str], limit: int
+    db: apsw.Connection,
+    after: int,
+    until: int,
+    node_id: str,
+    scopes: frozenset[str],
+    limit: int,
+    hidden: frozenset[int] = frozenset(),
 ) -> list[Outgoing]:
     """Retractions by id, which left no record of confidence 0, as such records. All of one
-    position together, so a page may hold more than ``limit``."""
+    position together, so a page may hold more than ``limit``. ``hidden``: where facts were
+    asserted that are classified too high to be spoken of."""
     found: list[Outgoing] = []
     rows = query(db, _RETRACTIONS, (after, until, -1))
     facts = {row.from_position: row for row in fetch(db, [int(row[1]) for row in rows])}
     for position, asserted, retracted_at in rows:
-        row = facts.get(int(asserted))
+        row = None if int(asserted) in hidden else facts.get(int(asserted))
         if row is None or row.scope not in scopes or not is_ours(row, node_id):
             continue
         if len(found) >= limit and found[-1].position != position:

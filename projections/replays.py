@@ -13,7 +13,13 @@ import apsw
 from msgspec import Struct
 
 from eventlog.event import Recorded
-from eventlog.kinds import ConflictResolved, FactAsserted, FactRetracted, KeyIssued
+from eventlog.kinds import (
+    ConflictResolved,
+    FactAsserted,
+    FactAttributesSet,
+    FactRetracted,
+    KeyIssued,
+)
 from projections.database import query_one
 from projections.deciding.gardens import touch_refusal, write_refusal
 from projections.facts import fact_id
@@ -27,6 +33,7 @@ from projections.intents import (
     RetractFact,
     RetractMatching,
     RevokeKey,
+    SetAttributes,
     SetPolicy,
 )
 
@@ -116,8 +123,12 @@ def _outcome(intent: Intent, events: list[Recorded], db: apsw.Connection) -> Don
             fact = payload.winner_id
             detail["resolution_fact_id"] = payload.resolution_fact_id
             detail["conflict_status"] = "resolved"
+        elif isinstance(payload, FactAttributesSet):
+            fact = payload.fact_id
         elif isinstance(payload, KeyIssued):
             detail["key_id"] = payload.key_id
+    if fact is None and isinstance(intent, SetAttributes):
+        fact = intent.fact_id
     if fact is None and isinstance(intent, AssertFact):
         fact = _equal_fact(intent, db)
     if not events and fact is None and type(intent) in _REFUSALS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from projections.arrays import I32, Bool
-from projections.authorization import Authorization
+from projections.authorization import OPEN_CLASS, Authorization
 from projections.moment import Moment
 from projections.view import View, everything
 
@@ -17,6 +17,15 @@ def known(
     chosen = everything(view) if slots is None else slots
     chosen = chosen[view.from_position[chosen] <= moment.position]
     return chosen[authorization.mask(view, chosen)]
+
+
+def hidden_positions(view: View, authorization: Authorization) -> frozenset[int]:
+    """Where facts were asserted that are classified too high for the caller, whatever else
+    hides them: for what reads the log itself. Few, if any."""
+    if not view.confidential and authorization.ceiling >= OPEN_CLASS:
+        return frozenset()
+    hidden = ~authorization.cleared(view, None)
+    return frozenset(view.from_position[hidden].tolist())
 
 
 def live(

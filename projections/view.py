@@ -55,6 +55,8 @@ class View:
         self.warrant: I8 = arrays["warrant"][:count]
         self.asking: I8 = arrays["asking"][:count]
         self.tie: U32 = arrays["tie"][:count]
+        self.classification: I8 = arrays["classification"][:count]
+        """The newest of each fact: rights are of the present, also over the past."""
         self.entities: Interner = mirror.entities
         self.relations: Interner = mirror.relations
         self.sources: Interner = mirror.sources
@@ -83,6 +85,11 @@ class View:
             return slots
         keys = self.ages(slots) if groups is None else (*self.ages(slots), groups)
         return slots[np.lexsort(keys)]
+
+    @property
+    def confidential(self) -> bool:
+        """Whether there is any fact that only some may read for its classification."""
+        return self._mirror.confidential
 
     # -- gardens --------------------------------------------------------------------------
 

@@ -38,6 +38,7 @@ def ask(call: Call, body: RecallBody, view: View, moment: Moment, *, explain: bo
     """
     name = body.profile or call.service.settings.recall_profile
     authorization = within(call, call.model_authorization, body.garden_id)
+    authorization = authorization.capped(body.max_classification)
     question = question_of(
         body,
         name,

@@ -14,13 +14,11 @@ from api.errors import ApiError, coded, refused
 from api.schemas.facts import AssertRequest
 from api.schemas.values import FactValue
 from eventlog.kinds import FactAttributes, Parent
+from projections.attributes import UNTRUSTED_TRUST_MAX
 from projections.cid import compute_cid
 from projections.instructions import instruction_refusal
 from projections.intents import AssertFact
 from projections.provenance import shown_facts
-
-UNTRUSTED_TRUST_MAX = 1
-"""A peer's trust (abmind A2.1); 2 and 3, one's own and the owner's, are an admin's to give."""
 
 _NAMESPACES_HINT = "use a namespace such as 'memory:' or 'rel:'"
 

@@ -38,7 +38,11 @@ def rights_of(
         if row is None or (row.expires_at_us is not None and row.expires_at_us <= now_us):
             return None
         rights = Authorization(
-            row.entity_uri, frozenset(row.permissions), frozenset(row.scopes), gardens
+            row.entity_uri,
+            frozenset(row.permissions),
+            frozenset(row.scopes),
+            gardens,
+            ceiling=row.max_classification,
         )
     if not rights.may("read"):
         return None

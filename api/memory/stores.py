@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from api.memory.consolidator import Consolidator
 from api.node import Node
-from projections.authorization import Authorization, everything
+from projections.authorization import CEILING, Authorization, everything
 from projections.episodic import reading
 from projections.episodic.classifying import UnusableEpisode, check_payload
 from projections.episodic.delta import (
@@ -61,7 +61,7 @@ class Standpoint(Struct, frozen=True):
     @property
     def rights(self) -> Authorization:
         """The node's own, within the scope or garden."""
-        inside = everything(self.actor).narrowed(frozenset({self.scope}))
+        inside = everything(self.actor).narrowed(frozenset({self.scope})).capped(CEILING)
         if self.garden_id is not None:
             return inside.within(self.garden_id)
         return msgspec.structs.replace(inside, every_garden=False)

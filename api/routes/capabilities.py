@@ -24,6 +24,7 @@ from api.schemas.capabilities import (
     RevokeBody,
     TokenBody,
 )
+from projections.authorization import CEILING
 from projections.capabilities.grant import VERBS, Grant, GrantError, parse_grant, stored_prefix
 from projections.capabilities.projector import CapabilityRow
 from projections.capabilities.token import (
@@ -127,6 +128,8 @@ def _check_rights(call: Call, subject: str, grant: Grant) -> None:
     own = call.authorization
     beyond = sorted({f"verb {verb!r}" for verb in grant.verbs if not own.may(verb)})
     beyond += [f"scope {scope!r}" for scope in SCOPES if scope in grant.scopes - own.scopes]
+    if own.ceiling < CEILING:  # a token says nothing of classifications
+        beyond.append("every classification that its holder would read")
     if beyond:
         raise coded("capability_exceeds_rights", f"you do not have {', '.join(beyond)} yourself")
     if "write" in grant.verbs:

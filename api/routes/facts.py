@@ -18,10 +18,10 @@ from api.schemas.facts import AssertRequest, MomentQuery, RetractRequest, WriteQ
 from api.screening import warned_record
 from eventlog.event import Recorded
 from eventlog.kinds import FactAsserted, Value
+from projections.arrays import I32
 from projections.authorization import Authorization
 from projections.cid import compute_cid, parse_fact_hash
 from projections.facts import FactRow
-from projections.facts import fact_id as id_of_event
 from projections.intents import Done, RetractFact
 from projections.moment import Moment
 from projections.provenance import visible_of_cid
@@ -79,10 +79,12 @@ def now_of(call: Call, event: Recorded, done: Done) -> Volatile:
     garden = call.node.reader.gardens.find(fact.garden_id) if fact.garden_id else None
     waits = garden is not None and garden.quarantine and fact.confidence > 0.0
     contradicted = done.contradicted
-    view, slot = call.view(), call.node.reader.slot_of(id_of_event(event))
-    if contradicted and view.hiding and slot is not None:  # by what is not hidden?
-        one = np.array([slot], dtype=np.int32)
-        contradicted = bool(view.contradicted(one, call.moment(view), call.authorization)[0])
+    view = call.view()
+    # Perhaps by what is hidden, or by what the caller may not know of.
+    if contradicted and (view.hiding or view.confidential):
+        slot = answering_slot(call, view, done)
+        chosen: I32 = np.array([] if slot is None else [slot], dtype=np.int32)
+        contradicted = bool(view.contradicted(chosen, call.moment(view), call.authorization).any())
     return Volatile(fact.confidence, contradicted, quarantine="pending" if waits else None)
 
 
@@ -111,7 +113,7 @@ async def get_fact(call: Call) -> web.Response:
         call.note_read((card["scope"],))
         return answer(card)
     check_erased(call, name)
-    slot = find(call, view, moment, name)
+    slot = find(call, view, moment, name, call.authorization.alone())
     row = call.node.reader.rows([int(view.from_position[slot])])[0]
     _check_cid(row)
     record = call.records(view, [slot], moment)[0]
@@ -224,7 +226,7 @@ async def retract_fact(call: Call) -> web.Response:
     done = await call.do(intent, idempotency=call.idempotency(data))
     view = call.view()
     moment = call.moment(view)
-    slot = find(call, view, moment, fact_id)
+    slot = find(call, view, moment, fact_id, call.authorization.alone())
     return answer(
         {
             "id": fact_id,

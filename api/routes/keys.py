@@ -45,6 +45,7 @@ async def create_key(call: Call) -> web.Response:
         description=request.description,
         expires_at_us=expires_us,
         sources=_sources(call, request),
+        max_classification=min(request.max_classification, call.authorization.ceiling),
     )
     done = await call.do(intent)
     body = {
@@ -57,6 +58,7 @@ async def create_key(call: Call) -> web.Response:
         "tenant_id": DEFAULT_TENANT,
         "scopes": list(scopes),
         "sources": [intent.entity_uri, *intent.sources],
+        "max_classification": intent.max_classification,
     }
     return answer(warned(body, request), 201)
 
@@ -140,6 +142,7 @@ def _listed(row: KeyRow) -> dict[str, object]:
         "expires_at": None if row.expires_at_us is None else _seconds(row.expires_at_us),
         "oidc_sub": None,
         "scopes": list(row.scopes),
+        "max_classification": row.max_classification,
         "sources": [row.entity_uri, *row.sources],
     }
 

@@ -64,6 +64,14 @@ class FactRecord(BaseModel):
     attributes: Attributes | None = None
 
 
+class AttributesTaken(BaseModel):
+    """The fact as it stands now; ``position`` is null where its attributes were so already."""
+
+    id: str
+    position: int | None
+    fact: FactRecord
+
+
 class GardenMember(BaseModel):
     """Who is in a garden, as what, and who let them in."""
 
@@ -361,6 +369,7 @@ class KeyRecord(BaseModel):
     expires_at: str | None
     scopes: list[Scope]
     sources: list[str]
+    max_classification: int
 
 
 class Me(BaseModel):

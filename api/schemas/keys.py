@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.schemas.values import Instant, Name, Scope
+from projections.authorization import CEILING
 
 DESCRIPTION_LENGTH_MAX = 1000
 SOURCES_MAX = 100
@@ -17,6 +18,7 @@ class KeyRequest(BaseModel):
 
     ``sources``: what it may write as ``source`` besides its own entity: exact, or
     suffix-``*`` globs; left out, everything for an admin and nothing for others.
+    ``max_classification``: facts classified higher do not exist for the key.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -28,6 +30,7 @@ class KeyRequest(BaseModel):
     sources: list[Name] | None = Field(default=None, max_length=SOURCES_MAX)
     description: str | None = Field(default=None, max_length=DESCRIPTION_LENGTH_MAX)
     expires_at: Instant | None = None
+    max_classification: Annotated[int, Field(strict=True, ge=0, le=CEILING)] = CEILING
     tenant_id: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")
 
 

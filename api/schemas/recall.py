@@ -14,6 +14,7 @@ QUERY_LENGTH_MAX = 20_000
 TOKEN_BUDGET_MAX = 200_000
 DEPTH_MAX = 3
 LIMIT_MAX = 500
+CLASSIFICATION_MAX = 3
 PROFILE_PATTERN = r"^[a-z][a-z0-9_-]{0,63}$"
 
 Whole = Annotated[int, Field(strict=True)]
@@ -42,6 +43,7 @@ class RecallBody(MomentQuery):
     force_refresh: Flag = False
     debug: Flag = False
     track: Flag = True
+    max_classification: Annotated[Whole, Field(ge=0, le=CLASSIFICATION_MAX)] | None = None
 
     @field_validator("token_budget")
     @classmethod
@@ -98,6 +100,7 @@ class RecallQuery(MomentQuery):
     force_refresh: bool = False
     debug: bool = False
     track: bool = True
+    max_classification: int | None = Field(default=None, ge=0, le=CLASSIFICATION_MAX)
     legacy_format: bool = False
 
 

@@ -26,7 +26,7 @@ from projections.audit.sandbox import (
 from projections.authorization import Authorization
 from projections.moment import LIVE, Moment
 from projections.normalization import SCOPES
-from projections.selection import known
+from projections.selection import hidden_positions, known
 from projections.view import View
 
 
@@ -85,7 +85,7 @@ class AuditDesk:
         )
         if self._made != wanted:
             self._made = None
-            hidden = hidden_positions(view)
+            hidden = tombstoned_positions(view)
             with self._archive.reading(moment.position) as sources:
                 extract_events(events, sources, moment.position, wanted.rights, hidden)
             extract_standing(standing, standing_at(view, authorization, moment))
@@ -101,12 +101,13 @@ def rights_of(view: View, authorization: Authorization) -> Rights:
     return Rights(
         scopes=tuple(sorted(authorization.scopes)),
         gardens=tuple(sorted(readable)),
+        hidden=tuple(sorted(hidden_positions(view, authorization))),
         # To others than admins even the lack of these events would tell that there are gardens.
         node=everything and authorization.may("admin"),
     )
 
 
-def hidden_positions(view: View) -> I64:
+def tombstoned_positions(view: View) -> I64:
     """Where the facts stand that tombstones hide."""
     hidden = view.hidden()
     return view.from_position[:0] if hidden is None else view.from_position[hidden]

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 from msgspec import Struct
 
 from eventlog.event import NODE_STREAM, garden_partition, scope_partition
@@ -59,6 +60,8 @@ class Rights(Struct, frozen=True, kw_only=True):
     scopes: tuple[str, ...]
     gardens: tuple[str, ...] = ()
     node: bool = False
+    hidden: tuple[int, ...] = ()
+    """Where facts were asserted that are classified too high: no event may speak of them."""
 
     @property
     def partitions(self) -> list[str]:
@@ -127,11 +130,20 @@ def extract_events(
     files = f"read_parquet([{', '.join(literal(str(path)) for path in sources)}])"
     with duckdb.connect() as db:
         db.execute("SET threads=2")
+        db.execute("CREATE TABLE classified (fact_id VARCHAR)")
+        if rights.hidden:
+            db.register("classified_positions", {"position": np.array(rights.hidden)})
+            db.execute(
+                f"INSERT INTO classified SELECT fact_ids[1] FROM {files}"
+                " WHERE position IN (SELECT position FROM classified_positions)"
+            )
         db.register("hidden", {"position": hidden})
         db.execute(
             f"COPY (SELECT {', '.join(EVENT_COLUMNS)} FROM {files}"
             f" WHERE position <= {position} AND regexp_extract(stream, '/[0-9]+/(.*)$', 1)"
             f" IN ({', '.join(literal(each) for each in rights.partitions) or 'NULL'})"
+            " AND NOT list_has_any(coalesce(fact_ids, []),"
+            " (SELECT coalesce(list(fact_id), []) FROM classified))"
             f"{_UNHIDDEN.format(files=files) if len(hidden) else ''}"
             f" ORDER BY position) TO {literal(str(target))} (FORMAT parquet)"
         )

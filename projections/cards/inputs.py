@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import Struct
 
 from projections.arrays import F64, I32, Bool
-from projections.authorization import Authorization
+from projections.authorization import OPEN_CLASS, Authorization
 from projections.cards.key import CardKey
 from projections.graph import BOOKKEEPING_PREFIX
 from projections.moment import Moment
@@ -73,8 +73,8 @@ def card_inputs(
     view: View, key: CardKey, authorization: Authorization, moment: Moment
 ) -> CardInputs:
     """What ``authorization`` sees of the key at the moment; no members where there is nothing
-    that a card could say."""
-    narrow = authorization.narrowed(frozenset({key.scope}))
+    that a card could say. A card has no facts that only some of its readers may read."""
+    narrow = authorization.narrowed(frozenset({key.scope})).capped(OPEN_CLASS)
     slots = live(view, narrow, moment, slots_of_key(view, key))
     slots = _surfacing(view, slots)
     confidence = view.confidence(slots, moment)

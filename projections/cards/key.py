@@ -6,6 +6,8 @@ from uuid import UUID, uuid5
 
 from msgspec import Struct
 
+from projections.authorization import OPEN_CLASS
+
 CARD_RELATION = "stigmem:memory:card"
 """Relation of the card as a fact (seed §20.4.1)."""
 SUMMARY_RELATION = "stigmem:card:summary"
@@ -24,6 +26,12 @@ class CardKey(Struct, frozen=True):
     scope: str
     garden: str | None = None
     ceiling: str | None = None
+
+    def of(self, ceiling: int) -> CardKey:
+        """The card for readers of this ceiling: those who see less share none with others."""
+        if ceiling >= OPEN_CLASS:
+            return self
+        return CardKey(self.entity, self.scope, self.garden, str(ceiling))
 
     @property
     def card_id(self) -> str:

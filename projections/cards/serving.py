@@ -11,7 +11,13 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 
 from eventlog.event import Recorded
-from eventlog.kinds import ConflictResolved, FactAsserted, FactErased, FactRetracted
+from eventlog.kinds import (
+    ConflictResolved,
+    FactAsserted,
+    FactAttributesSet,
+    FactErased,
+    FactRetracted,
+)
 from projections.authorization import Authorization
 from projections.cards.cache import CachedCard, CardCache
 from projections.cards.content import Card
@@ -33,6 +39,7 @@ UNRELATED_KINDS = frozenset(
         "epoch_started",
         "node_key_rotated",
         "recall_served",
+        "fact_feedback",
         "recall_answered",
         "key_issued",
         "key_revoked",
@@ -117,6 +124,7 @@ class Cards:
         force: bool = False,
     ) -> Served:
         """See ``CardSource``. A card that is missing or stale is queued."""
+        key = key.of(authorization.ceiling)
         inputs = card_inputs(view, key, authorization, moment)
         if not len(inputs.members):
             return Served(None, moment)
@@ -130,6 +138,7 @@ class Cards:
     def exact(
         self, view: View, key: CardKey, authorization: Authorization, moment: Moment
     ) -> Served:
+        key = key.of(authorization.ceiling)
         inputs = card_inputs(view, key, authorization, moment)
         if not len(inputs.members):
             return Served(None, moment)
@@ -149,6 +158,7 @@ class Cards:
     ) -> Served:
         """A reader who wants the card itself: the one at hand where it is fresh (unless
         ``refresh``), else the one of now within 500 ms, else the stale one."""
+        key = key.of(authorization.ceiling)
         inputs = card_inputs(view, key, authorization, moment)
         if not len(inputs.members):
             return Served(None, moment)
@@ -243,6 +253,8 @@ class Cards:
                 return self._entities(facts)
             case ConflictResolved(winner_id=winner, loser_ids=losers):
                 return self._entities([winner, *losers])
+            case FactAttributesSet(fact_id=fact):
+                return self._entities([fact])
             case _:
                 return None
 
@@ -258,6 +270,7 @@ class Cards:
         """Write a card anew unless the one kept says the same and is not too old."""
         view = self._pin()
         moment = Moment(view.position, self._now_us())
+        key = key.of(authorization.ceiling)
         inputs = card_inputs(view, key, authorization, moment)
         if not len(inputs.members):
             self.cache.drop(key)

@@ -62,6 +62,7 @@ def issue_key(intent: ask.IssueKey, context: Context) -> Decision | Refused:
         description=intent.description,
         expires_at_us=intent.expires_at_us,
         sources=list(intent.sources),
+        max_classification=intent.max_classification,
     )
     return Decision([context.draft(payload)], detail={"key_id": key_id})
 

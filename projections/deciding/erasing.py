@@ -19,10 +19,12 @@ from eventlog.kinds import (
     ErasureCertified,
     ErasureReason,
     FactAsserted,
+    FactAttributesSet,
     FactErased,
     FactRetracted,
     LegalHoldSet,
 )
+from projections.attributes import attributed
 from projections.database import query, query_one
 from projections.deciding.context import Context, Decision
 from projections.deciding.erased_set import (
@@ -71,6 +73,7 @@ UNION SELECT resolved_position FROM conflicts WHERE resolved_position IS NOT NUL
 UNION SELECT position FROM quarantine WHERE fact_id IN (SELECT value FROM json_each(?1))
 UNION SELECT from_position FROM content_reviews
   WHERE fact_id IN (SELECT value FROM json_each(?1))
+UNION SELECT position FROM fact_attributes WHERE fact_id IN (SELECT value FROM json_each(?1))
 UNION SELECT from_position FROM legal_holds WHERE target IN (SELECT value FROM json_each(?2))
 UNION SELECT to_position FROM legal_holds WHERE target IN (SELECT value FROM json_each(?2))
 """
@@ -135,6 +138,7 @@ def foreign_erasures(context: Context) -> list[Draft]:
         if held(context.db, facts, entities):
             continue
         events = {fact.position: fact.id for fact in doomed}
+        events |= dict.fromkeys(attributed(context.db, facts), "")
         named = context.log.positions_of([id_bytes(text) for text in claim.payload.events])
         found = [
             event
@@ -228,6 +232,8 @@ def _goes(event: Recorded, doomed: Collection[str]) -> bool:
     payload = event.payload
     if isinstance(payload, FactAsserted):
         return fact_id(unwrapped(event)) in doomed
+    if isinstance(payload, FactAttributesSet):
+        return payload.fact_id in doomed
     if isinstance(payload, FactRetracted):
         return set(payload.fact_ids) <= set(doomed)
     if isinstance(payload, ConflictResolved):

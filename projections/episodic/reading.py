@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from eventlog.event import garden_partition, scope_partition
+from projections.attributes import cleared_rows
 from projections.authorization import Authorization
 from projections.database import Bindings, query, query_one
 from projections.episodic.classifying import KeyOfFact
@@ -337,7 +338,9 @@ def deltas_at(
 ) -> list[dict[str, Any]]:
     """Applied deltas, newest first."""
     allowed, bindings = rights(authorization, "d")
-    where, given = ["d.position<=?", allowed, _UNHIDDEN], [position, *bindings]
+    cleared, levels = cleared_rows("d.fact_id", authorization)
+    where = ["d.position<=?", allowed, cleared, _UNHIDDEN]
+    given = [position, *bindings, *levels]
     for column in ("user", "agent", "rule_id", "run_id", "fact_id", "delta_id"):
         value = getattr(wanted, column)
         if value is not None:

@@ -9,11 +9,11 @@ from msgspec import Struct
 
 from eventlog.codec import decode_header
 from eventlog.log import EventLog
-from projections.authorization import Authorization
+from projections.authorization import OPEN_CLASS, Authorization
 from projections.facts import FactRow
 from projections.moment import Moment
 from projections.outgoing import Outgoing, outgoing_facts, outgoing_retractions
-from projections.selection import known
+from projections.selection import hidden_positions, known
 from projections.view import View
 
 
@@ -40,15 +40,16 @@ def facts_page(
     is ever skipped or sent twice.
     """
     start = position_of(log, cursor)
-    rights = Authorization(node_id, frozenset({"read"}), scopes)
+    rights = Authorization(node_id, frozenset({"read"}), scopes, ceiling=OPEN_CLASS)
     slots = known(view, rights, Moment(view.position, 0))
     positions = view.from_position[slots]
     positions = np.sort(positions[positions > start])
     wanted = limit + 1
     found = outgoing_facts(db, positions.tolist(), node_id, wanted)
+    hidden = hidden_positions(view, rights)
     found += [
         each
-        for each in outgoing_retractions(db, start, view.position, node_id, scopes, wanted)
+        for each in outgoing_retractions(db, start, view.position, node_id, scopes, wanted, hidden)
         if _shown(view, each)
     ]
     found.sort(key=lambda each: each.position)

@@ -1,0 +1,46 @@
+"""Setting a fact's attributes over HTTP."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from api.bodies import answer, parse_body
+from api.call import Call
+from api.commands.asserting import check_source
+from api.commands.gardening import member_of
+from api.errors import entry, unprocessable
+from api.routes.facts import find
+from api.schemas.attributes import AttributesPatch
+from projections.intents import SetAttributes
+
+
+async def set_attributes(call: Call) -> web.Response:
+    """Set attributes of one's own fact, or as an admin of any; the answer is its record.
+
+    Raises:
+        ApiError: 404 where the fact is not the caller's to see; 403 where it is not theirs to
+            speak for, or more than they may say.
+    """
+    data = await call.raw()
+    changes = parse_body(AttributesPatch, data).changes()
+    if not changes:
+        raise unprocessable([entry("missing", ["body"], "name at least one attribute")])
+    rights = call.authorization.alone()
+    fact_id = call.segment("fact_id")
+    view = call.view()
+    slot = find(call, view, call.moment(view), fact_id, rights)
+    admin = rights.may("admin")
+    if not admin:
+        check_source(call, view.sources.text(int(view.source[slot])))
+    row = call.node.reader.rows([int(view.from_position[slot])])[0]
+    intent = SetAttributes(
+        fact_id=row.id,
+        changes=changes,
+        scopes=rights.scopes,
+        admin=admin,
+        member=member_of(call),
+    )
+    done = await call.do(intent, idempotency=call.idempotency(data))
+    view = call.view()
+    record = call.records(view, [slot], call.moment(view))[0]
+    return answer({"id": row.id, "position": done.position, "fact": record})

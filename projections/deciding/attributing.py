@@ -1,0 +1,61 @@
+"""Setting attributes of a fact that stands, or stood."""
+
+from __future__ import annotations
+
+import msgspec
+
+from eventlog.event import fact_partition
+from eventlog.kinds import FactAttributes, FactAttributesSet
+from projections.attributes import PLAIN, UNTRUSTED_TRUST_MAX, attributes_at, settled
+from projections.database import query_one
+from projections.deciding.context import Context, Decision
+from projections.deciding.gardens import touch_refusal
+from projections.intents import Refused, SetAttributes
+from projections.moment import LIVE
+
+_PLACE = "SELECT scope, garden_id FROM facts WHERE id = ?"
+_ABSENT = Refused("fact_not_found", "fact not found", "fact_id")
+
+
+def set_attributes(intent: SetAttributes, context: Context) -> Decision | Refused:
+    """Record what a fact's attributes are from here on; nothing where they are so already.
+
+    A classification only rises, and trust beyond a peer's is not lent, but by an admin. A fact
+    may be classified too high for where it stands: it is then hidden there, at peers as well.
+    """
+    context.flush()
+    row = query_one(context.db, _PLACE, (intent.fact_id,))
+    if row is None or row[0] not in intent.scopes:
+        return _ABSENT
+    scope, garden = str(row[0]), None if row[1] is None else str(row[1])
+    refusal = touch_refusal(context.db, garden, intent.member, _ABSENT)
+    if refusal is not None:
+        return refusal
+    standing = attributes_at(context.db, intent.fact_id, LIVE) or PLAIN
+    wanted = msgspec.structs.replace(standing, **intent.changes)
+    if "tier" not in intent.changes and wanted.emotion_score != standing.emotion_score:
+        wanted = settled(wanted)
+    if wanted == standing:
+        return Decision([], fact_id=intent.fact_id, created=False)
+    forbidden = None if intent.admin else _forbidden(standing, wanted)
+    if forbidden is not None:
+        return forbidden
+    payload = FactAttributesSet(fact_id=intent.fact_id, attributes=wanted)
+    draft = context.draft(payload, fact_partition(scope, garden))
+    return Decision([draft], fact_id=intent.fact_id)
+
+
+def _forbidden(standing: FactAttributes, wanted: FactAttributes) -> Refused | None:
+    if wanted.classification < standing.classification:
+        return Refused(
+            "attribute_forbidden",
+            "only an admin lowers a classification",
+            "classification",
+        )
+    if wanted.trust > max(standing.trust, UNTRUSTED_TRUST_MAX):
+        return Refused(
+            "attribute_forbidden",
+            f"trust above {UNTRUSTED_TRUST_MAX} takes admin permission",
+            "trust",
+        )
+    return None
