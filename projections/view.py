@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from eventlog.kinds import FactAttributes, TrustPolicy
-from projections.arrays import F64, I8, I32, I64, U32, Bool, Keys
+from projections.arrays import F64, I8, I32, I64, U8, U32, Bool, Keys
 from projections.attributes import PLAIN
 from projections.authorization import Authorization
+from projections.fact_texts import FactTexts
 from projections.flagging import Flags, flags_at
 from projections.hiding import Hiding
 from projections.interner import Interner
+from projections.lexicon import uri_path
 from projections.mirror_state import MirrorState
 from projections.moment import LIVE, Moment
 from projections.remembered import Remembered
@@ -65,6 +67,8 @@ class View:
         self.hiding: Hiding = mirror.hiding  # after the count: what is new may be hidden
         self.tokenize: Callable[[str], list[str]] = mirror.tokenize
         self.remembered: Remembered = mirror.remembered
+        self.said: Sequence[str] = mirror.said
+        """By value number: what the lexicon reads of a value."""
 
     # -- age ------------------------------------------------------------------------------
 
@@ -129,6 +133,11 @@ class View:
             found.append(standing)
         return found
 
+    def attributed_slots(self) -> I32:
+        """Facts that ever had attributes, ascending."""
+        slots = np.array(list(self._mirror.attributes), dtype=np.int32)
+        return np.sort(slots[slots < self.count])
+
     # -- slot lists ---------------------------------------------------------------------
 
     def entity_slots(self, entity: int) -> I32:
@@ -179,6 +188,26 @@ class View:
     def has_derivations(self) -> bool:
         """Whether any fact was ever derived from another."""
         return bool(self._mirror.parents)
+
+    def said_by(self, slot: int) -> str:
+        """What the lexicon reads of a fact's value."""
+        return self.said[int(self.value[slot])]
+
+    def text_of(self, slot: int) -> str:
+        """All that the lexicon reads of a fact."""
+        said = self.said_by(slot)
+        entity, relation = int(self.entity[slot]), int(self.relation[slot])
+        named = f"{uri_path(self.entities.text(entity))} {self.relations.text(relation)}"
+        return f"{named} {said}" if said else named
+
+    @property
+    def texts(self) -> FactTexts:
+        """What facts may be found by letter by letter."""
+        return self._mirror.texts
+
+    def signatures(self, slots: I32, version: int) -> U8:
+        """(slots, 32): signatures of what the facts' values say (see ``signatures``)."""
+        return self._mirror.signatures[version].rows(self.said, self.value[slots])
 
     def slot_at(self, position: int) -> int | None:
         """The slot of the fact asserted at a position."""

@@ -42,8 +42,9 @@ def body_of_query(query: RecallQuery) -> RecallBody:
     if query.depth is not None and not 0 <= query.depth <= GET_DEPTH_MAX:
         raise coded("recall_depth_exceeded", f"depth must be 0 to {GET_DEPTH_MAX}")
     fields = query.model_dump(exclude={"legacy_format", "weights"})
-    if "scope" not in query.model_fields_set:
-        del fields["scope"]
+    for name in ("scope", "limit"):
+        if name not in query.model_fields_set:
+            del fields[name]
     fields = {name: fields[name] for name in RecallBody.model_fields if name in fields}
     if query.weights is not None:
         weights = parse_json(query.weights.encode())
@@ -88,10 +89,15 @@ def question_of(
             [entry(fault.code, ["body", "weights"], str(fault), body.weights, code=fault.code)]
         ) from fault
     return RecallRequest(
-        query=body.query,
+        query=body.query if body.translated is None else " ".join(body.translated),
+        keywords=tuple(body.translated or ()),
+        original=body.original or "",
+        filters=body.filters,
+        stages=None if body.stages is None else frozenset(body.stages),
+        situation=body.situation,
         scopes=_scopes(scope or body.scope),
         token_budget=body.token_budget,
-        limit=body.limit,
+        limit=body.limit if "limit" in body.model_fields_set else None,
         depth=body.depth,
         weights=weights,
         min_confidence=body.min_confidence,
@@ -126,6 +132,15 @@ def profile_named(call: Call, name: str, moment: Moment) -> Profile:
         return load_profile(name)
     except UnknownProfile as fault:
         raise coded("unknown_profile", str(fault)) from fault
+
+
+def check_stages(asked: frozenset[str] | None, profile: Profile) -> None:
+    """Raises ApiError 422 for a stage that the profile does not have."""
+    known = {name for each in profile.stages for name in (each.name, each.label) if name}
+    unknown = sorted((asked or frozenset()) - known)
+    if unknown:
+        message = f"profile {profile.name} has no stage {unknown[0]!r}; it has {sorted(known)}"
+        raise unprocessable([entry("stage", ["body", "stages"], message, unknown[0])])
 
 
 def hint_of(
@@ -197,9 +212,12 @@ def response_of(
                 "hits": stage.hits,
                 "milliseconds": round(stage.milliseconds, 3),
                 "detail": stage.detail,
+                "label": stage.label,
             }
             for stage in found.stages
         ],
+        "short_circuit_after": found.short_circuit_after,
+        "evidence": found.evidence,
         "moment": {
             "position": found.moment.position,
             "instant": format_instant(found.moment.instant_us),
@@ -267,6 +285,8 @@ def _flat(item: dict[str, Any], each: Recalled, divergent: frozenset[int]) -> Re
         "why": list(each.why),
         "from_card": each.from_card,
         "card_stale": each.slot in divergent,
+        "found_by": each.found_by,
+        **each.beside,
     }
     if each.provenance_of is not None:
         flat["provenance_of"] = each.provenance_of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 
+import msgspec
 import numpy as np
 from msgspec import Struct
 
@@ -41,11 +42,11 @@ class Selected(Struct, frozen=True):
 
 def select(survey: Survey, plan: Plan, scored: Scored, rows: Rows) -> list[Selected]:
     """The candidates that are packed, in the order in which they were chosen."""
-    view, profile, request = survey.view, plan.profile, plan.request
+    view, profile = survey.view, plan.profile
     order = ranking(view, scored.fused.slots, scored.score, profile.ties)
-    order = order[: max(profile.diversity.pool, request.limit)]
+    order = order[: max(profile.diversity.pool, plan.limit)]
     positions = view.from_position[scored.fused.slots[order]]
-    pool = rows(positions.tolist()) if request.token_budget > 0 else []
+    pool = rows(positions.tolist()) if plan.token_budget > 0 else []
     # Rows that are gone (a fact erased since the view was pinned) are simply not offered.
     order = order[np.isin(positions, [row.position for row in pool])]
     estimate = ESTIMATORS[profile.packing.estimator]
@@ -54,8 +55,8 @@ def select(survey: Survey, plan: Plan, scored: Scored, rows: Rows) -> list[Selec
     packed = pack(
         _chooser(survey, plan, pool, slots, scored.score[order]),
         costs,
-        budget=request.token_budget,
-        limit=request.limit,
+        budget=plan.token_budget,
+        limit=plan.limit,
         skips_max=profile.packing.skips_max,
     )
     return [Selected(int(slots[n]), pool[n], costs[n], int(order[n])) for n in packed.chosen]
@@ -72,8 +73,8 @@ def add_parents(
     """Immediate parents of the selected facts that the caller may see, are not selected
     already, pass the gate, and fit budget and limit whole (seed §20.6.3)."""
     estimate = ESTIMATORS[plan.profile.packing.estimator]
-    left = plan.request.token_budget - sum(each.tokens for each in selected)
-    room = plan.request.limit - len(selected)
+    left = plan.token_budget - sum(each.tokens for each in selected)
+    room = plan.limit - len(selected)
     present = {each.slot for each in selected}
     parents: list[Selected] = []
     for child in selected:
@@ -98,26 +99,28 @@ def _chooser(survey: Survey, plan: Plan, pool: list[FactRow], slots: I32, scores
     highest = float(scores.max(initial=0.0))
     if diversity.scale == "max" and highest > 0:
         scores = scores / highest
-    texts = _Texts(pool, survey.view.tokenize)
-    material = Material(texts)
+    tokenize = survey.view.tokenize
+    texts = _Cut(pool, lambda row: tokenize(f"{row.relation} {row.value_v}"))
+    material = Material(texts, words=_Cut(pool, lambda row: row.value_v.lower().split()))
     if survey.semantics is not None:
-        material = Material(texts, *survey.semantics.rows(slots))
+        vectors, embedded = survey.semantics.rows(slots)
+        material = msgspec.structs.replace(material, vectors=vectors, embedded=embedded)
     similarity = SIMILARITIES[diversity.similarity](material)
     return ByMarginalRelevance(scores, similarity, plan.lambda_mmr)
 
 
-class _Texts(Collection[list[str]]):
-    """The terms of rows, cut when they are looked at."""
+class _Cut(Collection[list[str]]):
+    """Rows in pieces, cut when they are looked at."""
 
-    def __init__(self, rows: Sequence[FactRow], tokenize: Callable[[str], list[str]]) -> None:
+    def __init__(self, rows: Sequence[FactRow], cut: Callable[[FactRow], list[str]]) -> None:
         self._rows = rows
-        self._tokenize = tokenize
+        self._cut = cut
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def __iter__(self) -> Iterator[list[str]]:
-        return (self._tokenize(f"{row.relation} {row.value_v}") for row in self._rows)
+        return map(self._cut, self._rows)
 
     def __contains__(self, terms: object) -> bool:
         return terms in list(self)
