@@ -330,3 +330,81 @@ def test_what_the_primary_erases_is_erased_on_its_replicas(tmp_path: Path) -> No
         served = replica_of(primary.url, tmp_path / folder, key).wait_ready()
         assert_equal(primary, served)
         served.stop()
+
+
+def admin(node: NodeProcess) -> Client:
+    return Client(node.control.url, node.control.token)
+
+
+def snapshot(node: NodeProcess) -> int:
+    """Let a node take a snapshot; where it stands."""
+    with admin(node) as client:
+        client.post("/v1/admin/snapshots")
+        until(lambda: client.get("/v1/admin/snapshots")["job"]["status"] == "done")
+        return int(client.get("/v1/admin/snapshots")["snapshots"][0]["position"])
+
+
+def held(folder: Path) -> list[str]:
+    return sorted(path.name for path in (folder / "snapshots").glob("*"))
+
+
+def test_a_new_replica_starts_from_a_snapshot(tmp_path: Path) -> None:
+    primary = started(tmp_path / "primary").wait_ready()
+    key = replica_key(primary)
+    write(primary.client(), 0, 20)
+    taken = snapshot(primary)
+    write(primary.client(), 20, 10)
+    replica = replica_of(primary.url, tmp_path / "replica", key).wait_ready()
+    assert held(replica.data) == [f"{taken:012d}.db", f"{taken:012d}.json"]
+    assert_equal(primary, replica)
+    write(primary.client(), 30, 5)
+    assert_equal(primary, replica)
+    with admin(replica) as client:  # and what it has now is what the log makes
+        client.post("/v1/admin/rebuild", {"from_scratch": True})
+        until(lambda: client.get("/v1/admin/rebuild")["status"] != "running")
+        assert client.get("/v1/admin/rebuild")["result"]["compared"]
+
+
+@pytest.mark.parametrize("damage", ["file", "document"])
+def test_a_snapshot_that_does_not_hold_is_replaced_by_the_log(tmp_path: Path, damage: str) -> None:
+    primary = started(tmp_path / "primary").wait_ready()
+    key = replica_key(primary)
+    write(primary.client(), 0, 20)
+    name = primary.data / "snapshots" / f"{snapshot(primary):012d}"
+    if damage == "file":
+        file = name.with_suffix(".db")
+        file.write_bytes(file.read_bytes()[:-4096] + bytes(4096))
+    else:
+        document = json.loads(name.with_suffix(".json").read_text())
+        document["tables"]["facts"] = "00" * 32
+        name.with_suffix(".json").write_text(json.dumps(document))
+    replica = replica_of(primary.url, tmp_path / "replica", key).wait_ready()
+    assert "passed over" in replica.errors()
+    assert held(replica.data) == []
+    assert_equal(primary, replica)
+
+
+def test_what_is_erased_is_not_kept_in_the_snapshots_of_a_replica(tmp_path: Path) -> None:
+    primary = started(tmp_path / "primary").wait_ready()
+    key = replica_key(primary)
+    client = primary.client()
+    secret = "zanzibar-quokka-9911"
+    told = client.post("/v1/facts", fact(1, value={"type": "string", "v": secret}))
+    snapshot(primary)
+    replica = replica_of(primary.url, tmp_path / "replica", key).wait_ready()
+    assert held(replica.data) != []
+    client.post("/v1/erasures", {"fact_ids": [told["id"]], "wait": True})
+    until(lambda: held(primary.data) == [] == held(replica.data))
+    for folder in (primary.data, replica.data):
+        until(lambda folder=folder: not _holding(folder, secret.encode()))
+
+
+def _holding(folder: Path, needle: bytes) -> list[str]:
+    found: list[str] = []
+    for path in sorted(folder.rglob("*")):
+        try:
+            if path.is_file() and needle in path.read_bytes():
+                found.append(path.name)
+        except FileNotFoundError:
+            continue
+    return found

@@ -1,0 +1,167 @@
+"""``kill -9`` while a snapshot is taken or rebuilt tables are swapped in: the node works on."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from api.client import Client, ClientError
+from api.node import Node
+from eventlog.kinds import Value
+from projections.store import current_generation, generations
+from replay.verify import verify
+from tests.projections.histories import asserted
+from tests.system.processes import NodeProcess, fact
+
+POINTS = {
+    "copying the tables": "replay.snapshots.sync_file",
+    "the file is in place, its document is not": "replay.snapshots.write_new",
+    "making tables of the past": "replay.rebuild.sync_file",
+    "a snapshot is copied for the rebuild": "replay.rebuild.replay_into",
+    "green is complete": "replay.rebuild._agreed",
+    "the link is not moved yet": "replay.rebuild.point_link",
+    "the link is moved, blue is still there": "replay.rebuild.remove_generation",
+}
+"""What was just going to be called, or (``_agreed``) had just ended."""
+CHILD = """
+import importlib, os, signal, sys
+from pathlib import Path
+from api.node import Node
+from eventlog.kinds import Value
+from tests.projections.histories import asserted
+
+folder, point = Path(sys.argv[1]), sys.argv[2]
+node = Node.open(folder)
+node.write(*[asserted(value=Value("string", "v%d" % n)) for n in range(40)])
+kept = node.snapshot()
+node.write(*[asserted(entity="user:c", value=Value("string", "v%d" % n)) for n in range(40)])
+print(node.reader.digests().local, flush=True)
+name, function = point.rsplit(".", 1)
+module = importlib.import_module(name)
+known = getattr(module, function)
+
+def die(*given, **named):
+    if function == "_agreed":
+        known(*given, **named)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+setattr(module, function, die)
+if point == "replay.rebuild.sync_file":
+    node.snapshot(kept.position - 3)
+if name == "replay.snapshots":
+    node.snapshot()
+node.rebuild()
+raise SystemExit("lived through it")
+"""
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_the_next_start_works_as_if_nothing_had_been_begun(tmp_path: Path, point: str) -> None:
+    folder = tmp_path / "data"
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, str(folder), POINTS[point]],
+        check=False, timeout=120, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    link = folder / "projections.db"
+    left = len(generations(link)) - 1
+    assert left == (1 if POINTS[point].startswith("replay.rebuild") and "past" not in point else 0)
+    node = Node.open(folder)
+    try:
+        assert node.reader.digests().local == done.stdout.strip()
+        assert generations(link) == [current_generation(link)]
+        found, broken = node.snapshots.all()
+        assert ([each.position for each in found], broken) == ([41], [])
+        assert len(list(node.snapshots.folder.iterdir())) == 2
+        assert node.snapshot_fault(found[0], replay=True) is None
+        assert verify(node.log).fault is None
+        node.write(asserted(value=Value("string", "afterwards")))
+        report = node.rebuild()
+        assert (report.snapshot, report.compared) == (41, True)
+        assert node.snapshot().position == node.log.head().position
+    finally:
+        node.close()
+
+
+ROUNDS = 5
+SEED = 20_261_121
+
+
+class Busy:
+    """Threads that write, take snapshots and rebuild until the node dies."""
+
+    def __init__(self, node: NodeProcess, start: int) -> None:
+        self.written: list[str] = []
+        self.number = start
+        works = (self._write, self._rebuild, self._take)
+        clients = (node.client(), self._admin(node), self._admin(node))
+        self._threads = [
+            threading.Thread(target=self._run, args=pair)
+            for pair in zip(works, clients, strict=True)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def _admin(self, node: NodeProcess) -> Client:
+        return Client(node.control.url, node.control.token)
+
+    def _run(self, work: object, client: Client) -> None:
+        assert callable(work)
+        while True:
+            try:
+                work(client)
+            except ClientError as fault:
+                if fault.status not in (0, 409, 503):
+                    raise
+                if not fault.status:
+                    client.close()
+                    return
+                time.sleep(0.01)
+
+    def _write(self, client: Client) -> None:
+        self.number += 1
+        self.written.append(client.post("/v1/facts", fact(self.number))["id"])
+
+    def _rebuild(self, client: Client) -> None:
+        client.post("/v1/admin/rebuild")
+
+    def _take(self, client: Client) -> None:
+        client.post("/v1/admin/snapshots")
+
+    def join(self) -> None:
+        for thread in self._threads:
+            thread.join(30)
+
+
+def test_kills_under_rebuilds_and_snapshots_lose_nothing(tmp_path: Path) -> None:
+    rng = random.Random(SEED)
+    data, number = tmp_path / "data", 0
+    written: list[str] = []
+    for _ in range(ROUNDS):
+        node = NodeProcess(data, "--no-auth").wait_ready()
+        busy = Busy(node, number)
+        time.sleep(rng.uniform(0.3, 1.2))
+        node.kill()
+        busy.join()
+        written += busy.written
+        number = busy.number
+    assert len(written) > ROUNDS * 2
+    opened = Node.open(data)
+    try:
+        assert set(opened.reader.mirror.slot_of) >= set(written)
+        found, broken = opened.snapshots.all()
+        assert broken == []
+        assert [opened.snapshot_fault(each) for each in found] == [None] * len(found)
+        digest = opened.reader.digests().local
+        for from_scratch in (False, True):
+            report = opened.rebuild(from_scratch=from_scratch)
+            assert (report.compared, report.digest) == (True, digest)
+    finally:
+        opened.close()
