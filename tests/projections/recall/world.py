@@ -116,7 +116,8 @@ class World:
         self.position += 1
         header = Header(
             1, self.position.to_bytes(16), "stigmem:node:test", "stream", self.position,
-            kind_of(payload), 1, recorded_at + self.position, recorded_at, "agent:tester", None, None, b"", b"",
+            kind_of(payload), 1, recorded_at + self.position, recorded_at, "agent:tester", None,
+            None, b"", b"",
         )  # fmt: skip
         event = Recorded(self.position, NOW_US, 0, None, header, b"", payload)
         self.mirror.apply([event], self.position)
