@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from api.client import Client
+from tests.federation.processes import OPEN, level, mesh
 from tests.federation.wire import Rules, Wire, wire_or_skip
 from tests.system.processes import ROOT, NodeProcess, engramlog
-from tests.system.test_federation import OPEN, level, mesh, texts
+from tests.system.test_federation import texts
 
 TESTER = "tester"
 NODES = ["n0", "n1", "n2"]
