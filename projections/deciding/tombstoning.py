@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from eventlog.kinds import TombstoneRevoked, TombstoneSet
@@ -24,7 +26,7 @@ def set_tombstone(intent: SetTombstone, context: Context) -> Decision | Refused:
             return _EXISTS
     if find_tombstone(context.db, intent.tombstone_id) is not None:
         return _EXISTS
-    fields = msgspec.structs.asdict(intent) | {"scopes": list(intent.scopes)}
+    fields: dict[str, Any] = msgspec.structs.asdict(intent) | {"scopes": list(intent.scopes)}
     return Decision([context.draft(TombstoneSet(**fields))])
 
 

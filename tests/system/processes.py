@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from queue import Empty, Queue
@@ -58,13 +58,31 @@ def engramlog(
 
 
 class NodeProcess:
-    """A ``serve`` process: started, ready, and stopped or killed by the test."""
+    """A ``serve`` process: started, ready, and stopped or killed by the test. ``within`` is a
+    command that runs another, as ``ip netns exec NAME`` does."""
 
-    def __init__(self, data: Path, *args: str, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        data: Path,
+        *args: str,
+        env: Mapping[str, str] | None = None,
+        within: Sequence[str] = (),
+    ) -> None:
         self.data = data
         self._errors = (data.parent / f"{data.name}.stderr").open("ab")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "api.cli", "serve", "--data", str(data), "--port", "0", *args],
+            [
+                *within,
+                sys.executable,
+                "-m",
+                "api.cli",
+                "serve",
+                "--data",
+                str(data),
+                "--port",
+                "0",
+                *args,
+            ],
             stdout=subprocess.PIPE,
             stderr=self._errors,
             env=environment(env),

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from api.client import Client, ClientError
-from tests.system.processes import NodeProcess, engramlog
+from tests.federation.processes import OPEN, level, mesh
+from tests.system.processes import ROOT, NodeProcess, engramlog, serving
 
-OPEN = {"STIGMEM_FEDERATION_ENABLED": "true", "STIGMEM_FEDERATION_INSECURE": "true"}
 SECONDS_MAX = 30.0
+CLOCKS = ROOT / "tests" / "federation" / "skewed"
 Start = Callable[[str], NodeProcess]
 
 
@@ -33,24 +34,6 @@ def start(tmp_path: Path) -> Generator[Start, None, None]:
             return node
 
         yield run
-
-
-def befriend(node: NodeProcess, other: NodeProcess, **grants: Any) -> dict[str, Any]:
-    """Let ``node`` have ``other`` as a peer."""
-    client = node.client(node.control.token)
-    declaration = other.client().get("/v1/federation/declaration")
-    fingerprint = declaration.pop("pubkey_fingerprint")
-    registered = client.post("/v1/federation/peers", declaration)
-    assert registered["status"] == "pending_approval", registered
-    body = {"pubkey_fingerprint": fingerprint, "grants": grants}
-    return client.post(f"/v1/federation/peers/{registered['peer_id']}/approve", body)
-
-
-def mesh(nodes: list[NodeProcess], **grants: Any) -> None:
-    for one in nodes:
-        for other in nodes:
-            if one is not other:
-                befriend(one, other, **grants)
 
 
 def state(client: Client, text: str, **more: Any) -> dict[str, Any]:
@@ -84,21 +67,6 @@ def until(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < deadline, "it did not come to that"
         time.sleep(0.05)
-
-
-def compared(node: NodeProcess, other: NodeProcess) -> dict[str, Any]:
-    name = other.client().get("/.well-known/stigmem")["node_id"]
-    client = node.client(node.control.token)
-    return client.get(f"/v1/federation/peers/{name}/compare")
-
-
-def level(nodes: list[NodeProcess]) -> bool:
-    try:
-        return all(
-            compared(one, other)["equal"] for one in nodes for other in nodes if one is not other
-        )
-    except ClientError:
-        return False
 
 
 @pytest.mark.parametrize("count", [2, 3, 5])
@@ -176,6 +144,29 @@ def test_a_revoked_peer_gets_nothing_more(start: Start) -> None:
     of_a = a.client().get("/.well-known/stigmem")["node_id"]
     status = b.client(b.control.token).get(f"/v1/federation/peers/{of_a}")
     assert "peer_not_approved" in status["replay"]["fault"]
+
+
+def test_clocks_too_far_apart_are_told_and_replaying_goes_on_once_they_agree(
+    start: Start, tmp_path: Path
+) -> None:
+    a = start("a")
+    skewed = {"PYTHONPATH": f"{CLOCKS}:{ROOT}", "TEST_CLOCK_SKEW_SECONDS": "90"}
+    b = NodeProcess(tmp_path / "b", "--no-auth", env={**OPEN, **skewed}).wait_ready()
+    try:
+        mesh([a, b])
+        state(a.client(), "of a")
+        state(b.client(), "from 90 seconds ahead")
+        of_a = a.client().get("/.well-known/stigmem")["node_id"]
+        path = f"/v1/federation/peers/{of_a}"
+        control = b.client(b.control.token)
+        until(lambda: "iat_in_future" in str(control.get(path)["replay"]["fault"]))
+        assert "of a" not in texts(b.client())
+        port = b.url.rsplit(":", 1)[1]
+    finally:
+        b.kill()
+    with serving(tmp_path / "b", "--no-auth", "--port", port, env=OPEN) as b:
+        until(lambda: "of a" in texts(b.client()))
+        until(lambda: "from 90 seconds ahead" in texts(a.client()))
 
 
 def test_declarations_are_checked(start: Start) -> None:
