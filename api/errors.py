@@ -50,6 +50,7 @@ STATUS_BY_CODE: dict[str, int] = {
     "unknown_profile": 400,
     "provenance_cycle_detected": 400,
     "moments_reversed": 400,
+    "fork_too_large": 400,
     "sql_refused": 400,
     "sql_invalid": 400,
     "sql_timeout": 400,
