@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.api.live import CONTROL_TOKEN, LiveNode, fact
+from tests.api.pasts import Past, beginning
+from tests.api.private_worlds import ENTITIES, RELATIONS, SCOPE
+from tests.api.test_asof_law import EVERYTHING
+from tests.api.test_embeddings import settings_for, words_api
+from tests.api.test_erasures import embedded
+from tests.projections.embedding.servers import Scripted, serving
 
 FORK = "/v1/time-travel/fork"
 ALICE = "stigmem://t.example/user/alice"
@@ -176,3 +185,115 @@ def test_a_log_beyond_the_bound_is_not_forked(serve: Serve) -> None:
         live.state(v=f"v{n}")
     answer = fork(live, supposed(v="x"))
     assert (answer.status_code, answer.json()["detail"]["code"]) == (400, "fork_too_large")
+
+
+def test_a_fork_says_what_a_node_says_that_was_told(tmp_path: Path) -> None:
+    """The same suppositions, really written into a node of the same beginning."""
+    past = Past(tmp_path / "past")
+    try:
+        positions = []
+        for step in EVERYTHING:
+            past.move(step)
+            positions.append(past.node.log.head().position)
+        past.clock.advance(86_400_000_000)
+        for position in (positions[8], positions[18], positions[-2]):
+            with beginning(past, tmp_path / f"to-{position}", position, alone=True) as told:
+                assert told.node.log.head().position == position
+                _compare(past, told, position)
+    finally:
+        past.close()
+
+
+def _compare(past: Past, told: LiveNode, position: int) -> None:
+    shown = told.call("GET", "/v1/facts", key=past.key).json()["facts"]
+    items = [
+        supposed(entity=ENTITIES[0], relation=RELATIONS[0], v="keeper of tea", source="agent:x"),
+        supposed(entity=ENTITIES[1], relation="rel:knows", type="ref", v=ENTITIES[0]),
+        {"op": "retract", "id": shown[0]["id"], "reason": "wrong"},
+    ]
+    conflicts = told.call("GET", "/v1/conflicts", key=past.key).json()["conflicts"]
+    for each in conflicts[:1]:
+        name = {"conflict_id": each["conflict_id"], "winning_fact_id": each["fact_a"]["id"]}
+        items.append({"op": "resolve", **name})
+    base = {"scope": SCOPE, "min_confidence": 0.0, "explain": True, "include_low_trust": True}
+    questions: list[dict[str, Any]] = [
+        {"recall": {"query": "who keeps the tea and the secrets", "profile": profile, **base}}
+        for profile in ("default", "stargraph", "stigmem")
+    ]
+    questions.append({"state": {"include_retracted": True, "limit": 500}})
+    forks = [
+        past.live.call(
+            "POST",
+            FORK,
+            key=past.key,
+            json={"suppose": items, "as_of": f"position:{position}", **q},
+        )
+        for q in questions
+    ]
+    for answer in forks:
+        assert answer.status_code == 200, answer.text
+    unchanged = past.node.log.head()
+    for item in items:
+        _write(told, past.key, item)
+    for question, answer in zip(questions, forks, strict=True):
+        found = answer.json()
+        if "state" in question:
+            params = {name: str(value) for name, value in question["state"].items()}
+            real = told.call("GET", "/v1/time-travel/state", key=past.key, params=params).json()
+            real = {"facts": real["facts"], "total": real["total"]}
+        else:
+            body = {**question["recall"], "track": False}
+            real = told.call("POST", "/v1/recall", key=past.key, json=body).json()
+        assert plain(found["with"], position) == plain(real, position)
+        assert plain(found["with"], position) != plain(found["without"], position)
+    assert past.node.log.head() == unchanged
+
+
+def _write(told: LiveNode, key: str, item: dict[str, Any]) -> None:
+    """Write what was supposed."""
+    body = dict(item)
+    match body.pop("op"):
+        case "assert":
+            answer = told.call("POST", "/v1/facts", key=key, json=body)
+        case "retract":
+            answer = told.call("POST", f"/v1/facts/{body.pop('id')}/retract", key=key, json=body)
+        case _:
+            path = f"/v1/conflicts/{body.pop('conflict_id')}/resolve"
+            answer = told.call("POST", path, key=key, json=body)
+    assert answer.status_code in (200, 201), answer.text
+
+
+def plain(found: dict[str, Any], position: int) -> str:
+    """An answer without what is its own: ids of facts that are new behind a position, and the
+    times it took."""
+    text = json.dumps(found)
+    for each in found["facts"]:
+        record = each.get("fact", each)
+        if record["position"] > position:
+            text = text.replace(record["id"], f"NEW {record['position']}")
+    text = re.sub(r'"(recall_id|receipt_id|as_of)": ("[^"]*"|null),? ?', "", text)
+    text = re.sub(r'"track": (true|false)', "", text)
+    return re.sub(r'"milliseconds": [0-9.e+-]+', "", text)
+
+
+def test_a_supposed_fact_has_a_vector_that_nobody_keeps(tmp_path: Path) -> None:
+    with serving(words_api) as server:
+        live = LiveNode(tmp_path / "data", **settings_for(server))
+        try:
+            live.node.embed(live.settings.embedding)
+            live.state(v="rain over the harbour", relation="memory:weather")
+            embedded(live)
+            before = traces(live)
+            found = asked(live, supposed(v="chief of tea", relation="memory:rank"))
+            (made,) = found["supposed"]
+            best = found["with"]["facts"][0]
+            assert best["fact"]["id"] == made["fact_id"]
+            assert best["score_breakdown"]["semantic"] > 0.5
+            assert "partial" not in str(found["with"]["stages"])
+            assert traces(live) == before
+            server.script.extend(Scripted(status=500) for _ in range(50))
+            silent = asked(live, supposed(v="tea again", relation="memory:rank"))
+            found_by_words = [each["fact"]["value"]["v"] for each in silent["with"]["facts"]]
+            assert found_by_words[0] == "tea again"
+        finally:
+            live.close()
