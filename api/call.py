@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -104,6 +104,8 @@ class Service:
     peers: Peers
     federation: ProtocolFederation
     control_token: str | None = None
+    forking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held by the one fork that is under way: each takes memory of its own."""
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,7 @@ STATUS_BY_CODE: dict[str, int] = {
     "tombstone_malformed": 400,
     "tombstone_signature_invalid": 400,
     "tombstone_entity_uri_invalid": 400,
+    "fork_too_large": 400,
     "sql_refused": 400,
     "sql_invalid": 400,
     "sql_timeout": 400,

@@ -91,6 +91,7 @@ from api.schemas.facts import (
     ProvenanceQuery,
     RetractRequest,
 )
+from api.schemas.fork import ForkBody
 from api.schemas.gardens import (
     GardenRequest,
     MemberRequest,
@@ -1004,6 +1005,12 @@ _TIME_TRAVEL: tuple[Route, ...] = (
         method="POST", path="/v1/time-travel/sql", handler=time_travel.sql,
         permission="audit.read", group="time travel", summary="Read-only SQL over the log",
         body=SqlBody, answers={200: answers.SqlAnswer}, errors=(400, 501),
+    ),
+    Route(
+        method="POST", path="/v1/time-travel/fork", handler=time_travel.fork_moment,
+        permission="read", group="time travel", summary="What if something had been said",
+        body=ForkBody, answers={200: answers.Fork}, errors=(400, 404, 409, 413, 501),
+        headers=_SESSION,
     ),
 )  # fmt: skip
 

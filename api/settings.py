@@ -204,6 +204,13 @@ class Settings(BaseSettings):
     audit_sql_timeout_s: float = Field(
         default=10.0, gt=0, le=600, description="Longest that an audit statement may run."
     )
+    fork_events_max: int = Field(
+        default=200_000,
+        ge=0,
+        le=10_000_000,
+        description="Last position at which `/v1/time-travel/fork` forks: a moment of the past "
+        "is replayed from the beginning, about 20,000 events a second.",
+    )
     job_facts_min: int = Field(
         default=100_000,
         ge=0,

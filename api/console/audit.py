@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +22,7 @@ examples:
   engramlog audit fact 018bcfe5-… --data demo
   engramlog audit entity stigmem://solar/planet/saturn --data demo
   engramlog audit sql "SELECT kind, count(*) FROM events GROUP BY kind" --data demo
+  engramlog audit fork what-if.json --as-of position:100 --data demo
   engramlog audit sql "SELECT * FROM facts" --format parquet --output facts.parquet --data demo
 """
 CHANGES = ("added", "retracted", "decayed", "resolved")
@@ -52,6 +54,13 @@ def register(commands: Subcommands) -> None:
         parser.add_argument("name", metavar=name.upper(), help=f"the {name}")
         parser.add_argument("--as-of", metavar="MOMENT", help="its life up to then")
         _add_output(parser)
+
+    parser = group.add("fork", "what if something had been said at a moment", EXAMPLES, run_fork)
+    parser.add_argument(
+        "document", metavar="FILE", help="JSON with suppose and recall or state; - for stdin"
+    )
+    parser.add_argument("--as-of", metavar="MOMENT", help="from then on (default: now)")
+    _add_output(parser, formats=("table", "json"))
 
     parser = group.add("sql", "one SELECT over the documented views", EXAMPLES, run_sql)
     parser.add_argument("statement", metavar="SQL", help="the statement, or - for stdin")
@@ -140,6 +149,45 @@ def _life(args: argparse.Namespace, path: str) -> int:
     for point in answer.get("belief") or ():
         print(f"confidence {point['confidence']:g} from {point['at']} ({point['cause']})")
     return 0
+
+
+def run_fork(args: argparse.Namespace) -> int:
+    """Print how an answer would differ if something had been said."""
+    try:
+        text = sys.stdin.read() if args.document == "-" else Path(args.document).read_text()
+        body: Any = json.loads(text)
+    except (OSError, ValueError) as fault:
+        raise CommandError(f"{args.document}: {fault}") from fault
+    if args.as_of is not None and isinstance(body, dict):
+        body["as_of"] = args.as_of
+    with reach(args) as client:
+        answer = client.post("/v1/time-travel/fork", body)
+    if args.format == "json":
+        return _written(args, answer)
+    found = {each.get("fact", each)["id"]: each.get("fact", each)
+             for part in ("without", "with") for each in answer[part]["facts"]}  # fmt: skip
+    rows = [
+        [change, *_fact_row(found[name]), detail]
+        for change in ("added", "removed", "moved", "changed")
+        for name, detail in map(_difference, answer["difference"].get(change) or ())
+    ]
+    if rows:
+        headings = ("change", "entity", "relation", "value", "conf", "source", "recorded", "how")
+        print_table(headings, rows)
+    else:
+        print("no difference")
+    return 0
+
+
+def _difference(item: Any) -> tuple[str, str]:
+    """The fact that an item of a difference names, and what it says of it."""
+    if isinstance(item, str):
+        return item, ""
+    if "fields" in item:
+        return item["id"], ", ".join(item["fields"])
+    if "rank" in item:
+        return item["id"], f"rank {item['rank']}"
+    return item["id"], f"rank {item['before']} to {item['after']}"
 
 
 def run_sql(args: argparse.Namespace) -> int:

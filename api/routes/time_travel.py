@@ -9,12 +9,14 @@ from aiohttp import web
 
 from api.bodies import answer
 from api.call import Call
+from api.commands.forking import fork
 from api.commands.naming import entity_named, stored_uri
 from api.cursors import Cursor, filters_digest
 from api.errors import coded, plain
 from api.records import Record
 from api.routes.fact_list import listed
 from api.schemas.facts import MomentQuery
+from api.schemas.fork import ForkBody
 from api.schemas.time_travel import DiffQuery, LifeQuery, SqlBody, StateQuery
 from api.tables import records_as, table_as
 from projections.arrays import I32
@@ -164,6 +166,14 @@ async def sql(call: Call) -> web.Response:
             "moment": wire_moment(moment),
         }
     )
+
+
+async def fork_moment(call: Call) -> web.Response:
+    """How a question would be answered if something had been said; one at a time."""
+    body = await call.body(ForkBody)
+    call.session()
+    async with call.service.forking:
+        return answer(await call.in_pool(lambda: fork(call, body)))
 
 
 async def life_of_fact(call: Call) -> web.Response:

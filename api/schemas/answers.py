@@ -540,6 +540,28 @@ class Difference(BaseModel):
     )
 
 
+class Supposed(BaseModel):
+    """What came of one supposition."""
+
+    index: int
+    op: str
+    fact_id: str | None
+    created: bool
+    retracted: list[str]
+    events: int
+
+
+class Fork(BaseModel):
+    """An answer without what is supposed, with it, and the difference: ids ``added`` and
+    ``removed`` (with their ranks, in a recall), and ``moved`` or ``changed``."""
+
+    moment: MomentRecord
+    supposed: list[Supposed]
+    without: dict[str, Any]
+    with_: dict[str, Any] = Field(alias="with")
+    difference: dict[str, list[Any]]
+
+
 class TouchRecord(BaseModel):
     """One event that touched facts."""
 

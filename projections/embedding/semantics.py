@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
 from projections.arrays import F32, F64, I32, I64, Bool
 from projections.cards.vectors import CardVectors
 from projections.embedding.embedder import Embedder
+from projections.embedding.supposed import SupposedVectors
 from projections.embedding.vectors import Vectors
 
 QUERIES_KEPT_MAX = 256
@@ -77,6 +78,22 @@ class Semantics:
                 made.set_result(vector)
                 if len(self._queries) > QUERIES_KEPT_MAX:
                     self._queries.popitem(last=False)
+
+    def supposing(self, theirs: I32, slots: I32, texts: Sequence[str]) -> Semantics:
+        """The same model over a scratch copy of the facts, without cards.
+
+        Args:
+            theirs: see ``SupposedVectors``.
+            slots: of the copy: supposed facts that are to have a vector.
+            texts: what is embedded of each.
+
+        Raises:
+            EmbeddingError: the provider does not answer.
+        """
+        vectors = SupposedVectors(self._vectors, theirs)
+        if texts:
+            vectors.put(slots, self._embedder.uncached(texts))
+        return Semantics(self._embedder, vectors, self.min_confidence)
 
     def on_vectors(self, put: Callable[[I32, F32], None], forget: Callable[[I32], None]) -> None:
         """Be told of vectors that come and go, in the embedding worker's thread."""

@@ -153,11 +153,11 @@ def histories(draw: st.DrawFn, max_size: int = 20) -> list[Step]:
 class Life:
     """One life of a history, in an open node behind HTTP."""
 
-    def __init__(self, path: Path, *, private: bool) -> None:
+    def __init__(self, path: Path, *, private: bool, **settings: Any) -> None:
         self.clock = FixedClock(START_US)
         with mock.patch("api.node._cursor_key", return_value=b"k" * 32):
             self.live = LiveNode(
-                path, clock=self.clock, auth_required=True, explain_permission="read"
+                path, clock=self.clock, auth_required=True, explain_permission="read", **settings
             )
         self.node = self.live.node
         numbers = count()

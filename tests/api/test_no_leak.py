@@ -37,6 +37,7 @@ from tests.api.private_worlds import (
 
 QUERIES = ("who keeps the tea and the secrets?", "atlas ledger", "user a", "a c b")
 PROFILES = ("default", "stargraph", "stigmem", "naming")
+FORK = "/v1/time-travel/fork"
 ABSENT = "00000000-0000-7000-8000-000000000000"
 
 
@@ -86,6 +87,7 @@ def reads(told: Life) -> Iterator[Ask]:
         for name in (*ENTITIES, "user:a-secret"):
             yield Ask("GET", "/v1/entities/resolve", {"uri": name, "threshold": 0, **at})
         yield from memories(at)
+        yield from forks(told, at)
     yield from changes(head)
     for garden in named(told):
         yield Ask("GET", f"/v1/gardens/{garden}")
@@ -146,6 +148,21 @@ def memories(at: dict[str, Any]) -> Iterator[Ask]:
         yield Ask("GET", f"/v1/consolidation/{path}", at)
     for more in ({}, {"limit": 1}, {"tier": "weekly", "source": SOURCES[0]}):
         yield Ask("GET", "/v1/summaries", {**more, **at})
+
+
+def forks(told: Life, at: dict[str, Any]) -> Iterator[Ask]:
+    """What would be, were something said or taken back of what may or may not be seen."""
+    recall = {"query": "tea and secrets", "scope": SCOPE, "min_confidence": 0.0}
+    said = {"op": "assert", **fact(entity=ENTITIES[1], relation=RELATIONS[0], v="tea")}
+    yield Ask("POST", FORK, body={"suppose": [said], "recall": recall, **at})
+    swept = {"op": "sweep", "scope": SCOPE, "ttl_seconds": 0}
+    yield Ask("POST", FORK, body={"suppose": [said, swept], "state": {"limit": 500}, **at})
+    for name, _ in (*told.open[:1], *told.hidden[:2]):
+        gone = {"op": "retract", "id": name}
+        yield Ask("POST", FORK, body={"suppose": [gone], "state": {}, **at})
+    for garden in GARDENS:
+        inside = {**said, "garden_id": garden}
+        yield Ask("POST", FORK, body={"suppose": [inside], "state": {}, **at})
 
 
 def journals() -> Iterator[Ask]:
@@ -313,6 +330,9 @@ def answers(life: Life, ask: Ask) -> tuple[int, dict[str, str], Any]:
     text = re.sub(r'"(recall_id|receipt_id|error_id)":"[^"]*"', r'"\1":""', text)
     text = re.sub(r'"milliseconds":[0-9.e+-]+', '"milliseconds":0', text)
     text = re.sub(r'"(key_id|public_key)":"[^"]*"', r'"\1":""', text)
+    if ask.path == FORK and answer.status_code == 200:
+        for item in answer.json()["supposed"]:  # every fork makes up its own ids
+            text = text.replace(item["fact_id"] or ABSENT, "SUPPOSED")
     if ask.path.startswith("/v1/auth/"):
         text = re.sub(r'"id":"[^"]*"', '"id":""', text)
     if ask.path == "/metrics":

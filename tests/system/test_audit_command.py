@@ -64,3 +64,22 @@ def test_differences_and_statements_as_files(tmp_path: Path) -> None:
     assert len(json.loads(state.stdout)["facts"]) == 2
     unknown = engramlog("audit", "fact", "no-such-fact", *args)
     assert (unknown.returncode, "fact not found" in unknown.stderr) == (1, True)
+
+
+def test_a_fork_from_a_file(tmp_path: Path) -> None:
+    said = {
+        "entity": "user:a", "relation": "memory:role", "value": {"type": "string", "v": "CEO"},
+        "source": "agent:t", "scope": "company",
+    }  # fmt: skip
+    with serving(tmp_path / "data", "--no-auth") as node:
+        node.client().post("/v1/facts", said)
+    other = {**said, "op": "assert", "relation": "memory:likes"}
+    document = tmp_path / "what-if.json"
+    document.write_text(json.dumps({"suppose": [other], "state": {"entity": "user:a"}}))
+    shown = engramlog("audit", "fork", document, "--data", tmp_path / "data")
+    assert shown.returncode == 0, shown.stderr
+    (row,) = [line for line in shown.stdout.splitlines() if "user:a" in line]
+    assert "added" in row
+    assert "memory:likes" in row
+    document.write_text("{")
+    assert engramlog("audit", "fork", document, "--data", tmp_path / "data").returncode != 0

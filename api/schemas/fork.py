@@ -1,0 +1,88 @@
+"""Requests of a fork: a moment, what is supposed there, and a question."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from api.schemas.conflicts import ResolveRequest
+from api.schemas.decay import Seconds
+from api.schemas.facts import ID_LENGTH_MAX, BatchAssert, BatchRetract
+from api.schemas.recall import RecallBody
+from api.schemas.time_travel import StateQuery
+from api.schemas.trust import TrustRequest
+from api.schemas.values import Instant, Share
+
+SUPPOSED_MAX = 200
+
+
+class SupposeResolve(ResolveRequest):
+    """Settle the contradiction ``conflict_id``, as ``POST /v1/conflicts/{conflict_id}/resolve``."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    op: Literal["resolve"]
+    conflict_id: str = Field(min_length=1, max_length=ID_LENGTH_MAX)
+
+
+class SupposeTrust(TrustRequest):
+    """Trust a source so far, as ``PUT /v1/trust/sources``."""
+
+    op: Literal["trust"]
+
+
+class SupposeSweep(BaseModel):
+    """Let decay act, as ``POST /v1/decay/sweep``."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    op: Literal["sweep"]
+    scope: str | None = None
+    ttl_seconds: Seconds | None = None
+    min_confidence: Share | None = None
+
+
+Supposed = Annotated[
+    BatchAssert | BatchRetract | SupposeResolve | SupposeTrust | SupposeSweep,
+    Field(discriminator="op"),
+]
+
+
+class ForkState(StateQuery):
+    """The state of an entity, relation or scope, as ``GET /v1/time-travel/state``."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class ForkRecall(RecallBody):
+    """A question, as ``POST /v1/recall``; nothing of it is counted or receipted."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class ForkBody(BaseModel):
+    """``suppose`` in order, from ``as_of`` on, and what to ask: ``recall`` or ``state``, whose
+    own ``as_of`` and ``valid_at`` must be left out."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    as_of: str | None = None
+    valid_at: Instant | None = None
+    suppose: Annotated[list[Supposed], Field(min_length=1, max_length=SUPPOSED_MAX)]
+    recall: ForkRecall | None = None
+    state: ForkState | None = None
+
+    @model_validator(mode="after")
+    def _one_question(self) -> Self:
+        if (self.recall is None) == (self.state is None):
+            raise PydanticCustomError("fork_question", "give recall or state, and not both")
+        asked: Any = self.recall or self.state
+        if asked.as_of is not None or asked.valid_at is not None:
+            raise PydanticCustomError("fork_moment", "as_of and valid_at stand beside the question")
+        if self.state is not None and (self.state.cursor is not None or self.state.tail):
+            raise PydanticCustomError(
+                "fork_cursor", "a fork's state is one page: no cursor, no tail"
+            )
+        return self

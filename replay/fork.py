@@ -1,0 +1,143 @@
+"""A scratch node at a moment, in which something may be supposed.
+
+It stands on its own tables, made for it in a folder of its own: a copy of the node's where the
+moment is now, else replayed from the log's beginning, which takes time and room and so is
+bounded by the caller. Its writer decides, appends and projects as the node's does, over a log
+that keeps what is new in memory. Nothing of the node is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+from msgspec import Struct
+
+from eventlog.clock import FixedClock
+from eventlog.event import Recorded
+from eventlog.log import EventLog, Head, StreamHead
+from eventlog.overlay_log import OverlayLog
+from projections.database import open_reader, tables_position
+from projections.mirror import Mirror
+from projections.reader import Reader
+from projections.store import ProjectionStore, new_generation, point_link
+from projections.writer import Writer
+
+PAGE_EVENTS = 5_000
+LINK = "projections.db"
+
+
+class Scratch(Struct, frozen=True):
+    """The parts of a scratch node; ``position`` is where its past ends."""
+
+    position: int
+    log: OverlayLog
+    reader: Reader
+    writer: Writer
+    clock: FixedClock
+
+
+@contextmanager
+def scratch_at(
+    log: EventLog, tables: Path, folder: Path, position: int | None, instant_us: int
+) -> Generator[Scratch]:
+    """A scratch node that was given events 1 to ``position`` of a log as it stands; None for
+    all that the tables hold.
+
+    Args:
+        log: the node's; it is only read.
+        tables: the node's projections; copied where they stand at the position.
+        folder: an empty folder of the caller's, who removes it.
+        instant_us: what its clock says.
+
+    Raises:
+        ProjectorHalted, UnknownKind: as a rebuild.
+    """
+    link = folder / LINK
+    path = new_generation(link)
+    found = _copied(tables, path, position)
+    if found is not None:
+        position, heads = found, _heads_at(log, found)
+    else:
+        assert position is not None
+        heads = _replayed(log, link, path, position)
+    point_link(link, path)
+    clock = FixedClock(instant_us)
+    overlay = OverlayLog(log, _head(log, position), heads, clock)
+    store = ProjectionStore(link, path, history=overlay)
+    mirror = Mirror()
+    mirror.fill(store.db, store.position)
+    reader = Reader(link, mirror)
+    writer = Writer(overlay, store, mirror, clock, reader.committed)
+    writer.start()
+    try:
+        yield Scratch(position, overlay, reader, writer, clock)
+    finally:
+        writer.close()
+        reader.close()
+        store.close()
+        overlay.close()
+
+
+def _copied(tables: Path, path: Path, position: int | None) -> int | None:
+    """Copy the node's tables, where they stand at the position; what they stand at."""
+    source = open_reader(tables)
+    try:
+        source.execute("BEGIN")
+        found = tables_position(source)
+        if position is not None and found != position:
+            return None
+        target = apsw.Connection(str(path))
+        try:
+            with target.backup("main", source, "main") as backup:
+                backup.step()
+        finally:
+            target.close()
+    finally:
+        source.close()
+    return found
+
+
+def _heads_at(log: EventLog, position: int) -> dict[str, StreamHead]:
+    """Where every stream stood at a position shortly before the log's end."""
+    heads = log.stream_heads()
+    since: dict[str, StreamHead] = {}
+    for event in log.iterate(position):
+        since.setdefault(event.header.stream, _before(event))
+    return heads | since
+
+
+def _before(event: Recorded) -> StreamHead:
+    header = event.header
+    return StreamHead(header.stream, header.stream_seq - 1, header.prev_hash)
+
+
+def _replayed(log: EventLog, link: Path, path: Path, position: int) -> dict[str, StreamHead]:
+    """Make the tables of a position from the log."""
+    heads: dict[str, StreamHead] = {}
+    store = ProjectionStore(link, path, bulk=True, strict=True, history=log)
+    try:
+        after = 0
+        while after < position:
+            page = log.read(after, min(PAGE_EVENTS, position - after))
+            if not page:
+                break
+            with store.db:
+                store.apply(page)
+            for event in page:
+                header = event.header
+                heads[header.stream] = StreamHead(header.stream, header.stream_seq, event.hash)
+            after = page[-1].position
+        store.finish_bulk()
+    finally:
+        store.close()
+    return heads
+
+
+def _head(log: EventLog, position: int) -> Head:
+    if position == 0:
+        return Head()
+    (last,) = log.read(position - 1, 1)
+    return Head(position, last.received_at, last.received_hlc)
