@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
 from api.client import Client
@@ -159,7 +159,7 @@ def run_fork(args: argparse.Namespace) -> int:
     except (OSError, ValueError) as fault:
         raise CommandError(f"{args.document}: {fault}") from fault
     if args.as_of is not None and isinstance(body, dict):
-        body["as_of"] = args.as_of
+        body = {**cast(dict[str, Any], body), "as_of": args.as_of}
     with reach(args) as client:
         answer = client.post("/v1/time-travel/fork", body)
     if args.format == "json":

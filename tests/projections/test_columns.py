@@ -115,7 +115,7 @@ def key(
     digest: str, *, name: str = "k", expires: int | None = None, revoked: int | None = None
 ) -> KeyRow:
     return KeyRow(
-        name, "agent:a", ("read",), ("local",), (), digest, None, 0, expires, "d", revoked
+        name, "agent:a", ("read",), ("local",), (), digest, None, 0, expires, "d", 2, revoked
     )
 
 
