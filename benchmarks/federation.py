@@ -1,11 +1,17 @@
-"""How fast a node replays a peer: verified only, and taken in, projected and durable."""
+"""How fast a node replays a peer: verified only, and taken in, projected and durable; how far a
+peer is behind under writes, and how long a new one takes (two processes).
+
+``python -m benchmarks.federation --events 500000`` measures a larger catch-up.
+"""
 
 from __future__ import annotations
 
+import argparse
 import tempfile
 from pathlib import Path
 
-from benchmarks.report import Figure, Stopwatch, say
+from benchmarks.federation_processes import measure_catch_up, measure_lag
+from benchmarks.report import Figure, Stopwatch, say, table
 from benchmarks.workload import fact_bodies
 from eventlog.kinds import Value
 from eventlog.log import StreamHead
@@ -21,6 +27,11 @@ SOURCE = "agent:bench"
 
 
 def measure(facts: int) -> list[Figure]:
+    """All figures; ``facts`` are those that a new peer has to catch up with."""
+    return [*measure_replay(facts), *measure_lag(), *measure_catch_up(facts)]
+
+
+def measure_replay(facts: int) -> list[Figure]:
     """Figures for ``facts`` facts (at most 50,000) that one node states and another replays."""
     count = min(facts, 50_000)
     with tempfile.TemporaryDirectory(prefix="engramlog-federation-") as name:
@@ -85,3 +96,23 @@ def _verify(a: Member, b: Member) -> tuple[float, int]:
         seconds += watch.seconds
         after += len(page.events)
         before = StreamHead(stream, after, page.events[-1][1])
+
+
+def main() -> None:
+    """Measure what is asked for."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.federation")
+    parser.add_argument("--events", type=int, default=100_000, help="of the catch-up (100000)")
+    parser.add_argument("--only", choices=("replay", "lag", "catch-up"), help="one of three parts")
+    args = parser.parse_args()
+    figures: list[Figure] = []
+    if args.only in (None, "replay"):
+        figures += measure_replay(args.events)
+    if args.only in (None, "lag"):
+        figures += measure_lag()
+    if args.only in (None, "catch-up"):
+        figures += measure_catch_up(args.events)
+    print(table(figures), flush=True)
+
+
+if __name__ == "__main__":
+    main()
