@@ -51,6 +51,8 @@ STATUS_BY_CODE: dict[str, int] = {
     "provenance_cycle_detected": 400,
     "moments_reversed": 400,
     "tombstone_invalid_scope": 400,
+    "tombstone_malformed": 400,
+    "tombstone_signature_invalid": 400,
     "tombstone_entity_uri_invalid": 400,
     "sql_refused": 400,
     "sql_invalid": 400,
@@ -76,6 +78,7 @@ STATUS_BY_CODE: dict[str, int] = {
     "time_travel_plugin_disabled": 403,
     "not_delegable": 403,
     "entity_forbidden": 403,
+    "tombstone_not_granted": 403,
     "capability_exceeds_rights": 403,
     "attribute_forbidden": 403,
     # state

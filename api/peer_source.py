@@ -34,22 +34,29 @@ class HttpFactSource:
     async def page(self, cursor: str | None, limit: int) -> object:
         """See ``FactSource``."""
         query = {"limit": str(limit)} | ({} if cursor is None else {"cursor": cursor})
-        headers = {"Authorization": f"Bearer {self._token()}", "Stigmem-Verify": "full"}
-        timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
-        try:
-            async with self._session.get(
-                self._url, params=query, headers=headers, timeout=timeout, allow_redirects=False
-            ) as response:
-                body = await _read(response)
-                if response.status == 429:
-                    raise PeerBusy(_seconds(response.headers.get("Retry-After")))
-                if response.status != 200:
-                    words = body[:200].decode(errors="replace")
-                    raise PeerFault(f"the peer answered {response.status}: {words}")
-        except (aiohttp.ClientError, TimeoutError, OSError) as fault:
-            words = str(fault) or type(fault).__name__
-            raise PeerFault(f"cannot reach {self._url}: {words}") from fault
-        return await asyncio.to_thread(decode_body, body)
+        return await fetch_json(self._session, self._url, query, self._token())
+
+
+async def fetch_json(
+    session: aiohttp.ClientSession, url: str, query: dict[str, str], token: str
+) -> object:
+    """What a peer answers to one request. Raises PeerFault."""
+    headers = {"Authorization": f"Bearer {token}", "Stigmem-Verify": "full"}
+    timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
+    try:
+        async with session.get(
+            url, params=query, headers=headers, timeout=timeout, allow_redirects=False
+        ) as response:
+            body = await _read(response)
+            if response.status == 429:
+                raise PeerBusy(_seconds(response.headers.get("Retry-After")))
+            if response.status != 200:
+                words = body[:200].decode(errors="replace")
+                raise PeerFault(f"the peer answered {response.status}: {words}")
+    except (aiohttp.ClientError, TimeoutError, OSError) as fault:
+        words = str(fault) or type(fault).__name__
+        raise PeerFault(f"cannot reach {url}: {words}") from fault
+    return await asyncio.to_thread(decode_body, body)
 
 
 async def _read(response: aiohttp.ClientResponse) -> bytes:

@@ -17,6 +17,7 @@ from msgspec import Struct
 from api.node import Node
 from api.peer_source import HttpFactSource, PeerBusy
 from api.settings import Settings
+from api.tombstone_sharing import TombstonePuller
 from projections.foreign import ForeignCursor
 from projections.intents import ReceiveForeign, Refused
 from replay.protocol.peer_token import (
@@ -91,6 +92,9 @@ class ProtocolFederation:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._watch: asyncio.Task[None] | None = None
         self._session: aiohttp.ClientSession | None = None
+        self._tombstones = TombstonePuller(
+            node, self.shared_scopes, settings.federation_pull_interval_s
+        )
 
     def peer_of(self, header: str | None) -> tuple[ProtocolPeer, PeerClaims]:
         """The peer behind an Authorization header. Raises PeerTokenError."""
@@ -120,9 +124,12 @@ class ProtocolFederation:
         """Begin to pull; a replica never does."""
         self._session = aiohttp.ClientSession()
         self._watch = asyncio.create_task(self._look(), name="federation")
+        if self._settings.federation_enabled:
+            self._tombstones.start(self._session)
 
     async def stop(self) -> None:
         """Stop pulling; what was fetched is written or not, never half."""
+        await self._tombstones.stop()
         tasks = [task for task in (self._watch, *self._tasks.values()) if task is not None]
         for task in tasks:
             task.cancel()

@@ -26,6 +26,7 @@ from api.routes import (
     facts,
     federation,
     federation_facts,
+    federation_tombstones,
     feedback,
     formalities,
     gardens,
@@ -651,6 +652,18 @@ _FEDERATION_FACTS: tuple[Route, ...] = (
         method="GET", path="/v1/federation/pulls", handler=federation_facts.pulls,
         permission="federate", group="federation", summary="How pulling each peer stands",
         answers={200: federated.PulledPeers},
+    ),
+    Route(
+        method="GET", path="/v1/federation/tombstones", handler=federation_tombstones.shared,
+        permission="peer", group="federation", summary="Tombstones for peers",
+        query=tombstoning.SharedQuery, answers={200: tombstoning.SharedTombstones},
+        errors=(401, 403),
+    ),
+    Route(
+        method="POST", path="/v1/federation/tombstones/ingest",
+        handler=federation_tombstones.ingest, permission="peer", group="federation",
+        summary="A tombstone from a peer", body=tombstoning.SharedRecord,
+        answers={201: tombstoning.Taken}, errors=(400, 401, 403, 404, 409, 413, 503, 507),
     ),
 )  # fmt: skip
 _INTENTS: tuple[Route, ...] = (

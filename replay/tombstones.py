@@ -7,14 +7,122 @@ A record is signed over its canonical JSON (sorted keys, no spaces, UTF-8) witho
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Annotated, Any
 from uuid import uuid4
+
+import msgspec
+from msgspec import Meta, Struct
 
 from eventlog.identity import Identity, signed_by
 from projections.capabilities.token import from_url_text, to_url_text
+from projections.intents import RevokeTombstone, SetTombstone
+from projections.moment import parse_instant
+from projections.normalization import URI_LENGTH_MAX, normalize_uri
+from projections.tombstones import TOMBSTONE_SCOPES, hidden_scopes
 from replay.federation.declaration import fingerprint, stored_key, wire_key
 
 _UNSIGNED = frozenset({"signature", "reason"})
+
+
+class WireTombstone(Struct, frozen=True):
+    """A tombstone as peers exchange it (wire 5.5)."""
+
+    id: Annotated[str, Meta(min_length=1, max_length=200)]
+    entity_uri: Annotated[str, Meta(min_length=1, max_length=URI_LENGTH_MAX)]
+    scope: str
+    signed_by: Annotated[str, Meta(max_length=URI_LENGTH_MAX)]
+    signature: Annotated[str, Meta(min_length=1, max_length=200)]
+    created_at: Annotated[str, Meta(max_length=64)]
+    key_id: Annotated[str, Meta(max_length=200)] = ""
+    legal_hold: bool = False
+    reason: Annotated[str, Meta(max_length=2048)] | None = None
+
+
+class WireRevocation(Struct, frozen=True):
+    """A revocation as peers exchange it."""
+
+    id: Annotated[str, Meta(min_length=1, max_length=200)]
+    tombstone_id: Annotated[str, Meta(min_length=1, max_length=200)]
+    signed_by: Annotated[str, Meta(max_length=URI_LENGTH_MAX)]
+    signature: Annotated[str, Meta(min_length=1, max_length=200)]
+    created_at: Annotated[str, Meta(max_length=64)]
+    reason: Annotated[str, Meta(max_length=2048)] = ""
+    key_id: Annotated[str, Meta(max_length=200)] = ""
+
+
+class NotTaken(Exception):
+    """A peer's record has no effect here; ``code`` says why."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Bounds(Struct, frozen=True):
+    """What a peer's records may do here: its node id and key (base64url), the scopes that are
+    shared with it, and whether it may hide facts of others."""
+
+    node_id: str
+    public_key: str
+    scopes: frozenset[str]
+    granted: bool
+
+
+def intent_of(record: dict[str, Any], bounds: Bounds) -> SetTombstone | RevokeTombstone:
+    """What a peer's record asks for, as far as it may.
+
+    Raises:
+        NotTaken: ``tombstone_malformed``, ``tombstone_signature_invalid``,
+            ``tombstone_not_granted`` or ``tombstone_invalid_scope``.
+    """
+    shape = WireRevocation if "tombstone_id" in record else WireTombstone
+    try:
+        told = msgspec.convert(record, shape)
+        parse_instant(told.created_at)
+    except (msgspec.ValidationError, ValueError) as fault:
+        raise NotTaken("tombstone_malformed", str(fault)) from fault
+    if not holds(bounds.public_key, record):
+        raise NotTaken("tombstone_signature_invalid", "the peer's key did not sign this record")
+    if not bounds.granted:
+        message = "erase_foreign is not granted: a tombstone hides what others said as well"
+        raise NotTaken("tombstone_not_granted", message)
+    if isinstance(told, WireRevocation):
+        return RevokeTombstone(
+            revocation_id=told.id,
+            tombstone_id=told.tombstone_id,
+            reason=told.reason,
+            created_at=told.created_at,
+            signed_by=told.signed_by,
+            key_id=told.key_id,
+            signature=told.signature,
+            node_id=bounds.node_id,
+        )
+    return _tombstone(told, bounds)
+
+
+def _tombstone(told: WireTombstone, bounds: Bounds) -> SetTombstone:
+    meant = hidden_scopes(told.scope) if told.scope in TOMBSTONE_SCOPES else frozenset[str]()
+    scopes = meant & bounds.scopes
+    if not scopes:
+        raise NotTaken("tombstone_invalid_scope", "it hides in no scope that is shared here")
+    try:
+        entity = normalize_uri(told.entity_uri)
+    except ValueError as fault:
+        raise NotTaken("tombstone_malformed", str(fault)) from fault
+    return SetTombstone(
+        tombstone_id=told.id,
+        entity=entity,
+        entity_uri=told.entity_uri,
+        scope=told.scope,
+        scopes=tuple(sorted(scopes)),
+        created_at=told.created_at,
+        signed_by=told.signed_by,
+        key_id=told.key_id,
+        signature=told.signature,
+        legal_hold=told.legal_hold,
+        reason=told.reason,
+        node_id=bounds.node_id,
+    )
 
 
 def new_tombstone_id() -> str:

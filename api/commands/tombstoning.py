@@ -13,6 +13,7 @@ from api.errors import ApiError, coded, plain
 from api.records import Record
 from api.schemas.erasures import ErasureRequest
 from api.schemas.tombstones import TombstoneRequest
+from api.tombstone_records import tombstone_record
 from projections.arrays import I32
 from projections.authorization import Authorization
 from projections.hiding import Tombstone
@@ -24,8 +25,6 @@ from projections.selection import live
 from projections.tombstones import (
     EVERY_SCOPE,
     TOMBSTONE_SCOPES,
-    RevocationRow,
-    TombstoneRow,
     hidden_scopes,
 )
 from projections.view import View
@@ -58,7 +57,7 @@ async def set_tombstone(call: Call, request: TombstoneRequest) -> Record:
     _check_erasure(request)
     scopes = hidden_scopes(request.scope)
     known, _ = call.node.reader.tombstones_of(entity)
-    if any(each.stands and each.scopes == scopes for each in known):
+    if any(each.stands and each.node_id is None and each.scopes == scopes for each in known):
         raise plain("tombstone_already_exists")
     erasure = await _erased(call, entity, request) if request.erase else None
     body: Record = {
@@ -145,35 +144,7 @@ def _check_rights(call: Call, entity: str, scope: str) -> None:
         raise coded("entity_forbidden", f"this capability does not cover entity {entity!r}")
 
 
-# -- records and notices ------------------------------------------------------------------
-
-
-def tombstone_record(row: TombstoneRow) -> Record:
-    """A tombstone as it was signed."""
-    return {
-        "id": row.tombstone_id,
-        "entity_uri": row.entity_uri,
-        "scope": row.scope,
-        "reason": row.reason,
-        "signed_by": row.signed_by,
-        "key_id": row.key_id,
-        "signature": row.signature,
-        "created_at": row.created_at,
-        "legal_hold": row.legal_hold,
-    }
-
-
-def revocation_record(row: RevocationRow) -> Record:
-    """A revocation as it was signed."""
-    return {
-        "id": row.revocation_id,
-        "tombstone_id": row.tombstone_id,
-        "reason": row.reason,
-        "signed_by": row.signed_by,
-        "key_id": row.key_id,
-        "signature": row.signature,
-        "created_at": row.created_at,
-    }
+# -- notices ------------------------------------------------------------
 
 
 def notices_over(view: View, authorization: Authorization, slots: I32) -> list[dict[str, Any]]:

@@ -7,8 +7,9 @@ from aiohttp import web
 from api.bodies import answer
 from api.call import Call, warned
 from api.commands import tombstoning
-from api.commands.tombstoning import entity_meant, revocation_record, tombstone_record
+from api.commands.tombstoning import entity_meant
 from api.schemas.tombstones import RevokeRequest, TombstoneRequest, TombstonesQuery
+from api.tombstone_records import revocation_record, tombstone_record
 
 
 async def set_tombstone(call: Call) -> web.Response:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Literal
+
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.schemas.erasures import ErasureBegun
@@ -98,6 +100,38 @@ class TombstonePage(BaseModel):
 
     tombstones: list[ListedTombstone]
     before: int | None
+
+
+class SharedQuery(BaseModel):
+    """``cursor``: of the page before."""
+
+    model_config = ConfigDict(extra="allow")
+
+    cursor: Annotated[str, Field(pattern=r"^[0-9]{1,18}$")] | None = None
+    limit: int = Field(default=100, ge=1, le=500)
+
+
+class SharedTombstones(BaseModel):
+    """What a node said of tombstones; ``cursor`` is null where it said nothing more."""
+
+    tombstones: list[TombstoneRecord]
+    revocations: list[RevocationRecord]
+    cursor: str | None
+
+
+class SharedRecord(BaseModel):
+    """A tombstone, or (with ``tombstone_id``) a revocation, as a peer signed it."""
+
+    model_config = ConfigDict(extra="allow")
+
+    id: str
+
+
+class Taken(BaseModel):
+    """What was taken."""
+
+    id: str
+    status: Literal["accepted"]
 
 
 class TombstoneNotice(BaseModel):

@@ -18,8 +18,10 @@ def set_tombstone(intent: SetTombstone, context: Context) -> Decision | Refused:
     """The entity is hidden in the scopes from here on."""
     context.flush()
     of_entity = tombstones_of(context.db, intent.entity)
-    if any(each.stands and set(each.scopes) == set(intent.scopes) for each in of_entity):
-        return _EXISTS
+    for each in of_entity:
+        signer, scopes = each.node_id, each.scopes
+        if each.stands and signer == intent.node_id and scopes == frozenset(intent.scopes):
+            return _EXISTS
     if find_tombstone(context.db, intent.tombstone_id) is not None:
         return _EXISTS
     fields = msgspec.structs.asdict(intent) | {"scopes": list(intent.scopes)}
