@@ -29,6 +29,7 @@ from api.lines import (
     TrustLine,
 )
 from api.schemas.values import wire_v
+from api.tombstone_lines import TombstoneLine
 from eventlog.event import Recorded
 from eventlog.identifiers import id_text
 from eventlog.kinds import (
@@ -45,11 +46,14 @@ from eventlog.kinds import (
     PolicySet,
     SetValuedDeclared,
     SourceTrustSet,
+    TombstoneRevoked,
+    TombstoneSet,
 )
 from eventlog.log import EventLog
 from projections.attributes import may_set
 from projections.foreign import unwrapped
 from projections.moment import format_instant
+from projections.normalization import SCOPES
 
 RESOLUTION_PREFIX = "stigmem:resolution:"
 _encode = msgspec.json.Encoder().encode
@@ -94,6 +98,7 @@ class _Exporter:
         self._values: dict[str, tuple[str, str]] = {}
         self._origins: dict[str, str] = {}
         self._slugs: dict[str, str] = {}
+        self._stones: dict[str, list[TombstoneLine]] = {}
 
     def lines_of(self, event: Recorded) -> list[AnyLine]:
         at = format_instant(event.received_at).replace("+00:00", "Z")
@@ -137,6 +142,8 @@ class _Exporter:
                         scopes=[sweep.scope], policies=policies, gardens=gardens, recorded_at=at
                     )
                 ]
+            case TombstoneSet() | TombstoneRevoked():
+                return self._tombstoned(event.payload, at)
             case GardenCreated() | GardenDeleted() | GardenMemberSet() as change:
                 return [self._garden(change, at)]
             case _:
@@ -169,6 +176,31 @@ class _Exporter:
             added_by=change.added_by,
             recorded_at=at,
         )
+
+    def _tombstoned(self, change: TombstoneSet | TombstoneRevoked, at: str) -> list[AnyLine]:
+        """One line a scope, where it hides in several and not in all."""
+        if isinstance(change, TombstoneSet):
+            every = len(change.scopes) == len(SCOPES)
+            lines = [
+                TombstoneLine(
+                    entity=change.entity,
+                    scope=scope,
+                    reason=change.reason,
+                    legal_hold=change.legal_hold and change.node_id is None,
+                    signed_by=change.signed_by,
+                    recorded_at=at,
+                )
+                for scope in (["all"] if every else change.scopes)
+            ]
+            self._stones[change.tombstone_id] = lines
+            return [*lines]
+        return [
+            msgspec.structs.replace(
+                line, revoke=True, reason=change.reason, legal_hold=False,
+                signed_by=change.signed_by, recorded_at=at,
+            )
+            for line in self._stones.pop(change.tombstone_id, [])
+        ]  # fmt: skip
 
     def _asserted(self, event: Recorded, fact: FactAsserted, at: str) -> list[AnyLine]:
         if fact.entity.startswith(RESOLUTION_PREFIX):

@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from api.garden_lines import GardenLine, MemberLine
 from api.lines import AnyLine, LineError, ResolveLine, recorded_us
+from api.tombstone_lines import TombstoneLine
 from api.translating import Translator
 
 BATCH_LINES = 1000
@@ -197,7 +198,12 @@ class Importer:
 
     def _add(self, item: Numbered, at: int | None) -> None:
         line = item.line
-        alone = (ResolveLine, GardenLine, MemberLine)  # depend on what was written before
+        alone = (
+            ResolveLine,
+            GardenLine,
+            MemberLine,
+            TombstoneLine,
+        )  # depend on what was written before
         after = self._batch and isinstance(self._batch[-1].line, alone)
         if after or isinstance(line, alone) or self._translator.names_pending(line):
             self._drain()

@@ -28,6 +28,7 @@ from api.garden_lines import (
 from api.line_base import Line, LineError, Scope, line_uri
 from api.schemas.attributes import Attributes
 from api.schemas.values import FactValue
+from api.tombstone_lines import TombstoneLine
 from eventlog.kinds import DecayPolicy, FactAttributes, Parent, Value
 from projections.cid import compute_cid, parse_fact_hash
 from projections.instructions import INSTRUCTION_PERMISSION
@@ -148,10 +149,11 @@ AnyLine: TypeAlias = (
     | AttributesLine
     | GardenLine
     | MemberLine
+    | TombstoneLine
 )
 OPERATIONS = (
     "assert", "retract", "resolve", "policy", "trust", "sweep", "attributes", "garden",
-    "member",
+    "member", "tombstone",
 )  # fmt: skip
 _any = msgspec.json.Decoder(AnyLine)
 _assert = msgspec.json.Decoder(AssertLine)
@@ -210,7 +212,8 @@ def recorded_us(line: Line) -> int:
 def intent_of(line: AnyLine, value_bytes_max: int, find: FindGarden) -> Intent:
     """What a line asks of the writer; its keys replaced by ids and hashes before.
 
-    ``resolve`` lines have no intent of their own: the conflict must be looked up first.
+    ``resolve`` lines have no intent of their own: the conflict must be looked up first. Nor
+    have ``tombstone`` lines: the node signs the record.
 
     Raises:
         LineError: a field cannot be used.
@@ -239,6 +242,8 @@ def intent_of(line: AnyLine, value_bytes_max: int, find: FindGarden) -> Intent:
             return member_intent(line, find)
         case ResolveLine():
             raise LineError("a resolution needs its conflict", "op")
+        case TombstoneLine():
+            raise LineError("a tombstone needs the node that signs it", "op")
 
 
 def assert_intent(line: AssertLine, value_bytes_max: int) -> AssertFact:

@@ -24,6 +24,7 @@ from api.lines import (
     stored_value,
 )
 from api.node import Node
+from api.tombstone_lines import TombstoneLine, tombstone_intent
 from eventlog.clock import FixedClock
 from eventlog.errors import EventLogError
 from projections.authorization import everything
@@ -103,6 +104,8 @@ class NodeSink:
     def _intent(self, line: AnyLine) -> Intent:
         if isinstance(line, ResolveLine):
             return self._resolution(line)
+        if isinstance(line, TombstoneLine):
+            return tombstone_intent(line, self._node)
         return intent_of(line, self._value_bytes_max, self._node.reader.gardens.find)
 
     def _resolution(self, line: ResolveLine) -> ResolveConflict:
@@ -180,7 +183,8 @@ def open_conflict(node: Node, winner: str, loser: str) -> tuple[str, str]:
         if slot is None or slot >= view.count:
             raise LineError(f"there is no fact {fact_id!r}", field)
         slots.append(slot)
-    found = conflict_between(reader, view, everything(), node.moment(), winner, loser)
+    rights = everything().past_tombstones()  # what was settled before it was hidden
+    found = conflict_between(reader, view, rights, node.moment(), winner, loser)
     if found is None:
         raise LineError("the two facts have no open conflict", "winner")
     same = view.value[found.newer] == view.value[slots[0]]

@@ -7,8 +7,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
 import pytest
 
+from api.exporting import export_lines
+from api.importing import Importer, Options, RefusedLine
+from api.lines import decode_line
+from api.node import Node
+from api.sinks import NodeSink
+from api.tombstone_records import tombstone_record
+from eventlog.clock import FixedClock
 from replay.federation.declaration import wire_key
 from replay.tombstones import holds
 from tests.api.live import CONTROL_TOKEN, LiveNode
@@ -299,3 +307,50 @@ def test_a_restart_and_a_rebuild_know_the_same(tmp_path: Path) -> None:
         assert listed(again) == seen
     finally:
         again.close()
+
+
+def test_an_export_read_back_hides_what_was_hidden(live: LiveNode, tmp_path: Path) -> None:
+    live.state(v=SECRET)
+    live.state(v="kept", entity=BOB)
+    ended = bury(live, BOB, scope="team")
+    revoke(live, ended["id"])
+    stone = bury(live, reason="asked for", legal_hold=True)
+    live.state(v="afterwards")
+    lines = [line for _, line in export_lines(live.node.log)]
+    clock = FixedClock(live.node.clock.now_us())
+    copy = Node.open(tmp_path / "copy", clock=clock, epoch_clock="file")
+    try:
+        sink = NodeSink(copy, 262_144, clock=clock)
+        report = Importer(sink, Options(file_clock=True), decode_line).run(iter(lines))
+        assert report.failed == 0
+        view = copy.reader.pin()
+        hidden = view.hidden()
+        assert hidden is not None
+        assert hidden.tolist() == [True, False, True]
+        (row,) = copy.reader.standing_tombstones()
+        assert (row.entity, row.scope, row.reason, row.legal_hold) == (
+            ALICE,
+            "all",
+            "asked for",
+            True,
+        )
+        assert row.tombstone_id != stone["id"]
+        assert holds(wire_key(copy.identity.public_key_b64), tombstone_record(row))
+        old, ends = copy.reader.tombstones_of(BOB)
+        assert [(each.scope, each.stands) for each in old] == [("team", False)]
+        assert [each.reason for each in ends] == ["a mistake"]
+    finally:
+        copy.close()
+
+
+def test_a_line_about_no_tombstone_is_refused(live: LiveNode) -> None:
+    sink = NodeSink(live.node, 262_144)
+    for body, field in (
+        ({"entity": BOB, "revoke": True}, "entity"),
+        ({"entity": BOB, "scope": "galaxy"}, "scope"),
+        ({"entity": " "}, "entity"),
+    ):
+        line = decode_line(msgspec.json.encode({"op": "tombstone", **body}))
+        (result,) = sink.write([line], received_at=None, atomic=False)
+        assert isinstance(result, RefusedLine)
+        assert result.field == field
