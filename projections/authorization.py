@@ -79,7 +79,6 @@ class Authorization(Struct, frozen=True):
     sees_hidden: bool = False
     """Whether tombstones are looked past: to say which of them hide something, never to show
     what they hide."""
-
     ceiling: int = CEILING
     """Facts classified higher do not exist for this caller; beyond ``OPEN_CLASS`` only those
     that the caller stated do, but for the machine's owner."""
