@@ -7,6 +7,7 @@ of it gives the digests that the document states. Whatever is off, the log is re
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -83,13 +84,16 @@ def _fetched(
         raise SnapshotFault(f"snapshot {snapshot.position}: {reason}")
 
     def fill(target: Path) -> None:
-        done = 0
+        done, digest = 0, hashlib.sha256()
         with target.open("xb") as file:
             for part in source.contents(snapshot.position):
                 done += len(part)
                 if done > snapshot.bytes:
                     raise SnapshotFault(f"snapshot {snapshot.position} is larger than was said")
                 file.write(part)
+                digest.update(part)
                 progress(done, snapshot.bytes)
+        if digest.hexdigest() != snapshot.sha256:  # before anything reads it as a database
+            raise SnapshotFault(f"snapshot {snapshot.position} did not come as it was written")
 
     return snapshots.make(fill, now_us, automatic=True, expected=snapshot)

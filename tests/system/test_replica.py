@@ -393,7 +393,8 @@ def test_what_is_erased_is_not_kept_in_the_snapshots_of_a_replica(tmp_path: Path
     snapshot(primary)
     replica = replica_of(primary.url, tmp_path / "replica", key).wait_ready()
     assert held(replica.data) != []
-    client.post("/v1/erasures", {"fact_ids": [told["id"]], "wait": True})
+    with admin(primary) as owner:
+        owner.post("/v1/erasures", {"fact_ids": [told["id"]], "reason": "request"})
     until(lambda: held(primary.data) == [] == held(replica.data))
     for folder in (primary.data, replica.data):
         until(lambda folder=folder: not _holding(folder, secret.encode()))
