@@ -17,7 +17,7 @@ from msgspec import Struct
 from benchmarks.workload import intent_of
 from projections.arrays import F32, I32
 from projections.intents import AssertFact
-from projections.recall.stages.lexical import STOP_WORDS
+from projections.stop_words import STOP_WORDS
 
 DIMENSIONS = 384
 VOCABULARY = 30_000

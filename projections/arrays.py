@@ -11,6 +11,7 @@ F64: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 I64: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 I32: TypeAlias = np.ndarray[Any, np.dtype[np.int32]]
 U32: TypeAlias = np.ndarray[Any, np.dtype[np.uint32]]
+U8: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
 I8: TypeAlias = np.ndarray[Any, np.dtype[np.int8]]
 Keys: TypeAlias = tuple[np.ndarray[Any, Any], ...]
 """Sort keys for ``np.lexsort``, the last of them first."""

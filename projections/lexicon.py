@@ -23,11 +23,16 @@ def lexical_text(entity: str, relation: str, value_type: str, value_v: str) -> s
     URIs lose scheme and authority, which all facts of a node share; the tokenizer splits
     at every other punctuation mark by itself.
     """
+    named = f"{uri_path(entity)} {relation}"
+    said = said_text(value_type, value_v)
+    return f"{named} {said}" if said else named
+
+
+def said_text(value_type: str, value_v: str) -> str:
+    """What of that is the value."""
     if value_type == "ref":
-        return f"{uri_path(entity)} {relation} {uri_path(value_v)}"
-    if value_type == "null":
-        return f"{uri_path(entity)} {relation}"
-    return f"{uri_path(entity)} {relation} {value_v}"
+        return uri_path(value_v)
+    return "" if value_type == "null" else value_v
 
 
 def uri_path(uri: str) -> str:

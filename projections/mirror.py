@@ -52,7 +52,7 @@ from projections.foreign_ends import ENDING_KINDS
 from projections.garden_directory import all_reviews, every_garden
 from projections.hiding import Hiding, Tombstone, known_of
 from projections.histories import uses_by_slot
-from projections.lexicon import lexical_text
+from projections.lexicon import lexical_text, said_text
 from projections.mirror_state import MirrorState
 from projections.moment import LIVE
 from projections.normalization import SCOPES, is_reserved, normalize_ref
@@ -268,6 +268,8 @@ class Mirror(MirrorState):
         key = (entity_number, relation_number, scope_number, garden_number)
         key_number = self._key_number(key)
         value_number = self.value_numbers.setdefault((value_type, value_v), len(self.value_numbers))
+        if value_number == len(self.said):
+            self.said.append(said_text(value_type, value_v))
         object_number = -1
         if value_type == "ref":
             object_number = self._numbered(normalize_ref(value_v))
@@ -386,6 +388,7 @@ class Mirror(MirrorState):
         for postings in (self.by_entity, self.by_key, self.by_object, self.by_source,
                          self.by_cid, self.reserved, self.summaries, self.by_term):  # fmt: skip
             postings.drop(slots)
+        self._unsay(slots)
         self.remembered.clear()
 
     def _set_attributes(self, event: Recorded) -> None:
@@ -402,6 +405,14 @@ class Mirror(MirrorState):
         self.attributes.setdefault(slot, []).append((position, attributes))
         self.confidential |= attributes.classification >= CONFIDENTIAL
         self.columns.arrays["classification"][slot] = attributes.classification
+
+    def _unsay(self, slots: Sequence[int]) -> None:
+        """Forget what these facts said, where no other says the same."""
+        columns, count = self.columns.arrays, self.columns.count
+        standing = columns["value"][:count][columns["scope"][:count] != NOWHERE]
+        for number in set(columns["value"][slots].tolist()) - set(standing.tolist()):
+            self.said[number] = ""
+        self.forget_derived()
 
     def _trust(self, event: Recorded) -> None:
         payload = event.payload

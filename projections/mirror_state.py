@@ -19,6 +19,7 @@ from projections.interner import Interner
 from projections.lexicon import open_tokenizer
 from projections.recall_times import RecallTimes
 from projections.remembered import Remembered
+from projections.signatures import Signatures, signers
 from projections.term_postings import TermPostings
 from projections.trust_history import TrustHistory
 
@@ -64,6 +65,10 @@ class MirrorState(SlotLists):
         self.attested: array[int] = array("i")
         """Slots of facts with a source's own signature, ascending."""
         self.value_numbers: dict[tuple[str, str], int] = {}
+        self.said: list[str] = []
+        """By value number: what the lexicon reads of the value."""
+        self.signatures: dict[int, Signatures] = {}
+        """By version: signatures of what is said, made when they are first asked for."""
         self.key_numbers: dict[tuple[int, int, int, int], int] = {}
         self.crowded: Bool = np.zeros(1024, dtype=np.bool_)
         """By key number: whether the key has more than one fact."""
@@ -93,8 +98,13 @@ class MirrorState(SlotLists):
         """What tombstones hide now; replaced whole when that changes."""
         self.remembered = Remembered(ANSWERS_KEPT_MAX)
         self._tokenizers = threading.local()
+        self.forget_derived()
         self.published = 0
         self.position = 0
+
+    def forget_derived(self) -> None:
+        """Drop what was made of texts for questions alone; it is made again when asked for."""
+        self.signatures = {n: Signatures(sign) for n, sign in signers(self.tokenize).items()}
 
     def tokenize(self, text: str) -> list[str]:
         """Terms of a text, as the lexicon cuts it."""

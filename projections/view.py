@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from eventlog.kinds import FactAttributes, TrustPolicy
-from projections.arrays import F64, I8, I32, I64, U32, Bool, Keys
+from projections.arrays import F64, I8, I32, I64, U8, U32, Bool, Keys
 from projections.attributes import PLAIN
 from projections.authorization import Authorization
 from projections.flagging import Flags, flags_at
@@ -65,6 +65,8 @@ class View:
         self.hiding: Hiding = mirror.hiding  # after the count: what is new may be hidden
         self.tokenize: Callable[[str], list[str]] = mirror.tokenize
         self.remembered: Remembered = mirror.remembered
+        self.said: Sequence[str] = mirror.said
+        """By value number: what the lexicon reads of a value."""
 
     # -- age ------------------------------------------------------------------------------
 
@@ -179,6 +181,14 @@ class View:
     def has_derivations(self) -> bool:
         """Whether any fact was ever derived from another."""
         return bool(self._mirror.parents)
+
+    def said_by(self, slot: int) -> str:
+        """What the lexicon reads of a fact's value."""
+        return self.said[self.value[slot]]
+
+    def signatures(self, slots: I32, version: int) -> U8:
+        """(slots, 32): signatures of what the facts' values say (see ``signatures``)."""
+        return self._mirror.signatures[version].rows(self.said, self.value[slots])
 
     def slot_at(self, position: int) -> int | None:
         """The slot of the fact asserted at a position."""

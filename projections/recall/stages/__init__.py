@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from projections.recall.candidates import Candidates
-from projections.recall.stages import entity_edges, graph, lexical, semantic, summaries
+from projections.recall.stages import (
+    entity_edges,
+    graph,
+    lexical,
+    semantic,
+    simhash,
+    summaries,
+)
 
 if TYPE_CHECKING:
     from projections.recall.survey import Survey
@@ -31,6 +38,7 @@ class Stage(Struct, frozen=True):
 STAGES: dict[str, Stage] = {
     "lexical": Stage(lexical.Parameters, lexical.run),
     "semantic": Stage(semantic.Parameters, semantic.run, embeds=True),
+    "simhash": Stage(simhash.Parameters, simhash.run),
     "graph": Stage(graph.Parameters, graph.run, builds_on=True),
     "summaries": Stage(summaries.Parameters, summaries.run),
     "entity_edges": Stage(entity_edges.Parameters, entity_edges.run),

@@ -21,7 +21,7 @@ from projections.arrays import F64, I32, I64
 from projections.graph import LOOKUPS_MAX, Reached, best_edges, expand, joined
 from projections.normalization import entity_display, normalize_uri
 from projections.recall.candidates import Candidates, StageDisabled
-from projections.recall.stages.lexical import STOP_WORDS
+from projections.stop_words import STOP_WORDS
 
 if TYPE_CHECKING:
     from projections.recall.survey import Survey

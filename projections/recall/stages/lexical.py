@@ -9,7 +9,6 @@ profile has a ``context``, ``tf`` and ``length`` include shares of the neighbour
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,6 +19,7 @@ from projections.arrays import F64, I32
 from projections.recall.candidates import Candidates, best_indices
 from projections.recall.context import conversations, surroundings
 from projections.recall.tally import Tally
+from projections.stop_words import without_stop_words
 
 if TYPE_CHECKING:
     from projections.recall.context import Context
@@ -28,19 +28,6 @@ if TYPE_CHECKING:
 
 TERMS_MAX = 64
 """Terms of a query that are looked up; the rest of a longer query is not searched."""
-
-_STOP_TEXT = """
-    a about am an and any are as at be been being but by can could d did do does doing for
-    from had has have having he her hers him his how i if in into is it its just ll m me my
-    of on or our ours re s she should so some such t than that the their theirs them then
-    there these they this those to too us ve very was we were what when where which while who
-    whom whose why will with would you your yours
-"""
-STOP_WORDS = frozenset(_STOP_TEXT.split())
-_WORD_EDGE = r"[\w\u0300-\u036f]"
-_STOP_WORD = re.compile(
-    rf"(?<!{_WORD_EDGE})(?:{'|'.join(sorted(STOP_WORDS))})(?!{_WORD_EDGE})", re.IGNORECASE
-)
 
 
 class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
@@ -89,7 +76,7 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
 
 def query_terms(view: View, query: str) -> list[str]:
     """The query's distinct terms, sorted; stop-words only where nothing else is left."""
-    terms = view.tokenize(_STOP_WORD.sub(" ", query)) or view.tokenize(query)
+    terms = view.tokenize(without_stop_words(query)) or view.tokenize(query)
     return sorted(set(terms[:TERMS_MAX]))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from eventlog.event import Header, Recorded
 from eventlog.kinds import (
     FactAsserted,
+    FactAttributes,
     FactRetracted,
     Parent,
     Payload,
@@ -60,6 +61,7 @@ class World:
         name: str | None = None,
         cid: str = "",
         parents: Sequence[str] = (),
+        attributes: FactAttributes | None = None,
     ) -> int:
         """Assert a fact. ``parents`` are the 64 hex digits of what it was derived from."""
         slot = len(self._ids)
@@ -74,6 +76,7 @@ class World:
             confidence=confidence,
             cid=cid or f"sha256:{slot:064x}",
             derived_from=[Parent(hash=parent) for parent in parents],
+            attributes=attributes,
         )
         recorded_at = NOW_US - int(age_days * DAY_US)
         self._append(payload, recorded_at)

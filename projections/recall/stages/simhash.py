@@ -1,0 +1,66 @@
+"""Ss: facts whose signature is near the question's (abmind's seed, "Ss").
+
+``score = 1 - hamming / 256``, of all survivors. Version 1 signs as abmind does. Version 2
+weighs the question's words by how few survivors hold them (``ln(1 + N / df)``); what facts
+were signed with never depends on other facts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import numpy as np
+from msgspec import Meta, Struct
+
+from projections.recall.candidates import Candidates, StageDisabled, best_indices
+from projections.signatures import sign_v1, sign_v2, similarities
+from projections.stop_words import without_stop_words
+
+if TYPE_CHECKING:
+    from projections.recall.survey import Survey
+
+
+class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
+    """``threshold``: least similarity, inclusive. ``cap``: most candidates."""
+
+    version: Literal[1, 2] = 1
+    threshold: Annotated[float, Meta(ge=0, le=1)] = 0.65
+    cap: Annotated[int, Meta(ge=1, le=5000)] = 5
+
+
+def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidates]) -> Candidates:
+    """The survivors most like the question, ascending by slot; among equals the oldest.
+
+    Raises:
+        StageDisabled: the question holds nothing to sign.
+    """
+    signature = sign_v1([survey.request.query])[0].tobytes()
+    if parameters.version == 2:
+        signature = _weighted(survey)
+    if not any(signature):
+        raise StageDisabled("the question holds no word that could be signed")
+    slots = survey.survivors
+    signed = survey.view.signatures(slots, parameters.version)
+    likeness = similarities(signed, signature)
+    # Nothing to sign leaves all bits 0, which a few words' many 0s would be like.
+    near = np.flatnonzero((likeness >= parameters.threshold) & signed.any(axis=1))
+    best = near[best_indices(likeness[near], parameters.cap)]
+    slots, likeness = slots[best], likeness[best]
+
+    def why(slot: int) -> list[str]:
+        return [f"simhash: {likeness[np.searchsorted(slots, slot)]:.3f} of the bits agree"]
+
+    return Candidates(slots, likeness, np.zeros(len(slots), dtype=np.int32), why)
+
+
+def _weighted(survey: Survey) -> bytes:
+    """The question's second signature, by what its words tell among the survivors."""
+    survivors = survey.surviving.survivors
+    terms = survey.view.tokenize(without_stop_words(survey.request.query))
+    weights: dict[str, float] = {}
+    for term in set(terms):
+        holding = int(np.count_nonzero(survivors.mask[survey.view.postings(term)[0]]))
+        weights[term] = math.log1p(len(survivors.slots) / max(holding, 1))
+    return sign_v2(terms, weights)
