@@ -184,7 +184,7 @@ class View:
 
     def said_by(self, slot: int) -> str:
         """What the lexicon reads of a fact's value."""
-        return self.said[self.value[slot]]
+        return self.said[int(self.value[slot])]
 
     def signatures(self, slots: I32, version: int) -> U8:
         """(slots, 32): signatures of what the facts' values say (see ``signatures``)."""
