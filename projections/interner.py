@@ -47,6 +47,10 @@ class Interner:
         texts = self._texts
         return [texts[number] for number in numbers]
 
+    def since(self, start: int) -> list[str]:
+        """All texts from a number on."""
+        return self._texts[start:]
+
     def texts_between(self, numbers: Sequence[int], after: str, last: str) -> list[str]:
         """Those texts of numbers that come after ``after`` and not after ``last``."""
         texts = self._texts

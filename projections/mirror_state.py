@@ -12,6 +12,7 @@ from eventlog.kinds import FactAttributes
 from projections.arrays import Bool
 from projections.columns import Columns, Postings
 from projections.entity_names import EntityNames
+from projections.fact_texts import FactTexts
 from projections.flagging import FlagColumn
 from projections.hiding import Hiding
 from projections.histories import AccessHistory, DecayHistory, SetValuedHistory
@@ -67,8 +68,9 @@ class MirrorState(SlotLists):
         self.value_numbers: dict[tuple[str, str], int] = {}
         self.said: list[str] = []
         """By value number: what the lexicon reads of the value."""
-        self.signatures: dict[int, Signatures] = {}
+        self.signatures: dict[int, Signatures]
         """By version: signatures of what is said, made when they are first asked for."""
+        self.texts: FactTexts
         self.key_numbers: dict[tuple[int, int, int, int], int] = {}
         self.crowded: Bool = np.zeros(1024, dtype=np.bool_)
         """By key number: whether the key has more than one fact."""
@@ -105,6 +107,7 @@ class MirrorState(SlotLists):
     def forget_derived(self) -> None:
         """Drop what was made of texts for questions alone; it is made again when asked for."""
         self.signatures = {n: Signatures(sign) for n, sign in signers(self.tokenize).items()}
+        self.texts = FactTexts(self.entities, self.relations, self.said, self.attributes)
 
     def tokenize(self, text: str) -> list[str]:
         """Terms of a text, as the lexicon cuts it."""

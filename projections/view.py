@@ -10,9 +10,11 @@ from eventlog.kinds import FactAttributes, TrustPolicy
 from projections.arrays import F64, I8, I32, I64, U8, U32, Bool, Keys
 from projections.attributes import PLAIN
 from projections.authorization import Authorization
+from projections.fact_texts import FactTexts
 from projections.flagging import Flags, flags_at
 from projections.hiding import Hiding
 from projections.interner import Interner
+from projections.lexicon import uri_path
 from projections.mirror_state import MirrorState
 from projections.moment import LIVE, Moment
 from projections.remembered import Remembered
@@ -131,6 +133,11 @@ class View:
             found.append(standing)
         return found
 
+    def attributed_slots(self) -> I32:
+        """Facts that ever had attributes, ascending."""
+        slots = np.array(list(self._mirror.attributes), dtype=np.int32)
+        return np.sort(slots[slots < self.count])
+
     # -- slot lists ---------------------------------------------------------------------
 
     def entity_slots(self, entity: int) -> I32:
@@ -185,6 +192,18 @@ class View:
     def said_by(self, slot: int) -> str:
         """What the lexicon reads of a fact's value."""
         return self.said[int(self.value[slot])]
+
+    def text_of(self, slot: int) -> str:
+        """All that the lexicon reads of a fact."""
+        said = self.said_by(slot)
+        entity, relation = int(self.entity[slot]), int(self.relation[slot])
+        named = f"{uri_path(self.entities.text(entity))} {self.relations.text(relation)}"
+        return f"{named} {said}" if said else named
+
+    @property
+    def texts(self) -> FactTexts:
+        """What facts may be found by letter by letter."""
+        return self._mirror.texts
 
     def signatures(self, slots: I32, version: int) -> U8:
         """(slots, 32): signatures of what the facts' values say (see ``signatures``)."""

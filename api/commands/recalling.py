@@ -42,8 +42,9 @@ def body_of_query(query: RecallQuery) -> RecallBody:
     if query.depth is not None and not 0 <= query.depth <= GET_DEPTH_MAX:
         raise coded("recall_depth_exceeded", f"depth must be 0 to {GET_DEPTH_MAX}")
     fields = query.model_dump(exclude={"legacy_format", "weights"})
-    if "scope" not in query.model_fields_set:
-        del fields["scope"]
+    for name in ("scope", "limit"):
+        if name not in query.model_fields_set:
+            del fields[name]
     fields = {name: fields[name] for name in RecallBody.model_fields if name in fields}
     if query.weights is not None:
         weights = parse_json(query.weights.encode())
@@ -91,7 +92,7 @@ def question_of(
         query=body.query,
         scopes=_scopes(scope or body.scope),
         token_budget=body.token_budget,
-        limit=body.limit,
+        limit=body.limit if "limit" in body.model_fields_set else None,
         depth=body.depth,
         weights=weights,
         min_confidence=body.min_confidence,

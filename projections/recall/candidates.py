@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
+import msgspec
 import numpy as np
 from msgspec import Struct
 
@@ -34,7 +35,9 @@ def best_indices(scores: F64, count: int, ages: Callable[[I64], Keys]) -> I64:
 class Candidates(Struct, frozen=True):
     """Facts a stage proposes: ``slots`` ascending and unique, raw ``scores`` above 0,
     ``hops`` from a seed (0 for direct hits), ``why`` in words for one slot, and ``detail`` of
-    what the stage could not look at, if anything. ``ages``: sort keys of slots, older first."""
+    what the stage found how, or could not look at, if anything. ``ages``: sort keys of slots,
+    older first. ``origin`` names the part of the stage that found a fact, ``strong`` those that
+    hold all that was asked for; None where the stage has no parts, and does not tell."""
 
     slots: I32
     scores: F64
@@ -42,6 +45,8 @@ class Candidates(Struct, frozen=True):
     why: Callable[[int], list[str]]
     detail: str = ""
     ages: Callable[[I32], Keys] = by_slot
+    origin: Callable[[int], str] | None = None
+    strong: frozenset[int] | None = None
 
     def best(self, count: int) -> Candidates:
         """The ``count`` highest scores; among equals the older facts."""
@@ -62,7 +67,7 @@ class Candidates(Struct, frozen=True):
     def only(self, chosen: I64 | Bool) -> Candidates:
         """Those chosen by index or mask."""
         slots, scores, hops = self.slots[chosen], self.scores[chosen], self.hops[chosen]
-        return Candidates(slots, scores, hops, self.why, self.detail, self.ages)
+        return msgspec.structs.replace(self, slots=slots, scores=scores, hops=hops)
 
 
 class StageOutcome(Struct, frozen=True):

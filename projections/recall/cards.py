@@ -122,7 +122,7 @@ def _with(
     tokens = 0
     others = [each for each in selected if each not in pinned]
     for each in (*pinned, *others):
-        if tokens + each.tokens <= plan.request.token_budget and len(kept) < plan.request.limit:
+        if tokens + each.tokens <= plan.token_budget and len(kept) < plan.limit:
             kept.append(each)
             tokens += each.tokens
     return sorted(kept, key=lambda each: -float(scored.score[each.index or 0]))
@@ -145,7 +145,7 @@ def fast_path(
     if not chosen.fast_path or plan.request.entity is not None or _filtered(plan):
         return results
     estimate = ESTIMATORS[plan.profile.packing.estimator]
-    left = plan.request.token_budget - sum(each.token_estimate for each in results)
+    left = plan.token_budget - sum(each.token_estimate for each in results)
     answer = list(results)
     for key, members in list(_by_key(results).items())[:FAST_PATH_ENTITIES_MAX]:
         served = cards.exact(survey.view, key, survey.authorization, survey.moment)

@@ -77,6 +77,7 @@ def recall(
         moment,
         gate=plan.gate,
         depth=plan.depth,
+        limit=plan.limit,
         semantics=semantics,
         context=profile.context,
         aliases=aliases,

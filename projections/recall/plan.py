@@ -8,12 +8,16 @@ from projections.recall.profile import Profile
 from projections.recall.request import RecallRequest
 from projections.recall.survey import Gate
 
+UNBOUNDED = 2**62
+"""More tokens than any facts cost."""
+
 
 class Plan(Struct, frozen=True):
     """Everything that is decided before a fact is looked at.
 
     ``weights`` are by stage name, and by name of each factor that adds; not yet scaled to
-    the stages that complete. ``diverse`` is False where MMR would break the answer's order.
+    the stages that complete. ``token_budget`` is ``UNBOUNDED`` where the profile counts facts
+    alone. ``diverse`` is False where MMR would break the answer's order.
     """
 
     profile: Profile
@@ -23,6 +27,8 @@ class Plan(Struct, frozen=True):
     depth: int
     lambda_mmr: float
     diverse: bool
+    limit: int
+    token_budget: int
 
 
 def make_plan(profile: Profile, request: RecallRequest) -> Plan:
@@ -34,6 +40,8 @@ def make_plan(profile: Profile, request: RecallRequest) -> Plan:
         effective_min = max(effective_min, gate.low_trust)
     given = request.weights or {}
     contradicted = request.include_contradicted
+    packing = profile.packing
+    limit = packing.limit if request.limit is None else min(request.limit, packing.limit_max)
     lambda_mmr = diversity.lambda_mmr if request.lambda_mmr is None else request.lambda_mmr
     return Plan(
         profile=profile,
@@ -46,4 +54,6 @@ def make_plan(profile: Profile, request: RecallRequest) -> Plan:
         depth=profile.depth if request.depth is None else request.depth,
         lambda_mmr=lambda_mmr,
         diverse=lambda_mmr < 1.0 and (request.entity is None or diversity.entity_centric),
+        limit=limit,
+        token_budget=UNBOUNDED if packing.by == "count" else request.token_budget,
     )

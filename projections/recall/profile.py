@@ -20,12 +20,14 @@ from projections.recall.diversity import SIMILARITIES
 from projections.recall.factors import FACTORS, Fraction
 from projections.recall.fusion import FUSIONS, NORMALISATIONS
 from projections.recall.packing import ESTIMATORS
+from projections.recall.request import LIMIT
 from projections.recall.stages import STAGES
 from projections.recall.ties import TIES
 
 _PACKAGE = "projections.recall"
 POOL_MAX = 5_000
 FACTORS_MAX = 12
+LIMIT_MAX = 500
 
 
 class ProfileError(ValueError):
@@ -96,9 +98,14 @@ class DiversityChoice(_Part, frozen=True):
 
 
 class PackingChoice(_Part, frozen=True):
-    """``skips_max``: how many candidates that do not fit may be passed over. ``parents``:
-    whether the parents of derived facts are added where they still fit."""
+    """``by``: whether the request's token budget counts, or the number of facts alone.
+    ``limit``: facts returned where the request leaves it open; ``limit_max``: more than which
+    it cannot ask for. ``skips_max``: how many candidates that do not fit may be passed over.
+    ``parents``: whether the parents of derived facts are added where they still fit."""
 
+    by: Literal["tokens", "count"] = "tokens"
+    limit: Annotated[int, Meta(ge=1, le=LIMIT_MAX)] = LIMIT
+    limit_max: Annotated[int, Meta(ge=1, le=LIMIT_MAX)] = LIMIT_MAX
     estimator: str = "value_bytes"
     skips_max: Annotated[int, Meta(ge=0, le=POOL_MAX)] = 0
     parents: bool = True

@@ -11,11 +11,15 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from projections.recall.filters import Filters
+
 Weights: TypeAlias = Mapping[str, float]
 """Canonical weight key to a weight in [0, 1]; keys the caller left open are absent."""
 
 WEIGHT_KEYS = ("lexical", "semantic", "graph", "source_trust", "recency")
 STAGE_KEYS = ("lexical", "semantic", "graph")
+LIMIT = 100
+"""Facts returned at most, where nobody says otherwise."""
 ALIASES = {"lex": "lexical", "vec": "semantic", "vector": "semantic"}
 SEED_KEYS = frozenset({"lex", "lexical", "vec", "vector", "graph"})
 SUM_TOLERANCE = 0.001
@@ -29,13 +33,29 @@ class WeightsError(ValueError):
         self.code = code
 
 
+class Situation(Struct, frozen=True, kw_only=True):
+    """The asker's here and now, as far as it is told.
+
+    Attributes:
+        hour: of the day, 0 to 23, where the asker is.
+        day_of_week: 0 is Sunday.
+        topic: of the conversation.
+        utc_offset_minutes: what to add to UTC for the asker's time of day.
+    """
+
+    hour: int | None = None
+    day_of_week: int | None = None
+    topic: str | None = None
+    utc_offset_minutes: int = 0
+
+
 class RecallRequest(Struct, frozen=True, kw_only=True):
     """One question. None means: as the profile says.
 
     Attributes:
         scopes: narrows the caller's readable scopes; None keeps them all.
         token_budget: tokens the packed facts may cost together.
-        limit: most facts returned.
+        limit: most facts returned; None for as many as the profile says.
         depth: hops of graph expansion, 0 to 3; 0 disables the graph stage.
         weights: from ``parse_weights``.
         min_confidence: least effective confidence (confidence times source trust).
@@ -47,12 +67,18 @@ class RecallRequest(Struct, frozen=True, kw_only=True):
         lambda_mmr: relevance against diversity, 1 is pure relevance.
         explain: report every number behind every score.
         force_refresh: wait, at most 500 ms, for the memory card of now.
+        keywords: what to look for, in the language that is searched, each a phrase; empty
+            where there is only the query.
+        original: the question in the asker's own words, in any language.
+        filters: beyond relation and source.
+        stages: run only these, by name or label, and those that always run.
+        situation: where the asker stands, for factors that compare facts with it.
     """
 
     query: str
     scopes: frozenset[str] | None = None
     token_budget: int = 4000
-    limit: int = 100
+    limit: int | None = None
     depth: int | None = None
     weights: Weights | None = None
     min_confidence: float | None = None
@@ -66,6 +92,11 @@ class RecallRequest(Struct, frozen=True, kw_only=True):
     explain: bool = False
     force_refresh: bool = False
     profile: str = "default"
+    keywords: tuple[str, ...] = ()
+    original: str = ""
+    filters: Filters = Filters()
+    stages: frozenset[str] | None = None
+    situation: Situation = Situation()
 
 
 def parse_weights(given: Mapping[str, object]) -> Weights:

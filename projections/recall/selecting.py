@@ -41,11 +41,11 @@ class Selected(Struct, frozen=True):
 
 def select(survey: Survey, plan: Plan, scored: Scored, rows: Rows) -> list[Selected]:
     """The candidates that are packed, in the order in which they were chosen."""
-    view, profile, request = survey.view, plan.profile, plan.request
+    view, profile = survey.view, plan.profile
     order = ranking(view, scored.fused.slots, scored.score, profile.ties)
-    order = order[: max(profile.diversity.pool, request.limit)]
+    order = order[: max(profile.diversity.pool, plan.limit)]
     positions = view.from_position[scored.fused.slots[order]]
-    pool = rows(positions.tolist()) if request.token_budget > 0 else []
+    pool = rows(positions.tolist()) if plan.token_budget > 0 else []
     # Rows that are gone (a fact erased since the view was pinned) are simply not offered.
     order = order[np.isin(positions, [row.position for row in pool])]
     estimate = ESTIMATORS[profile.packing.estimator]
@@ -54,8 +54,8 @@ def select(survey: Survey, plan: Plan, scored: Scored, rows: Rows) -> list[Selec
     packed = pack(
         _chooser(survey, plan, pool, slots, scored.score[order]),
         costs,
-        budget=request.token_budget,
-        limit=request.limit,
+        budget=plan.token_budget,
+        limit=plan.limit,
         skips_max=profile.packing.skips_max,
     )
     return [Selected(int(slots[n]), pool[n], costs[n], int(order[n])) for n in packed.chosen]
@@ -72,8 +72,8 @@ def add_parents(
     """Immediate parents of the selected facts that the caller may see, are not selected
     already, pass the gate, and fit budget and limit whole (seed §20.6.3)."""
     estimate = ESTIMATORS[plan.profile.packing.estimator]
-    left = plan.request.token_budget - sum(each.tokens for each in selected)
-    room = plan.request.limit - len(selected)
+    left = plan.token_budget - sum(each.tokens for each in selected)
+    room = plan.limit - len(selected)
     present = {each.slot for each in selected}
     parents: list[Selected] = []
     for child in selected:

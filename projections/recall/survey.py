@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec import Struct
 
 from projections.arrays import F64, I32, Bool
+from projections.recall.request import LIMIT
 from projections.recall.surviving import Surviving, surviving
 
 if TYPE_CHECKING:
@@ -37,8 +39,9 @@ class Survey(Struct, frozen=True):
     all are shared between requests and never written.
 
     ``focus`` is the number of the entity asked about: None where none was, -1 where the
-    node does not know it. ``semantics`` is None where embeddings are off,
-    ``context`` where the profile asks for none, ``aliases`` where nobody looks names up.
+    node does not know it. ``limit`` is how many facts the answer may hold.
+    ``semantics`` is None where embeddings are off, ``context`` where the profile asks for none,
+    ``aliases`` where nobody looks names up.
     """
 
     view: View
@@ -47,6 +50,7 @@ class Survey(Struct, frozen=True):
     request: RecallRequest
     gate: Gate
     depth: int
+    limit: int
     focus: int | None
     surviving: Surviving
     semantics: Semantics | None = None
@@ -98,6 +102,7 @@ def survey(
     *,
     gate: Gate,
     depth: int,
+    limit: int = LIMIT,
     semantics: Semantics | None = None,
     context: Context | None = None,
     aliases: AliasBook | None = None,
@@ -105,7 +110,11 @@ def survey(
     """What this caller may see at this Moment, and what of it the request's filters leave."""
     if request.scopes is not None:
         authorization = authorization.narrowed(request.scopes)
-    filters = (_number(view.relations, request.relation), _number(view.sources, request.source))
+    filters = msgspec.structs.replace(
+        request.filters,
+        relation=_number(view.relations, request.relation),
+        source=_number(view.sources, request.source),
+    )
     return Survey(
         view=view,
         authorization=authorization,
@@ -113,6 +122,7 @@ def survey(
         request=request,
         gate=gate,
         depth=depth,
+        limit=limit,
         focus=_number(view.entities, request.entity),
         surviving=surviving(view, authorization, moment, filters),
         semantics=semantics,

@@ -21,6 +21,7 @@ from projections.selection import live_mask
 if TYPE_CHECKING:
     from projections.authorization import Authorization
     from projections.moment import Moment
+    from projections.recall.filters import Filters
     from projections.view import View
 
 DERIVED_MAX = 4_096
@@ -77,10 +78,6 @@ class Surviving(Struct, frozen=True):
     until: int
 
 
-Filters = tuple[int | None, int | None]
-"""Numbers of the relation and the source asked for; -1 for one that never appeared."""
-
-
 def surviving(
     view: View, authorization: Authorization, moment: Moment, filters: Filters
 ) -> Surviving:
@@ -107,12 +104,9 @@ def find_surviving(
     mask[view.reserved_slots()] = False
     since, until = _expire(view, mask, moment)
     visible = survivors = Kept(view, mask)
-    if filters != (None, None):
-        mask = mask.copy()
-        for column, wanted in zip((view.relation, view.source), filters, strict=True):
-            if wanted is not None:
-                mask &= column == wanted
-        survivors = Kept(view, mask)
+    kept = filters.apply(view, mask, moment)
+    if kept is not mask:
+        survivors = Kept(view, kept)
     return Surviving(visible, survivors, since, until)
 
 

@@ -10,6 +10,7 @@ from msgspec import Struct
 from projections.recall.candidates import Candidates
 from projections.recall.stages import (
     entity_edges,
+    fuzzy,
     graph,
     lexical,
     semantic,
@@ -38,6 +39,7 @@ class Stage(Struct, frozen=True):
 STAGES: dict[str, Stage] = {
     "lexical": Stage(lexical.Parameters, lexical.run),
     "semantic": Stage(semantic.Parameters, semantic.run, embeds=True),
+    "fuzzy": Stage(fuzzy.Parameters, fuzzy.run),
     "simhash": Stage(simhash.Parameters, simhash.run),
     "graph": Stage(graph.Parameters, graph.run, builds_on=True),
     "summaries": Stage(summaries.Parameters, summaries.run),

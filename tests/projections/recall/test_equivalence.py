@@ -17,6 +17,7 @@ from projections.columns import Postings
 from projections.moment import LIVE, Moment, format_instant
 from projections.recall import RecallRequest, running
 from projections.recall.candidates import Candidates
+from projections.recall.filters import Filters
 from projections.recall.stages import graph, lexical
 from projections.recall.survey import Gate, Survey, survey
 from projections.recall.surviving import find_surviving, surviving
@@ -123,8 +124,8 @@ def test_what_is_remembered_is_what_would_be_found(
         for day in days:
             for view, at in ((before, moment_before), (world.view(), world.moment())):
                 moment = Moment(at.position, NOW_US + day * DAY_US)
-                known = surviving(view, reader("local", "team"), moment, (None, None))
-                fresh = find_surviving(view, reader("local", "team"), moment, (None, None))
+                known = surviving(view, reader("local", "team"), moment, Filters())
+                fresh = find_surviving(view, reader("local", "team"), moment, Filters())
                 assert known.visible.slots.tolist() == fresh.visible.slots.tolist()
         if step == 0:
             world.fact(late["entity"], late["relation"], late["value"], scope=late["scope"])

@@ -1,0 +1,91 @@
+"""What a request asks of the facts themselves, before any stage looks at them: relation,
+source, and what abmind filters by (its seed: time, topic, tier, emotion, classification)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from msgspec import Struct
+
+from projections.arrays import Bool
+from projections.attributes import PLAIN
+
+if TYPE_CHECKING:
+    from eventlog.kinds import FactAttributes
+    from projections.moment import Moment
+    from projections.view import View
+
+_GROUPS = {
+    "positive": "joy pride excitement relief gratitude love hope humor",
+    "negative": "frustration anger fear grief anxiety exhaustion doubt",
+    "high-energy": "excitement anger determination surprise",
+}
+
+
+def emotions_of(asked: str) -> tuple[str, ...]:
+    """The tags that an argument names: those of a group, or those between its commas."""
+    named = asked.strip().lower()
+    parts = _GROUPS[named].split() if named in _GROUPS else named.split(",")
+    return tuple(dict.fromkeys(part.strip() for part in parts if part.strip()))
+
+
+class Filters(Struct, frozen=True, kw_only=True):
+    """None (or nothing) keeps all.
+
+    Attributes:
+        relation, source: their numbers; -1 for one that never appeared.
+        since_us, until_us: when the fact was recorded, both inclusive.
+        topic, tier: exactly.
+        emotions: any of them within any of the fact's emotion tags.
+        classification_max: the highest classification.
+    """
+
+    relation: int | None = None
+    source: int | None = None
+    since_us: int | None = None
+    until_us: int | None = None
+    topic: str | None = None
+    tier: str | None = None
+    emotions: tuple[str, ...] = ()
+    classification_max: int | None = None
+
+    def apply(self, view: View, mask: Bool, moment: Moment) -> Bool:
+        """What of ``mask`` is kept; ``mask`` itself where nothing is asked."""
+        if self == Filters():
+            return mask
+        mask = mask.copy()
+        for column, wanted in ((view.relation, self.relation), (view.source, self.source)):
+            if wanted is not None:
+                mask &= column == wanted
+        if self.since_us is not None:
+            mask &= view.recorded_at >= self.since_us
+        if self.until_us is not None:
+            mask &= view.recorded_at <= self.until_us
+        if self._asks_attributes:
+            self._by_attributes(view, mask, moment)
+        return mask
+
+    @property
+    def _asks_attributes(self) -> bool:
+        asked = (self.topic, self.tier, self.classification_max)
+        return bool(self.emotions) or any(each is not None for each in asked)
+
+    def _by_attributes(self, view: View, mask: Bool, moment: Moment) -> None:
+        attributed = view.attributed_slots()
+        attributed = attributed[mask[attributed]]
+        kept = [self._keeps(each) for each in view.attributes(attributed, moment)]
+        if not self._keeps(PLAIN):  # most facts say nothing of themselves
+            mask[:] = False
+        mask[attributed] = np.array(kept, dtype=np.bool_)
+
+    def _keeps(self, attributes: FactAttributes) -> bool:
+        if self.topic is not None and attributes.topic != self.topic:
+            return False
+        if self.tier is not None and attributes.tier != self.tier:
+            return False
+        most = self.classification_max
+        if most is not None and attributes.classification > most:
+            return False
+        tags = " ".join(attributes.emotion_tags).lower()
+        return not self.emotions or any(each in tags for each in self.emotions)

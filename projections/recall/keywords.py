@@ -1,0 +1,102 @@
+"""What abmind searches for: keywords, each a phrase, and the question in the user's own words
+(its seed, "Sf"; the newer version's raw messages).
+
+A message that comes as one entry of several words is no phrase anybody wrote down: no fact
+holds a whole question word by word. It is cut into its terms.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from projections.recall.request import RecallRequest
+from projections.stop_words import STOP_WORDS
+
+WINDOW_FROM = 7
+"""Letters from which a word is also looked for in pieces."""
+WINDOW_MIN = 4
+
+_OPERATOR = re.compile(r"\b(?:OR|AND)\b")
+_ANY_OPERATOR = re.compile(r"\b(?:OR|AND|NOT)\b")
+_NOT = re.compile(r"\bNOT\b")
+_WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+_SWAPPED = str.maketrans("zyZY", "yzYZ")
+
+
+class Cutting(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How a message is cut into terms.
+
+    Attributes:
+        terms_max: how many, the first ones.
+        letters_min: shorter ones are dropped.
+        stop_words: keep words that say next to nothing, even where others are left.
+    """
+
+    terms_max: Annotated[int, Meta(ge=1, le=64)] = 32
+    letters_min: Annotated[int, Meta(ge=1, le=10)] = 1
+    stop_words: bool = False
+
+
+class Keywords(Struct, frozen=True):
+    """``phrases`` to look for as they are, ``terms`` one by one; ``raw`` where both come of
+    one message. ``original`` is for letter-by-letter searches alone."""
+
+    phrases: tuple[str, ...]
+    terms: tuple[str, ...]
+    original: str
+    raw: bool
+
+    @property
+    def probes(self) -> tuple[str, ...]:
+        """What is looked for letter by letter, in order."""
+        words = self.terms if self.raw else self.phrases
+        return tuple(dict.fromkeys((*words, self.original) if self.original else words))
+
+
+def keywords_of(request: RecallRequest, cutting: Cutting) -> Keywords:
+    """The keywords of a request; its query's where it names none."""
+    entries = normalised(request.keywords or (request.query,))
+    raw = len(entries) == 1 and len(entries[0].split()) > 1
+    phrases = tuple(dict.fromkeys(entry for entry in entries if entry.strip()))
+    original = _ANY_OPERATOR.sub(" ", request.original).replace('"', "").strip()
+    return Keywords(phrases, tuple(significant_terms(phrases, cutting)), original, raw)
+
+
+def normalised(entries: Iterable[str]) -> list[str]:
+    """Entries as phrases: of a single one that speaks in operators, what stands between."""
+    cleaned = list(entries)
+    if len(cleaned) == 1 and _OPERATOR.search(cleaned[0]):
+        parts = (_NOT.sub(" ", part) for part in _OPERATOR.split(cleaned[0]))
+        cleaned = [part.strip().strip("\"'").strip() for part in parts]
+    return [entry for entry in cleaned if entry.strip()]
+
+
+def significant_terms(texts: Iterable[str], cutting: Cutting) -> list[str]:
+    """Distinct words, whatever their case, in order."""
+    words: dict[str, str] = {}
+    for text in texts:
+        for word in _WORD.findall(unicodedata.normalize("NFKC", text)):
+            if len(word) >= cutting.letters_min:
+                words.setdefault(word.casefold(), word)
+    if not cutting.stop_words:
+        words = {key: word for key, word in words.items() if key not in STOP_WORDS} or words
+    return list(words.values())[: cutting.terms_max]
+
+
+def swapped(piece: str) -> str:
+    """What was typed on the other kind of keyboard: z for y, y for z."""
+    return piece.translate(_SWAPPED)
+
+
+def windows(piece: str) -> list[str]:
+    """Overlapping pieces of a long word, some of which survive a typing error."""
+    if len(piece) < WINDOW_FROM:
+        return []
+    size = max(len(piece) // 2, WINDOW_MIN)
+    step = max(1, size // 2)
+    return [piece[at : at + size] for at in range(0, len(piece) - size + 1, step)]

@@ -1,0 +1,146 @@
+"""Sf: three searches one after the other, by stems, then letter by letter (abmind's seed).
+
+``porter`` looks for each keyword as a phrase in what the lexicon reads of a fact. While fewer
+facts than the answer may hold were found, ``trigram_en`` looks for the keywords as pieces of
+text, without accents and in any case, in the same text and the fact's keywords, and
+``trigram_orig`` in the user's own words. A piece that is nowhere is tried with z and y
+exchanged, then in overlapping windows: some of them survive a typing error. The search that
+finds a fact first names it. All statistics are counted over the survivors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import numpy as np
+from msgspec import Meta, Struct
+
+from projections.arrays import F64, I32
+from projections.folded import begins_a_word
+from projections.recall.bm25_product import Product, bm25_product
+from projections.recall.candidates import Candidates, StageDisabled
+from projections.recall.keywords import Cutting, Keywords, keywords_of
+from projections.recall.memories import load_memories
+from projections.recall.stages.fuzzy_search import FuzzySearch, Hit
+
+if TYPE_CHECKING:
+    from projections.fact_texts import Which
+    from projections.recall.survey import Survey
+
+BY_LETTERS: tuple[tuple[str, Which], ...] = (
+    ("trigram_en", "english"),
+    ("trigram_orig", "original"),
+)
+
+
+class Parameters(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How to search, and what a hit scores.
+
+    Attributes:
+        fetch: hits of one search, in answers' limits.
+        cutting: how a message of several words is cut.
+        rescue: of such a message, look for each term letter by letter however much was found,
+            and take so many new facts a term and text; 0 fills up to the limit instead.
+        coverage: facts that hold more of the keywords, and rarer ones, stand before others;
+            and those that hold them all are strong hits.
+        scoring: ``product`` is abmind's formula with the numbers of ``product``; ``place``
+            tells only the order.
+    """
+
+    fetch: Annotated[int, Meta(ge=1, le=20)] = 3
+    cutting: Cutting = Cutting()
+    rescue: Annotated[int, Meta(ge=0, le=100)] = 0
+    coverage: bool = False
+    scoring: Literal["product", "place"] = "product"
+    product: Product = Product()
+
+
+def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidates]) -> Candidates:
+    """What the searches find, ascending by slot.
+
+    Raises:
+        StageDisabled: the request holds no keyword.
+    """
+    words = keywords_of(survey.request, parameters.cutting)
+    if not words.phrases:
+        raise StageDisabled("the request holds no keyword")
+    pool = _pooled(survey, parameters, words)
+    strong: frozenset[int] | None = None
+    if parameters.coverage:
+        covered = {slot: _covered(survey, slot, words) for slot in pool}
+        strong = frozenset(n for n, held in covered.items() if len(held) == len(words.terms) > 0)
+        if not words.raw:
+            pool = _by_coverage(survey, pool, covered)
+    slots: I32 = np.array(sorted(pool), dtype=np.int32)
+    return Candidates(
+        slots,
+        _scores(survey, parameters, pool, slots),
+        np.zeros(len(slots), dtype=np.int32),
+        lambda slot: [f"fuzzy: by {pool[slot].origin}, {pool[slot].of}"],
+        detail=_told(pool),
+        origin=lambda slot: pool[slot].origin,
+        strong=strong,
+    )
+
+
+def _pooled(survey: Survey, parameters: Parameters, words: Keywords) -> dict[int, Hit]:
+    """Hits by slot, in the order found; the first search that finds a fact has it."""
+    search = FuzzySearch(survey, parameters.fetch * survey.limit)
+    pool: dict[int, Hit] = {}
+
+    def take(hits: list[tuple[int, Hit]], most: int | None = None) -> None:
+        fresh = [(slot, hit) for slot, hit in hits if slot not in pool]
+        pool.update(fresh[:most])
+
+    take(search.phrases(words.phrases))
+    if words.raw:
+        take(search.phrases(words.terms))
+    if words.raw and parameters.rescue:
+        for term in words.terms:
+            for origin, which in BY_LETTERS:
+                take(search.letters(term, origin, which), parameters.rescue)
+        return pool
+    for origin, which in BY_LETTERS:
+        for piece in words.probes:
+            if len(pool) < survey.limit:
+                take(search.letters(piece, origin, which))
+    return pool
+
+
+def _scores(survey: Survey, parameters: Parameters, pool: Mapping[int, Hit], slots: I32) -> F64:
+    if parameters.scoring == "place":
+        place = {slot: 1.0 / (1 + n) for n, slot in enumerate(pool)}
+        return np.array([place[slot] for slot in slots.tolist()], dtype=np.float64)
+    bm25 = np.array([pool[slot].bm25 for slot in slots.tolist()], dtype=np.float64)
+    return bm25_product(bm25, load_memories(survey, slots), parameters.product)
+
+
+def _covered(survey: Survey, slot: int, words: Keywords) -> list[str]:
+    """The terms that begin a word of the fact's texts."""
+    view = survey.view
+    own = view.attributes(np.array([slot], dtype=np.int32), survey.moment)[0]
+    text = f"{view.text_of(slot)} {own.keywords} {own.original}"
+    return [term for term in words.terms if begins_a_word(term, text)]
+
+
+def _by_coverage(
+    survey: Survey, pool: dict[int, Hit], covered: Mapping[int, list[str]]
+) -> dict[int, Hit]:
+    """The pool by the sum of ``ln(1 + N / df)`` of what each covers; equals as they were."""
+    survivors = survey.surviving.survivors
+    count = len(survivors.slots)
+    told: dict[str, float] = {}
+    for term in {term for held in covered.values() for term in held}:
+        lists = [survey.view.postings(stem)[0] for stem in survey.view.tokenize(term)]
+        holding = min((int(np.count_nonzero(survivors.mask[slots])) for slots in lists), default=0)
+        told[term] = math.log1p(count / max(1, holding))
+    weight = {slot: math.fsum(told[term] for term in held) for slot, held in covered.items()}
+    return dict(sorted(pool.items(), key=lambda item: -weight[item[0]]))
+
+
+def _told(pool: Mapping[int, Hit]) -> str:
+    """How many each search found."""
+    origins = [hit.origin for hit in pool.values()]
+    return ", ".join(f"{origins.count(each)} by {each}" for each in dict.fromkeys(origins))

@@ -1,0 +1,203 @@
+"""Sf alone: abmind's black-box cases (its own, and those its faults suggest)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eventlog.kinds import FactAttributes
+from projections.moment import Moment
+from projections.recall.candidates import Candidates
+from projections.recall.keywords import Cutting, keywords_of, normalised, significant_terms, windows
+from projections.recall.request import RecallRequest
+from projections.recall.stages.fuzzy import Parameters, run
+from projections.recall.survey import Gate, survey
+from tests.projections.recall.world import NOW_US, World, reader, user
+
+DOC = Parameters()
+HEAD = Parameters(
+    cutting=Cutting(terms_max=8, letters_min=3, stop_words=True),
+    rescue=5,
+    coverage=True,
+    scoring="place",
+)
+
+
+def told(world: World, text: str, *, scope: str = "company", **own: str) -> int:
+    """A memory: what it says, and its original or keywords."""
+    attributes = FactAttributes(**own) if own else None  # pyright: ignore[reportArgumentType]
+    entity = user(f"u{world.position}")
+    return world.fact(entity, "memory:said", text, scope=scope, attributes=attributes)
+
+
+def find(
+    world: World,
+    *keywords: str,
+    original: str = "",
+    limit: int = 10,
+    parameters: Parameters = DOC,
+    moment: Moment | None = None,
+) -> Candidates:
+    request = RecallRequest(query=" ".join(keywords), keywords=keywords, original=original)
+    gate = Gate(0.0, contradicted=True)
+    at = moment or world.moment()
+    return run(
+        survey(world.view(), request, reader(), at, gate=gate, depth=0, limit=limit),
+        parameters,
+        {},
+    )
+
+
+def origins(found: Candidates) -> dict[int, str]:
+    assert found.origin is not None
+    return {slot: found.origin(slot) for slot in found.slots.tolist()}
+
+
+def test_a_stem_is_found() -> None:
+    world = World()
+    slot = told(world, "The puppy was running in the garden")
+    assert origins(find(world, "puppies")) == {slot: "porter"}
+
+
+def test_letters_find_what_stems_miss() -> None:
+    world = World()
+    slot = told(world, "The deployment was successful on the server")
+    assert origins(find(world, "deploy")) == {slot: "trigram_en"}
+
+
+def test_the_original_is_found_without_its_accents_and_with_a_letter_missing() -> None:
+    world = World()
+    slot = told(world, "Swedish switchman story", original="A svéd váltókezelő története")
+    other = told(world, "Something else", original="Egészen más")
+    assert origins(find(world, "zebra", original="valtokezelo")) == {slot: "trigram_orig"}
+    # The missing t breaks the word; its window "kezel" survives.
+    assert origins(find(world, "válókezelő")) == {slot: "trigram_orig"}
+    assert other not in find(world, "switchman", original="valtokezelo").slots
+
+
+def test_a_fact_is_found_by_its_keywords() -> None:
+    world = World()
+    slot = told(world, "User has a small dog", keywords="kiskutya")
+    assert origins(find(world, "kiskutya")) == {slot: "trigram_en"}
+
+
+def test_z_and_y_may_be_exchanged() -> None:
+    world = World()
+    slot = told(world, "We spoke about pizza toppings")
+    assert origins(find(world, "piyya")) == {slot: "trigram_en"}
+
+
+def test_operators_split_a_single_entry() -> None:
+    world = World()
+    slots = [told(world, "Puppy cat"), told(world, "Puppy dog")]
+    assert find(world, "puppy OR dog").slots.tolist() == slots
+    assert normalised(['"a b" AND NOT c']) == ["a b", "c"]
+
+
+def test_an_entry_among_several_is_a_phrase() -> None:
+    world = World()
+    beside = told(world, "The project deadline is Friday")
+    apart = told(world, "The project has no deadline")
+    # "zebra" only makes it a list: one entry of two words would be cut.
+    assert find(world, "project deadline", "zebra").slots.tolist() == [beside]
+    assert find(world, "project", "deadline").slots.tolist() == [beside, apart]
+    assert find(world, "project deadline").slots.tolist() == [beside, apart]
+
+
+def test_letters_are_looked_at_only_while_the_answer_has_room() -> None:
+    world = World()
+    whole = [told(world, f"deploy number {n}") for n in range(2)]
+    inside = told(world, "redeployed")
+    assert find(world, "deploy", limit=2).slots.tolist() == whole
+    assert find(world, "deploy", limit=3).slots.tolist() == [*whole, inside]
+
+
+@pytest.mark.parametrize(
+    ("piece", "expected"),
+    [
+        ("valokezelo", ["valok", "lokez", "kezel"]),
+        ("deploys", ["depl", "ploy"]),
+        ("deploy", []),
+    ],
+)
+def test_windows(piece: str, expected: list[str]) -> None:
+    assert windows(piece) == expected
+
+
+def test_significant_terms() -> None:
+    cutting = HEAD.cutting
+    told_twice = ["Szoval hany gyulait ismersz Teso", "Teso Gyula"]
+    expected = ["Szoval", "hany", "gyulait", "ismersz", "Teso", "Gyula"]
+    assert significant_terms(told_twice, cutting) == expected
+    assert len(significant_terms([" ".join(f"word{n}" for n in range(20))], cutting)) == 8
+    assert significant_terms(["a be to it"], cutting) == []
+
+
+def test_stop_words_go_unless_nothing_else_is_left() -> None:
+    assert significant_terms(["what is the plan"], Cutting()) == ["plan"]
+    assert significant_terms(["who is that"], Cutting()) == ["who", "is", "that"]
+
+
+def test_a_message_finds_by_its_terms_even_where_the_answer_is_full() -> None:
+    world = World()
+    wanted = [told(world, "Nagy Gyula is a friend"), told(world, "Kis Gyula is a colleague")]
+    told(world, "Teso says hello")
+    message = "Szoval hany gyulait ismersz Teso"
+    found = find(world, message, limit=1, parameters=HEAD)
+    assert set(wanted) <= set(found.slots.tolist())
+
+
+def test_facts_that_cover_more_of_the_keywords_come_first() -> None:
+    world = World()
+    felt = told(world, "She felt happy")  # shorter: BM25 alone would put it first
+    grows = told(world, "Happiness grows when it is shared with others")
+    found = find(world, "happiness", parameters=HEAD)
+    assert found.best(1).slots.tolist() == [grows]
+    assert found.slots.tolist() == [felt, grows]
+    assert found.strong == {grows}
+
+
+def test_quotes_are_text() -> None:
+    world = World()
+    slot = told(world, 'He said "hello" to Bob')
+    assert slot in find(world, 'he said "hello').slots
+    assert slot in find(world, 'said "hel', "zebra").slots  # letter by letter, the quote too
+
+
+_LETTERS = st.sampled_from([*'",()*^+-:{} ab', " AND ", " OR ", " NOT ", " NEAR ", "é"])
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.lists(_LETTERS, max_size=12).map("".join), min_size=1, max_size=8))
+def test_no_keyword_raises(keywords: list[str]) -> None:
+    world = World()
+    told(world, 'a "b" (AND) NEAR {c}')
+    asked = RecallRequest(query="a", keywords=tuple(keywords))
+    if keywords_of(asked, Cutting()).phrases:
+        for parameters in (Parameters(), HEAD):
+            find(world, *keywords, parameters=parameters)
+
+
+def test_only_what_the_caller_may_see_is_found_or_counted() -> None:
+    world = World()
+    told(world, "deployment of the team", scope="team")
+    alone = find(world, "deploy")
+    assert not len(alone.slots)
+    first = told(world, "The deployment was successful")
+    before = find(world, "deploy").scores.tolist()
+    for n in range(5):
+        told(world, f"deployment {n}", scope="team")
+    assert find(world, "deploy").slots.tolist() == [first]
+    assert find(world, "deploy").scores.tolist() == before
+
+
+def test_letters_are_searched_as_of_the_moment() -> None:
+    world = World()
+    first = told(world, "redeployed twice", keywords="kutya")
+    then = Moment(world.position, NOW_US)
+    second = told(world, "redeployed thrice", keywords="kutyák")
+    world.retract(first)
+    assert find(world, "deploy", moment=then).slots.tolist() == [first]
+    assert find(world, "deploy").slots.tolist() == [second]
+    assert find(world, "kuty", moment=then).slots.tolist() == [first]
