@@ -198,9 +198,12 @@ def response_of(
                 "hits": stage.hits,
                 "milliseconds": round(stage.milliseconds, 3),
                 "detail": stage.detail,
+                "label": stage.label,
             }
             for stage in found.stages
         ],
+        "short_circuit_after": found.short_circuit_after,
+        "evidence": found.evidence,
         "moment": {
             "position": found.moment.position,
             "instant": format_instant(found.moment.instant_us),
@@ -268,6 +271,8 @@ def _flat(item: dict[str, Any], each: Recalled, divergent: frozenset[int]) -> Re
         "why": list(each.why),
         "from_card": each.from_card,
         "card_stale": each.slot in divergent,
+        "found_by": each.found_by,
+        **each.beside,
     }
     if each.provenance_of is not None:
         flat["provenance_of"] = each.provenance_of

@@ -35,6 +35,8 @@ class Recalled(Struct, frozen=True):
         explain: every number behind the score, where asked.
         from_card: a card that stands for facts; ``slot`` is of the best of them.
         attributes: the fact's own, at the Moment; None where it has none.
+        found_by: the first stage that found it, by its label, and which part of the stage.
+        beside: what the profile's enrichment says of it.
     """
 
     slot: int
@@ -52,6 +54,8 @@ class Recalled(Struct, frozen=True):
     explain: dict[str, Any] | None = None
     from_card: bool = False
     attributes: FactAttributes | None = None
+    found_by: str = ""
+    beside: dict[str, Any] = {}
 
 
 class RecallAnswer(Struct, frozen=True):
@@ -63,6 +67,9 @@ class RecallAnswer(Struct, frozen=True):
         truncated: whether a scored fact was left out.
         weights: as used, after those of stages that did not complete were redistributed.
         card: of the entity asked about, where the request has one.
+        short_circuit_after: the stage that found enough for others to be skipped.
+        evidence: ``strong`` where a fact holds all that was asked for or means nearly the same,
+            ``weak`` where none does, ``none`` without any fact; None where no stage tells.
     """
 
     results: tuple[Recalled, ...]
@@ -74,3 +81,5 @@ class RecallAnswer(Struct, frozen=True):
     profile: str
     moment: Moment
     card: Served | None = None
+    short_circuit_after: str | None = None
+    evidence: str | None = None

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from projections.arrays import F64, I32, I64, Bool, Keys
 
-Status = Literal["completed", "disabled", "deadline", "failed"]
+Status = Literal["completed", "skipped", "not-requested", "disabled", "deadline", "failed"]
 
 
 def by_slot(slots: I32) -> Keys:
@@ -71,13 +71,16 @@ class Candidates(Struct, frozen=True):
 
 
 class StageOutcome(Struct, frozen=True):
-    """How a stage went. ``hits`` counts candidates after the gate."""
+    """How a stage went. ``hits`` counts candidates after the gate. ``skipped_after`` is the
+    stage that had found enough."""
 
     name: str
     status: Status
     hits: int
     milliseconds: float
     detail: str = ""
+    label: str = ""
+    skipped_after: str | None = None
 
 
 class StageDisabled(Exception):

@@ -45,12 +45,13 @@ class Similarity(Protocol):
 
 
 class Material(Struct, frozen=True):
-    """What candidates are compared by: the terms of each, and its unit vector where it is
-    ``embedded`` (None where nothing is)."""
+    """What candidates are compared by: the terms of each, its unit vector where it is
+    ``embedded`` (None where nothing is), and its ``words``, as they stand between spaces."""
 
     terms: Collection[Sequence[str]]
     vectors: F32 | None = None
     embedded: Bool | None = None
+    words: Collection[Sequence[str]] = ()
 
 
 class ByScore:
@@ -141,4 +142,13 @@ class Cosine:
         return np.where(self._embedded, cosines, self._words.to(index))
 
 
-SIMILARITIES: dict[str, Callable[[Material], Similarity]] = {"jaccard": Jaccard, "cosine": Cosine}
+def jaccard_of_words(material: Material) -> Similarity:
+    """Jaccard over the words between spaces, in lower case (abmind's seed)."""
+    return Jaccard(Material(material.words))
+
+
+SIMILARITIES: dict[str, Callable[[Material], Similarity]] = {
+    "jaccard": Jaccard,
+    "jaccard_words": jaccard_of_words,
+    "cosine": Cosine,
+}

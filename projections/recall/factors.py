@@ -1,7 +1,8 @@
-"""Factors by name: pure functions from features to numbers in [0, 1].
+"""Factors by name: pure functions from features to numbers, in [0, 1] unless they say more.
 
 A profile says in which order they apply and how: ``mul`` multiplies the score, ``add``
-adds the factor times its weight. None of them looks at anything but its features.
+adds the factor times its weight, ``boost`` adds it as it is, and ``floor`` lifts the score to
+it. None of them looks at anything but its features.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from projections.arrays import F64
-from projections.recall.features import Features
+from projections.recall import memory_factors as own
+from projections.recall.features import Features, Need
 
 Fraction = Annotated[float, Meta(ge=0, le=1)]
 
@@ -112,12 +114,16 @@ def substance(features: Features, parameters: Floor) -> F64:
 
 
 class Factor(Struct, frozen=True):
-    """``compute(features, parameters)`` lies in ``range`` (inclusive) for every fact."""
+    """``compute(features, parameters)`` lies in ``range`` (inclusive) for every fact,
+    whatever the parameters; it ``needs`` features that are not read for all."""
 
     parameters: type[Struct]
     compute: Callable[[Features, Any], F64]
     range: tuple[float, float] = (0.0, 1.0)
+    needs: frozenset[Need] = frozenset()
 
+
+_OWN: frozenset[Need] = frozenset({"memories"})
 
 FACTORS: dict[str, Factor] = {
     "recency": Factor(Recency, recency),
@@ -129,4 +135,20 @@ FACTORS: dict[str, Factor] = {
     "derivation": Factor(PerHop, derivation),
     "statement": Factor(Floor, statement),
     "substance": Factor(Floor, substance),
+    "emotion_additive": Factor(own.PerPoint, own.emotion_additive, (0.0, 0.5), _OWN),
+    "spacing": Factor(own.Spacing, own.spacing, (1.0, 2.0), _OWN),
+    "context": Factor(own.Likeness, own.context, (0.0, 0.3), _OWN),
+    "confirm_penalty": Factor(own.Unconfirmed, own.confirm_penalty),
+    "quality": Factor(own.Quality, own.quality, (-1.0, 1.0), _OWN),
+    "uncited": Factor(own.Uncited, own.uncited, needs=_OWN),
+    "core_tier": Factor(own.Lifted, own.core_tier, (1.0, 2.0), _OWN),
+    "credibility": Factor(own.Credible, own.credibility, (1.0, 2.0), _OWN),
+    "own_trust": Factor(own.OwnTrust, own.own_trust, needs=_OWN),
+    "recency_linear": Factor(own.Linear, own.recency_linear, (0.0, 1.5), _OWN),
+    "age_fade": Factor(own.AgeFade, own.age_fade, needs=_OWN),
+    "strong_floor": Factor(own.Strong, own.strong_floor, (0.0, 2.0)),
+    "refute_weak": Factor(own.Refuted, own.refute_weak, needs=frozenset({"cosine"})),
 }
+
+NAMED_STAGES = ("stage", "by")
+"""Parameters of factors that name stages of their profile."""

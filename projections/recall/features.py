@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from msgspec import Struct
 
 from projections.arrays import F64, I32, I64, Bool
+from projections.recall.candidates import Candidates
 from projections.recall.lineage import derivation_depth
+from projections.recall.memories import DAY_US, Memories, load_memories
+from projections.recall.request import Situation
 
 if TYPE_CHECKING:
     from projections.recall.survey import Survey
 
-DAY_US = 86_400_000_000
+Need = Literal["memories", "cosine"]
 
 
 class Features(Struct, frozen=True):
     """Of each candidate at the Moment. ``age_days`` is never negative; ``derivation_depth``
     counts hops to what was not derived (see ``lineage``), ``terms`` are those of the lexicon,
-    ``asking`` is the share of the value in questions, in [0, 1]."""
+    ``asking`` is the share of the value in questions, in [0, 1].
+
+    ``instant_us`` is the Moment's, ``situation`` the asker's. ``raw`` are the stages' own
+    scores by stage, 0 where a stage did not find the fact; ``strong`` are those that a stage
+    calls so, ``cosine`` is of the fact's vector with the question's (NaN where there is
+    none): None where no stage tells. ``memories`` is there for factors that say they need it.
+    """
 
     age_days: F64
     confidence: F64
@@ -31,10 +41,28 @@ class Features(Struct, frozen=True):
     in_quarantine: Bool
     terms: I32
     asking: F64
+    instant_us: int = 0
+    situation: Situation = Situation()
+    raw: Mapping[str, F64] = {}
+    strong: Bool | None = None
+    cosine: F64 | None = None
+    memories: Memories | None = None
 
 
-def load_features(survey: Survey, slots: I32) -> Features:
-    """The features of ``slots``, each read once."""
+def load_features(
+    survey: Survey,
+    slots: I32,
+    needs: Collection[Need] = (),
+    hits: Mapping[str, Candidates] | None = None,
+    raw: Mapping[str, F64] | None = None,
+) -> Features:
+    """The features of ``slots``, each read once.
+
+    Args:
+        needs: what factors want beyond the plain columns.
+        hits: of the stages that completed.
+        raw: their scores, in the order of ``slots``.
+    """
     view, moment = survey.view, survey.moment
     age_us = np.maximum(moment.instant_us - view.recorded_at[slots], 0)
     return Features(
@@ -48,4 +76,31 @@ def load_features(survey: Survey, slots: I32) -> Features:
         in_quarantine=view.in_quarantine(slots),
         terms=view.length[slots],
         asking=view.asking[slots] / 100.0,
+        instant_us=moment.instant_us,
+        situation=survey.request.situation,
+        raw=raw or {},
+        strong=_strong(slots, hits or {}),
+        cosine=_cosines(survey, slots) if "cosine" in needs else None,
+        memories=load_memories(survey, slots) if "memories" in needs else None,
     )
+
+
+def _strong(slots: I32, hits: Mapping[str, Candidates]) -> Bool | None:
+    told = [each.strong for each in hits.values() if each.strong is not None]
+    if not told:
+        return None
+    strong = [slot for each in told for slot in sorted(each)]
+    return np.isin(slots, np.array(strong, dtype=np.int32))
+
+
+def _cosines(survey: Survey, slots: I32) -> F64 | None:
+    """NaN where a fact has no vector; None where the question's is not at hand."""
+    semantics = survey.semantics
+    query = None if semantics is None else semantics.known(survey.request.query)
+    if semantics is None or query is None:
+        return None
+    cosines: F64 = np.full(len(slots), np.nan)
+    embedded = semantics.present(slots)
+    if embedded.any():
+        cosines[embedded], _ = semantics.cosines(query, slots[embedded])
+    return cosines

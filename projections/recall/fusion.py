@@ -6,10 +6,11 @@ The weights of stages that did not complete go to the others in proportion.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from projections.arrays import F64, I32
 from projections.recall.candidates import Candidates
@@ -41,6 +42,25 @@ def by_range(scores: F64) -> F64:
     return np.ones(len(scores)) if high == low else (scores - low) / (high - low)
 
 
+class FusionChoice(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How stage scores become one, after each stage's scores were normalised.
+
+    Attributes:
+        weighted: whether stages count by their weights (scaled to sum to 1) or each fully.
+        offset: what is added to ranks: how little the first places stand out.
+        base: the rank of the first place.
+        fixed: stages whose own score counts instead of a rank, where no other found the fact.
+    """
+
+    name: str = "weighted_sum"
+    normalisation: str = "max"
+    weighted: bool = True
+    offset: Annotated[int, Meta(ge=1, le=1000)] = 60
+    base: Literal[0, 1] = 1
+    fixed: tuple[str, ...] = ()
+
+
+BY_WEIGHT = FusionChoice()
 NORMALISATIONS: dict[str, Callable[[F64], F64]] = {"max": by_maximum, "minmax": by_range}
 
 
@@ -69,6 +89,7 @@ def weighted_sum(
     weights: Mapping[str, float],
     normalise: Callable[[F64], F64],
     always: I32,
+    _choice: FusionChoice = BY_WEIGHT,
 ) -> Fused:
     """``sum of weight * normalised score`` over the facts of every stage that weighs
     anything, and the facts ``always`` to be scored."""
@@ -88,30 +109,51 @@ def weighted_sum(
     return Fused(slots, raw, normalised, hops, score)
 
 
-RANK_OFFSET = 60
-"""What is added to ranks, from 1: how little the first places stand out."""
-
-
 def reciprocal_ranks(
     stages: Mapping[str, Candidates],
     weights: Mapping[str, float],
     normalise: Callable[[F64], F64],
     always: I32,
+    choice: FusionChoice = BY_WEIGHT,
 ) -> Fused:
-    """``sum of weight / (RANK_OFFSET + rank)`` over the stages that proposed a fact, scaled so
+    """``sum of weight / (offset + rank)`` over the stages that proposed a fact, scaled so
     that the first of every stage has 1. Equal scores rank by age, the older first.
 
     Source: the Stargraph seed's fusion of retrievers. ``normalised`` is what ``weighted_sum``
     would have used; here it only informs.
     """
+    if not choice.weighted:
+        weights = dict.fromkeys(stages, 1.0)
     plain = weighted_sum(stages, weights, normalise, always)
     score: F64 = np.zeros(len(plain.slots))
+    first = choice.offset + choice.base
     for name, hits in stages.items():
+        if name in choice.fixed:
+            continue
         at, found = _places(plain.slots, hits.slots)
         order = np.lexsort((*hits.ages(hits.slots), -hits.scores))
         ranks: F64 = np.empty(len(order))
-        ranks[order] = np.arange(1, len(order) + 1)
-        score[at] += weights[name] * (RANK_OFFSET + 1) / (RANK_OFFSET + ranks[found])
+        ranks[order] = np.arange(len(order))
+        score[at] += weights[name] * first / (first + ranks[found])
+    for name in choice.fixed:
+        if name in plain.raw:
+            score = np.where(score > 0, score, plain.raw[name])
+    return msgspec.structs.replace(plain, score=score)
+
+
+def by_priority(
+    stages: Mapping[str, Candidates],
+    _weights: Mapping[str, float],
+    normalise: Callable[[F64], F64],
+    always: I32,
+    _choice: FusionChoice = BY_WEIGHT,
+) -> Fused:
+    """The raw score of the first stage that proposed a fact; what later stages say of it does
+    not count (abmind's seed, "Deduplication"). ``normalised`` only informs."""
+    plain = weighted_sum(stages, dict.fromkeys(stages, 1.0), normalise, always)
+    score: F64 = np.zeros(len(plain.slots))
+    for name in stages:
+        score = np.where(score > 0, score, plain.raw[name])
     return msgspec.structs.replace(plain, score=score)
 
 
@@ -121,5 +163,18 @@ def _places(slots: I32, wanted: I32) -> tuple[I32, I32]:
     return at.astype(np.int32), found.astype(np.int32)
 
 
-Fusion = Callable[[Mapping[str, Candidates], Mapping[str, float], Callable[[F64], F64], I32], Fused]
-FUSIONS: dict[str, Fusion] = {"weighted_sum": weighted_sum, "rrf": reciprocal_ranks}
+Fusion = Callable[
+    [
+        Mapping[str, Candidates],
+        Mapping[str, float],
+        Callable[[F64], F64],
+        I32,
+        FusionChoice,
+    ],
+    Fused,
+]
+FUSIONS: dict[str, Fusion] = {
+    "weighted_sum": weighted_sum,
+    "rrf": reciprocal_ranks,
+    "priority": by_priority,
+}

@@ -12,6 +12,7 @@ from contextlib import suppress
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from projections.arrays import I32
@@ -20,7 +21,9 @@ from projections.recall.answer import RecallAnswer, Recalled
 from projections.recall.candidates import Candidates
 from projections.recall.cards import EntityCard, entity_card, fast_path
 from projections.recall.context import spread
-from projections.recall.features import load_features
+from projections.recall.enrichment import Told, enrich
+from projections.recall.factors import FACTORS
+from projections.recall.features import Need, load_features
 from projections.recall.fusion import FUSIONS, NORMALISATIONS, Fused, redistribute
 from projections.recall.plan import Plan, make_plan
 from projections.recall.profile import Profile
@@ -85,7 +88,8 @@ def recall(
     hits, outcomes = run_stages(surveyed, profile.stages, plan.weights, stopwatch, executor)
     weights = _weights(plan, hits)
     fused = _fuse(surveyed, plan, hits, weights)
-    features = load_features(surveyed, fused.slots)
+    needs = frozenset[Need]().union(*(FACTORS[each.name].needs for each in profile.factors))
+    features = load_features(surveyed, fused.slots, needs, hits, fused.raw)
     scored = score(fused, features, profile.factors, weights)
     selected = select(surveyed, plan, scored, rows)
     beside = EntityCard(None, selected)
@@ -95,7 +99,9 @@ def recall(
     if slots_of_cid is not None and profile.packing.parents and not beside.limited:
         selected += add_parents(surveyed, plan, scored, selected, rows, slots_of_cid)
     total = len(fused.slots) + sum(each.index is None for each in selected)
-    results = tuple(_recalled(surveyed, scored, hits, each, weights) for each in selected)
+    results = tuple(_recalled(surveyed, plan, scored, hits, each, weights) for each in selected)
+    if profile.enrichment:
+        results = _enriched(surveyed, profile, results)
     if cards is not None:
         results = fast_path(surveyed, plan, results, cards)
     return RecallAnswer(
@@ -108,11 +114,13 @@ def recall(
         profile=profile.name,
         moment=moment,
         card=beside.served,
+        short_circuit_after=next((o.skipped_after for o in outcomes if o.skipped_after), None),
+        evidence=_evidence(hits),
     )
 
 
 def _embeds(plan: Plan) -> bool:
-    wanted = wanted_stages(plan.profile.stages, plan.weights)
+    wanted = wanted_stages(plan.profile.stages, plan.weights, plan.request.stages)
     return bool(plan.request.query.strip()) and any(STAGES[name].embeds for name in wanted)
 
 
@@ -138,7 +146,8 @@ def _fuse(
         near = np.union1d(own, hits["graph"].slots) if "graph" in hits else own
         counted = {name: each.only(np.isin(each.slots, near)) for name, each in hits.items()}
     fusion = plan.profile.fusion
-    fused = FUSIONS[fusion.name](counted, weights, NORMALISATIONS[fusion.normalisation], own)
+    normalise = NORMALISATIONS[fusion.normalisation]
+    fused = FUSIONS[fusion.name](counted, weights, normalise, own, fusion)
     context = plan.profile.context
     return fused if context is None else spread(surveyed, context, fused)
 
@@ -152,6 +161,7 @@ def _own_facts(surveyed: Survey) -> I32:
 
 def _recalled(
     surveyed: Survey,
+    plan: Plan,
     scored: Scored,
     hits: Mapping[str, Candidates],
     each: Selected,
@@ -164,10 +174,14 @@ def _recalled(
     at = index or 0
     confidence, trust = float(features.confidence[at]), float(features.source_trust[at])
     reasons = [f"parent of {each.provenance_of}"] if each.provenance_of else []
-    for found in hits.values():
+    found_by = ""
+    labels = {choice.name: choice.label or choice.name for choice in plan.profile.stages}
+    for name, found in hits.items():
         place = int(found.slots.searchsorted(each.slot))
         if place < len(found.slots) and found.slots[place] == each.slot:
             reasons += found.why(each.slot)
+            part = "" if found.origin is None else f":{found.origin(each.slot)}"
+            found_by = found_by or f"{labels[name]}{part}"
     return Recalled(
         slot=each.slot,
         row=each.row,
@@ -180,12 +194,42 @@ def _recalled(
         effective_confidence=confidence * trust,
         contradicted=bool(features.contradicted[at]),
         why=tuple(reasons),
+        found_by=found_by,
         provenance_of=each.provenance_of,
         explain=_explain(scored, index, weights) if surveyed.request.explain else None,
         attributes=surveyed.view.stated_attributes(
             np.array([each.slot], dtype=np.int32), surveyed.moment
         )[0],
     )
+
+
+def _enriched(
+    surveyed: Survey, profile: Profile, results: tuple[Recalled, ...]
+) -> tuple[Recalled, ...]:
+    slots = np.array([each.slot for each in results], dtype=np.int32)
+    attributes = surveyed.view.attributes(slots, surveyed.moment)
+    told = [
+        Told(each.row.value_v, own, each.confidence, each.row.recorded_at)
+        for each, own in zip(results, attributes, strict=True)
+    ]
+    beside = enrich(profile.enrichment, told)
+    return tuple(
+        msgspec.structs.replace(each, beside=said)
+        for each, said in zip(results, beside, strict=True)
+    )
+
+
+def _evidence(hits: Mapping[str, Candidates]) -> str | None:
+    """See ``RecallAnswer.evidence``."""
+    if all(each.strong is None for each in hits.values()):
+        return None
+    if not any(len(each.slots) for each in hits.values()):
+        return "none"
+    strong = any(
+        each.strong and not each.strong.isdisjoint(each.slots.tolist()) for each in hits.values()
+    )
+    meant = any(STAGES[name].tells and len(each.slots) for name, each in hits.items())
+    return "strong" if strong or meant else "weak"
 
 
 def _breakdown(scored: Scored, index: int | None, trust: float) -> dict[str, float]:

@@ -17,8 +17,9 @@ from msgspec import Meta, Struct, field
 
 from projections.recall.context import Context
 from projections.recall.diversity import SIMILARITIES
-from projections.recall.factors import FACTORS, Fraction
-from projections.recall.fusion import FUSIONS, NORMALISATIONS
+from projections.recall.enrichment import ENRICHMENTS
+from projections.recall.factors import FACTORS, NAMED_STAGES, Fraction
+from projections.recall.fusion import FUSIONS, NORMALISATIONS, FusionChoice
 from projections.recall.packing import ESTIMATORS
 from projections.recall.request import LIMIT
 from projections.recall.stages import STAGES
@@ -47,31 +48,45 @@ class _Part(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Base of all parts of a document."""
 
 
+class Filled(_Part, frozen=True):
+    """What an earlier ``stage`` must have found: ``hits`` candidates, or as many as the answer
+    may hold."""
+
+    stage: str
+    hits: Annotated[int, Meta(ge=1, le=POOL_MAX)] | Literal["limit"] = "limit"
+
+
 class StageChoice(_Part, frozen=True):
-    """A stage, what its normalised score weighs, how many candidates it may propose, and how
-    long it may take; after ``deadline_ms`` the recall goes on without it."""
+    """A stage of a profile.
+
+    Attributes:
+        weight: of its normalised score.
+        label: another name, by which a request may ask for it and an answer speaks of it.
+        candidates: how many it may propose.
+        per_result: so many for each fact that the answer may hold, where that is less.
+        deadline_ms: how long it may take; afterwards the recall goes on without it.
+        skipped_after: do not run it where an earlier stage found enough.
+        always: run it even where a request names others.
+    """
 
     name: str
     weight: Fraction
+    label: Annotated[str, Meta(max_length=64)] = ""
     candidates: Annotated[int, Meta(ge=1, le=POOL_MAX)] = 1000
+    per_result: Annotated[int, Meta(ge=1, le=100)] | None = None
     deadline_ms: Annotated[int, Meta(ge=1, le=60_000)] = 2000
+    skipped_after: Filled | None = None
+    always: bool = False
     parameters: Any = field(default_factory=dict[str, Any])
 
 
 class FactorChoice(_Part, frozen=True):
-    """A factor and how it acts; ``weight`` is for ``add`` only."""
+    """A factor and how it acts (see ``factors``); ``weight`` is for ``add`` only."""
 
     name: str
-    mode: Literal["mul", "add"] = "mul"
+    mode: Literal["mul", "add", "boost", "floor"] = "mul"
     weight: Fraction = 0.0
     parameters: Any = field(default_factory=dict[str, Any])
-
-
-class FusionChoice(_Part, frozen=True):
-    """How stage scores become one, after each stage's scores were normalised."""
-
-    name: str = "weighted_sum"
-    normalisation: str = "max"
 
 
 class GateChoice(_Part, frozen=True):
@@ -134,6 +149,7 @@ class Profile(_Part, frozen=True):
     packing: PackingChoice = PackingChoice()
     cards: CardsChoice = CardsChoice()
     ties: tuple[str, ...] = ("newest",)
+    enrichment: tuple[str, ...] = ()
 
     @property
     def weights(self) -> dict[str, float]:
@@ -165,6 +181,7 @@ def parse_profile(document: Mapping[str, Any] | bytes) -> Profile:
         ("$.diversity.similarity", profile.diversity.similarity, SIMILARITIES),
         ("$.packing.estimator", profile.packing.estimator, ESTIMATORS),
         *((f"$.ties[{n}]", name, TIES) for n, name in enumerate(profile.ties)),
+        *((f"$.enrichment[{n}]", name, ENRICHMENTS) for n, name in enumerate(profile.enrichment)),
         *((f"$.stages[{n}].name", each.name, STAGES) for n, each in enumerate(profile.stages)),
         *((f"$.factors[{n}].name", each.name, FACTORS) for n, each in enumerate(profile.factors)),
     )
@@ -173,7 +190,7 @@ def parse_profile(document: Mapping[str, Any] | bytes) -> Profile:
             raise ProfileError(path, f"{name!r} is not one of {', '.join(sorted(table))}")
     _check_unique("stages", [each.name for each in profile.stages])
     _check_unique("factors", [each.name for each in profile.factors])
-    return msgspec.structs.replace(
+    profile = msgspec.structs.replace(
         profile,
         stages=tuple(
             _typed(each, STAGES[each.name].parameters, f"$.stages[{n}]")
@@ -184,6 +201,8 @@ def parse_profile(document: Mapping[str, Any] | bytes) -> Profile:
             for n, each in enumerate(profile.factors)
         ),
     )
+    _check_stage_names(profile)
+    return profile
 
 
 def profile_names() -> list[str]:
@@ -217,6 +236,32 @@ def _convert(document: Any, kind: type[Any], path: str) -> Any:
 def _typed(choice: Any, kind: type[Struct], path: str) -> Any:
     parameters = _convert(choice.parameters, kind, f"{path}.parameters")
     return msgspec.structs.replace(choice, parameters=parameters)
+
+
+def _check_stage_names(profile: Profile) -> None:
+    """Every stage that another part speaks of is there; and comes first, if it is waited for."""
+    names = [each.name for each in profile.stages]
+    for path, name in _spoken_of(profile):
+        if name not in names:
+            raise ProfileError(path, f"{name!r} is not one of the profile's stages")
+    for n, each in enumerate(profile.stages):
+        filled = each.skipped_after
+        if filled is not None and filled.stage not in names[:n]:
+            path = f"$.stages[{n}].skipped_after.stage"
+            raise ProfileError(path, f"{filled.stage!r} is not one of the stages before it")
+    labels = [each.label for each in profile.stages if each.label and each.label != each.name]
+    _check_unique("stages", [*names, *labels])
+
+
+def _spoken_of(profile: Profile) -> list[tuple[str, str]]:
+    """Stages by the path of the parameter that names them."""
+    spoken = [(f"$.fusion.fixed[{n}]", name) for n, name in enumerate(profile.fusion.fixed)]
+    for n, factor in enumerate(profile.factors):
+        for parameter in NAMED_STAGES:
+            name = getattr(factor.parameters, parameter, None)
+            if name is not None:
+                spoken.append((f"$.factors[{n}].parameters.{parameter}", name))
+    return spoken
 
 
 def _check_unique(part: str, names: list[str]) -> None:

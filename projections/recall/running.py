@@ -4,7 +4,7 @@ deadline, and none able to fail the recall."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Executor, Future
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,7 @@ from projections.recall.stages import STAGES
 from projections.recall.survey import Survey
 
 if TYPE_CHECKING:
-    from projections.recall.profile import StageChoice
+    from projections.recall.profile import Filled, StageChoice
 
 _log = logging.getLogger(__name__)
 _STATUS_OF: dict[type[Exception], Status] = {
@@ -55,15 +55,24 @@ def run_stages(
         executor: where stages run side by side, each for at most its deadline; None runs one
             after the other in this thread, to the end.
     """
-    wanted = wanted_stages(choices, weights)
+    asked = surveyed.request.stages
+    wanted = wanted_stages(choices, weights, asked)
     ran: dict[str, _Ran] = {}
     running: dict[str, tuple[Future[_Ran], float]] = {}
     for choice in choices:
         if choice.name not in wanted:
-            ran[choice.name] = _Ran(StageOutcome(choice.name, "disabled", 0, 0.0, "weighs nothing"))
+            requested = is_requested(choice, asked)
+            status: Status = "disabled" if requested else "not-requested"
+            detail = "weighs nothing" if requested else ""
+            ran[choice.name] = _Ran(_idle(choice, status, detail))
             continue
-        if STAGES[choice.name].builds_on:
+        filled = choice.skipped_after
+        if STAGES[choice.name].builds_on or filled is not None:
             _collect(running, ran, choices, stopwatch)
+        if filled is not None and _is_filled(surveyed, filled, ran):
+            detail = f"{filled.stage} filled the limit"
+            ran[choice.name] = _Ran(_idle(choice, "skipped", detail, filled.stage))
+            continue
         earlier = {name: each.hits for name, each in ran.items() if each.hits is not None}
         if executor is None:
             ran[choice.name] = _run(surveyed, choice, earlier, stopwatch)
@@ -75,10 +84,32 @@ def run_stages(
     return hits, tuple(ran[choice.name].outcome for choice in choices)
 
 
-def wanted_stages(choices: tuple[StageChoice, ...], weights: Mapping[str, float]) -> frozenset[str]:
-    """The stages that are run: those that weigh something, or all where none does."""
-    weighty = frozenset(choice.name for choice in choices if weights[choice.name] > 0)
-    return weighty or frozenset(choice.name for choice in choices)
+def wanted_stages(
+    choices: tuple[StageChoice, ...],
+    weights: Mapping[str, float],
+    asked: Collection[str] | None = None,
+) -> frozenset[str]:
+    """The stages that are run, of those asked for: the ones that weigh something, or all where
+    none does. ``asked`` are names or labels, None for all."""
+    requested = frozenset(choice.name for choice in choices if is_requested(choice, asked))
+    return frozenset(name for name in requested if weights[name] > 0) or requested
+
+
+def is_requested(choice: StageChoice, asked: Collection[str] | None) -> bool:
+    """Whether a request asks for a stage, or cannot do without it."""
+    return asked is None or choice.always or choice.name in asked or choice.label in asked
+
+
+def _idle(
+    choice: StageChoice, status: Status, detail: str, after: str | None = None
+) -> StageOutcome:
+    return StageOutcome(choice.name, status, 0, 0.0, detail, choice.label, after)
+
+
+def _is_filled(surveyed: Survey, filled: Filled, ran: Mapping[str, _Ran]) -> bool:
+    hits = ran[filled.stage].hits
+    wanted = surveyed.limit if filled.hits == "limit" else filled.hits
+    return hits is not None and len(hits.slots) >= wanted
 
 
 def _collect(
@@ -89,6 +120,7 @@ def _collect(
 ) -> None:
     """Wait for what runs, no stage longer than its deadline; what comes later is dropped."""
     deadlines = {choice.name: choice.deadline_ms / 1000.0 for choice in choices}
+    labels = {choice.name: choice.label for choice in choices}
     for name, (future, begun) in running.items():
         left = begun + deadlines[name] - stopwatch()
         try:
@@ -97,7 +129,7 @@ def _collect(
             future.cancel()
             elapsed_ms = (stopwatch() - begun) * 1000.0
             detail = f"not done after {deadlines[name] * 1000:.0f} ms"
-            ran[name] = _Ran(StageOutcome(name, "deadline", 0, elapsed_ms, detail))
+            ran[name] = _Ran(StageOutcome(name, "deadline", 0, elapsed_ms, detail, labels[name]))
     running.clear()
 
 
@@ -109,7 +141,10 @@ def _run(
     status: Status = "completed"
     try:
         found = STAGES[choice.name].run(surveyed, choice.parameters, earlier)
-        hits = _admitted(surveyed, found, choice.candidates)
+        count = choice.candidates
+        if choice.per_result is not None:
+            count = min(count, choice.per_result * surveyed.limit)
+        hits = _admitted(surveyed, found, count)
         detail = found.detail
     except Exception as fault:
         status = _STATUS_OF.get(type(fault), "failed")
@@ -120,7 +155,8 @@ def _run(
             _log.exception("recall stage %s failed", choice.name)
     count = 0 if hits is None else len(hits.slots)
     elapsed_ms = (stopwatch() - started) * 1000.0
-    return _Ran(StageOutcome(choice.name, status, count, elapsed_ms, detail), hits)
+    outcome = StageOutcome(choice.name, status, count, elapsed_ms, detail, choice.label)
+    return _Ran(outcome, hits)
 
 
 def _admitted(surveyed: Survey, found: Candidates, count: int) -> Candidates:

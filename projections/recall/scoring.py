@@ -35,15 +35,17 @@ class Scored(Struct, frozen=True):
 def score(
     fused: Fused, features: Features, choices: Sequence[FactorChoice], weights: dict[str, float]
 ) -> Scored:
-    """``add`` factors add weight times value, ``mul`` factors multiply, one after the other."""
+    """What the factors make of the fused scores, one after the other (see ``factors``)."""
     weighted, total = fused.score, fused.score
     values: dict[str, F64] = {}
     for choice in choices:
         value = FACTORS[choice.name].compute(features, choice.parameters)
         values[choice.name] = value
-        if choice.mode == "add":
-            weighted = weighted + weights[choice.name] * value
-            total = total + weights[choice.name] * value
-        else:
+        if choice.mode == "mul":
             total = total * value
+        elif choice.mode == "floor":
+            total = np.maximum(total, value)
+        else:
+            added = value * weights[choice.name] if choice.mode == "add" else value
+            weighted, total = weighted + added, total + added
     return Scored(fused, features, values, weighted, np.round(total, SCORE_DECIMALS))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 
+import msgspec
 import numpy as np
 from msgspec import Struct
 
@@ -98,26 +99,28 @@ def _chooser(survey: Survey, plan: Plan, pool: list[FactRow], slots: I32, scores
     highest = float(scores.max(initial=0.0))
     if diversity.scale == "max" and highest > 0:
         scores = scores / highest
-    texts = _Texts(pool, survey.view.tokenize)
-    material = Material(texts)
+    tokenize = survey.view.tokenize
+    texts = _Cut(pool, lambda row: tokenize(f"{row.relation} {row.value_v}"))
+    material = Material(texts, words=_Cut(pool, lambda row: row.value_v.lower().split()))
     if survey.semantics is not None:
-        material = Material(texts, *survey.semantics.rows(slots))
+        vectors, embedded = survey.semantics.rows(slots)
+        material = msgspec.structs.replace(material, vectors=vectors, embedded=embedded)
     similarity = SIMILARITIES[diversity.similarity](material)
     return ByMarginalRelevance(scores, similarity, plan.lambda_mmr)
 
 
-class _Texts(Collection[list[str]]):
-    """The terms of rows, cut when they are looked at."""
+class _Cut(Collection[list[str]]):
+    """Rows in pieces, cut when they are looked at."""
 
-    def __init__(self, rows: Sequence[FactRow], tokenize: Callable[[str], list[str]]) -> None:
+    def __init__(self, rows: Sequence[FactRow], cut: Callable[[FactRow], list[str]]) -> None:
         self._rows = rows
-        self._tokenize = tokenize
+        self._cut = cut
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def __iter__(self) -> Iterator[list[str]]:
-        return (self._tokenize(f"{row.relation} {row.value_v}") for row in self._rows)
+        return map(self._cut, self._rows)
 
     def __contains__(self, terms: object) -> bool:
         return terms in list(self)

@@ -27,20 +27,22 @@ class Stage(Struct, frozen=True):
 
     A stage that ``builds_on`` others gets in ``earlier`` the gated candidates of those that
     the profile lists before it, and so waits for them; all others run side by side. One that
-    ``embeds`` needs the vector of the question.
+    ``embeds`` needs the vector of the question; what a stage finds that ``tells`` is like the
+    question by a threshold of its own, and so evidence.
     """
 
     parameters: type[Struct]
     run: Callable[[Survey, Any, Mapping[str, Candidates]], Candidates]
     builds_on: bool = False
     embeds: bool = False
+    tells: bool = False
 
 
 STAGES: dict[str, Stage] = {
     "lexical": Stage(lexical.Parameters, lexical.run),
-    "semantic": Stage(semantic.Parameters, semantic.run, embeds=True),
+    "semantic": Stage(semantic.Parameters, semantic.run, embeds=True, tells=True),
     "fuzzy": Stage(fuzzy.Parameters, fuzzy.run),
-    "simhash": Stage(simhash.Parameters, simhash.run),
+    "simhash": Stage(simhash.Parameters, simhash.run, tells=True),
     "graph": Stage(graph.Parameters, graph.run, builds_on=True),
     "summaries": Stage(summaries.Parameters, summaries.run),
     "entity_edges": Stage(entity_edges.Parameters, entity_edges.run),

@@ -33,8 +33,9 @@ COMPARED_SHARE = 0.02
 class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
     """``floor``: the cosine that counts as no likeness at all. ``card_share``: how much of the
     likeness of its entity's memory card a fact gets where it has less itself; 0 leaves cards
-    out."""
+    out. ``threshold``: least cosine of a candidate, inclusive."""
 
+    threshold: Annotated[float, Meta(ge=0, le=1)] = 0.0
     floor: Annotated[float, Meta(ge=0, lt=1)] = 0.0
     card_share: Annotated[float, Meta(ge=0, le=1)] = 0.0
 
@@ -67,7 +68,7 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
     near_query = cosines
     if survey.context is not None:
         slots, cosines, near_query = _in_context(survey, semantics, query, embedded, slots, cosines)
-    near = near_query > parameters.floor
+    near = (near_query > parameters.floor) & (near_query >= parameters.threshold)
     lent = (near_query > cosines)[near]
     slots, cosines = slots[near], near_query[near]
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from projections.recall.factors import (
     FACTORS,
+    NAMED_STAGES,
     Floor,
     Nothing,
     PerHop,
@@ -26,6 +27,9 @@ from projections.recall.factors import (
     substance,
 )
 from projections.recall.features import Features
+from projections.recall.request import Situation
+from tests.projections.recall.remembered import memories, recalled_every
+from tests.projections.recall.world import NOW_US
 
 
 def features(
@@ -45,6 +49,25 @@ def features(
         derivation_depth=np.array((0, 1, 3)[:count], dtype=np.int64),
         terms=np.array((3, 6, 9)[:count], dtype=np.int32),
         asking=np.array((0.0, 0.5, 1.0)[:count]),
+        instant_us=NOW_US,
+        situation=Situation(hour=10, day_of_week=4, topic="work"),
+        raw={"one": np.array((3.0, 2.0, 1.0)), "other": np.array((0.0, 1.0, 0.0))},
+        strong=np.array((True, False, False)),
+        cosine=np.array((0.1, 0.2, np.nan)),
+        memories=memories(
+            *(
+                {
+                    "age_days": days,
+                    "emotion": emotion,
+                    "recall_count": times,
+                    "recalls": recalled_every(interval, 6),
+                    "rejected": times,
+                }
+                for days, emotion, times, interval in zip(
+                    age_days, (5, -5, 0), access, (8.0, 2.0, 0.5), strict=True
+                )
+            )
+        ),
     )
 
 
@@ -98,8 +121,13 @@ def test_source_trust_halves_what_nobody_vouches_for() -> None:
 @pytest.mark.parametrize("name", sorted(FACTORS))
 def test_every_factor_stays_in_its_declared_range(name: str, age: float, counts: list[int]) -> None:
     factor = FACTORS[name]
+    named = {
+        field: {"stage": "one", "by": "other"}[field]
+        for field in factor.parameters.__struct_fields__
+        if field in NAMED_STAGES
+    }
     at = features(age_days=(0.0, age, age * 2), access=(counts[0], counts[1], counts[2]))
-    values = factor.compute(at, factor.parameters())
+    values = factor.compute(at, factor.parameters(**named))
     low, high = factor.range
     assert len(values) == 3
     assert all(low <= value <= high and math.isfinite(value) for value in values)

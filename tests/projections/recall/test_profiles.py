@@ -29,7 +29,7 @@ def document(**changes: Any) -> dict[str, Any]:
 
 
 def test_the_profiles_that_come_with_the_node_load() -> None:
-    assert profile_names() == ["default", "stargraph", "stigmem"]
+    assert profile_names() == ["abmind", "abmind-head", "default", "stargraph", "stigmem"]
     for name in profile_names():
         assert load_profile(name).name == name
 

@@ -1,0 +1,144 @@
+"""What is said beside the facts of an answer; it never changes their order (abmind's seed,
+"Enrichment").
+
+``metadata`` is what a fact says of itself. ``timeline`` shows facts of one topic and entity by
+time. ``interference`` warns of facts of one topic that say nearly the same and yet differ.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from itertools import combinations
+from typing import Any
+
+from msgspec import Struct
+
+from eventlog.kinds import FactAttributes
+from projections.moment import format_instant
+
+GENERAL = "general"
+WARNING = "⚠️ Conflicts with another result — verify which is current"
+OVERLAP = 0.6
+"""Share of the shorter text's words that two conflicting texts have in common, at least."""
+BODY_MAX = 80
+TIMELINE_MIN = 2
+
+_WORDS = re.compile(r"[a-z]{3,}")
+_NAME = re.compile(r"@(\w+)")
+_CAPITALS = re.compile(r"\b[^\W\d_a-z]\w*(?:\s+[^\W\d_a-z]\w*)*")
+
+
+class Told(Struct, frozen=True):
+    """A returned fact: what it says, of itself too, and when it was recorded."""
+
+    text: str
+    attributes: FactAttributes
+    confidence: float
+    recorded_us: int
+
+
+Beside = dict[str, Any]
+
+
+def metadata(told: Sequence[Told]) -> list[Beside]:
+    """What each fact says of itself."""
+    return [
+        {
+            "metadata": {
+                "memory_type": each.attributes.memory_type,
+                "topic": each.attributes.topic,
+                "tier": each.attributes.tier,
+                "emotion_tags": list(each.attributes.emotion_tags),
+                "emotion_score": each.attributes.emotion_score,
+                "importance_flags": list(each.attributes.importance_flags),
+                "trust": each.attributes.trust,
+                "integrity": each.attributes.integrity,
+                "credibility": each.attributes.credibility,
+                "classification": each.attributes.classification,
+                "original": each.attributes.original,
+                "confidence": each.confidence,
+                "created_at": format_instant(each.recorded_us),
+            }
+        }
+        for each in told
+    ]
+
+
+def timeline(told: Sequence[Told]) -> list[Beside]:
+    """The facts of the same topic and entity in the order of time, beside each of them."""
+    groups: dict[tuple[str, str], list[int]] = {}
+    for n, each in enumerate(told):
+        if each.attributes.topic != GENERAL:
+            key = (each.attributes.topic, primary_entity(each.text))
+            groups.setdefault(key, []).append(n)
+    beside: list[Beside] = [{} for _ in told]
+    for (topic, entity), members in groups.items():
+        if len(members) >= TIMELINE_MIN:
+            line = _line(topic, entity, sorted((told[n] for n in members), key=_recorded))
+            for n in members:
+                beside[n]["timeline_context"] = line
+    return beside
+
+
+def interference(told: Sequence[Told]) -> list[Beside]:
+    """A warning beside both of each conflicting pair."""
+    beside: list[Beside] = [{} for _ in told]
+    words = [frozenset(_WORDS.findall(each.text.lower())) for each in told]
+    for one, other in combinations(range(len(told)), 2):
+        first, second = told[one], told[other]
+        if first.attributes.topic != second.attributes.topic or first.text == second.text:
+            continue
+        shorter = min(len(words[one]), len(words[other]))
+        if shorter and len(words[one] & words[other]) / shorter > OVERLAP:
+            for n in (one, other):
+                beside[n]["interference_warning"] = WARNING
+    return beside
+
+
+def primary_entity(text: str) -> str:
+    """The first ``@name`` of a text, else its first run of capitalised words in lower case,
+    else ``_``."""
+    named = _NAME.search(text)
+    if named is not None:
+        return named.group(1).lower()
+    capitals = _CAPITALS.search(text)
+    return "_" if capitals is None else capitals.group().lower()
+
+
+ENRICHMENTS: dict[str, Callable[[Sequence[Told]], list[Beside]]] = {
+    "metadata": metadata,
+    "timeline": timeline,
+    "interference": interference,
+}
+
+
+def enrich(names: Sequence[str], told: Sequence[Told]) -> list[Beside]:
+    """All that is to be said beside each fact."""
+    beside: list[Beside] = [{} for _ in told]
+    for name in names:
+        for all_of_one, part in zip(beside, ENRICHMENTS[name](told), strict=True):
+            all_of_one.update(part)
+    return beside
+
+
+def _recorded(each: Told) -> int:
+    return each.recorded_us
+
+
+def _line(topic: str, entity: str, members: Sequence[Told]) -> str:
+    bodies = [f"{_body(each)}({_month(each)})" for each in members]
+    feelings = "→".join(f"{each.attributes.emotion_score:+d}" for each in members)
+    current = _body(members[-1])
+    return f"[TL|{topic}|{entity}] {'→'.join(bodies)}\narc: {feelings} | current: {current}"
+
+
+def _body(each: Told) -> str:
+    text = " ".join(each.text.split())
+    return text if len(text) <= BODY_MAX else f"{text[: BODY_MAX - 1]}…"
+
+
+def _month(each: Told) -> str:
+    names = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+    return names[datetime.fromtimestamp(each.recorded_us / 1e6, UTC).month - 1]

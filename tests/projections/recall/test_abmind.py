@@ -1,0 +1,248 @@
+"""The profiles of abmind through the whole pipeline: its black-box cases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from eventlog.kinds import FactAttributes
+from projections.recall import load_profile, recall
+from projections.recall.answer import RecallAnswer
+from projections.recall.diversity import SIMILARITIES, ByMarginalRelevance, Material
+from projections.recall.enrichment import WARNING
+from projections.recall.filters import Filters
+from projections.recall.request import RecallRequest, Situation
+from projections.recall.stages import STAGES
+from tests.projections.recall.world import DAY_US, NOW_US, World, reader, user
+
+PROFILES = ("abmind", "abmind-head")
+
+
+def told(world: World, text: str, *, age_days: float = 0.0, **own: Any) -> int:
+    attributes = FactAttributes(**own) if own else None
+    entity = user(f"u{world.position}")
+    return world.fact(entity, "memory:said", text, age_days=age_days, attributes=attributes)
+
+
+def asked(world: World, *keywords: str, profile: str = "abmind", **more: Any) -> RecallAnswer:
+    request = RecallRequest(query=" ".join(keywords), keywords=keywords, **more)
+    return recall(
+        world.view(), world.rows, request, load_profile(profile), reader(), world.moment()
+    )
+
+
+def texts(answer: RecallAnswer) -> list[str]:
+    return [each.row.value_v for each in answer.results]
+
+
+def statuses(answer: RecallAnswer) -> dict[str, str]:
+    return {stage.label: stage.status for stage in answer.stages}
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_puppy_is_found(profile: str) -> None:
+    world = World()
+    told(world, "The puppy was running in the garden")
+    answer = asked(world, "puppy", profile=profile)
+    assert texts(answer) == ["The puppy was running in the garden"]
+    assert answer.results[0].found_by == "Sf:porter"
+
+
+def test_a_filled_limit_skips_the_other_stages() -> None:
+    world = World()
+    for n in range(15):
+        told(world, f"kitten number {n}")
+    answer = asked(world, "kitten", limit=10)
+    assert statuses(answer) == {"Sf": "completed", "Se": "skipped", "Ss": "skipped"}
+    assert answer.short_circuit_after == "fuzzy"
+    assert len(answer.results) == 10
+
+
+def test_one_memory_skips_nothing() -> None:
+    world = World()
+    told(world, "one kitten")
+    answer = asked(world, "kitten", limit=10)
+    assert answer.short_circuit_after is None
+    assert statuses(answer)["Ss"] == "completed"
+
+
+def test_the_newer_profile_never_skips() -> None:
+    world = World()
+    for n in range(15):
+        told(world, f"kitten number {n}")
+    answer = asked(world, "kitten", limit=10, profile="abmind-head")
+    assert answer.short_circuit_after is None
+    assert statuses(answer)["Ss"] == "completed"
+
+
+def test_only_the_stages_asked_for_run() -> None:
+    world = World()
+    told(world, "one kitten")
+    answer = asked(world, "kitten", stages=frozenset({"Sf"}))
+    assert statuses(answer) == {"Sf": "completed", "Se": "not-requested", "Ss": "not-requested"}
+    assert len(answer.results) == 1
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_without_embeddings_the_recall_succeeds(profile: str) -> None:
+    world = World()
+    told(world, "one kitten")
+    answer = asked(world, "kitten", profile=profile)
+    assert statuses(answer)["Se"] == "disabled"
+    assert len(answer.results) == 1
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_operators_are_no_error(profile: str) -> None:
+    world = World()
+    told(world, "Puppy cat")
+    told(world, "Puppy dog")
+    assert len(asked(world, "puppy OR dog", profile=profile).results) == 2
+
+
+def test_ten_facts_unless_the_request_says_otherwise_and_fifty_at_most() -> None:
+    world = World()
+    for n in range(60):
+        told(world, f"kitten number {n} " + "word " * 400)
+    assert len(asked(world, "kitten").results) == 10
+    answer = asked(world, "kitten", limit=500)
+    assert len(answer.results) == 50
+    assert answer.tokens_used > 4000  # the token budget does not count here
+
+
+def test_a_class_above_the_filter_is_not_there() -> None:
+    world = World()
+    told(world, "open kitten", classification=0)
+    told(world, "inner kitten")
+    answer = asked(world, "kitten", filters=Filters(classification_max=0))
+    assert texts(answer) == ["open kitten"]
+
+
+def test_filters_by_topic_tier_emotion_and_time() -> None:
+    world = World()
+    told(world, "kitten at work", topic="work", emotion_tags=("joy",), tier="core")
+    told(world, "kitten at home", topic="home", emotion_tags=("fear", "anger"))
+    told(world, "old kitten", age_days=10)
+
+    def found(**filters: Any) -> list[str]:
+        return texts(asked(world, "kitten", filters=Filters(**filters)))
+
+    assert found(topic="work") == ["kitten at work"]
+    assert found(topic="general") == ["old kitten"]
+    assert found(tier="core") == ["kitten at work"]
+    assert found(emotions=("ange",)) == ["kitten at home"]
+    assert set(found(since_us=NOW_US)) == {"kitten at work", "kitten at home"}
+    assert found(until_us=NOW_US - 10 * DAY_US) == ["old kitten"]
+
+
+def test_similar_facts_do_not_follow_each_other() -> None:
+    said = [
+        "the user likes pizza with extra cheese",
+        "the user likes pizza with extra cheese and mushrooms",
+        "the user works with TypeScript in WSL",
+    ]
+    scores = np.array([0.9, 0.85, 0.8])
+    similarity = SIMILARITIES["jaccard_words"](
+        Material((), words=[t.lower().split() for t in said])
+    )
+    assert similarity.to(0)[1:] == pytest.approx([0.7778, 0.2727], abs=5e-5)
+    chooser = ByMarginalRelevance(scores, similarity, 0.7)
+    order: list[int] = []
+    while (index := chooser.propose()) is not None:
+        order.append(index)
+        chooser.take(index)
+    assert order == [0, 2, 1]
+    assert scores.tolist() == [0.9, 0.85, 0.8]
+
+
+def test_the_context_breaks_a_tie_and_no_more() -> None:
+    world = World()
+    told(world, "kitten plays alone")
+    told(world, "kitten plays again", topic="work")
+    assert texts(asked(world, "kitten"))[0] == "kitten plays alone"  # the older of equals
+    at_work = asked(world, "kitten", situation=Situation(topic="work"))
+    assert texts(at_work)[0] == "kitten plays again"
+    assert at_work.results[0].score - at_work.results[1].score == pytest.approx(0.03)
+
+
+def test_the_factors_add_what_they_are() -> None:
+    world = World()
+    told(world, "kitten", emotion_score=5)
+    answer = asked(world, "kitten", explain=True)
+    explained = answer.results[0].explain
+    assert explained is not None
+    assert explained["factors"]["emotion_additive"] == 0.1
+    raw = explained["stages"]["fuzzy"]["raw"]
+    assert answer.results[0].score == pytest.approx(raw + 0.1)
+
+
+def test_ranks_are_fused_from_zero_and_strong_hits_have_a_floor() -> None:
+    world = World()
+    told(world, "zebra and kitten")
+    told(world, "kitten alone in a long sentence of other words")
+    answer = asked(world, "kitten", "zebra", profile="abmind-head", explain=True)
+    by_text = {each.row.value_v: each for each in answer.results}
+    # Sf alone finds the second: 60 / (60 + 1). The first holds both keywords.
+    second = by_text["kitten alone in a long sentence of other words"]
+    assert second.score == pytest.approx(60 / 61, abs=1e-9)
+    assert by_text["zebra and kitten"].score >= 1.2
+    assert answer.evidence == "strong"
+
+
+def test_evidence_is_weak_where_no_fact_holds_every_keyword() -> None:
+    world = World()
+    told(world, "kitten alone in a long sentence of many other words that say little")
+    assert asked(world, "kitten", "zebra", profile="abmind-head").evidence == "weak"
+    assert asked(world, "unicorn", "zebra", profile="abmind-head").evidence == "none"
+    assert asked(world, "kitten").evidence is None
+
+
+def test_conflicting_facts_of_a_topic_warn_of_each_other() -> None:
+    world = World()
+    told(world, "The project uses Postgres for storage", topic="db")
+    told(world, "The project uses SQLite for storage", topic="db")
+    told(world, "The project uses Redis for storage", topic="other")
+    answer = asked(world, "project storage")
+    warned = {each.row.value_v: each.beside.get("interference_warning") for each in answer.results}
+    assert warned == {
+        "The project uses Postgres for storage": WARNING,
+        "The project uses SQLite for storage": WARNING,
+        "The project uses Redis for storage": None,
+    }
+
+
+def test_facts_of_one_topic_and_entity_stand_in_a_timeline() -> None:
+    world = World()
+    # NOW_US is 15 January 2027; 60 days before is in November.
+    told(world, "@ann moved to Berlin", topic="life", age_days=60, emotion_score=2)
+    told(world, "@ann moved to Rome", topic="life", emotion_score=-1)
+    told(world, "@bo moved to Oslo", topic="life")
+    answer = asked(world, "moved")
+    lines = {each.row.value_v: each.beside.get("timeline_context") for each in answer.results}
+    expected = (
+        "[TL|life|ann] @ann moved to Berlin(Nov)→@ann moved to Rome(Jan)\n"
+        "arc: +2→-1 | current: @ann moved to Rome"
+    )
+    assert lines == {
+        "@ann moved to Berlin": expected,
+        "@ann moved to Rome": expected,
+        "@bo moved to Oslo": None,
+    }
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_metadata_stands_beside_every_fact(profile: str) -> None:
+    world = World()
+    told(world, "kitten", topic="pets", emotion_score=-2, importance_flags=("decision",))
+    beside = asked(world, "kitten", profile=profile).results[0].beside["metadata"]
+    assert (beside["topic"], beside["emotion_score"]) == ("pets", -2)
+    assert beside["importance_flags"] == ["decision"]
+
+
+def test_a_stage_that_is_waited_for_is_one_of_the_profiles() -> None:
+    for name in PROFILES:
+        for choice in load_profile(name).stages:
+            assert choice.name in STAGES
+            assert choice.label in {"Sf", "Se", "Ss", "S6", "S8"}
