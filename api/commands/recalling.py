@@ -89,7 +89,12 @@ def question_of(
             [entry(fault.code, ["body", "weights"], str(fault), body.weights, code=fault.code)]
         ) from fault
     return RecallRequest(
-        query=body.query,
+        query=body.query if body.translated is None else " ".join(body.translated),
+        keywords=tuple(body.translated or ()),
+        original=body.original or "",
+        filters=body.filters,
+        stages=None if body.stages is None else frozenset(body.stages),
+        situation=body.situation,
         scopes=_scopes(scope or body.scope),
         token_budget=body.token_budget,
         limit=body.limit if "limit" in body.model_fields_set else None,
@@ -127,6 +132,15 @@ def profile_named(call: Call, name: str, moment: Moment) -> Profile:
         return load_profile(name)
     except UnknownProfile as fault:
         raise coded("unknown_profile", str(fault)) from fault
+
+
+def check_stages(asked: frozenset[str] | None, profile: Profile) -> None:
+    """Raises ApiError 422 for a stage that the profile does not have."""
+    known = {name for each in profile.stages for name in (each.name, each.label) if name}
+    unknown = sorted((asked or frozenset()) - known)
+    if unknown:
+        message = f"profile {profile.name} has no stage {unknown[0]!r}; it has {sorted(known)}"
+        raise unprocessable([entry("stage", ["body", "stages"], message, unknown[0])])
 
 
 def hint_of(

@@ -6,6 +6,11 @@ import argparse
 from typing import Any
 
 from api.client import Client
+from api.console.keyword_recall import (
+    add_keyword_arguments,
+    run_keyword_recall,
+    stage_lines,
+)
 from api.console.reach import CommandError, add_target_arguments, reach
 from api.console.receipts import run_replay
 from api.console.subcommands import Subcommands
@@ -16,6 +21,8 @@ examples:
   engramlog recall "who leads atlas" --data memory --scope company
   engramlog recall "how many moons has Saturn" --as-of 1990-01-01T00:00:00Z --scope public
   engramlog recall "who leads atlas" --url http://127.0.0.1:8765 --json
+  engramlog recall "who leads atlas" --profile abmind --explain
+  engramlog recall --translated "project,deadline" --topic work --limit 5
   engramlog recall replay latest --data memory      the last question again, then and now
 """
 FACTS_EXAMPLES = """\
@@ -31,7 +38,9 @@ def register(commands: Subcommands) -> None:
     """Add the commands."""
     parser = commands.add("recall", "find the facts that answer a question best", RECALL_EXAMPLES,
                           run_recall)  # fmt: skip
-    parser.add_argument("query", metavar="QUERY", help="the question; or the word replay")
+    parser.add_argument(
+        "query", metavar="QUERY", nargs="?", help="the question; or the word replay"
+    )
     parser.add_argument(
         "receipt", metavar="RECEIPT", nargs="?", help="after replay: a receipt's id, or latest"
     )
@@ -44,6 +53,10 @@ def register(commands: Subcommands) -> None:
     parser.add_argument("--limit", type=int, default=10, help="most facts to show (default: 10)")
     parser.add_argument("--profile", metavar="NAME", help="recall profile")
     parser.add_argument("--json", action="store_true", help="the node's whole answer")
+    parser.add_argument(
+        "--explain", action="store_true", help="also what each stage found in how long"
+    )
+    add_keyword_arguments(parser)
 
     parser = commands.add("facts", "list facts", FACTS_EXAMPLES, run_facts)
     add_target_arguments(parser)
@@ -71,6 +84,10 @@ def _add_moment(parser: argparse.ArgumentParser) -> None:
 
 def run_recall(args: argparse.Namespace) -> int:
     """Ask and print the answer, best first; or ask a receipt's question again."""
+    if (args.query is None) == (args.translated is None):
+        raise CommandError("give a question, or keywords with --translated")
+    if args.translated is not None:
+        return run_keyword_recall(args)
     if args.receipt is not None:
         if args.query != "replay":
             raise CommandError("put the question in quotes: it must be one argument")
@@ -83,12 +100,16 @@ def run_recall(args: argparse.Namespace) -> int:
         "profile": args.profile,
     }
     body |= {name: value for name, value in optional.items() if value is not None}
+    if args.explain and args.json:
+        body["explain"] = True
     with reach(args, embedding="pinned") as client:
         answer = client.post("/v1/recall", body)
     if args.json:
         print_json(answer)
         return 0
     print_recall(answer)
+    if args.explain:
+        print("\n".join(stage_lines(answer)))
     return 0
 
 

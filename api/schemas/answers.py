@@ -675,6 +675,8 @@ class RecallResponse(BaseModel):
     embedding: dict[str, Any]
     profile: str
     stages: list[dict[str, Any]]
+    short_circuit_after: str | None
+    evidence: str | None
     moment: dict[str, Any]
     receipt_id: str | None
     hint: dict[str, Any] | None

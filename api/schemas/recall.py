@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from pydantic_core import PydanticCustomError
 
 from api.schemas.facts import MomentQuery
+from api.schemas.keywords import KeywordFields
 from api.schemas.values import NAME_LENGTH_MAX, Flag, QueryShare, Share
 
 QUERY_LENGTH_MAX = 20_000
@@ -20,7 +21,7 @@ PROFILE_PATTERN = r"^[a-z][a-z0-9_-]{0,63}$"
 Whole = Annotated[int, Field(strict=True)]
 
 
-class RecallBody(MomentQuery):
+class RecallBody(KeywordFields, MomentQuery):
     """A question. What is left out is as the profile says."""
 
     query: str = Field(min_length=1, max_length=QUERY_LENGTH_MAX)

@@ -70,7 +70,7 @@ def run_stages(
         if STAGES[choice.name].builds_on or filled is not None:
             _collect(running, ran, choices, stopwatch)
         if filled is not None and _is_filled(surveyed, filled, ran):
-            detail = f"{filled.stage} filled the limit"
+            detail = f"{_label(choices, filled.stage)} filled the limit"
             ran[choice.name] = _Ran(_idle(choice, "skipped", detail, filled.stage))
             continue
         earlier = {name: each.hits for name, each in ran.items() if each.hits is not None}
@@ -104,6 +104,10 @@ def _idle(
     choice: StageChoice, status: Status, detail: str, after: str | None = None
 ) -> StageOutcome:
     return StageOutcome(choice.name, status, 0, 0.0, detail, choice.label, after)
+
+
+def _label(choices: tuple[StageChoice, ...], name: str) -> str:
+    return next(choice.label for choice in choices if choice.name == name) or name
 
 
 def _is_filled(surveyed: Survey, filled: Filled, ran: Mapping[str, _Ran]) -> bool:

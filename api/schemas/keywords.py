@@ -1,0 +1,99 @@
+"""What abmind's callers ask of a recall beyond a question (its seed, "CLI usage")."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from api.schemas.values import Instant
+from projections.moment import parse_instant
+from projections.recall.filters import Filters, emotions_of
+from projections.recall.request import Situation
+
+KEYWORDS_MAX = 64
+KEYWORD_LENGTH_MAX = 1000
+ORIGINAL_LENGTH_MAX = 20_000
+STAGES_MAX = 16
+TOPIC_LENGTH_MAX = 256
+OFFSET_MAX = 14 * 60
+"""Minutes between UTC and the clock that is furthest from it."""
+EPOCH_MS_MAX = 253_402_300_799_999
+"""The last millisecond of the year 9999."""
+
+Keyword = Annotated[str, Field(min_length=1, max_length=KEYWORD_LENGTH_MAX)]
+StageName = Annotated[str, Field(min_length=1, max_length=64)]
+Topic = Annotated[str, Field(min_length=1, max_length=TOPIC_LENGTH_MAX)]
+When = Annotated[int, Field(strict=True, ge=0, le=EPOCH_MS_MAX)] | Instant
+"""Milliseconds since 1970, as abmind counts, or an RFC 3339 instant."""
+
+
+class CurrentContext(BaseModel):
+    """The asker's here and now; hours and days are the asker's own. Nothing is guessed from
+    the node's clock."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    hour: Annotated[int, Field(strict=True, ge=0, le=23)] | None = None
+    day_of_week: Annotated[int, Field(strict=True, ge=0, le=6)] | None = None
+    topic: Topic | None = None
+    utc_offset_minutes: Annotated[int, Field(strict=True, ge=-OFFSET_MAX, le=OFFSET_MAX)] = 0
+
+
+class KeywordFields(BaseModel):
+    """Keywords, filters by what facts say of themselves, and which stages to run."""
+
+    translated: list[Keyword] | None = Field(default=None, min_length=1, max_length=KEYWORDS_MAX)
+    original: str | None = Field(default=None, max_length=ORIGINAL_LENGTH_MAX)
+    stages: list[StageName] | None = Field(default=None, min_length=1, max_length=STAGES_MAX)
+    topic: Topic | None = None
+    tier: Literal["core", "general"] | None = None
+    emotion: str | None = Field(default=None, min_length=1, max_length=TOPIC_LENGTH_MAX)
+    time_start: When | None = None
+    time_end: When | None = None
+    max_classification: Annotated[int, Field(strict=True, ge=0, le=3)] | None = None
+    current_context: CurrentContext | None = None
+
+    @model_validator(mode="after")
+    def _interval(self) -> Self:
+        start, end = instant_us(self.time_start), instant_us(self.time_end)
+        if start is not None and end is not None and start > end:
+            raise PydanticCustomError(
+                "interval", "time_start must not be after time_end", {"field": "time_start"}
+            )
+        return self
+
+    @property
+    def filters(self) -> Filters:
+        """What facts must be."""
+        end = instant_us(self.time_end)
+        return Filters(
+            since_us=instant_us(self.time_start),
+            # A millisecond is all of its microseconds.
+            until_us=end if end is None or not isinstance(self.time_end, int) else end + 999,
+            topic=self.topic,
+            tier=self.tier,
+            emotions=() if self.emotion is None else emotions_of(self.emotion),
+            classification_max=self.max_classification,
+        )
+
+    @property
+    def situation(self) -> Situation:
+        """Where the asker stands."""
+        now = self.current_context
+        if now is None:
+            return Situation()
+        return Situation(
+            hour=now.hour,
+            day_of_week=now.day_of_week,
+            topic=now.topic,
+            utc_offset_minutes=now.utc_offset_minutes,
+        )
+
+
+def instant_us(when: int | str | None) -> int | None:
+    """Microseconds since 1970."""
+    if when is None:
+        return None
+    return when * 1000 if isinstance(when, int) else parse_instant(when)
