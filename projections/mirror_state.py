@@ -50,6 +50,11 @@ class MirrorState(SlotLists):
     ``published`` slots and ``position`` are what readers may see.
     """
 
+    signatures: dict[int, Signatures]
+    """By version: signatures of what is said, made when they are first asked for."""
+    texts: FactTexts
+    """What facts are found by letter by letter, made when it is first asked for."""
+
     def __init__(self) -> None:
         super().__init__()
         self.columns = Columns()
@@ -68,9 +73,6 @@ class MirrorState(SlotLists):
         self.value_numbers: dict[tuple[str, str], int] = {}
         self.said: list[str] = []
         """By value number: what the lexicon reads of the value."""
-        self.signatures: dict[int, Signatures]
-        """By version: signatures of what is said, made when they are first asked for."""
-        self.texts: FactTexts
         self.key_numbers: dict[tuple[int, int, int, int], int] = {}
         self.crowded: Bool = np.zeros(1024, dtype=np.bool_)
         """By key number: whether the key has more than one fact."""
@@ -101,8 +103,7 @@ class MirrorState(SlotLists):
         self.remembered = Remembered(ANSWERS_KEPT_MAX)
         self._tokenizers = threading.local()
         self.forget_derived()
-        self.published = 0
-        self.position = 0
+        self.published = self.position = 0
 
     def forget_derived(self) -> None:
         """Drop what was made of texts for questions alone; it is made again when asked for."""

@@ -75,7 +75,7 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
     def why(slot: int) -> list[str]:
         return [f"S8:entity-graph: {path.text(survey.view)}" for path in paths[slot]]
 
-    return Candidates(slots, scores, hops, why)
+    return Candidates(slots, scores, hops, why, origin=lambda _slot: "entity-graph")
 
 
 def _found(survey: Survey, parameters: Parameters, named: list[I32]) -> list[Path]:

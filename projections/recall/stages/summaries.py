@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 
 from projections.arrays import I32
 from projections.recall.candidates import Candidates
-from projections.recall.stages.lexical import STOP_WORDS
+from projections.stop_words import STOP_WORDS
 from projections.summaries.naming import Period, period_of_entity
 
 if TYPE_CHECKING:
@@ -76,7 +76,13 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
 
     chosen: I32 = np.array(sorted(by_slot), dtype=np.int32)
     scores = np.full(len(chosen), parameters.score)
-    return Candidates(chosen, scores, np.zeros(len(chosen), dtype=np.int32), why)
+    return Candidates(
+        chosen,
+        scores,
+        np.zeros(len(chosen), dtype=np.int32),
+        why,
+        origin=lambda slot: f"consolidation:{by_slot[slot].period.tier}",
+    )
 
 
 def keywords_of(query: str, length_min: int = 1) -> list[str]:

@@ -55,7 +55,11 @@ def test_a_filled_limit_skips_the_other_stages() -> None:
     for n in range(15):
         told(world, f"kitten number {n}")
     answer = asked(world, "kitten", limit=10)
-    assert statuses(answer) == {"Sf": "completed", "Se": "skipped", "Ss": "skipped"}
+    assert statuses(answer) == {
+        "Sf": "completed", "Se": "skipped", "Ss": "skipped", "S6": "completed", "S8": "completed",
+    }  # fmt: skip
+    detail = {stage.label: stage.detail for stage in answer.stages}
+    assert detail["Ss"] == "Sf filled the limit"
     assert answer.short_circuit_after == "fuzzy"
     assert len(answer.results) == 10
 
@@ -81,7 +85,10 @@ def test_only_the_stages_asked_for_run() -> None:
     world = World()
     told(world, "one kitten")
     answer = asked(world, "kitten", stages=frozenset({"Sf"}))
-    assert statuses(answer) == {"Sf": "completed", "Se": "not-requested", "Ss": "not-requested"}
+    assert statuses(answer) == {
+        "Sf": "completed", "Se": "not-requested", "Ss": "not-requested", "S6": "not-requested",
+        "S8": "completed",  # the graph is always asked
+    }  # fmt: skip
     assert len(answer.results) == 1
 
 
@@ -239,6 +246,28 @@ def test_metadata_stands_beside_every_fact(profile: str) -> None:
     beside = asked(world, "kitten", profile=profile).results[0].beside["metadata"]
     assert (beside["topic"], beside["emotion_score"]) == ("pets", -2)
     assert beside["importance_flags"] == ["decision"]
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_edges_of_an_entity_are_found_at_their_fixed_score(profile: str) -> None:
+    world = World()
+    # "acme" stands at the far end alone: no word of the question is in the fact's own text.
+    world.ref(user("alice"), "rel:works_at", user("acme"))
+    world.ref(user("bob"), "rel:knows", user("carol"))
+    answer = asked(world, "where alice works", profile=profile, explain=True)
+    edge = next(each for each in answer.results if each.row.entity == user("alice"))
+    assert edge.explain is not None
+    assert edge.explain["stages"]["entity_edges"]["raw"] == 0.6
+    assert user("bob") not in {each.row.entity for each in answer.results}
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_fact_that_only_the_graph_finds_has_its_fixed_score(profile: str) -> None:
+    world = World()
+    world.ref(user("acme"), "rel:led_by", user("alice"))
+    answer = asked(world, "alice", profile=profile, stages=frozenset({"S6"}))
+    found = [(each.found_by, each.score) for each in answer.results]
+    assert found == [("S8:entity-graph", 0.6)]
 
 
 def test_a_stage_that_is_waited_for_is_one_of_the_profiles() -> None:
