@@ -57,6 +57,7 @@ def register(commands: Subcommands) -> None:
         "--explain", action="store_true", help="also what each stage found in how long"
     )
     add_keyword_arguments(parser)
+    parser.set_defaults(refuse=parser.error)
 
     parser = commands.add("facts", "list facts", FACTS_EXAMPLES, run_facts)
     add_target_arguments(parser)
@@ -85,7 +86,7 @@ def _add_moment(parser: argparse.ArgumentParser) -> None:
 def run_recall(args: argparse.Namespace) -> int:
     """Ask and print the answer, best first; or ask a receipt's question again."""
     if (args.query is None) == (args.translated is None):
-        raise CommandError("give a question, or keywords with --translated")
+        args.refuse("give a question, or keywords with --translated")
     if args.translated is not None:
         return run_keyword_recall(args)
     if args.receipt is not None:

@@ -52,7 +52,6 @@ class KeywordFields(BaseModel):
     emotion: str | None = Field(default=None, min_length=1, max_length=TOPIC_LENGTH_MAX)
     time_start: When | None = None
     time_end: When | None = None
-    max_classification: Annotated[int, Field(strict=True, ge=0, le=3)] | None = None
     current_context: CurrentContext | None = None
 
     @model_validator(mode="after")
@@ -75,7 +74,6 @@ class KeywordFields(BaseModel):
             topic=self.topic,
             tier=self.tier,
             emotions=() if self.emotion is None else emotions_of(self.emotion),
-            classification_max=self.max_classification,
         )
 
     @property

@@ -1,5 +1,5 @@
 """What a request asks of the facts themselves, before any stage looks at them: relation,
-source, and what abmind filters by (its seed: time, topic, tier, emotion, classification)."""
+source, and what abmind filters by (its seed: time, topic, tier, emotion)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,6 @@ class Filters(Struct, frozen=True, kw_only=True):
         since_us, until_us: when the fact was recorded, both inclusive.
         topic, tier: exactly.
         emotions: any of them within any of the fact's emotion tags.
-        classification_max: the highest classification.
     """
 
     relation: int | None = None
@@ -48,7 +47,6 @@ class Filters(Struct, frozen=True, kw_only=True):
     topic: str | None = None
     tier: str | None = None
     emotions: tuple[str, ...] = ()
-    classification_max: int | None = None
 
     def apply(self, view: View, mask: Bool, moment: Moment) -> Bool:
         """What of ``mask`` is kept; ``mask`` itself where nothing is asked."""
@@ -68,8 +66,7 @@ class Filters(Struct, frozen=True, kw_only=True):
 
     @property
     def _asks_attributes(self) -> bool:
-        asked = (self.topic, self.tier, self.classification_max)
-        return bool(self.emotions) or any(each is not None for each in asked)
+        return bool(self.emotions) or self.topic is not None or self.tier is not None
 
     def _by_attributes(self, view: View, mask: Bool, moment: Moment) -> None:
         attributed = view.attributed_slots()
@@ -83,9 +80,6 @@ class Filters(Struct, frozen=True, kw_only=True):
         if self.topic is not None and attributes.topic != self.topic:
             return False
         if self.tier is not None and attributes.tier != self.tier:
-            return False
-        most = self.classification_max
-        if most is not None and attributes.classification > most:
             return False
         tags = " ".join(attributes.emotion_tags).lower()
         return not self.emotions or any(each in tags for each in self.emotions)

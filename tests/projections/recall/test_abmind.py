@@ -119,14 +119,6 @@ def test_ten_facts_unless_the_request_says_otherwise_and_fifty_at_most() -> None
     assert answer.tokens_used > 4000  # the token budget does not count here
 
 
-def test_a_class_above_the_filter_is_not_there() -> None:
-    world = World()
-    told(world, "open kitten", classification=0)
-    told(world, "inner kitten")
-    answer = asked(world, "kitten", filters=Filters(classification_max=0))
-    assert texts(answer) == ["open kitten"]
-
-
 def test_filters_by_topic_tier_emotion_and_time() -> None:
     world = World()
     told(world, "kitten at work", topic="work", emotion_tags=("joy",), tier="core")

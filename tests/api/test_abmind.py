@@ -1,0 +1,128 @@
+"""Recall by keywords over HTTP: abmind's profiles, its filters, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.api.live import LiveNode
+
+
+def recall(live: LiveNode, *keywords: str, **body: Any) -> dict[str, Any]:
+    asked = {"query": " ".join(keywords), "translated": list(keywords), "scope": "company"}
+    answer = live.call("POST", "/v1/recall", json=asked | {"profile": "abmind"} | body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def said(answer: dict[str, Any]) -> list[str]:
+    return [item["value"]["v"] for item in answer["results"]]
+
+
+@pytest.fixture
+def kittens(live: LiveNode) -> LiveNode:
+    live.state(
+        entity="user:ann", type="text", v="Ann adopted a kitten",
+        attributes={"topic": "pets", "emotion_tags": ["joy"], "emotion_score": 5, "tier": "core"},
+    )  # fmt: skip
+    live.state(
+        entity="user:bo", type="text", v="Bo found a cat",
+        attributes={"topic": "work", "original": "Bo talált egy kiscicát", "keywords": "cica"},
+    )  # fmt: skip
+    live.state(entity="user:cy", type="text", v="Cy deployed the kitten service")
+    return live
+
+
+def test_each_stage_tells_its_hits_and_milliseconds(kittens: LiveNode) -> None:
+    answer = recall(kittens, "kitten")
+    assert answer["profile"] == "abmind"
+    stages = {stage["label"]: stage for stage in answer["stages"]}
+    assert list(stages) == ["Sf", "Se", "Ss", "S6", "S8"]
+    assert (stages["Sf"]["status"], stages["Sf"]["hits"]) == ("completed", 2)
+    assert stages["Sf"]["detail"] == "2 by porter"
+    assert stages["Sf"]["milliseconds"] >= 0
+    assert answer["short_circuit_after"] is None
+    assert {item["found_by"] for item in answer["results"] if "kitten" in item["value"]["v"]} == {
+        "Sf:porter"
+    }
+
+
+def test_two_hits_fill_a_limit_of_two(kittens: LiveNode) -> None:
+    answer = recall(kittens, "kitten", limit=2)
+    assert answer["short_circuit_after"] == "fuzzy"
+    assert {s["label"] for s in answer["stages"] if s["status"] == "skipped"} == {"Se", "Ss"}
+
+
+def test_emotion_and_tier_put_the_core_first(kittens: LiveNode) -> None:
+    first = recall(kittens, "kitten", stages=["Sf"])["results"][0]
+    assert first["value"]["v"] == "Ann adopted a kitten"
+    assert first["metadata"]["topic"] == "pets"
+
+
+def test_filters_leave_what_they_ask_for(kittens: LiveNode) -> None:
+    def found(**filters: Any) -> list[str]:
+        return said(recall(kittens, "kitten", stages=["Sf"], **filters))
+
+    assert found(topic="pets") == ["Ann adopted a kitten"]
+    assert found(tier="general") == ["Cy deployed the kitten service"]
+    assert found(emotion="positive") == ["Ann adopted a kitten"]
+    assert found(emotion="negative") == []
+    assert found(time_end=1_000_000_000_000) == []
+    assert len(found(time_start="2020-01-01T00:00:00Z")) == 2
+
+
+def test_the_users_own_words_are_searched_without_accents(kittens: LiveNode) -> None:
+    answer = recall(kittens, "zebra", original="kiscica", stages=["Sf"])
+    assert [(i["value"]["v"], i["found_by"]) for i in answer["results"]] == [
+        ("Bo found a cat", "Sf:trigram_orig")
+    ]
+    assert said(recall(kittens, "cica", stages=["Sf"])) == ["Bo found a cat"]
+
+
+def test_the_context_is_the_askers_own(kittens: LiveNode) -> None:
+    plain = recall(kittens, "kitten", stages=["Sf"])
+    there = recall(kittens, "kitten", stages=["Sf"], current_context={"topic": "pets"})
+    scores = [{i["entity"]: i["score"] for i in answer["results"]} for answer in (plain, there)]
+    ann = next(entity for entity in scores[0] if entity.endswith("ann"))
+    # Decay moves the raw score by less than a billionth between two questions.
+    assert scores[1][ann] - scores[0][ann] == pytest.approx(0.03, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"stages": ["S9"]}, "stages"),
+        ({"stages": []}, "stages"),
+        ({"translated": []}, "translated"),
+        ({"tier": "outer"}, "tier"),
+        ({"time_start": 2, "time_end": 1}, "time_start"),
+        ({"time_start": "yesterday"}, "time_start"),
+        ({"current_context": {"hour": 24}}, "hour"),
+        ({"current_context": {"weather": "rain"}}, "weather"),
+        ({"current_context": {"utc_offset_minutes": 900}}, "utc_offset_minutes"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_by_name(
+    live: LiveNode, body: dict[str, Any], field: str
+) -> None:
+    asked = {"query": "kitten", "profile": "abmind", "scope": "company"} | body
+    answer = live.call("POST", "/v1/recall", json=asked)
+    assert answer.status_code == 422, answer.text
+    assert field in answer.text
+
+
+@pytest.mark.parametrize("profile", ["abmind", "abmind-head"])
+def test_a_receipt_of_keywords_is_replayed(kittens: LiveNode, profile: str) -> None:
+    answer = recall(kittens, "kitten", "cat", original="kiscica", profile=profile, topic="pets")
+    receipt = answer["receipt_id"]
+    replayed = kittens.call("POST", f"/v1/recall/receipts/{receipt}/replay")
+    assert replayed.status_code == 200, replayed.text
+    then = replayed.json()["then"]
+    assert (then["faithful"], then["reasons"]) == (True, [])
+
+
+def test_a_caller_sees_only_what_they_may(kittens: LiveNode) -> None:
+    kittens.state(entity="user:di", type="text", v="Di hides a kitten", scope="team")
+    assert "Di hides a kitten" not in said(recall(kittens, "kitten", limit=50))
+    assert "Di hides a kitten" in said(recall(kittens, "kitten", limit=50, scope="team"))
