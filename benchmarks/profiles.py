@@ -89,7 +89,8 @@ def ablations(name: str) -> dict[str, Profile]:
         ]
     }
     tried["without MMR"] = {"diversity": ours["diversity"] | {"lambda": 1.0}}
-    return {what: parse_profile(ours | made | {"name": "tried"}) for what, made in tried.items()}
+    documents = {what: {**ours, **made, "name": "tried"} for what, made in tried.items()}
+    return {what: parse_profile(document) for what, document in documents.items()}
 
 
 def _without_stage(document: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -80,6 +80,7 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
         np.zeros(len(slots), dtype=np.int32),
         lambda slot: [f"fuzzy: by {pool[slot].origin}, {pool[slot].of}"],
         detail=_told(pool),
+        ages=survey.view.ages,
         origin=lambda slot: pool[slot].origin,
         strong=strong,
     )

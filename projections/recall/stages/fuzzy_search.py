@@ -110,8 +110,9 @@ class FuzzySearch:
         return idf * frequencies * (K1 + 1.0) / (frequencies + K1 * (1.0 - B + B * lengths))
 
     def _best(self, slots: I32, scores: F64, origin: str, of: str) -> list[tuple[int, Hit]]:
-        best: I64 = best_indices(scores, self._fetch)
-        best = best[np.lexsort((slots[best], -scores[best]))]
+        ages = self._survey.view.ages
+        best: I64 = best_indices(scores, self._fetch, lambda at: ages(slots[at]))
+        best = best[np.lexsort((*ages(slots[best]), -scores[best]))]
         return [
             (slot, Hit(origin, of, score))
             for slot, score in zip(slots[best].tolist(), scores[best].tolist(), strict=True)
