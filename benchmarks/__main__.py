@@ -19,6 +19,7 @@ from benchmarks import (
     flatness,
     graph,
     ingest,
+    profiles,
     recall_quality,
     recall_speed,
     writes,
@@ -35,6 +36,7 @@ BENCHMARKS: dict[str, Callable[[int], list[Figure]]] = {
     "graph": graph.measure,
     "recall_speed": recall_speed.measure,
     "recall_quality": recall_quality.measure,
+    "profiles": profiles.measure,
     "federation": federation.measure,
     "federation_schedules": federation_schedules.measure,
 }

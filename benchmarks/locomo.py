@@ -22,7 +22,7 @@ from projections.cid import compute_cid
 from projections.embedding.choosing import EmbeddingSettings
 from projections.intents import AssertFact, Done
 from projections.normalization import normalize_uri
-from projections.recall import RecallRequest, recall
+from projections.recall import RecallAnswer, RecallRequest, recall
 from projections.recall.profile import Profile
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "locomo"
@@ -57,10 +57,21 @@ class Conversation(Struct, frozen=True):
 
 
 class Store(Struct, frozen=True):
-    """A conversation in a node. ``ask`` gives the ids of the turns recalled, best first."""
+    """A conversation in a node. ``answer`` recalls, ``turn_of`` names the turn of a fact."""
 
     conversation: Conversation
-    ask: Callable[[Profile, str, int], list[str]]
+    answer: Callable[[Profile, RecallRequest], RecallAnswer]
+    turn_of: dict[str, str]
+
+    def ask(self, profile: Profile, text: str, token_budget: int) -> list[str]:
+        """The ids of the turns recalled within a budget, best first."""
+        return self.turns(
+            self.answer(profile, RecallRequest(query=text, token_budget=token_budget))
+        )
+
+    def turns(self, answer: RecallAnswer) -> list[str]:
+        """The ids of the turns of an answer."""
+        return [self.turn_of[each.row.id] for each in answer.results]
 
 
 def conversations(folder: Path = DATA) -> list[Conversation]:
@@ -93,11 +104,11 @@ def stored(
         for conversation in chosen:
             node = Node.open(folder / conversation.name, set_valued=["said"], embedding=embedding)
             stack.callback(node.close)
-            stores.append(Store(conversation, _write(node, conversation)))
+            stores.append(_write(node, conversation))
         yield stores
 
 
-def _write(node: Node, conversation: Conversation) -> Callable[[Profile, str, int], list[str]]:
+def _write(node: Node, conversation: Conversation) -> Store:
     intents = [_fact(conversation.name, turn) for turn in conversation.turns]
     turn_of: dict[str, str] = {}
     for first in range(0, len(intents), WRITES_TOGETHER):
@@ -113,14 +124,12 @@ def _write(node: Node, conversation: Conversation) -> Callable[[Profile, str, in
         semantics = node.embeddings.semantics
     view, moment = node.reader.mirror.pin(), node.moment()
 
-    def ask(profile: Profile, text: str, token_budget: int) -> list[str]:
-        request = RecallRequest(query=text, token_budget=token_budget)
-        answer = recall(
+    def answer(profile: Profile, request: RecallRequest) -> RecallAnswer:
+        return recall(
             view, node.reader.rows, request, profile, everything(), moment, semantics=semantics
         )
-        return [turn_of[each.row.id] for each in answer.results]
 
-    return ask
+    return Store(conversation, answer, turn_of)
 
 
 def _wait(node: Node, facts: int) -> None:

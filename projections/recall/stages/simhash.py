@@ -46,15 +46,14 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
     likeness = similarities(signed, signature)
     # Nothing to sign leaves all bits 0, which a few words' many 0s would be like.
     near = np.flatnonzero((likeness >= parameters.threshold) & signed.any(axis=1))
-    view = survey.view
-    best = near[best_indices(likeness[near], parameters.cap, lambda at: view.ages(slots[near[at]]))]
+    ages = survey.view.ages
+    best = near[best_indices(likeness[near], parameters.cap, lambda at: ages(slots[near[at]]))]
     slots, likeness = slots[best], likeness[best]
 
     def why(slot: int) -> list[str]:
         return [f"simhash: {likeness[np.searchsorted(slots, slot)]:.3f} of the bits agree"]
 
-    hops = np.zeros(len(slots), dtype=np.int32)
-    return Candidates(slots, likeness, hops, why, ages=view.ages)
+    return Candidates(slots, likeness, np.zeros(len(slots), dtype=np.int32), why, ages=ages)
 
 
 def _weighted(survey: Survey) -> bytes:
