@@ -46,7 +46,7 @@ from eventlog.kinds import (
     SourceTrustSet,
 )
 from eventlog.log import EventLog
-from projections.attributes import may_set
+from projections.attribute_rules import may_set
 from projections.foreign import unwrapped
 from projections.moment import format_instant
 

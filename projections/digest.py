@@ -39,7 +39,7 @@ _SHARED = {
             promotion_us, confidence, sources, replaces, name, subject, fact_id, retracted,
             payload, provenance, lineage, actor, hlc, origin, stream, stream_seq
         FROM deltas""",
-    "attributes": "SELECT fact_id, attributes FROM fact_attributes",
+    "attributes": "SELECT fact_id, json_remove(attributes, '$.trust') FROM fact_attributes",
     "derivations": "SELECT DISTINCT child_hash, parent_hash FROM derivations",
 }
 
