@@ -221,7 +221,7 @@ class Life:
         if isinstance(intent, AssertFact) and done.fact_id is not None and done.created:
             (self.hidden if step.private else self.open).append((done.fact_id, intent.cid))
 
-    def _intent(self, step: Step) -> Intent | None:
+    def _intent(self, step: Step) -> Intent | None:  # noqa: PLR0912 - one case a kind
         among = self.hidden if step.private else self.open
         if step.kind in ("classified", "reclassify"):
             return self._classified(step) if step.kind[0] == "c" else self._set(step, among)
