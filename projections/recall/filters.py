@@ -38,6 +38,7 @@ class Filters(Struct, frozen=True, kw_only=True):
         since_us, until_us: when the fact was recorded, both inclusive.
         topic, tier: exactly.
         emotions: any of them within any of the fact's emotion tags.
+        without: numbers of relations that are left out.
     """
 
     relation: int | None = None
@@ -47,6 +48,7 @@ class Filters(Struct, frozen=True, kw_only=True):
     topic: str | None = None
     tier: str | None = None
     emotions: tuple[str, ...] = ()
+    without: tuple[int, ...] = ()
 
     def apply(self, view: View, mask: Bool, moment: Moment) -> Bool:
         """What of ``mask`` is kept; ``mask`` itself where nothing is asked."""
@@ -56,6 +58,8 @@ class Filters(Struct, frozen=True, kw_only=True):
         for column, wanted in ((view.relation, self.relation), (view.source, self.source)):
             if wanted is not None:
                 mask &= column == wanted
+        for relation in self.without:
+            mask &= view.relation != relation
         if self.since_us is not None:
             mask &= view.recorded_at >= self.since_us
         if self.until_us is not None:

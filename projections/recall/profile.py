@@ -67,6 +67,7 @@ class StageChoice(_Part, frozen=True):
         deadline_ms: how long it may take; afterwards the recall goes on without it.
         skipped_after: do not run it where an earlier stage found enough.
         always: run it even where a request names others.
+        without: relations whose facts it does not see, as another stage is there for them.
     """
 
     name: str
@@ -77,6 +78,7 @@ class StageChoice(_Part, frozen=True):
     deadline_ms: Annotated[int, Meta(ge=1, le=60_000)] = 2000
     skipped_after: Filled | None = None
     always: bool = False
+    without: tuple[str, ...] = ()
     parameters: Any = field(default_factory=dict[str, Any])
 
 

@@ -144,6 +144,8 @@ def _run(
     hits: Candidates | None = None
     status: Status = "completed"
     try:
+        if choice.without:
+            surveyed = surveyed.without(choice.without)
         found = STAGES[choice.name].run(surveyed, choice.parameters, earlier)
         count = choice.candidates
         if choice.per_result is not None:

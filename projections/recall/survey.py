@@ -13,10 +13,13 @@ import msgspec
 from msgspec import Struct
 
 from projections.arrays import F64, I32, Bool
+from projections.recall.filters import Filters
 from projections.recall.request import LIMIT
 from projections.recall.surviving import Surviving, surviving
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from projections.aliases import AliasBook
     from projections.authorization import Authorization
     from projections.embedding.semantics import Semantics
@@ -41,7 +44,7 @@ class Survey(Struct, frozen=True):
     ``focus`` is the number of the entity asked about: None where none was, -1 where the
     node does not know it. ``limit`` is how many facts the answer may hold.
     ``semantics`` is None where embeddings are off, ``context`` where the profile asks for none,
-    ``aliases`` where nobody looks names up.
+    ``aliases`` where nobody looks names up. ``filters`` are those that left the survivors.
     """
 
     view: View
@@ -56,6 +59,20 @@ class Survey(Struct, frozen=True):
     semantics: Semantics | None = None
     context: Context | None = None
     aliases: AliasBook | None = None
+    filters: Filters = Filters()
+
+    def filtered(self, filters: Filters) -> Survey:
+        """The same, with other survivors."""
+        if filters == self.filters:
+            return self
+        found = surviving(self.view, self.authorization, self.moment, filters)
+        return msgspec.structs.replace(self, filters=filters, surviving=found)
+
+    def without(self, relations: Sequence[str]) -> Survey:
+        """The same, where facts of some relations do not survive."""
+        numbers = [self.view.relations.number(relation) for relation in relations]
+        known = tuple(sorted({number for number in numbers if number is not None}))
+        return self.filtered(msgspec.structs.replace(self.filters, without=known))
 
     @property
     def visible(self) -> I32:
@@ -128,6 +145,7 @@ def survey(
         semantics=semantics,
         context=context,
         aliases=aliases,
+        filters=filters,
     )
 
 

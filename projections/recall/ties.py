@@ -8,14 +8,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from projections.arrays import F64, I32
+from projections.arrays import F64, I32, I64
+from projections.summaries.naming import RELATION
 
 if TYPE_CHECKING:
     from projections.view import View
 
+
+def _period(view: View, slots: I32) -> I64:
+    """Paragraphs of summaries by their period, the newest first; other facts behind them."""
+    summary = view.relations.number(RELATION)
+    starts = view.valid_from[slots]
+    return np.where(view.relation[slots] == (-1 if summary is None else summary), -starts, 2**62)
+
+
 TIES: dict[str, Callable[[View, I32], np.ndarray[Any, Any]]] = {
     "newest": lambda view, slots: -view.hlc[slots],
     "oldest": lambda view, slots: view.hlc[slots],
+    "period": _period,
     "confident": lambda view, slots: -view.base[slots],
 }
 

@@ -42,7 +42,7 @@ from tests.projections.embedding.servers import serving
 
 PROFILES = ("default", "stargraph", "stigmem")
 PAGED = ("/v1/facts", "/v1/time-travel/state", "/v1/conflicts", "/v1/episodes", "/v1/deltas",
-         "/v1/audit", "/v1/graph/neighbors", "/v1/trust/sources")  # fmt: skip
+         "/v1/audit", "/v1/graph/neighbors", "/v1/trust/sources", "/v1/summaries")  # fmt: skip
 MADE_UP = re.compile(
     r'"(recall_id|receipt_id|cursor|next_cursor|error_id)":"[^"]*"|"milliseconds":[0-9.e+-]+'
     r'|"(as_of|receipt_id)":(null|"position:[0-9]+")'
@@ -126,6 +126,8 @@ def recalls(who: str) -> Iterator[Question]:
             {"query": "secrets", "token_budget": 60, "limit": 2, "include_low_trust": True},
         ):
             yield Question(who, "POST", "/v1/recall", body={**base, **more, "profile": profile})
+    named = {"query": "tea a c b", "depth": 2, "profile": "naming"}  # both of abmind's own stages
+    yield Question(who, "POST", "/v1/recall", body={**base, **named})
     some = {"query": "tea", "token_budget": 500, "scope": "*", "track": False}
     yield Question(who, "GET", "/v1/recall", some)
 
@@ -156,6 +158,8 @@ def memories(who: str) -> Iterator[Question]:
     for name in NAMES:
         yield Question(who, "GET", f"/v1/episodes/{name}")
     yield Question(who, "GET", "/v1/deltas", {"limit": 1})
+    for more in ({}, {"limit": 1}):
+        yield Question(who, "GET", "/v1/summaries", more)
     for path in ("rules", f"rules/{RULE}", "status"):
         yield Question(who, "GET", f"/v1/consolidation/{path}")
 

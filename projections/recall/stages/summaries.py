@@ -7,19 +7,23 @@ beginning only the first counts.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
 from projections.arrays import I32
 from projections.recall.candidates import Candidates
+from projections.recall.keywords import normalised
 from projections.stop_words import STOP_WORDS
 from projections.summaries.naming import Period, period_of_entity
 
 if TYPE_CHECKING:
+    from projections.recall.request import RecallRequest
     from projections.recall.survey import Survey
 
 KEYWORDS_MAX = 64
@@ -27,6 +31,7 @@ BEGINNING = 80
 """Characters by which paragraphs of one period are told apart."""
 
 _OPERATORS = re.compile(r"\b(?:OR|AND|NOT)\b")
+_QUOTES = re.compile(r'"')
 _QUOTED = re.compile(r'"([^"]*)"')
 _WORDS = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*")
 
@@ -60,9 +65,8 @@ class _Passage(Struct, frozen=True):
 
 def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidates]) -> Candidates:
     """The newest paragraphs that hold a keyword, among the survivors that pass the gate."""
-    keywords = keywords_of(survey.request.query, parameters.keyword_length)
-    slots = survey.view.summary_slots()
-    matched = _matching(survey, survey.admits(slots[survey.survivor_mask[slots]]), keywords)
+    keywords = looked_for(survey.request, parameters.keyword_length)
+    matched = _matching(survey, _asked(survey), keywords)
     found: dict[tuple[int, str], _Passage] = {}
     for each in sorted(matched, key=lambda passage: passage.rank):
         found.setdefault(each.key, each)
@@ -86,6 +90,26 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
     )
 
 
+def looked_for(request: RecallRequest, length_min: int) -> list[str]:
+    """The request's keywords as they are, or those of its one message; and, as it is, the
+    question in the asker's own words."""
+    given = normalised(request.keywords)
+    if len(given) > 1:
+        words = [entry.strip().lower() for entry in given]
+    else:
+        words = keywords_of(given[0] if given else request.query, length_min)
+    original = _QUOTES.sub("", _OPERATORS.sub(" ", request.original)).strip().lower()
+    return list(dict.fromkeys([*words, original] if original else words))[:KEYWORDS_MAX]
+
+
+def _asked(survey: Survey) -> I32:
+    """Paragraphs that pass the gate and the filters but those of time, which ask when a fact
+    was recorded: a paragraph is of its period's time, whenever it was written down."""
+    timeless = msgspec.structs.replace(survey.filters, since_us=None, until_us=None)
+    slots = survey.view.summary_slots()
+    return survey.admits(slots[survey.filtered(timeless).survivor_mask[slots]])
+
+
 def keywords_of(query: str, length_min: int = 1) -> list[str]:
     """What is looked for, in lower case: what stands in quotes, and every other word but the
     operators OR, AND, NOT. Stop-words and short words count only where nothing else is left."""
@@ -97,13 +121,17 @@ def keywords_of(query: str, length_min: int = 1) -> list[str]:
 
 
 def _matching(survey: Survey, slots: I32, keywords: list[str]) -> list[_Passage]:
-    view = survey.view
+    view, filters = survey.view, survey.filters
+    since = -math.inf if filters.since_us is None else filters.since_us
+    until = math.inf if filters.until_us is None else filters.until_us
     matched: list[_Passage] = []
     for slot in slots.tolist():
         period = period_of_entity(view.entities.text(int(view.entity[slot])))
+        if period is None or not since <= period.start_us <= until:
+            continue
         text = view.passage(slot)
         lowered = text.lower()
         keyword = next((each for each in keywords if each in lowered), None)
-        if period is not None and keyword is not None:
+        if keyword is not None:
             matched.append(_Passage(slot, period, text, keyword))
     return matched

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from projections.recall.filters import Filters
 from projections.recall.pipeline import recall
-from projections.recall.profile import parse_profile
+from projections.recall.profile import load_profile, parse_profile
 from projections.recall.request import RecallRequest
 from projections.recall.stages import summaries
 from projections.recall.stages.summaries import keywords_of
 from projections.recall.survey import Gate, Survey, survey
-from tests.projections.recall.world import World, reader
+from tests.projections.recall.world import DAY_US, World, reader
 
 RELATION = "memory:summary"
 
@@ -30,7 +33,8 @@ def found(world: World, query: str, *scopes: str, **parameters: float) -> list[i
 
 
 def weekly(world: World, day: str, text: str, **more: str) -> int:
-    return world.fact(f"summary:weekly:{day}", RELATION, text, **more)  # pyright: ignore[reportArgumentType]
+    start = f"{day}T00:00:00Z"
+    return world.fact(f"summary:weekly:{day}", RELATION, text, valid_from=start, **more)  # pyright: ignore[reportArgumentType]
 
 
 def test_any_keyword_is_enough_and_may_stand_within_a_word() -> None:
@@ -113,6 +117,64 @@ def test_it_says_where_it_comes_from() -> None:
 )
 def test_keywords(query: str, length: int, keywords: list[str]) -> None:
     assert keywords_of(query, length) == keywords
+
+
+def asked(world: World, **request: Any) -> list[int]:
+    gate = Gate(effective_min=0.2, contradicted=True)
+    question = RecallRequest(query=request.pop("query", ""), **request)
+    at = survey(world.view(), question, reader(), world.moment(), gate=gate, depth=1)
+    return summaries.run(at, summaries.Parameters(), {}).slots.tolist()
+
+
+def test_keywords_of_a_request_are_phrases_and_so_is_the_original() -> None:
+    world = World()
+    first = weekly(world, "2026-06-15", "The build failed on Tuesday.")
+    second = weekly(world, "2026-06-22", "Failed: a build.")
+    third = weekly(world, "2026-06-29", "Elromlott a fordítás.")
+    assert asked(world, query="failed", keywords=("Build failed ", "nothing")) == [first]
+    assert asked(world, query="no", keywords=("build failed",)) == [first, second]
+    assert asked(world, keywords=("nothing", "else"), original='ELROMLOTT "a" OR ') == [third]
+    assert asked(world, keywords=("nothing OR tuesday",)) == [first]
+
+
+def test_times_asked_for_are_those_of_the_periods() -> None:
+    world = World()
+    slots = [weekly(world, day, "deploy") for day in ("2026-06-15", "2026-06-22", "2026-06-29")]
+    # 22 June 2026, midnight UTC: 1,782,086,400 s since 1970 (20,626 days).
+    middle = 20_626 * DAY_US
+    assert asked(world, query="deploy", filters=Filters(since_us=middle)) == slots[1:]
+    assert asked(world, query="deploy", filters=Filters(until_us=middle)) == slots[:2]
+    only = Filters(since_us=middle, until_us=middle)
+    assert asked(world, query="deploy", filters=only) == slots[1:2]
+    assert asked(world, query="deploy", filters=Filters(since_us=middle + 1)) == slots[2:]
+
+
+def test_filters_hold_as_in_every_stage() -> None:
+    world = World()
+    mine = weekly(world, "2026-06-15", "deploy", source="user:mara")
+    weekly(world, "2026-06-15", "deploy again", source="user:tom")
+    assert asked(world, query="deploy", source="user:mara") == [mine]
+    assert asked(world, query="deploy", relation="memory:role") == []
+
+
+@pytest.mark.parametrize("name", ["abmind", "abmind-head"])
+def test_in_abminds_profiles_paragraphs_are_no_memories(name: str) -> None:
+    world = World()
+    # Written down in another order than that of the periods.
+    days = ("2026-06-22", "2026-06-29", "2026-06-15")
+    slots = {day: weekly(world, day, f"deploy number {n}") for n, day in enumerate(days)}
+    memory = world.fact("project:x", "memory:note", "deploy done")
+    view, request = world.view(), RecallRequest(query="deploy", min_confidence=0.0)
+    answer = recall(view, world.rows, request, load_profile(name), reader(), world.moment())
+    found = {each.slot: each.found_by for each in answer.results}
+    assert found[memory] is not None
+    assert found[memory].startswith("Sf")
+    assert [found[slot] for slot in slots.values()] == ["S6:consolidation:weekly"] * 3
+    order = [each.slot for each in answer.results if each.slot != memory]
+    # Equally scored and equally alike, so only the periods decide.
+    assert order == [slots[day] for day in sorted(days, reverse=True)]
+    scores = {each.score for each in answer.results if each.slot != memory}
+    assert scores == {0.5}
 
 
 def test_a_profile_may_name_the_stage() -> None:

@@ -61,6 +61,7 @@ class World:
         name: str | None = None,
         cid: str = "",
         parents: Sequence[str] = (),
+        valid_from: str | None = None,
         attributes: FactAttributes | None = None,
     ) -> int:
         """Assert a fact. ``parents`` are the 64 hex digits of what it was derived from."""
@@ -75,6 +76,7 @@ class World:
             scope=scope,  # pyright: ignore[reportArgumentType]
             confidence=confidence,
             cid=cid or f"sha256:{slot:064x}",
+            valid_from=valid_from,
             derived_from=[Parent(hash=parent) for parent in parents],
             attributes=attributes,
         )
