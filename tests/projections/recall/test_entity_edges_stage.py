@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from eventlog.kinds import FactAttributes
 from projections.aliases import AliasBook, AliasRow
+from projections.arrays import I32
 from projections.moment import LIVE, Moment
 from projections.paths import Path, paths_between
 from projections.recall.candidates import StageDisabled
@@ -13,6 +15,7 @@ from projections.recall.request import RecallRequest
 from projections.recall.stages import entity_edges
 from projections.recall.stages.entity_edges import Parameters
 from projections.recall.survey import Gate, Survey, survey
+from projections.selection import live
 from tests.projections.recall.world import World, reader
 
 
@@ -95,6 +98,27 @@ def test_an_edge_that_may_not_be_read_leads_nowhere() -> None:
     # Nor does it make its entity known: the edge of acme is there for acme alone.
     assert found(surveyed(world, "alice")) == {}
     assert found(surveyed(world, "alice acme")) == {1: (0.6, 1)}
+
+
+@pytest.mark.parametrize("ceiling", [0, 1, 2, 3])
+def test_a_secret_edge_leads_nowhere_whatever_the_ceiling(ceiling: int) -> None:
+    world = World()
+    secret = FactAttributes(classification=3)
+    world.ref("user:alice", "works-at", "user:acme", attributes=secret)
+    world.ref("user:acme", "located-in", "user:budapest", attributes=FactAttributes())
+    view, moment = world.view(), world.moment()
+    numbers = [np.array([view.entities.numbered(f"user:{name}")], dtype=np.int32)
+               for name in ("alice", "acme", "budapest")]  # fmt: skip
+
+    def walkable(slots: I32) -> I32:
+        return live(view, reader().capped(ceiling), moment, slots)
+
+    def between(one: int, other: int) -> list[Path]:
+        ends = (numbers[one], numbers[other])
+        return paths_between(view, *ends, walkable, one_hop=5, two_hops=15)
+
+    assert between(0, 1) == between(0, 2) == []
+    assert between(1, 2) == ([Path((1,))] if ceiling else [])
 
 
 def test_the_same_pair_under_two_owners_is_two_rows() -> None:

@@ -91,7 +91,9 @@ class World:
         )  # fmt: skip
         return slot
 
-    def ref(self, entity: str, relation: str, target: str, **more: float | str) -> int:
+    def ref(
+        self, entity: str, relation: str, target: str, **more: float | str | FactAttributes
+    ) -> int:
         """Assert an edge."""
         return self.fact(entity, relation, target, kind="ref", **more)  # pyright: ignore[reportArgumentType]
 
