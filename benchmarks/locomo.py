@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from time import monotonic, sleep
+from time import monotonic, process_time, sleep
 
 from msgspec import Struct
 
@@ -126,8 +126,9 @@ def _write(node: Node, conversation: Conversation) -> Store:
 
     def answer(profile: Profile, request: RecallRequest) -> RecallAnswer:
         return recall(
-            view, node.reader.rows, request, profile, everything(), moment, semantics=semantics
-        )
+            view, node.reader.rows, request, profile, everything(), moment, semantics=semantics,
+            stopwatch=process_time,
+        )  # fmt: skip
 
     return Store(conversation, answer, turn_of)
 

@@ -410,8 +410,9 @@ class Mirror(MirrorState):
     def _unsay(self, slots: Sequence[int]) -> None:
         """Forget what these facts said, where no other says the same."""
         columns, count = self.columns.arrays, self.columns.count
+        numbers = np.unique(columns["value"][slots])
         standing = columns["value"][:count][columns["scope"][:count] != NOWHERE]
-        for number in set(columns["value"][slots].tolist()) - set(standing.tolist()):
+        for number in numbers[~np.isin(numbers, standing)].tolist():
             self.said[number] = ""
         self.forget_derived()
 

@@ -27,7 +27,9 @@ SEED = 42
 TERMS_KEPT = 131_072
 """Buckets and planes of this many terms are remembered."""
 BLOCK = 4_096
-"""Texts signed in one go; what is signed stays signed if nobody waits for the rest."""
+"""Texts signed in one go; then others get their turn."""
+AT_ONCE = 65_536
+"""Texts signed for one question, in about two seconds."""
 
 _MASK = 0xFFFFFFFF
 _TOKEN = re.compile(r"[a-z][a-z0-9_-]+", re.ASCII)
@@ -72,10 +74,9 @@ def planes() -> F32:
 
 def sign_v1(texts: Sequence[str]) -> U8:
     """A row of 32 bytes a text; all zero where it holds no token."""
-    counts: F32 = np.zeros((len(texts), BITS), dtype=np.float32)
-    for row, text in enumerate(texts):
-        for token in tokens(text):
-            counts[row, bucket(token)] += 1.0
+    held = [row * BITS + bucket(token) for row, text in enumerate(texts) for token in tokens(text)]
+    flat = np.bincount(np.array(held, dtype=np.int64), minlength=len(texts) * BITS)
+    counts: F32 = flat.astype(np.float32).reshape(len(texts), BITS)
     return np.packbits(counts @ planes().T > 0, axis=1, bitorder="little")
 
 
@@ -107,6 +108,10 @@ def similarities(rows: U8, one: bytes) -> np.ndarray[tuple[int], np.dtype[np.flo
     return 1.0 - differing.sum(axis=1, dtype=np.int64) / BITS
 
 
+class StillSigning(Exception):
+    """Not all that was asked for is signed yet."""
+
+
 class Signatures:
     """Signatures of numbered texts, made when they are first asked for and kept: 32 bytes a
     text, a pure function of the texts."""
@@ -118,11 +123,18 @@ class Signatures:
         self._signed = 0
 
     def rows(self, texts: Sequence[str], numbers: I32) -> U8:
-        """The signatures of ``numbers``; ``texts`` are all there are, which only ever grow."""
+        """The signatures of ``numbers``; ``texts`` are all there are, which only ever grow.
+
+        Raises:
+            StillSigning: there was too much to sign for one question; what was signed is kept.
+        """
         wanted = int(numbers.max(initial=-1)) + 1
-        while self._signed < wanted:
+        last = min(wanted, self._signed + AT_ONCE)
+        while self._signed < last:
             with self._lock:
-                self._sign_more(texts, wanted)
+                self._sign_more(texts, last)
+        if self._signed < wanted:
+            raise StillSigning(f"{self._signed} of {wanted} values are signed yet")
         return self._rows[numbers]
 
     def _sign_more(self, texts: Sequence[str], wanted: int) -> None:

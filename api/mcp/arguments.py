@@ -167,6 +167,15 @@ MEANINGS: dict[str, str] = {
     "resolution_note": "Why, for the record.",
     "tail": "true: answer with a cursor on the last page too, to go on from later.",
     "checks": "Which checks to run (default: all).",
+    "translated": "Keywords to search for, in English; one of several words is a phrase.",
+    "original": "The question in the user's own words, in any language.",
+    "stages": "Only these stages of the profile, by name or label.",
+    "topic": "Only facts of this topic.",
+    "tier": "Only facts of this tier.",
+    "emotion": "Only facts with one of these tags; or positive, negative, high-energy.",
+    "time_start": "Recorded at or after: milliseconds since 1970, or RFC 3339.",
+    "time_end": "Recorded at or before: milliseconds since 1970, or RFC 3339.",
+    "current_context": "The user's hour, weekday (0 is Sunday), topic and offset from UTC.",
 }
 """What an argument is for, as the model reads it."""
 

@@ -232,6 +232,12 @@ def recalls(at: dict[str, Any]) -> Iterator[Ask]:
         yield Ask("POST", "/v1/recall", body=about)
         few = {"query": "secrets", "token_budget": 60, "limit": 2, "profile": profile, **base}
         yield Ask("POST", "/v1/recall", body=few)
+    for profile in ("abmind", "abmind-head"):
+        for keywords in (["tea"], ["tea secre"], ["secretz", "tea"]):
+            body = {"query": "q", "translated": keywords, "original": "secret", "limit": 1}
+            yield Ask("POST", "/v1/recall", body={**body, "profile": profile, **base})
+        body = {"query": "tea", "topic": "general", "profile": profile}
+        yield Ask("POST", "/v1/recall", body={**body, **base})
     yield Ask("POST", "/v1/recall", body={"query": "tea", "scope": "local", "track": False, **at})
     low = {"query": "tea", "scope": "*", "track": False, "max_classification": 0, **at}
     yield Ask("POST", "/v1/recall", body=low)

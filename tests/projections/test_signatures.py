@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from projections import signatures
 from projections.signatures import (
     BYTES,
     Signatures,
+    StillSigning,
     bucket,
     mulberry32,
     planes,
@@ -101,3 +103,14 @@ def test_kept_signatures_are_those_of_the_texts(texts: list[str], data: st.DataO
         numbers = np.array(some, dtype=np.int32)
         expected = sign_v1([known[n] for n in some]).reshape(-1, BYTES)
         assert kept.rows(known, numbers).tolist() == expected.tolist()
+
+
+def test_no_question_signs_more_than_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signatures, "AT_ONCE", 3)
+    monkeypatch.setattr(signatures, "BLOCK", 2)
+    texts = [f"word{n} other" for n in range(7)]
+    kept, numbers = Signatures(sign_v1), np.arange(7, dtype=np.int32)
+    for signed in (3, 6):
+        with pytest.raises(StillSigning, match=f"{signed} of 7"):
+            kept.rows(texts, numbers)
+    assert kept.rows(texts, numbers).tolist() == sign_v1(texts).tolist()

@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from projections.recall.candidates import Candidates, StageDisabled, best_indices
-from projections.signatures import sign_v1, sign_v2, similarities
+from projections.signatures import StillSigning, sign_v1, sign_v2, similarities
 from projections.stop_words import without_stop_words
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
     """The survivors most like the question, ascending by slot; among equals the oldest.
 
     Raises:
-        StageDisabled: the question holds nothing to sign.
+        StageDisabled: the question holds nothing to sign, or the facts are not all signed yet.
     """
     signature = sign_v1([survey.request.query])[0].tobytes()
     if parameters.version == 2:
@@ -42,7 +42,10 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
     if not any(signature):
         raise StageDisabled("the question holds no word that could be signed")
     slots = survey.survivors
-    signed = survey.view.signatures(slots, parameters.version)
+    try:
+        signed = survey.view.signatures(slots, parameters.version)
+    except StillSigning as fault:
+        raise StageDisabled(str(fault)) from fault
     likeness = similarities(signed, signature)
     # Nothing to sign leaves all bits 0, which a few words' many 0s would be like.
     near = np.flatnonzero((likeness >= parameters.threshold) & signed.any(axis=1))

@@ -156,6 +156,27 @@ def test_similar_facts_do_not_follow_each_other() -> None:
     assert scores.tolist() == [0.9, 0.85, 0.8]
 
 
+@pytest.mark.parametrize(
+    ("said", "scores", "lambda_mmr", "expected"),
+    [
+        (["a b c"] * 3, [0.9, 0.5, 0.5], 0.7, [0, 1, 2]),
+        (["a b c", "a b c d", "x y z"], [0.9, 0.85, 0.1], 1.0, [0, 1, 2]),
+        (["a b c", "a b c d", "x y z"], [0.9, 0.85, 0.1], 0.0, [0, 2, 1]),
+    ],
+)
+def test_diversity_weighs_what_it_is_told_to(
+    said: list[str], scores: list[float], lambda_mmr: float, expected: list[int]
+) -> None:
+    words = [text.split() for text in said]
+    similarity = SIMILARITIES["jaccard_words"](Material((), words=words))
+    chooser = ByMarginalRelevance(np.array(scores), similarity, lambda_mmr)
+    order: list[int] = []
+    while (index := chooser.propose()) is not None:
+        order.append(index)
+        chooser.take(index)
+    assert order == expected
+
+
 def test_the_context_breaks_a_tie_and_no_more() -> None:
     world = World()
     told(world, "kitten plays alone")
