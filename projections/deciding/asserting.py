@@ -9,7 +9,7 @@ import msgspec
 from eventlog.event import fact_partition
 from eventlog.identifiers import id_text
 from eventlog.kinds import FactAsserted
-from projections.attributes import attributes_at, decoded, encoded, misplaced
+from projections.attributes import CONFIDENTIAL, attributes_at, decoded, encoded, misplaced
 from projections.contradictions import key_hash, value_hash
 from projections.database import query, query_one
 from projections.deciding.context import Context, Decision
@@ -63,7 +63,7 @@ def assert_fact(intent: AssertFact, context: Context) -> Decision | Refused:
                 "derived_from",
             )
     if intent.confidence == 0.0:
-        return retract_by_record(_asserted(intent), context)
+        return retract_by_record(_asserted(intent), context, intent.member)
     content = _content(intent)
     key = (intent.entity, intent.relation, intent.scope, garden)
     rival: tuple[bytes, bytes, str] | None = None
@@ -74,10 +74,9 @@ def assert_fact(intent: AssertFact, context: Context) -> Decision | Refused:
         value = intent.value
         rival = (key_hash(*key), value_hash(value.type, value.v), intent.relation)
         if same is not None and tuple(same[1:-1]) == content:
-            stated = encoded(intent.attributes)
-            if stated in ("", same[-1]):  # what is left unsaid is no change
+            intent, repeats = _repetition(intent, same[0], same[-1], context)
+            if repeats:
                 return Decision([], fact_id=same[0], created=False, rival=rival)
-            intent = _no_lower(intent, same[0], same[-1], context)
     draft = context.draft(_asserted(intent), fact_partition(intent.scope, garden))
     fact = id_text(draft.event_id)
     context.undecided.touched.add(key)
@@ -105,15 +104,26 @@ def _asserted(intent: AssertFact) -> FactAsserted:
     )
 
 
-def _no_lower(intent: AssertFact, same: str, stated: str, context: Context) -> AssertFact:
-    """The intent, classified no lower than the equal fact that stands already: saying a thing
-    again does not declassify it."""
-    assert intent.attributes is not None
+def _repetition(
+    intent: AssertFact, same: str, stated: str, context: Context
+) -> tuple[AssertFact, bool]:
+    """Whether stating a fact anew changes nothing beside the equal one that stands; else the
+    intent, classified no lower than that: saying a thing again does not declassify it.
+
+    Attributes that are left unsaid are no change. For an asker who may not read it, the fact
+    that stands is not there.
+    """
     newest = attributes_at(context.db, same, LIVE) or decoded(stated)
-    if newest.classification <= intent.attributes.classification:
-        return intent
-    raised = msgspec.structs.replace(intent.attributes, classification=newest.classification)
-    return msgspec.structs.replace(intent, attributes=raised)
+    member = intent.member
+    if newest.classification >= CONFIDENTIAL and member not in (None, intent.source):
+        return intent, False
+    given = intent.attributes
+    if given is None or encoded(given) == stated:
+        return intent, True
+    if newest.classification <= given.classification:
+        return intent, False
+    raised = msgspec.structs.replace(given, classification=newest.classification)
+    return msgspec.structs.replace(intent, attributes=raised), False
 
 
 def _content(intent: AssertFact) -> tuple[Any, ...]:

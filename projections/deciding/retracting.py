@@ -7,6 +7,7 @@ from typing import Any
 from eventlog.event import fact_partition
 from eventlog.identifiers import id_text
 from eventlog.kinds import FactAsserted, FactRetracted, Value
+from projections.attributes import closed_facts
 from projections.database import query, query_one
 from projections.deciding.context import Context, Decision, Key
 from projections.deciding.gardens import touch_refusal
@@ -36,13 +37,19 @@ WHERE entity=? AND relation=? AND scope=? AND garden_id IS ? AND value_type=? AN
 _ABSENT = Refused("fact_not_found", "fact not found", "id")
 
 
-def retract_by_record(record: FactAsserted, context: Context) -> Decision | Refused:
-    """A confidence-0 record and the retraction of what it denies (wire 5.2)."""
+def retract_by_record(
+    record: FactAsserted, context: Context, member: str | None = None
+) -> Decision | Refused:
+    """A confidence-0 record and the retraction of what it denies (wire 5.2), as far as
+    ``member`` may read it."""
     key = (record.entity, record.relation, record.scope, record.garden_id)
     if context.undecided.holds(key):
         context.flush()
     several = is_set_valued(context.db, record.relation)
     rows = query(context.db, _TARGETS, key)
+    if member is not None:
+        kept = closed_facts(context.db, [str(row[0]) for row in rows if row[1] != member])
+        rows = [row for row in rows if row[0] not in kept]
     if len(rows) > RETRACTION_TARGETS_MAX:
         return Refused(
             "too_many_targets",

@@ -16,13 +16,21 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import msgspec
 import numpy as np
 from hypothesis import strategies as st
 from msgspec import Struct
 
 from eventlog.clock import FixedClock
 from eventlog.identifiers import IdentifierSource
-from eventlog.kinds import DecayPolicy, FactAsserted, Parent, RecallUse, Value
+from eventlog.kinds import (
+    DecayPolicy,
+    FactAsserted,
+    FactAttributes,
+    Parent,
+    RecallUse,
+    Value,
+)
 from projections.authorization import Authorization, everything
 from projections.cid import compute_cid
 from projections.conflicts import conflicts
@@ -49,6 +57,7 @@ from projections.intents import (
     ResolveConflict,
     RetractFact,
     ReviewQuarantined,
+    SetAttributes,
     SetMember,
     SetProfile,
     SetSourceTrust,
@@ -114,6 +123,9 @@ _kinds = st.sampled_from(
         "fact",
         "fact",
         "fact",
+        "classified",
+        "classified",
+        "reclassify",
         "retract",
         "resolve",
         "sweep",
@@ -218,6 +230,8 @@ class Life:
 
     def _intent(self, step: Step) -> Intent | None:
         among = self.hidden if step.private else self.open
+        if step.kind in ("classified", "reclassify"):
+            return self._classified(step) if step.kind[0] == "c" else self._set(step, among)
         actor = MEMBER if step.private else OUTSIDER
         match step.kind:
             case "garden":
@@ -284,6 +298,35 @@ class Life:
             garden_id=self.gardens[step.garden] if step.private else None,
             member=MEMBER if step.private else OUTSIDER,
         )
+
+    def _classified(self, step: Step) -> AssertFact:
+        """Outside gardens: private by its classification alone, and in a scope where only such
+        facts are; or public, with attributes."""
+        plain = msgspec.structs.replace(self._fact(step, self.open), garden_id=None)
+        level = 2 + step.pick % 2 if step.private else step.pick % 2
+        attributes = FactAttributes(classification=level, topic=f"t{step.pick % 3}")
+        if not step.private:
+            return msgspec.structs.replace(plain, attributes=attributes)
+        source, scope = SOURCES[step.source % 3], "team"
+        cid = compute_cid(
+            entity=plain.entity,
+            relation=plain.relation,
+            value=plain.value,
+            source=source,
+            confidence=plain.confidence,
+            scope=scope,
+        )
+        return msgspec.structs.replace(
+            plain, source=source, scope=scope, cid=cid, attributes=attributes
+        )
+
+    def _set(self, step: Step, among: list[tuple[str, str]]) -> SetAttributes | None:
+        if not among:
+            return None
+        fact, _ = among[step.pick % len(among)]
+        level = {"classification": 2 + step.pick % 2} if step.private else {}
+        changes = {"relevance": 10 * (step.pick % 4), **level}
+        return SetAttributes(fact_id=fact, changes=changes, scopes=ALL_SCOPES)
 
     def _episode(self, step: Step) -> RecordEpisodes:
         said = VALUES[step.value]
@@ -421,4 +464,5 @@ def garden_members(life: Life, entity: str, role: str) -> None:
 
 def private_texts(life: Life) -> np.ndarray:
     """Slots of private facts, to prove that a world has some."""
-    return np.flatnonzero(life.node.reader.pin().garden >= 0)
+    view = life.node.reader.pin()
+    return np.flatnonzero((view.garden >= 0) | (view.classification > 1))

@@ -179,6 +179,8 @@ def summaries(at: dict[str, Any]) -> Iterator[Ask]:
         yield Ask("GET", "/v1/facts", {"entity": entity, "relation": "stigmem:memory:card", **at})
     yield Ask("POST", "/v1/lint", body={"scope": SCOPE, "stale_lookahead_s": 10**8, **at})
     yield Ask("GET", f"/v1/scopes/{SCOPE}/synthesize", {"include_expired": True, **at})
+    yield Ask("GET", "/v1/scopes/team/synthesize", {"include_expired": True, **at})
+    yield Ask("GET", f"/v1/cards/{ENTITIES[0]}", {"scope": "team", **at})
     yield Ask("GET", "/v1/time-travel/state", {"include_retracted": True, **at})
 
 
@@ -231,6 +233,9 @@ def recalls(at: dict[str, Any]) -> Iterator[Ask]:
         few = {"query": "secrets", "token_budget": 60, "limit": 2, "profile": profile, **base}
         yield Ask("POST", "/v1/recall", body=few)
     yield Ask("POST", "/v1/recall", body={"query": "tea", "scope": "local", "track": False, **at})
+    low = {"query": "tea", "scope": "*", "track": False, "max_classification": 0, **at}
+    yield Ask("POST", "/v1/recall", body=low)
+    yield Ask("POST", "/v1/recall", body={**low, "scope": "team", "max_classification": 3})
     yield Ask("GET", "/v1/recall", {"query": "tea", "token_budget": 500, "scope": "*", **at})
 
 
@@ -313,7 +318,9 @@ def copies(told: Life, slots: np.ndarray) -> list[dict[str, Any]]:
         if row.value_type == "number":
             value["v"] = float(row.value_v)
         named = {"entity": row.entity, "relation": row.relation, "source": row.source}
-        bodies.append({**named, "scope": SCOPE, "value": value, "confidence": row.base_confidence})
+        bodies.append(
+            {**named, "scope": row.scope, "value": value, "confidence": row.base_confidence}
+        )
     return bodies
 
 
@@ -414,6 +421,12 @@ BUSY = [
     Step("episode", True, value=1, pick=0, derived=True),
     Step("episode", False, value=0, pick=0, derived=True),
     Step("look", True),
+    Step("classified", True, entity=1, relation=0, value=1, source=2, pick=0),
+    Step("classified", True, entity=0, relation=0, value=0, source=0, pick=2),
+    Step("classified", True, entity=0, relation=0, value=1, source=1, pick=1),
+    Step("classified", False, entity=0, relation=0, value=1, source=3, pick=1),
+    Step("reclassify", False, pick=1),
+    Step("reclassify", True, pick=0),
     Step("delta", True, entity=1, value=1, pick=0, source=0),
     Step("delta", False, entity=1, value=0, pick=2, source=0),
     Step("delta", True, entity=1, value=0, pick=2, source=0, derived=True),
