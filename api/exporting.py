@@ -50,7 +50,7 @@ from eventlog.kinds import (
     TombstoneSet,
 )
 from eventlog.log import EventLog
-from projections.attributes import may_set
+from projections.attribute_rules import may_set
 from projections.foreign import unwrapped
 from projections.moment import format_instant
 from projections.normalization import SCOPES

@@ -10,6 +10,7 @@ import msgspec
 
 from eventlog.event import Recorded
 from eventlog.kinds import FactAsserted, FactAttributes, FactAttributesSet
+from projections.attribute_rules import CONFIDENTIAL, PLAIN, as_received, may_set
 from projections.authorization import OPEN_CLASS, Authorization
 from projections.database import query, query_one
 from projections.erasing import FACTS
@@ -19,26 +20,6 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(FactAttributes).decode
 
 _ORIGIN = "SELECT origin FROM facts WHERE id = ?"
-
-PLAIN = FactAttributes()
-"""What a fact has that says nothing of itself."""
-
-CORE_EMOTION_MIN = 4
-"""From this strength of emotion on, of either sign, a memory belongs to the core."""
-UNTRUSTED_TRUST_MAX = 1
-"""A peer's trust: 2 and 3, one's own and the owner's, are an admin's to lend (abmind A2.1:
-content cannot raise its own)."""
-CONFIDENTIAL = 2
-"""The lowest classification that only the source of a fact may read."""
-CONFIDENTIAL_SCOPES = frozenset({"local", "team"})
-"""Where such facts may stand outside gardens: peers are given the other scopes."""
-
-
-def settled(attributes: FactAttributes) -> FactAttributes:
-    """With the tier that the emotion asks for."""
-    if abs(attributes.emotion_score) >= CORE_EMOTION_MIN and attributes.tier != "core":
-        return msgspec.structs.replace(attributes, tier="core")
-    return attributes
 
 
 def encoded(attributes: FactAttributes | None) -> str:
@@ -51,16 +32,6 @@ def decoded(text: str) -> FactAttributes:
     return _decode(text) if text else PLAIN
 
 
-def misplaced(attributes: FactAttributes | None, scope: str, garden: str | None) -> bool:
-    """Whether a fact is too confidential for where it stands."""
-    return (
-        attributes is not None
-        and attributes.classification >= CONFIDENTIAL
-        and garden is None
-        and scope not in CONFIDENTIAL_SCOPES
-    )
-
-
 def attributes_at(db: apsw.Connection, fact: str, position: int) -> FactAttributes | None:
     """A fact's attributes as they stood at a position; None where it had none."""
     row = query_one(
@@ -70,12 +41,6 @@ def attributes_at(db: apsw.Connection, fact: str, position: int) -> FactAttribut
         (fact, position),
     )
     return None if row is None else _decode(row[0])
-
-
-def may_set(event: Recorded, fact_origin: str) -> bool:
-    """Whether an event's word on the attributes of a fact counts here: of this node's own, or
-    of the node that stated the fact."""
-    return event.peer is None or event.header.origin == fact_origin
 
 
 class AttributesProjector:
@@ -104,23 +69,30 @@ class AttributesProjector:
             payload = event.payload
             if isinstance(payload, FactAsserted):
                 if payload.attributes is not None:
-                    rows.append((event.position, fact_id(event), encoded(payload.attributes)))
+                    stated = as_received(event, payload.attributes)
+                    rows.append((event.position, fact_id(event), encoded(stated)))
             elif isinstance(payload, FactAttributesSet):
                 origin = query_one(db, _ORIGIN, (payload.fact_id,))
                 if origin is not None and may_set(event, str(origin[0])):
-                    rows.append((event.position, payload.fact_id, encoded(payload.attributes)))
+                    word = as_received(event, payload.attributes)
+                    rows.append((event.position, payload.fact_id, encoded(word)))
         if rows:
             db.executemany("INSERT INTO fact_attributes VALUES (?,?,?)", rows)
+
+
+def level_of(column: str) -> str:
+    """An expression for the newest classification of the fact that ``column`` names."""
+    return (
+        "coalesce((SELECT coalesce(json_extract(a.attributes, '$.classification'), 1)"
+        f" FROM fact_attributes a WHERE a.fact_id = {column}"
+        f" ORDER BY a.position DESC LIMIT 1), {OPEN_CLASS})"
+    )
 
 
 def cleared_rows(column: str, authorization: Authorization) -> tuple[str, list[Any]]:
     """A condition and its bindings that hold for rows whose fact, named by ``column``, is not
     classified too high for a caller; and for rows that name none."""
-    level = (
-        "coalesce((SELECT coalesce(json_extract(a.attributes, '$.classification'), 1)"
-        f" FROM fact_attributes a WHERE a.fact_id = {column}"
-        f" ORDER BY a.position DESC LIMIT 1), {OPEN_CLASS})"
-    )
+    level = level_of(column)
     condition = (
         f"({column} IS NULL OR ({level} <= ? AND ({level} <= {OPEN_CLASS} OR ? OR EXISTS"
         f" (SELECT 1 FROM facts WHERE facts.id = {column} AND facts.source = ?))))"

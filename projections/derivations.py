@@ -15,15 +15,17 @@ import apsw
 
 from eventlog.event import Recorded
 from eventlog.kinds import FactAsserted
+from projections.attributes import level_of
+from projections.authorization import OPEN_CLASS
 from projections.database import query
 from projections.erasing import POSITIONS
 
 WALK_HASHES_MAX = 10_000
 
-_PARENTS = """
+_PARENTS = f"""
 SELECT parent_hash FROM derivations JOIN facts USING (from_position)
 WHERE child_hash=?1 AND (garden_id IS NULL OR garden_id IS ?2)
-  AND scope IN (SELECT value FROM json_each(?3))
+  AND scope IN (SELECT value FROM json_each(?3)) AND {level_of("facts.id")} <= {OPEN_CLASS}
 """
 
 
@@ -71,7 +73,8 @@ def closes_cycle(
     """Whether content ``child_hash`` derived from ``parents`` would be its own ancestor.
 
     Only links of facts that the writer can read are followed, those of the garden written
-    to and of none: a refusal must not tell of what others keep private.
+    to and of none, and of none that only its source may read: a refusal must not tell of what
+    others keep private.
 
     Follows at most ``WALK_HASHES_MAX`` ancestors; a larger history counts as a cycle, so
     the check is bounded and never passes what it could not finish.

@@ -42,7 +42,7 @@ _SHARED = {
     "summaries": """
         SELECT name, tier, period_start, owner, scope, garden_id, removed, actor, hlc, origin,
             stream, stream_seq FROM summaries""",
-    "attributes": "SELECT fact_id, attributes FROM fact_attributes",
+    "attributes": "SELECT fact_id, json_remove(attributes, '$.trust') FROM fact_attributes",
     "derivations": "SELECT DISTINCT child_hash, parent_hash FROM derivations",
 }
 

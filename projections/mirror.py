@@ -39,7 +39,8 @@ from eventlog.kinds import (
     TrustPolicySet,
 )
 from projections.access import load_accesses
-from projections.attributes import CONFIDENTIAL, PLAIN, load_attributes, may_set
+from projections.attribute_rules import CONFIDENTIAL, PLAIN, as_received, may_set
+from projections.attributes import load_attributes
 from projections.contradictions import load_notes
 from projections.database import open_reader, query, tables_position
 from projections.decay import load_sweeps
@@ -228,7 +229,7 @@ class Mirror(MirrorState):
         if fact.attestation is not None:
             self.attested.append(self.slots)
         if fact.attributes is not None:
-            self.attributes[self.slots] = [(event.position, fact.attributes)]
+            self.attributes[self.slots] = [(event.position, as_received(event, fact.attributes))]
             self.confidential |= fact.attributes.classification >= CONFIDENTIAL
         return self._index(
             fact_id(event), fact.cid, fact.entity, fact.relation, fact.value.type, fact.value.v,
@@ -398,7 +399,7 @@ class Mirror(MirrorState):
         if slot is not None:
             origin = self.origins.text(int(self.columns.arrays["origin"][slot]))
             if may_set(event, origin):
-                self._attribute(slot, event.position, payload.attributes)
+                self._attribute(slot, event.position, as_received(event, payload.attributes))
 
     def _attribute(self, slot: int, position: int, attributes: FactAttributes) -> None:
         """Note a fact's attributes; its newest classification counts for the past as well."""

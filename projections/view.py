@@ -8,7 +8,7 @@ import numpy as np
 
 from eventlog.kinds import FactAttributes, TrustPolicy
 from projections.arrays import F64, I8, I32, I64, U8, U32, Bool, Keys
-from projections.attributes import PLAIN
+from projections.attribute_rules import PLAIN
 from projections.authorization import Authorization
 from projections.fact_texts import FactTexts
 from projections.flagging import Flags, flags_at

@@ -14,7 +14,7 @@ from api.errors import ApiError, coded, refused
 from api.schemas.facts import AssertRequest
 from api.schemas.values import FactValue
 from eventlog.kinds import FactAttributes, Parent
-from projections.attributes import UNTRUSTED_TRUST_MAX
+from projections.attribute_rules import UNTRUSTED_TRUST_MAX
 from projections.cid import compute_cid
 from projections.instructions import instruction_refusal
 from projections.intents import AssertFact

@@ -9,16 +9,20 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import PydanticCustomError
 
 from eventlog.kinds import FactAttributes
-from projections.attributes import PLAIN, settled
+from projections.attribute_rules import (
+    CONTEXT_LENGTH_MAX,
+    KEYWORDS_LENGTH_MAX,
+    LABEL_LENGTH_MAX,
+    LABELS_MAX,
+    LANGUAGE_LENGTH_MAX,
+    ORIGINAL_LENGTH_MAX,
+    PLAIN,
+    RELEVANCE_MAX,
+    RELEVANCE_STEP,
+    settled,
+)
 from projections.memory_types import MemoryType
 from projections.sanitizing import NOTICES, scan
-
-LABELS_MAX = 25
-ORIGINAL_LENGTH_MAX = 65_536
-CONTEXT_LENGTH_MAX = 1_000
-KEYWORDS_LENGTH_MAX = 2_000
-RELEVANCE_MAX = 1_000
-RELEVANCE_STEP = 10
 
 _LISTS = ("emotion_tags", "importance_flags")
 _TOPIC = re.compile(r"[^\W_][\w.:/-]{0,63}")
@@ -58,7 +62,7 @@ def _steps(relevance: int) -> int:
 
 Label = Annotated[
     str,
-    Field(pattern=r"^[a-z][a-z0-9]*([-_][a-z0-9]+)*$", max_length=32),
+    Field(pattern=r"^[a-z][a-z0-9]*([-_][a-z0-9]+)*$", max_length=LABEL_LENGTH_MAX),
     AfterValidator(_harmless),
 ]
 """One lower-case word, such as ``joy`` or ``turning-point``."""
@@ -94,7 +98,9 @@ class Attributes(Rankable):
     emotion_context: str = Field(default="", max_length=CONTEXT_LENGTH_MAX)
     original: str = Field(default="", max_length=ORIGINAL_LENGTH_MAX)
     language: str = Field(
-        default="", max_length=35, pattern=r"^$|^[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*$"
+        default="",
+        max_length=LANGUAGE_LENGTH_MAX,
+        pattern=r"^$|^[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*$",
     )
     keywords: str = Field(default="", max_length=KEYWORDS_LENGTH_MAX)
 

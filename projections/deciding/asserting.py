@@ -9,7 +9,8 @@ import msgspec
 from eventlog.event import fact_partition
 from eventlog.identifiers import id_text
 from eventlog.kinds import FactAsserted
-from projections.attributes import CONFIDENTIAL, attributes_at, decoded, encoded, misplaced
+from projections.attribute_rules import CONFIDENTIAL, misplaced
+from projections.attributes import attributes_at, decoded, encoded
 from projections.contradictions import key_hash, value_hash
 from projections.database import query, query_one
 from projections.deciding.context import Context, Decision

@@ -6,7 +6,8 @@ import msgspec
 
 from eventlog.event import fact_partition
 from eventlog.kinds import FactAttributes, FactAttributesSet
-from projections.attributes import PLAIN, UNTRUSTED_TRUST_MAX, attributes_at, settled
+from projections.attribute_rules import PLAIN, UNTRUSTED_TRUST_MAX, settled
+from projections.attributes import attributes_at
 from projections.database import query_one
 from projections.deciding.context import Context, Decision
 from projections.deciding.gardens import touch_refusal

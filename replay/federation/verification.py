@@ -15,11 +15,13 @@ from eventlog.kinds import (
     DeltaApplied,
     EpisodeRecorded,
     FactAsserted,
+    FactAttributesSet,
     Payload,
     SummaryRecorded,
 )
 from eventlog.log import StreamHead
 from eventlog.signing import SignedHeads, signature_fault
+from projections.attribute_rules import attributes_fault
 from projections.cid import compute_cid, parse_fact_hash
 from projections.moment import parse_instant
 from projections.normalization import normalize_ref, normalize_uri
@@ -172,6 +174,10 @@ def _check_payload(header: Header, data: bytes, partition: tuple[str, str], wher
         _check_fact(payload, where)
     if isinstance(payload, SummaryRecorded):
         _check_summary(payload, where)
+    if isinstance(payload, FactAsserted | FactAttributesSet) and payload.attributes is not None:
+        reason = attributes_fault(payload.attributes)
+        if reason is not None:
+            raise PageFault("content", f"{where}: {reason}")
 
 
 def _check_place(payload: Payload, partition: tuple[str, str], where: str) -> None:

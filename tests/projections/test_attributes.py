@@ -1,0 +1,150 @@
+"""Attributes through the log: as of any position, rebuilt, erased, and by whose word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from api.node import Node
+from eventlog.kinds import FactAttributes, Value
+from projections.arrays import I32
+from projections.attribute_rules import PLAIN
+from projections.attributes import cleared_rows
+from projections.authorization import Authorization, everything
+from projections.intents import Done, EraseFacts, Refused, SetAttributes
+from projections.moment import Moment
+from projections.normalization import SCOPES
+from projections.view import everything as all_slots
+from tests.projections.histories import ALL_SCOPES, asserted
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    node = Node.open(tmp_path / "data")
+    yield node
+    node.close()
+
+
+def stated(node: Node, v: str, attributes: FactAttributes | None = None, **more: Any) -> str:
+    intent = asserted(value=Value("string", v), **more)
+    outcome = node.write(msgspec.structs.replace(intent, attributes=attributes))[0]
+    assert isinstance(outcome, Done), outcome
+    return str(outcome.fact_id)
+
+
+def put(node: Node, fact: str, *, admin: bool = True, **changes: Any) -> Done | Refused:
+    intent = SetAttributes(fact_id=fact, changes=changes, scopes=ALL_SCOPES, admin=admin)
+    return node.write(intent)[0]
+
+
+def shown(node: Node, fact: str, position: int | None = None) -> FactAttributes:
+    view = node.reader.pin()
+    slots: I32 = np.array([node.reader.slot_of(fact)], dtype=np.int32)
+    at = view.position if position is None else position
+    return view.attributes(slots, Moment(at, 0))[0]
+
+
+def test_each_moment_has_the_attributes_of_then(node: Node) -> None:
+    fact = stated(node, "A", FactAttributes(topic="work", relevance=10))
+    begun = node.log.head().position
+    assert isinstance(put(node, fact, relevance=20), Done)
+    assert isinstance(put(node, fact, topic="home"), Done)
+    assert shown(node, fact, begun) == FactAttributes(topic="work", relevance=10)
+    assert shown(node, fact, begun + 1) == FactAttributes(topic="work", relevance=20)
+    assert shown(node, fact) == FactAttributes(topic="home", relevance=20)
+    bare = stated(node, "B")
+    assert shown(node, bare) == PLAIN
+    head = node.log.head().position
+    assert isinstance(put(node, bare, relevance=0), Done)
+    assert node.log.head().position == head
+
+
+def test_a_restart_and_a_rebuild_tell_the_same(tmp_path: Path) -> None:
+    node = Node.open(tmp_path / "data")
+    fact = stated(node, "A", FactAttributes(topic="work"), scope="team")
+    put(node, fact, classification=3)
+    expected = FactAttributes(topic="work", classification=3)
+    digests = node.reader.digests()
+    node.rebuild()
+    assert node.reader.digests() == digests
+    for _ in range(2):
+        view = node.reader.pin()
+        assert view.confidential
+        assert view.classification.tolist() == [3]
+        assert shown(node, fact) == expected
+        node.close()
+        node = Node.open(tmp_path / "data")
+    node.close()
+
+
+def test_an_erasure_takes_what_was_set_with_the_fact(node: Node) -> None:
+    fact = stated(node, "A", FactAttributes(original="the words"))
+    put(node, fact, topic="told-apart")
+    outcome = node.write(EraseFacts(erasure_id="e", fact_ids=(fact,), scopes=ALL_SCOPES))[0]
+    assert isinstance(outcome, Done), outcome
+    kinds = {event.kind: event.payload for event in node.log.read(0, 100)}
+    assert kinds["fact_attributes_set"] is None
+    assert kinds["fact_asserted"] is None
+    digests = node.reader.digests()
+    node.rebuild()
+    assert node.reader.digests() == digests
+    assert node.reader.mirror.attributes == {}
+
+
+def test_what_is_absent_or_forbidden_is_refused(node: Node) -> None:
+    fact = stated(node, "A", FactAttributes(classification=1, trust=2))
+    for refusal, code in (
+        (put(node, "no-such-fact", topic="x"), "fact_not_found"),
+        (put(node, fact, admin=False, classification=0), "attribute_forbidden"),
+        (put(node, fact, admin=False, trust=3), "attribute_forbidden"),
+    ):
+        assert isinstance(refusal, Refused)
+        assert refusal.code == code
+    assert isinstance(put(node, fact, admin=False, trust=2, topic="y"), Done)
+    narrow = SetAttributes(fact_id=fact, changes={"topic": "z"}, scopes=frozenset({"team"}))
+    assert isinstance(node.write(narrow)[0], Refused)
+
+
+LEVELS = st.lists(
+    st.tuples(st.integers(0, 3), st.sampled_from(["agent:a", "agent:b"]), st.integers(0, 3)),
+    min_size=1,
+    max_size=8,
+)
+
+
+@given(LEVELS, st.sampled_from(["agent:a", "agent:b", "agent:c"]), st.integers(0, 2))
+@settings(max_examples=15, deadline=None)
+def test_mask_and_rows_agree_on_who_is_cleared(
+    tmp_path_factory: pytest.TempPathFactory,
+    facts: list[tuple[int, str, int]],
+    principal: str,
+    ceiling: int,
+) -> None:
+    node = Node.open(tmp_path_factory.mktemp("levels") / "data")
+    names: list[str] = []
+    expected: list[bool] = []
+    for number, (level, source, later) in enumerate(facts):
+        attributes = FactAttributes(classification=level) if level != 1 else None
+        relation = f"memory:n{number}"
+        name = stated(node, f"{number}", attributes, scope="team", source=source, relation=relation)
+        put(node, name, classification=later)
+        names.append(name)
+        expected.append(later <= ceiling and (later <= 1 or source == principal))
+    rights = Authorization(principal, frozenset({"read"}), frozenset(SCOPES), ceiling=ceiling)
+    view = node.reader.pin()
+    assert rights.mask(view).tolist() == expected
+    assert rights.mask(view, all_slots(view)).tolist() == expected
+    assert everything().mask(view).all()
+    condition, bindings = cleared_rows("facts.id", rights)
+    with node.reader.pool.connection() as db:
+        sql = f"SELECT id FROM facts WHERE {condition} ORDER BY from_position"
+        rows = [row[0] for row in db.execute(sql, bindings)]
+    assert rows == [name for name, clear in zip(names, expected, strict=True) if clear]
+    node.close()
