@@ -34,6 +34,7 @@ from api.routes import (
     intents,
     jobs,
     keys,
+    manifests,
     pages,
     profiles,
     provenance,
@@ -56,6 +57,7 @@ from api.schemas import capabilities as capability
 from api.schemas import erasures as erasure
 from api.schemas import federation as peering
 from api.schemas import federation_facts as federated
+from api.schemas import manifests as manifest
 from api.schemas import replication as replicating
 from api.schemas import snapshots as snapshotting
 from api.schemas import subscriptions as subscribing
@@ -637,6 +639,25 @@ _TOMBSTONES: tuple[Route, ...] = (
         answers={200: tombstoning.RevocationRecord}, errors=(400, 404, 409, 413, 503, 507),
     ),
 )  # fmt: skip
+_MANIFESTS: tuple[Route, ...] = (
+    Route(
+        method="PUT", path="/v1/federation/manifest", handler=manifests.put_manifest,
+        permission="write", group="federation", summary="Put an organisation's manifest",
+        body=manifest.ManifestBody, answers={200: manifest.ManifestPut},
+        errors=(400, 403, 409, 413, 429, 503, 507),
+    ),
+    Route(
+        method="GET", path="/v1/federation/manifest/{entity_uri:.+}",
+        handler=manifests.get_manifest, permission="read", group="federation",
+        summary="An organisation's manifest", answers={200: manifest.ManifestAnswer},
+        errors=(400, 404),
+    ),
+    Route(
+        method="GET", path="/.well-known/stigmem-manifest.json", handler=manifests.own_manifest,
+        permission="none", group="federation", summary="This node's own manifest",
+        answers={200: manifest.ManifestAnswer},
+    ),
+)  # fmt: skip
 _FEDERATION_FACTS: tuple[Route, ...] = (
     Route(
         method="GET", path="/v1/federation/facts", handler=federation_facts.pull,
@@ -1018,6 +1039,6 @@ ROUTES: tuple[Route, ...] = (
     *_FACTS, *_CONFLICTS, *_CONTENT, *_RECALL, *_GARDENS, *_SCOPES, *_DECAY, *_TRUST, *_TIME_TRAVEL,
     *_AUDIT, *_NAMES, *_INTENTS, *_EPISODES, *_KEYS, *_AGENT_KEYS, *_CAPABILITIES, *_ERASURES,
     *_TOMBSTONES, *_SUMMARIES, *_SUBSCRIPTIONS, *_REPLICATION, *_FEDERATION, *_FEDERATION_FACTS,
-    *_NODE,
+    *_MANIFESTS, *_NODE,
 )  # fmt: skip
 """In the order of the documentation."""

@@ -816,6 +816,18 @@ class FactAttributesSet(Payload, frozen=True, tag="fact_attributes_set"):
     attributes: FactAttributes
 
 
+class OrgManifestSet(Payload, frozen=True, tag="org_manifest_set"):
+    """An organisation's manifest (wire 3.8), ``document`` as it was signed; times in
+    microseconds. It takes the place of the entity's last one."""
+
+    entity_uri: str
+    key_id: str
+    public_key: str
+    issued_at_us: int
+    expires_at_us: int
+    document: dict[str, Any]
+
+
 AnyPayload = (
     FactAsserted
     | FactRetracted
@@ -863,6 +875,7 @@ AnyPayload = (
     | TombstoneSet
     | TombstoneRevoked
     | FactAttributesSet
+    | OrgManifestSet
 )
 
 SCHEMA_VERSIONS: dict[str, int] = {
@@ -912,6 +925,7 @@ SCHEMA_VERSIONS: dict[str, int] = {
     "tombstone_set": 1,
     "tombstone_revoked": 1,
     "fact_attributes_set": 1,
+    "org_manifest_set": 1,
 }
 """The version each kind is written with; older ones are read through ``codec.UPCASTERS``."""
 

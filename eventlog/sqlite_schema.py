@@ -155,8 +155,10 @@ SELECT_HEAD = """
 SELECT position, received_at, received_hlc FROM events ORDER BY position DESC LIMIT 1"""
 SELECT_STREAMS = "SELECT stream, stream_no FROM streams"
 SELECT_STREAM_HEADS = """
-SELECT s.stream, e.stream_seq, e.hash FROM streams s JOIN events e ON e.stream_no = s.stream_no
-WHERE e.stream_seq = (SELECT max(stream_seq) FROM events WHERE stream_no = s.stream_no)"""
+SELECT s.stream, e.stream_seq, e.hash FROM streams s CROSS JOIN events e
+WHERE e.position = (
+    SELECT position FROM events WHERE stream_no = s.stream_no ORDER BY stream_seq DESC LIMIT 1)"""
+"""Peers ask after every commit: one look into the index a stream, however many events."""
 SELECT_LAST_EVENT_ID = "SELECT max(event_id) FROM events"
 SELECT_EVENT_ID = "SELECT 1 FROM events WHERE event_id = ?"
 SELECT_KEY = """

@@ -45,6 +45,7 @@ from projections.deciding.erasing import (
 from projections.deciding.feedback import give_feedback
 from projections.deciding.foreign import receive_foreign
 from projections.deciding.gardens import create_garden, delete_garden, set_member
+from projections.deciding.manifests import put_manifest
 from projections.deciding.peering import (
     adopt_page,
     declare_peer,
@@ -108,6 +109,7 @@ DECISIONS: dict[type[ask.Intent], Callable[[Any, Context], Decision | Refused]] 
     ask.RotateNodeKey: rotate_node_key,
     ask.StartEpoch: start_epoch,
     ask.PromoteReplica: promote_replica,
+    ask.PutManifest: put_manifest,
     ask.ReceiveForeign: receive_foreign,
     ask.GiveFeedback: give_feedback,
     ask.RecordSummary: record_summary,

@@ -603,3 +603,15 @@ class SetAttributes(Intent, frozen=True, kw_only=True):
     scopes: frozenset[str]
     admin: bool = False
     member: str | None = None
+
+
+class PutManifest(Intent, frozen=True, kw_only=True):
+    """A manifest that was read and whose signature holds; ``entity_uri`` in stored form."""
+
+    entity_uri: str
+    key_id: str
+    public_key: str
+    issued_at_us: int
+    expires_at_us: int
+    rotations: tuple[dict[str, Any], ...]
+    document: dict[str, Any]

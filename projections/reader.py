@@ -59,6 +59,7 @@ from projections.foreign_ends import waiting_claims
 from projections.garden_directory import GardenDirectory, Review, load_gardens, reviews_of
 from projections.keys import KeyRing, load_keys
 from projections.likeness import Signatures
+from projections.manifests.projector import ManifestRow, load_manifest
 from projections.mirror import Mirror, cid_number
 from projections.peers import (
     Evidence,
@@ -281,6 +282,11 @@ class Reader:
         """Contradictions of peers, oldest first."""
         with self.pool.connection() as db:
             return load_evidence(db)
+
+    def manifest(self, entity_uri: str) -> ManifestRow | None:
+        """The newest manifest of an entity, expired or not."""
+        with self.pool.connection() as db:
+            return load_manifest(db, entity_uri)
 
     def unknown_events(self) -> list[tuple[str, int, int]]:
         """Kind, version and number of the events that later releases made."""

@@ -24,6 +24,7 @@ from projections.foreign_ends import ForeignEndsProjector
 from projections.gardens import GardensProjector
 from projections.keys import KeysProjector
 from projections.lexicon import LexiconProjector
+from projections.manifests.projector import ManifestsProjector
 from projections.peers import PeersProjector
 from projections.policies import PoliciesProjector
 from projections.projector import Projector
@@ -65,6 +66,7 @@ PROJECTORS: tuple[Projector, ...] = (
     SubscriptionsProjector(),
     SummariesProjector(),
     TombstonesProjector(),
+    ManifestsProjector(),
 )
 
 IGNORED_KINDS = frozenset({"epoch_started", "node_key_rotated", "replica_promoted"})

@@ -44,6 +44,7 @@ CORE_PROJECTORS = frozenset(
         "erasures",
         "aliases",
         "tombstones",
+        "manifests",
     }
 )
 """Projectors that decisions read: writing stops while one of them is halted."""

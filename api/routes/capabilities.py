@@ -255,6 +255,7 @@ async def protocol_issue(call: Call) -> web.Response:
     except GrantError as fault:
         raise coded("invalid_capability", str(fault)) from fault
     now_us = call.node.clock.now_us()
+    _check_manifest(call, stored_uri(request.subject), now_us)
     expires_us = now_us + request.ttl_seconds * SECOND_US
     _, token = await _issue(
         call, request.subject, grant, now_us, expires_us, None, narrowable=False
@@ -263,6 +264,16 @@ async def protocol_issue(call: Call) -> web.Response:
     names = ("token_id", "issuer", "subject", "verb", "object", "issued_at", "expiry", "nonce")
     fields = {name: getattr(root, name) for name in names}
     return answer({**fields, "token_json": token.root}, 201)
+
+
+def _check_manifest(call: Call, subject: str, now_us: int) -> None:
+    """Raises ApiError 403 where the issuer's manifest, if one holds, leaves the subject out."""
+    issuer = call.caller.principal
+    manifest = call.node.reader.manifest(issuer)
+    if manifest is None or manifest.expires_at_us <= now_us or subject == issuer:
+        return
+    if subject not in {stored_uri(entity) for entity in manifest.entities}:
+        raise ApiError(403, "subject is none of the entities of the issuer's manifest")
 
 
 async def protocol_verify(call: Call) -> web.Response:

@@ -39,6 +39,7 @@ _OF_THE_NODE = frozenset(
         "key_issued",
         "key_revoked",
         "node_key_rotated",
+        "org_manifest_set",
         "policy_set",
         "profile_set",
         "set_valued_declared",

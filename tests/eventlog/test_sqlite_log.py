@@ -276,6 +276,8 @@ def test_identifiers_of_one_source_never_need_a_look_up(path: Path) -> None:
         ("READ_STREAM", "events_stream"),
         ("SELECT_POSITION_AT", "events_received_at"),
         ("SELECT_EVENT_ID", "sqlite_autoindex_events_1"),
+        ("SELECT_STREAM_HEADS", "sqlite_autoindex_events_2"),
+        ("READ_STREAM_SEQ", "sqlite_autoindex_events_2"),
         ("READ_ALL", "INTEGER PRIMARY KEY"),
     ],
 )
@@ -286,3 +288,4 @@ def test_hot_statements_use_their_index(path: Path, statement: str, index: str) 
     plan = raw(path).execute(f"EXPLAIN QUERY PLAN {sql}", (1,) * sql.count("?")).fetchall()
     assert index in str(plan)
     assert "TEMP B-TREE" not in str(plan)
+    assert "SCAN e" not in str(plan)
