@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.workload import intent_of
+from eventlog.kinds import FactAsserted
 from projections.intents import AssertFact, Intent, RetractMatching
 from projections.normalization import normalize_uri
 
@@ -55,7 +56,7 @@ def _named(relation: str, text: str) -> str:
     return normalize_uri(f"stigmem://congress.example/{name}")
 
 
-def power_law(edges: int, seed: int = 5) -> Iterator[list[AssertFact]]:
+def power_law(edges: int, seed: int = 5) -> Iterator[list[FactAsserted]]:
     """``edges`` different edges in pages; both ends are drawn from one steep distribution."""
     chance = np.random.default_rng(seed)
     entities = max(10, int(edges * ENTITIES_PER_EDGE))
@@ -63,14 +64,14 @@ def power_law(edges: int, seed: int = 5) -> Iterator[list[AssertFact]]:
     reach = np.cumsum(shares) / shares.sum()
     names = chance.permutation(entities)
     seen: set[tuple[int, int]] = set()
-    page: list[AssertFact] = []
+    page: list[FactAsserted] = []
     while len(seen) < edges:
         drawn = names[np.searchsorted(reach, chance.random((_PAGE, 2)))].tolist()
         for start, end in drawn:
             if start == end or (start, end) in seen or len(seen) == edges:
                 continue
             seen.add((start, end))
-            page.append(_edge(power_name(start), "rel:knows", power_name(end), POWER_SCOPE))
+            page.append(_event(power_name(start), power_name(end)))
         yield page
         page = []
 
@@ -89,4 +90,16 @@ def _edge(start: str, relation: str, end: str, scope: str) -> AssertFact:
             "source": "stigmem://bench.example/agent/ann",
             "scope": scope,
         }
+    )
+
+
+def _event(start: str, end: str) -> FactAsserted:
+    edge = _edge(start, "rel:knows", end, POWER_SCOPE)
+    return FactAsserted(
+        entity=edge.entity,
+        relation=edge.relation,
+        value=edge.value,
+        source=edge.source,
+        scope="local",
+        cid=edge.cid,
     )

@@ -152,7 +152,7 @@ def _newest_of_source(intent: AssertFact, context: Context) -> tuple[Any, ...] |
     if hiding.covers(intent.entity, intent.scope):
         return None  # nobody learns of a hidden fact by stating it again
     for row in query(context.db, _SAME, (*known, -1)):
-        *_, value_type, value_v = row
+        value_type, value_v = row[6:8]
         if value_type != "ref" or not hiding.covers(normalize_ref(value_v), intent.scope):
             return row
     return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -20,6 +20,9 @@ from eventlog.clock import FixedClock
 from replay.federation.declaration import wire_key
 from replay.tombstones import holds
 from tests.api.live import CONTROL_TOKEN, LiveNode
+from tests.api.test_embeddings import settings_for, words_api
+from tests.api.test_erasures import embedded
+from tests.projections.embedding.servers import serving
 
 ALICE = "stigmem://t.example/user/alice"
 BOB = "stigmem://t.example/user/bob"
@@ -354,3 +357,62 @@ def test_a_line_about_no_tombstone_is_refused(live: LiveNode) -> None:
         (result,) = sink.write([line], received_at=None, atomic=False)
         assert isinstance(result, RefusedLine)
         assert result.field == field
+
+
+def test_subscribers_are_told_nothing_of_a_hidden_entity(live: LiveNode) -> None:
+    made = live.call(
+        "POST",
+        "/v1/subscriptions",
+        json={"target": "company", "on_change": "wake", "delivery_address": "agent:me"},
+    )
+    path = f"/v1/subscriptions/{made.json()['id']}/events"
+    live.state(v=SECRET)
+    live.state(entity=BOB, relation="rel:knows", type="ref", v=ALICE)
+    kept = live.state(entity=BOB, v="tea")
+    told = live.call("GET", path).json()
+    assert SECRET in str(told)
+    stone = bury(live)
+    live.state(v=SECRET, relation="memory:later")
+    told = live.call("GET", path).json()
+    assert {each["entity_uri"] for each in told["events"]} == {BOB}
+    assert {each["fact_id"] for each in told["events"] if each["fact_id"]} == {kept["id"]}
+    revoke(live, stone["id"])
+    assert SECRET in str(live.call("GET", path).json())
+
+
+@pytest.fixture
+def embedding(tmp_path: Path) -> Iterator[LiveNode]:
+    """A node that embeds with the words of a text."""
+    with serving(words_api) as server:
+        node = LiveNode(tmp_path / "embedding", **settings_for(server))
+        node.node.embed(node.settings.embedding)
+        try:
+            yield node
+        finally:
+            node.close()
+
+
+def test_neither_meaning_nor_card_finds_a_hidden_entity(embedding: LiveNode) -> None:
+    live = embedding
+    for number in range(5):
+        live.state(v=f"{SECRET} {number}", relation=f"memory:r{number}")
+    kept = live.state(entity=BOB, v="zanzibar tea")
+    embedded(live)
+    asked = [
+        {"query": SECRET, "scope": "company", "profile": profile, "min_confidence": 0.0, **more}
+        for profile in ("default", "stigmem", "stargraph", "abmind")
+        for more in ({}, {"entity": ALICE})
+    ]
+    before = [live.call("POST", "/v1/recall", json=body).json() for body in asked]
+    assert all("quokka" in str(answer["facts"]) for answer in before)
+    stone = bury(live)
+    for body in asked:
+        answer = live.call("POST", "/v1/recall", json=body).json()
+        assert "quokka" not in str([answer["facts"], answer["memory_card"]]), body
+        facts = [each["fact"] for each in answer["facts"]]
+        assert {fact["entity"] for fact in facts} <= {BOB}, body
+        assert {fact["id"] for fact in facts if "card" not in fact["relation"]} <= {kept["id"]}
+    revoke(live, stone["id"])
+    after = [live.call("POST", "/v1/recall", json=body).json() for body in asked]
+    shown = [{each["fact"]["id"] for each in answer["facts"]} for answer in after]
+    assert shown == [{each["fact"]["id"] for each in answer["facts"]} for answer in before]

@@ -136,14 +136,14 @@ def browsing(folder: Path) -> Generator[Page]:
         stderr=subprocess.PIPE,
         text=True,
     )
+    assert process.stderr is not None
+    drained = threading.Thread(target=process.stderr.read, daemon=True)
     try:
-        assert process.stderr is not None
         url = ""
         for line in process.stderr:
             if "DevTools listening on " in line:
                 url = line.split("DevTools listening on ")[1].strip()
                 break
-        drained = threading.Thread(target=process.stderr.read, daemon=True)
         drained.start()
         page = Page(url)
         try:
@@ -153,5 +153,6 @@ def browsing(folder: Path) -> Generator[Page]:
     finally:
         process.terminate()
         process.wait(SECONDS)
-        drained.join(SECONDS)
+        if drained.is_alive():
+            drained.join(SECONDS)
         process.stderr.close()

@@ -195,3 +195,21 @@ def test_a_node_without_workers_starts_none(tmp_path: Path) -> None:
         for number in range(60):
             recall(client, f"atlas {number}")
         assert children(running) == []
+
+
+def test_a_worker_hides_what_a_tombstone_hides(node: NodeProcess) -> None:
+    client = node.client()
+    warm(client)
+    assert recall(client, "borealis")["facts"]
+    admin = node.client(node.control.token)
+    entity = {"entity_uri": "stigmem://t.example/project/atlas"}
+    stone = admin.post("/v1/tombstones", entity)
+    found = recall(client, "borealis")
+    assert found["facts"] == []
+    assert found["memory_card"] is None
+    assert found["tombstone_notices"] == []
+    told = recall(admin, "borealis")
+    assert [each["tombstone_id"] for each in told["tombstone_notices"]] == [stone["id"]]
+    admin.post(f"/v1/tombstones/{stone['id']}/revoke", {"reason": "seen"})
+    assert recall(client, "borealis")["facts"]
+    assert ready(client) == 2
