@@ -110,6 +110,8 @@ def replay_into(
         ProjectorHalted: a projector cannot apply an event, unless ``tolerant``.
     """
     done, start = 0, store.position
+    if progress is not None and start < until:
+        progress(0, until - start)  # rates count from here
     while store.position < until:
         page = log.read(store.position, min(PAGE_EVENTS, until - store.position))
         if not page:

@@ -46,6 +46,7 @@ def fork(call: Call, body: ForkBody) -> dict[str, Any]:
                 "time_travel_enabled": True,
                 "time_travel_allow_recall_as_of": True,
                 "time_travel_allow_fact_query_as_of": True,
+                "as_of_retention_days": 0.0,  # its moment was checked
             }
         )
         service = replace(call.service, node=there, settings=settings)

@@ -128,6 +128,8 @@ def reads(told: Life) -> Iterator[Ask]:
     yield from (Ask("GET", f"/v1/federation/{name}") for name in ("streams", "events", "digests"))
     yield Ask("POST", "/v1/recall/feedback", body={"receipt_id": ABSENT, "answer": "tea"})
     yield Ask("POST", "/v1/recall/feedback", body={"cited": [ABSENT]})
+    yield from (Ask("GET", path) for path in ("/v1/admin/snapshots", "/v1/replication/snapshots"))
+    yield Ask("GET", "/v1/replication/snapshots/1")
     yield Ask("GET", f"/v1/recall/receipts/{ABSENT}")
     yield Ask("POST", f"/v1/recall/receipts/{ABSENT}/replay")
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from api.route_table import ROUTES
 from eventlog.clock import FixedClock
 from projections.moment import format_instant
 from tests.api.live import CONTROL_TOKEN, LiveNode, fact
 
 DAY = 86_400 * 1_000_000
 BEGIN = 1_700_000_000_000_000
+FORK = "/v1/time-travel/fork"
 ALICE = "stigmem://t.example/user/alice"
 
 
@@ -32,6 +35,7 @@ def aged(serve: Callable[..., LiveNode]) -> tuple[LiveNode, str, str]:
 def reads(fact_id: str, at: str) -> list[tuple[str, str, dict[str, Any]]]:
     get = {"params": {"as_of": at}}
     asked = {"query": "old", "scope": "company"}
+    supposed = [{"op": "assert", **fact(v="supposed")}]
     where = {"scope": "company", "as_of": at}
     return [
         ("GET", "/v1/facts", get),
@@ -48,11 +52,17 @@ def reads(fact_id: str, at: str) -> list[tuple[str, str, dict[str, Any]]]:
         ("GET", "/v1/time-travel/diff", {"params": {"from": at}}),
         ("GET", f"/v1/time-travel/facts/{fact_id}", get),
         ("GET", f"/v1/time-travel/entities/{ALICE}", get),
+        ("POST", FORK, {"json": {"suppose": supposed, "recall": asked, "as_of": at}}),
         ("POST", "/v1/time-travel/sql", {"json": {"sql": "SELECT 1", "as_of": at}}),
         ("GET", "/v1/audit", get),
         ("GET", "/v1/audit/export", get),
         ("GET", f"/v1/audit/facts/{fact_id}", get),
         ("GET", "/v1/aliases", get),
+        ("GET", "/v1/trust/sources", get),
+        ("GET", "/v1/trust/policy", get),
+        ("GET", "/v1/summaries", get),
+        ("GET", "/v1/consolidation/status", get),
+        ("GET", "/v1/consolidation/rules", get),
         ("GET", "/v1/entities/resolve", {"params": {"uri": ALICE, "as_of": at}}),
         ("GET", "/v1/episodes", {"params": {"user": "u", "as_of": at}}),
         ("GET", "/v1/deltas", {"params": {"user": "u", "as_of": at}}),
@@ -105,3 +115,19 @@ def test_without_the_setting_the_beginning_is_answered(serve: Callable[..., Live
     live.call("POST", "/v1/facts", json=fact())
     clock.advance(36_500 * DAY)
     assert live.call("GET", "/v1/facts", params={"as_of": "position:0"}).status_code == 200
+
+
+def test_every_route_that_takes_a_moment_is_asked() -> None:
+    """Those of single episodes, rules and intents need something to find first."""
+    apart = {"/v1/episodes/{}", "/v1/consolidation/rules/{}", "/v1/intents/{}", "/v1/intents"}
+    asked = {
+        (method, path.replace(ALICE, "{}").replace("some-fact", "{}").replace("/company/", "/{}/"))
+        for method, path, _ in reads("some-fact", "position:1")
+    }
+    taking = {
+        (route.method, re.sub(r"\{[^}]*\}", "{}", route.path))
+        for route in ROUTES
+        for model in (route.query, route.body)
+        if model is not None and {"as_of", "from_"} & set(model.model_fields)
+    }
+    assert {each for each in taking if each[1] not in apart} == asked
