@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from benchmarks import (
+    asof_law,
     congress,
     consolidation,
     embedding,
@@ -18,19 +19,24 @@ from benchmarks import (
     federation_schedules,
     flatness,
     graph,
+    icews,
     ingest,
     profiles,
     recall_quality,
     recall_speed,
+    time_travel,
     writes,
 )
 from benchmarks.report import Figure, table
 
 BENCHMARKS: dict[str, Callable[[int], list[Figure]]] = {
+    "asof_law": asof_law.measure,
     "writes": writes.measure,
     "ingest": ingest.measure,
     "flatness": flatness.measure,
     "congress": congress.measure,
+    "icews": icews.measure,
+    "time_travel": time_travel.measure,
     "consolidation": consolidation.measure,
     "embedding": embedding.measure,
     "graph": graph.measure,

@@ -109,7 +109,7 @@ def stored(
 
 
 def _write(node: Node, conversation: Conversation) -> Store:
-    intents = [_fact(conversation.name, turn) for turn in conversation.turns]
+    intents = [intent_of_turn(conversation.name, turn) for turn in conversation.turns]
     turn_of: dict[str, str] = {}
     for first in range(0, len(intents), WRITES_TOGETHER):
         group = slice(first, first + WRITES_TOGETHER)
@@ -133,6 +133,17 @@ def _write(node: Node, conversation: Conversation) -> Store:
     return Store(conversation, answer, turn_of)
 
 
+def wait_embedded(node: Node) -> None:
+    """Until every fact that is to have a vector has it. Raises TimeoutError."""
+    began = monotonic()
+    while node.embeddings is not None and (status := node.embeddings.status()) is not None:
+        if not status.lag and not status.waiting:
+            return
+        if monotonic() - began > EMBEDDING_SECONDS:
+            raise TimeoutError(f"{status.waiting} facts have no vector: {status}")
+        sleep(0.02)
+
+
 def _wait(node: Node, facts: int) -> None:
     """Until every fact has its vector. Raises TimeoutError."""
     assert node.embeddings is not None
@@ -143,7 +154,8 @@ def _wait(node: Node, facts: int) -> None:
         sleep(0.05)
 
 
-def _fact(space: str, turn: Turn) -> AssertFact:
+def intent_of_turn(space: str, turn: Turn) -> AssertFact:
+    """The fact that a turn of a conversation is."""
     speaker = turn.text.partition(":")[0]
     entity = normalize_uri(f"stigmem://{space}.example/person/{speaker}")
     source = normalize_uri(f"stigmem://{space}.example/session/{turn.session}")
@@ -163,4 +175,7 @@ def _lines(path: Path) -> list[dict[str, str]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-__all__ = ["DATA", "Conversation", "Question", "Store", "Turn", "conversations", "stored"]
+__all__ = [
+    "DATA", "Conversation", "Question", "Store", "Turn", "conversations", "intent_of_turn",
+    "stored", "wait_embedded",
+]  # fmt: skip

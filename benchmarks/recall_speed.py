@@ -133,7 +133,7 @@ def _timed(ask: Callable[[Question], Any], questions: list[Question]) -> list[fl
 # -- in the process -----------------------------------------------------------------------
 
 
-class _Made:
+class Made:
     """Vectors of questions without a model."""
 
     def __init__(self, world: RecallWorld) -> None:
@@ -158,7 +158,7 @@ def _in_process(
     vectors = Vectors(DIMENSIONS)
     for slots, rows in world.vectors():
         vectors.put(slots, rows)
-    made = _Made(world)
+    made = Made(world)
     made.know(questions)
     semantics = Semantics(made, vectors, 0.1)  # pyright: ignore[reportArgumentType]
     profile, rights, reader = load_profile("default"), everything(), node.reader
@@ -213,9 +213,9 @@ def _http(
     data: Path, world: RecallWorld, questions: list[Question], vec: float, fts: float
 ) -> list[Figure]:
     aims = AIMS.get(world.facts, {})
-    made = _Made(world)
+    made = Made(world)
     made.know(questions)
-    with _node(data, made) as (url, pid):
+    with node_with(data, made) as (url, pid):
         client = RawClient(url)
         for question in questions:  # embeds them, and leaves words alone
             ask(client, question, weights={"lexical": 0, "semantic": 1, "graph": 0})
@@ -239,7 +239,7 @@ def _http(
 
 
 @contextmanager
-def _node(data: Path, made: _Made) -> Generator[tuple[str, int], None, None]:
+def node_with(data: Path, made: Made) -> Generator[tuple[str, int], None, None]:
     """A served node, ready and with all its vectors: its URL and process id."""
     with ExitStack() as stack:
         embed_url = stack.enter_context(embedding_server(made.query))

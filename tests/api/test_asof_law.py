@@ -77,6 +77,10 @@ def questions(past: Past) -> Iterator[Question]:
         yield from recalls(who)
         yield from wholes(who)
         yield from memories(who)
+        swept = {"op": "sweep", "scope": SCOPE, "ttl_seconds": 7_200}
+        state = {"include_retracted": True, "limit": 500}
+        what_if = {"suppose": [swept], "state": state}
+        yield Question(who, "POST", "/v1/time-travel/fork", body=what_if)
         for garden in past.gardens.values():
             inside = {"garden_id": garden}
             yield Question(who, "GET", "/v1/facts", inside)

@@ -1,0 +1,265 @@
+"""The law of time travel at large: what was answered at a moment is answered as of it, for ever.
+
+Conversations of LoCoMo and the history of a parliament are written to nodes. On the way, at
+moments spread over each log, questions are asked of the head and their answers kept: recalls
+with all stages, lists, neighbours, cards, conflicts, lives. Between them facts are retracted,
+sources distrusted, decay swept, recalls counted. In the end every question is asked again as
+of its moment. Answers are compared byte for byte, but for the names they make up for
+themselves, how long they took, and the question they repeat.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from msgspec import Struct
+
+from benchmarks.congress import DATA as CONGRESS
+from benchmarks.in_process import Served, served
+from benchmarks.locomo import DATA as LOCOMO
+from benchmarks.locomo import Conversation, conversations, intent_of_turn, wait_embedded
+from benchmarks.report import Figure, Stopwatch, say
+from eventlog.kinds import DecayPolicy, Value
+from projections.cid import compute_cid
+from projections.embedding.choosing import EmbeddingSettings
+from projections.embedding.errors import EmbeddingError
+from projections.intents import (
+    AssertFact,
+    Done,
+    Intent,
+    RetractFact,
+    SetSourceTrust,
+    SweepDecay,
+)
+from projections.normalization import SCOPES
+
+START_US = 1_700_000_000_000_000
+LOCOMO_MOMENTS = 8
+RECALLS = 36
+CONGRESS_EVENTS = 24_000
+CONGRESS_MOMENTS = 24
+GROUP = 200
+PROFILES = ("default", "stargraph", "stigmem")
+MADE_UP = re.compile(
+    r'"(recall_id|receipt_id|cursor)":"[^"]*"|"milliseconds":[0-9.e+-]+'
+    r'|"as_of":(null|"position:[0-9]+")'
+)
+
+
+class Ask(Struct, frozen=True):
+    """A question without its moment."""
+
+    path: str
+    query: dict[str, str] = {}
+    body: dict[str, Any] | None = None
+
+
+class Kept(Struct, frozen=True):
+    """What was answered at a position."""
+
+    ask: Ask
+    position: int
+    answer: str
+
+
+def measure(facts: int) -> list[Figure]:
+    """Figures (``facts`` plays no part)."""
+    del facts
+    figures: list[Figure] = []
+    runs: tuple[tuple[str, Path, Callable[[Path], tuple[int, int, float]]], ...] = (
+        ("LoCoMo", LOCOMO, _locomo),
+        ("congress", CONGRESS, _congress),
+    )
+    for name, data, run in runs:
+        if not data.exists():
+            say(f"asof_law: {name} skipped, ../shared/data/{data.name} is not here")
+            continue
+        with tempfile.TemporaryDirectory(prefix="engramlog-law-") as folder:
+            equal, asked, seconds = run(Path(folder))
+        say(f"{name}: {equal:,} of {asked:,} equal")
+        what = f"answers as of = answers then, {name}, of {asked:,}"
+        figures.append(Figure(what, 100 * equal / asked, "%", aim="100 %"))
+        figures.append(Figure(f"asked again, {name}", asked / seconds, "answers/s"))
+    return figures
+
+
+# -- asking -------------------------------------------------------------------------------
+
+
+def _told(node: Served, ask: Ask, position: int | None) -> str:
+    at = {} if position is None else {"as_of": f"position:{position}"}
+    if ask.body is None:
+        status, data = node.client.request("GET", f"{ask.path}?{urlencode({**ask.query, **at})}")
+    else:
+        status, data = node.client.post(ask.path, {**ask.body, **at})
+    return f"{status} {MADE_UP.sub('', data.decode())}"
+
+
+def _keep(node: Served, asks: Sequence[Ask]) -> list[Kept]:
+    position = node.node.log.head().position
+    return [Kept(ask, position, _told(node, ask, None)) for ask in asks]
+
+
+def _again(node: Served, kept: Sequence[Kept]) -> tuple[int, int, float]:
+    """How many answers are the same as of their moments, of how many, in how many seconds."""
+    node.clock.advance(30 * 86_400_000_000)
+    watch, equal = Stopwatch(), 0
+    for each in kept:
+        again = _told(node, each.ask, each.position)
+        equal += again == each.answer
+        if again != each.answer and equal + 3 > kept.index(each):
+            say(f"differs at {each.position}: {each.ask}")
+    return equal, len(kept), watch.seconds
+
+
+def _recalls(texts: Sequence[str], scope: str) -> Iterator[Ask]:
+    for text, profile in zip(texts, cycle(PROFILES), strict=False):
+        body = {"query": text, "scope": scope, "profile": profile, "track": False}
+        yield Ask("/v1/recall", body={**body, "explain": True, "limit": 20})
+
+
+def _about(entity: str, scope: str) -> Iterator[Ask]:
+    """Every other way to ask about an entity. A card is forced: one that is kept may be old
+    and say so."""
+    yield Ask("/v1/facts", {"entity": entity, "include_contradicted": "true", "limit": "500"})
+    yield Ask("/v1/time-travel/state", {"entity": entity, "include_retracted": "true"})
+    yield Ask("/v1/graph/neighbors", {"entity": entity, "scope": scope, "depth": "2"})
+    yield Ask(f"/v1/cards/{quote(entity, safe='/:')}", {"scope": scope, "refresh": "true"})
+    yield Ask("/v1/conflicts", {"limit": "50"})
+
+
+def _write(node: Served, intents: Sequence[Intent]) -> list[str]:
+    """Ids of the facts, in order, an hour after what came before."""
+    node.clock.advance(3_600_000_000)
+    found: list[str] = []
+    for start in range(0, len(intents), GROUP):
+        for done in node.node.write(*intents[start : start + GROUP]):
+            assert isinstance(done, Done), done
+            if done.fact_id is not None:
+                found.append(done.fact_id)
+    return found
+
+
+def _retract(fact_id: str) -> RetractFact:
+    return RetractFact(fact_id=fact_id, scopes=frozenset(SCOPES))
+
+
+FADING = DecayPolicy(id="fade", mode="confidence", half_life_s=10 * 86_400.0, min_confidence=0.1)
+
+
+# -- conversations ------------------------------------------------------------------------
+
+
+def _locomo(folder: Path) -> tuple[int, int, float]:
+    equal = asked = 0
+    seconds = 0.0
+    for conversation in conversations():
+        say(f"conversation {conversation.name}")
+        with served(folder / conversation.name, START_US, set_valued=("said",)) as node:
+            try:
+                node.node.embed(EmbeddingSettings(provider="minilm"))
+            except EmbeddingError as fault:
+                say(f"without vectors: {fault}")
+            found = _again(node, _talk(node, conversation))
+        equal, asked, seconds = equal + found[0], asked + found[1], seconds + found[2]
+    return equal, asked, seconds
+
+
+def _talk(node: Served, conversation: Conversation) -> list[Kept]:
+    """Write the turns; between them, forget, distrust, sweep, recall and ask."""
+    turns, texts = conversation.turns, cycle([each.text for each in conversation.questions])
+    step = -(-len(turns) // LOCOMO_MOMENTS)
+    kept: list[Kept] = []
+    ids: list[str] = []
+    for number, start in enumerate(range(0, len(turns), step)):
+        made = [intent_of_turn(conversation.name, turn) for turn in turns[start : start + step]]
+        new = _write(node, made)
+        ids += new
+        _write(node, [_retract(name) for name in new[3::20]])
+        _write(node, [SetSourceTrust(source=made[0].source, trust=0.3 + 0.1 * (number % 5))])
+        _write(node, [SweepDecay(scopes=("local",), policies=(FADING,))])
+        for text in islice(texts, 3):  # counted
+            node.client.post("/v1/recall", {"query": text, "scope": "local"})
+        node.flush()
+        wait_embedded(node.node)
+        asks = list(_recalls(list(islice(texts, RECALLS)), "local"))
+        asks += _about(made[0].entity, "local")
+        kept += _keep(node, asks)
+    return kept
+
+
+# -- a parliament -------------------------------------------------------------------------
+
+
+def _congress(folder: Path) -> tuple[int, int, float]:
+    with gzip.open(CONGRESS / "events.jsonl.gz", "rt") as lines:
+        events = [json.loads(line) for line in islice(lines, CONGRESS_EVENTS)]
+    start_us = int(events[0]["t"]) * 1_000_000
+    with served(folder / "congress", start_us, set_valued=("congress:*",)) as node:
+        return _again(node, _sessions(node, events))
+
+
+def _sessions(node: Served, events: Sequence[dict[str, Any]]) -> list[Kept]:
+    step = len(events) // CONGRESS_MOMENTS
+    ids: dict[tuple[Any, ...], str] = {}
+    kept: list[Kept] = []
+    for number, start in enumerate(range(0, len(events), step)):
+        chunk = events[start : start + step]
+        _take(node, chunk, ids)
+        if number % 4 == 3:
+            _write(node, [SweepDecay(scopes=("local",), policies=(FADING,))])
+        subjects = [each["s"] for each in chunk[:: max(1, step // 6)]][:6]
+        asks = [ask for s in subjects for ask in _about(_entity(s), "local")]
+        asks += _recalls([f"{each['r']} {each['o']}" for each in chunk[:: step // 12]], "local")
+        kept += _keep(node, asks)
+    return kept
+
+
+def _take(node: Served, events: Sequence[dict[str, Any]], ids: dict[tuple[Any, ...], str]) -> None:
+    """Write events; runs of one kind go together."""
+    run: list[dict[str, Any]] = []
+
+    def flush() -> None:
+        if not run:
+            return
+        keys = [(each["s"], each["r"], each["o"], each["vf"], each["vt"]) for each in run]
+        if run[0]["op"] == "assert":
+            ids.update(zip(keys, _write(node, [_member(each) for each in run]), strict=True))
+        else:
+            _write(node, [_retract(ids.pop(key)) for key in keys])
+        run.clear()
+
+    for event in events:
+        if run and (run[0]["op"] != event["op"] or len(run) >= GROUP):
+            flush()
+        run.append(event)
+    flush()
+
+
+def _entity(subject: str) -> str:
+    return f"stigmem://congress.example/{subject}".lower()
+
+
+def _member(event: dict[str, Any]) -> AssertFact:
+    entity, relation = _entity(event["s"]), f"congress:{event['r']}"
+    value, source = Value("string", event["o"]), "agent:congress"
+    return AssertFact(
+        entity=entity, relation=relation, value=value, source=source, scope="local",
+        valid_from=_day(event["vf"]), valid_until=_day(event["vt"]),
+        cid=compute_cid(
+            entity=entity, relation=relation, value=value, source=source, confidence=1.0,
+            scope="local",
+        ),
+    )  # fmt: skip
+
+
+def _day(date: str | None) -> str | None:
+    return None if date is None else f"{date}T00:00:00Z"

@@ -1,0 +1,209 @@
+"""What the past costs: recall, lists and differences as of any moment, beside now.
+
+The store is ``recall_world``'s, with its vectors; while it was written, a fifth of the facts
+was retracted and ten decay sweeps ran. A real process answers over HTTP. Baselines are the
+same questions about now, in the same run, taken in turns so that both meet the same machine.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import tempfile
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from api.heap import settle_heap
+from api.node import Node
+from benchmarks.recall_speed import BATCH, SPACE, Made, node_with
+from benchmarks.recall_world import Question, RecallWorld
+from benchmarks.report import Figure, Stopwatch, percentile, say
+from benchmarks.serving import RawClient
+from eventlog.kinds import DecayPolicy
+from projections.archive.archive import Archive
+from projections.embedding.current import vectors_file
+from projections.embedding.vec_facts import VecFacts
+from projections.intents import Done, RetractFact, SweepDecay
+from projections.normalization import SCOPES
+
+SWEEPS = 10
+RETRACTED_SHARE = 0.2
+RECALLS = 120
+LISTS = 200
+DIFFERENCES = 10
+FADING = DecayPolicy(id="fade", mode="confidence", half_life_s=90 * 86_400.0, min_confidence=0.2)
+
+
+def measure(facts: int) -> list[Figure]:
+    """Figures for ``facts`` facts."""
+    world = RecallWorld(facts)
+    questions = world.questions(3 * RECALLS)
+    with tempfile.TemporaryDirectory(prefix="engramlog-time-") as name:
+        data = Path(name)
+        figures = _fill(data, world)
+        made = Made(world)
+        made.know(questions)
+        with node_with(data, made) as (url, _):
+            client = RawClient(url)
+            head = int(json.loads(client.request("GET", "/readyz")[1])["position"])
+            figures += _recalls(client, questions, head)
+            figures += _lists(client, head)
+            figures += _differences(client, head)
+            client.close()
+        return figures
+
+
+# -- writing ------------------------------------------------------------------------------
+
+
+def _fill(data: Path, world: RecallWorld) -> list[Figure]:
+    say(f"writing {world.facts:,} facts, {SWEEPS} sweeps, {RETRACTED_SHARE:.0%} retracted")
+    node = Node.open(data)
+    settle_heap()
+    chance = random.Random(5)
+    live: list[str] = []
+    written = 0
+    sweeps: list[float] = []
+    for page in world.pages():
+        for start in range(0, len(page), BATCH):
+            live += _ids(node, page[start : start + BATCH])
+        written += len(page)
+        while len(sweeps) < SWEEPS and written >= (len(sweeps) + 1) * world.facts / SWEEPS:
+            chance.shuffle(live)
+            count = int(world.facts * RETRACTED_SHARE / SWEEPS)
+            gone, live = live[:count], live[count:]
+            ends = [RetractFact(fact_id=name, scopes=frozenset(SCOPES)) for name in gone]
+            for start in range(0, len(ends), BATCH):
+                node.writer.submit(ends[start : start + BATCH], actor="bench").result()
+            sweeps.append(_sweep(node))
+    figures = [
+        Figure("the last sweep, over all live facts", sweeps[-1], "s", aim="≤ 5 at 1,000,000"),
+        *_seal(data, node),
+    ]
+    ids = list(node.reader.mirror.slot_of)
+    table = VecFacts(data / vectors_file(SPACE), SPACE)
+    for slots, rows in world.vectors():
+        numbers: list[int] = slots.tolist()
+        table.write(added=[(ids[n], row) for n, row in zip(numbers, rows, strict=True)])
+    table.write(position=node.log.head().position)
+    table.close()
+    node.close()
+    return figures
+
+
+def _ids(node: Node, page: list[Any]) -> list[str]:
+    outcomes = node.writer.submit(page, actor="bench").result().outcomes
+    done = [each for each in outcomes if isinstance(each, Done)]
+    return [each.fact_id for each in done if each.fact_id is not None]
+
+
+def _sweep(node: Node) -> float:
+    """Seconds of one sweep of everything, which is one row of the log for each scope."""
+    before = node.log.head().position
+    watch = Stopwatch()
+    node.write(SweepDecay(scopes=SCOPES, policies=(FADING,)))
+    seconds = watch.seconds
+    assert node.log.head().position - before <= len(SCOPES)
+    return seconds
+
+
+def _seal(data: Path, node: Node) -> list[Figure]:
+    say("sealing the archive")
+    archive = Archive(data, node.log)
+    watch = Stopwatch()
+    segments = archive.seal()
+    seconds = watch.seconds
+    if not segments:
+        return []
+    size = sum(path.stat().st_size for path in (data / "archive").glob("*.parquet"))
+    share = archive.sealed / node.log.head().position
+    whole = (data / "log.db").stat().st_size * share
+    return [
+        Figure("archive sealed", archive.sealed / seconds, "events/s"),
+        Figure("archive", size / archive.sealed, "bytes/event", "log.db", size / whole),
+    ]
+
+
+# -- asking -------------------------------------------------------------------------------
+
+
+def _recalls(client: RawClient, questions: list[Question], head: int) -> list[Figure]:
+    """Cold: a moment nobody asked of before, each with its own question. Warm: one moment."""
+    for question in questions:  # embeds them, and leaves words alone
+        _recall(client, question, weights={"lexical": 0, "semantic": 1, "graph": 0})
+    say("recall, now and as of")
+    chance = random.Random(7)
+    live, cold, warm = list[float](), list[float](), list[float]()
+    settled = f"position:{head // 2}"
+    _recall(client, questions[0], as_of=settled)
+    for n in range(RECALLS):
+        moment = f"position:{chance.randrange(head // 100, head)}"
+        live.append(_recall(client, questions[n]))
+        cold.append(_recall(client, questions[RECALLS + n], as_of=moment))
+        warm.append(_recall(client, questions[2 * RECALLS + n], as_of=settled))
+    p50, p95 = percentile(live, 0.5), percentile(live, 0.95)
+    aim = "≤ 2x, ≤ 50 at 100,000"
+    return [
+        Figure("recall now, p50", p50, "ms"),
+        Figure("recall now, p95", p95, "ms"),
+        *(
+            Figure(f"recall as of {name}, {label}", percentile(taken, share), "ms",
+                   f"now, {label}", percentile(taken, share) / base, aim if share > 0.9 else "")
+            for name, taken in (("any moment, cold", cold), ("the middle, warm", warm))
+            for label, share, base in (("p50", 0.5, p50), ("p95", 0.95, p95))
+        ),
+    ]  # fmt: skip
+
+
+def _recall(client: RawClient, question: Question, **more: Any) -> float:
+    """Milliseconds."""
+    body = {"query": question.text, "scope": "*", "track": False, "depth": 1, **more}
+    watch = Stopwatch()
+    status, data = client.post("/v1/recall", body)
+    taken = watch.seconds * 1e3
+    assert status == 200, data
+    return taken
+
+
+def _lists(client: RawClient, head: int) -> list[Figure]:
+    say("lists, now and as of")
+    chance = random.Random(9)
+    shown = json.loads(client.request("GET", "/v1/facts?limit=500")[1])["facts"]
+    names = sorted({fact["entity"] for fact in shown})
+    live, past = list[float](), list[float]()
+    for _ in range(LISTS):
+        path = f"/v1/facts?include_contradicted=true&entity={quote(chance.choice(names))}"
+        live.append(_get(client, path))
+        past.append(_get(client, f"{path}&as_of=position:{chance.randrange(1, head)}"))
+    p95 = percentile(live, 0.95)
+    return [
+        Figure("facts of an entity now, p95", p95, "ms"),
+        Figure("facts of an entity as of, p95", percentile(past, 0.95), "ms", "now, p95",
+               percentile(past, 0.95) / p95, "≤ 5"),
+    ]  # fmt: skip
+
+
+def _differences(client: RawClient, head: int) -> list[Figure]:
+    say("differences")
+    chance = random.Random(11)
+    taken: list[float] = []
+    for _ in range(DIFFERENCES):
+        first, last = sorted((chance.randrange(1, head), chance.randrange(1, head)))
+        query = f"from=position:{first}&to=position:{last}&limit=100"
+        taken.append(_get(client, f"/v1/time-travel/diff?{query}"))
+    whole = _get(client, f"/v1/time-travel/diff?from=position:1&to=position:{head}&limit=100")
+    return [
+        Figure(f"difference of two moments of {head:,} events, p50", percentile(taken, 0.5), "ms"),
+        Figure("the worst of them", max(taken), "ms", aim="≤ 1,000 at 1,000,000"),
+        Figure("difference of all", whole, "ms", aim="≤ 1,000 at 1,000,000"),
+    ]
+
+
+def _get(client: RawClient, path: str) -> float:
+    """Milliseconds."""
+    watch = Stopwatch()
+    status, data = client.request("GET", path)
+    taken = watch.seconds * 1e3
+    assert status == 200, data
+    return taken

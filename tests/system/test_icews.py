@@ -1,0 +1,42 @@
+"""Dated events: what held in the world on a day is answered by ``valid_at``."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.icews import DATA, SET_VALUED, expected, probes, written
+from tests.system.processes import NodeProcess, serving
+
+pytestmark = pytest.mark.skipif(not DATA.exists(), reason=f"needs {DATA}")
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    data = tmp_path_factory.mktemp("icews") / "data"
+    with serving(data, "--no-auth", env=SET_VALUED) as process:
+        yield process
+
+
+def test_every_probe_is_answered_for_its_day(node: NodeProcess) -> None:
+    with gzip.open(DATA / "facts.jsonl.gz", "rt") as lines:
+        count = sum(1 for _ in lines)
+    client = node.client()
+    assert written(lambda items: client.post("/v1/facts/batch", items)) == count == 90_730
+    asked = list(probes())
+    assert len(asked) == 2_500
+    wrong = [
+        (probe, found)
+        for probe in asked
+        if (found := expected(client.get("/v1/facts", probe.query))) != probe.expected
+    ]
+    assert not wrong, f"{len(wrong)} wrong, first {wrong[0]}"
+
+
+def test_the_files_are_where_the_readme_says() -> None:
+    assert Path(DATA / "asof.jsonl").exists()
+    assert json.loads((DATA / "asof.jsonl").read_text().splitlines()[0]).keys() >= {"s", "r", "t"}
