@@ -47,6 +47,7 @@ RECALLS = 36
 CONGRESS_EVENTS = 24_000
 CONGRESS_MOMENTS = 24
 GROUP = 200
+TRIES = 20
 PROFILES = ("default", "stargraph", "stigmem")
 MADE_UP = re.compile(
     r'"(recall_id|receipt_id|cursor)":"[^"]*"|"milliseconds":[0-9.e+-]+'
@@ -96,10 +97,14 @@ def measure(facts: int) -> list[Figure]:
 
 def _told(node: Served, ask: Ask, position: int | None) -> str:
     at = {} if position is None else {"as_of": f"position:{position}"}
-    if ask.body is None:
-        status, data = node.client.request("GET", f"{ask.path}?{urlencode({**ask.query, **at})}")
-    else:
-        status, data = node.client.post(ask.path, {**ask.body, **at})
+    path = f"{ask.path}?{urlencode({**ask.query, **at})}"
+    for _ in range(TRIES):  # which stages answer in time is not the law's
+        if ask.body is None:
+            status, data = node.client.request("GET", path)
+        else:
+            status, data = node.client.post(ask.path, {**ask.body, **at})
+        if b'"status":"deadline"' not in data and b'"force_refresh_timeout":true' not in data:
+            break
     return f"{status} {MADE_UP.sub('', data.decode())}"
 
 
@@ -113,9 +118,9 @@ def _again(node: Served, kept: Sequence[Kept]) -> tuple[int, int, float]:
     node.clock.advance(30 * 86_400_000_000)
     watch, equal = Stopwatch(), 0
     for each in kept:
-        again = _told(node, each.ask, each.position)
-        equal += again == each.answer
-        if again != each.answer and equal + 3 > kept.index(each):
+        if _told(node, each.ask, each.position) == each.answer:
+            equal += 1
+        else:
             say(f"differs at {each.position}: {each.ask}")
     return equal, len(kept), watch.seconds
 

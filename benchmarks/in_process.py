@@ -23,7 +23,9 @@ class Served:
     def __init__(self, node: Node, clock: FixedClock) -> None:
         self.node = node
         self.clock = clock
-        settings = Settings(data_dir=node.directory.path, auth_required=False)
+        settings = Settings(
+            data_dir=node.directory.path, auth_required=False, recall_receipts=False
+        )
         self._app = create_app(node, settings)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)

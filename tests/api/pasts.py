@@ -220,8 +220,16 @@ class Beginning:
 
 
 def patient(live: LiveNode) -> None:
-    """Let a forced card take as long as a busy machine needs."""
+    """Let a forced card take as long as a busy machine needs, and write nothing of recalls
+    but when told to: a head that is asked about stays where it is."""
     live.service().cards._force_seconds = 30.0
+
+    async def cancel() -> None:
+        task = live.app_tracker()._task
+        assert task is not None
+        task.cancel()
+
+    live.run(cancel())
 
 
 def cut(log: Path, copy: Path, position: int) -> None:
