@@ -131,7 +131,7 @@ def two_graves(path: Path, history: Sequence[Step]) -> Generator[tuple[Buried, B
                 assert untold.take(step, recorded) == recorded
             assert told.open == untold.open
             for life in (told, untold):
-                life.live.app_tracker()._flush_seconds = 1e6  # else at times of its own
+                life.live.run(life.live.app_tracker().stop())  # it writes at times of its own
                 _remember(life)
                 body = {"entity_uri": BURIED}
                 made = life.live.call("POST", "/v1/tombstones", key=CONTROL_TOKEN, json=body)
