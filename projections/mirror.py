@@ -303,6 +303,11 @@ class Mirror(MirrorState):
             self._hide(self.hiding.standing)
         return number
 
+    def hide_as(self, other: View) -> None:
+        """Hide what is hidden for another view, whatever the events of this mirror say: what
+        hides is a matter of the present, and this mirror may be of the past."""
+        self._hide(other.hiding.standing)
+
     def _hide(self, standing: Mapping[str, Tombstone]) -> None:
         self.hiding = Hiding(standing, self.entities, self.notes)
         self.remembered.clear()

@@ -23,6 +23,7 @@ from projections.database import open_reader, tables_position
 from projections.mirror import Mirror
 from projections.reader import Reader
 from projections.store import ProjectionStore, new_generation, point_link
+from projections.view import View
 from projections.writer import Writer
 
 PAGE_EVENTS = 5_000
@@ -41,7 +42,12 @@ class Scratch(Struct, frozen=True):
 
 @contextmanager
 def scratch_at(
-    log: EventLog, tables: Path, folder: Path, position: int | None, instant_us: int
+    log: EventLog,
+    tables: Path,
+    folder: Path,
+    position: int | None,
+    instant_us: int,
+    present: View,
 ) -> Generator[Scratch]:
     """A scratch node that was given events 1 to ``position`` of a log as it stands; None for
     all that the tables hold.
@@ -51,6 +57,7 @@ def scratch_at(
         tables: the node's projections; copied where they stand at the position.
         folder: an empty folder of the caller's, who removes it.
         instant_us: what its clock says.
+        present: the node's facts now, whose tombstones hide in the scratch node as well.
 
     Raises:
         ProjectorHalted, UnknownKind: as a rebuild.
@@ -69,6 +76,7 @@ def scratch_at(
     store = ProjectionStore(link, path, history=overlay)
     mirror = Mirror()
     mirror.fill(store.db, store.position)
+    mirror.hide_as(present)
     reader = Reader(link, mirror)
     writer = Writer(overlay, store, mirror, clock, reader.committed)
     writer.start()

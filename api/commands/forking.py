@@ -37,7 +37,9 @@ def fork(call: Call, body: ForkBody) -> dict[str, Any]:
     tables = node.directory.projections_path
     with (
         tempfile.TemporaryDirectory(prefix="engramlog-fork-") as folder,
-        scratch_at(node.log, tables, Path(folder), position, instant_us) as scratch,
+        scratch_at(
+            node.log, tables, Path(folder), position, instant_us, node.reader.pin()
+        ) as scratch,
     ):
         there = ScratchNode(node, scratch)
         settings = call.service.settings.model_copy(

@@ -4,6 +4,7 @@ whether or not there ever was anything about the entity."""
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -130,6 +131,7 @@ def two_graves(path: Path, history: Sequence[Step]) -> Generator[tuple[Buried, B
                 assert untold.take(step, recorded) == recorded
             assert told.open == untold.open
             for life in (told, untold):
+                life.live.run(life.live.app_tracker().stop())  # it writes at times of its own
                 _remember(life)
                 body = {"entity_uri": BURIED}
                 made = life.live.call("POST", "/v1/tombstones", key=CONTROL_TOKEN, json=body)
@@ -220,9 +222,10 @@ def test_everything_about_a_hidden_entity_leaves_no_trace(tmp_path: Path) -> Non
             again = Ask("POST", f"/v1/facts/{name}/retract", body={})
             same(told, untold, again)
         for row in _copies(told):
-            same(told, untold, Ask("POST", "/v1/facts", body=row))
             other = {"type": "string", "v": "not that"}
-            same(told, untold, Ask("POST", "/v1/facts", body={**row, "value": other}))
+            for body in (row, {**row, "value": other}):
+                one, two = (_written(life, body) for life in (told, untold))
+                assert one == two, body
 
 
 def test_the_owner_of_every_right_sees_nothing_of_it_either(tmp_path: Path) -> None:
@@ -248,6 +251,13 @@ def test_the_worlds_differ_once_the_tombstone_is_revoked(tmp_path: Path) -> None
             "facts", "recall", "conflicts", "graph", "cards", "lint", "scopes", "time-travel",
             "audit",
         }  # fmt: skip
+
+
+def _written(life: Life, body: dict[str, object]) -> tuple[int, str]:
+    """What a write is answered, but for its place in the log: counts of recalls are recorded
+    in between, at times of their own. A fact that stood before would show by its timestamp."""
+    status, _, text = answers(life, Ask("POST", "/v1/facts", body=body))
+    return status, re.sub(r'"(id|hlc|position)":("[^"]*"|[0-9]+)', r'"\1":""', text)
 
 
 def _copies(life: Life) -> list[dict[str, object]]:
