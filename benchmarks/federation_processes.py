@@ -24,6 +24,7 @@ WRITERS = 16
 LAG_SECONDS = 20.0
 BATCH = 1_000
 POLL_SECONDS = 0.003
+READY_SECONDS = 600.0
 CATCH_UP_SECONDS_MAX = 3_600.0
 START_US = 1_750_000_000_000_000
 
@@ -80,7 +81,7 @@ def _pair(folder: Path | None = None) -> Generator[tuple[NodeProcess, NodeProces
         nodes = [NodeProcess(home / name, "--no-auth", env=OPEN) for name in ("a", "b")]
         for node in nodes:
             stack.callback(node.kill)
-        yield nodes[0].wait_ready(), nodes[1].wait_ready()
+        yield nodes[0].wait_ready(READY_SECONDS), nodes[1].wait_ready(READY_SECONDS)
 
 
 def _state(data: Path, count: int) -> float:

@@ -18,7 +18,8 @@ from projections.manifests.document import Manifest, canonical, manifest_fault, 
 from projections.moment import format_instant
 from replay.federation.declaration import fingerprint, wire_key
 
-OWN_LIFETIME_US = 365 * 86_400_000_000
+DAY_US = 86_400_000_000
+OWN_LIFETIME_US = 365 * DAY_US
 NO_LOG = "no transparency log is configured: the manifest is vouched for by its signature alone"
 
 
@@ -70,12 +71,12 @@ async def get_manifest(call: Call) -> web.Response:
 
 
 async def own_manifest(call: Call) -> web.Response:
-    """What this node states about its own key; signed anew for each request."""
-    now_us = call.node.clock.now_us()
-    return answer({**node_manifest(call.node.identity, now_us), "log_entry": None})
+    """What this node states about its own key; the same all day."""
+    day_us = call.node.clock.now_us() // DAY_US * DAY_US
+    return answer({**node_manifest(call.node.identity, day_us), "log_entry": None})
 
 
-def node_manifest(identity: Identity, now_us: int) -> dict[str, Any]:
+def node_manifest(identity: Identity, issued_us: int) -> dict[str, Any]:
     """A node's own manifest. Its key's rotations are in every statement of its stream heads,
     signed in another form, so none are repeated here."""
     key = wire_key(identity.public_key_b64)
@@ -83,8 +84,8 @@ def node_manifest(identity: Identity, now_us: int) -> dict[str, Any]:
         "entity_uri": identity.node_id,
         "key_id": fingerprint(key),
         "public_key": key,
-        "issued_at": format_instant(now_us),
-        "expires_at": format_instant(now_us + OWN_LIFETIME_US),
+        "issued_at": format_instant(issued_us),
+        "expires_at": format_instant(issued_us + OWN_LIFETIME_US),
         "entities": [identity.node_id],
         "rotation_events": [],
     }

@@ -104,6 +104,7 @@ def reads(told: Life) -> Iterator[Ask]:
         "/v1/doctor", "/v1/gardens", "/v1/quarantine", "/v1/profiles", "/v1/decay/policies",
         "/v1/relations/set-valued", "/v1/auth/keys", "/v1/auth/agent-keys", "/v1/embeddings",
         "/v1/auth/keys/expiring-soon", "/openapi.json", "/docs", "/ui", "/v1/federation/peers",
+        "/v1/federation/manifest/stigmem://acme.example/org", "/.well-known/stigmem-manifest.json",
     ):  # fmt: skip
         yield Ask("GET", path)
     yield Ask("GET", "/v1/mcp/connectors")

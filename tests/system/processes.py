@@ -101,9 +101,9 @@ class NodeProcess:
                 self._lines.put(line.decode())
         self._lines.put("")
 
-    def wait_ready(self) -> NodeProcess:
+    def wait_ready(self, seconds: float = READY_SECONDS_MAX) -> NodeProcess:
         """Wait for the line that says where it serves."""
-        deadline = time.monotonic() + READY_SECONDS_MAX
+        deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             try:
                 line = self._lines.get(timeout=0.5)
