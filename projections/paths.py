@@ -83,13 +83,16 @@ def _over_one(view: View, starts: I32, ends: I32, walkable: Walkable) -> list[Pa
     left = np.repeat(first, counts)
     offsets = np.arange(len(left)) - np.repeat(np.cumsum(counts) - counts, counts)
     right = second[np.repeat(low, counts) + offsets]
-    one, other = view.hlc[left], view.hlc[right]
-    order = np.lexsort((-right, -left, -np.maximum(one, other), -np.minimum(one, other)))
+    edges = np.unique(np.concatenate((left, right)))
+    rank = np.empty(len(edges), dtype=np.int64)
+    rank[edges.searchsorted(view.by_age(edges))] = np.arange(len(edges))
+    one, other = rank[edges.searchsorted(left)], rank[edges.searchsorted(right)]
+    order = np.lexsort((-one, -np.maximum(one, other), -np.minimum(one, other)))
     return [Path((int(left[n]), int(right[n]))) for n in order]
 
 
 def _newest(view: View, slots: I32) -> I32:
-    return slots[np.lexsort((-slots, -view.hlc[slots]))]
+    return view.by_age(slots)[::-1]
 
 
 def _leaving(view: View, entities: I32) -> I32:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -54,10 +54,6 @@ class _Passage(Struct, frozen=True):
     keyword: str
 
     @property
-    def rank(self) -> tuple[int, int]:
-        return -self.period.start_us, self.slot
-
-    @property
     def key(self) -> tuple[int, str]:
         """What tells it from others, besides its slot."""
         return self.period.start_us, self.text[:BEGINNING]
@@ -66,9 +62,8 @@ class _Passage(Struct, frozen=True):
 def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidates]) -> Candidates:
     """The newest paragraphs that hold a keyword, among the survivors that pass the gate."""
     keywords = looked_for(survey.request, parameters.keyword_length)
-    matched = _matching(survey, _asked(survey), keywords)
     found: dict[tuple[int, str], _Passage] = {}
-    for each in sorted(matched, key=lambda passage: passage.rank):
+    for each in _matching(survey, _asked(survey), keywords):
         found.setdefault(each.key, each)
         if len(found) == parameters.results:
             break
@@ -120,18 +115,30 @@ def keywords_of(query: str, length_min: int = 1) -> list[str]:
     return list(dict.fromkeys(quoted + telling or words))[:KEYWORDS_MAX]
 
 
-def _matching(survey: Survey, slots: I32, keywords: list[str]) -> list[_Passage]:
-    view, filters = survey.view, survey.filters
-    since = -math.inf if filters.since_us is None else filters.since_us
-    until = math.inf if filters.until_us is None else filters.until_us
-    matched: list[_Passage] = []
-    for slot in slots.tolist():
-        period = period_of_entity(view.entities.text(int(view.entity[slot])))
-        if period is None or not since <= period.start_us <= until:
-            continue
+def _matching(survey: Survey, slots: I32, keywords: list[str]) -> Iterator[_Passage]:
+    """Paragraphs that hold a keyword: those of the newest periods first, of one period the
+    oldest, and looked at only as far as they are asked for."""
+    view = survey.view
+    for slot, period in _by_period(survey, slots):
         text = view.passage(slot)
         lowered = text.lower()
         keyword = next((each for each in keywords if each in lowered), None)
         if keyword is not None:
-            matched.append(_Passage(slot, period, text, keyword))
-    return matched
+            yield _Passage(slot, period, text, keyword)
+
+
+def _by_period(survey: Survey, slots: I32) -> Iterator[tuple[int, Period]]:
+    """Paragraphs of the periods that the request's times leave, in order."""
+    view, filters = survey.view, survey.filters
+    since = -math.inf if filters.since_us is None else filters.since_us
+    until = math.inf if filters.until_us is None else filters.until_us
+    entities, of = np.unique(view.entity[slots], return_inverse=True)
+    periods = [period_of_entity(text) for text in view.entities.texts(entities.tolist())]
+    starts = np.array([0 if each is None else each.start_us for each in periods], dtype=np.int64)
+    kept = [each is not None and since <= each.start_us <= until for each in periods]
+    chosen = np.flatnonzero(np.array(kept, dtype=np.bool_)[of])
+    order = np.lexsort((*view.ages(slots[chosen]), -starts[of[chosen]]))
+    for at in chosen[order].tolist():
+        period = periods[of[at]]
+        assert period is not None  # those were left out
+        yield int(slots[at]), period
