@@ -55,6 +55,13 @@ def register(commands: Subcommands) -> None:
         help="a source it may write as besides its own entity; may end in '*'; repeatable "
         "(default: none, or all for admin)",
     )
+    parser.add_argument(
+        "--max-classification",
+        type=int,
+        choices=(0, 1, 2),
+        default=2,
+        help="facts classified higher do not exist for the key (default: 2)",
+    )
     parser.add_argument("--expires", metavar="INSTANT", help="default: in 90 days")
     parser.add_argument("--description", help="a note for the list")
     parser.add_argument(
@@ -80,6 +87,7 @@ def run_create(args: argparse.Namespace) -> int:
         "permissions": args.permission or ["read", "write"],
         "scopes": args.scope,
         "sources": args.source,
+        "max_classification": args.max_classification,
         "description": args.description,
         "expires_at": args.expires,
     }

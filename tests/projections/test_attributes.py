@@ -12,7 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from api.exporting import export_lines
+from api.importing import Importer, ImportStopped, Options
+from api.lines import decode_line
 from api.node import Node
+from api.sinks import NodeSink
+from eventlog.clock import FixedClock
 from eventlog.kinds import FactAttributes, Value
 from projections.arrays import I32
 from projections.attribute_rules import PLAIN
@@ -148,3 +153,49 @@ def test_mask_and_rows_agree_on_who_is_cleared(
         rows = [row[0] for row in db.execute(sql, bindings)]
     assert rows == [name for name, clear in zip(names, expected, strict=True) if clear]
     node.close()
+
+
+def test_an_export_read_back_has_the_same_attributes(tmp_path: Path) -> None:
+    node = Node.open(tmp_path / "first", clock=FixedClock(1_700_000_000_000_000))
+    kept = stated(node, "A", FactAttributes(topic="work", original="eredeti", emotion_score=-3))
+    put(node, kept, classification=2, tier="core")
+    stated(node, "B", FactAttributes(importance_flags=("milestone",)), relation="memory:b")
+    stated(node, "C", None, relation="memory:c")
+    lines = [line for _, line in export_lines(node.log)]
+    node.close()
+    clock = FixedClock(1_600_000_000_000_000)
+    copy = Node.open(tmp_path / "copy", clock=clock, epoch_clock="file")
+    sink = NodeSink(copy, 262_144, clock=clock)
+    report = Importer(sink, Options(file_clock=True), decode_line).run(iter(lines))
+    assert report.failed == 0
+    view = copy.reader.pin()
+    assert view.attributes(all_slots(view), Moment(view.position, 0)) == [
+        FactAttributes(
+            topic="work", original="eredeti", emotion_score=-3, classification=2, tier="core"
+        ),
+        FactAttributes(importance_flags=("milestone",)),
+        PLAIN,
+    ]
+    assert [line for _, line in export_lines(copy.log)][1].count(b"attributes") >= 1
+    copy.close()
+
+
+@pytest.mark.parametrize(
+    ("line", "field"),
+    [
+        ({"attributes": {"emotion_score": 9}}, "attributes.emotion_score"),
+        ({"attributes": {"colour": "red"}}, "attributes"),
+        ({"op": "attributes", "attributes": {}}, "target"),
+        ({"op": "attributes", "attributes": {}, "target": "unknown"}, "target"),
+    ],
+)
+def test_lines_with_bad_attributes_name_their_field(
+    node: Node, line: dict[str, Any], field: str
+) -> None:
+    said = {"entity": "user:a", "relation": "memory:x", "value": {"type": "string", "v": "A"},
+            "source": "agent:a"}  # fmt: skip
+    whole = line if "op" in line else {**said, **line}
+    sink = NodeSink(node, 262_144)
+    with pytest.raises(ImportStopped, match=f"line 1: {field}"):
+        Importer(sink, Options(), decode_line).run(iter([msgspec.json.encode(whole)]))
+    assert node.reader.pin().count == 0
