@@ -95,7 +95,7 @@ def cleared_rows(column: str, authorization: Authorization) -> tuple[str, list[A
     level = level_of(column)
     condition = (
         f"({column} IS NULL OR ({level} <= ? AND ({level} <= {OPEN_CLASS} OR ? OR EXISTS"
-        f" (SELECT 1 FROM facts WHERE facts.id = {column} AND facts.source = ?))))"
+        f" (SELECT 1 FROM facts AS own WHERE own.id = {column} AND own.source = ?))))"
     )
     bindings = [
         authorization.ceiling,
