@@ -36,7 +36,6 @@ from eventlog.kinds import (
     ConflictResolved,
     DecaySwept,
     FactAsserted,
-    FactAttributes,
     FactAttributesSet,
     FactRetracted,
     GardenCreated,
@@ -114,7 +113,9 @@ class _Exporter:
                 ]
             case FactAttributesSet() as change if self._counts(event, change):
                 line = AttributesLine(
-                    target=change.fact_id, attributes=change.attributes, recorded_at=at
+                    target=change.fact_id,
+                    attributes=msgspec.to_builtins(change.attributes),
+                    recorded_at=at,
                 )
                 return [line]
             case ConflictResolved() as resolution:
@@ -228,7 +229,7 @@ class _Exporter:
                 derived_from=[self._parent(parent) for parent in fact.derived_from],
                 write_mode=fact.write_mode,
                 garden_id=None if fact.garden_id is None else self._slugs[fact.garden_id],
-                attributes=fact.attributes,
+                attributes=msgspec.to_builtins(fact.attributes),
                 recorded_at=at,
             )
         ]
@@ -302,6 +303,6 @@ def line_of_record(fact: dict[str, Any], slugs: Mapping[str, str] = {}) -> Asser
             Parent(parent["hash"], parent.get("fact_id")) for parent in fact["derived_from"]
         ],
         garden_id=None if garden is None else slugs.get(garden, garden),
-        attributes=msgspec.convert(fact.get("attributes"), FactAttributes | None),
+        attributes=fact.get("attributes"),
         recorded_at=fact["timestamp"],
     )

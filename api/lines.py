@@ -30,6 +30,7 @@ from api.schemas.attributes import Attributes
 from api.schemas.values import FactValue
 from api.tombstone_lines import TombstoneLine
 from eventlog.kinds import DecayPolicy, FactAttributes, Parent, Value
+from projections.attribute_rules import PLAIN, settled
 from projections.cid import compute_cid, parse_fact_hash
 from projections.instructions import INSTRUCTION_PERMISSION
 from projections.intents import (
@@ -73,7 +74,7 @@ class AssertLine(Line, frozen=True, kw_only=True, tag="assert"):
     derived_from: list[str | Parent] = field(default_factory=list)
     write_mode: Literal["assert", "summarize_with_provenance"] = "assert"
     garden_id: str | None = None
-    attributes: FactAttributes | None = None
+    attributes: dict[str, Any] | None = None
 
 
 class Match(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -126,7 +127,7 @@ class TrustLine(Line, frozen=True, kw_only=True, tag="trust"):
 class AttributesLine(Line, frozen=True, kw_only=True, tag="attributes"):
     """All attributes of a fact from here on; the fact by key (``target``) or ``id``."""
 
-    attributes: FactAttributes
+    attributes: dict[str, Any]
     target: str | None = None
     id: str | None = None
 
@@ -287,12 +288,17 @@ def assert_intent(line: AssertLine, value_bytes_max: int) -> AssertFact:
     )
 
 
-def stored_attributes(given: FactAttributes | None) -> FactAttributes | None:
+def stored_attributes(given: dict[str, Any] | None) -> FactAttributes | None:
     """Attributes as events carry them; None where they say nothing. Raises LineError."""
     if given is None:
         return None
+    made = settled(_stated_attributes(given))
+    return None if made == PLAIN else made
+
+
+def _stated_attributes(given: dict[str, Any]) -> FactAttributes:
     try:
-        return Attributes.model_validate(msgspec.to_builtins(given)).stored()
+        return Attributes.model_validate(given).stated()
     except ValidationError as fault:
         error = fault.errors(include_url=False)[0]
         place = ".".join(("attributes", *(str(part) for part in error["loc"])))
@@ -353,8 +359,7 @@ def _retract_intent(line: RetractLine, find: FindGarden) -> Intent:
 def _attributes_intent(line: AttributesLine) -> SetAttributes:
     if line.id is None:
         raise LineError("needs target or id", "target")
-    stored_attributes(line.attributes)
-    changes = msgspec.structs.asdict(line.attributes)
+    changes = msgspec.structs.asdict(_stated_attributes(line.attributes))
     return SetAttributes(fact_id=line.id, changes=changes, scopes=frozenset(SCOPES), admin=True)
 
 

@@ -104,12 +104,16 @@ class Attributes(Rankable):
     )
     keywords: str = Field(default="", max_length=KEYWORDS_LENGTH_MAX)
 
-    def stored(self) -> FactAttributes | None:
-        """As events carry them; None where they say nothing."""
+    def stated(self) -> FactAttributes:
+        """As events carry them, as given."""
         fields = self.model_dump()
         for name in _LISTS:
             fields[name] = tuple(fields[name])
-        made = settled(FactAttributes(**fields))
+        return FactAttributes(**fields)
+
+    def stored(self) -> FactAttributes | None:
+        """As the event of a new fact carries them; None where they say nothing."""
+        made = settled(self.stated())
         return None if made == PLAIN else made
 
 
