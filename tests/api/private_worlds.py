@@ -221,7 +221,7 @@ class Life:
         if isinstance(intent, AssertFact) and done.fact_id is not None and done.created:
             (self.hidden if step.private else self.open).append((done.fact_id, intent.cid))
 
-    def _intent(self, step: Step) -> Intent | None:  # noqa: PLR0912 - one case a kind
+    def _intent(self, step: Step) -> Intent | None:
         among = self.hidden if step.private else self.open
         actor = MEMBER if step.private else OUTSIDER
         alone: dict[str, Callable[[Step], Intent | None]] = {
