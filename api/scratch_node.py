@@ -59,7 +59,16 @@ class ScratchNode(Node):
         self.replica = node.replica
         self._of = node
         self._begun = scratch.reader.pin().count
+        self._classify_as_now()
         self.embed_supposed()
+
+    def _classify_as_now(self) -> None:
+        """What was classified since then hides the past as well: rights are of the present."""
+        mirror, now = self.reader.mirror, self._of.reader.pin()
+        theirs = _slots_there(self.reader.pin(), now, self._begun)
+        known = np.flatnonzero(theirs >= 0)
+        mirror.columns.arrays["classification"][known] = now.classification[theirs[known]]
+        mirror.confidential |= now.confidential
 
     def embed_supposed(self) -> None:
         """Give facts that were supposed since their vectors, where the model answers; where

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Struct
 
 from projections.arrays import Bool
-from projections.attributes import PLAIN
+from projections.attribute_rules import PLAIN
 
 if TYPE_CHECKING:
     from eventlog.kinds import FactAttributes

@@ -9,7 +9,7 @@ Whoever is no member must be answered the same bytes in both.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -221,11 +221,20 @@ class Life:
         if isinstance(intent, AssertFact) and done.fact_id is not None and done.created:
             (self.hidden if step.private else self.open).append((done.fact_id, intent.cid))
 
-    def _intent(self, step: Step) -> Intent | None:  # noqa: PLR0912 - one case a kind
+    def _intent(self, step: Step) -> Intent | None:
         among = self.hidden if step.private else self.open
-        if step.kind in ("classified", "reclassify"):
-            return self._classified(step) if step.kind[0] == "c" else self._set(step, among)
         actor = MEMBER if step.private else OUTSIDER
+        alone: dict[str, Callable[[Step], Intent | None]] = {
+            "classified": self._classified,
+            "episode": self._episode,
+            "delta": self._delta,
+            "look": self._look,
+            "summary": self._summary,
+            "resolve": self._settlement,
+            "sweep": self._sweep,
+        }
+        if step.kind in alone:
+            return alone[step.kind](step)
         match step.kind:
             case "garden":
                 slug = GARDENS[step.garden]
@@ -234,24 +243,14 @@ class Life:
                 )
             case "fact":
                 return self._fact(step, self.open + (self.hidden if step.private else []))
+            case "reclassify" if among:
+                return self._set(step, among[step.pick % len(among)][0])
             case "retract" if among:
                 fact, _ = among[step.pick % len(among)]
                 return RetractFact(fact_id=fact, scopes=ALL_SCOPES, member=actor)
             case "recall" if among:
                 fact, _ = among[step.pick % len(among)]
                 return TrackRecalls(uses=(RecallUse(fact, 3, self.clock.now_us()),))
-            case "episode":
-                return self._episode(step)
-            case "delta":
-                return self._delta(step)
-            case "look":
-                return self._look(step)
-            case "summary":
-                return self._summary(step)
-            case "resolve":
-                return self._settlement(step)
-            case "sweep":
-                return self._sweep(step)
             case "review" if step.private and self.hidden:
                 fact, _ = self.hidden[step.pick % len(self.hidden)]
                 return ReviewQuarantined(
@@ -313,10 +312,7 @@ class Life:
             plain, source=source, scope=scope, cid=cid, attributes=attributes
         )
 
-    def _set(self, step: Step, among: list[tuple[str, str]]) -> SetAttributes | None:
-        if not among:
-            return None
-        fact, _ = among[step.pick % len(among)]
+    def _set(self, step: Step, fact: str) -> SetAttributes:
         level = {"classification": 2 + step.pick % 2} if step.private else {}
         changes = {"relevance": 10 * (step.pick % 4), **level}
         return SetAttributes(fact_id=fact, changes=changes, scopes=ALL_SCOPES)

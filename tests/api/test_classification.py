@@ -111,6 +111,23 @@ def test_reclassifying_hides_a_fact_from_the_past_as_well(
     assert "attributes" not in then
 
 
+def test_a_fork_of_the_past_hides_what_was_classified_since(
+    live: LiveNode, owner: str, other: str
+) -> None:
+    name = state(live, 1, owner)
+    before = f"position:{live.node.log.head().position}"
+    patch(live, name, owner, classification=2)
+    word = {"entity": ENTITY, "relation": "memory:if", "scope": "team"}
+    supposed = {**word, "value": {"type": "string", "v": "alice level if"}}
+    body = {"as_of": before, "recall": {"query": "alice level", "scope": "team"}}
+    for key, seen in ((other, False), (owner, True)):
+        source = "agent:owner" if key == owner else "agent:other"
+        asked = {**body, "suppose": [{"op": "assert", "source": source, **supposed}]}
+        answer = live.call("POST", "/v1/time-travel/fork", json=asked, key=key)
+        assert answer.status_code == 200, answer.text
+        assert (name in answer.text) is seen
+
+
 def test_only_an_admin_lowers_and_only_the_source_sets(
     live: LiveNode, owner: str, other: str
 ) -> None:
