@@ -239,7 +239,7 @@ def _http(
 
 
 @contextmanager
-def node_with(data: Path, made: Made) -> Generator[tuple[str, int], None, None]:
+def node_with(data: Path, made: Made, **more: str) -> Generator[tuple[str, int], None, None]:
     """A served node, ready and with all its vectors: its URL and process id."""
     with ExitStack() as stack:
         embed_url = stack.enter_context(embedding_server(made.query))
@@ -248,6 +248,7 @@ def node_with(data: Path, made: Made) -> Generator[tuple[str, int], None, None]:
             "STIGMEM_EMBED_MODEL": SPACE.model,
             "STIGMEM_EMBED_DIMENSIONS": str(SPACE.dimensions),
             "STIGMEM_EMBED_URL": embed_url,
+            **more,
         }
         say("starting the node")
         url = stack.enter_context(serving(data, env=env))

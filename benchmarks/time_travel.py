@@ -44,7 +44,7 @@ def measure(facts: int) -> list[Figure]:
         figures = _fill(data, world)
         made = Made(world)
         made.know(questions)
-        with node_with(data, made) as (url, _):
+        with node_with(data, made, STIGMEM_RECALL_WORKERS="0") as (url, _):
             client = RawClient(url)
             head = int(json.loads(client.request("GET", "/readyz")[1])["position"])
             figures += _recalls(client, questions, head)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -250,6 +251,37 @@ def test_a_tail_grows_by_whole_chunks(node: Node, monkeypatch: pytest.MonkeyPatc
     write(node, 1, 7)
     archive.sources(9)
     assert len(written) == first + 1
+
+
+def test_files_stay_where_they_are_while_somebody_reads(node: Node) -> None:
+    write(node, 4)
+    archive = opened(node)
+    with archive.reading(5) as files:
+        write(node, 2, 4)
+        newer = archive.sources(7)  # replaces the tail
+        assert set(files) - set(newer)
+        assert all(path.exists() for path in (*files, *newer))
+    assert not any(path.exists() for path in set(files) - set(newer))
+    assert all(path.exists() for path in newer)
+
+
+def test_an_erasure_waits_for_readers_and_leaves_none_of_their_files(node: Node) -> None:
+    write(node, 4)
+    archive = opened(node)
+    done = threading.Event()
+
+    def erase() -> None:
+        archive.rewrite([3])
+        done.set()
+
+    with archive.reading(5) as files:
+        eraser = threading.Thread(target=erase)
+        eraser.start()
+        assert not done.wait(0.2)
+        assert all(path.exists() for path in files)
+    assert done.wait(10)
+    eraser.join()
+    assert not any(path.exists() for path in files)
 
 
 def test_touched_facts_are_told_from_the_fields() -> None:
