@@ -16,6 +16,7 @@ from typing import Any
 from msgspec import Struct
 
 from eventlog.kinds import FactAttributes
+from projections.memory_types import effective_confidence
 from projections.moment import format_instant
 
 GENERAL = "general"
@@ -24,6 +25,9 @@ OVERLAP = 0.6
 """Share of the shorter text's words that two conflicting texts have in common, at least."""
 BODY_MAX = 80
 TIMELINE_MIN = 2
+DAY_US = 86_400_000_000
+CONFIDENCE_MIN, CONFIDENCE_MAX = 1.0, 5.0
+"""abmind's scale, over ours of 0 to 1."""
 
 _WORDS = re.compile(r"[a-z]{3,}")
 _NAME = re.compile(r"@(\w+)")
@@ -31,12 +35,22 @@ _CAPITALS = re.compile(r"\b[^\W\d_a-z]\w*(?:\s+[^\W\d_a-z]\w*)*")
 
 
 class Told(Struct, frozen=True):
-    """A returned fact: what it says, of itself too, and when it was recorded."""
+    """A returned fact: what it says, of itself too, and when it was recorded; how often recalls
+    had returned it, and how long (microseconds) the last of them, or its recording, lies back."""
 
     text: str
     attributes: FactAttributes
     confidence: float
     recorded_us: int
+    recalls: int = 0
+    idle_us: int = 0
+
+    @property
+    def effective_confidence(self) -> float:
+        """Confidence by the type of memory, on abmind's scale of 1 to 5."""
+        base = CONFIDENCE_MIN + self.confidence * (CONFIDENCE_MAX - CONFIDENCE_MIN)
+        days = self.idle_us / DAY_US
+        return effective_confidence(base, days, self.recalls, self.attributes.memory_type)
 
 
 Beside = dict[str, Any]
@@ -59,6 +73,7 @@ def metadata(told: Sequence[Told]) -> list[Beside]:
                 "classification": each.attributes.classification,
                 "original": each.attributes.original,
                 "confidence": each.confidence,
+                "effective_confidence": each.effective_confidence,
                 "created_at": format_instant(each.recorded_us),
             }
         }

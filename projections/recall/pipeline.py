@@ -33,6 +33,7 @@ from projections.recall.scoring import SCORE_DECIMALS, Scored, score
 from projections.recall.selecting import Rows, Selected, SlotsOfCid, add_parents, select
 from projections.recall.stages import STAGES
 from projections.recall.survey import Survey, survey
+from projections.sanitizing import clean
 
 if TYPE_CHECKING:
     from projections.aliases import AliasBook
@@ -207,10 +208,23 @@ def _enriched(
     surveyed: Survey, profile: Profile, results: tuple[Recalled, ...]
 ) -> tuple[Recalled, ...]:
     slots = np.array([each.slot for each in results], dtype=np.int32)
-    attributes = surveyed.view.attributes(slots, surveyed.moment)
+    view, moment = surveyed.view, surveyed.moment
     told = [
-        Told(each.row.value_v, own, each.confidence, each.row.recorded_at)
-        for each, own in zip(results, attributes, strict=True)
+        Told(
+            clean(each.row.value_v),
+            msgspec.structs.replace(own, original=clean(own.original)),
+            each.confidence,
+            each.row.recorded_at,
+            recalls,
+            moment.instant_us - (times[-1] if times else each.row.recorded_at),
+        )
+        for each, own, recalls, times in zip(
+            results,
+            view.attributes(slots, moment),
+            view.access_count(slots, moment).tolist(),
+            view.recall_times(slots, moment),
+            strict=True,
+        )
     ]
     beside = enrich(profile.enrichment, told)
     return tuple(

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eventlog.kinds import FactAttributes
 from projections.memory_types import effective_confidence, stability
+from projections.recall.enrichment import Told, metadata
 
 
 @pytest.mark.parametrize(
@@ -47,3 +49,11 @@ def test_it_never_rises_with_time_nor_leaves_its_bounds(
     now = effective_confidence(base, days, recalls, memory_type)
     later = effective_confidence(base, days + more, recalls, memory_type)
     assert 1.0 <= later <= now <= max(base + 0.05, 2.0)
+
+
+def test_it_is_told_beside_a_fact_on_the_scale_of_one_to_five() -> None:
+    day = 86_400_000_000
+    kind = FactAttributes(memory_type="observation")
+    # 1 + 4 · 0.75 = 4, half gone after 60 of 120 days.
+    told = Told("text", kind, 0.75, recorded_us=0, recalls=0, idle_us=60 * day)
+    assert metadata([told])[0]["metadata"]["effective_confidence"] == 2.0
