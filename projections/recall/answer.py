@@ -36,7 +36,6 @@ class Recalled(Struct, frozen=True):
         from_card: a card that stands for facts; ``slot`` is of the best of them.
         attributes: the fact's own, at the Moment; None where it has none.
         found_by: the first stage that found it, by its label, and which part of the stage.
-        beside: what the profile's enrichment says of it.
     """
 
     slot: int
@@ -55,7 +54,6 @@ class Recalled(Struct, frozen=True):
     from_card: bool = False
     attributes: FactAttributes | None = None
     found_by: str = ""
-    beside: dict[str, Any] = {}
 
 
 class RecallAnswer(Struct, frozen=True):
@@ -70,6 +68,7 @@ class RecallAnswer(Struct, frozen=True):
         short_circuit_after: the stage that found enough for others to be skipped.
         evidence: ``strong`` where a fact holds all that was asked for or means nearly the same,
             ``weak`` where none does, ``none`` without any fact; None where no stage tells.
+        enrichment: what is to be said beside the facts (see ``enrichment``).
     """
 
     results: tuple[Recalled, ...]
@@ -83,3 +82,4 @@ class RecallAnswer(Struct, frozen=True):
     card: Served | None = None
     short_circuit_after: str | None = None
     evidence: str | None = None
+    enrichment: tuple[str, ...] = ()

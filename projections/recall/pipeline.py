@@ -12,7 +12,6 @@ from contextlib import suppress
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 
 from projections.arrays import I32
@@ -21,7 +20,6 @@ from projections.recall.answer import RecallAnswer, Recalled
 from projections.recall.candidates import Candidates
 from projections.recall.cards import EntityCard, entity_card, fast_path
 from projections.recall.context import spread
-from projections.recall.enrichment import Told, enrich
 from projections.recall.factors import FACTORS
 from projections.recall.features import Need, load_features
 from projections.recall.fusion import FUSIONS, NORMALISATIONS, Fused, redistribute
@@ -100,8 +98,6 @@ def recall(
         selected += add_parents(surveyed, plan, scored, selected, rows, slots_of_cid)
     total = len(fused.slots) + sum(each.index is None for each in selected)
     results = tuple(_recalled(surveyed, plan, scored, hits, each, weights) for each in selected)
-    if profile.enrichment:
-        results = _enriched(surveyed, profile, results)
     if cards is not None:
         results = fast_path(surveyed, plan, results, cards)
     return RecallAnswer(
@@ -116,6 +112,7 @@ def recall(
         card=beside.served,
         short_circuit_after=next((o.skipped_after for o in outcomes if o.skipped_after), None),
         evidence=_evidence(hits),
+        enrichment=profile.enrichment,
     )
 
 
@@ -200,22 +197,6 @@ def _recalled(
         attributes=surveyed.view.stated_attributes(
             np.array([each.slot], dtype=np.int32), surveyed.moment
         )[0],
-    )
-
-
-def _enriched(
-    surveyed: Survey, profile: Profile, results: tuple[Recalled, ...]
-) -> tuple[Recalled, ...]:
-    slots = np.array([each.slot for each in results], dtype=np.int32)
-    attributes = surveyed.view.attributes(slots, surveyed.moment)
-    told = [
-        Told(each.row.value_v, own, each.confidence, each.row.recorded_at)
-        for each, own in zip(results, attributes, strict=True)
-    ]
-    beside = enrich(profile.enrichment, told)
-    return tuple(
-        msgspec.structs.replace(each, beside=said)
-        for each, said in zip(results, beside, strict=True)
     )
 
 
