@@ -26,9 +26,10 @@ def test_every_part_can_be_left_out(name: str) -> None:
 def test_the_first_search_finds_more_than_the_signatures(tmp_path: Path) -> None:
     conversation = min(locomo.conversations(), key=lambda each: len(each.turns))
     made = profiles.ablations("abmind")
+    systems = {name: made[name] for name in ("Sf alone", "Ss alone")}
     with locomo.stored(tmp_path, [conversation], None) as stores:
-        lexical = profiles.ask(stores, made["Sf alone"], warm=False)
-        signatures = profiles.ask(stores, made["Ss alone"], warm=False)
+        asked = profiles.ask_all(stores, systems)
+    lexical, signatures = asked["Sf alone"], asked["Ss alone"]
     assert len(lexical) == len(conversation.questions)
     # As specified, signatures are mostly noise.
     assert profiles.share_found(lexical, 10) > profiles.share_found(signatures, 10) + 0.2
