@@ -8,7 +8,7 @@ are of the processor, which others at work on the machine do not lengthen.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -54,15 +54,17 @@ def measure(facts: int) -> list[Figure]:
 
 def figures(stores: Sequence[Store]) -> list[Figure]:
     """Every profile, then the parts of some; tables of all go to standard output."""
-    made: list[Figure] = []
-    for name in profile_names():
-        say(f"{name}: {sum(len(store.conversation.questions) for store in stores)} questions")
-        asked = ask(stores, parse_profile(shipped(name) | {"name": "tried"}))
-        print(_stages(name, asked))
-        made += _figures(name, asked)
-    for name in TAKEN_APART:
-        print(f"\n{name}\n" + _ablation(stores, name))
-    return made
+    shown = {name: parse_profile(shipped(name) | {"name": "tried"}) for name in profile_names()}
+    parts = {name: ablations(name) for name in TAKEN_APART}
+    systems = dict(shown)
+    for name, tried in parts.items():
+        systems |= {f"{name}, {what}": profile for what, profile in tried.items()}
+    asked = ask_all(stores, systems, frozenset(shown))
+    for name in shown:
+        print(_stages(name, asked[name]))
+    for name, tried in parts.items():
+        print(f"\n{name}\n" + _ablation({what: asked[f"{name}, {what}"] for what in tried}))
+    return [figure for name in shown for figure in _figures(name, asked[name])]
 
 
 def ablations(name: str) -> dict[str, Profile]:
@@ -122,18 +124,23 @@ def _only_stage(document: Mapping[str, Any], name: str) -> dict[str, Any]:
     return kept
 
 
-def ask(stores: Sequence[Store], profile: Profile, *, warm: bool = True) -> list[Asked]:
-    """Every question of every conversation; ``warm``: once before it is timed."""
-    asked: list[Asked] = []
+def ask_all(
+    stores: Sequence[Store], systems: Mapping[str, Profile], timed: Collection[str] = ()
+) -> dict[str, list[Asked]]:
+    """Every question under every system, question by question, so that it is embedded once.
+    Those that are ``timed`` are asked once before."""
+    asked: dict[str, list[Asked]] = {name: [] for name in systems}
     for store in stores:
+        say(f"{store.conversation.name}: {len(store.conversation.questions)} questions")
         for question in store.conversation.questions:
             request = RecallRequest(query=question.text, limit=LIMIT, token_budget=PLENTY_TOKENS)
-            if warm:
-                store.answer(profile, request)
-            began = process_time()
-            answer = store.answer(profile, request)
-            took = (process_time() - began) * 1000.0
-            asked.append(Asked(store.turns(answer), question, took, answer.stages))
+            for name, profile in systems.items():
+                if name in timed:
+                    store.answer(profile, request)
+                began = process_time()
+                answer = store.answer(profile, request)
+                took = (process_time() - began) * 1000.0
+                asked[name].append(Asked(store.turns(answer), question, took, answer.stages))
     return asked
 
 
@@ -166,11 +173,9 @@ def _stages(name: str, asked: Sequence[Asked]) -> str:
     return "\n".join(lines)
 
 
-def _ablation(stores: Sequence[Store], name: str) -> str:
+def _ablation(systems: Mapping[str, Sequence[Asked]]) -> str:
     lines = [f"{'':<28}" + "".join(f"R@{cut:<6}" for cut in CUTS)]
-    for what, profile in ablations(name).items():
-        say(f"{name}, {what}")
-        asked = ask(stores, profile, warm=False)
+    for what, asked in systems.items():
         shares = "".join(f"{share_found(asked, cut):<8.3f}" for cut in CUTS)
         lines.append(f"{what:<28}{shares}".rstrip())
     return "\n".join(lines)

@@ -75,20 +75,14 @@ class FactTexts:
         self._keywords = _OwnTexts(attributes, "keywords")
         self._original = _OwnTexts(attributes, "original")
 
-    def counts(
-        self, view: View, moment: Moment, which: Which, piece: str, *, at_start: bool = False
-    ) -> I32:
+    def counts(self, view: View, moment: Moment, which: Which, piece: str) -> I32:
         """By slot: how often the fact's texts hold a folded piece, as of the moment."""
         own = self._original if which == "original" else self._keywords
-        numbers = own.folded.counts(piece, at_start=at_start)
-
-        def measure(text: str) -> int:
-            return occurrences(piece, text, at_start=at_start)
-
-        counts = own.by_slot(view, moment, numbers, measure)
+        numbers = own.folded.counts(piece)
+        counts = own.by_slot(view, moment, numbers, lambda text: occurrences(piece, text))
         if which == "english":
             for part, column in self._parts(view):
-                numbers = part.counts(piece, at_start=at_start)
+                numbers = part.counts(piece)
                 if numbers.any():
                     counts += numbers[column]
         return counts

@@ -12,6 +12,7 @@ import threading
 import unicodedata
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
 from msgspec import Struct
@@ -21,12 +22,11 @@ from projections.arrays import I32, I64
 BLOCK = 32_768
 """Texts in one string: between two strings, other threads get their turn."""
 
+PIECES_KEPT = 4_096
+
 _MARKS = re.compile("[\u0300-\u036f]")
 _END = b"\xff"
 """Stands after each text; UTF-8 never holds it, so nothing is found across two texts."""
-_WORD = np.zeros(256, dtype=np.bool_)
-_WORD[[*range(0x30, 0x3A), *range(0x61, 0x7B), 0x5F]] = True
-_WORD[0x80:0xFF] = True  # whatever is not ASCII counts as a letter
 
 
 def strip_diacritics(text: str) -> str:
@@ -36,15 +36,16 @@ def strip_diacritics(text: str) -> str:
     return _MARKS.sub("", unicodedata.normalize("NFD", text)).lower()
 
 
-def occurrences(piece: str, text: str, *, at_start: bool = False) -> int:
-    """How often a folded text holds a folded piece, or begins a word with it."""
-    data, needle = text.encode(), piece.encode()
-    return len(_places(data, needle, at_start=at_start))
+def occurrences(piece: str, text: str) -> int:
+    """How often a folded text holds a folded piece; places may overlap."""
+    return len(_places(text.encode(), piece.encode()))
 
 
-def begins_a_word(piece: str, text: str) -> bool:
-    """Whether a word of a text begins with a piece; both are folded first."""
-    return occurrences(strip_diacritics(piece), strip_diacritics(text), at_start=True) > 0
+@lru_cache(maxsize=PIECES_KEPT)
+def beginning(piece: str) -> Callable[[str], bool]:
+    """Whether a word of a folded text begins with a piece, as a function of the text."""
+    search = re.compile(rf"(?<!\w){re.escape(strip_diacritics(piece))}").search
+    return lambda text: search(text) is not None
 
 
 class _Block(Struct, frozen=True):
@@ -64,12 +65,12 @@ class Folded:
         self._blocks: tuple[_Block, ...] = ()
         self._count = 0
 
-    def counts(self, piece: str, *, at_start: bool = False) -> I32:
-        """By number: how often each text holds the folded piece, or begins a word with it."""
+    def counts(self, piece: str) -> I32:
+        """By number: how often each text holds the folded piece."""
         blocks = self._grown()
         total = blocks[-1].first + len(blocks[-1].starts) - 1 if blocks else 0
         counts = np.zeros(total, dtype=np.int32)
-        for block, at in _found(blocks, piece.encode(), at_start=at_start):
+        for block, at in _found(blocks, piece.encode()):
             of = block.starts.searchsorted(at, side="right") - 1
             size = len(block.starts) - 1
             counts[block.first : block.first + size] = np.bincount(of, minlength=size)
@@ -100,25 +101,19 @@ class Folded:
         self._count += len(texts)
 
 
-def _found(
-    blocks: Sequence[_Block], piece: bytes, *, at_start: bool
-) -> Iterator[tuple[_Block, I64]]:
-    """Where a piece stands in each block that holds it; places may overlap."""
+def _found(blocks: Sequence[_Block], piece: bytes) -> Iterator[tuple[_Block, I64]]:
+    """Where a piece stands in each block that holds it."""
     for block in blocks:
-        found = _places(block.data, piece, at_start=at_start)
+        found = _places(block.data, piece)
         if len(found):
             yield block, found
 
 
-def _places(data: bytes, piece: bytes, *, at_start: bool) -> I64:
-    """Where a piece stands, ascending."""
+def _places(data: bytes, piece: bytes) -> I64:
+    """Where a piece stands, ascending; places may overlap."""
     places: array[int] = array("q")
     at = data.find(piece) if piece else -1
     while at >= 0:
         places.append(at)
         at = data.find(piece, at + 1)
-    found: I64 = np.frombuffer(places, dtype=np.int64)
-    if at_start and len(found):
-        before = np.frombuffer(data, dtype=np.uint8)[found - 1]
-        found = found[(found == 0) | ~_WORD[before]]
-    return found
+    return np.frombuffer(places, dtype=np.int64)

@@ -17,13 +17,15 @@ from api.records import Record, Volatile, record_of
 from api.schemas.recall import RecallBody, RecallQuery
 from api.screening import Screen
 from eventlog.kinds import FactAttributes
+from projections.attributes import PLAIN
 from projections.authorization import Authorization
 from projections.moment import Moment, format_instant
 from projections.normalization import SCOPES
 from projections.recall.answer import RecallAnswer, Recalled
+from projections.recall.enrichment import Told, enrich
 from projections.recall.profile import Profile, UnknownProfile, load_profile, parse_profile
 from projections.recall.request import RecallRequest, WeightsError, parse_weights
-from projections.sanitizing import FREE_TEXTS
+from projections.sanitizing import FREE_TEXTS, clean
 from projections.selection import live
 from projections.view import View
 
@@ -175,6 +177,7 @@ def response_of(
     node_id = call.node.node_id
     screen: Screen = extra["screen"]
     scored = [_scored(call, n, each, node_id, screen) for n, each in enumerate(found.results)]
+    beside = _beside(found, scored)
     divergent = frozenset(found.card.divergent.tolist() if found.card is not None else ())
     channels: dict[str, Any] = {}
     if not legacy:
@@ -194,7 +197,8 @@ def response_of(
         "tombstone_notices": extra["tombstone_notices"],
         "chain_proof": extra["chain_proof"],
         "results": [
-            _flat(item, each, divergent) for item, each in zip(scored, found.results, strict=True)
+            _flat(item, each, divergent) | more
+            for item, each, more in zip(scored, found.results, beside, strict=True)
         ],
         "query": body.query,
         "request": {name: getattr(body, name) for name in RecallBody.model_fields},
@@ -268,6 +272,32 @@ def _brief(attributes: FactAttributes | None) -> FactAttributes | None:
     return msgspec.structs.replace(attributes, **dict.fromkeys(FREE_TEXTS, ""))
 
 
+def _beside(found: RecallAnswer, scored: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What the profile says beside each fact, of texts as this answer shows them."""
+    told = [
+        Told(
+            str(item["fact"]["value"]["v"]),
+            _shown(each.attributes or PLAIN, item["fact"]),
+            each.confidence,
+            each.row.recorded_at,
+            each.recalls,
+            each.idle_us,
+        )
+        for item, each in zip(scored, found.results, strict=True)
+    ]
+    return enrich(found.enrichment, told)
+
+
+def _shown(attributes: FactAttributes, record: Record) -> FactAttributes:
+    """The attributes with their free texts as the record's value is shown: cleaned where the
+    sanitizer found something in the fact."""
+    if not record["sanitizer_warnings"]:
+        return attributes
+    silent = record["sanitizer_redacted"]
+    texts = {name: "" if silent else clean(getattr(attributes, name)) for name in FREE_TEXTS}
+    return msgspec.structs.replace(attributes, **texts)
+
+
 def _instructs(item: dict[str, Any]) -> bool:
     return item["fact"]["value"]["interpret_as"] == "instruction"
 
@@ -286,7 +316,6 @@ def _flat(item: dict[str, Any], each: Recalled, divergent: frozenset[int]) -> Re
         "from_card": each.from_card,
         "card_stale": each.slot in divergent,
         "found_by": each.found_by,
-        **each.beside,
     }
     if each.provenance_of is not None:
         flat["provenance_of"] = each.provenance_of

@@ -36,7 +36,8 @@ class Recalled(Struct, frozen=True):
         from_card: a card that stands for facts; ``slot`` is of the best of them.
         attributes: the fact's own, at the Moment; None where it has none.
         found_by: the first stage that found it, by its label, and which part of the stage.
-        beside: what the profile's enrichment says of it.
+        recalls, idle_us: how often recalls had returned it, and how long (microseconds) the last
+            of them, or its recording, lies back; where the profile says something of it.
     """
 
     slot: int
@@ -55,7 +56,8 @@ class Recalled(Struct, frozen=True):
     from_card: bool = False
     attributes: FactAttributes | None = None
     found_by: str = ""
-    beside: dict[str, Any] = {}
+    recalls: int = 0
+    idle_us: int = 0
 
 
 class RecallAnswer(Struct, frozen=True):
@@ -70,6 +72,7 @@ class RecallAnswer(Struct, frozen=True):
         short_circuit_after: the stage that found enough for others to be skipped.
         evidence: ``strong`` where a fact holds all that was asked for or means nearly the same,
             ``weak`` where none does, ``none`` without any fact; None where no stage tells.
+        enrichment: what is to be said beside the facts (see ``enrichment``).
     """
 
     results: tuple[Recalled, ...]
@@ -83,3 +86,4 @@ class RecallAnswer(Struct, frozen=True):
     card: Served | None = None
     short_circuit_after: str | None = None
     evidence: str | None = None
+    enrichment: tuple[str, ...] = ()

@@ -21,7 +21,6 @@ from projections.recall.answer import RecallAnswer, Recalled
 from projections.recall.candidates import Candidates
 from projections.recall.cards import EntityCard, entity_card, fast_path
 from projections.recall.context import spread
-from projections.recall.enrichment import Told, enrich
 from projections.recall.factors import FACTORS
 from projections.recall.features import Need, load_features
 from projections.recall.fusion import FUSIONS, NORMALISATIONS, Fused, redistribute
@@ -33,7 +32,6 @@ from projections.recall.scoring import SCORE_DECIMALS, Scored, score
 from projections.recall.selecting import Rows, Selected, SlotsOfCid, add_parents, select
 from projections.recall.stages import STAGES
 from projections.recall.survey import Survey, survey
-from projections.sanitizing import clean
 
 if TYPE_CHECKING:
     from projections.aliases import AliasBook
@@ -102,7 +100,7 @@ def recall(
     total = len(fused.slots) + sum(each.index is None for each in selected)
     results = tuple(_recalled(surveyed, plan, scored, hits, each, weights) for each in selected)
     if profile.enrichment:
-        results = _enriched(surveyed, profile, results)
+        results = _with_use(surveyed, results)
     if cards is not None:
         results = fast_path(surveyed, plan, results, cards)
     return RecallAnswer(
@@ -117,6 +115,7 @@ def recall(
         card=beside.served,
         short_circuit_after=next((o.skipped_after for o in outcomes if o.skipped_after), None),
         evidence=_evidence(hits),
+        enrichment=profile.enrichment,
     )
 
 
@@ -204,32 +203,22 @@ def _recalled(
     )
 
 
-def _enriched(
-    surveyed: Survey, profile: Profile, results: tuple[Recalled, ...]
-) -> tuple[Recalled, ...]:
+def _with_use(surveyed: Survey, results: tuple[Recalled, ...]) -> tuple[Recalled, ...]:
+    """The results with how they had been recalled before."""
     slots = np.array([each.slot for each in results], dtype=np.int32)
     view, moment = surveyed.view, surveyed.moment
-    told = [
-        Told(
-            clean(each.row.value_v),
-            msgspec.structs.replace(own, original=clean(own.original)),
-            each.confidence,
-            each.row.recorded_at,
-            recalls,
-            moment.instant_us - (times[-1] if times else each.row.recorded_at),
+    return tuple(
+        msgspec.structs.replace(
+            each,
+            recalls=recalls,
+            idle_us=moment.instant_us - (times[-1] if times else each.row.recorded_at),
         )
-        for each, own, recalls, times in zip(
+        for each, recalls, times in zip(
             results,
-            view.attributes(slots, moment),
             view.access_count(slots, moment).tolist(),
             view.recall_times(slots, moment),
             strict=True,
         )
-    ]
-    beside = enrich(profile.enrichment, told)
-    return tuple(
-        msgspec.structs.replace(each, beside=said)
-        for each, said in zip(results, beside, strict=True)
     )
 
 

@@ -251,8 +251,10 @@ def _check_stage_names(profile: Profile) -> None:
         if filled is not None and filled.stage not in names[:n]:
             path = f"$.stages[{n}].skipped_after.stage"
             raise ProfileError(path, f"{filled.stage!r} is not one of the stages before it")
-    labels = [each.label for each in profile.stages if each.label and each.label != each.name]
-    _check_unique("stages", [*names, *labels])
+    for n, each in enumerate(profile.stages):
+        taken = {*names, *(other.label for other in profile.stages[:n])} - {each.name, ""}
+        if each.label in taken:
+            raise ProfileError(f"$.stages[{n}].label", f"{each.label!r} stands there twice")
 
 
 def _spoken_of(profile: Profile) -> list[tuple[str, str]]:

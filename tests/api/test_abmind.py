@@ -72,6 +72,15 @@ def test_filters_leave_what_they_ask_for(kittens: LiveNode) -> None:
     assert len(found(time_start="2020-01-01T00:00:00Z")) == 2
 
 
+def test_the_highest_class_is_asked_for_and_a_secret_never_found(live: LiveNode) -> None:
+    for text, classification in (("open kitten", 0), ("inner kitten", 1), ("secret kitten", 3)):
+        live.state(type="text", v=text, scope="team", attributes={"classification": classification})
+    kept = {"stages": ["Sf"], "scope": "team"}
+    assert said(recall(live, "kitten", max_classification=0, **kept)) == ["open kitten"]
+    every = said(recall(live, "kitten", max_classification=3, **kept))
+    assert sorted(every) == ["inner kitten", "open kitten"]
+
+
 def test_the_users_own_words_are_searched_without_accents(kittens: LiveNode) -> None:
     answer = recall(kittens, "zebra", original="kiscica", stages=["Sf"])
     assert [(i["value"]["v"], i["found_by"]) for i in answer["results"]] == [
@@ -126,3 +135,16 @@ def test_a_caller_sees_only_what_they_may(kittens: LiveNode) -> None:
     kittens.state(entity="user:di", type="text", v="Di hides a kitten", scope="team")
     assert "Di hides a kitten" not in said(recall(kittens, "kitten", limit=50))
     assert "Di hides a kitten" in said(recall(kittens, "kitten", limit=50, scope="team"))
+
+
+def test_what_stands_beside_facts_is_as_clean_as_they_are(live: LiveNode) -> None:
+    hidden = "kit\u200bten"  # a zero-width space
+    for n in (1, 2):
+        live.state(
+            entity=f"user:u{n}", type="text", v=f"@ann saw {hidden} {n}",
+            attributes={"topic": "pets", "original": hidden},
+        )  # fmt: skip
+    for item in recall(live, "ann", stages=["Sf"])["results"]:
+        assert item["value"]["v"].startswith("@ann saw kitten")
+        assert item["metadata"]["original"] == "kitten"
+        assert "\u200b" not in item["timeline_context"]

@@ -18,7 +18,7 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from projections.arrays import F64, I32
-from projections.folded import begins_a_word
+from projections.folded import beginning, strip_diacritics
 from projections.recall.bm25_product import Product, bm25_product
 from projections.recall.candidates import Candidates, StageDisabled
 from projections.recall.keywords import Cutting, Keywords, keywords_of
@@ -122,8 +122,8 @@ def _covered(survey: Survey, slot: int, words: Keywords) -> list[str]:
     """The terms that begin a word of the fact's texts."""
     view = survey.view
     own = view.attributes(np.array([slot], dtype=np.int32), survey.moment)[0]
-    text = f"{view.text_of(slot)} {own.keywords} {own.original}"
-    return [term for term in words.terms if begins_a_word(term, text)]
+    text = strip_diacritics(f"{view.text_of(slot)} {own.keywords} {own.original}")
+    return [term for term in words.terms if beginning(term)(text)]
 
 
 def _by_coverage(

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from eventlog.kinds import FactAttributes
+from projections.attributes import PLAIN
 from projections.recall import load_profile, recall
-from projections.recall.answer import RecallAnswer
+from projections.recall.answer import RecallAnswer, Recalled
 from projections.recall.diversity import SIMILARITIES, ByMarginalRelevance, Material
-from projections.recall.enrichment import WARNING
+from projections.recall.enrichment import WARNING, Told, enrich
 from projections.recall.filters import Filters
 from projections.recall.request import RecallRequest, Situation
 from projections.recall.stages import STAGES
@@ -35,6 +36,14 @@ def asked(world: World, *keywords: str, profile: str = "abmind", **more: Any) ->
 
 def texts(answer: RecallAnswer) -> list[str]:
     return [each.row.value_v for each in answer.results]
+
+
+def beside(answer: RecallAnswer) -> list[tuple[Recalled, dict[str, Any]]]:
+    told = [
+        Told(each.row.value_v, each.attributes or PLAIN, each.confidence, each.row.recorded_at)
+        for each in answer.results
+    ]
+    return list(zip(answer.results, enrich(answer.enrichment, told), strict=True))
 
 
 def statuses(answer: RecallAnswer) -> dict[str, str]:
@@ -225,7 +234,7 @@ def test_conflicting_facts_of_a_topic_warn_of_each_other() -> None:
     told(world, "The project uses SQLite for storage", topic="db")
     told(world, "The project uses Redis for storage", topic="other")
     answer = asked(world, "project storage")
-    warned = {each.row.value_v: each.beside.get("interference_warning") for each in answer.results}
+    warned = {each.row.value_v: said.get("interference_warning") for each, said in beside(answer)}
     assert warned == {
         "The project uses Postgres for storage": WARNING,
         "The project uses SQLite for storage": WARNING,
@@ -240,7 +249,7 @@ def test_facts_of_one_topic_and_entity_stand_in_a_timeline() -> None:
     told(world, "@ann moved to Rome", topic="life", emotion_score=-1)
     told(world, "@bo moved to Oslo", topic="life")
     answer = asked(world, "moved")
-    lines = {each.row.value_v: each.beside.get("timeline_context") for each in answer.results}
+    lines = {each.row.value_v: said.get("timeline_context") for each, said in beside(answer)}
     expected = (
         "[TL|life|ann] @ann moved to Berlin(Nov)→@ann moved to Rome(Jan)\n"
         "arc: +2→-1 | current: @ann moved to Rome"
@@ -256,9 +265,9 @@ def test_facts_of_one_topic_and_entity_stand_in_a_timeline() -> None:
 def test_metadata_stands_beside_every_fact(profile: str) -> None:
     world = World()
     told(world, "kitten", topic="pets", emotion_score=-2, importance_flags=("decision",))
-    beside = asked(world, "kitten", profile=profile).results[0].beside["metadata"]
-    assert (beside["topic"], beside["emotion_score"]) == ("pets", -2)
-    assert beside["importance_flags"] == ["decision"]
+    said = beside(asked(world, "kitten", profile=profile))[0][1]["metadata"]
+    assert (said["topic"], said["emotion_score"]) == ("pets", -2)
+    assert said["importance_flags"] == ["decision"]
 
 
 @pytest.mark.parametrize("profile", PROFILES)

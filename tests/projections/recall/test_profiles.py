@@ -59,6 +59,30 @@ def test_an_unknown_profile_is_named() -> None:
         ({"stages": [{"name": "lexical", "weight": 1.5}]}, "$.stages[0].weight"),
         ({"stages": [{"name": "lexical", "weight": 1}] * 2}, "$.stages[1].name"),
         (
+            {
+                "stages": [
+                    {"name": "lexical", "weight": 1, "skipped_after": {"stage": "fuzzy"}},
+                    {"name": "fuzzy", "weight": 1},
+                ]
+            },
+            "$.stages[0].skipped_after.stage",
+        ),
+        (
+            {
+                "stages": [
+                    {"name": "lexical", "weight": 1, "label": "Sf"},
+                    {"name": "fuzzy", "weight": 1, "label": "Sf"},
+                ]
+            },
+            "$.stages[1].label",
+        ),
+        ({"fusion": {"name": "rrf", "fixed": ["summaries"]}}, "$.fusion.fixed[0]"),
+        (
+            {"factors": [{"name": "strong_floor", "parameters": {"stage": "fuzzy"}}]},
+            "$.factors[0].parameters.stage",
+        ),
+        ({"enrichment": ["prose"]}, "$.enrichment[0]"),
+        (
             {"stages": [{"name": "lexical", "weight": 1, "parameters": {"k1": "1"}}]},
             "$.stages[0].parameters.k1",
         ),

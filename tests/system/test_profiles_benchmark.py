@@ -1,0 +1,35 @@
+"""The benchmark of profiles: what it takes apart, and what it measures of one conversation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks import locomo, profiles
+from projections.recall import load_profile
+
+
+@pytest.mark.parametrize("name", profiles.TAKEN_APART)
+def test_every_part_can_be_left_out(name: str) -> None:
+    made = profiles.ablations(name)
+    shipped = [each.name for each in load_profile(name).stages]
+    assert [each.name for each in made["as shipped"].stages] == shipped
+    assert [each.name for each in made["without Se"].stages] == [
+        each for each in shipped if each != "semantic"
+    ]
+    assert [each.name for each in made["Ss alone"].stages] == ["simhash"]
+    assert made["without MMR"].diversity.lambda_mmr == 1.0
+
+
+@pytest.mark.skipif(not locomo.DATA.exists(), reason="../shared/data/locomo is not here")
+def test_the_first_search_finds_more_than_the_signatures(tmp_path: Path) -> None:
+    conversation = min(locomo.conversations(), key=lambda each: len(each.turns))
+    made = profiles.ablations("abmind")
+    systems = {name: made[name] for name in ("Sf alone", "Ss alone")}
+    with locomo.stored(tmp_path, [conversation], None) as stores:
+        asked = profiles.ask_all(stores, systems)
+    lexical, signatures = asked["Sf alone"], asked["Ss alone"]
+    assert len(lexical) == len(conversation.questions)
+    # As specified, signatures are mostly noise.
+    assert profiles.share_found(lexical, 10) > profiles.share_found(signatures, 10) + 0.2
