@@ -15,22 +15,20 @@ from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
 
-import apsw
 from msgspec import Struct
 from msgspec.structs import replace
 
 from eventlog.log import EventLog
 from projections.database import open_reader, query
 from projections.digest import Digests, compute_digests
-from projections.registry import PROJECTORS
 from projections.store import (
     ProjectionStore,
-    current_generation,
     new_generation,
     point_link,
     remove_generation,
 )
 from projections.writer import Writer
+from replay.comparing import DigestMismatch, compare_in_use, compare_with
 from replay.snapshot import sync_file
 from replay.snapshots import PassedOver, Snapshots
 
@@ -38,17 +36,6 @@ PAGE_EVENTS = 10_000
 _log = logging.getLogger(__name__)
 Progress = Callable[[int, int], None]
 """Called with (events done, events in all)."""
-
-
-class DigestMismatch(Exception):
-    """Green differs from blue although the projectors are the same; blue stays in use."""
-
-    def __init__(self, blue: Digests, green: Digests) -> None:
-        tables = sorted(name for name in blue.tables if blue.tables[name] != green.tables.get(name))
-        super().__init__(f"rebuilt tables differ from those in use: {', '.join(tables)}")
-        self.blue = blue
-        self.green = green
-        self.tables = tables
 
 
 class ProjectorHalted(Exception):
@@ -187,7 +174,9 @@ def rebuild_offline(
     def build(start: Snapshots | None) -> Green:
         return build_green(link, log, until, progress, tolerant=tolerant, snapshots=start)
 
-    green, compared = _agreed(build, snapshots, lambda green: _compare_file(link, log, green))
+    green, compared = _agreed(
+        build, snapshots, lambda green: compare_in_use(link, log, green.digests)
+    )
     return green.path, green.report(monotonic() - began, compared=compared)
 
 
@@ -222,7 +211,7 @@ def rebuild_serving(
 
         def compare(green: Green) -> bool:
             # What is erased meanwhile is gone from the log, and still in the read snapshot.
-            return not _erased_after(log, until) and _compare(blue, green)
+            return not _erased_after(log, until) and compare_with(blue, green.digests)
 
         green, compared = _agreed(build, snapshots, compare)
     finally:
@@ -241,7 +230,7 @@ def _agreed(
     built again from the log alone; what differs then is raised as DigestMismatch."""
     green = build(snapshots)
     try:
-        return green, compare(green)
+        return green, _compared(green, compare)
     except DigestMismatch as fault:
         if not green.snapshot:
             raise
@@ -249,7 +238,16 @@ def _agreed(
         _log.warning("snapshot %s is passed over: %s", green.snapshot, reason)
         passed = [*green.passed_over, PassedOver(green.snapshot, reason)]
     green = replace(build(None), passed_over=passed)
-    return green, compare(green)
+    return green, _compared(green, compare)
+
+
+def _compared(green: Green, compare: Callable[[Green], bool]) -> bool:
+    """``compare``; green is removed where that fails."""
+    try:
+        return compare(green)
+    except BaseException:
+        remove_generation(green.path)
+        raise
 
 
 def _take_over(
@@ -271,45 +269,6 @@ def _take_over(
             store.close()
             remove_generation(path)
         raise
-
-
-def _is_of(blue: apsw.Connection, log: EventLog) -> bool:
-    """Whether blue was made from this log: the last event it applied is there."""
-    mark = query(blue, "SELECT position, hash FROM log_mark")
-    if not mark:
-        return False
-    position, event_hash = mark[0]
-    found = log.read(position - 1, 1)
-    return bool(found) and found[0].position == position and found[0].hash == event_hash
-
-
-def _compare_file(link: Path, log: EventLog, green: Green) -> bool:
-    """Whether green could be compared with the file in use. Raises as ``_compare``."""
-    path = current_generation(link)
-    if path is None:
-        return False
-    blue = open_reader(path)
-    try:
-        return _is_of(blue, log) and _compare(blue, green)
-    except (apsw.NotADBError, apsw.CorruptError, apsw.SQLError, apsw.IOError):
-        return False  # nothing can be said of a file that cannot be read
-    finally:
-        blue.close()
-
-
-def _compare(blue: apsw.Connection, green: Green) -> bool:
-    """Whether blue could be compared. Removes green and raises where it differs."""
-    versions = query(blue, "SELECT projector, version, halted FROM checkpoints")
-    made = {name: (version, halted) for name, version, halted in versions}
-    if made != {projector.name: (projector.version, None) for projector in PROJECTORS}:
-        return False
-    digests = compute_digests(blue)
-    if digests.position != green.digests.position:
-        return False
-    if digests.local != green.digests.local:
-        remove_generation(green.path)
-        raise DigestMismatch(digests, green.digests)
-    return True
 
 
 def _erased_after(log: EventLog, position: int) -> bool:

@@ -13,12 +13,15 @@ from msgspec import Struct
 
 from eventlog.errors import EventLogError, StorageFailed
 from eventlog.log import EventLog
+from eventlog.sqlite_copy import copy_database
 from projections.database import open_reader
 from projections.digest import Digests, compute_digests
 from projections.file_state import FileState, file_state, known_versions
+from projections.store import current_generation
 
 FORMAT = 1
 READ_BYTES = 1 << 20
+COPY_ATTEMPTS = 3
 _NAME = re.compile(r"[0-9]{12}")
 _encode = msgspec.json.Encoder(order="sorted").encode
 
@@ -190,3 +193,35 @@ def _contents(path: Path, *, rows: bool = True) -> tuple[FileState, Digests]:
             db.close()
     except apsw.Error as fault:
         raise StorageFailed(f"{path.name}: {fault}") from fault
+
+
+def copy_in_use(link: Path, target: Path) -> None:
+    """Copy the current generation, and the one after it where a rebuild removes it first."""
+    for attempt in range(1, COPY_ATTEMPTS + 1):
+        source = current_generation(link)
+        if source is None:
+            raise SnapshotFault("no snapshot can be taken: there are no tables")
+        try:
+            copy_database(source, target)
+        except StorageFailed:
+            if source.exists() or attempt == COPY_ATTEMPTS:
+                raise
+            remove_file(target)
+        else:
+            return
+
+
+def check_equal(made: Snapshot, expected: Snapshot) -> None:
+    """Raises SnapshotFault where tables that came are not what was said."""
+    fields = ("position", "hash", "versions", "digest", "tables", "bytes", "sha256")
+    for field in fields:
+        if getattr(made, field) != getattr(expected, field):
+            raise SnapshotFault(
+                f"snapshot {expected.position} is not what it is said to be: {field}"
+            )
+
+
+def remove_file(path: Path) -> None:
+    """Remove a database and its side files."""
+    for suffix in ("", "-journal", "-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)

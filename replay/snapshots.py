@@ -20,12 +20,13 @@ from msgspec.structs import replace
 from eventlog.durable_file import sync_folder, write_new
 from eventlog.errors import StorageFailed
 from eventlog.log import EventLog
-from eventlog.sqlite_copy import copy_database
 from projections.digest import Digests
-from projections.store import current_generation, remove_generation
+from projections.store import remove_generation
 from replay.snapshot import (
     Snapshot,
     SnapshotFault,
+    check_equal,
+    copy_in_use,
     decode_snapshot,
     described,
     differing,
@@ -34,12 +35,12 @@ from replay.snapshot import (
     mismatch,
     name_of,
     position_named,
+    remove_file,
     sync_file,
 )
 
 FOLDER = "snapshots"
 UNFINISHED = "unfinished.db"
-COPY_ATTEMPTS = 3
 Progress = Callable[[int, int], None]
 """Called with (steps done, steps in all)."""
 _STEPS = 3
@@ -117,7 +118,7 @@ class Snapshots:
 
         def copy(target: Path) -> None:
             progress(0, _STEPS)
-            _copy_in_use(link, target)
+            copy_in_use(link, target)
             progress(1, _STEPS)
 
         return self.make(copy, now_us, progress, automatic=automatic)
@@ -143,7 +144,7 @@ class Snapshots:
         with self._lock:
             self.folder.mkdir(mode=0o700, exist_ok=True)
             target = self.folder / UNFINISHED
-            _remove_file(target)
+            remove_file(target)
             try:
                 fill(target)
                 target.chmod(0o600)
@@ -151,14 +152,14 @@ class Snapshots:
                 if self._asked_for(snapshot.position):
                     snapshot = replace(snapshot, automatic=False)
                 if expected is not None:
-                    _check_equal(snapshot, expected)
+                    check_equal(snapshot, expected)
                 progress(2, _STEPS)
                 sync_file(target)
                 self._put(target, snapshot)
             except OSError as fault:
                 raise StorageFailed(f"snapshot: {fault}") from fault
             finally:
-                _remove_file(target)
+                remove_file(target)
             progress(_STEPS, _STEPS)
             return snapshot
 
@@ -186,11 +187,11 @@ class Snapshots:
         """Why a snapshot is not what the log makes; ``build`` writes that to its path."""
         with self._lock:
             target = self.folder / UNFINISHED
-            _remove_file(target)
+            remove_file(target)
             try:
                 digests = build(target)
             finally:
-                _remove_file(target)
+                remove_file(target)
         wrong = differing(snapshot, digests)
         return f"the log makes other tables: {', '.join(wrong)}" if wrong else None
 
@@ -274,7 +275,7 @@ class Snapshots:
     def sweep(self) -> None:
         """Remove what a process before this one left unfinished."""
         with self._lock:
-            _remove_file(self.folder / UNFINISHED)
+            remove_file(self.folder / UNFINISHED)
             for position in self._positions():
                 if not self._document(position).exists():
                     self._remove(position)
@@ -288,34 +289,4 @@ class Snapshots:
 
     def _remove(self, position: int) -> None:
         self._document(position).unlink(missing_ok=True)
-        _remove_file(self.path(position))
-
-
-def _copy_in_use(link: Path, target: Path) -> None:
-    """Copy the current generation, and the one after it where a rebuild removes it first."""
-    for attempt in range(1, COPY_ATTEMPTS + 1):
-        source = current_generation(link)
-        if source is None:
-            raise SnapshotFault("no snapshot can be taken: there are no tables")
-        try:
-            copy_database(source, target)
-        except StorageFailed:
-            if source.exists() or attempt == COPY_ATTEMPTS:
-                raise
-            _remove_file(target)
-        else:
-            return
-
-
-def _check_equal(made: Snapshot, expected: Snapshot) -> None:
-    fields = ("position", "hash", "versions", "digest", "tables", "bytes", "sha256")
-    for field in fields:
-        if getattr(made, field) != getattr(expected, field):
-            raise SnapshotFault(
-                f"snapshot {expected.position} is not what it is said to be: {field}"
-            )
-
-
-def _remove_file(path: Path) -> None:
-    for suffix in ("", "-journal", "-wal", "-shm"):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)
+        remove_file(self.path(position))
