@@ -25,7 +25,8 @@ _CONNECTIONS = {"http": http.client.HTTPConnection, "https": http.client.HTTPSCo
 
 
 class HttpPeerSource:
-    """One connection, kept open; each request carries a token of its own.
+    """One connection, kept open; each request carries a token of its own. Behind a full page the
+    next is asked for at once, so that the peer reads it while this one is being taken in.
 
     ``wait_seconds``: how long the peer is to hold back heads that have not changed.
     """
@@ -41,6 +42,7 @@ class HttpPeerSource:
         self._patience = patience
         self._connection: http.client.HTTPConnection | None = None
         self._seen = ""
+        self._asked = ""
         self._closed = False
 
     def heads(self) -> SignedHeads:
@@ -59,7 +61,12 @@ class HttpPeerSource:
         """See ``PeerSource``."""
         query = {"stream": stream, "after": after_seq, "limit": limit}
         _, body = self._get(EVENTS_PATH, query, PAGE_BYTES_MAX)
-        return decode_page(body) if body else None
+        if not body:
+            return None
+        page = decode_page(body)
+        if len(page.events) == limit:
+            self._ask_ahead({**query, "after": after_seq + limit})
+        return page
 
     def digests(self) -> dict[str, str]:
         """What the peer's streams that we replay come to there, by stream."""
@@ -83,11 +90,14 @@ class HttpPeerSource:
     ) -> tuple[http.client.HTTPMessage, bytes]:
         if self._closed:
             raise PeerUnreachable("the source is closed")
-        target = f"{self._parts.path.rstrip('/')}{path}?{urlencode(query)}"
-        headers = {"Authorization": f"Bearer {self._token()}"}
+        target = self._target(path, query)
+        asked, self._asked = self._asked, ""
+        if asked and asked != target:
+            self._drop()  # its answer is of no use any more
         try:
             connection = self._open(waited_seconds)
-            connection.request("GET", target, headers=headers)
+            if asked != target:
+                connection.request("GET", target, headers=self._headers())
             response = connection.getresponse()
             body = read_whole(response, most)
         except (OSError, http.client.HTTPException) as fault:
@@ -96,6 +106,21 @@ class HttpPeerSource:
         if response.status not in (http.client.OK, http.client.NO_CONTENT):
             raise self._refusal(response.status, body)
         return response.headers, body
+
+    def _ask_ahead(self, query: Mapping[str, object]) -> None:
+        """Send the request that will most likely come next; its answer waits until then."""
+        target = self._target(EVENTS_PATH, query)
+        try:
+            self._open(0.0).request("GET", target, headers=self._headers())
+            self._asked = target
+        except (OSError, http.client.HTTPException):
+            self._drop()  # whoever asks next finds out why
+
+    def _target(self, path: str, query: Mapping[str, object]) -> str:
+        return f"{self._parts.path.rstrip('/')}{path}?{urlencode(query)}"
+
+    def _headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self._token()}"}
 
     def _open(self, waited_seconds: float) -> http.client.HTTPConnection:
         timeout = self._patience.silence_seconds
@@ -112,6 +137,7 @@ class HttpPeerSource:
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None
+        self._asked = ""
         if connection is not None:
             if connection.sock is not None:
                 with suppress(OSError):  # wakes a thread that reads from it

@@ -20,7 +20,7 @@ from tests.federation.processes import OPEN, befriend, compared
 from tests.system.processes import NodeProcess
 
 WRITES_PER_SECOND = 500
-WRITERS = 16
+WRITERS = 32
 LAG_SECONDS = 20.0
 BATCH = 1_000
 POLL_SECONDS = 0.003

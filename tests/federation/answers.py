@@ -22,7 +22,7 @@ DAY_US = 86_400_000_000
 HALF_LIFE = DecayPolicy(
     id="p", relation="memory:*", mode="confidence", half_life_s=86_400.0 * 30, min_confidence=0.05
 )
-PROFILES = ("default", "stigmem", "stargraph")
+PROFILES = ("default", "stigmem", "stargraph", "abmind", "abmind-head")
 
 Answers = dict[str, Any]
 

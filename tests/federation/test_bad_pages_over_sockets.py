@@ -58,9 +58,9 @@ def fault(live: LiveNode, peer_id: str) -> str:
     return (detail(live, peer_id)["replay"] or {}).get("fault") or ""
 
 
-def texts(live: LiveNode) -> set[str]:
-    found = live.call("GET", "/v1/facts", params={"limit": 500, "include_low_trust": "true",
-                                                  "include_contradicted": "true"})  # fmt: skip
+def texts(live: LiveNode, **only: str) -> set[str]:
+    shown = {"include_low_trust": "true", "include_contradicted": "true", **only}
+    found = live.call("GET", "/v1/facts", params={"limit": 500, **shown})
     return {each["value"]["v"] for each in found.json()["facts"]}
 
 
@@ -434,6 +434,23 @@ def test_a_page_whose_connection_breaks_is_asked_again_and_holds_nothing(
     assert held(live, peer_id) == {}
     del peer.answers[EVENTS_PATH]
     until(lambda: "good" in texts(live))
+
+
+@pytest.mark.parametrize(("count", "pages"), [(4_500, 3), (4_000, 3), (1_999, 1)])
+def test_a_long_stream_is_asked_for_page_by_page_each_of_them_once(
+    live: LiveNode, hostile: Make, count: int, pages: int
+) -> None:
+    peer = hostile()
+    for number in range(count):
+        peer.forger.state(f"fact {number}")
+    peer.forger.state("also good", "public")
+    peer_id = peer.befriend(live)
+    until(lambda: texts(live, scope="public") == {"also good"})
+    last = {each["stream"]: each["last_seq"] for each in detail(live, peer_id)["streams"]}
+    assert last == {peer.forger.stream(): count, peer.forger.stream("public"): 1}
+    # Behind a full last page one more is asked for, in vain.
+    assert peer.asked.count(EVENTS_PATH) == pages + 1
+    assert held(live, peer_id) == {}
 
 
 IMPATIENT = Patience(silence_seconds=0.5, whole_seconds=2.0, bytes_per_second=2_000.0)
