@@ -57,6 +57,7 @@ class View:
         self.warrant: I8 = arrays["warrant"][:count]
         self.asking: I8 = arrays["asking"][:count]
         self.tie: U32 = arrays["tie"][:count]
+        self.origin: I32 = arrays["origin"][:count]
         self.classification: I8 = arrays["classification"][:count]
         """The newest of each fact: rights are of the present, also over the past."""
         self.entities: Interner = mirror.entities

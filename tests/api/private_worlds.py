@@ -8,6 +8,7 @@ Whoever is no member must be answered the same bytes in both.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ import numpy as np
 from hypothesis import strategies as st
 from msgspec import Struct
 
+from api.tracking import RecallTracker
 from eventlog.clock import FixedClock
 from eventlog.identifiers import IdentifierSource
 from eventlog.kinds import DecayPolicy, FactAsserted, FactAttributes, Parent, RecallUse, Value
@@ -155,12 +157,21 @@ def histories(draw: st.DrawFn, max_size: int = 20) -> list[Step]:
     return [*before, *opening, *draw(st.lists(steps, min_size=3, max_size=max_size))]
 
 
+async def _idle(_: RecallTracker) -> None:
+    """Receipts are written when asked for and at the end: by the clock, two worlds on a slow
+    machine would write them at different points."""
+    await asyncio.Event().wait()
+
+
 class Life:
     """One life of a history, in an open node behind HTTP."""
 
     def __init__(self, path: Path, *, private: bool, **settings: Any) -> None:
         self.clock = FixedClock(START_US)
-        with mock.patch("api.node._cursor_key", return_value=b"k" * 32):
+        with (
+            mock.patch("api.node._cursor_key", return_value=b"k" * 32),
+            mock.patch.object(RecallTracker, "_run", _idle),
+        ):
             self.live = LiveNode(
                 path, clock=self.clock, auth_required=True, explain_permission="read", **settings
             )
