@@ -64,7 +64,7 @@ def policy_for(policies: Sequence[DecayPolicy], relation: str, scope: str) -> De
     return chosen
 
 
-def decayed_confidence(base: F64, age_us: I64, half_life_s: float, floor: float) -> F64:
+def decayed_confidence(base: F64, age_us: I64, half_life_s: float | F64, floor: float | F64) -> F64:
     """Half-life decay with a floor, never above the base, rounded to six places."""
     halvings = np.maximum(age_us, 0) / (half_life_s * 1e6)
     decayed = np.round(np.maximum(floor, base * np.exp2(-halvings)), 6)

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from eventlog.kinds import DecayPolicy, DecaySwept, RecallUse
+from eventlog.kinds import DecaySwept, RecallUse
 from projections.arrays import F64, I8, I32, I64, Bool
 from projections.decay import decayed_confidence, is_exempt, policy_for, retracted_by
 from projections.interner import Interner
@@ -54,17 +54,32 @@ class _Regime:
         self.policies = sweep.policies
         self.positions: list[int] = []
         self.instants: list[int] = []
-        self._chosen: dict[tuple[str, str], DecayPolicy | None] = {}
+        empty: F64 = np.empty(0, dtype=np.float64)
+        self._rates: tuple[F64, F64] = (empty, empty)
 
-    def policy(self, relation: str, scope: str) -> DecayPolicy | None:
-        """The confidence policy that covers a relation here, if any."""
-        known = (relation, scope)
-        if known not in self._chosen:
-            policy = policy_for(self.policies, relation, scope)
-            if policy is not None and (policy.mode != "confidence" or policy.half_life_s is None):
-                policy = None
-            self._chosen[known] = policy
-        return self._chosen[known]
+    def rates(self, relations: Interner) -> tuple[F64, F64]:
+        """Half-life in seconds, NaN where nothing fades, and floor of every relation in every
+        scope: by number of the relation times the scopes, plus that of the scope."""
+        lives, floors = self._rates
+        known, count = len(lives) // len(SCOPES), len(relations)
+        if known < count:
+            fresh = [
+                self._rate(relations.text(number), scope)
+                for number in range(known, count)
+                for scope in SCOPES
+            ]
+            lives = np.concatenate((lives, [life for life, _ in fresh]))
+            floors = np.concatenate((floors, [floor for _, floor in fresh]))
+            self._rates = (lives, floors)  # at once: others may read them meanwhile
+        return lives, floors
+
+    def _rate(self, relation: str, scope: str) -> tuple[float, float]:
+        if self.scope not in ("*", scope) or is_exempt("", relation):
+            return np.nan, 0.0
+        policy = policy_for(self.policies, relation, scope)
+        if policy is None or policy.mode != "confidence" or policy.half_life_s is None:
+            return np.nan, 0.0
+        return policy.half_life_s, policy.min_confidence or 0.0
 
 
 class DecayHistory:
@@ -115,23 +130,16 @@ class DecayHistory:
         open_slots: Bool,
     ) -> None:
         chosen = slots[waiting]
+        lives, floors = regime.rates(view.relations)
         labels = view.relation[chosen].astype(np.int64) * len(SCOPES) + view.scope[chosen]
-        for label in np.unique(labels):
-            relation = view.relations.text(int(label) // len(SCOPES))
-            scope = SCOPES[int(label) % len(SCOPES)]
-            if regime.scope not in ("*", scope):
-                continue
-            policy = regime.policy(relation, scope)
-            if policy is None:
-                continue
-            picked = waiting[labels == label]
-            picked = picked[_decays(view, slots[picked], relation)]
-            rows = slots[picked]
-            age: I64 = at_us - view.recorded_at[rows]
-            floor = policy.min_confidence or 0.0
-            assert policy.half_life_s is not None
-            confidence[picked] = decayed_confidence(view.base[rows], age, policy.half_life_s, floor)
-            open_slots[picked] = False
+        half_life = lives[labels]
+        fades = ~np.isnan(half_life) & _may_decay(view, chosen)
+        picked, rows = waiting[fades], chosen[fades]
+        age: I64 = at_us - view.recorded_at[rows]
+        confidence[picked] = decayed_confidence(
+            view.base[rows], age, half_life[fades], floors[labels[fades]]
+        )
+        open_slots[picked] = False
 
     def ended_by(self, view: Ageing, sweep: DecaySwept, position: int, live: I32) -> I32:
         """Which live slots a retract-mode sweep ends."""
@@ -168,11 +176,18 @@ def _covered(view: Ageing, slots: I32, gardens: Sequence[str]) -> Bool:
 
 
 def _decays(view: Ageing, slots: I32, relation: str) -> Bool:
+    """Which facts of a relation a sweep may touch."""
     if is_exempt("", relation):
         return np.zeros(len(slots), dtype=bool)
-    numbers, inverse = np.unique(view.entity[slots], return_inverse=True)
-    free = [not is_exempt(view.entities.text(int(number)), relation) for number in numbers]
-    return np.array(free, dtype=bool)[inverse]
+    return _may_decay(view, slots)
+
+
+def _may_decay(view: Ageing, slots: I32) -> Bool:
+    """Which facts are about entities that are not exempt."""
+    exempt = view.entities.chosen("exempt from decay", lambda text: is_exempt(text, ""))
+    if not len(exempt):
+        return np.ones(len(slots), dtype=np.bool_)
+    return np.isin(view.entity[slots], exempt, invert=True)
 
 
 class AccessHistory:
