@@ -28,6 +28,8 @@ DEPTH_MAX = 3
 PAGE_SIZE_MAX = 200
 LOOKUPS_MAX = 512
 """Up to this many entities are expanded through their own slots; more, by one scan."""
+SPARSE_TIMES = 64
+"""Fewer edges than an entity in so many are sorted, rather than laid out over all entities."""
 BOOKKEEPING_PREFIX = "stigmem:"
 """Relations the protocol keeps for itself (conflicts, cards): they never surface."""
 CROSS_FEDERATION = "federate"
@@ -173,7 +175,12 @@ class Reached:
         self.hops[start] = 0
         self.edge = np.full(entity_count, -1, dtype=np.int32)
         self.frontier = start
-        self.depth = 0
+        self.rings: list[I32] = [start]
+        """Entities by hops, ascending by number."""
+
+    @property
+    def depth(self) -> int:
+        return len(self.rings) - 1
 
     @property
     def seen(self) -> Bool:
@@ -181,14 +188,14 @@ class Reached:
 
     def add(self, targets: I32, edges: I32) -> None:
         """One more hop: ``targets`` are entities not seen before, ``edges`` their edges."""
-        self.depth += 1
+        self.rings.append(targets)
         self.hops[targets] = self.depth
         self.edge[targets] = edges
         self.frontier = targets
 
     def at(self, hops: int) -> I32:
         """Entities reached in exactly that many hops."""
-        return np.flatnonzero(self.hops == hops).astype(np.int32)
+        return self.rings[hops]
 
     def before(self, view: View, entity: int) -> int:
         """The entity from which this one was reached."""
@@ -235,6 +242,12 @@ def best_edges(
     """
     fresh = ~seen[targets]
     slots, targets, scores = slots[fresh], targets[fresh], scores[fresh]
+    if len(slots) * SPARSE_TIMES < len(seen):
+        order = np.lexsort((*view.ages(slots), -scores, targets))
+        first = np.ones(len(order), dtype=np.bool_)
+        first[1:] = targets[order[1:]] != targets[order[:-1]]
+        chosen = order[first]
+        return targets[chosen], slots[chosen], scores[chosen]
     highest = np.full(len(seen), -np.inf)
     np.maximum.at(highest, targets, scores)
     best = scores == highest[targets]
@@ -293,7 +306,7 @@ def _page(view: View, query: NeighborQuery, reached: Reached, moment: Moment) ->
     return NeighborPage(
         neighbors=found,
         next=Mark(found[-1].hops, found[-1].entity) if len(page) == wanted else None,
-        total=int(np.count_nonzero(reached.hops > 0)),
+        total=sum(len(ring) for ring in reached.rings[1:]),
     )
 
 

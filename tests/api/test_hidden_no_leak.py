@@ -156,8 +156,10 @@ def _remember(life: Life) -> None:
 
 
 def reads_afterwards(told: Life) -> Iterator[Ask]:
-    """Every read route but the one that counts what was answered before."""
-    return (ask for ask in reads(told) if ask.path != "/metrics")
+    """Every read route but the one that counts what was answered before, and the manifest, which
+    each node signs of itself alone."""
+    other = ("/metrics", "/.well-known/stigmem-manifest.json")
+    return (ask for ask in reads(told) if ask.path not in other)
 
 
 def is_public(step: Step) -> bool:
