@@ -154,6 +154,7 @@ MEANINGS: dict[str, str] = {
     "include_retracted": "Also facts that were retracted.",
     "include_low_trust": "Also facts of sources with little trust.",
     "min_confidence": "Leave out facts below this confidence.",
+    "max_classification": "Leave out facts classified higher: 0 public, 1 internal, 2 all.",
     "track": "false: do not count this recall as a use of the facts.",
     "relation_filter": "Relations to follow, comma-separated; * at the end of one is a wildcard.",
     "what": "state: the memory at a moment. diff: what changed between two moments. "

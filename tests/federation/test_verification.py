@@ -11,7 +11,14 @@ import pytest
 
 from eventlog.event import Draft, scope_partition
 from eventlog.identifiers import id_bytes
-from eventlog.kinds import FactAsserted, PeerGrants, SummaryRecorded, Value
+from eventlog.kinds import (
+    FactAsserted,
+    FactAttributes,
+    FactAttributesSet,
+    PeerGrants,
+    SummaryRecorded,
+    Value,
+)
 from eventlog.log import StreamHead
 from eventlog.signing import SignedHeads
 from projections.cid import compute_cid
@@ -211,6 +218,23 @@ def test_a_summary_that_no_write_could_have_made_is_refused(
         page = read_page(a.node.identity, log, stream_of(a), 0, 10, a.clock.now_us())
     assert page is not None
     assert fault_of(b, a, page) == code
+
+
+@pytest.mark.parametrize(
+    "attributes", [FactAttributes(classification=300), FactAttributes(topic="x" * 65)]
+)
+def test_attributes_that_nobody_may_state_are_refused(
+    pair: tuple[Member, Member], attributes: FactAttributes
+) -> None:
+    a, b = pair
+    a.node.close()
+    made = FactAttributesSet(fact_id="f", attributes=attributes)
+    event_id = id_bytes("018bcfe5-6800-7000-8000-000000000001")
+    with _raw(a) as log:
+        log.append([Draft(made, scope_partition("company"), event_id, "agent:t")])
+        page = read_page(a.node.identity, log, stream_of(a), 0, 10, a.clock.now_us())
+    assert page is not None
+    assert fault_of(b, a, page) == "content"
 
 
 def _raw(member: Member):  # type: ignore[no-untyped-def]

@@ -20,7 +20,7 @@ from api.sinks import NodeSink
 from eventlog.clock import FixedClock
 from eventlog.kinds import FactAttributes, Value
 from projections.arrays import I32
-from projections.attribute_rules import PLAIN
+from projections.attribute_rules import PLAIN, attributes_fault
 from projections.attributes import cleared_rows
 from projections.authorization import Authorization, everything
 from projections.intents import Done, EraseFacts, Refused, SetAttributes
@@ -199,3 +199,21 @@ def test_lines_with_bad_attributes_name_their_field(
     with pytest.raises(ImportStopped, match=f"line 1: {field}"):
         Importer(sink, Options(), decode_line).run(iter([msgspec.json.encode(whole)]))
     assert node.reader.pin().count == 0
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        FactAttributes(classification=300),
+        FactAttributes(emotion_score=-6),
+        FactAttributes(credibility=0),
+        FactAttributes(relevance=1_010),
+        FactAttributes(topic="x" * 65),
+        FactAttributes(original="x" * 65_537),
+        FactAttributes(emotion_tags=("joy",) * 26),
+        FactAttributes(importance_flags=("x" * 33,)),
+    ],
+)
+def test_a_peers_attributes_out_of_bounds_are_a_fault(attributes: FactAttributes) -> None:
+    assert attributes_fault(attributes) is not None
+    assert attributes_fault(PLAIN) is None
