@@ -109,6 +109,7 @@ def test_a_write_may_wait_until_recall_finds_it_by_meaning(live: LiveNode) -> No
         "hits": 1,
         "milliseconds": 0,
         "detail": "",
+        "label": "",
     }
     assert answer["facts"][0]["score_breakdown"]["semantic"] == 1.0
     assert "embedded" not in say(live, "no wish to wait")
