@@ -136,7 +136,8 @@ class Snapshotting:
         node = self._node
         found, _ = node.snapshots.all()
         newest = max((each.position for each in found), default=0)
-        if node.log.head().position - newest >= self._every_events:
+        # Of the tables, which may be a step behind the log: it is they that are copied.
+        if node.reader.mirror.position - newest >= self._every_events:
             node.snapshot(automatic=True)
             node.snapshots.prune(self._keep)
 
