@@ -18,6 +18,10 @@ Dimension: TypeAlias = Literal["read", "write"]
 HOUR_S = 3600.0
 
 
+ROUNDING = 1e-9
+"""What sums of seconds may lose: who waited as long as was said has a whole token."""
+
+
 class Quotas:
     """The buckets, in memory: a restart fills them. For use within one event loop.
 
@@ -44,7 +48,7 @@ class Quotas:
         if not rate:
             return
         tokens = self._tokens(principal, dimension, rate)
-        if tokens < 1.0:
+        if tokens < 1.0 - ROUNDING:
             raise _exceeded(principal, dimension, (1.0 - tokens) * HOUR_S / rate)
         self._buckets[principal, dimension] = (tokens - 1.0, self._now_s())
 

@@ -201,7 +201,11 @@ ALL_OF_IT = [
     max_examples=10,
     deadline=None,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),  # each example costs seconds
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    suppress_health_check=[
+        HealthCheck.too_slow,
+        HealthCheck.data_too_large,
+        HealthCheck.filter_too_much,
+    ],
 )
 def test_what_is_hidden_leaves_no_trace_on_any_route(history: list[Step]) -> None:
     with tempfile.TemporaryDirectory() as path, two_graves(Path(path), history) as (told, untold):

@@ -158,7 +158,8 @@ def test_every_page_is_followed(live: LiveNode, peer: ReferenceNode) -> None:
         peer.state(f"v{n}")
     acquaint(live, peer)
     until(lambda: pull_of(live, peer)["accepted"] == 1203)
-    assert len({record["id"] for record in held(live)}) == 1203
+    # What was accepted is committed a moment before it is shown.
+    until(lambda: len({record["id"] for record in held(live)}) == 1203)
 
 
 def test_an_integer_is_the_number_it_is(live: LiveNode, peer: ReferenceNode) -> None:

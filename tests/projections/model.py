@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from eventlog.event import Recorded
-from eventlog.kinds import ConflictResolved, DecayPolicy, FactAsserted
+from eventlog.kinds import ConflictResolved, DecayPolicy, FactAsserted, FactRetracted
 from projections.facts import fact_id
 from projections.intents import (
     AssertFact,
@@ -103,7 +103,17 @@ class Model:
             case DeclareSetValued():
                 self.patterns = intent.relations
             case _:
-                pass
+                self._replay(outcome)
+
+    def _replay(self, outcome: Done | Refused) -> None:
+        """Carry out to the letter what an intent that the rules say nothing of led to."""
+        if isinstance(outcome, Refused):
+            return
+        for event in outcome.events:
+            if isinstance(event.payload, FactAsserted):
+                self.facts.append(_fact(event, event.payload))
+            elif isinstance(event.payload, FactRetracted):
+                self._end([f for f in self.facts if f.id in event.payload.fact_ids])
 
     def _record(self, outcome: Done | Refused) -> None:
         for event in _done(outcome).events:
