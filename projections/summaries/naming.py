@@ -18,7 +18,7 @@ Tier: TypeAlias = Literal["daily", "weekly", "quarterly"]
 TIERS: tuple[Tier, ...] = get_args(Tier)
 FOLDER = "consolidation"
 """The folder around the tiers' folders; it may be missing."""
-RELATION = "memory:summary"
+RELATION = "summary:paragraph"
 """Of every fact that is a paragraph of a summary."""
 NAME_LENGTH_MAX = 64
 

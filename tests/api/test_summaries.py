@@ -71,7 +71,7 @@ def test_a_paragraph_is_a_fact_and_stays_one_as_long_as_it_stands(live: LiveNode
         if each["id"] == first[1]
     ]
     assert fact["entity"] == "summary:weekly:2026-06-15"
-    assert fact["relation"] == "memory:summary"
+    assert fact["relation"] == "summary:paragraph"
     assert fact["value"]["v"] == "We moved."
     assert fact["valid_from"].startswith("2026-06-15T00:00:00")
     answer = record(live, "Alice left.\n\nBob came.\n\n# W25", source="user:mara")

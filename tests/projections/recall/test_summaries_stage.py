@@ -15,7 +15,7 @@ from projections.recall.stages.summaries import keywords_of
 from projections.recall.survey import Gate, Survey, survey
 from tests.projections.recall.world import DAY_US, World, reader
 
-RELATION = "memory:summary"
+RELATION = "summary:paragraph"
 
 
 def surveyed(world: World, query: str, *scopes: str) -> Survey:
