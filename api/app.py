@@ -11,6 +11,7 @@ import logging
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from time import perf_counter
 
 from aiohttp import web
@@ -117,7 +118,7 @@ def create_service(node: Node, settings: Settings, *, control_token: str | None 
         ),
         pool=ThreadPoolExecutor(READ_THREADS, thread_name_prefix="read"),
         stage_pool=ThreadPoolExecutor(STAGE_THREADS, thread_name_prefix="stage"),
-        openapi=json.encode(build_openapi(ROUTES)),
+        openapi=_openapi,
         recalls=RecallWorkers(node, settings, settings.recall_workers),
         control_token=control_token,
         commits=commits,
@@ -125,6 +126,12 @@ def create_service(node: Node, settings: Settings, *, control_token: str | None 
         federation=ProtocolFederation(node, settings, peers),
         peers=peers,
     )
+
+
+@cache
+def _openapi() -> bytes:
+    """The routes described; made when it is first asked for, as few starts need it."""
+    return json.encode(build_openapi(ROUTES))
 
 
 def _add(app: web.Application, route: Route) -> None:

@@ -97,7 +97,7 @@ class Service:
     scheduler: ConsolidationScheduler
     pool: ThreadPoolExecutor
     stage_pool: ThreadPoolExecutor
-    openapi: bytes
+    openapi: Callable[[], bytes]
     recalls: Recalls
     commits: CommitWatch
     deliverer: Deliverer

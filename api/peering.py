@@ -59,7 +59,6 @@ class Peers:
         self._node = node
         self._settings = settings
         self._lock = threading.Lock()
-        self._rows: dict[str, PeerRow] | None = None
         self._threads: dict[str, _Replaying] = {}
         self._running = False
 
@@ -67,10 +66,7 @@ class Peers:
 
     def rows(self) -> dict[str, PeerRow]:
         """Every peer by node id."""
-        rows = self._rows
-        if rows is None:
-            rows = self._rows = {row.node_id: row for row in self._node.reader.peers()}
-        return rows
+        return {row.node_id: row for row in self._node.reader.known_peers}
 
     def find(self, node_id: str) -> ProtocolPeer | None:
         row = self.rows().get(node_id)
@@ -105,9 +101,9 @@ class Peers:
             each.join()
 
     def committed(self, events: Sequence[Recorded]) -> None:
-        """Take note of peers that came, changed or went; called in the writer's thread."""
+        """Take note of peers that came, changed or went; called in the writer's thread, when
+        the reader knows of them."""
         if any(isinstance(event.payload, PeerDeclared | PeerStateSet) for event in events):
-            self._rows = None
             threading.Thread(target=self._look, name="peers", daemon=True).start()
 
     def _look(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from functools import cache, partial
 from importlib.resources import files
@@ -221,7 +222,8 @@ async def rebuild_progress(call: Call) -> web.Response:
 
 async def openapi(call: Call) -> web.Response:
     """This API as OpenAPI 3.1, made from the route table."""
-    return web.Response(body=call.service.openapi, content_type="application/json")
+    document = await asyncio.to_thread(call.service.openapi)
+    return web.Response(body=document, content_type="application/json")
 
 
 async def docs(_: Call) -> web.Response:

@@ -13,7 +13,13 @@ from api.schemas.values import Scope
 from projections.garden_directory import Role
 
 
-class WireValue(BaseModel):
+class Answer(BaseModel):
+    """What only the API's description reads, so nothing is built before it is asked for."""
+
+    model_config = ConfigDict(defer_build=True)
+
+
+class WireValue(Answer):
     """``v``: text, a number, true or false, or null, as ``type`` says."""
 
     type: Literal["string", "text", "number", "boolean", "datetime", "ref", "null"]
@@ -21,14 +27,14 @@ class WireValue(BaseModel):
     interpret_as: Literal["content", "instruction"]
 
 
-class WireParent(BaseModel):
+class WireParent(Answer):
     """``hash``: ``sha256:`` and 64 hex digits."""
 
     hash: str
     fact_id: str | None = None
 
 
-class FactRecord(BaseModel):
+class FactRecord(Answer):
     """A fact as it stands at the moment asked about."""
 
     id: str
@@ -64,7 +70,7 @@ class FactRecord(BaseModel):
     attributes: Attributes | None = None
 
 
-class AttributesTaken(BaseModel):
+class AttributesTaken(Answer):
     """The fact as it stands now; ``position`` is null where its attributes were so already."""
 
     id: str
@@ -72,7 +78,7 @@ class AttributesTaken(BaseModel):
     fact: FactRecord
 
 
-class GardenMember(BaseModel):
+class GardenMember(Answer):
     """Who is in a garden, as what, and who let them in."""
 
     entity_uri: str
@@ -81,7 +87,7 @@ class GardenMember(BaseModel):
     added_at: str
 
 
-class GardenRecord(BaseModel):
+class GardenRecord(Answer):
     """``id`` is the uuid that facts carry as ``garden_id``; here that is the garden's URI."""
 
     id: str
@@ -96,7 +102,7 @@ class GardenRecord(BaseModel):
     quarantine: bool
 
 
-class QuarantineRecord(BaseModel):
+class QuarantineRecord(Answer):
     """A fact of a quarantine garden and how it was judged, if it was."""
 
     fact_id: str
@@ -113,14 +119,14 @@ class QuarantineRecord(BaseModel):
     timestamp: str
 
 
-class QuarantinePage(BaseModel):
+class QuarantinePage(Answer):
     """``total`` counts every match."""
 
     items: list[QuarantineRecord]
     total: int
 
 
-class Admitted(BaseModel):
+class Admitted(Answer):
     """``admitted_fact_id``: the fact as it stands where it was admitted to."""
 
     fact_id: str
@@ -132,7 +138,7 @@ class Admitted(BaseModel):
     position: int
 
 
-class Rejected(BaseModel):
+class Rejected(Answer):
     """The fact no longer holds."""
 
     fact_id: str
@@ -142,7 +148,7 @@ class Rejected(BaseModel):
     position: int
 
 
-class AgentKey(BaseModel):
+class AgentKey(Answer):
     """An agent's public key."""
 
     id: str
@@ -153,7 +159,7 @@ class AgentKey(BaseModel):
     status: Literal["active", "revoked"]
 
 
-class FactPage(BaseModel):
+class FactPage(Answer):
     """``total`` counts every match; ``cursor`` is null on the last page."""
 
     facts: list[FactRecord]
@@ -163,7 +169,7 @@ class FactPage(BaseModel):
     warnings: list[str] = []
 
 
-class Retracted(BaseModel):
+class Retracted(Answer):
     """The fact keeps its record, with confidence 0."""
 
     id: str
@@ -172,7 +178,7 @@ class Retracted(BaseModel):
     fact: FactRecord
 
 
-class BatchResult(BaseModel):
+class BatchResult(Answer):
     """``fact`` or ``error``; ``status`` is what the item alone would have been answered."""
 
     status: int
@@ -182,14 +188,14 @@ class BatchResult(BaseModel):
     error: dict[str, Any] | None = None
 
 
-class BatchAnswer(BaseModel):
+class BatchAnswer(Answer):
     """Results in the order of the items; ``position`` is the log's end after them."""
 
     results: list[BatchResult]
     position: int | None
 
 
-class ProvenanceParent(BaseModel):
+class ProvenanceParent(Answer):
     """A parent that is absent or not visible has ``exists`` false and nulls."""
 
     hash: str
@@ -198,7 +204,7 @@ class ProvenanceParent(BaseModel):
     exists: bool
 
 
-class ProvenanceNode(BaseModel):
+class ProvenanceNode(Answer):
     """The root, or an ancestor. One that is absent or not visible has nothing but its hash."""
 
     hash: str
@@ -211,7 +217,7 @@ class ProvenanceNode(BaseModel):
     scope: Scope = "local"
 
 
-class ProvenanceEdge(BaseModel):
+class ProvenanceEdge(Answer):
     """``from`` says that it was derived from ``to``."""
 
     model_config = ConfigDict(populate_by_name=True)
@@ -220,7 +226,7 @@ class ProvenanceEdge(BaseModel):
     parent: str = Field(alias="to")
 
 
-class Provenance(BaseModel):
+class Provenance(Answer):
     """What a fact was derived from. ``truncated``: the walk has over 5,000 nodes."""
 
     fact_id: str
@@ -232,7 +238,7 @@ class Provenance(BaseModel):
     truncated: bool
 
 
-class CidCheck(BaseModel):
+class CidCheck(Answer):
     """Whether the stored content hashes to the stored content id."""
 
     cid_valid: bool
@@ -241,7 +247,7 @@ class CidCheck(BaseModel):
     mismatch_reason: str | None
 
 
-class ConflictRecord(BaseModel):
+class ConflictRecord(Answer):
     """``fact_a`` is the newer of the two."""
 
     conflict_id: str
@@ -254,7 +260,7 @@ class ConflictRecord(BaseModel):
     resolution_note: str | None
 
 
-class ConflictPage(BaseModel):
+class ConflictPage(Answer):
     """Contradictions, newest first."""
 
     conflicts: list[ConflictRecord]
@@ -262,7 +268,7 @@ class ConflictPage(BaseModel):
     has_more: bool
 
 
-class FlaggedFact(BaseModel):
+class FlaggedFact(Answer):
     """A fact as recorded, what the sanitizer found in it, and the decision that stands."""
 
     fact: FactRecord
@@ -271,7 +277,7 @@ class FlaggedFact(BaseModel):
     review: dict[str, Any] | None
 
 
-class FlaggedPage(BaseModel):
+class FlaggedPage(Answer):
     """Flagged facts, newest first; ``next_before`` is null on the last page."""
 
     flagged: list[FlaggedFact]
@@ -281,7 +287,7 @@ class FlaggedPage(BaseModel):
     warnings: list[str] = []
 
 
-class Reviewed(BaseModel):
+class Reviewed(Answer):
     """``position`` is null where it was decided so already."""
 
     fact_id: str
@@ -291,14 +297,14 @@ class Reviewed(BaseModel):
     warnings: list[str] = []
 
 
-class Resolution(BaseModel):
+class Resolution(Answer):
     """The fact that records the resolution."""
 
     resolution_fact_id: str
     conflict_status: Literal["resolved"]
 
 
-class Policy(BaseModel):
+class Policy(Answer):
     """A decay policy in force."""
 
     id: str
@@ -311,13 +317,13 @@ class Policy(BaseModel):
     exempt_relations: list[str]
 
 
-class Policies(BaseModel):
+class Policies(Answer):
     """Every decay policy in force."""
 
     policies: list[Policy]
 
 
-class Swept(BaseModel):
+class Swept(Answer):
     """``decayed``: facts that the sweep ended or weakened (or would)."""
 
     scanned: int
@@ -325,7 +331,7 @@ class Swept(BaseModel):
     dry_run: bool
 
 
-class JobAccepted(BaseModel):
+class JobAccepted(Answer):
     """The request became a job: ask for it by its id. ``estimated_s``: seconds, roughly."""
 
     job_id: str
@@ -333,7 +339,7 @@ class JobAccepted(BaseModel):
     estimated_s: int
 
 
-class SweepJob(BaseModel):
+class SweepJob(Answer):
     """A sweep that became a job; ``result`` once done, ``error`` once failed."""
 
     job_id: str
@@ -342,7 +348,7 @@ class SweepJob(BaseModel):
     error: str | None = None
 
 
-class LintJob(BaseModel):
+class LintJob(Answer):
     """A lint that became a job; ``result`` once done, ``error`` once failed."""
 
     job_id: str
@@ -351,14 +357,14 @@ class LintJob(BaseModel):
     error: str | None = None
 
 
-class SetValued(BaseModel):
+class SetValued(Answer):
     """``built_in`` relations are always set-valued."""
 
     relations: list[str]
     built_in: list[str]
 
 
-class KeyRecord(BaseModel):
+class KeyRecord(Answer):
     """An accepted key, without its secret."""
 
     id: str
@@ -372,7 +378,7 @@ class KeyRecord(BaseModel):
     max_classification: int
 
 
-class Me(BaseModel):
+class Me(Answer):
     """The caller."""
 
     entity_uri: str
@@ -382,13 +388,13 @@ class Me(BaseModel):
     scopes: list[Scope]
 
 
-class Health(BaseModel):
+class Health(Answer):
     """The process answers."""
 
     status: Literal["ok"]
 
 
-class Ready(BaseModel):
+class Ready(Answer):
     """``reason`` is there only when degraded."""
 
     status: Literal["ok", "degraded"]
@@ -399,7 +405,7 @@ class Ready(BaseModel):
     reason: str | None = None
 
 
-class Check(BaseModel):
+class Check(Answer):
     """One check; ``detail`` says what was found, and what to do where that is not well."""
 
     name: str
@@ -407,7 +413,7 @@ class Check(BaseModel):
     detail: str
 
 
-class Doctor(BaseModel):
+class Doctor(Answer):
     """A self-check. ``degraded`` where a check failed; ``reason`` is the first that did."""
 
     status: Literal["ok", "degraded"]
@@ -417,7 +423,7 @@ class Doctor(BaseModel):
     checks: list[Check]
 
 
-class NodeInfo(BaseModel):
+class NodeInfo(Answer):
     """Discovery."""
 
     version: str
@@ -432,7 +438,7 @@ class NodeInfo(BaseModel):
     embedding: dict[str, Any]
 
 
-class CidBackfill(BaseModel):
+class CidBackfill(Answer):
     """Facts that the caller may read; all of them have had a content id from the first."""
 
     total_facts: int
@@ -441,7 +447,7 @@ class CidBackfill(BaseModel):
     backfill_complete: bool
 
 
-class Connector(BaseModel):
+class Connector(Answer):
     """An editor that can start an MCP server, and the file that tells it to."""
 
     editor: str
@@ -452,7 +458,7 @@ class Connector(BaseModel):
     config_format: Literal["json", "jsonc", "toml"]
 
 
-class Connectors(BaseModel):
+class Connectors(Answer):
     """``command`` and ``env``: what to put into such a file."""
 
     version: Literal["1"]
@@ -461,7 +467,7 @@ class Connectors(BaseModel):
     env: dict[str, str]
 
 
-class Rebuild(BaseModel):
+class Rebuild(Answer):
     """How far the rebuild is, or how the last one went."""
 
     job_id: str | None
@@ -476,7 +482,7 @@ class Rebuild(BaseModel):
     error: str | None
 
 
-class EmbeddingStatus(BaseModel):
+class EmbeddingStatus(Answer):
     """What facts are embedded with, how far, and the last re-indexing."""
 
     enabled: bool
@@ -493,7 +499,7 @@ class EmbeddingStatus(BaseModel):
     reindex: dict[str, Any]
 
 
-class Reindex(BaseModel):
+class Reindex(Answer):
     """How far re-indexing is, or how the last one went."""
 
     job_id: str | None
@@ -508,14 +514,14 @@ class Reindex(BaseModel):
     error: str | None
 
 
-class MomentRecord(BaseModel):
+class MomentRecord(Answer):
     """The moment a question was answered at."""
 
     position: int
     instant: str
 
 
-class State(BaseModel):
+class State(Answer):
     """What was known at a moment."""
 
     facts: list[FactRecord]
@@ -524,7 +530,7 @@ class State(BaseModel):
     moment: MomentRecord
 
 
-class Difference(BaseModel):
+class Difference(Answer):
     """What became of facts between two moments. Lists are there as asked."""
 
     from_: MomentRecord = Field(alias="from")
@@ -540,7 +546,7 @@ class Difference(BaseModel):
     )
 
 
-class Supposed(BaseModel):
+class Supposed(Answer):
     """What came of one supposition."""
 
     index: int
@@ -551,7 +557,7 @@ class Supposed(BaseModel):
     events: int
 
 
-class Fork(BaseModel):
+class Fork(Answer):
     """An answer without what is supposed, with it, and the difference: ids ``added`` and
     ``removed`` (with their ranks, in a recall), and ``moved`` or ``changed``."""
 
@@ -562,7 +568,7 @@ class Fork(BaseModel):
     difference: dict[str, list[Any]]
 
 
-class TouchRecord(BaseModel):
+class TouchRecord(Answer):
     """One event that touched facts."""
 
     position: int
@@ -581,7 +587,7 @@ class TouchRecord(BaseModel):
     winner_id: str | None
 
 
-class BeliefPoint(BaseModel):
+class BeliefPoint(Answer):
     """Confidence from a position on."""
 
     position: int
@@ -590,7 +596,7 @@ class BeliefPoint(BaseModel):
     cause: str
 
 
-class FactLife(BaseModel):
+class FactLife(Answer):
     """A fact's events and the course of confidence in it. Of an erased fact, which admins alone
     are told of, the events that name it."""
 
@@ -601,7 +607,7 @@ class FactLife(BaseModel):
     moment: MomentRecord
 
 
-class EntityLife(BaseModel):
+class EntityLife(Answer):
     """The events of all facts about an entity."""
 
     entity: str
@@ -611,7 +617,7 @@ class EntityLife(BaseModel):
     moment: MomentRecord
 
 
-class SqlAnswer(BaseModel):
+class SqlAnswer(Answer):
     """Rows of a statement."""
 
     columns: list[dict[str, str]]
@@ -620,7 +626,7 @@ class SqlAnswer(BaseModel):
     moment: MomentRecord
 
 
-class ScoreBreakdown(BaseModel):
+class ScoreBreakdown(Answer):
     """The protocol's six numbers."""
 
     lexical: float
@@ -631,7 +637,7 @@ class ScoreBreakdown(BaseModel):
     weighted_total: float
 
 
-class ScoredFact(BaseModel):
+class ScoredFact(Answer):
     """A recalled fact in the protocol's nested shape."""
 
     fact: FactRecord
@@ -642,7 +648,7 @@ class ScoredFact(BaseModel):
     from_card: bool
 
 
-class MemoryCard(BaseModel):
+class MemoryCard(Answer):
     """What a reader sees of one entity in one scope, as one text.
 
     ``summary`` is the protocol's short form, ``markdown`` the whole. ``facts`` counts what
@@ -671,7 +677,7 @@ class MemoryCard(BaseModel):
     moment: dict[str, Any] | None = None
 
 
-class RecallResponse(BaseModel):
+class RecallResponse(Answer):
     """The union of every published shape; see the protocol notes in the docs."""
 
     recall_id: str
@@ -705,7 +711,7 @@ class RecallResponse(BaseModel):
     warnings: list[str]
 
 
-class Receipt(BaseModel):
+class Receipt(Answer):
     """What a recall was asked and what it returned; ``position`` is null until it is logged."""
 
     receipt_id: str
@@ -725,14 +731,14 @@ class Receipt(BaseModel):
     counted: bool
 
 
-class ReceiptPage(BaseModel):
+class ReceiptPage(Answer):
     """Receipts, newest first."""
 
     receipts: list[Receipt]
     cursor: str | None
 
 
-class FeedbackTaken(BaseModel):
+class FeedbackTaken(Answer):
     """Which facts count as cited and as rejected; ``position`` is null where all were known."""
 
     cited: list[str]
@@ -740,7 +746,7 @@ class FeedbackTaken(BaseModel):
     position: int | None
 
 
-class ReplayedRecall(BaseModel):
+class ReplayedRecall(Answer):
     """A receipt's question asked again: ``then`` says whether the answer is the recorded one,
     ``facts`` compares it with the answer of now."""
 
@@ -753,7 +759,7 @@ class ReplayedRecall(BaseModel):
     facts: list[dict[str, Any]]
 
 
-class NeighborRecord(BaseModel):
+class NeighborRecord(Answer):
     """A reached entity, with the edge that reached it and the way there."""
 
     entity: str
@@ -764,7 +770,7 @@ class NeighborRecord(BaseModel):
     path: list[str]
 
 
-class NeighborPage(BaseModel):
+class NeighborPage(Answer):
     """Neighbours in order of (hops, entity)."""
 
     entity: str
@@ -774,7 +780,7 @@ class NeighborPage(BaseModel):
     total_hint: int
 
 
-class ProfileRecord(BaseModel):
+class ProfileRecord(Answer):
     """One profile, whole."""
 
     name: str
@@ -783,14 +789,14 @@ class ProfileRecord(BaseModel):
     document: dict[str, Any]
 
 
-class Profiles(BaseModel):
+class Profiles(Answer):
     """Recall profiles this node can answer with."""
 
     profiles: list[ProfileRecord]
     default: str
 
 
-class Peers(BaseModel):
+class Peers(Answer):
     """Federation peers."""
 
     peers: list[dict[str, Any]]

@@ -36,7 +36,7 @@ class LiveNode:
         self._runner = web.AppRunner(self.app, access_log=None)
         port = asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(10)
         self.url = f"http://127.0.0.1:{port}"
-        self.http = httpx.Client(base_url=self.url, timeout=30)
+        self.http = httpx.Client(base_url=self.url, timeout=30, verify=False)
 
     async def _start(self) -> int:
         await self._runner.setup()

@@ -65,13 +65,23 @@ def test_the_drill(tmp_path: Path) -> None:
     assert engramlog("replay", "verify", "--data", tmp_path / "again").returncode == 0
 
 
-@pytest.fixture
-def backup(tmp_path: Path) -> Path:
-    with serving(tmp_path / "data", "--no-auth") as node:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A node's directory, and its backup beside it."""
+    folder = tmp_path_factory.mktemp("made")
+    with serving(folder / "data", "--no-auth") as node:
         for number in range(5):
             state(node.client(), number)
-    made = engramlog("backup", tmp_path / "monday", "--data", tmp_path / "data")
-    assert made.returncode == 0, made.stderr
+    done = engramlog("backup", folder / "monday", "--data", folder / "data")
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture
+def backup(made: Path, tmp_path: Path) -> Path:
+    """A copy of that backup, to be damaged, and of the directory."""
+    shutil.copytree(made / "data", tmp_path / "data", symlinks=True)
+    shutil.copytree(made / "monday", tmp_path / "monday", symlinks=True)
     return tmp_path / "monday"
 
 
@@ -92,7 +102,13 @@ def test_a_damaged_backup_is_refused_by_name(backup: Path, name: str, damage: st
     assert done.returncode == 1
     assert name in done.stderr
     assert not target.exists()
-    assert engramlog("backup", backup, "--check").returncode == 1
+
+
+def test_a_damaged_backup_fails_its_check(backup: Path) -> None:
+    assert engramlog("backup", backup, "--check").returncode == 0
+    (backup / "log.db").write_bytes((backup / "log.db").read_bytes()[:-1])
+    done = engramlog("backup", backup, "--check")
+    assert (done.returncode, "log.db" in done.stderr) == (1, True)
 
 
 def test_no_backup_without_its_manifest_and_none_over_another(backup: Path) -> None:
