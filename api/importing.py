@@ -54,9 +54,10 @@ class Sink(Protocol):
     """Where lines go. Called from one thread at a time, not always the same."""
 
     def write(
-        self, lines: Sequence[AnyLine], *, received_at: int | None, atomic: bool
+        self, lines: Sequence[AnyLine], *, received_at: Sequence[int] | None, atomic: bool
     ) -> list[Result]:
-        """Write a batch and return once it is durable.
+        """Write a batch and return once it is durable. ``received_at``: for each line, or the
+        clock's.
 
         Raises:
             SinkError: nothing of the batch was written (disk, connection, shutdown).
@@ -97,17 +98,18 @@ class Report(Struct):
 
 
 class Numbered(Struct, frozen=True):
-    """A line with its number in the file, 1 for the first (0: put first by a mapping)."""
+    """A line with its number in the file, 1 for the first (0: put first by a mapping), and
+    its receipt time where the file says it."""
 
     number: int
     line: AnyLine
+    at: int | None = None
 
 
 class _Running(Struct, frozen=True):
     """A batch on its way into the log."""
 
     batch: list[Numbered]
-    received_at: int | None
     answer: Future[list[Result]]
 
 
@@ -143,7 +145,6 @@ class Importer:
         self._complain = complain
         self._translator = Translator(sink.find, options.value_bytes_max)
         self._batch: list[Numbered] = []
-        self._batch_time: int | None = None
         self._running: _Running | None = None
         self._pool = ThreadPoolExecutor(1, "import")
         self._done = options.skip
@@ -182,8 +183,8 @@ class Importer:
             line = self._parse(text)
             at = self._time_of(line)
             for item in before:
-                self._add(item, at)
-            self._add(Numbered(number, line), at)
+                self._add(Numbered(item.number, item.line, at))
+            self._add(Numbered(number, line, at))
         except LineError as fault:
             self._drain()
             self._refuse(number, RefusedLine(fault.message, fault.field))
@@ -196,7 +197,7 @@ class Importer:
             raise LineError("lies in the future", "recorded_at")
         return at
 
-    def _add(self, item: Numbered, at: int | None) -> None:
+    def _add(self, item: Numbered) -> None:
         line = item.line
         alone = (
             ResolveLine,
@@ -207,12 +208,11 @@ class Importer:
         after = self._batch and isinstance(self._batch[-1].line, alone)
         if after or isinstance(line, alone) or self._translator.names_pending(line):
             self._drain()
-        elif len(self._batch) >= self._options.batch_lines or at != self._batch_time:
+        elif len(self._batch) >= self._options.batch_lines:
             self._launch()
         line = self._translator.translate(line)
         self._translator.announce(line)
-        self._batch.append(Numbered(item.number, line))
-        self._batch_time = at
+        self._batch.append(Numbered(item.number, line, item.at))
 
     def _drain(self) -> None:
         """Write what has gathered, and wait until it is in."""
@@ -224,8 +224,7 @@ class Importer:
         batch, self._batch = self._batch, []
         self._settle_running()
         if batch:
-            answer = self._pool.submit(self._write, batch, self._batch_time)
-            self._running = _Running(batch, self._batch_time, answer)
+            self._running = _Running(batch, self._pool.submit(self._write, batch))
 
     def _settle_running(self) -> None:
         """Account for the batch that is under way, if there is one."""
@@ -238,8 +237,7 @@ class Importer:
         if bad is not None and self._options.on_error == "stop":
             refused, good = results[bad], batch[:bad]
             if good and results[0] is None:
-                at = running.received_at
-                results = self._results(good, lambda: self._write(good, at))
+                results = self._results(good, lambda: self._write(good))
             if good:
                 self._settle(good, results[:bad])
             assert isinstance(refused, RefusedLine)
@@ -255,10 +253,11 @@ class Importer:
             span = f"lines {batch[0].number} to {batch[-1].number}"
             raise ImportStopped(f"{span}: {fault}; {self._so_far()}") from fault
 
-    def _write(self, batch: Sequence[Numbered], received_at: int | None) -> list[Result]:
+    def _write(self, batch: Sequence[Numbered]) -> list[Result]:
         lines = [item.line for item in batch]
+        times = [item.at for item in batch if item.at is not None]
         atomic = self._options.on_error == "stop"
-        return self._sink.write(lines, received_at=received_at, atomic=atomic)
+        return self._sink.write(lines, received_at=times or None, atomic=atomic)
 
     def _settle(self, batch: Sequence[Numbered], results: Sequence[Result]) -> None:
         for item, result in zip(batch, results, strict=True):

@@ -57,7 +57,7 @@ class NodeSink:
         self._position = node.log.head().position
 
     def write(
-        self, lines: Sequence[AnyLine], *, received_at: int | None, atomic: bool
+        self, lines: Sequence[AnyLine], *, received_at: Sequence[int] | None, atomic: bool
     ) -> list[Result]:
         """See ``importing.Sink``."""
         results: list[Result] = [None] * len(lines)
@@ -71,7 +71,8 @@ class NodeSink:
                 results[place] = RefusedLine(fault.message, fault.field)
                 if atomic:
                     return results
-        outcomes = self._submit(intents, received_at, atomic) if intents else []
+        times = None if received_at is None else [received_at[place] for place in places]
+        outcomes = self._submit(intents, times, atomic) if intents else []
         refused = atomic and any(isinstance(outcome, Refused) for outcome in outcomes)
         for place, outcome in zip(places, outcomes, strict=True):
             if isinstance(outcome, Refused):
@@ -89,10 +90,10 @@ class NodeSink:
         return self._node.reader.rows([int(view.from_position[slots[-1]])])[0].id
 
     def _submit(
-        self, intents: Sequence[Intent], received_at: int | None, atomic: bool
+        self, intents: Sequence[Intent], received_at: Sequence[int] | None, atomic: bool
     ) -> list[Done | Refused]:
         if self._clock is not None and received_at is not None:
-            self._clock.set(received_at)
+            self._clock.set(received_at[-1])
         try:
             future = self._node.writer.submit(
                 intents, actor=self._actor, received_at=received_at, atomic=atomic
@@ -140,7 +141,7 @@ class ControlSink:
         self._client = client
 
     def write(
-        self, lines: Sequence[AnyLine], *, received_at: int | None, atomic: bool
+        self, lines: Sequence[AnyLine], *, received_at: Sequence[int] | None, atomic: bool
     ) -> list[Result]:
         """See ``importing.Sink``."""
         if received_at is not None:
@@ -208,7 +209,7 @@ class UrlSink:
         self._client = client
 
     def write(
-        self, lines: Sequence[AnyLine], *, received_at: int | None, atomic: bool
+        self, lines: Sequence[AnyLine], *, received_at: Sequence[int] | None, atomic: bool
     ) -> list[Result]:
         """See ``importing.Sink``."""
         if received_at is not None:

@@ -19,7 +19,7 @@ class Command:
         intents: Sequence[Intent],
         actor: str,
         idempotency: Idempotency | None,
-        received_at: int | None,
+        received_at: int | Sequence[int] | None,
         atomic: bool,
     ) -> None:
         self.intents = intents
@@ -31,3 +31,8 @@ class Command:
         # A caller who no longer waits cannot take back what was submitted: a cancelled
         # future would refuse the answer, in the writer's own thread.
         self.answer.set_running_or_notify_cancel()
+
+    def received(self, number: int) -> int | None:
+        """When the intent ``number`` was received, where that is not the clock's to say."""
+        at = self.received_at
+        return at if at is None or isinstance(at, int) else at[number]

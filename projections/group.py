@@ -7,6 +7,7 @@ depends on is applied first. Nothing here commits.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 from eventlog.clock import Clock
 from eventlog.errors import StorageError
@@ -56,12 +57,17 @@ class SharedFailure(Exception):
 class _Step:
     """One intent on its way: whose it is, what was decided and which events came of it."""
 
-    __slots__ = ("command", "context", "decision", "events")
+    __slots__ = ("command", "context", "decision", "events", "received_at")
 
     def __init__(
-        self, command: Command, decision: Decision | Done | Refused, context: Context
+        self,
+        command: Command,
+        decision: Decision | Done | Refused,
+        context: Context,
+        received_at: int | None,
     ) -> None:
         self.command = command
+        self.received_at = received_at
         self.decision = decision
         self.context = context
         self.events: list[Recorded] = []
@@ -96,7 +102,6 @@ class Group:
         self._identifiers = identifiers
         self._undecided = Undecided()
         self._waiting: list[_Step] = []
-        self._received_at: int | None = None
         self._key: Idempotency | None = None
         self._since = head_position
 
@@ -122,9 +127,8 @@ class Group:
         }
 
     def _take(self, command: Command) -> list[_Step]:
-        if command.received_at != self._received_at or command.idempotency is not None:
+        if command.idempotency is not None:
             self._flush()
-        self._received_at = command.received_at
         before = _replayed(command, self._transaction)
         if before is None:
             self._key = command.idempotency
@@ -136,13 +140,18 @@ class Group:
         return steps
 
     def _decide(self, command: Command, before: Appended | None) -> list[_Step]:
-        context = self._context(command)
         if before is not None:
+            context = self._context(command, None)
             outcomes = replayed_outcomes(command.intents, before.events, self._store.db)
-            return [_Step(command, outcome, context) for outcome in outcomes]
+            return [_Step(command, outcome, context, None) for outcome in outcomes]
         steps: list[_Step] = []
-        for intent in command.intents:
-            step = _Step(command, DECISIONS[type(intent)](intent, context), context)
+        context = None
+        for number, intent in enumerate(command.intents):
+            received_at = command.received(number)
+            if context is None or received_at not in (None, context.now_us):
+                context = self._context(command, received_at)
+            decision = DECISIONS[type(intent)](intent, context)
+            step = _Step(command, decision, context, received_at)
             steps.append(step)
             self._waiting.append(step)
             if type(intent) not in SHARED_APPLY:
@@ -154,8 +163,8 @@ class Group:
             raise CommandFailed(command, WriteAnswer(held_back, self._head_position))
         return steps
 
-    def _context(self, command: Command) -> Context:
-        at_us = self._clock.now_us() if command.received_at is None else command.received_at
+    def _context(self, command: Command, received_at: int | None) -> Context:
+        at_us = self._clock.now_us() if received_at is None else received_at
         return Context(
             self._store.db,
             self._mirror,
@@ -169,9 +178,8 @@ class Group:
 
     def _flush(self) -> None:
         """Record and apply all drafts that wait."""
-        drafts = [draft for step in self._waiting for draft in _drafts(step)]
-        if drafts or self._key is not None:
-            recorded = self._record(drafts)
+        if self._key is not None or any(_drafts(step) for step in self._waiting):
+            recorded = self._record()
             with storage_errors():
                 self._store.apply(recorded)
             self.events.extend(recorded)
@@ -190,7 +198,7 @@ class Group:
             recorded = self._transaction.adopt(
                 adoption.events,
                 adoption.peer,
-                received_at=self._received_at,
+                received_at=step.received_at,
                 erasable=adoption.erasable,
             ).events
         except StorageError:
@@ -207,16 +215,16 @@ class Group:
         self.events.extend(recorded)
         step.events += recorded
 
-    def _record(self, drafts: list[Draft]) -> list[Recorded]:
-        """Append drafts; a failure is the one command's whose they are, or nobody's yet."""
+    def _record(self) -> list[Recorded]:
+        """Append the drafts that wait, as they were received; a failure is the one command's
+        whose they are, or nobody's yet."""
+        recorded: list[Recorded] = []
         try:
-            recorded = self._transaction.append(
-                drafts,
-                received_at=self._received_at,
-                idempotency=self._key,
-                since=None if self._key is None else self._since,
-            ).events
-            self._transaction.erase(_named(drafts))
+            for received_at, steps in groupby(self._waiting, lambda step: step.received_at):
+                drafts = [draft for step in steps for draft in _drafts(step)]
+                recorded += self._append(drafts, received_at)
+            if not self._waiting:  # nothing came of the command, and its key is kept
+                self._append([], None)
             return recorded
         except StorageError:
             raise
@@ -227,6 +235,16 @@ class Group:
             for owner in owners.values():
                 raise CommandFailed(owner, fault) from fault
             raise
+
+    def _append(self, drafts: list[Draft], received_at: int | None) -> list[Recorded]:
+        recorded = self._transaction.append(
+            drafts,
+            received_at=received_at,
+            idempotency=self._key,
+            since=None if self._key is None else self._since,
+        ).events
+        self._transaction.erase(_named(drafts))
+        return recorded
 
 
 def _replayed(command: Command, transaction: AppendTransaction) -> Appended | None:

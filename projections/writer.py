@@ -119,7 +119,7 @@ class Writer:
         *,
         actor: str,
         idempotency: Idempotency | None = None,
-        received_at: int | None = None,
+        received_at: int | Sequence[int] | None = None,
         atomic: bool = False,
     ) -> Future[WriteAnswer]:
         """Queue a command; its future resolves once the events are durable and readable.
@@ -128,7 +128,8 @@ class Writer:
             intents: decided in order; each sees the ones before it.
             actor: who asks, written in every event.
             idempotency: a repeated key is answered from the log, without writing.
-            received_at: receipt time in microseconds, for imports that carry their own.
+            received_at: receipt time in microseconds, for imports that carry their own: one for
+                all intents, or one for each.
             atomic: one refused intent undoes the whole command.
 
         Raises (through the future): AppendError, StorageError, WriterDegraded.

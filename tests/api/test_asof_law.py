@@ -231,7 +231,7 @@ def same(question: Question, at: int, then: list[Any], now: list[Any]) -> None:
 
 
 QUICK = settings(
-    max_examples=4,
+    max_examples=5,
     deadline=None,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),  # to shrink a life takes an hour
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

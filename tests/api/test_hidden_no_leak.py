@@ -198,7 +198,7 @@ ALL_OF_IT = [
 
 @given(histories)
 @settings(
-    max_examples=3,
+    max_examples=5,
     deadline=None,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),  # each example costs seconds
     suppress_health_check=[

@@ -393,7 +393,7 @@ def same(told: Life, untold: Life, ask: Ask) -> None:
 
 
 QUICK = settings(
-    max_examples=5,
+    max_examples=12,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import tempfile
+from functools import cache
 from pathlib import Path
 
 from msgspec import Struct
+
+from tests.system.warm import shim
 
 ROOT = Path(__file__).resolve().parents[2]
 STEP_SECONDS_MAX = 60
@@ -32,6 +36,12 @@ def steps_of(page: Path) -> list[Step]:
     return steps
 
 
+@cache
+def _commands() -> Path:
+    """A folder with the ``engramlog`` that shells find."""
+    return shim(Path(tempfile.mkdtemp(prefix="engramlog-docs-"))).parent
+
+
 def run(step: Step, folder: Path, variables: dict[str, str]) -> str:
     """What the command prints. ``NODE=…`` lines set what ``variables`` holds already."""
     if step.command.startswith("NODE="):
@@ -39,7 +49,7 @@ def run(step: Step, folder: Path, variables: dict[str, str]) -> str:
     environment = {
         **os.environ,
         **variables,
-        "PATH": f"{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}",
+        "PATH": f"{_commands()}:{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}",
     }
     done = subprocess.run(
         ["bash", "-ceu", "-o", "pipefail", step.command],

@@ -16,6 +16,7 @@ from typing import IO
 
 from api.client import Client
 from api.serving import Control, read_control
+from tests.system.warm import WarmCommand, run_warm
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED_DATA = ROOT.parent / "shared" / "data"
@@ -43,17 +44,12 @@ def engramlog(
     timeout_seconds: float = COMMAND_SECONDS_MAX,
 ) -> subprocess.CompletedProcess[str]:
     """Run one command to its end."""
-    done = subprocess.run(
-        [sys.executable, "-m", "api.cli", *map(str, args)],
-        input=stdin,
-        capture_output=True,
+    return run_warm(
+        [*map(str, args)],
+        stdin=stdin,
         env=environment(env),
         cwd=cwd,
-        timeout=timeout_seconds,
-        check=False,
-    )
-    return subprocess.CompletedProcess(
-        done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
+        timeout_seconds=timeout_seconds,
     )
 
 
@@ -70,26 +66,30 @@ class NodeProcess:
     ) -> None:
         self.data = data
         self._errors = (data.parent / f"{data.name}.stderr").open("ab")
-        self.process = subprocess.Popen(
-            [
-                *within,
-                sys.executable,
-                "-m",
-                "api.cli",
-                "serve",
-                "--data",
-                str(data),
-                "--port",
-                "0",
-                *args,
-            ],
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            env=environment(env),
-        )
+        printed, output = os.pipe()
+        command = ["serve", "--data", str(data), "--port", "0", *args]
+        self.process: subprocess.Popen[bytes] | WarmCommand
+        if within:
+            self.process = subprocess.Popen(
+                [*within, sys.executable, "-m", "api.cli", *command],
+                stdout=output,
+                stderr=self._errors,
+                env=environment(env),
+            )
+        else:
+            with open(os.devnull, "rb") as nothing:
+                self.process = WarmCommand(
+                    command,
+                    stdin=nothing.fileno(),
+                    stdout=output,
+                    stderr=self._errors.fileno(),
+                    env=environment(env),
+                )
+        os.close(output)
         self._lines: Queue[str] = Queue()
-        assert self.process.stdout is not None
-        self._reader = threading.Thread(target=self._read, args=(self.process.stdout,), daemon=True)
+        self._reader = threading.Thread(
+            target=self._read, args=(os.fdopen(printed, "rb"),), daemon=True
+        )
         self._reader.start()
         self._clients: list[Client] = []
         self.ready_line = ""
