@@ -10,74 +10,41 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 
 from api.client import ClientError
-from api.console import (
-    ask,
-    audit,
-    backups,
-    capabilities,
-    consolidation,
-    content,
-    decay,
-    demo,
-    doctor,
-    embeddings,
-    episodes,
-    erasing,
-    identity,
-    keys,
-    mcp,
-    names,
-    peers,
-    promote,
-    receipts,
-    replays,
-    serve,
-    snapshots,
-    summaries,
-    tombstones,
-    transfer,
-)
 from api.console.reach import CommandError
 from api.console.subcommands import Subcommands
-from api.importing import ImportStopped, SinkError
-from api.lines import LineError
-from api.mapping import MappingError
-from api.node import LogNotEmpty, NotAReplica
-from api.replicating import ReplicaError
-from api.serving import ServingError
-from api.settings import SettingsError
-from eventlog.errors import EventLogError
-from projections.embedding.errors import EmbeddingError
-from projections.writer import ReplicaReadOnly
-from replay.rebuild import DigestMismatch
 
-GROUPS = (
-    serve, transfer, ask, receipts, audit, replays, embeddings, decay, content, episodes,
-    consolidation, backups, snapshots, keys, capabilities, names, peers, identity, promote,
-    doctor, mcp, erasing, tombstones, summaries, demo,
-)  # fmt: skip
-EXPECTED = (
-    ClientError,
-    CommandError,
-    DigestMismatch,
-    EmbeddingError,
-    EventLogError,
-    ImportStopped,
-    LineError,
-    LogNotEmpty,
-    MappingError,
-    NotAReplica,
-    OSError,
-    ReplicaError,
-    ReplicaReadOnly,
-    ServingError,
-    SettingsError,
-    SinkError,
-)
-"""Failures whose message is all the user needs."""
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "serve": ("serve",),
+    "transfer": ("import", "export"),
+    "ask": ("recall", "facts"),
+    "receipts": ("receipts",),
+    "audit": ("audit",),
+    "replays": ("rebuild", "replay"),
+    "embeddings": ("embeddings",),
+    "decay": ("decay",),
+    "content": ("content",),
+    "episodes": ("episodes",),
+    "consolidation": ("consolidation",),
+    "backups": ("backup", "restore"),
+    "snapshots": ("snapshot",),
+    "keys": ("key",),
+    "capabilities": ("capability",),
+    "names": ("names",),
+    "peers": ("peer",),
+    "identity": ("identity",),
+    "promote": ("promote",),
+    "doctor": ("doctor",),
+    "mcp": ("mcp",),
+    "erasing": ("erase", "hold"),
+    "tombstones": ("tombstone",),
+    "summaries": ("summaries",),
+    "demo": ("demo",),
+}
+"""The commands of each module of ``api.console``: only the one that is asked for is loaded."""
 EXIT_INTERRUPTED = 130
 EPILOG = """\
 first steps:
@@ -87,8 +54,8 @@ first steps:
 """
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The whole command line."""
+def build_parser(modules: Sequence[str] = tuple(COMMANDS)) -> argparse.ArgumentParser:
+    """The whole command line, or the commands of some modules."""
     parser = argparse.ArgumentParser(
         prog="engramlog",
         description="A memory node for AI agents whose only truth is an append-only event log.",
@@ -98,9 +65,39 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"engramlog {_version()}")
     parser.add_argument("--traceback", action="store_true", help=argparse.SUPPRESS)
     commands = Subcommands(parser)
-    for group in GROUPS:
-        group.register(commands)
+    for name in modules:
+        import_module(f"api.console.{name}").register(commands)
     return parser
+
+
+def _needed(given: Sequence[str]) -> Sequence[str]:
+    """The modules that these arguments are about: all of them where no command is named."""
+    command = next((each for each in given if not each.startswith("-")), None)
+    if command is None and "--version" in given:
+        return ()
+    return [name for name, made in COMMANDS.items() if command in made] or tuple(COMMANDS)
+
+
+def expected() -> tuple[type[Exception], ...]:
+    """Failures whose message is all the user needs. Whatever raised one has loaded it, so
+    this is asked only of a failure."""
+    from api.importing import ImportStopped, SinkError
+    from api.lines import LineError
+    from api.mapping import MappingError
+    from api.node import LogNotEmpty, NotAReplica
+    from api.replicating import ReplicaError
+    from api.serving import ServingError
+    from api.settings import SettingsError
+    from eventlog.errors import EventLogError
+    from projections.embedding.errors import EmbeddingError
+    from projections.writer import ReplicaReadOnly
+    from replay.rebuild import DigestMismatch
+
+    return (
+        DigestMismatch, EmbeddingError, EventLogError, ImportStopped, LineError, LogNotEmpty,
+        MappingError, NotAReplica, OSError, ReplicaError, ReplicaReadOnly, ServingError,
+        SettingsError, SinkError,
+    )  # fmt: skip
 
 
 def _version() -> str:
@@ -112,7 +109,8 @@ def _version() -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
-    args = build_parser().parse_args(argv)
+    given = sys.argv[1:] if argv is None else argv
+    args = build_parser(_needed(given)).parse_args(given)
     try:
         code: int = args.run(args)
         sys.stdout.flush()
@@ -121,14 +119,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    except EXPECTED as fault:
-        if args.traceback:
-            raise
-        print(f"engramlog: {one_line(fault)}", file=sys.stderr)
-        return 1
     except Exception as fault:
         if args.traceback:
             raise
+        known = isinstance(fault, (ClientError, CommandError))
+        if known or isinstance(fault, expected()):
+            print(f"engramlog: {one_line(fault)}", file=sys.stderr)
+            return 1
         kind = type(fault).__name__
         print(
             f"engramlog: unexpected {kind}: {one_line(fault)} "

@@ -19,11 +19,12 @@ from eventlog.identity import Identity
 from eventlog.kinds import NodeKeyRotated
 from eventlog.sqlite_log import SqliteLog
 from projections.digest import Digests
-from projections.embedding.choosing import EmbeddingSettings, follow_pin, space_of
+from projections.embedding.choosing import follow_pin, space_of
 from projections.embedding.current import CurrentEmbeddings, ReindexReport
 from projections.embedding.current import Progress as IndexProgress
 from projections.embedding.errors import EmbeddingsOff
 from projections.embedding.recipe import Space
+from projections.embedding.settings import EmbeddingSettings
 from projections.intents import (
     DeclareSetValued,
     Done,

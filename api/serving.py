@@ -20,19 +20,16 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from pathlib import Path
 
-import msgspec
 from aiohttp import web
 from aiohttp.abc import AbstractAccessLogger
-from msgspec import Struct
 
 from api.app import SERVICE, create_app
 from api.control import add_control_routes
+from api.control_file import CONTROL_NAME, Control, write_control
 from api.node import Node
 from api.settings import Settings
 
-CONTROL_NAME = "control.json"
 BACKLOG = 1024
 START_SECONDS_MAX = 30.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -42,14 +39,6 @@ _access = logging.getLogger("engramlog.access")
 
 class ServingError(Exception):
     """The node cannot be served as asked; the message says what to change."""
-
-
-class Control(Struct, frozen=True):
-    """How to reach the node that holds a data directory."""
-
-    pid: int
-    url: str
-    token: str
 
 
 class AccessLogger(AbstractAccessLogger):
@@ -246,21 +235,3 @@ def serve_in_background(
                 stop()
         thread.join(settings.shutdown_timeout_s + START_SECONDS_MAX)
         bound.close()
-
-
-def write_control(path: Path, control: Control) -> None:
-    """Write the control file so that only its owner can read it, whole or not at all."""
-    aside = path.with_suffix(".new")
-    aside.unlink(missing_ok=True)
-    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(msgspec.json.encode(control))
-    aside.replace(path)
-
-
-def read_control(data: Path) -> Control | None:
-    """How to reach the node that serves this directory; None where no file says so."""
-    try:
-        return msgspec.json.decode((data / CONTROL_NAME).read_bytes(), type=Control)
-    except (OSError, msgspec.MsgspecError):
-        return None

@@ -25,7 +25,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from projections.embedding.choosing import EmbeddingSettings
+from projections.embedding.settings import EmbeddingSettings
 from projections.normalization import normalize_uri
 
 PREFIX = "STIGMEM_"

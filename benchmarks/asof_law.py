@@ -29,8 +29,8 @@ from benchmarks.locomo import Conversation, conversations, intent_of_turn, wait_
 from benchmarks.report import Figure, Stopwatch, say
 from eventlog.kinds import DecayPolicy, Value
 from projections.cid import compute_cid
-from projections.embedding.choosing import EmbeddingSettings
 from projections.embedding.errors import EmbeddingError
+from projections.embedding.settings import EmbeddingSettings
 from projections.intents import (
     AssertFact,
     Done,

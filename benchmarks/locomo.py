@@ -19,7 +19,7 @@ from api.node import Node
 from eventlog.kinds import Value
 from projections.authorization import everything
 from projections.cid import compute_cid
-from projections.embedding.choosing import EmbeddingSettings
+from projections.embedding.settings import EmbeddingSettings
 from projections.intents import AssertFact, Done
 from projections.normalization import normalize_uri
 from projections.recall import RecallAnswer, RecallRequest, recall

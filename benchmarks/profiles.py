@@ -20,7 +20,7 @@ from benchmarks.locomo import DATA, Question, Store, conversations, stored
 from benchmarks.ranking import found
 from benchmarks.recall_quality import PLENTY_TOKENS, shipped
 from benchmarks.report import Figure, percentile, say
-from projections.embedding.choosing import EmbeddingSettings
+from projections.embedding.settings import EmbeddingSettings
 from projections.recall import RecallRequest, profile_names
 from projections.recall.candidates import StageOutcome
 from projections.recall.profile import Profile, parse_profile

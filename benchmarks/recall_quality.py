@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.locomo import DATA, Question, Store, conversations, stored
 from benchmarks.ranking import Grade, found, grade, paired_bootstrap
 from benchmarks.report import Figure, say
-from projections.embedding.choosing import EmbeddingSettings
+from projections.embedding.settings import EmbeddingSettings
 from projections.recall.profile import Profile, parse_profile
 
 PLENTY_TOKENS = 100_000

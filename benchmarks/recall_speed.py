@@ -19,9 +19,9 @@ from typing import Any
 import apsw
 import numpy as np
 
+from api.control_file import CONTROL_NAME
 from api.heap import settle_heap
 from api.node import Node
-from api.serving import CONTROL_NAME
 from benchmarks.embedding_server import embedding_server
 from benchmarks.recall_load import ask, side_by_side
 from benchmarks.recall_world import DIMENSIONS, TENTH_SCOPE, Question, RecallWorld

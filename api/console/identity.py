@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from api.console.reach import CommandError, add_data_arguments, open_node, settings_of
+from api.console.reach import CommandError, add_data_arguments, settings_of
 from api.console.subcommands import Subcommands
 from api.console.tables import print_json
 from eventlog.directory import DataDirectory
@@ -68,6 +68,8 @@ def run_backup(args: argparse.Namespace) -> int:
 def run_rotate(args: argparse.Namespace) -> int:
     """Change the key and record it in the log."""
     settings = settings_of(args)
+    from api.console.opening import open_node
+
     try:
         node = open_node(settings, create=False)
     except DirectoryLocked as fault:

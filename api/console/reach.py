@@ -9,19 +9,15 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, NoReturn
-
-from tqdm import tqdm
+from typing import TYPE_CHECKING, Literal, NoReturn
 
 from api.client import Client, ClientError
-from api.heap import settle_heap
-from api.node import Node
-from api.serving import read_control, serve_in_background
-from api.settings import Settings, load_settings
-from api.turns import take_short_turns
-from eventlog.clock import Clock
-from eventlog.errors import DirectoryLocked
-from projections.embedding.choosing import EmbeddingSettings, follow_pin
+from api.control_file import read_control
+
+if TYPE_CHECKING:  # what only some commands need is loaded by them
+    from tqdm import tqdm
+
+    from api.settings import Settings
 
 KEY_VARIABLE = "STIGMEM_API_KEY"
 URL_VARIABLE = "STIGMEM_URL"
@@ -64,6 +60,8 @@ def add_target_arguments(parser: argparse.ArgumentParser) -> None:
 
 def settings_of(args: argparse.Namespace, **flags: object) -> Settings:
     """The settings in force; warnings go to stderr. Raises SettingsError."""
+    from api.settings import load_settings
+
     given = {"data_dir": getattr(args, "data_dir", None), **flags}
     settings, warnings = load_settings(given, config=getattr(args, "config", None))
     for warning in warnings:
@@ -87,40 +85,6 @@ def client_for_url(args: argparse.Namespace, url: str) -> Client:
     if key is None and args.key_env != KEY_VARIABLE:
         raise CommandError(f"environment variable {args.key_env} is not set")
     return Client(url, key)
-
-
-def open_node(
-    settings: Settings,
-    *,
-    clock: Clock | None = None,
-    from_file: bool = False,
-    create: bool = True,
-    embedding: EmbeddingSettings | None = None,
-) -> Node:
-    """Open the data directory, with a progress bar while it catches up.
-
-    Args:
-        embedding: how facts are embedded, for commands that recall or serve.
-
-    Raises:
-        CommandError: it does not exist and ``create`` is not given.
-        DirectoryLocked and the other errors of ``Node.open``.
-    """
-    path = settings.data_dir
-    if not create and not path.is_dir():
-        raise CommandError(f"{path} is not a data directory; name one with --data")
-    with progress_bar("catching up", "event") as progress:
-        node = Node.open(
-            path,
-            clock=clock,
-            set_valued=settings.set_valued_relations,
-            epoch_clock="file" if from_file else "wall",
-            embedding=embedding,
-            progress=progress.show,
-        )
-    settle_heap()
-    take_short_turns()
-    return node
 
 
 def running_node(settings: Settings) -> Client | None:
@@ -158,25 +122,15 @@ def reach(
         client.close()
         return
     settings = settings_of(args)
-    try:
-        node = open_node(settings, create=create)
-    except DirectoryLocked as fault:
-        running = running_node(settings)
-        if running is None:
-            raise CommandError(f"{fault}, which does not answer commands") from fault
+    running = running_node(settings)
+    if running is not None:
         yield running
         running.close()
         return
-    try:
-        if embedding == "begun" or (embedding == "pinned" and node.pinned_space() is not None):
-            node.embed(follow_pin(settings.embedding, node.pinned_space()))
-        quiet = settings.model_copy(update={"host": "127.0.0.1", "port": 0})
-        with serve_in_background(node, quiet) as control:
-            client = Client(control.url, control.token)
-            yield client
-            client.close()
-    finally:
-        node.close()
+    from api.console.opening import opened
+
+    with opened(settings, create=create, embedding=embedding) as client:
+        yield client
 
 
 class Bar:
@@ -194,6 +148,8 @@ class Bar:
             return
         bar = self._bar
         if bar is None:
+            from tqdm import tqdm
+
             bar = self._bar = tqdm(
                 total=total, desc=self._title, unit=self._unit, unit_scale=True, leave=False
             )

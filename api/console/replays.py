@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 
 from api.client import Client
+from api.console.opening import open_node
 from api.console.reach import (
     CommandError,
     add_data_arguments,
-    open_node,
     progress_bar,
     running_node,
     settings_of,

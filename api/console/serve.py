@@ -6,10 +6,10 @@ import argparse
 import os
 import sys
 
+from api.console.opening import open_node
 from api.console.reach import (
     CommandError,
     add_data_arguments,
-    open_node,
     progress_bar,
     settings_of,
 )

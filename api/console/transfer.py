@@ -14,11 +14,11 @@ from typing import IO, cast
 from tqdm import tqdm
 
 from api.client import Client
+from api.console.opening import open_node
 from api.console.reach import (
     CommandError,
     add_target_arguments,
     client_for_url,
-    open_node,
     progress_bar,
     running_node,
     settings_of,

@@ -17,8 +17,8 @@ from eventlog.directory import DataDirectory
 from eventlog.kinds import ReplicaPromoted
 from eventlog.sqlite_log import SqliteLog
 from projections.arrays import F32, I32, I64, Bool
-from projections.embedding.choosing import EmbeddingSettings
 from projections.embedding.following import FollowedEmbeddings
+from projections.embedding.settings import EmbeddingSettings
 from projections.mirror import Mirror, fill_at_once
 from projections.reader import Reader
 from projections.writer import NoWriter

@@ -10,7 +10,7 @@ from api.bodies import answer, parse_body
 from api.call import Call
 from api.errors import coded
 from api.schemas.embeddings import ReindexBody
-from projections.embedding.choosing import EmbeddingSettings
+from projections.embedding.settings import EmbeddingSettings
 
 OFF: dict[str, Any] = {
     "enabled": False,

@@ -21,30 +21,11 @@ from projections.embedding.models import MODELS, ModelCard, card_of
 from projections.embedding.none import NoProvider
 from projections.embedding.provider import Provider, Purpose
 from projections.embedding.recipe import Space, check_truncation
+from projections.embedding.settings import EmbeddingSettings
 from projections.embedding.vec_facts import check_same
 from projections.embedding.weights import check_installed
 
 _log = logging.getLogger(__name__)
-
-
-class EmbeddingSettings(Struct, frozen=True, kw_only=True):
-    """What the operator says. None leaves it to the model or to what is pinned.
-
-    Attributes:
-        provider: ``auto``, ``ollama``, ``openai``, ``voyage``, ``minilm`` or ``none``.
-        model: as the provider calls it.
-        url: where the provider is, for others than its own public address.
-        dimensions: of the model's vectors; needed for models without a card.
-        truncated_dimensions: how many of them to keep.
-        min_confidence: confidence above which a fact is embedded.
-    """
-
-    provider: str = "auto"
-    model: str | None = None
-    url: str | None = None
-    dimensions: int | None = None
-    truncated_dimensions: int | None = None
-    min_confidence: float = 0.1
 
 
 class Choice(Struct, frozen=True):

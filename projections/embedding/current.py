@@ -18,11 +18,12 @@ from msgspec import Struct
 
 from eventlog.log import EventLog
 from projections.cards.vectors import CardVectors
-from projections.embedding.choosing import Choice, EmbeddingSettings, choose
+from projections.embedding.choosing import Choice, choose
 from projections.embedding.errors import EmbeddingError, EmbeddingsOff
 from projections.embedding.recipe import Space
 from projections.embedding.semantics import Semantics
 from projections.embedding.service import CACHE_FILE, Embeddings
+from projections.embedding.settings import EmbeddingSettings
 from projections.embedding.worker import WorkerStatus
 from projections.reader import Reader
 

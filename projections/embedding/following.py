@@ -9,12 +9,13 @@ import numpy as np
 
 from projections.arrays import F32, I32
 from projections.embedding.cache import EmbeddingCache
-from projections.embedding.choosing import EmbeddingSettings, choose, follow_pin
+from projections.embedding.choosing import choose, follow_pin
 from projections.embedding.current import CurrentEmbeddings, vectors_file
 from projections.embedding.embedder import Embedder
 from projections.embedding.recipe import Space
 from projections.embedding.semantics import Semantics
 from projections.embedding.service import CACHE_FILE
+from projections.embedding.settings import EmbeddingSettings
 from projections.embedding.vec_facts import VecFacts
 from projections.embedding.vectors import Vectors
 from projections.reader import Reader

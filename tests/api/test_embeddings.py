@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from api.node import Node
-from projections.embedding.choosing import EmbeddingSettings
 from projections.embedding.current import vectors_file
 from projections.embedding.errors import DimensionMismatch
 from projections.embedding.recipe import Space
+from projections.embedding.settings import EmbeddingSettings
 from tests.api.live import CONTROL_TOKEN, LiveNode
 from tests.projections.embedding.provider_double import DIMENSIONS, words_vector
 from tests.projections.embedding.servers import Scripted, Server, serving

@@ -15,7 +15,7 @@ from queue import Empty, Queue
 from typing import IO
 
 from api.client import Client
-from api.serving import Control, read_control
+from api.control_file import Control, read_control
 from tests.system.warm import WarmCommand, run_warm
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,7 +55,8 @@ def engramlog(
 
 class NodeProcess:
     """A ``serve`` process: started, ready, and stopped or killed by the test. ``within`` is a
-    command that runs another, as ``ip netns exec NAME`` does."""
+    command that runs another, as ``ip netns exec NAME`` does; with one, ``env`` alone too,
+    Python starts anew and not from the process that forks."""
 
     def __init__(
         self,

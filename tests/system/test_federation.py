@@ -151,7 +151,9 @@ def test_clocks_too_far_apart_are_told_and_replaying_goes_on_once_they_agree(
 ) -> None:
     a = start("a")
     skewed = {"PYTHONPATH": f"{CLOCKS}:{ROOT}", "TEST_CLOCK_SKEW_SECONDS": "90"}
-    b = NodeProcess(tmp_path / "b", "--no-auth", env={**OPEN, **skewed}).wait_ready()
+    b = NodeProcess(
+        tmp_path / "b", "--no-auth", env={**OPEN, **skewed}, within=("env",)
+    ).wait_ready()
     try:
         mesh([a, b])
         state(a.client(), "of a")

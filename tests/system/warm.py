@@ -22,6 +22,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
@@ -160,8 +161,10 @@ _kept: list[subprocess.Popen[bytes]] = []
 def _serve(path: str) -> NoReturn:
     import gc
 
-    from api.cli import main
+    from api.cli import build_parser, main
 
+    build_parser()
+    import_module("api.console.opening")
     sys.argv[0] = "engramlog"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)

@@ -1,0 +1,80 @@
+"""Opening a data directory in this process, for commands that reach no running node."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from api.client import Client
+from api.console.reach import CommandError, Embedding, progress_bar, running_node
+from api.heap import settle_heap
+from api.node import Node
+from api.serving import serve_in_background
+from api.settings import Settings
+from api.turns import take_short_turns
+from eventlog.clock import Clock
+from eventlog.errors import DirectoryLocked
+from projections.embedding.choosing import follow_pin
+from projections.embedding.settings import EmbeddingSettings
+
+
+def open_node(
+    settings: Settings,
+    *,
+    clock: Clock | None = None,
+    from_file: bool = False,
+    create: bool = True,
+    embedding: EmbeddingSettings | None = None,
+) -> Node:
+    """Open the data directory, with a progress bar while it catches up.
+
+    Args:
+        embedding: how facts are embedded, for commands that recall or serve.
+
+    Raises:
+        CommandError: it does not exist and ``create`` is not given.
+        DirectoryLocked and the other errors of ``Node.open``.
+    """
+    path = settings.data_dir
+    if not create and not path.is_dir():
+        raise CommandError(f"{path} is not a data directory; name one with --data")
+    with progress_bar("catching up", "event") as progress:
+        node = Node.open(
+            path,
+            clock=clock,
+            set_valued=settings.set_valued_relations,
+            epoch_clock="file" if from_file else "wall",
+            embedding=embedding,
+            progress=progress.show,
+        )
+    settle_heap()
+    take_short_turns()
+    return node
+
+
+@contextmanager
+def opened(settings: Settings, *, create: bool, embedding: Embedding) -> Generator[Client]:
+    """A client of the directory for the length of a ``with`` block; see ``reach``.
+
+    Raises:
+        CommandError: it is held by a process that does not answer.
+    """
+    try:
+        node = open_node(settings, create=create)
+    except DirectoryLocked as fault:
+        running = running_node(settings)  # it may have begun to serve just now
+        if running is None:
+            raise CommandError(f"{fault}, which does not answer commands") from fault
+        yield running
+        running.close()
+        return
+    try:
+        if embedding == "begun" or (embedding == "pinned" and node.pinned_space() is not None):
+            node.embed(follow_pin(settings.embedding, node.pinned_space()))
+        quiet = settings.model_copy(update={"host": "127.0.0.1", "port": 0})
+        with serve_in_background(node, quiet) as control:
+            client = Client(control.url, control.token)
+            yield client
+            client.close()
+    finally:
+        node.close()

@@ -1,0 +1,37 @@
+"""The file in a data directory that says how to reach the node which serves it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+CONTROL_NAME = "control.json"
+
+
+class Control(Struct, frozen=True):
+    """How to reach the node that holds a data directory."""
+
+    pid: int
+    url: str
+    token: str
+
+
+def write_control(path: Path, control: Control) -> None:
+    """Write the control file so that only its owner can read it, whole or not at all."""
+    aside = path.with_suffix(".new")
+    aside.unlink(missing_ok=True)
+    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(msgspec.json.encode(control))
+    aside.replace(path)
+
+
+def read_control(data: Path) -> Control | None:
+    """How to reach the node that serves this directory; None where no file says so."""
+    try:
+        return msgspec.json.decode((data / CONTROL_NAME).read_bytes(), type=Control)
+    except (OSError, msgspec.MsgspecError):
+        return None

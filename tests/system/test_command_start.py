@@ -1,0 +1,47 @@
+"""What a command loads before it does anything."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+
+from api.cli import COMMANDS
+from api.console.subcommands import Subcommands
+from tests.system.processes import environment
+
+HEAVY = {"aiohttp", "duckdb", "numpy"}
+
+
+@pytest.mark.parametrize("module", COMMANDS)
+def test_the_table_names_the_commands_that_a_module_adds(module: str) -> None:
+    parser = argparse.ArgumentParser()
+    import_module(f"api.console.{module}").register(Subcommands(parser))
+    (made,) = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]  # pyright: ignore[reportPrivateUsage, reportUnknownVariableType]
+    assert tuple(made.choices or ()) == COMMANDS[module]
+
+
+def test_a_command_that_a_node_answers_loads_none_itself() -> None:
+    code = (
+        "import sys, json\nfrom http.server import BaseHTTPRequestHandler, HTTPServer\n"
+        "from threading import Thread\nfrom api.cli import main\n"
+        "class Node(BaseHTTPRequestHandler):\n"
+        "    def do_GET(self):\n"
+        "        body = json.dumps({'facts': [], 'cursor': None, 'total': 0}).encode()\n"
+        "        self.send_response(200)\n"
+        "        self.send_header('Content-Length', str(len(body)))\n"
+        "        self.end_headers()\n"
+        "        self.wfile.write(body)\n"
+        "    def log_message(self, *args): pass\n"
+        "server = HTTPServer(('127.0.0.1', 0), Node)\n"
+        "Thread(target=server.serve_forever, daemon=True).start()\n"
+        "code = main(['facts', '--url', f'http://127.0.0.1:{server.server_port}'])\n"
+        f"print(code, sorted({HEAVY!r} & {{*sys.modules}}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=True
+    )
+    assert done.stdout.splitlines()[-1] == "0 []", done.stderr
