@@ -11,6 +11,7 @@ lends anything nor makes the distance greater.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -55,11 +56,12 @@ class Context(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 class Conversations(Struct, frozen=True):
     """The members of some conversations: slots, by age within each ``number``, which
-    never decreases. ``by_slot`` sorts the members by slot."""
+    never decreases. ``by_slot`` sorts the members by slot, as ``ascending`` has them."""
 
     members: I32
     number: I32
     by_slot: I64
+    ascending: I32
 
     def of(self, slots: I32) -> I32:
         """The number of each fact's conversation, -1 where it is in none."""
@@ -68,25 +70,63 @@ class Conversations(Struct, frozen=True):
         at, found = self._places(slots)
         return np.where(found, self.number[at], np.int32(-1))
 
-    def neighbours(self, slots: I32, steps: int) -> I32:
-        """The member so many steps after (below 0: before) each fact; -1 where none is."""
+    def neighbours(self, slots: I32, steps: Sequence[int]) -> list[I32]:
+        """For each of ``steps`` the member so many steps after (below 0: before) each fact;
+        -1 where none is."""
         if not len(self.members):
-            return np.full(len(slots), -1, dtype=np.int32)
+            return [np.full(len(slots), -1, dtype=np.int32) for _ in steps]
         at, found = self._places(slots)
-        there = np.clip(at + steps, 0, len(self.members) - 1)
-        found &= (there == at + steps) & (self.number[there] == self.number[at])
-        return np.where(found, self.members[there], np.int32(-1))
+        return [np.where(*self._stepped(at, found, step), np.int32(-1)) for step in steps]
 
     def around(self, slots: I32, context: Context) -> list[tuple[float, I32]]:
         """(share, neighbour of each fact) for every step that gives something."""
-        steps = [(-n, share) for n, share in enumerate(context.before, 1)]
-        steps += list(enumerate(context.after, 1))
-        return [(share, self.neighbours(slots, step)) for step, share in steps if share > 0]
+        shares = shares_of(context)
+        found = self.neighbours(slots, [*shares])
+        return [(share, near) for share, near in zip(shares.values(), found, strict=True)]
+
+    def windows(self, slots: I32, context: Context) -> Windows:
+        """What stands around each fact, in the order in which it was said."""
+        alone = np.full(len(slots), len(self.members))
+        if not len(self.members):
+            return Windows(np.empty(0, dtype=np.int32), alone, {})
+        at, found = self._places(slots)
+        steps = {step: self._within(at, found, step) for step in shares_of(context)}
+        wanted = np.unique(
+            np.concatenate([at[found], *((at + step)[there] for step, there in steps.items())])
+        )
+        places = np.where(found, wanted.searchsorted(at), len(wanted))
+        return Windows(self.members[wanted], places, steps)
 
     def _places(self, slots: I32) -> tuple[I64, Bool]:
-        ascending = self.members[self.by_slot]
-        at = np.minimum(np.searchsorted(ascending, slots), len(ascending) - 1)
-        return self.by_slot[at], ascending[at] == slots
+        at = np.minimum(self.ascending.searchsorted(slots), len(self.ascending) - 1)
+        return self.by_slot[at], self.ascending[at] == slots
+
+    def _within(self, at: I64, found: Bool, step: int) -> Bool:
+        """Which members have one of their conversation so many steps on."""
+        there = np.clip(at + step, 0, len(self.members) - 1)
+        return found & (there == at + step) & (self.number[there] == self.number[at])
+
+    def _stepped(self, at: I64, found: Bool, step: int) -> tuple[Bool, I32]:
+        there = np.clip(at + step, 0, len(self.members) - 1)
+        return self._within(at, found, step), self.members[there]
+
+
+class Windows(Struct, frozen=True):
+    """Stretches of conversations around some facts. ``members``: in the order in which they
+    were said, so that the member a step after the one at a place stands at the next.
+    ``places``: of each fact; ``len(members)`` where it is in no conversation. ``steps``: for
+    each step, which facts have a neighbour there."""
+
+    members: I32
+    places: I64
+    steps: dict[int, Bool]
+
+
+def shares_of(context: Context) -> dict[int, float]:
+    """What a fact gets of the one so many steps after it (below 0: before), where anything."""
+    shares = {-n: share for n, share in enumerate(context.before, 1)}
+    shares |= dict(enumerate(context.after, 1))
+    return {step: share for step, share in shares.items() if share > 0}
 
 
 def conversations(survey: Survey, context: Context, slots: I32) -> Conversations:
@@ -107,11 +147,12 @@ def _conversations_of(survey: Survey, context: Context, sources: tuple[int, ...]
         lists.append(survivors.derived(key, partial(_said, survey, context.facts_max, source)))
     members = np.concatenate(lists)
     if not len(members):
-        return Conversations(members, members, np.empty(0, dtype=np.int64))
+        return Conversations(members, members, np.empty(0, dtype=np.int64), members)
     later = np.abs(np.diff(_times(view, members))) > context.gap_hours * HOUR_US
     begins = (np.diff(view.source[members]) != 0) | later
     number = np.concatenate([[0], np.cumsum(begins)]).astype(np.int32)
-    return Conversations(members, number, np.argsort(members, kind="stable"))
+    by_slot = np.argsort(members, kind="stable")
+    return Conversations(members, number, by_slot, members[by_slot])
 
 
 def _said(survey: Survey, facts_max: int, source: int) -> I32:
@@ -125,7 +166,7 @@ def surroundings(talk: Conversations, context: Context, slots: I32) -> I32:
     """``slots``, ascending, with all that they may give to or get something from."""
     reach = max(len(context.before), len(context.after))
     steps = [step for step in range(-reach, reach + 1) if step]
-    both: I32 = np.sort(np.concatenate([slots, *(talk.neighbours(slots, n) for n in steps)]))
+    both: I32 = np.sort(np.concatenate([slots, *talk.neighbours(slots, steps)]))
     both = both[both >= 0]
     return both[np.diff(both, prepend=-1) > 0]
 

@@ -6,7 +6,7 @@ Everything is asked at the Moment given; the only clock is the stopwatch passed 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from time import perf_counter
@@ -34,6 +34,7 @@ from projections.recall.stages import STAGES
 from projections.recall.survey import Survey, survey
 
 if TYPE_CHECKING:
+    from eventlog.kinds import FactAttributes
     from projections.aliases import AliasBook
     from projections.authorization import Authorization
     from projections.cards.source import CardSource
@@ -98,7 +99,7 @@ def recall(
     if slots_of_cid is not None and profile.packing.parents and not beside.limited:
         selected += add_parents(surveyed, plan, scored, selected, rows, slots_of_cid)
     total = len(fused.slots) + sum(each.index is None for each in selected)
-    results = tuple(_recalled(surveyed, plan, scored, hits, each, weights) for each in selected)
+    results = _all_recalled(surveyed, plan, scored, hits, selected, weights)
     if profile.enrichment:
         results = _with_use(surveyed, results)
     if cards is not None:
@@ -159,14 +160,36 @@ def _own_facts(surveyed: Survey) -> I32:
     return surveyed.admits(slots[surveyed.survivor_mask[slots]])
 
 
-def _recalled(
+def _all_recalled(
     surveyed: Survey,
     plan: Plan,
     scored: Scored,
     hits: Mapping[str, Candidates],
+    selected: Sequence[Selected],
+    weights: dict[str, float],
+) -> tuple[Recalled, ...]:
+    slots = np.array([each.slot for each in selected], dtype=np.int32)
+    labels = {choice.name: choice.label or choice.name for choice in plan.profile.stages}
+    finders: list[list[tuple[str, Candidates]]] = [[] for _ in selected]
+    for name, found in hits.items():
+        for number in np.flatnonzero(np.isin(slots, found.slots)).tolist():
+            finders[number].append((labels[name], found))
+    attributes = surveyed.view.stated_attributes(slots, surveyed.moment)
+    return tuple(
+        _recalled(surveyed, scored, each, weights, finders[number], attributes[number])
+        for number, each in enumerate(selected)
+    )
+
+
+def _recalled(
+    surveyed: Survey,
+    scored: Scored,
     each: Selected,
     weights: dict[str, float],
+    finders: Sequence[tuple[str, Candidates]],
+    attributes: FactAttributes | None,
 ) -> Recalled:
+    """``finders``: the stages that found it, by their labels."""
     features, fused = scored.features, scored.fused
     index = each.index
     if index is None:  # a parent that no stage found: it has properties, but no score
@@ -175,13 +198,10 @@ def _recalled(
     confidence, trust = float(features.confidence[at]), float(features.source_trust[at])
     reasons = [f"parent of {each.provenance_of}"] if each.provenance_of else []
     found_by = ""
-    labels = {choice.name: choice.label or choice.name for choice in plan.profile.stages}
-    for name, found in hits.items():
-        place = int(found.slots.searchsorted(each.slot))
-        if place < len(found.slots) and found.slots[place] == each.slot:
-            reasons += found.why(each.slot)
-            part = "" if found.origin is None else f":{found.origin(each.slot)}"
-            found_by = found_by or f"{labels[name]}{part}"
+    for label, found in finders:
+        reasons += found.why(each.slot)
+        part = "" if found.origin is None else f":{found.origin(each.slot)}"
+        found_by = found_by or f"{label}{part}"
     return Recalled(
         slot=each.slot,
         row=each.row,
@@ -197,9 +217,7 @@ def _recalled(
         found_by=found_by,
         provenance_of=each.provenance_of,
         explain=_explain(scored, index, weights) if surveyed.request.explain else None,
-        attributes=surveyed.view.stated_attributes(
-            np.array([each.slot], dtype=np.int32), surveyed.moment
-        )[0],
+        attributes=attributes,
     )
 
 

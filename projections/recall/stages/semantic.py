@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from msgspec import Meta, Struct
 
-from projections.arrays import F32, F64, I32
+from projections.arrays import F32, F64, I32, I64
 from projections.embedding.vectors import COSINE_DECIMALS
 from projections.recall.candidates import Candidates, StageDisabled, best_indices
-from projections.recall.context import conversations, surroundings
+from projections.recall.context import Windows, conversations, shares_of, surroundings
 from projections.recall.stages.card_likeness import card_scores
 
 if TYPE_CHECKING:
@@ -105,30 +105,50 @@ def _in_context(
         slots = np.concatenate([slots, others])
         order = np.argsort(slots)
         slots, cosines = slots[order], np.concatenate([cosines, besides])[order]
-    around = talk.around(pool, context)
-    wanted = surroundings(talk, context, pool)
-    rows, _ = semantics.rows(wanted)
-    total = rows[np.searchsorted(wanted, pool)]
-    part = np.empty_like(total)
-    for share, near in around:
-        there = near >= 0
-        found = np.flatnonzero(there)
-        at = np.searchsorted(wanted, near[found])
-        lent = rows.take(at, axis=0, out=part[: len(found)], mode="clip")
-        lent *= np.float32(share)
-        if len(found) == len(total):
-            total += lent
-        else:
-            total[found] += lent
-    # Each row by itself: a product's last bits would depend on which others there are.
-    length: F64 = np.sqrt(np.einsum("ij,ij->i", total, total, dtype=np.float64))
-    product: F64 = np.einsum("ij,j->i", total, query, dtype=np.float64)
+    product, length = _blended(talk.windows(pool, context), shares_of(context), semantics, query)
     at = np.searchsorted(slots, pool)
     raised = cosines.copy()
-    raised[at] = np.maximum(
-        cosines[at], np.round(product / np.maximum(length, 1e-9), COSINE_DECIMALS)
-    )
+    blended = np.round(product / np.maximum(length, 1e-9), COSINE_DECIMALS)
+    raised[at] = np.where(length > 0.0, np.maximum(cosines[at], blended), cosines[at])
     return slots, cosines, raised
+
+
+def _blended(
+    windows: Windows, shares: Mapping[int, float], semantics: Semantics, query: F32
+) -> tuple[F64, F64]:
+    """Of each fact's vector plus its neighbours' shares: the product with the query, and the
+    length; both 0 for facts in no conversation.
+
+    The sums themselves are never made: a few products of each vector with the next ones say
+    as much, and those are shared by all facts that stand near.
+    """
+    rows, _ = semantics.rows(windows.members)
+    weights = {n: share * windows.steps[n] for n, share in shares.items()}
+    weights[0] = (windows.places < len(rows)).astype(np.float64)
+    steps = sorted(weights)
+    # Each row by itself: a matrix product's last bits would depend on which others there are.
+    products = np.vecdot(rows, query).astype(np.float64)
+    overlaps = [
+        np.vecdot(rows[: max(0, len(rows) - apart)], rows[apart:]).astype(np.float64)
+        for apart in range(steps[-1] - steps[0] + 1)
+    ]
+    product, squared = np.zeros(len(windows.places)), np.zeros(len(windows.places))
+    for number, step in enumerate(steps):
+        product += weights[step] * _there(products, windows.places + step)
+        squared += weights[step] ** 2 * _there(overlaps[0], windows.places + step)
+        for later in steps[number + 1 :]:
+            overlap = _there(overlaps[later - step], windows.places + step)
+            squared += 2.0 * weights[step] * weights[later] * overlap
+    return product, np.sqrt(np.maximum(squared, 0.0))
+
+
+def _there(values: F64, places: I64) -> F64:
+    """The values at some places; 0 at those that are none."""
+    if not len(values):
+        return np.zeros(len(places))
+    return np.where(
+        (places >= 0) & (places < len(values)), values[np.clip(places, 0, len(values) - 1)], 0.0
+    )
 
 
 def _lifted(survey: Survey, parameters: Parameters, query: F32, found: Candidates) -> Candidates:

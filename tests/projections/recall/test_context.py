@@ -39,7 +39,8 @@ def neighbours(world: World, slot: int, *scopes: str, **more: Any) -> tuple[int,
     """The facts just before and just after one, -1 where there is none."""
     at, slots = surveyed(world, "", *scopes, **more), np.array([slot], dtype=np.int32)
     talk = conversations(at, at.context or TALK, slots)
-    return int(talk.neighbours(slots, -1)[0]), int(talk.neighbours(slots, 1)[0])
+    before, after = talk.neighbours(slots, (-1, 1))
+    return int(before[0]), int(after[0])
 
 
 def say(world: World, text: str, **more: Any) -> int:
