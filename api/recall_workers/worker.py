@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import signal
 import socket
 import sys
@@ -35,12 +36,17 @@ from api.schemas.recall import RecallBody
 from api.settings import Settings
 from api.turns import take_short_turns
 
+NICENESS = 5
+"""Where all cores are taken, writes come first: an agent waits for its write to be durable, and
+a worker also follows every write."""
+
 _log = logging.getLogger(__name__)
 
 
 def run(handle: int) -> int:
     """Serve one socket until it is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the serving process says when to end
+    os.nice(NICENESS)
     link = socket.socket(fileno=handle)
     first = _received(link)
     if first is None:
