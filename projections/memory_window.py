@@ -52,9 +52,7 @@ def recent_memories(
     return newest
 
 
-def equal_memories(
-    view: View, rights: Authorization, moment: Moment, value: Value
-) -> list[int]:
+def equal_memories(view: View, rights: Authorization, moment: Moment, value: Value) -> list[int]:
     """Live texts of anybody that say exactly this."""
     numbers = view.value_numbers(value.v)
     if not numbers:

@@ -80,9 +80,7 @@ def _like(intent: StoreMemory, slots: list[int], texts: list[str]) -> list[int]:
     if intent.likeness is None or not slots:
         return []
     cosines = intent.likeness.cosines(intent.fact.value.v, texts)
-    return [
-        slot for slot, cosine in zip(slots, cosines, strict=True) if cosine >= PARAPHRASE_MIN
-    ]
+    return [slot for slot, cosine in zip(slots, cosines, strict=True) if cosine >= PARAPHRASE_MIN]
 
 
 def _skipped(fact: AssertFact, view: View, slot: int, context: Context) -> Decision:
@@ -147,9 +145,7 @@ def _with_ends(
     payload = FactRetracted(fact_ids=ended, reason=f"superseded by {decision.fact_id}")
     partition = fact_partition(fact.scope, fact.garden_id)
     end = context.draft(payload, partition, id_bytes(decision.fact_id))
-    return msgspec.structs.replace(
-        decision, drafts=[*decision.drafts, end], retracted=tuple(ended)
-    )
+    return msgspec.structs.replace(decision, drafts=[*decision.drafts, end], retracted=tuple(ended))
 
 
 def _ids(view: View, slots: Iterable[int], context: Context) -> list[str]:
