@@ -79,7 +79,7 @@ class MemoryRequest(Attributes):
             confidence=self.confidence,
             valid_from=self.valid_from,
             valid_until=self.valid_until,
-            attributes=Attributes(**(own | {"keywords": words})),
+            attributes=Attributes.model_validate(own | {"keywords": words}),
         )
 
 

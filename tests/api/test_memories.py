@@ -351,8 +351,9 @@ def recalled(live: LiveNode, fact: str, *instants: int) -> None:
     live.node.write(TrackRecalls(uses=(use,)))
 
 
-def merge(live: LiveNode, *ids: str, key: str | None = None, **headers: Any) -> Any:
-    return live.call("POST", "/v1/memories/merge", key=key, json={"ids": ids}, **headers)
+def merge(live: LiveNode, *ids: str, key: str | None = None, once: str = "") -> Any:
+    headers = {"Idempotency-Key": once} if once else {}
+    return live.call("POST", "/v1/memories/merge", key=key, json={"ids": ids}, headers=headers)
 
 
 def recalls(live: LiveNode, fact: str, position: int | None = None) -> tuple[int, tuple[int, ...]]:
@@ -487,10 +488,9 @@ def test_a_confidential_memory_of_another_key_is_absent_to_a_merge(
 
 def test_a_repeated_merge_is_answered_as_at_first(live: LiveNode) -> None:
     old, new = store(live, "Ann likes tea"), store(live, "Ann likes green tea")
-    key = {"headers": {"Idempotency-Key": "merge-1"}}
-    first = merge(live, old["id"], new["id"], **key).json()
+    first = merge(live, old["id"], new["id"], once="merge-1").json()
     head = live.node.log.head().position
-    again = merge(live, old["id"], new["id"], **key).json()
+    again = merge(live, old["id"], new["id"], once="merge-1").json()
     assert (again["kept"], again["ended"]) == (first["kept"], first["ended"])
     assert live.node.log.head().position == head
 
