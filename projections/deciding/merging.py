@@ -48,7 +48,7 @@ def merge_memories(intent: MergeMemories, context: Context) -> Decision | Refuse
     view = context.mirror.pin()
     moment = Moment(view.position, context.now_us)
     named = [context.mirror.slot_of.get(fact) for fact in intent.fact_ids]
-    slots = np.array([s for s in named if s is not None and s < view.count], dtype=np.int32)
+    slots = np.array(sorted({s for s in named if s is not None and s < view.count}), dtype=np.int32)
     rights = intent.rights.alone()
     if len(known(view, rights, moment, slots)) < 2:
         return _ABSENT
