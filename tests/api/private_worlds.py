@@ -68,6 +68,7 @@ from tests.api.live import LiveNode
 
 START_US = 1_700_000_000_000_000
 STEP_US = 3_600_000_000
+SECOND_US = 1_000_000
 MEMBER, OUTSIDER = "agent:member", "agent:outsider"
 GARDENS = ("ops", "waiting")
 """Slugs; the second is a quarantine."""
@@ -217,7 +218,7 @@ class Life:
 
     def take(self, step: Step, events: int) -> int:
         """Carry out a step, or ``events`` events that say nothing; how many were recorded."""
-        self.clock.advance(STEP_US)
+        self.clock.advance(SECOND_US if step.kind == "memory" else STEP_US)
         if step.private and not self.private:
             # one command each way, so that counters of the node agree as well
             silence = [
@@ -353,7 +354,8 @@ class Life:
 
     def _memory(self, step: Step) -> StoreMemory:
         """Private by its classification: the same words as public ones, in the name of the same
-        owners and in the same scope. A private one ends nothing, for that would be seen."""
+        owners and in the same scope. A private one is stored by somebody who reads nothing, for
+        what it would change of public ones would be seen."""
         source = SOURCES[step.source % 2]
         plain = msgspec.structs.replace(self._fact(step, []), garden_id=None, derived_from=())
         level = 2 + step.pick % 2 if step.private else step.pick % 2
@@ -378,10 +380,10 @@ class Life:
             ),
             attributes=FactAttributes(classification=level, topic="work"),
         )
-        supersede = step.derived and not step.private
-        return StoreMemory(
-            fact=fact, rights=self._rights(step), supersede=supersede, likeness=ALIKE
-        )
+        rights = self._rights(step)
+        if step.private:
+            rights = rights.narrowed(frozenset())
+        return StoreMemory(fact=fact, rights=rights, supersede=step.derived, likeness=ALIKE)
 
     def _rights(self, step: Step) -> Authorization:
         """Of whoever takes the step."""
