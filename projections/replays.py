@@ -67,6 +67,9 @@ class _Unmatched(Struct):
 
     def take(self, intent: Intent) -> list[Recorded]:
         """The first events that ``intent`` can have led to."""
+        if isinstance(intent, StoreMemory | MergeMemories):  # commands of their own
+            taken, self.events = self.events, []
+            return taken
         for index, event in enumerate(self.events):
             if _came_of(intent, event):
                 end = index + 1
@@ -88,8 +91,6 @@ def replayed_outcomes(
 
 def _came_of(intent: Intent, event: Recorded) -> bool:
     payload = event.payload
-    if isinstance(intent, StoreMemory):
-        return not isinstance(payload, FactAsserted) or _came_of(intent.fact, event)
     if isinstance(intent, AssertFact):
         return (
             isinstance(payload, FactAsserted)

@@ -11,6 +11,7 @@ from api.commands.gardening import member_of
 from api.errors import plain
 from api.schemas.memories import MemoryRequest
 from projections.arrays import I32
+from projections.authorization import Authorization
 from projections.embedding.errors import EmbeddingError
 from projections.embedding.semantics import Semantics
 from projections.intents import AssertFact, MergeMemories, StoreMemory
@@ -48,11 +49,17 @@ async def memory_of(call: Call, request: MemoryRequest, owner: str) -> Memory:
     likeness, warnings = await _likeness(call, fact)
     intent = StoreMemory(
         fact=fact,
-        rights=call.authorization,
+        rights=_reading(call),
         supersede=request.supersede,
         likeness=likeness,
     )
     return Memory(intent, assertion.warnings + warnings)
+
+
+def _reading(call: Call) -> Authorization:
+    """What the caller may read: nothing, where the key only writes."""
+    rights = call.authorization
+    return rights if rights.may("read") else rights.narrowed(frozenset())
 
 
 async def _likeness(call: Call, fact: AssertFact) -> tuple[Likeness | None, list[str]]:
@@ -74,7 +81,7 @@ def _make_vectors(call: Call, fact: AssertFact, semantics: Semantics) -> None:
     semantics.contents.make([text])
     view = call.view()
     moment = call.moment(view)
-    rights = call.authorization
+    rights = _reading(call)
     place = (fact.source, fact.scope, fact.garden_id)
     slots = recent_memories(view, rights, moment, *place)
     secret: I32 = np.array(confidential_memories(view, rights, moment), dtype=np.int32)
@@ -104,11 +111,10 @@ def merge_of(call: Call, ids: list[str]) -> MergeMemories:
     view = call.view()
     named = [call.node.reader.slot_of(fact) for fact in ids]
     slots: I32 = np.array([s for s in named if s is not None and s < view.count], dtype=np.int32)
-    shown = known(view, call.authorization.alone(), call.moment(view), slots)
+    rights = _reading(call)
+    shown = known(view, rights.alone(), call.moment(view), slots)
     if len(shown) < len(ids):
         raise plain("fact_not_found")
     for slot in shown.tolist():
         check_source(call, view.sources.text(int(view.source[slot])))
-    return MergeMemories(
-        fact_ids=(ids[0], ids[1]), rights=call.authorization, member=member_of(call)
-    )
+    return MergeMemories(fact_ids=(ids[0], ids[1]), rights=rights, member=member_of(call))

@@ -16,7 +16,7 @@ from eventlog.event import Draft, fact_partition
 from eventlog.identifiers import id_bytes
 from eventlog.kinds import FactAttributesSet, FactRetracted
 from projections.arrays import I32
-from projections.attribute_rules import PLAIN, misplaced
+from projections.attribute_rules import CONFIDENTIAL, PLAIN, misplaced
 from projections.attributes import attributes_at
 from projections.deciding.asserting import MISPLACED, assert_fact
 from projections.deciding.context import Context, Decision
@@ -142,10 +142,20 @@ def _with_ends(
     """The decision, and the retraction of what it ends, caused by it."""
     if not ended or decision.fact_id is None:
         return decision
-    payload = FactRetracted(fact_ids=ended, reason=f"superseded by {decision.fact_id}")
-    partition = fact_partition(fact.scope, fact.garden_id)
-    end = context.draft(payload, partition, id_bytes(decision.fact_id))
-    return msgspec.structs.replace(decision, drafts=[*decision.drafts, end], retracted=tuple(ended))
+    confidential = (fact.attributes or PLAIN).classification >= CONFIDENTIAL
+    end = ending("superseded by", decision.fact_id, ended, confidential=confidential)
+    cause = None if confidential else id_bytes(decision.fact_id)
+    draft = context.draft(end, fact_partition(fact.scope, fact.garden_id), cause)
+    return msgspec.structs.replace(
+        decision, drafts=[*decision.drafts, draft], retracted=tuple(ended)
+    )
+
+
+def ending(how: str, fact: str, ended: list[str], *, confidential: bool) -> FactRetracted:
+    """The end of memories on account of another, which whoever reads of it may not know of:
+    a confidential one is neither named nor the cause."""
+    named = "a confidential memory" if confidential else fact
+    return FactRetracted(fact_ids=ended, reason=f"{how} {named}")
 
 
 def _ids(view: View, slots: Iterable[int], context: Context) -> list[str]:

@@ -14,16 +14,17 @@ from eventlog.identifiers import id_bytes
 from eventlog.kinds import (
     FactAttributes,
     FactAttributesSet,
-    FactRetracted,
     MemoriesMerged,
     Parent,
     Value,
 )
 from projections.arrays import I32
+from projections.attribute_rules import CONFIDENTIAL
 from projections.cid import compute_cid
 from projections.deciding.asserting import assert_fact
 from projections.deciding.context import Context, Decision
 from projections.deciding.gardens import touch_refusal
+from projections.deciding.memories import ending
 from projections.facts import FactRow, fetch
 from projections.intents import AssertFact, MergeMemories, Refused
 from projections.memory_rules import INTEGRITY_MERGED
@@ -95,8 +96,9 @@ def _merged(
         if attributes != standing[1]:
             payload = FactAttributesSet(fact_id=kept, attributes=attributes)
             drafts.append(context.draft(payload, partition, first))
-    payload = FactRetracted(fact_ids=gone, reason=f"merged into {kept}")
-    drafts.append(context.draft(payload, partition, first))
+    confidential = attributes.classification >= CONFIDENTIAL
+    end = ending("merged into", kept, gone, confidential=confidential)
+    drafts.append(context.draft(end, partition, None if confidential else first))
     return Decision(drafts, fact_id=kept, retracted=tuple(gone))
 
 

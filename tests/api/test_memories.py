@@ -191,8 +191,9 @@ def test_another_owner_place_or_an_ended_memory_is_no_duplicate(live: LiveNode) 
 
 
 def test_of_stores_at_once_one_is_new(live: LiveNode) -> None:
-    def once(_: int) -> tuple[int, str]:
-        answer = post(live, "Ann likes tea")
+    def once(number: int) -> tuple[int, str]:
+        # Of different attributes: as facts, each would be new.
+        answer = post(live, "Ann likes tea", topic=f"t{number}")
         return answer.status_code, answer.json()["id"]
 
     with ThreadPoolExecutor(8) as pool:
@@ -280,6 +281,32 @@ def test_what_a_caller_may_not_read_changes_no_answer(
         told.append([(each.status_code, _open(each.json())) for each in answers])
     assert told[0] == told[1]
     assert [status for status, _ in told[0]] == [201, 201, 201, 200]
+
+
+def test_a_key_that_only_writes_learns_of_nothing(live: LiveNode, owner: str) -> None:
+    old = store(live, "Ann uses vim for editing", owner, topic="work")
+    key = live.mint("write", entity="agent:blind", sources=["user:owner", "user:blind"])
+    for reader, seen in ((key, 0), (live.mint("read", "write", entity="agent:sees"), 1)):
+        name = {"source": f"user:{'blind' if reader == key else 'sees'}"}
+        equal = store(live, "Ann uses vim for editing", reader, classification=0, **name)
+        assert equal["classification"] == seen
+    new = store(live, "Ann no longer uses vim", key, source="user:owner", topic="work")
+    assert new["superseded"] == []
+    assert merge(live, old["id"], new["id"], key=key).status_code == 404
+
+
+def test_a_confidential_memory_is_not_named_where_it_ended_another(
+    live: LiveNode, owner: str
+) -> None:
+    old = store(live, "Ann uses vim for editing", owner, topic="work")
+    new = store(live, "Ann no longer uses vim", owner, topic="work", classification=2)
+    assert new["superseded"] == [old["id"]]
+    event = live.node.log.read(live.node.log.head().position - 1, 1)[0]
+    assert event.payload.reason == "superseded by a confidential memory"  # type: ignore[union-attr]
+    assert event.header.causation_id is None
+    life = live.call("GET", f"/v1/time-travel/facts/{old['id']}")
+    assert (life.status_code, new["id"] in life.text) == (200, False)
+    assert "superseded by a confidential memory" in life.text
 
 
 def _open(answer: dict[str, Any]) -> dict[str, Any]:
