@@ -36,7 +36,7 @@ async def store_memory(call: Call) -> web.Response:
     if refusal is not None:
         return answer({"stored": False, "memoriesCount": 0, "error": refusal})
     memory = await memory_of(call, request, owner)
-    done = await call.do(memory.intent, idempotency=call.idempotency(data))
+    done = await call.do(memory.intent, idempotency=call.idempotency(data), atomic=True)
     if asserted_event(done) is None:
         return answer(_skipped(call, memory, done))
     record = written_record(call, done, memory.warnings)
@@ -89,7 +89,7 @@ async def merge_memories(call: Call) -> web.Response:
     request = parse_body(MergeRequest, data)
     intent = merge_of(call, request.ids)
     await call.service.tracker.flush()  # recalls that are not in the log yet count as well
-    done = await call.do(intent, idempotency=call.idempotency(data))
+    done = await call.do(intent, idempotency=call.idempotency(data), atomic=True)
     view = call.view()
     moment = call.moment(view)
     slot = answering_slot(call, view, done)

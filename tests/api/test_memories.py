@@ -220,6 +220,21 @@ def test_a_repeated_request_is_answered_as_at_first(live: LiveNode) -> None:
     assert repeated.json() == same.json()
 
 
+def test_a_repeated_refusal_is_a_refusal(live: LiveNode) -> None:
+    owner = live.mint("read", "write", entity="user:owner", sources=["user:owner"])
+    store(live, "The code is 7", owner, classification=2, scope="team")
+    for _ in range(2):  # too confidential for its scope by what was said before
+        answer = live.call(
+            "POST",
+            "/v1/memories",
+            key=owner,
+            json={"content": "The code is 7", "scope": "company"},
+            headers={"Idempotency-Key": "one"},
+        )
+        assert answer.status_code == 422
+        assert answer.json()["detail"]["code"] == "classification_misplaced"
+
+
 # -- classification -----------------------------------------------------------------------
 
 
