@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import msgspec
-import numpy as np
 
 from eventlog.event import Draft, fact_partition
 from eventlog.identifiers import id_bytes
@@ -38,6 +37,9 @@ from projections.memory_window import (
 )
 from projections.moment import LIVE, Moment
 from projections.view import View
+
+_LOOKED_AT = 1_000
+"""Memories whose topics are looked up at a time."""
 
 
 def store_memory(intent: StoreMemory, context: Context) -> Decision | Refused:
@@ -127,13 +129,19 @@ def _superseded(intent: StoreMemory, view: View, moment: Moment) -> list[int]:
 
 
 def _of_topic(view: View, moment: Moment, slots: I32, topic: str) -> list[int]:
+    """The first ``TOPIC_MEMORIES_MAX`` of the topic."""
     found: list[int] = []
-    for slot in slots[np.isin(slots, view.attributed_slots())].tolist():
-        if view.attributes(np.array([slot], dtype=np.int32), moment)[0].topic == topic:
-            found.append(slot)
-            if len(found) == TOPIC_MEMORIES_MAX:
-                break
-    return found
+    for start in range(0, len(slots), _LOOKED_AT):
+        some = slots[start : start + _LOOKED_AT]
+        stated = view.stated_attributes(some, moment)
+        found += [
+            slot
+            for slot, attributes in zip(some.tolist(), stated, strict=True)
+            if attributes is not None and attributes.topic == topic
+        ]
+        if len(found) >= TOPIC_MEMORIES_MAX:
+            break
+    return found[:TOPIC_MEMORIES_MAX]
 
 
 def _with_ends(
