@@ -324,9 +324,12 @@ class Call:
             if isinstance(outcome, Refused):
                 raise refused(outcome)
 
-    async def do(self, intent: Intent, *, idempotency: Idempotency | None = None) -> Done:
-        """One intent that must happen. Raises ApiError where the writer refuses it."""
-        answer = await self.submit([intent], idempotency=idempotency)
+    async def do(
+        self, intent: Intent, *, idempotency: Idempotency | None = None, atomic: bool = False
+    ) -> Done:
+        """One intent that must happen; with ``atomic`` a refused one leaves no trace, so that it
+        is decided anew when it is repeated. Raises ApiError where the writer refuses it."""
+        answer = await self.submit([intent], idempotency=idempotency, atomic=atomic)
         outcome = answer.outcomes[0]
         if isinstance(outcome, Refused):
             raise refused(outcome)

@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "transfer": ("import", "export"),
     "ask": ("recall", "facts"),
     "receipts": ("receipts",),
+    "memory": ("memory",),
     "audit": ("audit",),
     "replays": ("rebuild", "replay"),
     "embeddings": ("embeddings",),

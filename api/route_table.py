@@ -35,6 +35,7 @@ from api.routes import (
     jobs,
     keys,
     manifests,
+    memories,
     pages,
     profiles,
     provenance,
@@ -105,6 +106,7 @@ from api.schemas.gardens import (
 )
 from api.schemas.intents import IntentRecord, IntentRequest
 from api.schemas.keys import AgentKeyRequest, ExpiringQuery, KeyRequest, KeysQuery
+from api.schemas.memories import MemoryRequest, MergeRequest
 from api.schemas.profiles import ProfileDocument
 from api.schemas.recall import (
     CardQuery,
@@ -173,6 +175,18 @@ _FACTS: tuple[Route, ...] = (
         method="POST", path="/v1/facts/{fact_id}/retract", handler=facts.retract_fact,
         permission="write", group="facts", summary="Retract a fact", body=RetractRequest,
         body_required=False, answers={200: answers.Retracted},
+        errors=(400, 404, 409, 413, 503, 507), headers=("Idempotency-Key",),
+    ),
+    Route(
+        method="POST", path="/v1/memories", handler=memories.store_memory, permission="write",
+        group="facts", summary="Store a memory, unless it was just said (abmind)",
+        body=MemoryRequest, answers={200: answers.MemoryStored, 201: answers.MemoryStored},
+        errors=(400, 404, 409, 413, 503, 507), headers=_WRITE,
+    ),
+    Route(
+        method="POST", path="/v1/memories/merge", handler=memories.merge_memories,
+        permission="write", group="facts", summary="Merge two memories into the newer (abmind)",
+        body=MergeRequest, answers={200: answers.MemoriesMerged},
         errors=(400, 404, 409, 413, 503, 507), headers=("Idempotency-Key",),
     ),
 )  # fmt: skip

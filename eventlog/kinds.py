@@ -828,6 +828,20 @@ class OrgManifestSet(Payload, frozen=True, tag="org_manifest_set"):
     document: dict[str, Any]
 
 
+class MemoriesMerged(Payload, frozen=True, tag="memories_merged"):
+    """One memory takes the place of others: ``kept_id`` counts as recalled, cited and rejected
+    that much oftener from here on. ``instants_us``: the recalls to remember of it besides its
+    own, ascending, in microseconds. The end of ``merged_ids`` and what ``kept_id`` takes over
+    of their attributes are events of their own."""
+
+    kept_id: str
+    merged_ids: list[str]
+    recalls: int = 0
+    instants_us: list[int] = field(default_factory=list)
+    citations: int = 0
+    rejections: int = 0
+
+
 AnyPayload = (
     FactAsserted
     | FactRetracted
@@ -876,6 +890,7 @@ AnyPayload = (
     | TombstoneRevoked
     | FactAttributesSet
     | OrgManifestSet
+    | MemoriesMerged
 )
 
 SCHEMA_VERSIONS: dict[str, int] = {
@@ -926,6 +941,7 @@ SCHEMA_VERSIONS: dict[str, int] = {
     "tombstone_revoked": 1,
     "fact_attributes_set": 1,
     "org_manifest_set": 1,
+    "memories_merged": 1,
 }
 """The version each kind is written with; older ones are read through ``codec.UPCASTERS``."""
 

@@ -8,7 +8,7 @@ import apsw
 import msgspec
 
 from eventlog.event import Recorded
-from eventlog.kinds import RecallServed, RecallUse
+from eventlog.kinds import MemoriesMerged, RecallServed, RecallUse
 from projections.database import query
 from projections.erasing import FACTS
 from projections.recall_times import instants_of
@@ -27,7 +27,7 @@ class AccessProjector:
     """``fact_accesses`` (history, for past moments) and the counters on ``facts``."""
 
     name = "access"
-    version = 2
+    version = 3
     tables = ("fact_accesses",)
     schema = """
     CREATE TABLE fact_accesses (
@@ -40,19 +40,29 @@ class AccessProjector:
     ) STRICT, WITHOUT ROWID;
     """
     late_indexes = ""
-    kinds = frozenset({"recall_served"})
+    kinds = frozenset({"recall_served", "memories_merged"})
     reads = frozenset({"facts"})
     erasing = (f"DELETE FROM fact_accesses WHERE fact_id IN {FACTS}",)
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
         for event in events:
-            served = event.payload
-            assert isinstance(served, RecallServed)
-            db.executemany("INSERT INTO fact_accesses VALUES (?,?,?,?,?)", _rows(event, served))
+            payload = event.payload
+            rows: list[tuple[int, str, int, int, str]] = []
+            if isinstance(payload, RecallServed):
+                rows = _rows(event, payload)
+            elif isinstance(payload, MemoriesMerged) and payload.recalls:
+                rows = [_inherited(event, payload)]
+            db.executemany("INSERT INTO fact_accesses VALUES (?,?,?,?,?)", rows)
             db.executemany(
-                _COUNT,
-                [(use.count, use.last_at_us // 1000, use.fact_id) for use in served.uses],
+                _COUNT, [(count, last_us // 1000, fact) for _, fact, count, last_us, _ in rows]
             )
+
+
+def _inherited(event: Recorded, merged: MemoriesMerged) -> tuple[int, str, int, int, str]:
+    """What the kept memory takes over: without instants it was last recalled when it was."""
+    instants = merged.instants_us
+    text = _encode(instants).decode()
+    return event.position, merged.kept_id, merged.recalls, max(instants, default=0), text
 
 
 def _rows(event: Recorded, served: RecallServed) -> list[tuple[int, str, int, int, str]]:

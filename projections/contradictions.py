@@ -163,7 +163,7 @@ class ContradictionsProjector:
     """Rows of ``claims`` and ``conflicts``."""
 
     name = "contradictions"
-    version = 4
+    version = 5
     tables = ("claims", "conflicts")
     schema = f"""
     CREATE TABLE claims (

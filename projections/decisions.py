@@ -46,6 +46,8 @@ from projections.deciding.feedback import give_feedback
 from projections.deciding.foreign import receive_foreign
 from projections.deciding.gardens import create_garden, delete_garden, set_member
 from projections.deciding.manifests import put_manifest
+from projections.deciding.memories import store_memory
+from projections.deciding.merging import merge_memories
 from projections.deciding.peering import (
     adopt_page,
     declare_peer,
@@ -116,6 +118,8 @@ DECISIONS: dict[type[ask.Intent], Callable[[Any, Context], Decision | Refused]] 
     ask.SetTombstone: set_tombstone,
     ask.RevokeTombstone: revoke_tombstone,
     ask.SetAttributes: set_attributes,
+    ask.StoreMemory: store_memory,
+    ask.MergeMemories: merge_memories,
 }
 """Every intent and the function that decides it."""
 

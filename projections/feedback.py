@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import apsw
 
 from eventlog.event import Recorded
-from eventlog.kinds import FactFeedback
+from eventlog.kinds import FactFeedback, MemoriesMerged
 from projections.database import query
 from projections.erasing import FACTS, POSITIONS
 
@@ -16,7 +16,7 @@ class FeedbackProjector:
     """``fact_feedback``: how often each event says that a fact was cited, and rejected."""
 
     name = "feedback"
-    version = 1
+    version = 2
     tables = ("fact_feedback",)
     schema = """
     CREATE TABLE fact_feedback (
@@ -31,7 +31,7 @@ class FeedbackProjector:
     CREATE INDEX fact_feedback_by_receipt ON fact_feedback (receipt_id);
     """
     late_indexes = ""
-    kinds = frozenset({"fact_feedback"})
+    kinds = frozenset({"fact_feedback", "memories_merged"})
     reads: frozenset[str] = frozenset()
     erasing = (
         f"DELETE FROM fact_feedback WHERE fact_id IN {FACTS}",
@@ -39,12 +39,17 @@ class FeedbackProjector:
     )
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
-        rows = [
-            (event.position, fact, cited, rejected, event.payload.receipt_id)
-            for event in events
-            if isinstance(event.payload, FactFeedback)
-            for fact, cited, rejected in counts_of(event.payload)
-        ]
+        rows: list[tuple[int, str, int, int, str | None]] = []
+        for event in events:
+            payload = event.payload
+            if isinstance(payload, FactFeedback):
+                rows += [
+                    (event.position, fact, cited, rejected, payload.receipt_id)
+                    for fact, cited, rejected in counts_of(payload)
+                ]
+            elif isinstance(payload, MemoriesMerged) and (payload.citations or payload.rejections):
+                counts = (payload.citations, payload.rejections)
+                rows.append((event.position, payload.kept_id, *counts, None))
         if rows:
             db.executemany("INSERT INTO fact_feedback VALUES (?,?,?,?,?)", rows)
 

@@ -27,7 +27,9 @@ from eventlog.kinds import (
     TrustPolicy,
     Value,
 )
+from projections.authorization import Authorization
 from projections.episodic.delta import Proposal
+from projections.memory_rules import Likeness
 from projections.normalization import SCOPES
 
 
@@ -581,7 +583,32 @@ class RevokeTombstone(Intent, frozen=True, kw_only=True):
     node_id: str | None = None
 
 
-ERASING = (EraseFacts, EraseEvents, TakeForeignEnds)
+class StoreMemory(Intent, frozen=True, kw_only=True):
+    """State a memory, unless its owner has just said the same (``memory_rules``).
+
+    Attributes:
+        fact: what is stated.
+        rights: the asker's. What they may not read has no say.
+        supersede: whether old memories end that the new one says are no longer so.
+        likeness: compares texts whose vectors are known; None where nothing makes vectors.
+    """
+
+    fact: AssertFact
+    rights: Authorization
+    supersede: bool = True
+    likeness: Likeness | None = None
+
+
+class MergeMemories(Intent, frozen=True, kw_only=True):
+    """Let the newer of two memories take the place of the older. ``rights``: the asker's, who
+    may write as the owner of both."""
+
+    fact_ids: tuple[str, str]
+    rights: Authorization
+    member: str | None = None
+
+
+ALONE = (EraseFacts, EraseEvents, TakeForeignEnds, StoreMemory, MergeMemories)
 """Intents that are decided alone, with everything before them committed."""
 
 
@@ -596,11 +623,13 @@ class GiveFeedback(Intent, frozen=True, kw_only=True):
 
 class SetAttributes(Intent, frozen=True, kw_only=True):
     """Change attributes of a fact. ``changes``: by field. ``scopes``: those the caller may
-    touch. ``admin``: may also lower a classification and lend any trust."""
+    touch. ``admin``: may also lower a classification and lend any trust. ``relevance_change``
+    is added to the relevance that stands, within its bounds."""
 
     fact_id: str
     changes: dict[str, Any]
     scopes: frozenset[str]
+    relevance_change: int = 0
     admin: bool = False
     member: str | None = None
 

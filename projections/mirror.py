@@ -29,6 +29,7 @@ from eventlog.kinds import (
     FactRetracted,
     GardenCreated,
     KeyIssued,
+    MemoriesMerged,
     QuarantineReviewed,
     RecallServed,
     RecallUse,
@@ -454,6 +455,16 @@ class Mirror(MirrorState):
         for fact, cited, rejected in counts_of(payload):
             self._note_feedback(event.position, fact, cited, rejected)
 
+    def _merge(self, event: Recorded) -> None:
+        payload = event.payload
+        assert isinstance(payload, MemoriesMerged)
+        slot = self.slot_of.get(payload.kept_id)
+        if slot is not None and payload.recalls:
+            self.accesses.add(event.position, [(slot, payload.recalls)])
+            self.recall_times.add(event.position, slot, payload.instants_us)
+        told = (payload.citations, payload.rejections)
+        self._note_feedback(event.position, payload.kept_id, *told)
+
     def _note_feedback(self, position: int, fact: str, cited: int, rejected: int) -> None:
         slot = self.slot_of.get(fact)
         if slot is not None:
@@ -539,6 +550,7 @@ _HANDLERS: dict[type[object], Callable[[Mirror, Recorded], None]] = {
     KeyIssued: Mirror._key,  # pyright: ignore[reportPrivateUsage]
     FactAttributesSet: Mirror._set_attributes,  # pyright: ignore[reportPrivateUsage]
     FactFeedback: Mirror._feed_back,  # pyright: ignore[reportPrivateUsage]
+    MemoriesMerged: Mirror._merge,  # pyright: ignore[reportPrivateUsage]
     RecallServed: Mirror._count,  # pyright: ignore[reportPrivateUsage]
     SetValuedDeclared: Mirror._declare,  # pyright: ignore[reportPrivateUsage]
     TombstoneSet: Mirror._tombstone,  # pyright: ignore[reportPrivateUsage]

@@ -17,13 +17,14 @@ from eventlog.kinds import (
     SetValuedDeclared,
 )
 from projections.database import query, query_one
+from projections.memory_rules import MEMORY_RELATION
 from projections.moment import LIVE
 from projections.normalization import matches_label
 from projections.summaries.naming import RELATION
 
-ALWAYS_SET_VALUED = ("rel:*", "stigmem:*", RELATION)
+ALWAYS_SET_VALUED = ("rel:*", "stigmem:*", RELATION, MEMORY_RELATION)
 """Relationship labels name many targets by nature; the node's own labels never contradict, nor do
-the paragraphs of a summary."""
+the paragraphs of a summary, nor a user's memories."""
 
 _decode_policy = msgspec.json.Decoder(DecayPolicy).decode
 _decode_document = msgspec.json.Decoder(dict[str, Any]).decode

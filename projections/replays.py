@@ -19,6 +19,7 @@ from eventlog.kinds import (
     FactAttributesSet,
     FactRetracted,
     KeyIssued,
+    MemoriesMerged,
 )
 from projections.database import query_one
 from projections.deciding.gardens import touch_refusal, write_refusal
@@ -28,6 +29,7 @@ from projections.intents import (
     Done,
     Intent,
     IssueKey,
+    MergeMemories,
     Refused,
     ResolveConflict,
     RetractFact,
@@ -35,6 +37,7 @@ from projections.intents import (
     RevokeKey,
     SetAttributes,
     SetPolicy,
+    StoreMemory,
 )
 
 _EQUAL = """
@@ -52,6 +55,7 @@ _REFUSALS: dict[type[Intent], Refused] = {
     IssueKey: Refused("key_exists", "raw_key already exists; choose another", "raw_key"),
     RevokeKey: Refused("key_not_found", "key not found", "key_id"),
     SetPolicy: Refused("policy_not_found", "decay policy not found", "id"),
+    MergeMemories: Refused("fact_not_found", "fact not found", "ids"),
 }
 """Why intents that always record something had been refused, if they recorded nothing."""
 
@@ -63,6 +67,9 @@ class _Unmatched(Struct):
 
     def take(self, intent: Intent) -> list[Recorded]:
         """The first events that ``intent`` can have led to."""
+        if isinstance(intent, StoreMemory | MergeMemories):  # commands of their own
+            taken, self.events = self.events, []
+            return taken
         for index, event in enumerate(self.events):
             if _came_of(intent, event):
                 end = index + 1
@@ -124,13 +131,17 @@ def _outcome(intent: Intent, events: list[Recorded], db: apsw.Connection) -> Don
             detail["resolution_fact_id"] = payload.resolution_fact_id
             detail["conflict_status"] = "resolved"
         elif isinstance(payload, FactAttributesSet):
-            fact = payload.fact_id
+            fact = fact or payload.fact_id
+        elif isinstance(payload, MemoriesMerged):
+            fact = payload.kept_id
         elif isinstance(payload, KeyIssued):
             detail["key_id"] = payload.key_id
     if fact is None and isinstance(intent, SetAttributes):
         fact = intent.fact_id
     if fact is None and isinstance(intent, AssertFact):
         fact = _equal_fact(intent, db)
+    if fact is None and isinstance(intent, StoreMemory):
+        fact = _equal_fact(intent.fact, db)
     if not events and fact is None and type(intent) in _REFUSALS:
         return _refusal(intent, db)
     return Done(events, fact_id=fact, created=False, retracted=retracted, detail=detail)

@@ -194,6 +194,12 @@ class View:
         """What the lexicon reads of a fact's value."""
         return self.said[int(self.value[slot])]
 
+    def value_numbers(self, text: str) -> list[int]:
+        """Numbers of the values that are this text: as a string, and as a text."""
+        numbers = self._mirror.value_numbers
+        kinds = [(kind, text) for kind in ("string", "text")]
+        return [number for each in kinds if (number := numbers.get(each)) is not None]
+
     def text_of(self, slot: int) -> str:
         """All that the lexicon reads of a fact."""
         said = self.said_by(slot)

@@ -24,7 +24,7 @@ from eventlog.log import CopyableLog, EventLog, Idempotency, KeyCopy
 from projections.command import Command
 from projections.faults import storage_errors
 from projections.group import CommandFailed, Group
-from projections.intents import ERASING, Done, Intent, WriteAnswer
+from projections.intents import ALONE, Done, Intent, WriteAnswer
 from projections.mirror import Mirror
 from projections.store import ProjectionStore
 
@@ -244,10 +244,10 @@ class Writer:
         return group, None
 
     def _write(self, group: list[Command]) -> None:
-        """What erases is written by itself: it asks the log for all that came before."""
+        """What asks for all that came before, as an erasure does, is written by itself."""
         together: list[Command] = []
         for command in group:
-            if any(isinstance(intent, ERASING) for intent in command.intents):
+            if any(isinstance(intent, ALONE) for intent in command.intents):
                 self._write_together(together)
                 self._write_together([command])
                 together = []

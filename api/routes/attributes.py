@@ -22,8 +22,9 @@ async def set_attributes(call: Call) -> web.Response:
             speak for, or more than they may say.
     """
     data = await call.raw()
-    changes = parse_body(AttributesPatch, data).changes()
-    if not changes:
+    patch = parse_body(AttributesPatch, data)
+    changes = patch.changes()
+    if not changes and not patch.relevance_change:
         raise unprocessable([entry("missing", ["body"], "name at least one attribute")])
     rights = call.authorization.alone()
     fact_id = call.segment("fact_id")
@@ -36,6 +37,7 @@ async def set_attributes(call: Call) -> web.Response:
     intent = SetAttributes(
         fact_id=row.id,
         changes=changes,
+        relevance_change=patch.relevance_change,
         scopes=rights.scopes,
         admin=admin,
         member=member_of(call),

@@ -39,13 +39,18 @@ async def assert_fact(call: Call) -> web.Response:
     assertion = assertion_of(call, request)
     done = await call.do(assertion.intent, idempotency=call.idempotency(data))
     warnings = assertion.warnings + ignored(query, request)
-    record = _written_record(call, done, warnings)
+    record = written_record(call, done, warnings)
     if query.wait is not None:
         record["embedded"] = await call.embedded(call.view().position)
     return answer(record, 201)
 
 
-def _written_record(call: Call, done: Done, warnings: list[str]) -> Record:
+def written_record(call: Call, done: Done, warnings: list[str]) -> Record:
+    """The record of the fact that answers a write, new or not.
+
+    Raises:
+        ApiError: 404 where it is gone.
+    """
     event = asserted_event(done)
     if event is not None:
         record = record_of_event(event, now_of(call, event, done), warnings)

@@ -78,6 +78,34 @@ class AttributesTaken(Answer):
     fact: FactRecord
 
 
+class MemoryStored(Answer):
+    """abmind's answer, and what became of the memory here. Where nothing new was stated,
+    ``error`` says why and ``id`` is of the one that stands; where nothing is stored, only
+    the first three are there."""
+
+    stored: bool
+    memoriesCount: int  # noqa: N815  # abmind's own name
+    error: str | None = None
+    id: str | None = None
+    position: int | None = None
+    classification: int | None = None
+    superseded: list[str] = []
+    warnings: list[str] = []
+    fact: FactRecord | None = None
+
+
+class MemoriesMerged(Answer):
+    """The memory that is kept, those that ended, and how often it counts as recalled. It is a
+    new fact where it had to be ``restated``."""
+
+    kept: str
+    ended: list[str]
+    restated: bool
+    recall_count: int
+    position: int | None
+    fact: FactRecord
+
+
 class GardenMember(Answer):
     """Who is in a garden, as what, and who let them in."""
 

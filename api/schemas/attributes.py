@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from eventlog.kinds import FactAttributes
@@ -28,7 +35,7 @@ _LISTS = ("emotion_tags", "importance_flags")
 _TOPIC = re.compile(r"[^\W_][\w.:/-]{0,63}")
 
 
-def _listed(given: Any) -> Any:
+def listed(given: Any) -> Any:
     """A list, or its members in one text with commas between."""
     if isinstance(given, str):
         return [part.strip() for part in given.split(",") if part.strip()]
@@ -67,7 +74,7 @@ Label = Annotated[
 ]
 """One lower-case word, such as ``joy`` or ``turning-point``."""
 Labels = Annotated[
-    list[Label], Field(max_length=LABELS_MAX), BeforeValidator(_listed), AfterValidator(_distinct)
+    list[Label], Field(max_length=LABELS_MAX), BeforeValidator(listed), AfterValidator(_distinct)
 ]
 Whole = Annotated[int, Field(strict=True)]
 
@@ -118,11 +125,24 @@ class Attributes(Rankable):
 
 
 class AttributesPatch(Rankable):
-    """Those to set, and only those: what is left out stays."""
+    """Those to set, and only those: what is left out stays. ``relevance_change`` is added to
+    the relevance that stands, which then stays within its bounds."""
+
+    relevance_change: Annotated[
+        Whole, Field(ge=-2 * RELEVANCE_MAX, le=2 * RELEVANCE_MAX), AfterValidator(_steps)
+    ] = 0
+
+    @model_validator(mode="after")
+    def _one_relevance(self) -> Self:
+        if {"relevance", "relevance_change"} <= self.model_fields_set:
+            raise PydanticCustomError(
+                "relevance", "name either relevance or relevance_change, not both"
+            )
+        return self
 
     def changes(self) -> dict[str, Any]:
         """By field, as events carry them."""
-        given = self.model_dump(exclude_unset=True)
+        given = self.model_dump(exclude_unset=True, exclude={"relevance_change"})
         for name in _LISTS:
             if name in given:
                 given[name] = tuple(given[name])

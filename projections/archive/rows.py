@@ -49,8 +49,8 @@ COLUMNS: dict[str, str] = {
 """Column → DuckDB type, in the files' order. ``fact_ids`` are the facts an event touched,
 ``detail`` its payload as JSON text, the last three the exact bytes."""
 
-_SINGLE = ("fact_id", "marker_id", "winner_id", "resolution_fact_id")
-_SEVERAL = ("fact_ids", "loser_ids", "cited", "rejected")
+_SINGLE = ("fact_id", "marker_id", "winner_id", "resolution_fact_id", "kept_id")
+_SEVERAL = ("fact_ids", "loser_ids", "cited", "rejected", "merged_ids")
 _LISTED = ("uses", "returned", "deltas")
 _decode_payload = msgspec.json.Decoder(dict[str, Any]).decode
 

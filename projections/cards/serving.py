@@ -40,6 +40,7 @@ UNRELATED_KINDS = frozenset(
         "node_key_rotated",
         "recall_served",
         "fact_feedback",
+        "memories_merged",  # what it ends and sets have events of their own
         "recall_answered",
         "key_issued",
         "key_revoked",

@@ -6,7 +6,7 @@ import msgspec
 
 from eventlog.event import fact_partition
 from eventlog.kinds import FactAttributes, FactAttributesSet
-from projections.attribute_rules import PLAIN, UNTRUSTED_TRUST_MAX, settled
+from projections.attribute_rules import PLAIN, RELEVANCE_MAX, UNTRUSTED_TRUST_MAX, settled
 from projections.attributes import attributes_at
 from projections.database import query_one
 from projections.deciding.context import Context, Decision
@@ -34,6 +34,10 @@ def set_attributes(intent: SetAttributes, context: Context) -> Decision | Refuse
         return refusal
     standing = attributes_at(context.db, intent.fact_id, LIVE) or PLAIN
     wanted = msgspec.structs.replace(standing, **intent.changes)
+    if intent.relevance_change:
+        moved = wanted.relevance + intent.relevance_change
+        within = max(-RELEVANCE_MAX, min(RELEVANCE_MAX, moved))
+        wanted = msgspec.structs.replace(wanted, relevance=within)
     if "tier" not in intent.changes and wanted.emotion_score != standing.emotion_score:
         wanted = settled(wanted)
     if wanted == standing:

@@ -9,6 +9,7 @@ from concurrent.futures import Future
 
 from projections.arrays import F32, F64, I32, I64, Bool
 from projections.cards.vectors import CardVectors
+from projections.embedding.content_vectors import ContentVectors
 from projections.embedding.embedder import Embedder
 from projections.embedding.supposed import SupposedVectors
 from projections.embedding.vectors import Vectors
@@ -31,6 +32,8 @@ class Semantics:
         cards: CardVectors | None = None,
     ) -> None:
         self.cards = cards
+        self.contents = ContentVectors(embedder)
+        """Of what memories say, without entity and relation."""
         self.min_confidence = min_confidence
         self._embedder = embedder
         self._vectors = vectors

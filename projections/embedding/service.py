@@ -120,6 +120,7 @@ class Embeddings:
             raise StorageFailed("the embedding worker does not follow the log")
         if self.semantics.cards is not None:
             self.semantics.cards.forget_all()
+        self.semantics.contents.forget_all()
         with self._worker.paused():
             self._table.rewrite(gone)
             self.cache.keep_only(keys)

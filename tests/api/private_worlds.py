@@ -45,6 +45,7 @@ from projections.intents import (
     CreateGarden,
     Done,
     Intent,
+    MergeMemories,
     NewEpisode,
     NoteEpisodeAccess,
     RecordEpisodes,
@@ -56,15 +57,18 @@ from projections.intents import (
     SetMember,
     SetProfile,
     SetSourceTrust,
+    StoreMemory,
     SweepDecay,
     TrackRecalls,
 )
+from projections.memory_rules import MEMORY_RELATION
 from projections.moment import Moment
 from projections.normalization import SCOPES
 from tests.api.live import LiveNode
 
 START_US = 1_700_000_000_000_000
 STEP_US = 3_600_000_000
+SECOND_US = 1_000_000
 MEMBER, OUTSIDER = "agent:member", "agent:outsider"
 GARDENS = ("ops", "waiting")
 """Slugs; the second is a quarantine."""
@@ -93,8 +97,26 @@ NAMING: dict[str, Any] = {
     ],
 }
 SUMMARIES = ("weekly/weekly_2026-W25.md", "daily/daily_2026-06-15.md")
+MEMORIES = (
+    "atlas drinks the black tea",
+    "the black tea atlas drinks",
+    "atlas no longer drinks black tea",
+    "atlas keeps a ledger",
+)
+"""What memories say: the second is the first in other words, the third ends either."""
 NAMES = ("ep-0", "ep-1", "ep-2")
 """Of episodes, and of the facts that deltas write: the same everywhere."""
+
+
+class SameWords:
+    """Texts of the same words are alike, as their vectors might be."""
+
+    def cosines(self, text: str, others: Sequence[str]) -> list[float]:
+        words = sorted(text.split())
+        return [1.0 if sorted(other.split()) == words else 0.0 for other in others]
+
+
+ALIKE = SameWords()
 
 
 class Step(Struct, frozen=True):
@@ -131,6 +153,9 @@ _kinds = st.sampled_from(
         "delta",
         "look",
         "summary",
+        "memory",
+        "memory",
+        "merge",
     )
 )
 steps = st.builds(
@@ -193,7 +218,7 @@ class Life:
 
     def take(self, step: Step, events: int) -> int:
         """Carry out a step, or ``events`` events that say nothing; how many were recorded."""
-        self.clock.advance(STEP_US)
+        self.clock.advance(SECOND_US if step.kind == "memory" else STEP_US)
         if step.private and not self.private:
             # one command each way, so that counters of the node agree as well
             silence = [
@@ -224,7 +249,7 @@ class Life:
                     position = int(self.node.reader.pin().from_position[slot])
                     (row,) = self.node.reader.rows([position])
                     (self.hidden if step.private else self.open).append((row.id, row.cid))
-        if isinstance(intent, RecordSummary):
+        if isinstance(intent, RecordSummary | StoreMemory | MergeMemories):
             for event in done.events:
                 if isinstance(event.payload, FactAsserted):
                     stated = (fact_id(event), event.payload.cid)
@@ -240,6 +265,7 @@ class Life:
             "episode": self._episode,
             "delta": self._delta,
             "look": self._look,
+            "memory": self._memory,
             "summary": self._summary,
             "resolve": self._settlement,
             "sweep": self._sweep,
@@ -262,6 +288,9 @@ class Life:
             case "recall" if among:
                 fact, _ = among[step.pick % len(among)]
                 return TrackRecalls(uses=(RecallUse(fact, 3, self.clock.now_us()),))
+            case "merge" if among:
+                one, other = (among[(step.pick + n) % len(among)][0] for n in (0, step.value))
+                return MergeMemories(fact_ids=(one, other), rights=self._rights(step), member=actor)
             case "review" if step.private and self.hidden:
                 fact, _ = self.hidden[step.pick % len(self.hidden)]
                 return ReviewQuarantined(
@@ -322,6 +351,45 @@ class Life:
         return msgspec.structs.replace(
             plain, source=source, scope=scope, cid=cid, attributes=attributes
         )
+
+    def _memory(self, step: Step) -> StoreMemory:
+        """Private by its classification: the same words as public ones, in the name of the same
+        owners and in the same scope. A private one is stored by somebody who reads nothing, for
+        what it would change of public ones would be seen."""
+        source = SOURCES[step.source % 2]
+        plain = msgspec.structs.replace(self._fact(step, []), garden_id=None, derived_from=())
+        level = 2 + step.pick % 2 if step.private else step.pick % 2
+        value, entity = Value("text", MEMORIES[step.value % len(MEMORIES)]), source
+        if step.private:
+            entity = MEMBER
+        fact = msgspec.structs.replace(
+            plain,
+            entity=entity,
+            relation=MEMORY_RELATION,
+            value=value,
+            source=source,
+            scope="team",
+            confidence=1.0,
+            cid=compute_cid(
+                entity=entity,
+                relation=MEMORY_RELATION,
+                value=value,
+                source=source,
+                confidence=1.0,
+                scope="team",
+            ),
+            attributes=FactAttributes(classification=level, topic="work"),
+        )
+        rights = self._rights(step)
+        if step.private:
+            rights = rights.narrowed(frozenset())
+        return StoreMemory(fact=fact, rights=rights, supersede=step.derived, likeness=ALIKE)
+
+    def _rights(self, step: Step) -> Authorization:
+        """Of whoever takes the step."""
+        actor = MEMBER if step.private else OUTSIDER
+        gardens = self.node.reader.gardens.of_member(actor)
+        return Authorization(actor, frozenset({"read", "write"}), ALL_SCOPES, gardens)
 
     def _set(self, step: Step, fact: str) -> SetAttributes:
         level = {"classification": 2 + step.pick % 2} if step.private else {}

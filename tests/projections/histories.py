@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+import numpy as np
 from hypothesis import strategies as st
 from msgspec import Struct
 
@@ -11,6 +13,7 @@ from api.node import Node
 from eventlog.kinds import (
     ConsolidationRan,
     DecayPolicy,
+    FactAttributes,
     RecallUse,
     SetAsideEpisode,
     TrustPolicy,
@@ -38,6 +41,7 @@ from projections.intents import (
     Done,
     EraseFacts,
     Intent,
+    MergeMemories,
     NewEpisode,
     RecordEpisodes,
     RecordSummary,
@@ -48,10 +52,12 @@ from projections.intents import (
     SetPolicy,
     SetSourceTrust,
     SetTrustPolicy,
+    StoreMemory,
     SweepDecay,
     TrackRecalls,
 )
-from projections.moment import Moment
+from projections.memory_rules import MEMORY_RELATION
+from projections.moment import LIVE, Moment
 from projections.normalization import SCOPES
 
 ALL_SCOPES = frozenset(SCOPES)
@@ -109,6 +115,25 @@ def asserted(
             confidence=confidence,
             scope=scope,
         ),
+    )
+
+
+TEXTS = (
+    "one drinks black tea at work",
+    "one no longer drinks black tea",
+    "one actually drinks coffee at work",
+)
+"""Of memories: the last two tell of a change."""
+
+
+def remembered(text: str, source: str, topic: str, *, supersede: bool) -> StoreMemory:
+    """A memory to store, with the rights to everything."""
+    fact = asserted(source, MEMORY_RELATION, Value("text", text), source)
+    attributes = FactAttributes(topic=topic)
+    return StoreMemory(
+        fact=msgspec.structs.replace(fact, attributes=attributes),
+        rights=everything(),
+        supersede=supersede,
     )
 
 
@@ -269,8 +294,18 @@ _summaries = st.builds(
     scope=st.just("local"),
 )
 
-_memories = st.one_of(_episodes, _deltas(), _deltas(), _rules, _runs(), _summaries).map(
-    lambda intent: ("do", intent)
+_stores = st.builds(
+    remembered,
+    st.sampled_from(TEXTS),
+    st.sampled_from(SOURCES[:2]),
+    st.sampled_from(("work", "general")),
+    supersede=st.sampled_from((True, True, False)),
+)
+_memories = st.one_of(
+    st.one_of(_episodes, _deltas(), _deltas(), _rules, _runs(), _summaries, _stores, _stores).map(
+        lambda intent: ("do", intent)
+    ),
+    st.just(("merge", None)),
 )
 
 
@@ -308,8 +343,21 @@ def intent_at(step: Step, node: Node) -> Intent | None:
         return erasure(step, fact)
     if step.kind == "retract":
         return RetractFact(fact_id=fact, scopes=ALL_SCOPES)
+    if step.kind == "merge":
+        return MergeMemories(fact_ids=(fact, _alike(node, fact)), rights=everything())
     uses = (fact, facts[0], fact)[: 1 + step.pick % 3]
     return TrackRecalls(uses=tuple(RecallUse(use, 2, step.at_us) for use in uses))
+
+
+def _alike(node: Node, fact: str) -> str:
+    """The newest other fact of the same source and scope; else the fact itself."""
+    view = node.reader.pin()
+    slot = node.reader.mirror.slot_of[fact]
+    same = (view.source == view.source[slot]) & (view.scope == view.scope[slot])
+    same[slot] = False
+    others = frozenset(np.flatnonzero(same & (view.to_position == LIVE)).tolist())
+    names = node.reader.mirror.slot_of.items()
+    return next((name for name, at in reversed(names) if at in others), fact)
 
 
 def erasure(step: Step, fact: str) -> EraseFacts:

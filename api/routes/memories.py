@@ -1,0 +1,107 @@
+"""Memories over HTTP: facts written in abmind's manner, and answered in its shape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from aiohttp import web
+
+from api.bodies import answer, parse_body
+from api.call import Call
+from api.commands.memorizing import Memory, memory_of, merge_of, refusal_of
+from api.commands.naming import stored_uri
+from api.errors import plain
+from api.routes.facts import answering_slot, asserted_event, written_record
+from api.schemas.memories import MemoryRequest, MergeRequest
+from projections.arrays import I32
+from projections.attribute_rules import PLAIN
+from projections.intents import Done
+
+DUPLICATE = "duplicate (skipped)"
+PARAPHRASE = "paraphrase duplicate (skipped)"
+
+
+async def store_memory(call: Call) -> web.Response:
+    """Store a memory, unless its owner has just said the same: 201 for a new one, else 200
+    with the reason.
+
+    Raises:
+        ApiError: as for any fact.
+    """
+    data = await call.raw()
+    request = parse_body(MemoryRequest, data)
+    owner = stored_uri(request.owner(call.caller.principal))
+    refusal = refusal_of(request, owner)
+    if refusal is not None:
+        return answer({"stored": False, "memoriesCount": 0, "error": refusal})
+    memory = await memory_of(call, request, owner)
+    done = await call.do(memory.intent, idempotency=call.idempotency(data), atomic=True)
+    if asserted_event(done) is None:
+        return answer(_skipped(call, memory, done))
+    record = written_record(call, done, memory.warnings)
+    body = {
+        "stored": True,
+        "memoriesCount": 1,
+        "id": record["id"],
+        "position": record["position"],
+        "classification": _classification(record),
+        "superseded": list(done.retracted),
+        "warnings": record["warnings"],
+        "fact": record,
+    }
+    return answer(body, 201)
+
+
+def _classification(record: dict[str, Any]) -> int:
+    attributes: dict[str, Any] = record.get("attributes") or {}
+    return int(attributes.get("classification", PLAIN.classification))
+
+
+def _skipped(call: Call, memory: Memory, done: Done) -> dict[str, Any]:
+    """The answer where nothing new was stated: what stands says the same."""
+    view = call.view()
+    slot = answering_slot(call, view, done)
+    equal = slot is not None and view.said_by(slot) == memory.intent.fact.value.v
+    body: dict[str, Any] = {
+        "stored": True,
+        "memoriesCount": 0,
+        "error": DUPLICATE if equal else PARAPHRASE,
+        "id": done.fact_id,
+        "position": None,
+        "superseded": [],
+        "warnings": memory.warnings,
+    }
+    if slot is not None:
+        body["position"] = int(view.from_position[slot])
+        body["classification"] = int(view.classification[slot])
+    return body
+
+
+async def merge_memories(call: Call) -> web.Response:
+    """Let the newer of two memories take the place of the older; the answer is its record.
+
+    Raises:
+        ApiError: 404 where one is not there for the caller; 403 where it is not theirs; 409
+            where one has ended; 422 where they are not of one owner and place.
+    """
+    data = await call.raw()
+    request = parse_body(MergeRequest, data)
+    intent = merge_of(call, request.ids)
+    await call.service.tracker.flush()  # recalls that are not in the log yet count as well
+    done = await call.do(intent, idempotency=call.idempotency(data), atomic=True)
+    view = call.view()
+    moment = call.moment(view)
+    slot = answering_slot(call, view, done)
+    if slot is None:
+        raise plain("fact_not_found")
+    chosen: I32 = np.array([slot], dtype=np.int32)
+    body = {
+        "kept": done.fact_id,
+        "ended": list(done.retracted),
+        "restated": asserted_event(done) is not None,
+        "recall_count": int(view.access_count(chosen, moment)[0]),
+        "position": done.position,
+        "fact": call.records(view, chosen, moment)[0],
+    }
+    return answer(body)

@@ -1,0 +1,101 @@
+"""Requests about memories: facts written in abmind's manner."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from api.schemas.attributes import Attributes, listed
+from api.schemas.facts import ID_LENGTH_MAX, AssertRequest
+from api.schemas.values import FactValue, Flag, Instant, Name, Scope
+from projections.attribute_rules import KEYWORDS_LENGTH_MAX
+from projections.memory_rules import MEMORY_RELATION
+
+TAGS_MAX = 100
+TAG_LENGTH_MAX = 100
+
+Tag = Annotated[str, Field(min_length=1, max_length=TAG_LENGTH_MAX)]
+
+
+class MemoryRequest(Attributes):
+    """A memory to store: its words, whose it is and where, and all attributes of a fact.
+
+    ``content`` is in the language that is searched, ``original`` as it was said. ``tags`` are
+    added to ``keywords``. The owner is ``source``, or ``user:USER_ID``, else the caller.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    content: str
+    tags: Annotated[list[Tag], Field(max_length=TAGS_MAX), BeforeValidator(listed)] = Field(
+        default_factory=list
+    )
+    source: Name | None = None
+    user_id: Name | None = None
+    entity: Name | None = None
+    relation: Name = MEMORY_RELATION
+    scope: Scope = "local"
+    garden_id: str | None = None
+    confidence: float = Field(default=1.0, strict=True, gt=0, le=1, allow_inf_nan=False)
+    valid_from: Instant | None = None
+    valid_until: Instant | None = None
+    supersede: Flag = True
+
+    @model_validator(mode="after")
+    def _one_owner(self) -> Self:
+        if self.source is not None and self.user_id is not None:
+            raise PydanticCustomError("owner", "name either source or user_id, not both")
+        return self
+
+    @model_validator(mode="after")
+    def _tagged(self) -> Self:
+        words = ", ".join([self.keywords, *self.tags] if self.keywords else self.tags)
+        if len(words) > KEYWORDS_LENGTH_MAX:
+            raise PydanticCustomError(
+                "too_long", "keywords and tags have over {most} characters together",
+                {"most": KEYWORDS_LENGTH_MAX},
+            )  # fmt: skip
+        return self
+
+    def owner(self, caller: str) -> str:
+        """In whose name it is stated, as given."""
+        if self.user_id is not None:
+            return self.user_id if ":" in self.user_id else f"user:{self.user_id}"
+        return caller if self.source is None else self.source
+
+    def fact(self, owner: str) -> AssertRequest:
+        """The fact that the memory is."""
+        words = ", ".join([self.keywords, *self.tags] if self.keywords else self.tags)
+        own: dict[str, Any] = {name: getattr(self, name) for name in Attributes.model_fields}
+        return AssertRequest(
+            entity=owner if self.entity is None else self.entity,
+            relation=self.relation,
+            value=FactValue.model_validate({"type": "text", "v": self.content.strip()}),
+            source=owner,
+            scope=self.scope,
+            garden_id=self.garden_id,
+            confidence=self.confidence,
+            valid_from=self.valid_from,
+            valid_until=self.valid_until,
+            attributes=Attributes.model_validate(own | {"keywords": words}),
+        )
+
+
+def _distinct(ids: list[str]) -> list[str]:
+    if len(set(ids)) < len(ids):
+        raise PydanticCustomError("distinct", "name two different memories")
+    return ids
+
+
+class MergeRequest(BaseModel):
+    """Two memories of which the newer stays, whichever is named first."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    ids: Annotated[
+        list[Annotated[str, Field(min_length=1, max_length=ID_LENGTH_MAX)]],
+        Field(min_length=2, max_length=2),
+        AfterValidator(_distinct),
+    ]

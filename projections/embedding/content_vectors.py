@@ -1,0 +1,72 @@
+"""Vectors of bare texts, for telling whether two memories say the same (abmind A12).
+
+Made at the edge, before a write is queued, and kept in memory alone: the writer compares what
+is there and never asks a model. Whoever stores a memory makes its vector first, so that of two
+that are stored at once the second finds the first one's.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+
+import numpy as np
+
+from projections.arrays import F32
+from projections.embedding.cache import text_key
+from projections.embedding.embedder import Embedder
+
+KEPT_MAX = 2048
+"""Vectors kept, 3 MB of 384 dimensions."""
+UNKNOWN = -1.0
+DIGITS = 6
+"""Cosines are rounded as in recall."""
+
+
+class ContentVectors:
+    """See the module. Safe to use from several threads."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._lock = threading.Lock()
+        self._rows: OrderedDict[bytes, F32] = OrderedDict()
+
+    def make(self, texts: Sequence[str]) -> None:
+        """Have the vectors of texts, the last ones used the longest. Raises EmbeddingError
+        where the provider does not answer."""
+        keys = {text_key(text): text for text in texts}
+        with self._lock:
+            missing = {key: text for key, text in keys.items() if key not in self._rows}
+            for key in keys.keys() - missing.keys():
+                self._rows.move_to_end(key)
+        if not missing:
+            return
+        rows = self._embedder.uncached(list(missing.values()))
+        with self._lock:
+            self._rows.update(zip(missing, rows, strict=True))
+            while len(self._rows) > KEPT_MAX:
+                self._rows.popitem(last=False)
+
+    def vector(self, text: str) -> F32 | None:
+        """The vector of a text, where it was made."""
+        with self._lock:
+            return self._rows.get(text_key(text))
+
+    def cosines(self, text: str, others: Sequence[str]) -> list[float]:
+        """See ``memory_rules.Likeness``."""
+        mine = self.vector(text)
+        if mine is None:
+            return [UNKNOWN] * len(others)
+        rows = [self.vector(other) for other in others]
+        return [UNKNOWN if row is None else _cosine(mine, row) for row in rows]
+
+    def forget_all(self) -> None:
+        """After an erasure: what is still needed is made again."""
+        with self._lock:
+            self._rows.clear()
+
+
+def _cosine(one: F32, other: F32) -> float:
+    dot = np.dot(one.astype(np.float64), other.astype(np.float64))
+    return round(float(dot), DIGITS)
