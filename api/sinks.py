@@ -23,12 +23,16 @@ from api.lines import (
     intent_of,
     stored_value,
 )
+from api.memory_lines import DeltasLine, EpisodeLine, SummaryLine, episode_intent
 from api.node import Node
 from api.tombstone_lines import TombstoneLine, tombstone_intent
+from api.translating import Named
 from eventlog.clock import FixedClock
 from eventlog.errors import EventLogError
+from eventlog.event import fact_partition
 from projections.authorization import everything
 from projections.conflicts import conflict_between
+from projections.episodic.reading import place_of_episode, same_episode
 from projections.intents import Done, Intent, Refused, ResolveConflict
 from projections.normalization import SCOPES, normalize_uri
 from projections.writer import WriterBusy, WriterClosed, WriterDegraded
@@ -81,13 +85,31 @@ class NodeSink:
                 results[place] = self._written(lines[place], outcome)
         return results
 
-    def find(self, cid: str) -> str | None:
-        """The id of the newest fact with this content id."""
+    @property
+    def acts_on_rules(self) -> bool:
+        """Only a node that serves has a scheduler."""
+        return False
+
+    def find(self, cid: str, back: int = 1) -> str | None:
+        """See ``importing.Sink``."""
         view = self._node.reader.pin()
         slots = [slot for slot in self._node.reader.slots_of_cid(cid) if slot < view.count]
         if not slots:
             return None
-        return self._node.reader.rows([int(view.from_position[slots[-1]])])[0].id
+        slot = slots[max(0, len(slots) - back)]
+        return self._node.reader.rows([int(view.from_position[slot])])[0].id
+
+    def find_episode(self, line: EpisodeLine) -> Named | None:
+        """See ``importing.Sink``."""
+        intent = episode_intent(line, self._value_bytes_max, self._node.reader.gardens.find)
+        partition = fact_partition(intent.scope, intent.garden_id)
+        with self._node.reader.pool.connection() as db:
+            found = same_episode(db, partition, intent.episodes[0])
+        return None if found is None else Named(found[0], found[1], line.id or found[0])
+
+    def _position_of(self, episode: str) -> int | None:
+        with self._node.reader.pool.connection() as db:
+            return place_of_episode(db, episode)
 
     def _submit(
         self, intents: Sequence[Intent], received_at: Sequence[int] | None, atomic: bool
@@ -107,7 +129,8 @@ class NodeSink:
             return self._resolution(line)
         if isinstance(line, TombstoneLine):
             return tombstone_intent(line, self._node)
-        return intent_of(line, self._value_bytes_max, self._node.reader.gardens.find)
+        find = self._node.reader.gardens.find
+        return intent_of(line, self._value_bytes_max, find, self._position_of)
 
     def _resolution(self, line: ResolveLine) -> ResolveConflict:
         """The conflict between the values of two facts, in favour of the winner's."""
@@ -131,7 +154,19 @@ class NodeSink:
             return Written("retracted", done.fact_id, self._position)
         if isinstance(line, ResolveLine):
             return Written("resolved", done.detail.get("resolution_fact_id"), self._position)
+        if isinstance(line, EpisodeLine):
+            return self._recorded(line, done)
+        if isinstance(line, DeltasLine | SummaryLine):
+            status = "applied" if done.created else "existing"
+            return Written(status, None, self._position, facts=done.detail["facts"])
         return Written("declared", None, self._position)
+
+    def _recorded(self, line: EpisodeLine, done: Done) -> Written:
+        key: str = done.detail["episodes"][0]["key"]
+        if done.events:
+            return Written("recorded", key, self._position, hash=done.events[0].hash.hex())
+        known = self.find_episode(line)
+        return Written("existing", key, self._position, hash=known.hash if known else None)
 
 
 class ControlSink:
@@ -157,11 +192,23 @@ class ControlSink:
             raise SinkError(str(fault)) from fault
         return [result_of(item) for item in answer["results"]]
 
-    def find(self, cid: str) -> str | None:
-        """The id of the newest fact with this content id."""
-        answer = self._client.get("/v1/control/find", {"cid": cid})
+    @property
+    def acts_on_rules(self) -> bool:
+        """The node serves."""
+        return True
+
+    def find(self, cid: str, back: int = 1) -> str | None:
+        """See ``importing.Sink``."""
+        answer = self._client.get("/v1/control/find", {"cid": cid, "back": back})
         found: str | None = answer["id"]
         return found
+
+    def find_episode(self, line: EpisodeLine) -> Named | None:
+        """See ``importing.Sink``."""
+        answer = self._client.request(
+            "POST", "/v1/control/find-episode", raw=msgspec.json.encode(line)
+        )
+        return msgspec.convert(answer["episode"], Named | None)
 
 
 def result_of(item: dict[str, Any] | None) -> Result:

@@ -25,7 +25,8 @@ from api.console.reach import (
     url_of,
 )
 from api.console.subcommands import Subcommands
-from api.exporting import export_lines, lines_over_http
+from api.export_http import lines_over_http
+from api.exporting import export_lines
 from api.importing import (
     Importer,
     Options,
@@ -297,7 +298,7 @@ def run_export(args: argparse.Namespace) -> int:
         out.flush()
     if left_out and not args.quiet:
         counted = ", ".join(f"{count} {what}" for what, count in sorted(left_out.items()))
-        print(f"left out, as no line carries them: {counted}", file=sys.stderr)
+        print(f"left out, as they do not travel: {counted}", file=sys.stderr)
         print("engramlog backup keeps everything", file=sys.stderr)
     return 0
 
