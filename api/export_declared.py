@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from api.export_names import Names, instant_text
-from api.garden_lines import GardenLine, MemberLine
+from api.garden_lines import EVERY_GARDEN, GardenLine, MemberLine
 from api.judgement_lines import FeedbackLine, JudgedLine, RecalledLine, ReviewLine, Use
 from api.lines import AnyLine
 from api.rule_lines import RuleLine
@@ -54,6 +54,8 @@ def declared_lines(
     match event.payload:
         case GardenCreated() | GardenDeleted() | GardenMemberSet() as change:
             return _garden(change, names, at)
+        case _ if not names.sieve.declarations:
+            return []
         case QuarantineReviewed() as review:
             return _judged(event, review, names, at)
         case FactFeedback() as feedback:
@@ -84,10 +86,8 @@ def declared_lines(
                     recorded_at=at,
                 )
             ]
-        case _ if names.sieve.declarations:
-            return _declared(event, names, stones, at)
         case _:
-            return []
+            return _declared(event, names, stones, at)
 
 
 def _declared(
@@ -109,7 +109,11 @@ def _declared(
                 )
             ]
         case DecaySwept() as sweep:
-            gardens = [names.garden(garden) or garden for garden in sweep.gardens]
+            gardens = [
+                names.slugs.get(garden, garden)
+                for garden in sweep.gardens
+                if garden == EVERY_GARDEN or garden in names.slugs
+            ]
             return [
                 SweepLine(
                     scopes=[sweep.scope],
@@ -132,18 +136,27 @@ def _declared(
         case LegalHoldSet() as hold:
             return _hold(hold, names, at)
         case ConsolidationRuleSet() as rule:
-            return [
-                RuleLine(
-                    rule_id=rule.rule_id,
-                    document=rule.document,
-                    set_by=event.header.actor,
-                    recorded_at=at,
-                )
-            ]
+            return _rule(event, rule, names, at)
         case TombstoneSet() | TombstoneRevoked() as change:
             return _tombstoned(change, stones, at)
         case _:
             return []
+
+
+def _rule(event: Recorded, rule: ConsolidationRuleSet, names: Names, at: str) -> list[AnyLine]:
+    """Where the episodes that it reads may be read."""
+    if rule.document is not None:
+        names.rules[rule.rule_id] = (
+            rule.document.get("scope", "local"),
+            rule.document.get("garden_id"),
+        )
+    place = names.rules.get(rule.rule_id)
+    if place is None or not names.sieve.place(*place):
+        return []
+    line = RuleLine(
+        rule_id=rule.rule_id, document=rule.document, set_by=event.header.actor, recorded_at=at
+    )
+    return [line]
 
 
 def _out(facts: list[str], names: Names) -> list[str]:

@@ -1,20 +1,41 @@
-"""The facts that a node shows to a key, as import lines."""
+"""What a node shows to a key, as import lines."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 import msgspec
 
-from api.client import Client
+from api.client import Client, ClientError
 from api.fact_lines import AssertLine, LineValue
 from eventlog.kinds import Parent
 
 _encode = msgspec.json.Encoder().encode
 
 
-def lines_over_http(client: Client) -> tuple[int, Iterator[tuple[int, bytes]]]:
+def lines_over_http(
+    client: Client, *, declarations: bool
+) -> tuple[int | None, Iterator[tuple[int, bytes]]]:
+    """How many lines there will be, if that is known, and each of them, numbered: what the key
+    may read of the log; or, of a node that has no such route, the facts that it shows now.
+
+    Raises:
+        ClientError: the node refuses, or cannot be reached.
+    """
+    lines = client.lines("/v1/export", {"declarations": declarations})
+    try:
+        first = next(lines, None)
+    except ClientError as fault:
+        if fault.status not in (404, 405) or declarations:
+            raise
+        return _standing_facts(client)
+    found = [] if first is None else [first]
+    return None, enumerate(chain(found, lines), 1)
+
+
+def _standing_facts(client: Client) -> tuple[int, Iterator[tuple[int, bytes]]]:
     """How many facts a node shows, and each of them as an ``assert`` line, newest first.
 
     Only what the key may read and what holds now: history and retractions need the log

@@ -72,7 +72,11 @@ def look_line(look: EpisodeAccessed, names: Names, at: str) -> list[AnyLine]:
 
 
 def run_line(run: ConsolidationRan, names: Names, at: str) -> list[AnyLine]:
-    """How far a rule has read: positions become the last episodes before them."""
+    """How far a rule has read, where its episodes may be read: positions become the last
+    episodes before them."""
+    place = names.rules.get(run.rule_id)
+    if place is None or not names.sieve.place(*place):
+        return []
     kept = {each.episode: each.reason for each in run.quarantined}
     scheduled = run.scheduled_us
     line = RunLine(
@@ -148,7 +152,9 @@ class Group:
         if not self._readable:
             return []
         if isinstance(self._payload, SummaryRecorded):
-            return [self._summary(self._payload, then)]
+            line = self._summary(self._payload, then)
+            hidden = self._payload.fact_ids and not line.facts and not self._payload.removed
+            return [] if hidden else [line]
         made: list[AnyLine] = []
         part: list[AssertLine | RetractLine] = []
         size = 0

@@ -31,10 +31,6 @@ class Sieve(Protocol):
         """Whether they are inside a garden."""
         ...
 
-    def entity(self, entity: str) -> bool:
-        """Whether no tombstone hides the entity."""
-        ...
-
 
 class Whole:
     """Of the node's own tools: everything."""
@@ -50,9 +46,6 @@ class Whole:
     def garden(self, garden_id: str) -> bool:
         return bool(garden_id)
 
-    def entity(self, entity: str) -> bool:
-        return bool(entity)
-
 
 class Names:
     """Facts, episodes and gardens that went out.
@@ -60,12 +53,14 @@ class Names:
     Attributes:
         values: of a fact, the type and text of its value.
         slugs: of gardens, by id.
+        rules: where rules read, by id: a scope, and a garden where it is one.
     """
 
     def __init__(self, sieve: Sieve) -> None:
         self.sieve = sieve
         self.values: dict[str, tuple[str, str]] = {}
         self.slugs: dict[str, str] = {}
+        self.rules: dict[str, tuple[str, str | None]] = {}
         self._origins: dict[str, str] = {}
         self._episode_of_hash: dict[str, str] = {}
         self._episodes: set[str] = set()

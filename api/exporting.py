@@ -182,7 +182,7 @@ class _Exporter:
                 return self._resolved(event, resolution, at)
             case EpisodeRecorded() as episode:
                 return episode_line(event, episode, names, at)
-            case EpisodeAccessed() as look:
+            case EpisodeAccessed() as look if names.sieve.declarations:
                 return look_line(look, names, at)
             case DeltaApplied() as deltas:
                 self._groups[_lane(event)] = Group(event, deltas, names, at)

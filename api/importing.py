@@ -298,8 +298,10 @@ class Importer:
         bad = next((i for i, result in enumerate(results) if isinstance(result, RefusedLine)), None)
         if bad is not None and self._options.on_error == "stop":
             refused, good = results[bad], batch[:bad]
-            if good and results[0] is None:
-                results = self._results(good, lambda: self._write(good))
+            done = sum(isinstance(result, Written) for result in results[:bad])
+            if done < bad:  # the rest was held back, all of it after what was written
+                again = self._results(good[done:], lambda: self._write(good[done:]))
+                results = [*results[:done], *again]
             if good:
                 self._settle(good, results[:bad])
             assert isinstance(refused, RefusedLine)

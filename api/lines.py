@@ -8,6 +8,7 @@ written, they are replaced by ids and content hashes (``translating.Translator``
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import msgspec
@@ -192,8 +193,6 @@ def intent_of(
             garden_id = garden_id_of(line.garden_id, find, "garden_id")
             intent = assert_intent(line, value_bytes_max)
             return intent if garden_id is None else replace(intent, garden_id=garden_id)
-        case RetractLine():
-            return retract_intent(line, find)
         case EpisodeLine():
             return episode_intent(line, value_bytes_max, find)
         case DeltasLine():
@@ -202,48 +201,34 @@ def intent_of(
             return summary_intent(line, value_bytes_max, find)
         case RunLine():
             return run_intent(line, position_of)
-        case LookLine():
-            return look_intent(line)
-        case GardenLine():
-            return garden_intent(line, find)
-        case MemberLine():
-            return member_intent(line, find)
         case ResolveLine():
             raise LineError("a resolution needs its conflict", "op")
         case TombstoneLine():
             raise LineError("a tombstone needs the node that signs it", "op")
         case _:
-            return _declared(line, find)
+            made = _PLAIN.get(type(line))
+            return _IN_GARDENS[type(line)](line, find) if made is None else made(line)
 
 
-def _declared(line: AnyLine, find: FindGarden) -> Intent:
-    """Of lines that declare something, or say something of a fact. Raises LineError."""
-    match line:
-        case PolicyLine():
-            return policy_intent(line)
-        case TrustLine():
-            return trust_intent(line)
-        case SweepLine():
-            return sweep_intent(line, find)
-        case AliasLine():
-            return alias_intent(line)
-        case ProfileLine():
-            return profile_intent(line)
-        case HoldLine():
-            return hold_intent(line)
-        case RuleLine():
-            return rule_intent(line, find)
-        case RejectedLine():
-            return rejected_intent(line, find)
-        case AttributesLine():
-            return attributes_intent(line)
-        case ReviewLine():
-            return review_intent(line)
-        case JudgedLine():
-            return judged_intent(line, find)
-        case FeedbackLine():
-            return feedback_intent(line)
-        case RecalledLine():
-            return recalled_intent(line)
-        case _:
-            raise LineError(f"must be one of {', '.join(OPERATIONS)}", "op")
+_PLAIN: dict[type, Callable[[Any], Intent]] = {
+    PolicyLine: policy_intent,
+    TrustLine: trust_intent,
+    AliasLine: alias_intent,
+    ProfileLine: profile_intent,
+    HoldLine: hold_intent,
+    LookLine: look_intent,
+    AttributesLine: attributes_intent,
+    ReviewLine: review_intent,
+    FeedbackLine: feedback_intent,
+    RecalledLine: recalled_intent,
+}
+_IN_GARDENS: dict[type, Callable[[Any, FindGarden], Intent]] = {
+    RetractLine: retract_intent,
+    GardenLine: garden_intent,
+    MemberLine: member_intent,
+    SweepLine: sweep_intent,
+    RuleLine: rule_intent,
+    RejectedLine: rejected_intent,
+    JudgedLine: judged_intent,
+}
+"""What a line asks for that needs nothing else, and that may name gardens."""

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 
-from api.client import Client, ClientError, failure_of
+from api.client import Client, ClientError
 from api.importing import RefusedLine, Result, SinkError, Written
 from api.line_base import IMPORT_ACTOR
 from api.lines import (
     AnyLine,
     AssertLine,
     LineError,
-    LineValue,
-    Match,
     ResolveLine,
     RetractLine,
     intent_of,
-    stored_value,
 )
 from api.memory_lines import DeltasLine, EpisodeLine, SummaryLine, episode_intent
 from api.node import Node
@@ -239,143 +234,3 @@ def open_conflict(node: Node, winner: str, loser: str) -> tuple[str, str]:
     side = found.newer if same else found.older
     row = reader.rows([int(view.from_position[side])])[0]
     return found.row.conflict_id, row.id
-
-
-class _BatchAnswer(msgspec.Struct):
-    results: list[dict[str, Any]]
-
-
-class UrlSink:
-    """Lines into any node, over its public routes and with the caller's own rights.
-
-    Facts and retractions go in batches, resolutions one by one. Declarations, source trust
-    and sweeps are the operator's, and are refused here.
-    """
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-
-    def write(
-        self, lines: Sequence[AnyLine], *, received_at: Sequence[int] | None, atomic: bool
-    ) -> list[Result]:
-        """See ``importing.Sink``."""
-        if received_at is not None:
-            raise SinkError("a running node gives its own receipt times")
-        results: list[Result] = []
-        try:
-            for alone, run in groupby(lines, lambda line: isinstance(line, ResolveLine)):
-                some = list(run)
-                results += [self._resolve(some[0])] if alone else self._batch(some, atomic)
-                if atomic and any(not isinstance(result, Written) for result in results):
-                    break
-        except ClientError as fault:
-            raise SinkError(str(fault)) from fault
-        return results + [None] * (len(lines) - len(results))
-
-    def find(self, cid: str) -> str | None:
-        """The id of the newest fact with this content id."""
-        try:
-            return str(self._client.get(f"/v1/facts/{quote(cid, safe=':')}")["id"])
-        except ClientError as fault:
-            if fault.status == 404:
-                return None
-            raise SinkError(str(fault)) from fault
-
-    def _batch(self, lines: Sequence[AnyLine], atomic: bool) -> list[Result]:
-        results: list[Result] = [None] * len(lines)
-        items: list[dict[str, Any]] = []
-        for place, line in enumerate(lines):
-            try:
-                items.append(self._item(line))
-            except LineError as fault:
-                results[place] = RefusedLine(fault.message, fault.field)
-                if atomic:
-                    return results
-        waiting = iter(self._answers(items, atomic) if items else ())
-        return [
-            _batch_result(line, next(waiting)) if result is None else result
-            for line, result in zip(lines, results, strict=True)
-        ]
-
-    def _answers(self, items: list[dict[str, Any]], atomic: bool) -> list[dict[str, Any]]:
-        """What the batch route says of each item, also where it refused the whole batch."""
-        try:
-            answer: Any = self._client.post("/v1/facts/batch", items, {"atomic": atomic})
-        except ClientError as fault:
-            if fault.status != 422 or fault.code != "atomic_batch_refused":
-                raise
-            answer = fault.answer
-        try:
-            return msgspec.convert(answer, _BatchAnswer).results
-        except msgspec.ValidationError as fault:
-            raise SinkError(f"not the answer of a batch: {fault}") from fault
-
-    def _item(self, line: AnyLine) -> dict[str, Any]:
-        """A line as the batch route takes it. Raises LineError."""
-        if isinstance(line, AssertLine):
-            item: dict[str, Any] = msgspec.to_builtins(line)
-            return {name: item[name] for name in item if name not in ("key", "recorded_at")}
-        if isinstance(line, RetractLine):
-            fact_id = line.id if line.match is None else self._matching(line.match)
-            return {"op": "retract", "id": fact_id, "reason": line.reason}
-        raise LineError("needs --data on the node's own machine", "op")
-
-    def _matching(self, match: Match) -> str:
-        """The id of the one live fact with this content. Raises LineError."""
-        query = {
-            "entity": match.entity,
-            "relation": match.relation,
-            "scope": match.scope,
-            "source": match.source,
-            "garden_id": match.garden_id,
-            "include_expired": True,
-            "include_contradicted": True,
-            "limit": 500,
-        }
-        wanted = stored_value(match.value, "match.value")
-        found = [
-            str(fact["id"])
-            for fact in self._client.get("/v1/facts", query)["facts"]
-            if (match.garden_id is not None or fact.get("garden_id") is None)
-            and _stored_value_of(fact) == (wanted.type, wanted.v)
-            and fact.get("valid_from") == match.valid_from
-            and fact.get("valid_until") == match.valid_until
-        ]
-        if len(found) == 1:
-            return found[0]
-        raise LineError("more than one live fact matches" if found else "no live fact matches",
-                        "match")  # fmt: skip
-
-    def _resolve(self, line: AnyLine) -> Result:
-        assert isinstance(line, ResolveLine)
-        query: dict[str, object] = {"status": "unresolved", "limit": 500}
-        sides = {line.winner, line.loser}
-        while True:
-            page = self._client.get("/v1/conflicts", query)
-            for conflict in page["conflicts"]:
-                if {conflict["fact_a"]["id"], conflict["fact_b"]["id"]} == sides:
-                    return self._settle(str(conflict["conflict_id"]), line)
-            if not page.get("cursor"):
-                return RefusedLine("these facts have no open conflict", "winner")
-            query["cursor"] = page["cursor"]
-
-    def _settle(self, conflict_id: str, line: ResolveLine) -> Written:
-        body = {"winning_fact_id": line.winner, "resolution_note": line.note}
-        path = f"/v1/conflicts/{quote(conflict_id, safe=':')}/resolve"
-        return Written("resolved", self._client.post(path, body).get("resolution_fact_id"))
-
-
-def _stored_value_of(fact: dict[str, Any]) -> tuple[str, str]:
-    value = stored_value(LineValue(fact["value"]["type"], fact["value"].get("v")), "value")
-    return value.type, value.v
-
-
-def _batch_result(line: AnyLine, answer: dict[str, Any]) -> Result:
-    if answer["status"] < 300:
-        status = "retracted" if isinstance(line, RetractLine) else "asserted"
-        return Written(status, answer["id"], answer["position"])
-    detail: Any = answer.get("error", {}).get("detail", answer)
-    if isinstance(detail, dict) and detail.get("code") == "not_written":  # pyright: ignore[reportUnknownMemberType]
-        return None
-    fault = failure_of(answer["status"], {"detail": detail})
-    return RefusedLine(str(fault))
