@@ -10,8 +10,9 @@ from urllib.parse import quote
 import msgspec
 
 from api.client import Client, ClientError, failure_of
+from api.fact_lines import stated_attributes_of
 from api.importing import RefusedLine, Result, SinkError, Written
-from api.judgement_lines import FeedbackLine
+from api.judgement_lines import AttributesLine, FeedbackLine
 from api.lines import (
     AnyLine,
     AssertLine,
@@ -28,8 +29,15 @@ from api.setting_lines import AliasLine
 from api.translating import Named
 
 _BATCHED = AssertLine | RetractLine
-_LOCAL = "{} taken from the node's own machine alone: it needs --data"
+_LOCAL = "needs --data on the node's own machine: {}"
 """Why a line is refused here."""
+_REFUSED = {
+    LookLine: "looks of the past are not taken by URL",
+    DeltasLine: "what rules made elsewhere is not taken by URL, and would be made anew",
+    RejectedLine: "what rules made elsewhere is not taken by URL, and would be made anew",
+    RunLine: "how far rules have read is not taken by URL",
+    SummaryLine: "summaries are recorded here as files of their own",
+}
 
 
 class _BatchAnswer(msgspec.Struct):
@@ -115,12 +123,11 @@ class UrlSink:
                     body = {"cited": line.cited, "rejected": line.rejected}
                     self._client.post("/v1/recall/feedback", body)
                     return Written("declared")
-                case LookLine():
-                    return RefusedLine(_LOCAL.format("looks of the past are"), "op")
-                case DeltasLine() | RejectedLine() | SummaryLine() | RunLine():
-                    return RefusedLine(_LOCAL.format("what rules made elsewhere is"), "op")
+                case AttributesLine():
+                    return self._attributes(line)
                 case _:
-                    return RefusedLine(_LOCAL.format("such a line is"), "op")
+                    why = _REFUSED.get(type(line), "it declares what is the operator's")
+                    return RefusedLine(_LOCAL.format(why), "op")
         except ClientError as fault:
             if not 400 <= fault.status < 500 or fault.status == 401:
                 raise
@@ -140,6 +147,15 @@ class UrlSink:
             self._client.request("DELETE", path)
         else:
             self._client.request("PUT", path, body={"id": line.rule_id, **line.document})
+        return Written("declared")
+
+    def _attributes(self, line: AttributesLine) -> Written:
+        """All of them, as they are from here on."""
+        stated: dict[str, Any] = msgspec.to_builtins(
+            msgspec.structs.asdict(stated_attributes_of(line.attributes))
+        )
+        path = f"/v1/facts/{quote(line.id or '', safe='')}/attributes"
+        self._client.request("PATCH", path, body=stated)
         return Written("declared")
 
     def _alias(self, line: AliasLine) -> Written:
@@ -187,7 +203,7 @@ class UrlSink:
         if isinstance(line, RetractLine):
             fact_id = line.id if line.match is None else self._matching(line.match)
             return {"op": "retract", "id": fact_id, "reason": line.reason}
-        raise LineError(_LOCAL.format("such a line is"), "op")
+        raise LineError(_LOCAL.format("no route takes it"), "op")
 
     def _matching(self, match: Match) -> str:
         """The id of the one live fact with this content. Raises LineError."""
