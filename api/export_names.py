@@ -15,6 +15,11 @@ class Sieve(Protocol):
     """What whoever asks for an export may read."""
 
     @property
+    def whole(self) -> bool:
+        """Whether that is everything."""
+        ...
+
+    @property
     def declarations(self) -> bool:
         """Whether all that was declared is theirs to know, and not only what they may read."""
         ...
@@ -35,6 +40,7 @@ class Sieve(Protocol):
 class Whole:
     """Of the node's own tools: everything."""
 
+    whole = True
     declarations = True
 
     def fact(self, fact_id: str) -> bool:

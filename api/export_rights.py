@@ -14,6 +14,8 @@ class Readable:
     ``declarations``: whether what was declared goes with it (an admin's to ask for).
     """
 
+    whole = False
+
     def __init__(
         self, reader: Reader, view: View, rights: Authorization, *, declarations: bool
     ) -> None:

@@ -125,8 +125,9 @@ def export_lines(
     """
     exporter = _Exporter(sieve or Whole())
     position = 0
-    for event in log.iterate(0, until):
+    for event, following in _with_next(log.iterate(0, until)):
         position = event.position
+        exporter.settles = _settling(event, following)
         if left_out is not None and STAYS.get(event.kind):
             left_out[STAYS[event.kind]] += 1
         for line in exporter.lines_of(event):
@@ -142,6 +143,8 @@ class _Exporter:
         self._names = Names(sieve)
         self._stones: dict[str, list[Any]] = {}
         self._groups: dict[tuple[str, str], Group] = {}
+        self._said: dict[str, AssertLine] = {}
+        self.settles: ConflictResolved | None = None
 
     def lines_of(self, event: Recorded) -> list[AnyLine]:
         """The lines that an event completes."""
@@ -207,37 +210,55 @@ class _Exporter:
         if not names.sieve.fact(key):
             return []
         names.add_fact(key, (fact.value.type, fact.value.v), event.header.origin)
-        return [
-            AssertLine(
-                key=key,
-                entity=fact.entity,
-                relation=fact.relation,
-                value=LineValue(
-                    fact.value.type,
-                    wire_v(fact.value.type, fact.value.v),
-                    fact.value.interpret_as,
-                ),
-                source=fact.source,
-                scope=fact.scope,
-                confidence=fact.confidence,
-                valid_from=fact.valid_from,
-                valid_until=fact.valid_until,
-                derived_from=[names.parent(parent) for parent in fact.derived_from],
-                write_mode=fact.write_mode,
-                garden_id=names.garden(fact.garden_id),
-                attributes=msgspec.to_builtins(fact.attributes),
-                recorded_at=at,
-            )
-        ]
+        line = AssertLine(
+            key=key,
+            entity=fact.entity,
+            relation=fact.relation,
+            value=LineValue(
+                fact.value.type,
+                wire_v(fact.value.type, fact.value.v),
+                fact.value.interpret_as,
+            ),
+            source=fact.source,
+            scope=fact.scope,
+            confidence=fact.confidence,
+            valid_from=fact.valid_from,
+            valid_until=fact.valid_until,
+            derived_from=[names.parent(parent) for parent in fact.derived_from],
+            write_mode=fact.write_mode,
+            garden_id=names.garden(fact.garden_id),
+            attributes=msgspec.to_builtins(fact.attributes),
+            recorded_at=at,
+        )
+        if self.settles is not None and len(self._losers(event, self.settles)) == 2:
+            self._said[key] = line  # the resolve line says it
+            return []
+        return [line]
 
-    def _resolved(self, event: Recorded, resolution: ConflictResolved, at: str) -> list[AnyLine]:
-        """One line for each losing value: the writer sets aside all facts of a value."""
+    def _losers(self, event: Recorded, resolution: ConflictResolved) -> list[str]:
+        """One fact of each losing value: the writer sets aside all facts of a value."""
         names = self._names
         losers: dict[Any, str] = {}
         for fact in names.counting(event, resolution.loser_ids):
             losers.setdefault(names.values[fact], fact)
-        if not names.counts(event, resolution.winner_id):
+        return list(losers.values())
+
+    def _resolved(self, event: Recorded, resolution: ConflictResolved, at: str) -> list[AnyLine]:
+        """One line for each losing value; or one, where neither side was right."""
+        losers = self._losers(event, resolution)
+        if not self._names.counts(event, resolution.winner_id):
             return []
+        said = self._said.pop(resolution.winner_id, None)
+        if said is not None:
+            return [
+                ResolveLine(
+                    winner=losers[0],
+                    loser=losers[1],
+                    note=resolution.note,
+                    states=msgspec.structs.replace(said, recorded_at=None),
+                    recorded_at=at,
+                )
+            ]
         return [
             ResolveLine(
                 winner=resolution.winner_id,
@@ -246,8 +267,31 @@ class _Exporter:
                 source=event.header.actor,
                 recorded_at=at,
             )
-            for loser in losers.values()
+            for loser in losers
         ]
+
+
+def _with_next(events: Iterator[Recorded]) -> Iterator[tuple[Recorded, tuple[Recorded, ...]]]:
+    """Each event, and the two behind it."""
+    window: list[Recorded] = []
+    for event in events:
+        window.append(event)
+        if len(window) == 3:
+            yield window[0], tuple(window[1:])
+            del window[0]
+    while window:
+        yield window[0], tuple(window[1:])
+        del window[0]
+
+
+def _settling(event: Recorded, following: tuple[Recorded, ...]) -> ConflictResolved | None:
+    """The resolution that a fact was stated for: a note, and the resolution itself, follow."""
+    if len(following) < 2 or not isinstance(event.payload, FactAsserted):
+        return None
+    resolution = following[1].payload
+    if not isinstance(resolution, ConflictResolved):
+        return None
+    return resolution if resolution.winner_id == id_text(event.event_id) else None
 
 
 def _lane(event: Recorded) -> tuple[str, str]:

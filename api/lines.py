@@ -84,12 +84,16 @@ _FIELD = re.compile(r" - at `\$\.?(.*)`$")
 
 
 class ResolveLine(Line, frozen=True, kw_only=True, tag="resolve"):
-    """A contradiction is settled; both sides by key, or by fact id."""
+    """A contradiction is settled; both sides by key, or by fact id.
+
+    ``states``: neither side was right; this is said instead, by whom it names as its source.
+    """
 
     winner: str
     loser: str
     note: str = ""
     source: str | None = None
+    states: AssertLine | None = None
 
 
 AnyLine: TypeAlias = (

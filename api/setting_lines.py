@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from msgspec import convert, field, to_builtins
+from msgspec import field
+from msgspec.structs import asdict
 from pydantic import ValidationError
 
 from api.garden_lines import EVERY_GARDEN, FindGarden, garden_of
@@ -92,12 +93,12 @@ def policy_intent(line: PolicyLine) -> Intent:
 
 def _checked(policy: TrustPolicy) -> TrustPolicy:
     try:
-        checked = TrustPolicyRequest.model_validate(to_builtins(policy))
+        TrustPolicyRequest.model_validate(asdict(policy))
     except ValidationError as fault:
         error = fault.errors(include_url=False)[0]
         place = ".".join(("trust", *(str(part) for part in error["loc"])))
         raise LineError(error["msg"], place) from fault
-    return convert(checked.model_dump(), TrustPolicy)
+    return policy
 
 
 def trust_intent(line: TrustLine) -> SetSourceTrust:

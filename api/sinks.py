@@ -9,13 +9,14 @@ import msgspec
 
 from api.client import Client, ClientError
 from api.importing import RefusedLine, Result, SinkError, Written
-from api.line_base import IMPORT_ACTOR
+from api.line_base import IMPORT_ACTOR, line_uri
 from api.lines import (
     AnyLine,
     AssertLine,
     LineError,
     ResolveLine,
     RetractLine,
+    assert_intent,
     intent_of,
 )
 from api.memory_lines import DeltasLine, EpisodeLine, SummaryLine, episode_intent
@@ -28,8 +29,9 @@ from eventlog.event import fact_partition
 from projections.authorization import everything
 from projections.conflicts import conflict_between
 from projections.episodic.reading import place_of_episode, same_episode
+from projections.instructions import INSTRUCTION_PERMISSION
 from projections.intents import Done, Intent, Refused, ResolveConflict
-from projections.normalization import SCOPES, normalize_uri
+from projections.normalization import SCOPES
 from projections.writer import WriterBusy, WriterClosed, WriterDegraded
 
 _REFUSALS = (EventLogError, WriterBusy, WriterClosed, WriterDegraded)
@@ -130,13 +132,19 @@ class NodeSink:
     def _resolution(self, line: ResolveLine) -> ResolveConflict:
         """The conflict between the values of two facts, in favour of the winner's."""
         conflict_id, winner_id = open_conflict(self._node, line.winner, line.loser)
-        source = self._actor if line.source is None else normalize_uri(line.source)
+        source = self._actor if line.source is None else line_uri(line.source, "source")
+        said = None
+        if line.states is not None:
+            said = assert_intent(line.states, self._value_bytes_max)
+            source = said.source
         return ResolveConflict(
             conflict_id=conflict_id,
             source=source,
             scopes=frozenset(SCOPES),
-            winning_fact_id=winner_id,
+            winning_fact_id=winner_id if said is None else None,
+            new_value=None if said is None else said.value,
             note=line.note,
+            permissions=frozenset({INSTRUCTION_PERMISSION}),
         )
 
     def _written(self, line: AnyLine, done: Done) -> Written:
@@ -148,7 +156,10 @@ class NodeSink:
         if isinstance(line, RetractLine):
             return Written("retracted", done.fact_id, self._position)
         if isinstance(line, ResolveLine):
-            return Written("resolved", done.detail.get("resolution_fact_id"), self._position)
+            said = None if line.states is None else line.states.key
+            facts = {} if said is None or done.fact_id is None else {said: done.fact_id}
+            note = done.detail.get("resolution_fact_id")
+            return Written("resolved", note, self._position, facts=facts)
         if isinstance(line, EpisodeLine):
             return self._recorded(line, done)
         if isinstance(line, DeltasLine | SummaryLine):

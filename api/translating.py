@@ -269,6 +269,8 @@ def _facts_made(line: AnyLine) -> list[AssertLine]:
     """The facts that a line states."""
     if isinstance(line, AssertLine):
         return [line]
+    if isinstance(line, ResolveLine):
+        return [] if line.states is None else [line.states]
     if isinstance(line, DeltasLine | SummaryLine):
         return [item for item in line.then if isinstance(item, AssertLine)]
     return []
@@ -278,12 +280,9 @@ def _keys_made(line: AnyLine) -> list[tuple[str, str]]:
     """(field, key) of what a line gives a key to."""
     if isinstance(line, EpisodeLine):
         return [] if line.key is None else [("key", line.key)]
-    inside = not isinstance(line, AssertLine)
-    return [
-        ("then.key" if inside else "key", made.key)
-        for made in _facts_made(line)
-        if made.key is not None
-    ]
+    where = "key" if isinstance(line, AssertLine) else "then.key"
+    where = "states.key" if isinstance(line, ResolveLine) else where
+    return [(where, made.key) for made in _facts_made(line) if made.key is not None]
 
 
 def _own_keys(line: DeltasLine | SummaryLine) -> frozenset[str]:

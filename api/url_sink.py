@@ -31,7 +31,7 @@ from api.translating import Named
 _BATCHED = AssertLine | RetractLine
 _LOCAL = "needs --data on the node's own machine: {}"
 """Why a line is refused here."""
-_REFUSED = {
+_REFUSED: dict[type, str] = {
     LookLine: "looks of the past are not taken by URL",
     DeltasLine: "what rules made elsewhere is not taken by URL, and would be made anew",
     RejectedLine: "what rules made elsewhere is not taken by URL, and would be made anew",
@@ -244,7 +244,10 @@ class UrlSink:
             query["cursor"] = page["cursor"]
 
     def _settle(self, conflict_id: str, line: ResolveLine) -> Written:
-        body = {"winning_fact_id": line.winner, "resolution_note": line.note}
+        body: dict[str, Any] = {"winning_fact_id": line.winner, "resolution_note": line.note}
+        if line.states is not None:
+            value = msgspec.to_builtins(line.states.value)
+            body = {"new_value": value, "resolution_note": line.note}
         path = f"/v1/conflicts/{quote(conflict_id, safe=':')}/resolve"
         return Written("resolved", self._client.post(path, body).get("resolution_fact_id"))
 

@@ -24,7 +24,20 @@ from eventlog.clock import FixedClock
 from projections.moment import LIVE
 from tests.projections.histories import START_US
 
-OWN = frozenset({"hlc", "stream", "stream_seq", "origin", "hash", "received_from", "attestation"})
+OWN = frozenset(
+    {
+        "conflict_id",
+        "hlc",
+        "stream",
+        "stream_seq",
+        "origin",
+        "hash",
+        "received_from",
+        "attestation",
+        "source_trust",
+        "warrant",
+    }
+)
 """Columns that are a node's own."""
 WHO = frozenset({"actor", "set_by", "resolved_by", "reviewed_by"})
 """Who wrote it: an import writes plain facts and declarations itself."""
@@ -55,10 +68,12 @@ def _names(db: apsw.Connection) -> dict[str, str]:
         f"SELECT id FROM facts WHERE entity NOT LIKE '{RESOLUTION_PREFIX}%' ORDER BY from_position"
     )
     names = {str(row[0]): f"fact {number}" for number, row in enumerate(facts)}
-    for number, (key, digest) in enumerate(
-        db.execute("SELECT key, hash FROM episodes ORDER BY position")
-    ):
-        names |= {str(key): f"episode {number}", str(digest): f"hash {number}"}
+    episodes = db.execute("SELECT key, hash, id FROM episodes ORDER BY position")
+    for number, (key, digest, name) in enumerate(episodes):
+        # One that had no id of its own has its old key as one.
+        called = f"episode {number}"
+        names |= {str(key): called, str(digest): f"hash {number}"}
+        names |= {str(name): called} if _ID.fullmatch(str(name)) else {}
     settled = f"SELECT id FROM facts WHERE entity LIKE '{RESOLUTION_PREFIX}%'"
     names |= {str(row[0]): "resolution" for row in db.execute(settled)}
     return names
@@ -81,6 +96,10 @@ def _rows(
             item[column] = _shown(node, table, column, value, names, places)
         if table == "facts" and str(item["entity"]).startswith(RESOLUTION_PREFIX):
             continue
+        if item.get("key") == "no-such-key":
+            continue  # an episode that there never was
+        if table == "consolidation_runs":
+            del item["quarantined"]  # counted there as well
         if table == "declarations" and item["sort"] == "embedding":
             continue
         made.append(json.dumps(item, sort_keys=True))
@@ -95,7 +114,6 @@ def _shown(
     if column in POSITIONS and value is not None:
         return "live" if value >= LIVE else node.log.received_at(value)
     if isinstance(value, str):
-        # An episode that had no id of its own keeps its old key as one.
         return _ID.sub(lambda found: names.get(found[0], found[0]), value)
     if isinstance(value, bytes):
         return value.hex()
