@@ -96,6 +96,8 @@ def _rows(
             item[column] = _shown(node, table, column, value, names, places)
         if table == "facts" and str(item["entity"]).startswith(RESOLUTION_PREFIX):
             continue
+        if item.get("fact_id") == "resolution" and table == "fact_accesses":
+            continue  # of what the resolve line makes anew
         if item.get("key") == "no-such-key":
             continue  # an episode that there never was
         if table == "consolidation_runs":
