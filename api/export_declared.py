@@ -145,13 +145,7 @@ def _declared(
 
 def _rule(event: Recorded, rule: ConsolidationRuleSet, names: Names, at: str) -> list[AnyLine]:
     """Where the episodes that it reads may be read."""
-    if rule.document is not None:
-        names.rules[rule.rule_id] = (
-            rule.document.get("scope", "local"),
-            rule.document.get("garden_id"),
-        )
-    place = names.rules.get(rule.rule_id)
-    if place is None or not names.sieve.place(*place):
+    if not names.sieve.rule(rule.rule_id):
         return []
     line = RuleLine(
         rule_id=rule.rule_id, document=rule.document, set_by=event.header.actor, recorded_at=at

@@ -74,10 +74,8 @@ def look_line(look: EpisodeAccessed, names: Names, at: str) -> list[AnyLine]:
 def run_line(run: ConsolidationRan, names: Names, at: str) -> list[AnyLine]:
     """How far a rule has read, where its episodes may be read: positions become the last
     episodes before them."""
-    if not names.sieve.whole:
-        place = names.rules.get(run.rule_id)
-        if place is None or not names.sieve.place(*place):
-            return []
+    if not names.sieve.rule(run.rule_id):
+        return []
     kept = {each.episode: each.reason for each in run.quarantined}
     scheduled = run.scheduled_us
     line = RunLine(

@@ -15,11 +15,6 @@ class Sieve(Protocol):
     """What whoever asks for an export may read."""
 
     @property
-    def whole(self) -> bool:
-        """Whether that is everything."""
-        ...
-
-    @property
     def declarations(self) -> bool:
         """Whether all that was declared is theirs to know, and not only what they may read."""
         ...
@@ -36,11 +31,14 @@ class Sieve(Protocol):
         """Whether they are inside a garden."""
         ...
 
+    def rule(self, rule_id: str) -> bool:
+        """Whether they may read whatever a rule has ever read."""
+        ...
+
 
 class Whole:
     """Of the node's own tools: everything."""
 
-    whole = True
     declarations = True
 
     def fact(self, fact_id: str) -> bool:
@@ -52,6 +50,9 @@ class Whole:
     def garden(self, garden_id: str) -> bool:
         return bool(garden_id)
 
+    def rule(self, rule_id: str) -> bool:
+        return bool(rule_id)
+
 
 class Names:
     """Facts, episodes and gardens that went out.
@@ -59,14 +60,12 @@ class Names:
     Attributes:
         values: of a fact, the type and text of its value.
         slugs: of gardens, by id.
-        rules: where rules read, by id: a scope, and a garden where it is one.
     """
 
     def __init__(self, sieve: Sieve) -> None:
         self.sieve = sieve
         self.values: dict[str, tuple[str, str]] = {}
         self.slugs: dict[str, str] = {}
-        self.rules: dict[str, tuple[str, str | None]] = {}
         self._origins: dict[str, str] = {}
         self._episode_of_hash: dict[str, str] = {}
         self._episodes: set[str] = set()

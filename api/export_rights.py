@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from projections.arrays import Bool
 from projections.authorization import Authorization
+from projections.episodic.reading import rule_places
 from projections.reader import Reader
 from projections.view import View
 
@@ -14,8 +15,6 @@ class Readable:
     ``declarations``: whether what was declared goes with it (an admin's to ask for).
     """
 
-    whole = False
-
     def __init__(
         self, reader: Reader, view: View, rights: Authorization, *, declarations: bool
     ) -> None:
@@ -23,6 +22,8 @@ class Readable:
         self._reader = reader
         self._rights = rights
         self._mask: Bool = rights.mask(view)
+        with reader.pool.connection() as db:
+            self._rules = rule_places(db, view.position)
 
     def fact(self, fact_id: str) -> bool:
         """See ``Sieve``."""
@@ -39,3 +40,8 @@ class Readable:
     def garden(self, garden_id: str) -> bool:
         """See ``Sieve``."""
         return self._rights.every_garden or garden_id in self._rights.gardens
+
+    def rule(self, rule_id: str) -> bool:
+        """See ``Sieve``."""
+        places = self._rules.get(rule_id)
+        return bool(places) and all(self.place(*place) for place in places)

@@ -262,7 +262,8 @@ class Translator:
         return None if fact_id is None else Named(fact_id, sought.cid.removeprefix("sha256:"))
 
     def _cid(self, line: AssertLine) -> str:
-        return assert_intent(line, self._value_bytes_max).cid
+        """The content id, which parents are no part of: they may be keys still."""
+        return assert_intent(replace(line, derived_from=[]), self._value_bytes_max).cid
 
 
 def _facts_made(line: AnyLine) -> list[AssertLine]:

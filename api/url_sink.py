@@ -25,6 +25,7 @@ from api.lines import (
 )
 from api.memory_lines import DeltasLine, EpisodeLine, LookLine, RejectedLine, SummaryLine
 from api.rule_lines import RuleLine, RunLine
+from api.schemas.attributes import AttributesPatch
 from api.setting_lines import AliasLine
 from api.translating import Named
 
@@ -151,8 +152,12 @@ class UrlSink:
 
     def _attributes(self, line: AttributesLine) -> Written:
         """All of them, as they are from here on."""
+        attributes = stated_attributes_of(line.attributes)
+        whole = msgspec.structs.asdict(attributes)
+        # What a fact is stated with for good is said only where it is not the default.
         stated: dict[str, Any] = msgspec.to_builtins(
-            msgspec.structs.asdict(stated_attributes_of(line.attributes))
+            {name: whole[name] for name in whole if name in AttributesPatch.model_fields}
+            | msgspec.to_builtins(attributes)
         )
         path = f"/v1/facts/{quote(line.id or '', safe='')}/attributes"
         self._client.request("PATCH", path, body=stated)

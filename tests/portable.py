@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -128,7 +128,7 @@ def exported(node: Node) -> list[bytes]:
 
 
 @contextmanager
-def read_back(lines: list[bytes], folder: Path) -> Iterator[tuple[Node, Report]]:
+def read_back(lines: list[bytes], folder: Path) -> Generator[tuple[Node, Report]]:
     """A new node with these lines, at their own times."""
     clock = FixedClock(START_US)
     node = Node.open(folder, clock=clock, epoch_clock="file")

@@ -300,6 +300,17 @@ def rows_of(db: apsw.Connection, sql: str, bindings: Bindings) -> list[dict[str,
     return rows
 
 
+def rule_places(db: apsw.Connection, position: int) -> dict[str, set[tuple[str, str | None]]]:
+    """Where each rule has ever read, by id: a scope, and the garden in it where it was one."""
+    sql = "SELECT rule_id, document FROM consolidation_rules WHERE from_position<=?"
+    places: dict[str, set[tuple[str, str | None]]] = {}
+    for rule_id, text in query(db, sql, (position,)):
+        document = _metadata(text)
+        place = (document.get("scope", "local"), document.get("garden_id"))
+        places.setdefault(rule_id, set()).add(place)
+    return places
+
+
 def runs_of(db: apsw.Connection, rule_id: str, position: int, limit: int) -> list[dict[str, Any]]:
     """The newest runs of a rule; the parts of a long one are summed."""
     sql = """

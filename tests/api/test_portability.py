@@ -269,7 +269,7 @@ def test_a_bad_line_is_refused_by_its_field(
 @given(histories(max_size=20), st.data())
 @QUICK
 def test_an_import_goes_on_from_any_line(steps: list[Step], data: st.DataObject) -> None:
-    """Also in the middle of what came of one episode."""
+    """Also between what came of episodes and what speaks of it."""
     with tempfile.TemporaryDirectory() as folder:
         node = Node.open(Path(folder) / "first", clock=FixedClock(START_US))
         live_through(node, steps)
@@ -278,7 +278,7 @@ def test_an_import_goes_on_from_any_line(steps: list[Step], data: st.DataObject)
         done = data.draw(st.integers(0, len(lines)))
         with read_back(lines, Path(folder) / "whole") as (whole, _):
             wanted = meaning(whole)
-        clock = FixedClock(START_US)
+        clock, got = FixedClock(START_US), wanted
         for number, some in enumerate((lines[:done], lines)):
             half = Node.open(
                 Path(folder) / "half", clock=clock, epoch_clock="wall" if number else "file"
