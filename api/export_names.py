@@ -92,6 +92,11 @@ class Names:
         """Those of the facts of which ``counts`` holds."""
         return [fact for fact in facts if self.counts(event, fact)]
 
+    def ended(self, event: Recorded, facts: Iterable[str]) -> list[str]:
+        """Those of the facts that went out, where the event is this node's own: another's word on
+        the end of facts counts once an event of this node takes it up, whosever they are."""
+        return [] if event.peer is not None else [fact for fact in facts if fact in self._origins]
+
     def parent(self, parent: Parent) -> str | Parent:
         """An entry of ``derived_from``: a key where what it means went out."""
         if parent.fact_id is not None and parent.fact_id in self.values:

@@ -174,7 +174,7 @@ class _Exporter:
             case FactRetracted() as retraction if retraction.marker_id is None:
                 return [
                     RetractLine(target=fact, reason=retraction.reason, recorded_at=at)
-                    for fact in names.counting(event, retraction.fact_ids)
+                    for fact in names.ended(event, retraction.fact_ids)
                 ]
             case FactAttributesSet() as change if names.counts(event, change.fact_id):
                 attributes = msgspec.to_builtins(change.attributes)
@@ -239,14 +239,14 @@ class _Exporter:
         """One fact of each losing value: the writer sets aside all facts of a value."""
         names = self._names
         losers: dict[Any, str] = {}
-        for fact in names.counting(event, resolution.loser_ids):
+        for fact in names.ended(event, resolution.loser_ids):
             losers.setdefault(names.values[fact], fact)
         return list(losers.values())
 
     def _resolved(self, event: Recorded, resolution: ConflictResolved, at: str) -> list[AnyLine]:
         """One line for each losing value; or one, where neither side was right."""
         losers = self._losers(event, resolution)
-        if not self._names.counts(event, resolution.winner_id):
+        if not self._names.ended(event, [resolution.winner_id]):
             return []
         said = self._said.pop(resolution.winner_id, None)
         if said is not None:
