@@ -18,7 +18,7 @@ from projections.cid import compute_cid
 from projections.deciding.context import Context, Decision
 from projections.decisions import DECISIONS
 from projections.episodic.rule import parse_rule
-from projections.intents import AssertFact, Intent, NewEpisode, RecordEpisodes
+from projections.intents import AssertFact, Done, Intent, NewEpisode, RecordEpisodes
 from tests.federation.network import Link, Member
 from tests.portable import meaning, read_back
 
@@ -110,7 +110,8 @@ def test_a_peers_word_on_facts_of_others_counts_in_no_file(
         a.meet(b, GRANTS)
         b.meet(a, GRANTS)
         (mine,) = b.submit([stated("mine")]).outcomes
-        a.submit([RetractAnything(mine.fact_id)])  # pyright: ignore[reportAttributeAccessIssue]
+        assert isinstance(mine, Done)
+        a.submit([RetractAnything(mine.fact_id or "")])
         b.pull(Link(b, a))
         assert memories(b.node)[0][0][3]
         lines = [line for _, line in export_lines(b.node.log)]
