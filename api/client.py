@@ -7,7 +7,7 @@ as ``ClientError`` with a sentence a person can act on.
 from __future__ import annotations
 
 import http.client
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Self, TypeVar
 from urllib.parse import urlencode, urlsplit
 
@@ -108,6 +108,22 @@ class Client:
         if status >= 400:
             raise self._failure(status, answer)
         return answer
+
+    def lines(self, path: str, query: Mapping[str, object] | None = None) -> Iterator[bytes]:
+        """The lines of an answer that may be too long to hold, each with its end. Raises
+        ClientError, also where the answer breaks off."""
+        try:
+            self._connection.request("GET", self._target(path, query), None, self._headers)
+            response = self._connection.getresponse()
+            if response.status >= 400:
+                raise self._failure(response.status, response.read())
+            while line := response.readline():
+                if not line.endswith(b"\n"):
+                    raise ClientError(f"the answer of {self.url} broke off")
+                yield line
+        except (OSError, http.client.HTTPException) as fault:
+            self._connection.close()
+            raise ClientError(f"cannot read on from {self.url}: {fault}") from fault
 
     def close(self) -> None:
         """Close the connection; the next request opens another."""

@@ -15,7 +15,8 @@ import msgspec
 from aiohttp import web
 
 from api.importing import SinkError
-from api.lines import LineError, decode_lines
+from api.lines import LineError, decode_line, decode_lines
+from api.memory_lines import EpisodeLine
 from api.node import Node
 from api.settings import Settings
 from api.sinks import NodeSink
@@ -32,6 +33,7 @@ def add_control_routes(app: web.Application, node: Node, settings: Settings, tok
         ("GET", "/v1/control/ping", routes.ping),
         ("POST", "/v1/control/import", routes.take_lines),
         ("GET", "/v1/control/find", routes.find),
+        ("POST", "/v1/control/find-episode", routes.find_episode),
         ("GET", "/v1/control/status", routes.status),
         ("GET", "/v1/control/heads", routes.heads),
     ):
@@ -78,10 +80,26 @@ class _ControlRoutes:
         return _answer({"results": results})
 
     async def find(self, request: web.Request) -> web.Response:
-        """The id of the newest fact with a content id."""
+        """The id of the newest fact with a content id, or of the ``back``-th newest."""
         sink = NodeSink(self._node, self._settings.value_bytes_max)
-        found = await asyncio.to_thread(sink.find, request.query.get("cid", ""))
+        try:
+            back = int(request.query.get("back", "1"))
+        except ValueError:
+            return _answer({"detail": "back must be a number"}, 422)
+        found = await asyncio.to_thread(sink.find, request.query.get("cid", ""), back)
         return _answer({"id": found})
+
+    async def find_episode(self, request: web.Request) -> web.Response:
+        """The episode that an import line recorded."""
+        sink = NodeSink(self._node, self._settings.value_bytes_max)
+        try:
+            line = decode_line(await request.read())
+            if not isinstance(line, EpisodeLine):
+                return _answer({"detail": "op must be episode"}, 422)
+            found = await asyncio.to_thread(sink.find_episode, line)
+        except LineError as fault:
+            return _answer({"detail": str(fault)}, 422)
+        return _answer({"episode": found})
 
     async def status(self, _: web.Request) -> web.Response:
         """Position, projectors and digests."""

@@ -1,248 +1,264 @@
-"""A log as import lines: what was asserted, retracted, settled and declared, in order.
+"""A log as import lines: what was asserted, retracted, settled, declared and remembered, in order.
 
 Read back with ``import --clock-from-file`` into an empty directory, the lines give an equal
-state: the same contents, validity, retractions, resolutions, trust and policies, at the
-same times. Ids and signatures are the new log's own; API keys, recall counts and the records of
-quarantine reviews stay behind.
+state at the same times. Ids and signatures are the new log's own. ``TRAVELS`` and ``STAYS`` say
+of every kind of event what becomes of it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from api.client import Client
-from api.lines import (
-    AnyLine,
-    AssertLine,
-    AttributesLine,
-    GardenLine,
-    LineValue,
-    MemberLine,
-    PolicyLine,
-    ResolveLine,
-    RetractLine,
-    SweepLine,
-    TrustLine,
+from api.export_declared import declared_lines
+from api.export_memory import (
+    Group,
+    episode_line,
+    look_line,
+    rejected_line,
+    run_line,
 )
+from api.export_names import Names, Sieve, Whole, instant_text
+from api.fact_lines import AssertLine, LineValue, RetractLine
+from api.judgement_lines import AttributesLine
+from api.lines import AnyLine, ResolveLine
 from api.schemas.values import wire_v
-from api.tombstone_lines import TombstoneLine
 from eventlog.event import Recorded
 from eventlog.identifiers import id_text
 from eventlog.kinds import (
     ConflictResolved,
-    DecaySwept,
+    ConsolidationRan,
+    DeltaApplied,
+    DeltaRejected,
+    EpisodeAccessed,
+    EpisodeRecorded,
     FactAsserted,
     FactAttributesSet,
     FactRetracted,
-    GardenCreated,
-    GardenDeleted,
-    GardenMemberSet,
-    Parent,
-    PolicySet,
-    SetValuedDeclared,
-    SourceTrustSet,
-    TombstoneRevoked,
-    TombstoneSet,
+    SummaryRecorded,
 )
 from eventlog.log import EventLog
-from projections.attribute_rules import may_set
 from projections.foreign import unwrapped
-from projections.moment import format_instant
-from projections.normalization import SCOPES
 
 RESOLUTION_PREFIX = "stigmem:resolution:"
 _encode = msgspec.json.Encoder().encode
 
+TRAVELS = {
+    "fact_asserted": "assert",
+    "fact_retracted": "retract",
+    "conflict_resolved": "resolve",
+    "fact_attributes_set": "attributes",
+    "episode_recorded": "episode",
+    "episode_accessed": "look",
+    "delta_applied": "deltas",
+    "delta_rejected": "rejected",
+    "summary_recorded": "summary",
+    "consolidation_rule_set": "rule",
+    "consolidation_ran": "run",
+    "garden_created": "garden",
+    "garden_deleted": "garden",
+    "garden_member_set": "member",
+    "quarantine_reviewed": "judged",
+    "content_reviewed": "review",
+    "fact_feedback": "feedback",
+    "recall_served": "recalled",
+    "set_valued_declared": "policy",
+    "policy_set": "policy",
+    "trust_policy_set": "policy",
+    "decay_swept": "sweep",
+    "source_trust_set": "trust",
+    "alias_set": "alias",
+    "profile_set": "profile",
+    "legal_hold_set": "hold",
+    "tombstone_set": "tombstone",
+    "tombstone_revoked": "tombstone",
+}
+"""Kinds that become lines, and which."""
 
-LEFT_OUT = {
-    "episode_recorded": "episodes",
-    "delta_applied": "batches of deltas (their facts are there)",
-    "consolidation_rule_set": "consolidation rules",
-    "alias_set": "aliases",
-    "profile_set": "profiles",
-    "trust_policy_set": "trust formulas",
-    "content_reviewed": "reviews of content",
+STAYS = {
+    "epoch_started": "",
+    "node_key_rotated": "",
+    "replica_promoted": "",
+    "embedding_model_pinned": "",
+    "recall_answered": "receipts of recalls",
     "fact_erased": "erasures",
-    "legal_hold_set": "legal holds",
+    "erasure_certified": "receipts of erasures",
+    "key_issued": "API keys",
+    "key_revoked": "",
+    "agent_key_set": "agents' keys",
+    "org_manifest_set": "organisations' manifests",
+    "capability_issued": "capability tokens",
+    "capability_revoked": "",
     "subscription_set": "subscriptions",
     "peer_declared": "peers",
-    "agent_key_set": "agents' keys",
-    "key_issued": "API keys",
-    "capability_issued": "capability tokens",
+    "peer_state_set": "",
+    "peer_page_received": "",
+    "peer_equivocated": "",
+    "foreign_page_received": "",
 }
-"""What somebody put into a log and no line can carry, by kind."""
+"""Kinds that no line carries, and how they are counted where somebody put them in a log."""
+
+_SPEAKING = frozenset(
+    {
+        "fact_asserted", "fact_retracted", "conflict_resolved", "fact_attributes_set",
+        "delta_applied", "quarantine_reviewed", "content_reviewed", "fact_feedback",
+        "recall_served", "legal_hold_set",
+    }
+)  # fmt: skip
+"""Kinds that may name facts of a batch that came apart."""
 
 
 def export_lines(
-    log: EventLog, until: int | None = None, left_out: Counter[str] | None = None
+    log: EventLog,
+    until: int | None = None,
+    left_out: Counter[str] | None = None,
+    sieve: Sieve | None = None,
 ) -> Iterator[tuple[int, bytes]]:
-    """(position, line) of every event that import can repeat, up to ``until``; ``left_out``
-    is told how many of what there are besides (``LEFT_OUT``)."""
-    exporter = _Exporter()
-    for event in log.iterate(0, until):
-        if left_out is not None and event.kind in LEFT_OUT:
-            left_out[LEFT_OUT[event.kind]] += 1
+    """(position, line) of every event that import can repeat, up to ``until``.
+
+    Args:
+        left_out: is told how many of what there are besides (``STAYS``).
+        sieve: what the asker may read; None for all there is.
+    """
+    exporter = _Exporter(sieve or Whole())
+    position = 0
+    for event, following in _with_next(log.iterate(0, until)):
+        position = event.position
+        exporter.settles = _settling(event, following)
+        if left_out is not None and STAYS.get(event.kind):
+            left_out[STAYS[event.kind]] += 1
         for line in exporter.lines_of(event):
-            yield event.position, _encode(line) + b"\n"
+            yield position, _encode(line) + b"\n"
+    for line in exporter.rest():
+        yield position, _encode(line) + b"\n"
 
 
 class _Exporter:
-    """Keeps which facts went out, so that later lines can name them."""
+    """Turns events into lines, one after another."""
 
-    def __init__(self) -> None:
-        self._values: dict[str, tuple[str, str]] = {}
-        self._origins: dict[str, str] = {}
-        self._slugs: dict[str, str] = {}
-        self._stones: dict[str, list[TombstoneLine]] = {}
+    def __init__(self, sieve: Sieve) -> None:
+        self._names = Names(sieve)
+        self._stones: dict[str, list[Any]] = {}
+        self._groups: dict[tuple[str, str], Group] = {}
+        self._said: dict[str, AssertLine] = {}
+        self.settles: ConflictResolved | None = None
 
     def lines_of(self, event: Recorded) -> list[AnyLine]:
-        at = format_instant(event.received_at).replace("+00:00", "Z")
-        event = unwrapped(event)
+        """The lines that an event completes."""
+        event, at = unwrapped(event), instant_text(event.received_at)
+        lane = _lane(event)
+        group = self._groups.get(lane)
+        if group is not None and event.header.causation_id == group.event.event_id:
+            if isinstance(event.payload, FactAsserted | FactRetracted):
+                group.absorb(self._of(event, at))
+                return []
+        elif group is not None:
+            del self._groups[lane]
+        done = [] if group is None else group.lines()
+        if event.kind in _SPEAKING:
+            done += [line for other in self._groups.values() for line in other.lines()]
+        return [*done, *self._of(event, at)]
+
+    def rest(self) -> list[AnyLine]:
+        """What has not gone out when the log ends."""
+        return [line for group in self._groups.values() for line in group.lines()]
+
+    def _of(self, event: Recorded, at: str) -> list[AnyLine]:
+        names = self._names
         match event.payload:
             case FactAsserted() as fact:
                 return self._asserted(event, fact, at)
             case FactRetracted() as retraction if retraction.marker_id is None:
                 return [
                     RetractLine(target=fact, reason=retraction.reason, recorded_at=at)
-                    for fact in retraction.fact_ids
-                    if fact in self._values
+                    for fact in names.ended(event, retraction.fact_ids)
                 ]
-            case FactAttributesSet() as change if self._counts(event, change):
-                line = AttributesLine(
-                    target=change.fact_id,
-                    attributes=msgspec.to_builtins(change.attributes),
-                    recorded_at=at,
-                )
-                return [line]
+            case FactAttributesSet() as change if names.counts(event, change.fact_id):
+                attributes = msgspec.to_builtins(change.attributes)
+                return [
+                    AttributesLine(target=change.fact_id, attributes=attributes, recorded_at=at)
+                ]
             case ConflictResolved() as resolution:
                 return self._resolved(event, resolution, at)
-            case SetValuedDeclared() as declared:
-                return [PolicyLine(set_valued=list(declared.relations), recorded_at=at)]
-            case PolicySet(policy=None) as removed:
-                return [PolicyLine(remove_decay=removed.policy_id, recorded_at=at)]
-            case PolicySet() as policy:
-                return [PolicyLine(decay=policy.policy, recorded_at=at)]
-            case SourceTrustSet() as trust:
-                return [
-                    TrustLine(
-                        source=trust.source,
-                        trust=trust.trust,
-                        reason=trust.reason,
-                        recorded_at=at,
-                    )
-                ]
-            case DecaySwept() as sweep:
-                gardens = [self._slugs.get(garden, garden) for garden in sweep.gardens]
-                policies = list(sweep.policies)
-                return [
-                    SweepLine(
-                        scopes=[sweep.scope], policies=policies, gardens=gardens, recorded_at=at
-                    )
-                ]
-            case TombstoneSet() | TombstoneRevoked():
-                return self._tombstoned(event.payload, at)
-            case GardenCreated() | GardenDeleted() | GardenMemberSet() as change:
-                return [self._garden(change, at)]
-            case _:
+            case EpisodeRecorded() as episode:
+                return episode_line(event, episode, names, at)
+            case EpisodeAccessed() as look if names.sieve.declarations:
+                return look_line(look, names, at)
+            case DeltaApplied() as deltas:
+                self._groups[_lane(event)] = Group(event, deltas, names, at)
                 return []
-
-    def _counts(self, event: Recorded, change: FactAttributesSet) -> bool:
-        """Whether the fact went out and the event's word on it counts."""
-        origin = self._origins.get(change.fact_id)
-        return origin is not None and may_set(event, origin)
-
-    def _garden(self, change: GardenCreated | GardenDeleted | GardenMemberSet, at: str) -> AnyLine:
-        if isinstance(change, GardenCreated):
-            self._slugs[change.garden_id] = change.slug
-            return GardenLine(
-                slug=change.slug,
-                name=change.name,
-                scope=change.scope,
-                description=change.description,
-                quarantine=change.quarantine,
-                created_by=change.created_by,
-                recorded_at=at,
-            )
-        slug = self._slugs[change.garden_id]
-        if isinstance(change, GardenDeleted):
-            return GardenLine(slug=slug, remove=True, recorded_at=at)
-        return MemberLine(
-            garden=slug,
-            entity_uri=change.entity_uri,
-            role=change.role,
-            added_by=change.added_by,
-            recorded_at=at,
-        )
-
-    def _tombstoned(self, change: TombstoneSet | TombstoneRevoked, at: str) -> list[AnyLine]:
-        """One line a scope, where it hides in several and not in all."""
-        if isinstance(change, TombstoneSet):
-            every = len(change.scopes) == len(SCOPES)
-            lines = [
-                TombstoneLine(
-                    entity=change.entity,
-                    scope=scope,
-                    reason=change.reason,
-                    legal_hold=change.legal_hold and change.node_id is None,
-                    signed_by=change.signed_by,
-                    recorded_at=at,
-                )
-                for scope in (["all"] if every else change.scopes)
-            ]
-            self._stones[change.tombstone_id] = lines
-            return [*lines]
-        return [
-            msgspec.structs.replace(
-                line, revoke=True, reason=change.reason, legal_hold=False,
-                signed_by=change.signed_by, recorded_at=at,
-            )
-            for line in self._stones.pop(change.tombstone_id, [])
-        ]  # fmt: skip
+            case SummaryRecorded() as summary if event.peer is None:
+                self._groups[_lane(event)] = Group(event, summary, names, at)
+                return []
+            case DeltaRejected() as delta:
+                return rejected_line(event, delta, names, at)
+            case ConsolidationRan() as run if names.sieve.declarations:
+                return run_line(run, names, at)
+            case _:
+                return declared_lines(event, names, self._stones, at)
 
     def _asserted(self, event: Recorded, fact: FactAsserted, at: str) -> list[AnyLine]:
+        names = self._names
         if fact.entity.startswith(RESOLUTION_PREFIX):
             return []  # the resolve line makes it anew
         key = fact.id or id_text(event.event_id)
-        if key in self._values and fact.foreign is not None:
+        if names.origin(key) is not None and fact.foreign is not None:
             return []  # another node wrapped it too
-        self._values[key] = (fact.value.type, fact.value.v)
-        self._origins[key] = event.header.origin
-        return [
-            AssertLine(
-                key=key,
-                entity=fact.entity,
-                relation=fact.relation,
-                value=LineValue(
-                    fact.value.type,
-                    wire_v(fact.value.type, fact.value.v),
-                    fact.value.interpret_as,
-                ),
-                source=fact.source,
-                scope=fact.scope,
-                confidence=fact.confidence,
-                valid_from=fact.valid_from,
-                valid_until=fact.valid_until,
-                derived_from=[self._parent(parent) for parent in fact.derived_from],
-                write_mode=fact.write_mode,
-                garden_id=None if fact.garden_id is None else self._slugs[fact.garden_id],
-                attributes=msgspec.to_builtins(fact.attributes),
-                recorded_at=at,
-            )
-        ]
+        if not names.sieve.fact(key):
+            return []
+        names.add_fact(key, (fact.value.type, fact.value.v), event.header.origin)
+        line = AssertLine(
+            key=key,
+            entity=fact.entity,
+            relation=fact.relation,
+            value=LineValue(
+                fact.value.type,
+                wire_v(fact.value.type, fact.value.v),
+                fact.value.interpret_as,
+            ),
+            source=fact.source,
+            scope=fact.scope,
+            confidence=fact.confidence,
+            valid_from=fact.valid_from,
+            valid_until=fact.valid_until,
+            derived_from=[names.parent(parent) for parent in fact.derived_from],
+            write_mode=fact.write_mode,
+            garden_id=names.garden(fact.garden_id),
+            attributes=msgspec.to_builtins(fact.attributes),
+            recorded_at=at,
+        )
+        if self.settles is not None and len(self._losers(event, self.settles)) == 2:
+            self._said[key] = line  # the resolve line says it
+            return []
+        return [line]
 
-    def _parent(self, parent: Parent) -> str | Parent:
-        return parent.fact_id if parent.fact_id in self._values else parent  # pyright: ignore[reportReturnType]
+    def _losers(self, event: Recorded, resolution: ConflictResolved) -> list[str]:
+        """One fact of each losing value: the writer sets aside all facts of a value."""
+        names = self._names
+        losers: dict[Any, str] = {}
+        for fact in names.ended(event, resolution.loser_ids):
+            losers.setdefault(names.values[fact], fact)
+        return list(losers.values())
 
     def _resolved(self, event: Recorded, resolution: ConflictResolved, at: str) -> list[AnyLine]:
-        """One line for each losing value: the writer sets aside all facts of a value."""
-        losers: dict[Any, str] = {}
-        for fact in resolution.loser_ids:
-            if fact in self._values:
-                losers.setdefault(self._values[fact], fact)
+        """One line for each losing value; or one, where neither side was right."""
+        losers = self._losers(event, resolution)
+        if not self._names.ended(event, [resolution.winner_id]):
+            return []
+        said = self._said.pop(resolution.winner_id, None)
+        if said is not None:
+            return [
+                ResolveLine(
+                    winner=losers[0],
+                    loser=losers[1],
+                    note=resolution.note,
+                    states=msgspec.structs.replace(said, recorded_at=None),
+                    recorded_at=at,
+                )
+            ]
         return [
             ResolveLine(
                 winner=resolution.winner_id,
@@ -251,58 +267,34 @@ class _Exporter:
                 source=event.header.actor,
                 recorded_at=at,
             )
-            for loser in losers.values()
+            for loser in losers
         ]
 
 
-def lines_over_http(client: Client) -> tuple[int, Iterator[tuple[int, bytes]]]:
-    """How many facts a node shows, and each of them as an ``assert`` line, newest first.
-
-    Only what the key may read and what holds now: history and retractions need the log
-    itself. Raises ClientError.
-    """
-    query: dict[str, object] = {
-        "include_expired": True,
-        "include_contradicted": True,
-        "include_low_trust": True,
-        "limit": 500,
-    }
-    slugs = {garden["id"]: garden["slug"] for garden in client.get("/v1/gardens")}
-    page = client.get("/v1/facts", query)
-    total = int(page["total"])
-
-    def walk() -> Iterator[tuple[int, bytes]]:
-        nonlocal page
-        done = 0
-        while True:
-            for fact in page["facts"]:
-                done += 1
-                yield done, _encode(line_of_record(fact, slugs)) + b"\n"
-            if not page["cursor"]:
-                return
-            page = client.get("/v1/facts", {**query, "cursor": page["cursor"]})
-
-    return total, walk()
+def _with_next(events: Iterator[Recorded]) -> Iterator[tuple[Recorded, tuple[Recorded, ...]]]:
+    """Each event, and the two behind it."""
+    window: list[Recorded] = []
+    for event in events:
+        window.append(event)
+        if len(window) == 3:
+            yield window[0], tuple(window[1:])
+            del window[0]
+    while window:
+        yield window[0], tuple(window[1:])
+        del window[0]
 
 
-def line_of_record(fact: dict[str, Any], slugs: Mapping[str, str] = {}) -> AssertLine:
-    """The ``assert`` line of a fact as the wire carries it; ``slugs``: of gardens by id."""
-    value = fact["value"]
-    garden = fact.get("garden_id")
-    return AssertLine(
-        key=fact["id"],
-        entity=fact["entity"],
-        relation=fact["relation"],
-        value=LineValue(value["type"], value.get("v"), value.get("interpret_as", "content")),
-        source=fact["source"],
-        scope=fact["scope"],
-        confidence=fact["confidence"],
-        valid_from=fact.get("valid_from"),
-        valid_until=fact.get("valid_until"),
-        derived_from=[
-            Parent(parent["hash"], parent.get("fact_id")) for parent in fact["derived_from"]
-        ],
-        garden_id=None if garden is None else slugs.get(garden, garden),
-        attributes=fact.get("attributes"),
-        recorded_at=fact["timestamp"],
-    )
+def _settling(event: Recorded, following: tuple[Recorded, ...]) -> ConflictResolved | None:
+    """The resolution that a fact was stated for: a note, and the resolution itself, follow."""
+    if len(following) < 2 or not isinstance(event.payload, FactAsserted):
+        return None
+    resolution = following[1].payload
+    if not isinstance(resolution, ConflictResolved):
+        return None
+    return resolution if resolution.winner_id == id_text(event.event_id) else None
+
+
+def _lane(event: Recorded) -> tuple[str, str]:
+    """Events of a batch follow each other in it: all that is this node's own, or a peer's
+    stream."""
+    return ("", "") if event.peer is None else (event.header.origin, event.header.stream)

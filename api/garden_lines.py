@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TypeAlias
+from uuid import UUID
 
 from api.line_base import IMPORT_ACTOR, Line, LineError, Scope, line_uri
 from api.schemas.gardens import SLUG
@@ -18,9 +19,12 @@ FindGarden: TypeAlias = Callable[[str], Garden | None]
 
 
 class GardenLine(Line, frozen=True, kw_only=True, tag="garden"):
-    """A garden is made (``created_by`` is its first admin) or, with ``remove``, deleted."""
+    """A garden is made (``created_by`` is its first admin) or, with ``remove``, deleted.
+
+    ``id``: the one it had, kept where no garden has it (a UUID)."""
 
     slug: str
+    id: str | None = None
     name: str = ""
     scope: Scope = "company"
     description: str | None = None
@@ -51,7 +55,15 @@ def garden_intent(line: GardenLine, find: FindGarden) -> Intent:
         created_by=line_uri(line.created_by or IMPORT_ACTOR, "created_by"),
         description=line.description,
         quarantine=line.quarantine,
+        garden_id=_garden_id(line.id),
     )
+
+
+def _garden_id(text: str | None) -> str | None:
+    try:
+        return None if text is None else str(UUID(text))
+    except ValueError as fault:
+        raise LineError("must be a UUID", "id") from fault
 
 
 def member_intent(line: MemberLine, find: FindGarden) -> Intent:

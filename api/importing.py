@@ -12,6 +12,7 @@ import gzip
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import IO, Literal, Protocol, TypeAlias
 
@@ -20,8 +21,10 @@ from msgspec import Struct
 
 from api.garden_lines import GardenLine, MemberLine
 from api.lines import AnyLine, LineError, ResolveLine, recorded_us
+from api.memory_lines import EpisodeLine
+from api.rule_lines import RuleLine, check_rule
 from api.tombstone_lines import TombstoneLine
-from api.translating import Translator
+from api.translating import Named, Translator
 
 BATCH_LINES = 1000
 LINE_BYTES_MAX = 16 * 1024 * 1024
@@ -29,11 +32,16 @@ _GZIP_MAGIC = b"\x1f\x8b"
 
 
 class Written(Struct, frozen=True, omit_defaults=True):
-    """What became of a line: its fact's id, and the position it was recorded at."""
+    """What became of a line: its fact's id (of an episode, its key), and the position it was
+    recorded at. ``hash``: of an episode; ``facts``: ids of what came of deltas, by key."""
 
-    status: Literal["asserted", "existing", "retracted", "resolved", "declared"]
+    status: Literal[
+        "asserted", "existing", "retracted", "resolved", "declared", "recorded", "applied"
+    ]
     id: str | None = None
     position: int | None = None
+    hash: str | None = None
+    facts: dict[str, str] = {}
 
 
 class RefusedLine(Struct, frozen=True):
@@ -64,8 +72,19 @@ class Sink(Protocol):
         """
         ...
 
-    def find(self, cid: str) -> str | None:
-        """The id of the newest fact with this content id."""
+    @property
+    def acts_on_rules(self) -> bool:
+        """Whether a rule that is written begins to read at once: rules are then written last,
+        so that it finds what other nodes' runs have read already."""
+        ...
+
+    def find(self, cid: str, back: int = 1) -> str | None:
+        """The id of the ``back``-th newest fact with this content id; the oldest, if there are
+        fewer."""
+        ...
+
+    def find_episode(self, line: EpisodeLine) -> Named | None:
+        """The episode that a line recorded."""
         ...
 
 
@@ -143,7 +162,8 @@ class Importer:
         self._receipt = receipt or _no_receipt
         self._advance = advance
         self._complain = complain
-        self._translator = Translator(sink.find, options.value_bytes_max)
+        self._translator = Translator(sink, options.value_bytes_max)
+        self._rules: dict[str, Numbered] = {}
         self._batch: list[Numbered] = []
         self._running: _Running | None = None
         self._pool = ThreadPoolExecutor(1, "import")
@@ -162,6 +182,7 @@ class Importer:
                     self._take(number, text, waiting)
                     waiting = []
             self._drain()
+            self._write_rules()
         except KeyboardInterrupt:
             self._settle_running()
             raise ImportStopped(f"interrupted; {self._so_far()}") from None
@@ -170,10 +191,49 @@ class Importer:
             self.report.seconds = time.monotonic() - started
         return self.report
 
+    def _hold_back(self, item: Numbered) -> bool:
+        """Keep a rule for the end, where it would act on what has not come yet. Of several
+        lines the last counts; a rule that the file sets and removes again is none.
+
+        Raises:
+            LineError: it is no rule.
+        """
+        line = item.line
+        if not isinstance(line, RuleLine) or not self._sink.acts_on_rules:
+            return False
+        check_rule(line)
+        earlier = self._rules.pop(line.rule_id, None)
+        if earlier is not None:
+            self._count(earlier.number, Written("declared"))
+        if line.document is None and earlier is not None:
+            self._count(item.number, Written("declared"))
+        else:
+            self._rules[line.rule_id] = item
+        return True
+
+    def _write_rules(self) -> None:
+        """Write the rules that were kept. Raises ImportStopped once all were tried."""
+        faults: list[str] = []
+        for item in self._rules.values():
+            (result,) = self._results([item], partial(self._write, [item]))
+            if isinstance(result, Written):
+                self._count(item.number, result)
+                continue
+            refused = result or RefusedLine("was not written")
+            self.report.failed += 1
+            self._receipt(item.number, refused)
+            faults.append(f"line {item.number}: {refused}")
+        if faults and self._options.on_error == "stop":
+            raise ImportStopped(f"{'; '.join(faults)}; every other line is in the log")
+        for fault in faults:
+            self._complain(fault)
+
     def _leave_out(self, text: bytes) -> None:
         if text.strip():
             try:
-                self._translator.leave_out(self._parse(text))
+                line = self._parse(text)
+                self._translator.leave_out(line)
+                self._hold_back(Numbered(0, line))  # the earlier run did not reach the end
             except LineError:
                 return  # an earlier run reported it
 
@@ -198,6 +258,8 @@ class Importer:
         return at
 
     def _add(self, item: Numbered) -> None:
+        if self._hold_back(item):
+            return
         line = item.line
         alone = (
             ResolveLine,
@@ -236,8 +298,10 @@ class Importer:
         bad = next((i for i, result in enumerate(results) if isinstance(result, RefusedLine)), None)
         if bad is not None and self._options.on_error == "stop":
             refused, good = results[bad], batch[:bad]
-            if good and results[0] is None:
-                results = self._results(good, lambda: self._write(good))
+            done = sum(isinstance(result, Written) for result in results[:bad])
+            if done < bad:  # the rest was held back, all of it after what was written
+                again = self._results(good[done:], lambda: self._write(good[done:]))
+                results = [*results[:done], *again]
             if good:
                 self._settle(good, results[:bad])
             assert isinstance(refused, RefusedLine)
@@ -262,10 +326,10 @@ class Importer:
     def _settle(self, batch: Sequence[Numbered], results: Sequence[Result]) -> None:
         for item, result in zip(batch, results, strict=True):
             if isinstance(result, Written):
-                self._translator.learn(item.line, result.id)
+                self._translator.learn(item.line, result.id, result.hash, result.facts)
                 self._count(item.number, result)
             else:
-                self._translator.learn(item.line, None)
+                self._translator.learn(item.line, None, None, {})
                 self._refuse(item.number, result or RefusedLine("was not written"))
         self._done = max(self._done, batch[-1].number)
         self._advance(len(batch))

@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from projections.moment import parse_instant
 from projections.normalization import normalize_uri
 
 Scope: TypeAlias = Literal["local", "team", "company", "public"]
@@ -39,4 +40,12 @@ def line_uri(text: str, where: str) -> str:
     try:
         return normalize_uri(text)
     except ValueError as fault:
+        raise LineError(str(fault), where) from fault
+
+
+def line_instant(text: str, where: str) -> int:
+    """An RFC 3339 instant in microseconds. Raises LineError."""
+    try:
+        return parse_instant(text)
+    except (ValueError, OverflowError) as fault:
         raise LineError(str(fault), where) from fault

@@ -22,6 +22,7 @@ from api.routes import (
     embeddings,
     episodes,
     erasures,
+    export,
     fact_list,
     facts,
     federation,
@@ -85,6 +86,7 @@ from api.schemas.content import FlaggedQuery, ReviewRequest
 from api.schemas.decay import PolicyRequest, SetValuedRequest, SweepRequest
 from api.schemas.embeddings import ReindexBody
 from api.schemas.erasures import ErasureRequest, ErasuresQuery, HoldRequest
+from api.schemas.export import ExportQuery
 from api.schemas.facts import (
     AssertRequest,
     BatchItem,
@@ -514,6 +516,11 @@ _AUDIT: tuple[Route, ...] = (
         group="audit", summary="The same as CSV", query=TrailExportQuery,
         answers={200: "CSV"}, errors=(400, 501),
         headers=_SESSION,
+    ),
+    Route(
+        method="GET", path="/v1/export", handler=export.export, permission="read",
+        group="audit", summary="What the caller may read of the log, as import lines",
+        query=ExportQuery, answers={200: "JSON lines"},
     ),
     Route(
         method="GET", path="/v1/audit/facts/{fact_id}", handler=audit.trail_of_fact,

@@ -3,34 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 
-from api.client import Client, ClientError, failure_of
+from api.client import Client, ClientError
 from api.importing import RefusedLine, Result, SinkError, Written
-from api.line_base import IMPORT_ACTOR
+from api.line_base import IMPORT_ACTOR, line_uri
 from api.lines import (
     AnyLine,
     AssertLine,
     LineError,
-    LineValue,
-    Match,
     ResolveLine,
     RetractLine,
+    assert_intent,
     intent_of,
-    stored_value,
 )
+from api.memory_lines import DeltasLine, EpisodeLine, SummaryLine, episode_intent
 from api.node import Node
 from api.tombstone_lines import TombstoneLine, tombstone_intent
+from api.translating import Named
 from eventlog.clock import FixedClock
 from eventlog.errors import EventLogError
+from eventlog.event import fact_partition
 from projections.authorization import everything
 from projections.conflicts import conflict_between
+from projections.episodic.reading import place_of_episode, same_episode
+from projections.instructions import INSTRUCTION_PERMISSION
 from projections.intents import Done, Intent, Refused, ResolveConflict
-from projections.normalization import SCOPES, normalize_uri
+from projections.normalization import SCOPES
 from projections.writer import WriterBusy, WriterClosed, WriterDegraded
 
 _REFUSALS = (EventLogError, WriterBusy, WriterClosed, WriterDegraded)
@@ -81,13 +82,31 @@ class NodeSink:
                 results[place] = self._written(lines[place], outcome)
         return results
 
-    def find(self, cid: str) -> str | None:
-        """The id of the newest fact with this content id."""
+    @property
+    def acts_on_rules(self) -> bool:
+        """Only a node that serves has a scheduler."""
+        return False
+
+    def find(self, cid: str, back: int = 1) -> str | None:
+        """See ``importing.Sink``."""
         view = self._node.reader.pin()
         slots = [slot for slot in self._node.reader.slots_of_cid(cid) if slot < view.count]
         if not slots:
             return None
-        return self._node.reader.rows([int(view.from_position[slots[-1]])])[0].id
+        slot = slots[max(0, len(slots) - back)]
+        return self._node.reader.rows([int(view.from_position[slot])])[0].id
+
+    def find_episode(self, line: EpisodeLine) -> Named | None:
+        """See ``importing.Sink``."""
+        intent = episode_intent(line, self._value_bytes_max, self._node.reader.gardens.find)
+        partition = fact_partition(intent.scope, intent.garden_id)
+        with self._node.reader.pool.connection() as db:
+            found = same_episode(db, partition, intent.episodes[0])
+        return None if found is None else Named(found[0], found[1], line.id or found[0])
+
+    def _position_of(self, episode: str) -> int | None:
+        with self._node.reader.pool.connection() as db:
+            return place_of_episode(db, episode)
 
     def _submit(
         self, intents: Sequence[Intent], received_at: Sequence[int] | None, atomic: bool
@@ -107,18 +126,25 @@ class NodeSink:
             return self._resolution(line)
         if isinstance(line, TombstoneLine):
             return tombstone_intent(line, self._node)
-        return intent_of(line, self._value_bytes_max, self._node.reader.gardens.find)
+        find = self._node.reader.gardens.find
+        return intent_of(line, self._value_bytes_max, find, self._position_of)
 
     def _resolution(self, line: ResolveLine) -> ResolveConflict:
         """The conflict between the values of two facts, in favour of the winner's."""
         conflict_id, winner_id = open_conflict(self._node, line.winner, line.loser)
-        source = self._actor if line.source is None else normalize_uri(line.source)
+        source = self._actor if line.source is None else line_uri(line.source, "source")
+        said = None
+        if line.states is not None:
+            said = assert_intent(line.states, self._value_bytes_max)
+            source = said.source
         return ResolveConflict(
             conflict_id=conflict_id,
             source=source,
             scopes=frozenset(SCOPES),
-            winning_fact_id=winner_id,
+            winning_fact_id=winner_id if said is None else None,
+            new_value=None if said is None else said.value,
             note=line.note,
+            permissions=frozenset({INSTRUCTION_PERMISSION}),
         )
 
     def _written(self, line: AnyLine, done: Done) -> Written:
@@ -130,8 +156,23 @@ class NodeSink:
         if isinstance(line, RetractLine):
             return Written("retracted", done.fact_id, self._position)
         if isinstance(line, ResolveLine):
-            return Written("resolved", done.detail.get("resolution_fact_id"), self._position)
+            said = None if line.states is None else line.states.key
+            facts = {} if said is None or done.fact_id is None else {said: done.fact_id}
+            note = done.detail.get("resolution_fact_id")
+            return Written("resolved", note, self._position, facts=facts)
+        if isinstance(line, EpisodeLine):
+            return self._recorded(line, done)
+        if isinstance(line, DeltasLine | SummaryLine):
+            status = "applied" if done.created else "existing"
+            return Written(status, None, self._position, facts=done.detail["facts"])
         return Written("declared", None, self._position)
+
+    def _recorded(self, line: EpisodeLine, done: Done) -> Written:
+        key: str = done.detail["episodes"][0]["key"]
+        if done.events:
+            return Written("recorded", key, self._position, hash=done.events[0].hash.hex())
+        known = self.find_episode(line)
+        return Written("existing", key, self._position, hash=known.hash if known else None)
 
 
 class ControlSink:
@@ -157,11 +198,23 @@ class ControlSink:
             raise SinkError(str(fault)) from fault
         return [result_of(item) for item in answer["results"]]
 
-    def find(self, cid: str) -> str | None:
-        """The id of the newest fact with this content id."""
-        answer = self._client.get("/v1/control/find", {"cid": cid})
+    @property
+    def acts_on_rules(self) -> bool:
+        """The node serves."""
+        return True
+
+    def find(self, cid: str, back: int = 1) -> str | None:
+        """See ``importing.Sink``."""
+        answer = self._client.get("/v1/control/find", {"cid": cid, "back": back})
         found: str | None = answer["id"]
         return found
+
+    def find_episode(self, line: EpisodeLine) -> Named | None:
+        """See ``importing.Sink``."""
+        answer = self._client.request(
+            "POST", "/v1/control/find-episode", raw=msgspec.json.encode(line)
+        )
+        return msgspec.convert(answer["episode"], Named | None)
 
 
 def result_of(item: dict[str, Any] | None) -> Result:
@@ -192,143 +245,3 @@ def open_conflict(node: Node, winner: str, loser: str) -> tuple[str, str]:
     side = found.newer if same else found.older
     row = reader.rows([int(view.from_position[side])])[0]
     return found.row.conflict_id, row.id
-
-
-class _BatchAnswer(msgspec.Struct):
-    results: list[dict[str, Any]]
-
-
-class UrlSink:
-    """Lines into any node, over its public routes and with the caller's own rights.
-
-    Facts and retractions go in batches, resolutions one by one. Declarations, source trust
-    and sweeps are the operator's, and are refused here.
-    """
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-
-    def write(
-        self, lines: Sequence[AnyLine], *, received_at: Sequence[int] | None, atomic: bool
-    ) -> list[Result]:
-        """See ``importing.Sink``."""
-        if received_at is not None:
-            raise SinkError("a running node gives its own receipt times")
-        results: list[Result] = []
-        try:
-            for alone, run in groupby(lines, lambda line: isinstance(line, ResolveLine)):
-                some = list(run)
-                results += [self._resolve(some[0])] if alone else self._batch(some, atomic)
-                if atomic and any(not isinstance(result, Written) for result in results):
-                    break
-        except ClientError as fault:
-            raise SinkError(str(fault)) from fault
-        return results + [None] * (len(lines) - len(results))
-
-    def find(self, cid: str) -> str | None:
-        """The id of the newest fact with this content id."""
-        try:
-            return str(self._client.get(f"/v1/facts/{quote(cid, safe=':')}")["id"])
-        except ClientError as fault:
-            if fault.status == 404:
-                return None
-            raise SinkError(str(fault)) from fault
-
-    def _batch(self, lines: Sequence[AnyLine], atomic: bool) -> list[Result]:
-        results: list[Result] = [None] * len(lines)
-        items: list[dict[str, Any]] = []
-        for place, line in enumerate(lines):
-            try:
-                items.append(self._item(line))
-            except LineError as fault:
-                results[place] = RefusedLine(fault.message, fault.field)
-                if atomic:
-                    return results
-        waiting = iter(self._answers(items, atomic) if items else ())
-        return [
-            _batch_result(line, next(waiting)) if result is None else result
-            for line, result in zip(lines, results, strict=True)
-        ]
-
-    def _answers(self, items: list[dict[str, Any]], atomic: bool) -> list[dict[str, Any]]:
-        """What the batch route says of each item, also where it refused the whole batch."""
-        try:
-            answer: Any = self._client.post("/v1/facts/batch", items, {"atomic": atomic})
-        except ClientError as fault:
-            if fault.status != 422 or fault.code != "atomic_batch_refused":
-                raise
-            answer = fault.answer
-        try:
-            return msgspec.convert(answer, _BatchAnswer).results
-        except msgspec.ValidationError as fault:
-            raise SinkError(f"not the answer of a batch: {fault}") from fault
-
-    def _item(self, line: AnyLine) -> dict[str, Any]:
-        """A line as the batch route takes it. Raises LineError."""
-        if isinstance(line, AssertLine):
-            item: dict[str, Any] = msgspec.to_builtins(line)
-            return {name: item[name] for name in item if name not in ("key", "recorded_at")}
-        if isinstance(line, RetractLine):
-            fact_id = line.id if line.match is None else self._matching(line.match)
-            return {"op": "retract", "id": fact_id, "reason": line.reason}
-        raise LineError("needs --data on the node's own machine", "op")
-
-    def _matching(self, match: Match) -> str:
-        """The id of the one live fact with this content. Raises LineError."""
-        query = {
-            "entity": match.entity,
-            "relation": match.relation,
-            "scope": match.scope,
-            "source": match.source,
-            "garden_id": match.garden_id,
-            "include_expired": True,
-            "include_contradicted": True,
-            "limit": 500,
-        }
-        wanted = stored_value(match.value, "match.value")
-        found = [
-            str(fact["id"])
-            for fact in self._client.get("/v1/facts", query)["facts"]
-            if (match.garden_id is not None or fact.get("garden_id") is None)
-            and _stored_value_of(fact) == (wanted.type, wanted.v)
-            and fact.get("valid_from") == match.valid_from
-            and fact.get("valid_until") == match.valid_until
-        ]
-        if len(found) == 1:
-            return found[0]
-        raise LineError("more than one live fact matches" if found else "no live fact matches",
-                        "match")  # fmt: skip
-
-    def _resolve(self, line: AnyLine) -> Result:
-        assert isinstance(line, ResolveLine)
-        query: dict[str, object] = {"status": "unresolved", "limit": 500}
-        sides = {line.winner, line.loser}
-        while True:
-            page = self._client.get("/v1/conflicts", query)
-            for conflict in page["conflicts"]:
-                if {conflict["fact_a"]["id"], conflict["fact_b"]["id"]} == sides:
-                    return self._settle(str(conflict["conflict_id"]), line)
-            if not page.get("cursor"):
-                return RefusedLine("these facts have no open conflict", "winner")
-            query["cursor"] = page["cursor"]
-
-    def _settle(self, conflict_id: str, line: ResolveLine) -> Written:
-        body = {"winning_fact_id": line.winner, "resolution_note": line.note}
-        path = f"/v1/conflicts/{quote(conflict_id, safe=':')}/resolve"
-        return Written("resolved", self._client.post(path, body).get("resolution_fact_id"))
-
-
-def _stored_value_of(fact: dict[str, Any]) -> tuple[str, str]:
-    value = stored_value(LineValue(fact["value"]["type"], fact["value"].get("v")), "value")
-    return value.type, value.v
-
-
-def _batch_result(line: AnyLine, answer: dict[str, Any]) -> Result:
-    if answer["status"] < 300:
-        status = "retracted" if isinstance(line, RetractLine) else "asserted"
-        return Written(status, answer["id"], answer["position"])
-    detail: Any = answer.get("error", {}).get("detail", answer)
-    if isinstance(detail, dict) and detail.get("code") == "not_written":  # pyright: ignore[reportUnknownMemberType]
-        return None
-    fault = failure_of(answer["status"], {"detail": detail})
-    return RefusedLine(str(fault))

@@ -57,6 +57,7 @@ from projections.deciding.peering import (
 )
 from projections.deciding.quarantine import review_quarantined
 from projections.deciding.resolving import resolve_conflict
+from projections.deciding.restating import restate_batch, restate_note
 from projections.deciding.retracting import retract_fact, retract_matching
 from projections.deciding.reviewing import review_content
 from projections.deciding.subscribing import subscribe, unsubscribe
@@ -120,6 +121,8 @@ DECISIONS: dict[type[ask.Intent], Callable[[Any, Context], Decision | Refused]] 
     ask.SetAttributes: set_attributes,
     ask.StoreMemory: store_memory,
     ask.MergeMemories: merge_memories,
+    ask.RestateBatch: restate_batch,
+    ask.RestateNote: restate_note,
 }
 """Every intent and the function that decides it."""
 

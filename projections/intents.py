@@ -15,15 +15,20 @@ from eventlog.kinds import (
     Attestation,
     ConsolidationRan,
     DecayPolicy,
+    DeltaApplied,
+    DeltaRejected,
+    EpisodeAccessed,
     ErasureReason,
     FactAsserted,
     FactAttributes,
     GardenRole,
     Parent,
     PeerGrants,
+    QuarantineReviewed,
     RecallAnswered,
     RecallUse,
     RefusedFact,
+    SummaryRecorded,
     TrustPolicy,
     Value,
 )
@@ -197,12 +202,15 @@ class RevokeAgentKey(Intent, frozen=True, kw_only=True):
 
 
 class CreateGarden(Intent, frozen=True, kw_only=True):
+    """``garden_id``: the id it had elsewhere, kept where no garden has had it here."""
+
     slug: str
     name: str
     scope: str
     created_by: str
     description: str | None = None
     quarantine: bool = False
+    garden_id: str | None = None
 
 
 class DeleteGarden(Intent, frozen=True, kw_only=True):
@@ -268,12 +276,16 @@ class NewEpisode(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class RecordEpisodes(Intent, frozen=True, kw_only=True):
-    """Episodes of one scope, or of one garden in it, in the order in which they happened."""
+    """Episodes of one scope, or of one garden in it, in the order in which they happened.
+
+    ``recorded_by``: who did, where it is not the asker (an import of what others recorded).
+    """
 
     scope: str
     episodes: tuple[NewEpisode, ...]
     garden_id: str | None = None
     member: str | None = None
+    recorded_by: str | None = None
 
 
 class RecordSummary(Intent, frozen=True, kw_only=True):
@@ -318,8 +330,11 @@ class ApplyDeltas(Intent, frozen=True, kw_only=True):
 
 
 class SetConsolidationRule(Intent, frozen=True, kw_only=True):
+    """``set_by``: who sets it, where it is not the asker."""
+
     rule_id: str
     document: dict[str, Any] | None
+    set_by: str | None = None
 
 
 class Consolidate(Intent, frozen=True, kw_only=True):
@@ -644,3 +659,33 @@ class PutManifest(Intent, frozen=True, kw_only=True):
     expires_at_us: int
     rotations: tuple[dict[str, Any], ...]
     document: dict[str, Any]
+
+
+class RestatedFact(Struct, frozen=True, kw_only=True):
+    """What an event led to: a fact it stated, which the event calls ``key``, or one it ended
+    (``ends``, a key or a fact id)."""
+
+    key: str = ""
+    fact: AssertFact | None = None
+    ends: str = ""
+    reason: str = ""
+
+
+class RestateBatch(Intent, frozen=True, kw_only=True):
+    """Deltas or a summary as another log has them, with the facts that they stated and ended.
+
+    Where ``payload`` says a key of ``then``, the fact that gets stated is meant. Deltas that
+    were applied here already are left out; ``detail.facts``: by key, the fact's id.
+    """
+
+    payload: DeltaApplied | SummaryRecorded
+    then: tuple[RestatedFact, ...] = ()
+    actor: str | None = None
+
+
+class RestateNote(Intent, frozen=True, kw_only=True):
+    """What another log notes beside its facts: rejected deltas, looks at episodes, runs of
+    rules, judgements of quarantined facts. Ids in it are those of this log."""
+
+    payload: DeltaRejected | EpisodeAccessed | ConsolidationRan | QuarantineReviewed
+    actor: str | None = None

@@ -25,7 +25,8 @@ from api.console.reach import (
     url_of,
 )
 from api.console.subcommands import Subcommands
-from api.exporting import export_lines, lines_over_http
+from api.export_http import lines_over_http
+from api.exporting import export_lines
 from api.importing import (
     Importer,
     Options,
@@ -37,7 +38,8 @@ from api.importing import (
 from api.lines import AnyLine, decode_line, recorded_us
 from api.mapping import load_mapping
 from api.settings import Settings
-from api.sinks import ControlSink, NodeSink, UrlSink
+from api.sinks import ControlSink, NodeSink
+from api.url_sink import UrlSink
 from eventlog.clock import FixedClock, SystemClock
 from eventlog.directory import DataDirectory
 from eventlog.errors import DirectoryLocked
@@ -96,6 +98,11 @@ def register(commands: Subcommands) -> None:
     parser = commands.add("export", "write a log as JSONL", EXPORT_EXAMPLES, run_export)
     add_target_arguments(parser)
     parser.add_argument("--output", type=Path, metavar="FILE", help="default: stdout")
+    parser.add_argument(
+        "--declarations",
+        action="store_true",
+        help="with --url: also policies, trust, rules and what else admins set (an admin's key)",
+    )
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
 
 
@@ -284,7 +291,7 @@ def run_export(args: argparse.Namespace) -> int:
         if url is not None:
             client: Client = client_for_url(args, url)
             stack.callback(client.close)
-            total, lines = lines_over_http(client)
+            total, lines = lines_over_http(client, declarations=args.declarations)
         else:
             log = read_only_log(settings_of(args).data_dir)
             stack.callback(log.close)
@@ -293,11 +300,11 @@ def run_export(args: argparse.Namespace) -> int:
         for done, line in lines:
             out.write(line)
             if done % 1000 == 0:
-                bar.show(done, total)
+                bar.show(done, total or done)
         out.flush()
     if left_out and not args.quiet:
         counted = ", ".join(f"{count} {what}" for what, count in sorted(left_out.items()))
-        print(f"left out, as no line carries them: {counted}", file=sys.stderr)
+        print(f"left out, as they do not travel: {counted}", file=sys.stderr)
         print("engramlog backup keeps everything", file=sys.stderr)
     return 0
 

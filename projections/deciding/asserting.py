@@ -64,7 +64,7 @@ def assert_fact(intent: AssertFact, context: Context) -> Decision | Refused:
                 "derived_from",
             )
     if intent.confidence == 0.0:
-        return retract_by_record(_asserted(intent), context, intent.member)
+        return retract_by_record(stated_payload(intent), context, intent.member)
     content = _content(intent)
     key = (intent.entity, intent.relation, intent.scope, garden)
     rival: tuple[bytes, bytes, str] | None = None
@@ -78,7 +78,7 @@ def assert_fact(intent: AssertFact, context: Context) -> Decision | Refused:
             intent, repeats = _repetition(intent, same[0], same[-1], context)
             if repeats:
                 return Decision([], fact_id=same[0], created=False, rival=rival)
-    draft = context.draft(_asserted(intent), fact_partition(intent.scope, garden))
+    draft = context.draft(stated_payload(intent), fact_partition(intent.scope, garden))
     fact = id_text(draft.event_id)
     context.undecided.touched.add(key)
     context.undecided.asserted |= {fact, key}
@@ -86,7 +86,8 @@ def assert_fact(intent: AssertFact, context: Context) -> Decision | Refused:
     return Decision([draft], fact_id=fact, rival=rival)
 
 
-def _asserted(intent: AssertFact) -> FactAsserted:
+def stated_payload(intent: AssertFact) -> FactAsserted:
+    """The event of stating it."""
     return FactAsserted(
         entity=intent.entity,
         relation=intent.relation,

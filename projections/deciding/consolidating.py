@@ -36,7 +36,10 @@ def set_consolidation_rule(
         if standing is not None and standing[0] == document:
             return Decision([], created=False)
     payload = ConsolidationRuleSet(rule_id=intent.rule_id, document=intent.document)
-    return Decision([context.draft(payload)], created=standing is None)
+    draft = context.draft(payload)
+    if intent.set_by is not None:
+        draft = msgspec.structs.replace(draft, actor=intent.set_by)
+    return Decision([draft], created=standing is None)
 
 
 def consolidate(intent: ask.Consolidate, context: Context) -> Decision | Refused:

@@ -50,8 +50,10 @@ def record_episodes(intent: ask.RecordEpisodes, context: Context) -> Decision | 
                 )
             made.append({"id": episode.id, "key": key, "created": False})
             continue
-        draft = context.draft(_recorded(episode, intent), partition)
-        key = id_text(draft.event_id)
+        event_id = context.identifiers.next(context.now_us)
+        actor = intent.recorded_by or context.actor
+        draft = Draft(_recorded(episode, intent), partition, event_id, actor)
+        key = id_text(event_id)
         drafts.append(draft)
         if episode.id is not None:
             known[episode.id] = (key, _body(episode))

@@ -19,6 +19,7 @@ from projections.intents import Refused
 from projections.moment import LIVE
 
 _SLUG = f"SELECT 1 FROM gardens WHERE slug=? AND to_position={LIVE}"
+_TAKEN = "SELECT 1 FROM gardens WHERE id=?"
 _OTHER_ADMIN = f"""
 SELECT 1 FROM garden_members
 WHERE garden_id=? AND entity_uri<>? AND role='admin' AND to_position={LIVE} LIMIT 1
@@ -78,7 +79,9 @@ def create_garden(intent: ask.CreateGarden, context: Context) -> Decision | Refu
     context.flush()
     if query_one(context.db, _SLUG, (intent.slug,)) is not None:
         return Refused("slug_exists", "slug already exists", "slug")
-    garden_id = str(uuid4())
+    garden_id = intent.garden_id
+    if garden_id is None or query_one(context.db, _TAKEN, (garden_id,)) is not None:
+        garden_id = str(uuid4())
     payload = GardenCreated(
         garden_id=garden_id,
         slug=intent.slug,

@@ -21,6 +21,7 @@ from projections.database import Bindings, query, query_one
 from projections.episodic.classifying import KeyOfFact
 from projections.episodic.episode import Episode
 from projections.episodic.place import Place
+from projections.intents import NewEpisode
 from projections.moment import LIVE
 
 _READABLE = """{t}scope IN (SELECT value FROM json_each(?)) AND (CASE WHEN {t}garden_id IS NULL
@@ -161,6 +162,31 @@ def numbered(condition: str, first: int) -> str:
     return condition.replace("\x00", "?")
 
 
+def same_episode(
+    db: apsw.Connection, partition: str, episode: NewEpisode
+) -> tuple[str, str, int] | None:
+    """Key, hash and position of the episode that has this id or, without one, says just this;
+    the oldest of several. For the node's own tools."""
+    if episode.id is not None:
+        sql = """SELECT key, hash, position FROM episodes WHERE partition=? AND id=?
+            ORDER BY position LIMIT 1"""
+        found = query_one(db, sql, (partition, episode.id))
+    else:
+        sql = """SELECT key, hash, position FROM episodes WHERE partition=? AND user=?
+            AND at_us=? AND session=? AND agent=? AND content=? AND source_node=? AND metadata=?
+            ORDER BY position LIMIT 1"""
+        metadata = msgspec.json.encode(episode.metadata).decode() if episode.metadata else "{}"
+        said = (episode.user, episode.at_us, episode.session, episode.agent, episode.content)
+        found = query_one(db, sql, (partition, *said, episode.source_node, metadata))
+    return None if found is None else (found[0], found[1], found[2])
+
+
+def place_of_episode(db: apsw.Connection, key: str) -> int | None:
+    """The position of an episode, by its key. For the node's own tools."""
+    found = query_one(db, "SELECT position FROM episodes WHERE key=?", (key,))
+    return None if found is None else found[0]
+
+
 def behind(
     db: apsw.Connection,
     who: Readers,
@@ -272,6 +298,17 @@ def rows_of(db: apsw.Connection, sql: str, bindings: Bindings) -> list[dict[str,
             names = [column[0] for column in cursor.description]
         rows.append(dict(zip(names, row, strict=True)))
     return rows
+
+
+def rule_places(db: apsw.Connection, position: int) -> dict[str, set[tuple[str, str | None]]]:
+    """Where each rule has ever read, by id: a scope, and the garden in it where it was one."""
+    sql = "SELECT rule_id, document FROM consolidation_rules WHERE from_position<=?"
+    places: dict[str, set[tuple[str, str | None]]] = {}
+    for rule_id, text in query(db, sql, (position,)):
+        document = _metadata(text)
+        place = (document.get("scope", "local"), document.get("garden_id"))
+        places.setdefault(rule_id, set()).add(place)
+    return places
 
 
 def runs_of(db: apsw.Connection, rule_id: str, position: int, limit: int) -> list[dict[str, Any]]:

@@ -201,13 +201,15 @@ def test_an_export_comes_back_as_an_equal_state(tmp_path: Path) -> None:
     assert without_keys(again.stdout) == without_keys(file.read_text())
 
 
-def test_an_export_says_what_no_line_carries(tmp_path: Path) -> None:
+def test_an_export_says_what_does_not_travel(tmp_path: Path) -> None:
     data = tmp_path / "node"
-    said = ("episodes", "add", "--user", "ann", "--session", "s-1", "--agent", "rag", "hello there")
-    assert engramlog(*said, "--data", data).returncode == 0
+    made = engramlog(
+        "key", "create", "--data", data, "--entity", "agent:ann", "--permission", "read"
+    )
+    assert made.returncode == 0, made.stderr
     done = engramlog("export", "--data", data)
-    assert done.returncode == 0
-    assert "left out, as no line carries them: 1 episodes" in done.stderr
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "left out, as they do not travel: 1 API keys" in done.stderr
     assert "engramlog backup" in done.stderr
     assert not engramlog("export", "--data", data, "--quiet").stderr
 
