@@ -21,7 +21,8 @@ from api.client import Client
 from api.console.reach import CommandError
 from api.console.tables import day, short_name, value_text
 from api.console.transfer import import_lines, summary_of
-from api.importing import Options, read_lines
+from api.import_files import read_lines
+from api.importing import Options
 from api.lines import decode_line, recorded_us
 from api.node import Node
 from api.serving import listen, serve_in_background

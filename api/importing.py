@@ -8,15 +8,12 @@ and left out. Keys live in ``Translator`` and are replaced before a line is writ
 
 from __future__ import annotations
 
-import gzip
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
-from typing import IO, Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
-import msgspec
 from msgspec import Struct
 
 from api.garden_lines import GardenLine, MemberLine
@@ -27,8 +24,6 @@ from api.tombstone_lines import TombstoneLine
 from api.translating import Named, Translator
 
 BATCH_LINES = 1000
-LINE_BYTES_MAX = 16 * 1024 * 1024
-_GZIP_MAGIC = b"\x1f\x8b"
 
 
 class Written(Struct, frozen=True, omit_defaults=True):
@@ -363,47 +358,3 @@ class Importer:
 
 def _no_receipt(_number: int, _result: Written | RefusedLine) -> None:
     """Nobody wants receipts."""
-
-
-def read_lines(raw: IO[bytes]) -> Iterator[bytes]:
-    """Lines of a plain or gzip stream, without their ends.
-
-    Raises:
-        ImportStopped: a line of over 16 MiB, or a gzip stream that is damaged.
-    """
-    stream: IO[bytes] = raw
-    peek = getattr(raw, "peek", None)
-    if peek is not None and peek(2)[:2] == _GZIP_MAGIC:
-        stream = gzip.GzipFile(fileobj=raw)  # pyright: ignore[reportAssignmentType]
-    number = 0
-    while True:
-        try:
-            text = stream.readline(LINE_BYTES_MAX + 1)
-        except (EOFError, OSError) as fault:
-            raise ImportStopped(f"after line {number}: cannot read on: {fault}") from fault
-        if not text:
-            return
-        number += 1
-        if len(text) > LINE_BYTES_MAX:
-            raise ImportStopped(f"line {number}: is over {LINE_BYTES_MAX} bytes")
-        yield text
-
-
-class Receipts:
-    """Writes one JSON object a line of the import: ``line``, ``status``, ``id``, ``position``."""
-
-    def __init__(self, path: Path, *, append: bool) -> None:
-        self._file = path.open("ab" if append else "wb")
-        self._encode = msgspec.json.Encoder().encode
-
-    def note(self, number: int, result: Written | RefusedLine) -> None:
-        """Add the receipt of one line."""
-        row: dict[str, object] = {"line": number}
-        if isinstance(result, Written):
-            row |= {"status": result.status, "id": result.id, "position": result.position}
-        else:
-            row |= {"status": "refused", "field": result.field, "error": result.message}
-        self._file.write(self._encode(row) + b"\n")
-
-    def close(self) -> None:
-        self._file.close()

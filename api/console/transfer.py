@@ -27,14 +27,8 @@ from api.console.reach import (
 from api.console.subcommands import Subcommands
 from api.export_http import lines_over_http
 from api.exporting import export_lines
-from api.importing import (
-    Importer,
-    Options,
-    Receipts,
-    Report,
-    Sink,
-    read_lines,
-)
+from api.import_files import Receipts, read_lines
+from api.importing import Importer, Options, Report, Sink
 from api.lines import AnyLine, decode_line, recorded_us
 from api.mapping import load_mapping
 from api.settings import Settings

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from api import export_memory
 from api.exporting import STAYS, TRAVELS, export_lines
 from api.importing import Importer, ImportStopped, Options
 from api.lines import OPERATIONS, decode_line
@@ -132,11 +133,11 @@ def test_a_cadence_goes_on_where_it_was(
     assert said_of(one) == said_of(other)
 
 
-def said_of(tables: dict[str, list[Any]]) -> list[tuple[Any, ...]]:
+def said_of(tables: dict[str, list[Any]]) -> list[tuple[str, ...]]:
     """What deltas said, and of what."""
     rows = [json.loads(row) for row in tables["deltas"]]
     kept = ("delta_id", "kind", "user", "sources", "fact_id", "retracted", "name", "lineage")
-    return [tuple(row[name] for name in kept) for row in rows]
+    return [tuple(str(row[name]) for name in kept) for row in rows]
 
 
 def test_what_is_said_and_declared_beside_facts_comes_back(tmp_path: Path) -> None:
@@ -292,6 +293,29 @@ def test_an_import_goes_on_from_any_line(steps: list[Step], data: st.DataObject)
             half.close()
     for table, rows in wanted.items():
         assert got[table] == rows, table
+
+
+def test_a_long_batch_becomes_several_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each with the facts that its deltas name, and nothing lost between them."""
+    node = Node.open(tmp_path / "first", clock=FixedClock(START_US))
+    rule = parse_rule({"id": "classifier", "cadence": {"every": 4}})
+    node.write(SetConsolidationRule(rule_id=rule.id, document=rule.document()))
+    hear(node, 0, [("Alice", None, "self", word, 0) for word in "ABCD"])
+    whole, before = exported(node), meaning(node)
+    monkeypatch.setattr(export_memory, "LINE_CHARACTERS", 0)
+    lines = exported(node)
+    node.close()
+    made = [json.loads(line) for line in lines if b'"op":"deltas"' in line]
+    assert [len(line["deltas"]) for line in made] == [1, 1, 1, 1]
+    assert len(lines) == len(whole) + 3
+    with read_back(lines, tmp_path / "copy") as (copy, report):
+        assert report.failed == 0
+        after = meaning(copy)
+    for table in ("facts", "memory_facts", "conflicts", "fact_retractions", "consolidation_runs"):
+        assert after[table] == before[table], table
+    assert sorted(said_of(after)) == sorted(said_of(before))
 
 
 def test_the_same_file_twice_changes_nothing(tmp_path: Path) -> None:
