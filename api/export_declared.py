@@ -8,7 +8,7 @@ import msgspec
 
 from api.export_names import Names, instant_text
 from api.garden_lines import EVERY_GARDEN, GardenLine, MemberLine
-from api.judgement_lines import FeedbackLine, JudgedLine, RecalledLine, ReviewLine, Use
+from api.judgement_lines import FeedbackLine, JudgedLine, MergedLine, RecalledLine, ReviewLine, Use
 from api.lines import AnyLine
 from api.rule_lines import RuleLine
 from api.setting_lines import (
@@ -31,6 +31,7 @@ from eventlog.kinds import (
     GardenDeleted,
     GardenMemberSet,
     LegalHoldSet,
+    MemoriesMerged,
     PolicySet,
     ProfileSet,
     QuarantineReviewed,
@@ -77,6 +78,18 @@ def declared_lines(
                 if names.origin(use.fact_id) is not None
             ]
             return [RecalledLine(uses=uses, recorded_at=at)] if uses else []
+        case MemoriesMerged() as merge if names.origin(merge.kept_id) is not None:
+            return [
+                MergedLine(
+                    kept=merge.kept_id,
+                    merged=_out(merge.merged_ids, names),
+                    recalls=merge.recalls,
+                    instants=[instant_text(each) for each in merge.instants_us],
+                    citations=merge.citations,
+                    rejections=merge.rejections,
+                    recorded_at=at,
+                )
+            ]
         case ContentReviewed() as review if names.origin(review.fact_id) is not None:
             return [
                 ReviewLine(

@@ -65,6 +65,7 @@ TRAVELS = {
     "content_reviewed": "review",
     "fact_feedback": "feedback",
     "recall_served": "recalled",
+    "memories_merged": "merged",
     "set_valued_declared": "policy",
     "policy_set": "policy",
     "trust_policy_set": "policy",
@@ -105,7 +106,7 @@ _SPEAKING = frozenset(
     {
         "fact_asserted", "fact_retracted", "conflict_resolved", "fact_attributes_set",
         "delta_applied", "quarantine_reviewed", "content_reviewed", "fact_feedback",
-        "recall_served", "legal_hold_set",
+        "recall_served", "memories_merged", "legal_hold_set",
     }
 )  # fmt: skip
 """Kinds that may name facts of a batch that came apart."""

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from api.fact_lines import stated_attributes_of
 from api.garden_lines import FindGarden, garden_of
 from api.line_base import Line, LineError, line_instant
-from eventlog.kinds import QuarantineReviewed, RecallUse
+from eventlog.kinds import MemoriesMerged, QuarantineReviewed, RecallUse
 from projections.intents import (
     GiveFeedback,
     RestateNote,
@@ -74,6 +74,18 @@ class RecalledLine(Line, frozen=True, kw_only=True, tag="recalled"):
     uses: list[Use]
 
 
+class MergedLine(Line, frozen=True, kw_only=True, tag="merged"):
+    """A memory counts as recalled, cited and rejected that much oftener, for those that lines
+    before this one ended and whose place it takes; ``instants``: recalls to remember of it."""
+
+    kept: str
+    merged: list[str]
+    recalls: int = 0
+    instants: list[str] = field(default_factory=list)
+    citations: int = 0
+    rejections: int = 0
+
+
 def attributes_intent(line: AttributesLine) -> SetAttributes:
     """Set all attributes of a fact. Raises LineError."""
     if line.id is None:
@@ -104,6 +116,22 @@ def judged_intent(line: JudgedLine, find: FindGarden) -> RestateNote:
         admitted_fact_id=line.admitted,
     )
     return RestateNote(payload=payload, actor=line.judged_by)
+
+
+def merged_intent(line: MergedLine) -> RestateNote:
+    """Note a merge. Raises LineError."""
+    for name in ("recalls", "citations", "rejections"):
+        if getattr(line, name) < 0:
+            raise LineError("must not be negative", name)
+    payload = MemoriesMerged(
+        kept_id=line.kept,
+        merged_ids=list(line.merged),
+        recalls=line.recalls,
+        instants_us=sorted(line_instant(each, "instants") for each in line.instants),
+        citations=line.citations,
+        rejections=line.rejections,
+    )
+    return RestateNote(payload=payload)
 
 
 def feedback_intent(line: FeedbackLine) -> GiveFeedback:

@@ -36,11 +36,13 @@ from api.judgement_lines import (
     AttributesLine,
     FeedbackLine,
     JudgedLine,
+    MergedLine,
     RecalledLine,
     ReviewLine,
     attributes_intent,
     feedback_intent,
     judged_intent,
+    merged_intent,
     recalled_intent,
     review_intent,
 )
@@ -121,11 +123,12 @@ AnyLine: TypeAlias = (
     | JudgedLine
     | FeedbackLine
     | RecalledLine
+    | MergedLine
 )
 OPERATIONS = (
     "assert", "retract", "resolve", "policy", "trust", "sweep", "attributes", "garden",
     "member", "tombstone", "episode", "look", "deltas", "rejected", "summary", "rule", "run",
-    "alias", "profile", "hold", "review", "judged", "feedback", "recalled",
+    "alias", "profile", "hold", "review", "judged", "feedback", "recalled", "merged",
 )  # fmt: skip
 _any = msgspec.json.Decoder(AnyLine)
 _assert = msgspec.json.Decoder(AssertLine)
@@ -225,6 +228,7 @@ _PLAIN: dict[type, Callable[[Any], Intent]] = {
     ReviewLine: review_intent,
     FeedbackLine: feedback_intent,
     RecalledLine: recalled_intent,
+    MergedLine: merged_intent,
 }
 _IN_GARDENS: dict[type, Callable[[Any, FindGarden], Intent]] = {
     RetractLine: retract_intent,

@@ -5,6 +5,7 @@ A key made by a line of the same batch of deltas stays: the writer knows it (``R
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeVar
@@ -14,7 +15,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from api.fact_lines import AssertLine, RetractLine, assert_intent, parent_hash
-from api.judgement_lines import AttributesLine, FeedbackLine, JudgedLine, RecalledLine, ReviewLine
+from api.judgement_lines import (
+    AttributesLine,
+    FeedbackLine,
+    JudgedLine,
+    MergedLine,
+    RecalledLine,
+    ReviewLine,
+)
 from api.line_base import LineError
 from api.lines import AnyLine, ResolveLine
 from api.memory_lines import DeltaItem, DeltasLine, EpisodeLine, LookLine, SummaryLine
@@ -22,6 +30,7 @@ from api.rule_lines import RunLine
 from api.setting_lines import HoldLine
 from eventlog.kinds import Parent
 
+_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _Batch = TypeVar("_Batch", DeltasLine, SummaryLine)
 
 
@@ -110,7 +119,7 @@ class Translator:
                 given = (line.target, line.id, line.match)
                 if sum(item is not None for item in given) != 1:
                     raise LineError("needs exactly one of target, id and match", "target")
-                return self._targeted(line)
+                return self._targeted(replace(line, reason=self._reason(line.reason)))
             case AttributesLine() | ReviewLine():
                 if (line.target is None) == (line.id is None):
                     raise LineError("needs either target or id", "target")
@@ -152,6 +161,9 @@ class Translator:
                 if admitted is not None:
                     admitted = self._id(admitted, "admitted")
                 return replace(line, target=self._id(line.target, "target"), admitted=admitted)
+            case MergedLine():
+                kept = self._id(line.kept, "kept")
+                return replace(line, kept=kept, merged=self._all(line.merged, "merged"))
             case FeedbackLine():
                 return replace(
                     line,
@@ -178,6 +190,10 @@ class Translator:
         if line.target is None:
             return line
         return replace(line, target=None, id=self._lookup(line.target, "target").id)
+
+    def _reason(self, text: str) -> str:
+        """A reason, with ids of facts for the keys in it: it may say what took their place."""
+        return _ID.sub(lambda found: self._where_key(found[0]), text)
 
     def _deltas(self, line: DeltasLine) -> DeltasLine:
         line = self._then(line)
@@ -294,11 +310,13 @@ def _keys_named(line: AnyLine) -> Iterable[str]:
     match line:
         case AssertLine():
             return [item for item in line.derived_from if isinstance(item, str)]
-        case RetractLine() | AttributesLine() | ReviewLine() | HoldLine():
+        case RetractLine():
+            return [*_ID.findall(line.reason), *([line.target] if line.target else [])]
+        case AttributesLine() | ReviewLine() | HoldLine():
             return [line.target] if line.target else []
         case ResolveLine():
             return [line.winner, line.loser]
-        case LookLine() | RunLine() | JudgedLine() | FeedbackLine() | RecalledLine():
+        case LookLine() | RunLine() | JudgedLine() | FeedbackLine() | RecalledLine() | MergedLine():
             return _texts(msgspec.to_builtins(line))
         case DeltasLine() | SummaryLine():
             named = [key for item in line.then for key in _keys_named(item)]

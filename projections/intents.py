@@ -22,6 +22,7 @@ from eventlog.kinds import (
     FactAsserted,
     FactAttributes,
     GardenRole,
+    MemoriesMerged,
     Parent,
     PeerGrants,
     QuarantineReviewed,
@@ -685,7 +686,9 @@ class RestateBatch(Intent, frozen=True, kw_only=True):
 
 class RestateNote(Intent, frozen=True, kw_only=True):
     """What another log notes beside its facts: rejected deltas, looks at episodes, runs of
-    rules, judgements of quarantined facts. Ids in it are those of this log."""
+    rules, judgements of quarantined facts, merged memories. Ids in it are those of this log."""
 
-    payload: DeltaRejected | EpisodeAccessed | ConsolidationRan | QuarantineReviewed
+    payload: (
+        DeltaRejected | EpisodeAccessed | ConsolidationRan | QuarantineReviewed | MemoriesMerged
+    )
     actor: str | None = None

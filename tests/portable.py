@@ -60,7 +60,15 @@ def meaning(node: Node) -> dict[str, list[Any]]:
     with node.reader.pool.connection() as db:
         names = _names(db)
         places = [int(str(row[0])) for row in db.execute("SELECT position FROM episodes")]
-        return {table: _rows(node, db, table, names, places) for table in TABLES}
+        tables = {table: _rows(node, db, table, names, places) for table in TABLES}
+    begun = {(row["id"], row["from_position"]) for row in map(json.loads, tables["facts"])}
+    tables["fact_attributes"] = [
+        text
+        for text in tables["fact_attributes"]
+        if (row := json.loads(text))["attributes"] != "{}"
+        or (row["fact_id"], row["position"]) not in begun  # stated with none, or not at all
+    ]
+    return tables
 
 
 def _names(db: apsw.Connection) -> dict[str, str]:
