@@ -181,7 +181,7 @@ class Group:
             garden_id=self._names.garden(payload.garden_id),
             run_id=payload.run_id,
             applied_by=self.event.header.actor,
-            then=[replace(item, recorded_at=None) for item in then if item not in alone],
+            then=[_nested(item) for item in then if item not in alone],
             recorded_at=self._at,
         )
         return [*alone, line]
@@ -230,6 +230,13 @@ class Group:
             modified_at=None if modified is None else instant_text(modified),
             size=summary.size,
             recorded_by=self.event.header.actor,
-            then=[replace(item, recorded_at=None) for item in then],
+            then=[_nested(item) for item in then],
             recorded_at=self._at,
         )
+
+
+def _nested(line: AssertLine | RetractLine) -> AssertLine | RetractLine:
+    """A line inside another: what an event states is always new."""
+    if isinstance(line, AssertLine):
+        return replace(line, recorded_at=None, again=False)
+    return replace(line, recorded_at=None)

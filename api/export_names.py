@@ -67,6 +67,8 @@ class Names:
         self.values: dict[str, tuple[str, str]] = {}
         self.slugs: dict[str, str] = {}
         self._origins: dict[str, str] = {}
+        self._standing: dict[tuple[object, ...], set[str]] = {}
+        self._content: dict[str, tuple[object, ...]] = {}
         self._episode_of_hash: dict[str, str] = {}
         self._episodes: set[str] = set()
         self._places: list[int] = []
@@ -77,6 +79,21 @@ class Names:
     def add_fact(self, key: str, value: tuple[str, str], origin: str) -> None:
         self.values[key] = value
         self._origins[key] = origin
+
+    def stands_already(self, key: str, content: tuple[object, ...]) -> bool:
+        """Whether an equal fact stands, as far as lines have told; this one does from here on."""
+        before = self._standing.setdefault(content, set())
+        stood = bool(before)
+        before.add(key)
+        self._content[key] = content
+        return stood
+
+    def fell(self, facts: Iterable[str]) -> None:
+        """Facts ended."""
+        for fact in facts:
+            content = self._content.pop(fact, None)
+            if content is not None:
+                self._standing[content].discard(fact)
 
     def origin(self, fact: str) -> str | None:
         """Who stated a fact; None where it did not go out."""

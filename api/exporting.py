@@ -172,7 +172,10 @@ class _Exporter:
         match event.payload:
             case FactAsserted() as fact:
                 return self._asserted(event, fact, at)
-            case FactRetracted() as retraction if retraction.marker_id is None:
+            case FactRetracted() as retraction:
+                names.fell(retraction.fact_ids)
+                if retraction.marker_id is not None:
+                    return []
                 return [
                     RetractLine(target=fact, reason=retraction.reason, recorded_at=at)
                     for fact in names.ended(event, retraction.fact_ids)
@@ -210,6 +213,10 @@ class _Exporter:
             return []  # another node wrapped it too
         if not names.sieve.fact(key):
             return []
+        parents = tuple(parent.hash for parent in fact.derived_from)
+        content = (fact.cid, fact.garden_id, fact.valid_from, fact.valid_until,
+                   fact.value.interpret_as, parents)  # fmt: skip
+        again = names.stands_already(key, content) and fact.confidence > 0.0
         names.add_fact(key, (fact.value.type, fact.value.v), event.header.origin)
         line = AssertLine(
             key=key,
@@ -229,6 +236,7 @@ class _Exporter:
             write_mode=fact.write_mode,
             garden_id=names.garden(fact.garden_id),
             attributes=msgspec.to_builtins(fact.attributes),
+            again=again,
             recorded_at=at,
         )
         if self.settles is not None and len(self._losers(event, self.settles)) == 2:

@@ -31,7 +31,10 @@ class LineValue(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=T
 
 
 class AssertLine(Line, frozen=True, kw_only=True, tag="assert"):
-    """A fact. ``derived_from`` holds keys of earlier lines, hashes, or parent objects."""
+    """A fact. ``derived_from`` holds keys of earlier lines, hashes, or parent objects.
+
+    ``again``: it stands beside an equal fact; without, such a line is answered by that one.
+    """
 
     entity: str
     relation: str
@@ -46,6 +49,7 @@ class AssertLine(Line, frozen=True, kw_only=True, tag="assert"):
     write_mode: Literal["assert", "summarize_with_provenance"] = "assert"
     garden_id: str | None = None
     attributes: dict[str, Any] | None = None
+    again: bool = False
 
 
 class Match(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -108,6 +112,7 @@ def assert_intent(line: AssertLine, value_bytes_max: int) -> AssertFact:
         permissions=frozenset({INSTRUCTION_PERMISSION}),  # lines are the operator's own
         write_mode=line.write_mode,
         attributes=stored_attributes(line.attributes),
+        anew=line.again,
     )
 
 

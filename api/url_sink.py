@@ -204,7 +204,9 @@ class UrlSink:
         """A line as the batch route takes it. Raises LineError."""
         if isinstance(line, AssertLine):
             item: dict[str, Any] = msgspec.to_builtins(line)
-            return {name: item[name] for name in item if name not in ("key", "recorded_at")}
+            return {
+                name: item[name] for name in item if name not in ("key", "recorded_at", "again")
+            }
         if isinstance(line, RetractLine):
             fact_id = line.id if line.match is None else self._matching(line.match)
             return {"op": "retract", "id": fact_id, "reason": line.reason}

@@ -49,6 +49,7 @@ class AssertFact(Intent, frozen=True, kw_only=True, gc=False):
     ``permissions`` are the asker's, for values that want them (``instructions``).
     ``member``, here and in other intents: whose role in the garden must allow it; None for
     the node's own tools. ``readable_scopes``: the scopes of which a refusal may speak.
+    ``anew``: a new fact beside an equal one, as another log has them both.
     """
 
     entity: str
@@ -68,6 +69,7 @@ class AssertFact(Intent, frozen=True, kw_only=True, gc=False):
     attributes: FactAttributes | None = None
     member: str | None = None
     readable_scopes: frozenset[str] = frozenset(SCOPES)
+    anew: bool = False
 
 
 class RetractFact(Intent, frozen=True, kw_only=True, gc=False):

@@ -104,7 +104,7 @@ def _rows(
             item[column] = _shown(node, table, column, value, names, places)
         if table == "facts" and str(item["entity"]).startswith(RESOLUTION_PREFIX):
             continue
-        if item.get("fact_id") == "resolution" and table == "fact_accesses":
+        if item.get("fact_id") == "resolution" and table != "conflicts":
             continue  # of what the resolve line makes anew
         if item.get("key") == "no-such-key":
             continue  # an episode that there never was
@@ -123,6 +123,9 @@ def _shown(
         return sum(place <= value for place in places)
     if column in POSITIONS and value is not None:
         return "live" if value >= LIVE else node.log.received_at(value)
+    if column == "reason" and isinstance(value, str):
+        said = _ID.sub(lambda found: names.get(found[0], "resolution"), value)
+        return said  # it may name the note of a settlement, which is made anew
     if isinstance(value, str):
         return _ID.sub(lambda found: names.get(found[0], found[0]), value)
     if isinstance(value, bytes):

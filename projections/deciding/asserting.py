@@ -74,7 +74,7 @@ def assert_fact(intent: AssertFact, context: Context) -> Decision | Refused:
         same = _newest_of_source(intent, context)
         value = intent.value
         rival = (key_hash(*key), value_hash(value.type, value.v), intent.relation)
-        if same is not None and tuple(same[1:-1]) == content:
+        if same is not None and tuple(same[1:-1]) == content and not intent.anew:
             intent, repeats = _repetition(intent, same[0], same[-1], context)
             if repeats:
                 return Decision([], fact_id=same[0], created=False, rival=rival)
