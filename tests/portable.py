@@ -124,8 +124,8 @@ def _shown(
     if column in POSITIONS and value is not None:
         return "live" if value >= LIVE else node.log.received_at(value)
     if column == "reason" and isinstance(value, str):
-        said = _ID.sub(lambda found: names.get(found[0], "resolution"), value)
-        return said  # it may name the note of a settlement, which is made anew
+        # It may name the note of a settlement, which is made anew.
+        return _ID.sub(lambda found: names.get(found[0], "resolution"), value)
     if isinstance(value, str):
         return _ID.sub(lambda found: names.get(found[0], found[0]), value)
     if isinstance(value, bytes):
