@@ -46,6 +46,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "demo": ("demo",),
 }
 """The commands of each module of ``api.console``: only the one that is asked for is loaded."""
+UNAUTHORIZED = 401
 EXIT_INTERRUPTED = 130
 EPILOG = """\
 first steps:
@@ -125,7 +126,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         known = isinstance(fault, (ClientError, CommandError))
         if known or isinstance(fault, expected()):
-            print(f"engramlog: {one_line(fault)}", file=sys.stderr)
+            print(f"engramlog: {one_line(fault)}{_remedy(fault, args)}", file=sys.stderr)
             return 1
         kind = type(fault).__name__
         print(
@@ -135,6 +136,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         return 1
     return code
+
+
+def _remedy(fault: Exception, args: argparse.Namespace) -> str:
+    """How to give the key that a node missed. Only a command knows what takes it, not the
+    client, which peers and replicas use as well."""
+    refused = isinstance(fault, ClientError) and fault.status == UNAUTHORIZED
+    return " (give a key with --key-env NAME)" if refused and "key_env" in args else ""
 
 
 def one_line(fault: Exception) -> str:

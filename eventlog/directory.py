@@ -160,10 +160,10 @@ def _check_place(path: Path) -> None:
     if all(remembered.is_copy_at(_place_of(path, key)) for key in folder.glob(f"{KEY_FILE}*")):
         raise DirectoryCopied(
             f"{path} is a copy of a data directory, and the original may still be running. "
-            "If the original is gone for good, go on as the same node in a new epoch with\n"
-            f"  engramlog identity accept-copy --data {path}\n"
-            "To make the copy a node of its own, with another id, use\n"
-            f"  engramlog identity new --data {path}"
+            "If the original is gone for good, go on as the same node in a new epoch: "
+            f"'engramlog identity accept-copy --data {path}'. "
+            "To make the copy a node of its own, with another id: "
+            f"'engramlog identity new --data {path}'"
         )
 
 

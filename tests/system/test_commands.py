@@ -240,3 +240,6 @@ def test_a_key_reaches_a_node_by_url(data: Path) -> None:
         assert "environment variable MY_KEY is not set" in unset.stderr
         without = engramlog("facts", "--url", node.url)
         assert (without.returncode, "--key-env" in without.stderr) == (1, True)
+        replica = engramlog("serve", "--data", data.parent / "copy", "--replica-of", node.url)
+        assert "Authorization header required" in replica.stderr
+        assert " --key-env" not in replica.stderr

@@ -209,9 +209,15 @@ def test_the_commands(start: Start) -> None:
         ("approve", name, "--fingerprint", fingerprint),
         ("list",),
         ("status", name),
-        ("grant", name, "--retract-foreign"),
+        ("grant", name, "--retract-foreign", "--instructions"),
         ("revoke", name, "--reason", "enough"),
     ):
         done = engramlog("peer", *command, "--data", a.data)
         assert done.returncode == 0, (command, done.stderr)
+        if command[0] == "grant":
+            granted = a.client(a.control.token).get(f"/v1/federation/peers/{name}")["grants"]
+            assert (granted["retract_foreign"], granted["instructions"]) == (True, True)
+            refused = engramlog("peer", "grant", name, "--scope", "local", "--data", a.data)
+            assert refused.returncode == 1
+            assert "does not offer local" in refused.stderr
     assert "revoked" in engramlog("peer", "list", "--data", a.data).stdout
