@@ -146,7 +146,9 @@ def _remedy(fault: Exception, args: argparse.Namespace) -> str:
 
 
 def one_line(fault: Exception) -> str:
-    """An error's message without line breaks."""
+    """An error's message without line breaks, and without the number of a file's error."""
+    if isinstance(fault, OSError) and fault.strerror and isinstance(fault.filename, str):
+        return f"{fault.filename}: {fault.strerror}"
     return " ".join(str(fault).split()) or type(fault).__name__
 
 

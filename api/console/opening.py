@@ -13,6 +13,7 @@ from api.serving import serve_in_background
 from api.settings import Settings
 from api.turns import take_short_turns
 from eventlog.clock import Clock
+from eventlog.directory import is_data_directory
 from eventlog.errors import DirectoryLocked
 from projections.embedding.choosing import follow_pin
 from projections.embedding.settings import EmbeddingSettings
@@ -36,7 +37,7 @@ def open_node(
         DirectoryLocked and the other errors of ``Node.open``.
     """
     path = settings.data_dir
-    if not create and not path.is_dir():
+    if not create and not is_data_directory(path):
         raise CommandError(f"{path} is not a data directory; name one with --data")
     with progress_bar("catching up", "event") as progress:
         node = Node.open(

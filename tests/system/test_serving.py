@@ -99,6 +99,28 @@ def test_a_taken_port_is_named_with_the_way_out(tmp_path: Path) -> None:
     assert "--port" in done.stderr
 
 
+def test_an_address_that_is_not_here_is_not_a_question_of_the_port(tmp_path: Path) -> None:
+    done = engramlog("serve", "--data", tmp_path / "data", "--host", "256.1.1.1", "--port", "0")
+    assert done.returncode == 1
+    assert "cannot listen on 256.1.1.1" in done.stderr
+    assert "choose another with --host" in done.stderr
+
+
+def test_a_profile_that_does_not_exist_stops_the_start(tmp_path: Path) -> None:
+    env = {"STIGMEM_RECALL_PROFILE": "nope"}
+    done = engramlog("serve", "--data", tmp_path / "data", "--port", "0", env=env)
+    assert done.returncode == 1
+    assert "recall_profile: no recall profile 'nope'; there are abmind" in done.stderr
+
+
+@pytest.mark.parametrize("place", ["file", "file/below"])
+def test_a_file_is_no_data_directory(tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").write_text("mine")
+    done = engramlog("serve", "--data", tmp_path / place, "--port", "0")
+    assert done.returncode == 1
+    assert f"cannot make {tmp_path / place}: " in done.stderr
+
+
 def test_keys_are_required_unless_switched_off(tmp_path: Path) -> None:
     data = tmp_path / "data"
     created = engramlog(
