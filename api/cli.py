@@ -112,7 +112,10 @@ def _version() -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     given = sys.argv[1:] if argv is None else argv
-    args = build_parser(_needed(given)).parse_args(given)
+    try:  # also while a command's modules load, which takes a moment
+        args = build_parser(_needed(given)).parse_args(given)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
     try:
         code: int = args.run(args)
         sys.stdout.flush()
