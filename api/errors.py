@@ -29,6 +29,7 @@ from projections.writer import ReplicaReadOnly, WriterBusy, WriterClosed, Writer
 
 STATUS_BY_CODE: dict[str, int] = {
     # the request itself
+    "malformed_body": 400,
     "malformed_json": 400,
     "invalid_entity_uri": 400,
     "invalid_scope": 400,

@@ -24,6 +24,7 @@ from contextlib import contextmanager
 
 from aiohttp import web
 from aiohttp.abc import AbstractAccessLogger
+from aiohttp.http_exceptions import HttpProcessingError
 
 from api.app import SERVICE, create_app
 from api.control import add_control_routes
@@ -79,8 +80,23 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, default=str, ensure_ascii=False)
 
 
+class CallersFaults(logging.Filter):
+    """What a caller did to HTTP itself is no failure of the node: one line, without the place
+    in the code, at level info."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        fault = record.exc_info[1] if record.exc_info else None
+        if not isinstance(fault, HttpProcessingError | web.RequestPayloadError):
+            return True
+        record.msg = f"{record.getMessage()}: {' '.join(str(fault).split())}"
+        record.args, record.exc_info = (), None
+        record.levelno, record.levelname = logging.INFO, "INFO"
+        return logging.getLogger(record.name).isEnabledFor(logging.INFO)
+
+
 def start_logging(level: str) -> None:
     """Send log records to stderr as JSON lines."""
+    logging.getLogger("aiohttp.server").addFilter(CallersFaults())
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

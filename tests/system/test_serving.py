@@ -10,6 +10,7 @@ import threading
 import time
 from pathlib import Path
 
+import httpx
 import pytest
 
 from api.client import ClientError
@@ -169,3 +170,21 @@ def test_the_process_leaves_no_children_and_no_lock(tmp_path: Path) -> None:
         os.kill(pid, 0)
     with serving(tmp_path / "data", "--no-auth") as again:
         assert again.control.pid != pid
+
+
+def test_broken_http_is_refused_in_a_line_and_is_no_failure_of_the_node(tmp_path: Path) -> None:
+    with serving(tmp_path / "data", "--no-auth") as node:
+        coded = httpx.post(
+            f"{node.url}/v1/facts", content=b"{}", headers={"Content-Encoding": "gzip"}
+        )
+        assert (coded.status_code, coded.json()["detail"]["code"]) == (400, "malformed_body")
+        long = httpx.get(f"{node.url}/v1/facts", headers={"X-Long": "y" * 20_000})
+        assert long.status_code == 400
+        host, port = node.url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port))) as garbled:
+            garbled.sendall(b"GARBAGE\r\n\r\n")
+            assert garbled.recv(20).startswith(b"HTTP/1.0 400")
+        assert httpx.get(f"{node.url}/v1/facts").status_code == 200
+        node.stop()
+        assert '"error"' not in node.errors()
+        assert "Traceback" not in node.errors()
