@@ -72,7 +72,9 @@ def opened(settings: Settings, *, create: bool, embedding: Embedding) -> Generat
     try:
         if embedding == "begun" or (embedding == "pinned" and node.pinned_space() is not None):
             node.embed(follow_pin(settings.embedding, node.pinned_space()))
-        quiet = settings.model_copy(update={"host": "127.0.0.1", "port": 0})
+        # The port is for this command alone: what the node says of its address stays true.
+        here = {"host": "127.0.0.1", "port": 0, "node_url": settings.public_url}
+        quiet = settings.model_copy(update=here)
         with serve_in_background(node, quiet) as control:
             client = Client(control.url, control.token)
             yield client

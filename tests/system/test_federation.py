@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
@@ -197,6 +198,19 @@ def test_declarations_are_checked(start: Start) -> None:
     with pytest.raises(ClientError) as twice:
         client.post(path, {"pubkey_fingerprint": fingerprint})
     assert twice.value.status == 409
+
+
+def test_a_declaration_made_while_nobody_serves_names_the_nodes_own_address(
+    tmp_path: Path,
+) -> None:
+    for env, url in (
+        ({}, "http://127.0.0.1:8765"),
+        ({"STIGMEM_NODE_URL": "https://memory.example.org"}, "https://memory.example.org"),
+    ):
+        data = tmp_path / "data"
+        engramlog("import", "-", "--data", data)
+        shown = engramlog("peer", "declaration", "--data", data, env=env)
+        assert json.loads(shown.stdout)["node_url"] == url
 
 
 def test_the_commands(start: Start) -> None:
