@@ -39,17 +39,26 @@ def encoded(body: object) -> bytes:
 
 
 async def read_bytes(request: web.Request, limit: int) -> bytes:
-    """The request's body. Raises ApiError 413 as soon as it passes ``limit`` bytes."""
+    """The request's body. Raises ApiError 413 as soon as it passes ``limit`` bytes, 400
+    ``malformed_body`` where it does not arrive as its headers say."""
     declared = request.content_length
     if declared is not None and declared > limit:
         raise _too_large(limit)
     chunks: list[bytes] = []
     size = 0
-    async for chunk in request.content.iter_any():
-        size += len(chunk)
-        if size > limit:
-            raise _too_large(limit)
-        chunks.append(chunk)
+    try:
+        async for chunk in request.content.iter_any():
+            size += len(chunk)
+            if size > limit:
+                raise _too_large(limit)
+            chunks.append(chunk)
+    except web.RequestPayloadError as fault:
+        message = "the body does not arrive as its headers say"
+        raise ApiError(
+            400,
+            {"code": "malformed_body", "message": message},
+            headers={"Connection": "close"},
+        ) from fault
     return b"".join(chunks)
 
 
@@ -62,12 +71,12 @@ def _too_large(limit: int) -> ApiError:
     )
 
 
-def parse_json(data: bytes) -> Any:
-    """Strict JSON. Raises ApiError 400 ``malformed_json``."""
+def parse_json(data: bytes, what: str = "the body") -> Any:
+    """Strict JSON. Raises ApiError 400 ``malformed_json``, which says ``what`` is none."""
     try:
         value = _decode(data)
     except _FAULTS as fault:
-        raise coded("malformed_json", f"the body is not JSON: {_reason(fault)}") from fault
+        raise coded("malformed_json", f"{what} is not JSON: {_reason(fault)}") from fault
     if _NUL.search(data) and _holds_nul(value):
         raise coded("malformed_json", "strings must not hold the NUL character")
     return value

@@ -7,6 +7,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
+from api.background import end_tasks
 from api.node import Node
 from eventlog.event import Recorded
 from eventlog.kinds import FactErased
@@ -64,11 +65,8 @@ class Cleaning:
         """Stop after the attempt that is under way."""
         if self._committed in self._reader.followers:
             self._reader.followers.remove(self._committed)
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
-            self._task = None
+        await end_tasks(self._task)
+        self._task = None
         if self._work is not None:
             await asyncio.gather(self._work, return_exceptions=True)
 

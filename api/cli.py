@@ -46,6 +46,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "demo": ("demo",),
 }
 """The commands of each module of ``api.console``: only the one that is asked for is loaded."""
+UNAUTHORIZED = 401
 EXIT_INTERRUPTED = 130
 EPILOG = """\
 first steps:
@@ -111,7 +112,10 @@ def _version() -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     given = sys.argv[1:] if argv is None else argv
-    args = build_parser(_needed(given)).parse_args(given)
+    try:  # also while a command's modules load, which takes a moment
+        args = build_parser(_needed(given)).parse_args(given)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
     try:
         code: int = args.run(args)
         sys.stdout.flush()
@@ -125,7 +129,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         known = isinstance(fault, (ClientError, CommandError))
         if known or isinstance(fault, expected()):
-            print(f"engramlog: {one_line(fault)}", file=sys.stderr)
+            print(f"engramlog: {one_line(fault)}{_remedy(fault, args)}", file=sys.stderr)
             return 1
         kind = type(fault).__name__
         print(
@@ -137,8 +141,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
+def _remedy(fault: Exception, args: argparse.Namespace) -> str:
+    """How to give the key that a node missed. Only a command knows what takes it, not the
+    client, which peers and replicas use as well."""
+    refused = isinstance(fault, ClientError) and fault.status == UNAUTHORIZED
+    return " (give a key with --key-env NAME)" if refused and "key_env" in args else ""
+
+
 def one_line(fault: Exception) -> str:
-    """An error's message without line breaks."""
+    """An error's message without line breaks, and without the number of a file's error."""
+    if isinstance(fault, OSError) and fault.strerror and isinstance(fault.filename, str):
+        return f"{fault.filename}: {fault.strerror}"
     return " ".join(str(fault).split()) or type(fault).__name__
 
 

@@ -178,8 +178,6 @@ def failure_of(status: int, body: Any) -> ClientError:
         message = "; ".join(_entry(item) for item in entries)
     else:
         message = str(detail.get("message", code or found))
-    if status == 401:
-        message += " (give a key with --key-env NAME)"
     return ClientError(message, status, code, body)
 
 

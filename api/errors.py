@@ -29,6 +29,7 @@ from projections.writer import ReplicaReadOnly, WriterBusy, WriterClosed, Writer
 
 STATUS_BY_CODE: dict[str, int] = {
     # the request itself
+    "malformed_body": 400,
     "malformed_json": 400,
     "invalid_entity_uri": 400,
     "invalid_scope": 400,
@@ -326,7 +327,9 @@ def entries_of(fault: ValidationError, *where: str | int) -> list[dict[str, Any]
     """A pydantic failure as 422 entries whose ``loc`` starts at ``where``."""
     entries: list[dict[str, Any]] = []
     for item in fault.errors(include_url=False):
-        made = entry(item["type"], (*where, *item["loc"]), item["msg"], _echo(item["input"]))
+        secret = item["loc"] and item["loc"][-1] in _SECRET_FIELDS
+        given = "…" if secret else _echo(item["input"])
+        made = entry(item["type"], (*where, *item["loc"]), item["msg"], given)
         context = item.get("ctx")
         if context:
             made["ctx"] = _echo(context)

@@ -6,7 +6,6 @@ Each peer is pulled by a task of its own, so that a slow or broken one delays no
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import random
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from collections.abc import Sequence
 import aiohttp
 from msgspec import Struct
 
+from api.background import end_tasks
 from api.node import Node
 from api.peer_source import HttpFactSource, PeerBusy
 from api.settings import Settings
@@ -130,12 +130,7 @@ class ProtocolFederation:
     async def stop(self) -> None:
         """Stop pulling; what was fetched is written or not, never half."""
         await self._tombstones.stop()
-        tasks = [task for task in (self._watch, *self._tasks.values()) if task is not None]
-        for task in tasks:
-            task.cancel()
-        for task in tasks:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        await end_tasks(self._watch, *self._tasks.values())
         self._tasks.clear()
         self._watch = None
         if self._session is not None:

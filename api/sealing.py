@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 
+from api.background import end_tasks
 from projections.archive.archive import Archive
 
 SEAL_SECONDS = 30.0
@@ -26,11 +26,8 @@ class Sealer:
 
     async def stop(self) -> None:
         """Stop after the segment that is being written."""
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
-            self._task = None
+        await end_tasks(self._task)
+        self._task = None
         if self._work is not None:
             await asyncio.gather(self._work, return_exceptions=True)
 

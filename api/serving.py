@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import ipaddress
 import json
 import logging
@@ -23,12 +24,14 @@ from contextlib import contextmanager
 
 from aiohttp import web
 from aiohttp.abc import AbstractAccessLogger
+from aiohttp.http_exceptions import HttpProcessingError
 
 from api.app import SERVICE, create_app
 from api.control import add_control_routes
 from api.control_file import CONTROL_NAME, Control, write_control
 from api.node import Node
 from api.settings import Settings
+from projections.recall.profile import UnknownProfile, load_profile
 
 BACKLOG = 1024
 START_SECONDS_MAX = 30.0
@@ -77,8 +80,23 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, default=str, ensure_ascii=False)
 
 
+class CallersFaults(logging.Filter):
+    """What a caller did to HTTP itself is no failure of the node: one line, without the place
+    in the code, at level info."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        fault = record.exc_info[1] if record.exc_info else None
+        if not isinstance(fault, HttpProcessingError | web.RequestPayloadError):
+            return True
+        record.msg = f"{record.getMessage()}: {' '.join(str(fault).split())}"
+        record.args, record.exc_info = (), None
+        record.levelno, record.levelname = logging.INFO, "INFO"
+        return logging.getLogger(record.name).isEnabledFor(logging.INFO)
+
+
 def start_logging(level: str) -> None:
     """Send log records to stderr as JSON lines."""
+    logging.getLogger("aiohttp.server").addFilter(CallersFaults())
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
@@ -99,8 +117,9 @@ def listen(host: str, port: int) -> socket.socket:
             raise
     except OSError as fault:
         reason = fault.strerror or str(fault)
+        other = "--port" if fault.errno in (errno.EADDRINUSE, errno.EACCES) else "--host"
         raise ServingError(
-            f"cannot listen on {host} port {port}: {reason}; choose another with --port"
+            f"cannot listen on {host} port {port}: {reason}; choose another with {other}"
         ) from fault
     bound.setblocking(False)
     return bound
@@ -154,13 +173,26 @@ async def serve(
         await runner.cleanup()
 
 
+def check_profile(node: Node, settings: Settings) -> None:
+    """Raises ServingError where recall would answer with a profile that does not exist."""
+    name = settings.recall_profile
+    if name in node.reader.profiles(node.log.head().position):
+        return
+    try:
+        load_profile(name)
+    except UnknownProfile as fault:
+        raise ServingError(f"recall_profile: {fault}") from fault
+
+
 def run(node: Node, settings: Settings, on_ready: Callable[[Settings], None]) -> None:
     """Serve an open node until SIGINT or SIGTERM. Closing the node is the caller's.
 
     Raises:
-        ServingError: exposed without authentication, or the address is taken.
+        ServingError: exposed without authentication, the address is taken, or the recall
+            profile does not exist.
     """
     check_exposure(settings)
+    check_profile(node, settings)
     bound = listen(settings.host, settings.port)
     settings = settings.model_copy(update={"port": bound.getsockname()[1]})
     token = secrets.token_urlsafe(32)

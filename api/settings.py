@@ -420,7 +420,7 @@ def settings_table() -> str:
     rows = ["| setting | variable | default | meaning |", "|---|---|---|---|"]
     for name, field in Settings.model_fields.items():
         default: Any = field.default
-        shown = f"`{_toml(default)}`"
+        shown = "left out" if default is None else f"`{_toml(default)}`"
         rows.append(f"| `{name}` | `{variable(name)}` | {shown} | {field.description} |")
     return "\n".join(rows)
 

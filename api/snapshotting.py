@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from typing import Any
 
 from msgspec import Struct
 
+from api.background import end_tasks
 from api.background_job import BackgroundJob, Progress
 from api.errors import coded
 from api.node import Node
@@ -60,11 +60,8 @@ class Snapshotting:
 
     async def stop(self) -> None:
         """Stop after the snapshot that is being taken."""
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
-            self._task = None
+        await end_tasks(self._task)
+        self._task = None
         if self._work is not None:
             await asyncio.gather(self._work, return_exceptions=True)
         await self.job.stop()

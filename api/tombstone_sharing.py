@@ -7,13 +7,13 @@ peer is granted ``erase_foreign``, in the scopes that are shared with it.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable
 from typing import Any, cast
 
 import aiohttp
 
+from api.background import end_tasks
 from api.node import Node
 from api.peer_source import fetch_json
 from api.tombstone_records import revocation_record, tombstone_record
@@ -94,11 +94,8 @@ class TombstonePuller:
 
     async def stop(self) -> None:
         """Ask no more. Idempotent."""
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
-            self._task = None
+        await end_tasks(self._task)
+        self._task = None
 
     async def _ask_for_ever(self, session: aiohttp.ClientSession) -> None:
         while True:

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from itertools import groupby, islice
 
+from api.background import end_tasks
 from eventlog.kinds import RecallAnswered, RecallUse
 from projections.intents import RecordAnswers, TrackRecalls
 from projections.recall_times import KEPT_MAX
@@ -79,11 +80,8 @@ class RecallTracker:
 
     async def stop(self) -> None:
         """Stop the loop and flush what waits."""
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
-            self._task = None
+        await end_tasks(self._task)
+        self._task = None
         await self.flush()
 
     async def flush(self) -> None:

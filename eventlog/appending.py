@@ -8,6 +8,7 @@ leaves the transaction as it was before that append.
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
@@ -232,3 +233,30 @@ class Transaction:
                 raise AppendError(f"event id {id_text(event_id)} is already recorded")
             ids.add(event_id)
         return ids
+
+
+class AppendingLog(ABC):
+    """What an engine that opens such transactions need not write again."""
+
+    @abstractmethod
+    def begin(self) -> Transaction:
+        """See ``EventLog``."""
+
+    def append(
+        self,
+        drafts: Sequence[Draft],
+        *,
+        received_at: int | None = None,
+        idempotency: Idempotency | None = None,
+        expect: Expect | None = None,
+    ) -> Appended:
+        """See ``EventLog``."""
+        transaction = self.begin()
+        try:
+            appended = transaction.append(
+                drafts, received_at=received_at, idempotency=idempotency, expect=expect
+            )
+            transaction.commit()
+        finally:
+            transaction.rollback()
+        return appended

@@ -89,7 +89,7 @@ class DataDirectory:
     @classmethod
     def inspect(cls, path: Path) -> Self:
         """For tools that only read: takes no lock, loads no private key."""
-        if not path.is_dir():
+        if not is_data_directory(path):
             raise DataDirectoryError(f"{path} is not a data directory")
         return cls(path, Identity.inspect(path / "identity"), None)
 
@@ -160,10 +160,10 @@ def _check_place(path: Path) -> None:
     if all(remembered.is_copy_at(_place_of(path, key)) for key in folder.glob(f"{KEY_FILE}*")):
         raise DirectoryCopied(
             f"{path} is a copy of a data directory, and the original may still be running. "
-            "If the original is gone for good, go on as the same node in a new epoch with\n"
-            f"  engramlog identity accept-copy --data {path}\n"
-            "To make the copy a node of its own, with another id, use\n"
-            f"  engramlog identity new --data {path}"
+            "If the original is gone for good, go on as the same node in a new epoch: "
+            f"'engramlog identity accept-copy --data {path}'. "
+            "To make the copy a node of its own, with another id: "
+            f"'engramlog identity new --data {path}'"
         )
 
 
@@ -209,12 +209,20 @@ def _create_identity(path: Path, clock: Clock) -> Identity:
     return Identity.load(path / "identity")
 
 
+def is_data_directory(path: Path) -> bool:
+    """Whether a node has been here: an identity or a log. Other folders are left as they are by
+    whatever only asks."""
+    return (path / "identity").is_dir() or (path / "log.db").is_file()
+
+
 def _take_lock(path: Path, create: bool) -> int:
     """The locked descriptor of the lock file, with our pid in it."""
-    if not path.is_dir():
-        if not create:
-            raise DataDirectoryError(f"{path} is not a data directory")
+    if not create and not is_data_directory(path):
+        raise DataDirectoryError(f"{path} is not a data directory")
+    try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as fault:
+        raise DataDirectoryError(f"cannot make {path}: {fault.strerror}") from fault
     try:
         lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as fault:

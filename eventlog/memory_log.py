@@ -12,18 +12,18 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 import msgspec
 
-from eventlog.appending import KeyUse, KeyUses, Transaction, WriterTurn
+from eventlog.appending import AppendingLog, KeyUse, KeyUses, Transaction, WriterTurn
 from eventlog.chain import Chain, Link
 from eventlog.clock import Clock
 from eventlog.errors import EraseRefused, LogClosed
-from eventlog.event import Draft, Recorded, Stored
+from eventlog.event import Recorded, Stored
 from eventlog.following import CommitSignal, LogSubscription, walk
 from eventlog.identifiers import id_text
 from eventlog.kinds import FactErased
-from eventlog.log import Appended, Expect, Head, Idempotency, StreamHead, check_limit
+from eventlog.log import Head, StreamHead, check_limit
 
 
-class MemoryLog:
+class MemoryLog(AppendingLog):
     """Implements ``EventLog``; forgets everything when it is collected."""
 
     def __init__(
@@ -58,24 +58,6 @@ class MemoryLog:
             self._turn.give_back()
             raise LogClosed("the log is closed")
         return Transaction(self)
-
-    def append(
-        self,
-        drafts: Sequence[Draft],
-        *,
-        received_at: int | None = None,
-        idempotency: Idempotency | None = None,
-        expect: Expect | None = None,
-    ) -> Appended:
-        transaction = self.begin()
-        try:
-            appended = transaction.append(
-                drafts, received_at=received_at, idempotency=idempotency, expect=expect
-            )
-            transaction.commit()
-        finally:
-            transaction.rollback()
-        return appended
 
     def key_use(self, actor: str, key: str) -> KeyUse | None:
         return self._keys.get((actor, key))

@@ -16,19 +16,16 @@ from typing import Self, cast
 import apsw
 
 from eventlog import sqlite_schema as schema
-from eventlog.appending import KeyUse, KeyUses, Transaction, WriterTurn
+from eventlog.appending import AppendingLog, KeyUse, KeyUses, Transaction, WriterTurn
 from eventlog.audit import Row
 from eventlog.chain import PAYLOAD_MISSING, Chain, Link, check_link
 from eventlog.clock import Clock
 from eventlog.codec import decode, decode_header
 from eventlog.errors import CorruptLog, EraseRefused, LogClosed, StorageFailed
-from eventlog.event import Draft, Recorded, Stored
+from eventlog.event import Recorded, Stored
 from eventlog.following import CommitSignal, LogSubscription, walk
 from eventlog.log import (
-    Appended,
-    Expect,
     Head,
-    Idempotency,
     KeyCopy,
     StreamHead,
     check_limit,
@@ -54,7 +51,7 @@ from eventlog.sqlite_reading import (
 TAIL_CHECK_EVENTS = 64
 
 
-class SqliteLog:
+class SqliteLog(AppendingLog):
     """Implements ``EventLog``. Open it with ``SqliteLog.open``."""
 
     def __init__(
@@ -135,24 +132,6 @@ class SqliteLog:
             self.release()
             raise
         return Transaction(self)
-
-    def append(
-        self,
-        drafts: Sequence[Draft],
-        *,
-        received_at: int | None = None,
-        idempotency: Idempotency | None = None,
-        expect: Expect | None = None,
-    ) -> Appended:
-        transaction = self.begin()
-        try:
-            appended = transaction.append(
-                drafts, received_at=received_at, idempotency=idempotency, expect=expect
-            )
-            transaction.commit()
-        finally:
-            transaction.rollback()
-        return appended
 
     def copy(self, events: Sequence[Stored], keys: Sequence[KeyCopy] = ()) -> None:
         """See ``CopyableLog``."""

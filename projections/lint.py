@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 FINDINGS_MAX = 1_000
 """Findings told a check; the answer says where there are more."""
+QUOTED_CHARACTERS_MAX = 200
+"""Characters that a finding quotes of each value."""
 FACTS_MAX = 20
 """Fact ids told a finding, newest first."""
 
@@ -109,6 +111,12 @@ def lint(
     return Report(findings, len(room.holding), truncated)
 
 
+def _quoted(value: str) -> str:
+    """A value as findings quote it: they are to be looked through, and name the facts besides."""
+    whole = len(value) <= QUOTED_CHARACTERS_MAX
+    return repr(value if whole else value[: QUOTED_CHARACTERS_MAX - 1] + "…")
+
+
 def _contradictions(room: _Room) -> list[Finding]:
     request = room.request
     findings: list[Finding] = []
@@ -118,7 +126,7 @@ def _contradictions(room: _Room) -> list[Finding]:
         newer, older = room.reader.rows(
             [int(room.view.from_position[slot]) for slot in (each.newer, each.older)]
         )
-        detail = f"{newer.value_v!r} (newer) against {older.value_v!r}"
+        detail = f"{_quoted(newer.value_v)} (newer) against {_quoted(older.value_v)}"
         findings.append(
             Finding("contradiction", "error", newer.entity, newer.relation,
                     [newer.id, older.id], detail)

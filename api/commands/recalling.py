@@ -49,7 +49,7 @@ def body_of_query(query: RecallQuery) -> RecallBody:
             del fields[name]
     fields = {name: fields[name] for name in RecallBody.model_fields if name in fields}
     if query.weights is not None:
-        weights = parse_json(query.weights.encode())
+        weights = parse_json(query.weights.encode(), "weights")
         if not isinstance(weights, dict):
             raise coded("invalid_weights", "weights must be a JSON object")
         fields["weights"] = weights

@@ -6,11 +6,12 @@ import argparse
 import time
 from typing import Any
 
-from api.client import Client
+from api.client import Client, ClientError
 from api.console.reach import CommandError, add_target_arguments, reach, url_of
 from api.console.subcommands import Subcommands
 from api.console.tables import print_json, print_table
 
+NOT_FOUND = 404
 POLL_SECONDS = 0.2
 REASONS = ("request", "law", "policy", "mistake", "unspecified")
 ERASE_EXAMPLES = """\
@@ -88,10 +89,21 @@ def run_entity(args: argparse.Namespace) -> int:
     return _erase(args, {"entity": args.entity_uri, "mentions": not args.keep_mentions})
 
 
+def _ordered(client: Client, body: dict[str, Any]) -> dict[str, Any]:
+    """What the node says it erased. Raises ClientError, CommandError."""
+    try:
+        answer: dict[str, Any] = client.post("/v1/erasures", body)
+    except ClientError as fault:
+        if fault.status == NOT_FOUND and "entity" in body:
+            raise CommandError(f"nothing is known about {body['entity']}") from fault
+        raise
+    return answer
+
+
 def _erase(args: argparse.Namespace, what: dict[str, Any]) -> int:
     body = {**what, "reason": args.reason, "derived": args.derived, "episodes": args.episodes}
     with reach(args, embedding="pinned") as client:
-        found = client.post("/v1/erasures", body)
+        found = _ordered(client, body)
         if args.wait or url_of(args) is None:
             # A directory that nobody serves has no one else to clean it.
             found |= _cleaned(client, found["erasure_id"])

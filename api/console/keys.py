@@ -39,7 +39,7 @@ def register(commands: Subcommands) -> None:
         "--permission",
         action="append",
         metavar="NAME",
-        help="read, write, instruction:write, federate, admin or audit.read; repeatable "
+        help="read, write, instruction:write, federate, admin, audit.read or replicate; repeatable "
         "(default: read and write)",
     )
     parser.add_argument(

@@ -13,6 +13,7 @@ from api.serving import serve_in_background
 from api.settings import Settings
 from api.turns import take_short_turns
 from eventlog.clock import Clock
+from eventlog.directory import is_data_directory
 from eventlog.errors import DirectoryLocked
 from projections.embedding.choosing import follow_pin
 from projections.embedding.settings import EmbeddingSettings
@@ -36,7 +37,7 @@ def open_node(
         DirectoryLocked and the other errors of ``Node.open``.
     """
     path = settings.data_dir
-    if not create and not path.is_dir():
+    if not create and not is_data_directory(path):
         raise CommandError(f"{path} is not a data directory; name one with --data")
     with progress_bar("catching up", "event") as progress:
         node = Node.open(
@@ -71,7 +72,9 @@ def opened(settings: Settings, *, create: bool, embedding: Embedding) -> Generat
     try:
         if embedding == "begun" or (embedding == "pinned" and node.pinned_space() is not None):
             node.embed(follow_pin(settings.embedding, node.pinned_space()))
-        quiet = settings.model_copy(update={"host": "127.0.0.1", "port": 0})
+        # The port is for this command alone: what the node says of its address stays true.
+        here = {"host": "127.0.0.1", "port": 0, "node_url": settings.public_url}
+        quiet = settings.model_copy(update=here)
         with serve_in_background(node, quiet) as control:
             client = Client(control.url, control.token)
             yield client

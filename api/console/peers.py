@@ -26,6 +26,7 @@ _GRANTS = (
     ("retract-foreign", "its retractions count for facts of others"),
     ("resolve-foreign", "its resolutions count for facts of others"),
     ("erase-foreign", "its erasures count for facts of others"),
+    ("instructions", "its facts that instruct are taken"),
 )
 
 
@@ -76,7 +77,10 @@ def _add_peer(parser: argparse.ArgumentParser) -> None:
 
 def _add_grants(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--scope", action="append", metavar="SCOPE", help="repeatable (default: all it declares)"
+        "--scope",
+        action="append",
+        metavar="SCOPE",
+        help="one it declares; repeatable (default: all)",
     )
     parser.add_argument(
         "--garden", action="append", default=[], metavar="ID", help="a garden it shares; repeatable"

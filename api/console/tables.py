@@ -14,6 +14,7 @@ from projections.sanitizing import clean
 GAP = "  "
 WIDTH_MIN = 60
 COLUMN_MIN = 12
+CELL_MAX = 200
 
 
 def print_json(body: object) -> None:
@@ -25,8 +26,9 @@ def print_json(body: object) -> None:
 def print_table(
     headings: Sequence[str], rows: Sequence[Sequence[str]], *, width: int | None = None
 ) -> None:
-    """Aligned columns; on a terminal the widest are cut until the line fits."""
-    cells = [list(headings), *([_one_line(cell) for cell in row] for row in rows)]
+    """Aligned columns. A cell is cut at 200 characters, so that one long value does not pad every
+    line; on a terminal the widest columns are cut until the line fits."""
+    cells = [list(headings), *([_fit(_one_line(cell), CELL_MAX) for cell in row] for row in rows)]
     widths = [max(len(row[n]) for row in cells) for n in range(len(headings))]
     limit = width or _terminal_width()
     while limit and sum(widths) + len(GAP) * (len(widths) - 1) > limit:

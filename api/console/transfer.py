@@ -178,9 +178,10 @@ def summary_of(report: Report) -> str:
     if report.failed:
         parts.append(f"{report.failed:,} refused")
     rate = report.lines / report.seconds if report.seconds else 0.0
+    end = f"; log position {report.position}" if report.position else ""
     return (
         f"{report.lines:,} lines in {report.seconds:.1f} s ({rate:,.0f}/s): "
-        f"{', '.join(parts) or 'nothing to do'}; log position {report.position}"
+        f"{', '.join(parts) or 'nothing to do'}{end}"
     )
 
 

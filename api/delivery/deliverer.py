@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import random
 
 import aiohttp
 from msgspec.structs import replace
 
+from api.background import end_tasks
 from api.commit_watch import CommitWatch
 from api.delivery.addresses import PublicResolver, address_fault
 from api.delivery.telling import rights_of, secret_of, signature_of, told_after, webhook_body
@@ -76,12 +76,7 @@ class Deliverer:
 
     async def stop(self) -> None:
         """Stop; what was posted and not noted is posted again after the next start."""
-        tasks = [task for task in (self._watch, *self._tasks.values()) if task is not None]
-        for task in tasks:
-            task.cancel()
-        for task in tasks:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        await end_tasks(self._watch, *self._tasks.values())
         self._tasks.clear()
         self._watch = None
         if self._session is not None:

@@ -62,7 +62,11 @@ def _items(call: Call, data: bytes) -> list[Any]:
     """The items of a JSON array, or one a line. Raises ApiError 400, 413 or 422."""
     lines = call.request.content_type in NDJSON_TYPES
     given: Any = (
-        [parse_json(line) for line in data.split(b"\n") if line.strip()]
+        [
+            parse_json(line, f"line {number}")
+            for number, line in enumerate(data.split(b"\n"), 1)
+            if line.strip()
+        ]
         if lines
         else parse_json(data)
     )

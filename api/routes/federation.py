@@ -12,7 +12,7 @@ from aiohttp import ClientError, ClientSession, ClientTimeout, web
 
 from api.bodies import answer
 from api.call import Call
-from api.errors import ApiError, coded
+from api.errors import ApiError, coded, entry, unprocessable
 from api.schemas.federation import (
     ApproveBody,
     DeclarationBody,
@@ -158,9 +158,12 @@ async def _grants(body: GrantsBody, row: PeerRow) -> PeerGrants:
     if wire is None:
         found = await _discovered(row.node_url)
         wire = "events" if found is not None and found.get(EVENTS_WIRE) else "facts"
-    scopes = row.allowed_scopes if body.scopes is None else [*body.scopes]
+    scopes = set(row.allowed_scopes if body.scopes is None else body.scopes)
+    if beyond := sorted(scopes - set(row.allowed_scopes)):
+        told = f"the peer's declaration does not offer {', '.join(beyond)}"
+        raise unprocessable([entry("scope_not_declared", ("body", "scopes"), told)])
     return PeerGrants(
-        scopes=sorted(set(scopes) & set(row.allowed_scopes)),
+        scopes=sorted(scopes),
         gardens=sorted(set(body.gardens)),
         wire=wire,
         pull=body.pull,

@@ -19,7 +19,7 @@ SLUG = re.compile(r"[a-z0-9][a-z0-9\-]{0,62}")
 def _slug(text: str) -> str:
     slug = text.strip().lower()
     if SLUG.fullmatch(slug) is None:
-        raise PydanticCustomError("slug", r"slug must match ^[a-z0-9][a-z0-9\-]{{0,62}}$")
+        raise PydanticCustomError("slug", r"slug must match ^[a-z0-9][a-z0-9\-]{0,62}$")
     return slug
 
 

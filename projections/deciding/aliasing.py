@@ -22,6 +22,8 @@ def set_alias(intent: ask.SetAlias, context: Context) -> Decision | Refused:
         return Decision([], created=False)
     if standing is not None and standing[1] == "migration" and intent.kind != "migration":
         return Refused("alias_is_migration", f"{raw} is an alias of a migration")
+    if canonical == raw:
+        return Refused("alias_cycle", f"{raw} is no other name of itself", "canonical_uri")
     end: str = canonical
     while end != raw:
         further = standing_alias(context.db, end)

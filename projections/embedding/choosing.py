@@ -15,7 +15,12 @@ from eventlog.kinds import EmbeddingModelPinned
 from projections.embedding import ollama, openai, voyage
 from projections.embedding.deferred import Deferred
 from projections.embedding.embedder import PROBE_TEXT
-from projections.embedding.errors import EmbeddingError, ModelFileError, UnknownModel
+from projections.embedding.errors import (
+    DimensionMismatch,
+    EmbeddingError,
+    ModelFileError,
+    UnknownModel,
+)
 from projections.embedding.http import PATIENCE, HttpClient, Patience
 from projections.embedding.models import MODELS, ModelCard, card_of
 from projections.embedding.none import NoProvider
@@ -77,6 +82,8 @@ def choose(
         raise UnknownModel(f"no provider {settings.provider!r}; there are {', '.join(PROVIDERS)}")
     if settings.provider == "none":
         return Choice(NoProvider(), ModelCard(0), None, False)
+    if pinned is not None and not reindex:
+        _check_declared(settings, pinned)
     if settings.provider != "auto":
         return _explicit(settings, pinned, environment, reindex)
     if pinned is not None and not reindex:
@@ -95,6 +102,13 @@ def follow_pin(settings: EmbeddingSettings, pinned: Space | None) -> EmbeddingSe
         return settings
     url = settings.url if settings.provider in ("auto", pinned.provider) else None
     return EmbeddingSettings(url=url, min_confidence=settings.min_confidence)
+
+
+def _check_declared(settings: EmbeddingSettings, pinned: Space) -> None:
+    """Raises DimensionMismatch where the setting alone, whatever the provider, says that vectors
+    have another length than those indexed (seed §20.2.4)."""
+    if settings.dimensions not in (None, pinned.dimensions):
+        raise DimensionMismatch(pinned, f"{settings.dimensions} dimensions")
 
 
 def _explicit(
@@ -124,7 +138,7 @@ def _first_that_answers(settings: EmbeddingSettings, environment: Mapping[str, s
         except (EmbeddingError, ModelFileError) as fault:
             _log.info("embedding provider %s: %s", name, fault)
             continue
-        card = MODELS[name][model]
+        card = card_of(name, model, settings.dimensions)
         space = Space(name, model, card.dimensions)
         _log.warning("facts are embedded with %s from here on", space)
         return Choice(provider, card, space, True)

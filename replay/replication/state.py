@@ -46,7 +46,7 @@ def end_state(folder: Path) -> None:
 def _load(path: Path) -> ReplicaState | None:
     try:
         return msgspec.json.decode(path.read_bytes(), type=ReplicaState)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):  # the latter is said by who opens it
         return None
     except (OSError, msgspec.MsgspecError) as fault:
         raise DataDirectoryError(f"cannot read {path}: {fault}") from fault

@@ -184,7 +184,8 @@ def test_bad_keys_are_refused_without_echoing_the_secret(guarded: LiveNode) -> N
     assert unknown.status_code == 400
     assert "fly" in unknown.json()["detail"]
     wrong: list[dict[str, Any]] = [
-        {"raw_key": "short"},
+        {"raw_key": "a-secret-too-short"},
+        {"raw_key": ["a-secret-in-a-list"]},
         {"permissions": []},
         {"expires_at": "soon"},
     ]
@@ -192,6 +193,7 @@ def test_bad_keys_are_refused_without_echoing_the_secret(guarded: LiveNode) -> N
         answer = mint(guarded, **{"raw_key": "S" * 40, **fields})
         assert answer.status_code == 422
         assert "S" * 40 not in answer.text
+        assert "a-secret" not in answer.text
     missing = guarded.call("POST", "/v1/auth/keys", key=CONTROL_TOKEN, json={"raw_key": "S" * 40})
     assert "S" * 40 not in missing.text
 

@@ -101,6 +101,8 @@ def test_chains_are_followed_and_cycles_refused(live: LiveNode) -> None:
     for raw, canonical in (("user:c", "user:a"), ("user:x", "user:x")):
         refused = alias(live, raw, canonical)
         assert (refused.status_code, refused.json()["detail"]["code"]) == (409, "alias_cycle")
+    itself = alias(live, "user:x", "user:x").json()["detail"]["message"]
+    assert itself == "user:x is no other name of itself"
     assert alias(live, "user:b", "user:d").status_code == 201  # replaced
     assert live.state(entity="user:a")["entity"] == "user:d"
 

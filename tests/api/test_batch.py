@@ -109,3 +109,12 @@ def test_a_batch_takes_no_unknown_parameters(live: LiveNode) -> None:
     answer = live.call("POST", PATH, params={"atomc": "true"}, json=[])
     assert answer.status_code == 422
     assert answer.json()["detail"][0]["loc"] == ["query", "atomc"]
+
+
+def test_a_line_that_is_no_json_is_named(live: LiveNode) -> None:
+    lines = json.dumps(fact()).encode() + b"\n\nnonsense\n"
+    answer = live.call(
+        "POST", "/v1/facts/batch", content=lines, headers={"Content-Type": "application/x-ndjson"}
+    )
+    assert answer.status_code == 400
+    assert answer.json()["detail"]["message"].startswith("line 3 is not JSON: ")

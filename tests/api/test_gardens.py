@@ -54,6 +54,7 @@ def test_a_slug_has_a_form(node: LiveNode, slug: str) -> None:
     answer = node.call("POST", "/v1/gardens", key=key, json={"slug": slug, "name": "x"})
     assert answer.status_code == 422
     assert answer.json()["detail"][0]["loc"] == ["body", "slug"]
+    assert answer.json()["detail"][0]["msg"] == r"slug must match ^[a-z0-9][a-z0-9\-]{0,62}$"
 
 
 def test_without_authentication_everybody_is_one_member(live: LiveNode) -> None:

@@ -58,6 +58,13 @@ def test_a_contradiction_is_an_error_with_its_two_facts(live: LiveNode) -> None:
     assert len(lint(live, "contradiction", as_of=then)["findings"]) == 1
 
 
+def test_a_finding_quotes_long_values_in_part(live: LiveNode) -> None:
+    live.state(v="C" * 5_000)
+    live.state(v="short")
+    detail = lint(live, "contradiction")["findings"][0]["detail"]
+    assert detail == f"'short' (newer) against '{'C' * 199}…'"
+
+
 def test_validity_that_has_ended_or_soon_will_is_stale(serve: Callable[..., LiveNode]) -> None:
     clock = FixedClock(1_800_000_000_000_000)  # 2027-01-15T08:00:00Z
     live = serve(clock=clock)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 from functools import cache
@@ -39,7 +41,9 @@ def steps_of(page: Path) -> list[Step]:
 @cache
 def _commands() -> Path:
     """A folder with the ``engramlog`` that shells find."""
-    return shim(Path(tempfile.mkdtemp(prefix="engramlog-docs-"))).parent
+    folder = Path(tempfile.mkdtemp(prefix="engramlog-docs-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return shim(folder).parent
 
 
 def run(step: Step, folder: Path, variables: dict[str, str]) -> str:

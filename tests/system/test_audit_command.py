@@ -10,6 +10,15 @@ from pathlib import Path
 from tests.system.processes import engramlog, serving
 
 
+def test_a_long_value_is_cut_in_a_table_and_whole_elsewhere(tmp_path: Path) -> None:
+    sql = "SELECT repeat('x', 5000) AS long, 1 AS n"
+    engramlog("import", "-", "--data", tmp_path / "data", "--quiet")
+    table = engramlog("audit", "sql", sql, "--data", tmp_path / "data")
+    assert [len(line) for line in table.stdout.splitlines()[:2]] == [203, 203]
+    whole = engramlog("audit", "sql", sql, "--format", "csv", "--data", tmp_path / "data")
+    assert "x" * 5000 in whole.stdout
+
+
 def test_the_life_of_a_fact_and_of_its_readers(tmp_path: Path) -> None:
     with serving(tmp_path / "data", "--no-auth") as node:
         client = node.client()

@@ -9,6 +9,7 @@ from importlib import import_module
 
 import pytest
 
+from api import cli
 from api.cli import COMMANDS
 from api.console.subcommands import Subcommands
 from tests.system.processes import environment
@@ -45,3 +46,14 @@ def test_a_command_that_a_node_answers_loads_none_itself() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=True
     )
     assert done.stdout.splitlines()[-1] == "0 []", done.stderr
+
+
+def test_ctrl_c_while_modules_load_ends_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def pressed(_: object) -> argparse.ArgumentParser:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "build_parser", pressed)
+    assert cli.main(["facts"]) == cli.EXIT_INTERRUPTED
+    assert capsys.readouterr() == ("", "")

@@ -136,6 +136,24 @@ def test_a_missing_directory_is_not_made_by_a_question(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
+def test_a_file_that_is_not_there_is_named_without_ceremony(data: Path, tmp_path: Path) -> None:
+    missing = tmp_path / "no.json"
+    done = engramlog("consolidation", "rules", "--set", missing, "--data", data)
+    assert (done.returncode, done.stderr) == (
+        1,
+        f"engramlog: {missing}: No such file or directory\n",
+    )
+
+
+def test_a_folder_of_other_things_stays_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    for args in (("facts",), ("recall", "x"), ("replay", "verify"), ("identity", "rotate")):
+        done = engramlog(*args, "--data", tmp_path)
+        assert done.returncode == 1, args
+        assert "is not a data directory" in done.stderr
+    assert [each.name for each in tmp_path.iterdir()] == ["notes.txt"]
+
+
 def test_a_node_that_does_not_answer_is_named() -> None:
     done = engramlog("facts", "--url", "http://127.0.0.1:1")
     assert done.returncode == 1
@@ -240,3 +258,6 @@ def test_a_key_reaches_a_node_by_url(data: Path) -> None:
         assert "environment variable MY_KEY is not set" in unset.stderr
         without = engramlog("facts", "--url", node.url)
         assert (without.returncode, "--key-env" in without.stderr) == (1, True)
+        replica = engramlog("serve", "--data", data.parent / "copy", "--replica-of", node.url)
+        assert "Authorization header required" in replica.stderr
+        assert " --key-env" not in replica.stderr

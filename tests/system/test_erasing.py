@@ -50,6 +50,11 @@ def test_commands_erase_hold_and_tell(tmp_path: Path) -> None:
     status = engramlog("erase", "status", "--data", data)
     assert body["erasure_id"] in status.stdout
     assert "clean" in status.stdout
+    nobody = engramlog("erase", "entity", "user:nobody", "--data", data)
+    assert (nobody.returncode, nobody.stderr) == (
+        1,
+        "engramlog: nothing is known about user:nobody\n",
+    )
     unknown = engramlog("erase", "fact", "no-such-fact", "--data", data)
     assert (unknown.returncode, "fact not found" in unknown.stderr) == (1, True)
     assert engramlog("replay", "verify", "--data", data).returncode == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
@@ -199,6 +200,19 @@ def test_declarations_are_checked(start: Start) -> None:
     assert twice.value.status == 409
 
 
+def test_a_declaration_made_while_nobody_serves_names_the_nodes_own_address(
+    tmp_path: Path,
+) -> None:
+    for env, url in (
+        ({}, "http://127.0.0.1:8765"),
+        ({"STIGMEM_NODE_URL": "https://memory.example.org"}, "https://memory.example.org"),
+    ):
+        data = tmp_path / "data"
+        engramlog("import", "-", "--data", data)
+        shown = engramlog("peer", "declaration", "--data", data, env=env)
+        assert json.loads(shown.stdout)["node_url"] == url
+
+
 def test_the_commands(start: Start) -> None:
     a, b = start("a"), start("b")
     added = engramlog("peer", "add", b.url, "--data", a.data)
@@ -209,9 +223,15 @@ def test_the_commands(start: Start) -> None:
         ("approve", name, "--fingerprint", fingerprint),
         ("list",),
         ("status", name),
-        ("grant", name, "--retract-foreign"),
+        ("grant", name, "--retract-foreign", "--instructions"),
         ("revoke", name, "--reason", "enough"),
     ):
         done = engramlog("peer", *command, "--data", a.data)
         assert done.returncode == 0, (command, done.stderr)
+        if command[0] == "grant":
+            granted = a.client(a.control.token).get(f"/v1/federation/peers/{name}")["grants"]
+            assert (granted["retract_foreign"], granted["instructions"]) == (True, True)
+            refused = engramlog("peer", "grant", name, "--scope", "local", "--data", a.data)
+            assert refused.returncode == 1
+            assert "does not offer local" in refused.stderr
     assert "revoked" in engramlog("peer", "list", "--data", a.data).stdout

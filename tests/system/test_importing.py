@@ -321,3 +321,9 @@ def test_the_lines_of_the_docs_page_can_be_imported(tmp_path: Path) -> None:
 def test_every_filter_is_on_the_docs_page(name: str) -> None:
     assert set(FILTERS) == {"date", "unix", "days_since", "time", "before", "plus", "text"}
     assert f"| `{name}" in (ROOT / "docs" / "import.md").read_text()
+
+
+def test_nothing_to_import_says_nothing_of_positions(tmp_path: Path) -> None:
+    done = engramlog("import", "-", "--data", tmp_path / "data")
+    assert done.returncode == 0
+    assert done.stdout.endswith("nothing to do\n")

@@ -10,6 +10,7 @@ import threading
 import time
 from pathlib import Path
 
+import httpx
 import pytest
 
 from api.client import ClientError
@@ -99,6 +100,28 @@ def test_a_taken_port_is_named_with_the_way_out(tmp_path: Path) -> None:
     assert "--port" in done.stderr
 
 
+def test_an_address_that_is_not_here_is_not_a_question_of_the_port(tmp_path: Path) -> None:
+    done = engramlog("serve", "--data", tmp_path / "data", "--host", "256.1.1.1", "--port", "0")
+    assert done.returncode == 1
+    assert "cannot listen on 256.1.1.1" in done.stderr
+    assert "choose another with --host" in done.stderr
+
+
+def test_a_profile_that_does_not_exist_stops_the_start(tmp_path: Path) -> None:
+    env = {"STIGMEM_RECALL_PROFILE": "nope"}
+    done = engramlog("serve", "--data", tmp_path / "data", "--port", "0", env=env)
+    assert done.returncode == 1
+    assert "recall_profile: no recall profile 'nope'; there are abmind" in done.stderr
+
+
+@pytest.mark.parametrize("place", ["file", "file/below"])
+def test_a_file_is_no_data_directory(tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").write_text("mine")
+    done = engramlog("serve", "--data", tmp_path / place, "--port", "0")
+    assert done.returncode == 1
+    assert f"cannot make {tmp_path / place}: " in done.stderr
+
+
 def test_keys_are_required_unless_switched_off(tmp_path: Path) -> None:
     data = tmp_path / "data"
     created = engramlog(
@@ -147,3 +170,21 @@ def test_the_process_leaves_no_children_and_no_lock(tmp_path: Path) -> None:
         os.kill(pid, 0)
     with serving(tmp_path / "data", "--no-auth") as again:
         assert again.control.pid != pid
+
+
+def test_broken_http_is_refused_in_a_line_and_is_no_failure_of_the_node(tmp_path: Path) -> None:
+    with serving(tmp_path / "data", "--no-auth") as node:
+        coded = httpx.post(
+            f"{node.url}/v1/facts", content=b"{}", headers={"Content-Encoding": "gzip"}
+        )
+        assert (coded.status_code, coded.json()["detail"]["code"]) == (400, "malformed_body")
+        long = httpx.get(f"{node.url}/v1/facts", headers={"X-Long": "y" * 20_000})
+        assert long.status_code == 400
+        host, port = node.url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port))) as garbled:
+            garbled.sendall(b"GARBAGE\r\n\r\n")
+            assert garbled.recv(20).startswith(b"HTTP/1.0 400")
+        assert httpx.get(f"{node.url}/v1/facts").status_code == 200
+        node.stop()
+        assert '"error"' not in node.errors()
+        assert "Traceback" not in node.errors()

@@ -202,3 +202,27 @@ def test_every_field_has_a_name_and_every_table_its_heads(live: LiveNode, page: 
     assert page.ask("document.querySelectorAll('table:not(:has(caption))').length") == 0
     assert page.ask("document.querySelector('[aria-current=page]').innerText") == "Search"
     assert page.ask("document.querySelector('#status').getAttribute('role')") == "status"
+
+
+@pytest.mark.parametrize("width", [700, 1200])
+def test_the_pages_fit_their_window_and_short_words_stand_in_one_line(
+    live: LiveNode, page: Page, width: int
+) -> None:
+    key = live.mint("read", "write", entity=AGENT)
+    for n in range(3):
+        live.state(entity=f"stigmem://a-long-authority.example/mission/number-{n}", key=key)
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    page.send("Emulation.setDeviceMetricsOverride", **size)
+    page.open(f"{live.url}/ui")
+    sign_in(page, key)
+    page.until("document.querySelectorAll('#search-out tbody tr').length === 3")
+    lines = (
+        "Array.from(document.querySelectorAll('#search-out th, #search-out td.short:nth-child(5)'),"
+        " (cell) => { const text = document.createRange(); text.selectNodeContents(cell);"
+        " return text.getClientRects().length; })"
+    )
+    assert set(page.ask(lines)) == {1}
+    for path in ("/ui", "/docs"):
+        page.open(f"{live.url}{path}")
+        page.until("document.querySelector('#search-out, #routes table')")
+        assert page.ask("document.documentElement.scrollWidth - window.innerWidth") <= 0, path

@@ -48,6 +48,19 @@ def test_a_setting_that_differs_from_the_pin_refuses_to_start() -> None:
         choose(other, NOMIC, {})
 
 
+@pytest.mark.parametrize("provider", ["auto", "minilm", "ollama"])
+def test_declared_dimensions_that_differ_from_the_pin_refuse_to_start(provider: str) -> None:
+    declared = EmbeddingSettings(provider=provider, dimensions=512, url=absent())
+    for pinned in (NOMIC, MINILM):
+        with pytest.raises(DimensionMismatch, match="configured is 512 dimensions"):
+            choose(declared, pinned, {})
+
+
+def test_auto_does_not_pin_a_model_of_other_than_the_declared_dimensions() -> None:
+    with pytest.raises(UnknownModel, match="has 384 dimensions, not 768"):
+        choose(EmbeddingSettings(dimensions=768, url=absent()), None, {})
+
+
 def test_reindexing_follows_the_settings_and_pins_them() -> None:
     chosen = choose(EmbeddingSettings(provider="minilm"), NOMIC, {}, reindex=True)
     assert chosen.space == MINILM
