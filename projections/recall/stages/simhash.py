@@ -1,8 +1,8 @@
 """Ss: facts whose signature is near the question's (abmind's seed, "Ss").
 
-``score = 1 - hamming / 256``, of all survivors, or of a sample of them. Version 1 signs as abmind does. Version 2
-weighs the question's words by how few survivors hold them (``ln(1 + N / df)``); what facts
-were signed with never depends on other facts.
+``score = 1 - hamming / 256``, of all survivors or of a sample of them. Version 1 signs as
+abmind does. Version 2 weighs the question's words by how few survivors hold them
+(``ln(1 + N / df)``); what facts were signed with never depends on other facts.
 """
 
 from __future__ import annotations

@@ -286,7 +286,5 @@ def test_a_past_answer_is_that_of_a_world_that_knew_no_more(
         now.fact(user(f"u{n}"), "memory:said", text, name=f"a{n}")
     if before:
         now.retract(0)
-    answers = [
-        asked(world, *keywords, profile=profile, moment=moment) for world in (then, now)
-    ]
+    answers = [asked(world, *keywords, profile=profile, moment=moment) for world in (then, now)]
     assert seen(answers[0]) == seen(answers[1])
