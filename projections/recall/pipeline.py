@@ -21,6 +21,7 @@ from projections.recall.answer import RecallAnswer, Recalled
 from projections.recall.candidates import Candidates, StageOutcome
 from projections.recall.cards import EntityCard, entity_card, fast_path
 from projections.recall.context import spread
+from projections.recall.evidence import evidence_of
 from projections.recall.factors import FACTORS
 from projections.recall.features import Need, load_features
 from projections.recall.fusion import FUSIONS, NORMALISATIONS, Fused, redistribute
@@ -126,7 +127,7 @@ def recall(
         moment=moment,
         card=beside.served,
         short_circuit_after=next((o.skipped_after for o in outcomes if o.skipped_after), None),
-        evidence=_evidence(profile, hits),
+        evidence=evidence_of(profile, hits),
         enrichment=profile.enrichment,
         dropped_terms=dropped,
     )
@@ -148,7 +149,7 @@ def _unsearched(plan: Plan, moment: Moment, chosen: Chosen) -> RecallAnswer:
         weights=_weights(plan, {}),
         profile=profile.name,
         moment=moment,
-        evidence=_evidence(profile, {}),
+        evidence=evidence_of(profile, {}),
         enrichment=profile.enrichment,
         dropped_terms=chosen.dropped,
         skipped=chosen.skipped,
@@ -278,19 +279,6 @@ def _with_use(surveyed: Survey, results: tuple[Recalled, ...]) -> tuple[Recalled
             strict=True,
         )
     )
-
-
-def _evidence(profile: Profile, hits: Mapping[str, Candidates]) -> str | None:
-    """See ``RecallAnswer.evidence``."""
-    if not any(STAGES[choice.name].judges(choice.parameters) for choice in profile.stages):
-        return None
-    if not any(len(each.slots) for each in hits.values()):
-        return "none"
-    strong = any(
-        each.strong and not each.strong.isdisjoint(each.slots.tolist()) for each in hits.values()
-    )
-    meant = any(STAGES[name].tells and len(each.slots) for name, each in hits.items())
-    return "strong" if strong or meant else "weak"
 
 
 def _breakdown(scored: Scored, index: int | None, trust: float) -> dict[str, float]:
