@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 import sys
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
 from api.console.reach import CommandError, add_target_arguments, reach
@@ -93,4 +93,4 @@ def _read(file: str) -> dict[str, Any]:
         raise CommandError(f"{file}: {fault}") from fault
     if not isinstance(document, dict):
         raise CommandError(f"{file}: a profile is a JSON object")
-    return document
+    return cast("dict[str, Any]", document)

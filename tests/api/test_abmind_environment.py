@@ -23,9 +23,9 @@ GIVEN = {
 
 
 def part(document: dict[str, Any], kind: str, name: str) -> Any:
-    return next(
-        each for each in parse_profile(document).__getattribute__(kind) if each.name == name
-    )
+    profile = parse_profile(document)
+    parts = profile.stages if kind == "stages" else profile.factors
+    return next(each for each in parts if each.name == name)
 
 
 def numbers(document: dict[str, Any]) -> dict[str, float]:

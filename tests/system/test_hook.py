@@ -10,7 +10,9 @@ import pytest
 from api.console.hook import HEADING, injected, prompt_of
 from tests.system.processes import engramlog, fact
 
-NAMES = "amber birch cedar delta ember fjord gable haven inlet jasper kelp".split()
+NAMES = (
+    "amber", "birch", "cedar", "delta", "ember", "fjord", "gable", "haven", "inlet", "kelp", "lake",
+)  # fmt: skip
 TEXTS = [f"thanks for the {name} note" for name in NAMES]
 TARGET = "The migration runs every night"
 
