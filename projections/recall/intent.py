@@ -33,6 +33,9 @@ NO_INFORMATIVE_TERMS: SkipReason = "no-informative-terms"
 
 JUDGED_MAX = 64
 """Words of one text that are looked up; those behind them are kept unseen."""
+BY_LETTERS_MAX = 16
+"""Of these, words that the index does not know and that are counted by their letters, which
+takes reading all texts; more such words are kept unseen."""
 
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 _TEXTS: tuple[Which, ...] = ("english", "original")
@@ -97,20 +100,26 @@ def _telling(survey: Survey, ambient: Ambient, terms: list[str]) -> list[str]:
         return terms
     most = ambient.ceiling * count
     judged = list(dict.fromkeys(terms))[:JUDGED_MAX]
-    common = {term for term in judged if _holding(survey, term) > most}
-    return [term for term in terms if term not in common]
+    held = {term: _by_stems(survey, term) for term in judged}
+    unknown = [term for term, holding in held.items() if not holding]
+    held |= {term: _by_letters(survey, term) for term in unknown[:BY_LETTERS_MAX]}
+    return [term for term in terms if held.get(term, 0) <= most]
 
 
-def _holding(survey: Survey, term: str) -> int:
-    """How many survivors hold a term: by its stems, and where none does by its letters, of
-    the user's own words and keywords too."""
+def _by_stems(survey: Survey, term: str) -> int:
+    """How many survivors hold all stems of a term."""
     view, survivors = survey.view, survey.surviving.survivors
     stems = dict.fromkeys(view.tokenize(term))
-    if stems:
-        slots = reduce(np.intersect1d, (view.postings(stem)[0] for stem in stems))
-        holding = int(np.count_nonzero(survivors.mask[slots]))
-        if holding:
-            return holding
+    if not stems:
+        return 0
+    slots = reduce(np.intersect1d, (view.postings(stem)[0] for stem in stems))
+    return int(np.count_nonzero(survivors.mask[slots]))
+
+
+def _by_letters(survey: Survey, term: str) -> int:
+    """How many survivors hold a term as a piece of their texts, the user's own words and the
+    keywords included."""
+    view, survivors = survey.view, survey.surviving.survivors
     folded = strip_diacritics(term)
     if len(folded) < PIECE_MIN:
         return 0

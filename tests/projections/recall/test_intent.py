@@ -113,6 +113,18 @@ def test_what_the_index_does_not_know_is_counted_by_its_letters() -> None:
     assert asked(courteous(), "migráció").skipped is None
 
 
+def test_of_a_long_message_only_so_many_words_are_looked_up() -> None:
+    world = World()
+    names = [f"alpha{n}beta" for n in range(20)]
+    inside = " ".join(f"x{name}x" for name in names)  # known by their letters alone
+    for _ in range(10):
+        told(world, f"thanks {inside}")
+    assert asked(world, " ".join(names)).dropped_terms == tuple(names[:16])
+    words = [f"w{n}" for n in range(64)]
+    assert asked(world, " ".join([*words[:63], SEEN])).dropped_terms == (SEEN,)
+    assert asked(world, " ".join([*words, SEEN])).dropped_terms == ()
+
+
 def test_the_askers_own_words_are_reason_enough_to_search() -> None:
     world = courteous()
     assert asked(world, SEEN, original="köszi szépen").skipped == NO_INFORMATIVE_TERMS
