@@ -66,7 +66,8 @@ def choose(survey: Survey, ambient: Ambient) -> Chosen:
     """What is left to be searched for of an ambient request.
 
     A keyword of several words is common where all of them stand in too many facts together; a
-    message that comes alone is judged word by word. The question in the asker's own words is
+    message that comes alone is judged word by word, and keeps its meaning: only what searches
+    for words is asked for those that are left. The question in the asker's own words is
     searched as it is, but a word of it that tells something is reason enough to search: then
     keywords that are all common stay as they are.
     """
@@ -81,10 +82,12 @@ def choose(survey: Survey, ambient: Ambient) -> Chosen:
         return Chosen(request)
     if len(kept) == len(terms):
         return Chosen(request)
-    keywords = (" ".join(kept),) if message else tuple(kept)
-    changed = msgspec.structs.replace(
-        request, query=" ".join(kept), keywords=keywords if request.keywords else ()
-    )
+    left = " ".join(kept)
+    if message:
+        # Its words are searched for without the others, but it means what it means as a whole.
+        changed = msgspec.structs.replace(request, keywords=(left,))
+    else:
+        changed = msgspec.structs.replace(request, query=left, keywords=tuple(kept))
     dropped = tuple(dict.fromkeys(term for term in terms if term not in kept))
     return Chosen(changed, dropped)
 

@@ -222,20 +222,23 @@ def test_confidential_facts_of_others_take_no_place_among_the_nearest(
     assert outcomes(answer)["Se"] == ("completed", 1)
 
 
-def test_ambient_questions_mean_what_is_left_of_them(provider: Any, cache: Any) -> None:
+def test_keywords_mean_what_is_left_of_them_and_a_message_what_it_says(
+    provider: Any, cache: Any
+) -> None:
     world = World()
     for n in range(11):
         world.fact(user(f"u{n}"), "said", f"thanks {n}")
     world.fact(user("x"), "said", "midnight tester paradox")
     semantics = embedded(world, provider, cache)
-    answer = about(
-        world, semantics, "thanks thanks thanks midnight tester paradox", intent="ambient"
-    )
-    assert answer.dropped_terms == ("thanks",)
-    assert outcomes(answer)["Se"] == ("completed", 1)
-    # The whole question is nowhere near; it was not even embedded.
+    listed = about(world, semantics, "thanks", "midnight tester", "paradox", intent="ambient")
+    assert listed.dropped_terms == ("thanks",)
+    assert outcomes(listed)["Se"] == ("completed", 1)
     assert semantics.known("midnight tester paradox") is not None
-    assert semantics.known("thanks thanks thanks midnight tester paradox") is None
+    assert semantics.known("thanks midnight tester paradox") is None
+    message = about(world, semantics, "thanks midnight tester paradox", intent="ambient")
+    assert message.dropped_terms == ("thanks",)
+    assert semantics.known("thanks midnight tester paradox") is not None
+    assert outcomes(message)["Sf"] == ("completed", 1)  # the others are not searched for
 
 
 def test_a_search_that_is_skipped_leaves_the_provider_alone(
