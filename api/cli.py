@@ -23,6 +23,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "ask": ("recall", "facts"),
     "receipts": ("receipts",),
     "memory": ("memory",),
+    "profiles": ("profile",),
+    "hook": ("hook",),
     "audit": ("audit",),
     "replays": ("rebuild", "replay"),
     "embeddings": ("embeddings",),

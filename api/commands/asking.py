@@ -8,7 +8,7 @@ from api.call import Call
 from api.commands.carding import card_source
 from api.commands.gardening import entered_garden, within
 from api.commands.naming import entity_named
-from api.commands.recalling import check_stages, profile_named, question_of
+from api.commands.recalling import check_intent, check_stages, profile_named, question_of
 from api.schemas.recall import RecallBody
 from projections.authorization import Authorization
 from projections.mirror import cid_number
@@ -48,6 +48,7 @@ def ask(call: Call, body: RecallBody, view: View, moment: Moment, *, explain: bo
     )
     profile = profile_named(call, name, moment)
     check_stages(question.stages, profile)
+    check_intent(question, profile)
     embeddings = call.node.embeddings
     found = recall(
         view,

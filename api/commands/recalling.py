@@ -97,6 +97,7 @@ def question_of(
         filters=body.filters,
         stages=None if body.stages is None else frozenset(body.stages),
         situation=body.situation,
+        intent=body.intent,
         scopes=_scopes(scope or body.scope),
         token_budget=body.token_budget,
         limit=body.limit if "limit" in body.model_fields_set else None,
@@ -143,6 +144,16 @@ def check_stages(asked: frozenset[str] | None, profile: Profile) -> None:
     if unknown:
         message = f"profile {profile.name} has no stage {unknown[0]!r}; it has {sorted(known)}"
         raise unprocessable([entry("stage", ["body", "stages"], message, unknown[0])])
+
+
+def check_intent(question: RecallRequest, profile: Profile) -> None:
+    """Raises ApiError 422 for an ambient question where the profile knows of none."""
+    if question.intent == "ambient" and profile.ambient is None:
+        message = (
+            f"profile {profile.name} has no ambient questions: its document has no 'ambient'; "
+            "ask without intent, or with a profile that has it"
+        )
+        raise unprocessable([entry("intent", ["body", "intent"], message, "ambient")])
 
 
 def hint_of(
@@ -222,6 +233,10 @@ def response_of(
         ],
         "short_circuit_after": found.short_circuit_after,
         "evidence": found.evidence,
+        "weak_evidence": found.weak_evidence,
+        "search_skipped": found.skipped is not None,
+        "search_skipped_reason": found.skipped,
+        "dropped_terms": list(found.dropped_terms),
         "moment": {
             "position": found.moment.position,
             "instant": format_instant(found.moment.instant_us),

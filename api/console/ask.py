@@ -7,6 +7,7 @@ from typing import Any
 
 from api.client import Client
 from api.console.keyword_recall import (
+    PROFILE_OF_INTENT,
     add_keyword_arguments,
     run_keyword_recall,
     stage_lines,
@@ -98,7 +99,8 @@ def run_recall(args: argparse.Namespace) -> int:
         "as_of": args.as_of,
         "valid_at": args.valid_at,
         "token_budget": args.budget,
-        "profile": args.profile,
+        "profile": args.profile or PROFILE_OF_INTENT.get(args.intent),
+        "intent": args.intent,
     }
     body |= {name: value for name, value in optional.items() if value is not None}
     if args.explain and args.json:
@@ -128,6 +130,8 @@ def print_recall(answer: dict[str, Any]) -> None:
     ]
     if rows:
         print_table(("score", "entity", "relation", "value", "recorded"), rows)
+    elif answer.get("search_skipped"):
+        print("not searched for: every word of it stands in too many facts")
     else:
         print("nothing found")
     if answer.get("hint"):

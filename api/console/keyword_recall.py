@@ -13,6 +13,8 @@ from typing import Any
 from api.console.reach import CommandError, reach
 
 PROFILE = "abmind"
+PROFILE_OF_INTENT = {"ambient": "abmind-head"}
+"""Who asks by an intent and names no profile gets one that has it."""
 LIMIT = 10
 LIMIT_MAX = 50
 CLASSIFICATION = 2
@@ -40,6 +42,11 @@ def add_keyword_arguments(parser: argparse.ArgumentParser) -> None:
         group.add_argument(
             f"--time-{name}", metavar="WHEN", help="recorded: milliseconds since 1970, or RFC 3339"
         )
+    group.add_argument(
+        "--intent", choices=("ambient", "explicit"),
+        help="ambient: drop words that most facts hold, and skip the search where no other is "
+        "left (needs a profile that has it); explicit: take the words exactly as they are",
+    )  # fmt: skip
     group.add_argument("--full", action="store_true", help="whole texts")
 
 
@@ -73,6 +80,7 @@ def body_of(args: argparse.Namespace) -> dict[str, Any]:
         "stages": None if args.stages is None else args.stages.split(","),
         "time_start": _when(args.time_start),
         "time_end": _when(args.time_end),
+        "intent": args.intent,
         "as_of": args.as_of,
         "valid_at": args.valid_at,
     }
@@ -82,7 +90,7 @@ def body_of(args: argparse.Namespace) -> dict[str, Any]:
         "scope": args.scope,
         "limit": min(max(args.limit, 1), LIMIT_MAX),
         "max_classification": min(max(highest, 0), CLASSIFICATION_MAX),
-        "profile": args.profile or PROFILE,
+        "profile": args.profile or PROFILE_OF_INTENT.get(args.intent, PROFILE),
         **{name: value for name, value in optional.items() if value is not None},
     }
 
@@ -130,7 +138,15 @@ def summary_of(answer: dict[str, Any]) -> str:
     after = answer["short_circuit_after"]
     short = "none" if after is None else labels[after]
     query = json.dumps(answer["query"], ensure_ascii=False)
-    return f"[recall] query={query} {counts} short_circuit={short} total={len(answer['results'])}"
+    found = f"{counts} short_circuit={short} total={len(answer['results'])}".lstrip()
+    notes = ""
+    if answer["search_skipped"]:
+        notes = f" search_skipped={answer['search_skipped_reason']}"
+    elif answer["weak_evidence"]:
+        notes = " evidence=weak"
+    if answer["dropped_terms"]:
+        notes += f" dropped={json.dumps(answer['dropped_terms'], ensure_ascii=False)}"
+    return f"[recall] query={query} {found}{notes}"
 
 
 def stage_lines(answer: dict[str, Any]) -> list[str]:

@@ -176,6 +176,8 @@ MEANINGS: dict[str, str] = {
     "emotion": "Only facts with one of these tags; or positive, negative, high-energy.",
     "time_start": "Recorded at or after: milliseconds since 1970, or RFC 3339.",
     "time_end": "Recorded at or before: milliseconds since 1970, or RFC 3339.",
+    "intent": "explicit: take the words exactly as they are. ambient: drop words that most facts "
+    "hold, and do not search where no other is left (profiles that have it only).",
     "current_context": "The user's hour, weekday (0 is Sunday), topic and offset from UTC.",
 }
 """What an argument is for, as the model reads it."""

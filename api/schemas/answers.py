@@ -733,6 +733,10 @@ class RecallResponse(Answer):
     stages: list[dict[str, Any]]
     short_circuit_after: str | None
     evidence: str | None
+    weak_evidence: bool | None
+    search_skipped: bool
+    search_skipped_reason: str | None
+    dropped_terms: list[str]
     moment: dict[str, Any]
     receipt_id: str | None
     hint: dict[str, Any] | None

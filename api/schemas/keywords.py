@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 from api.schemas.values import Instant
 from projections.moment import parse_instant
 from projections.recall.filters import Filters, emotions_of
-from projections.recall.request import Situation
+from projections.recall.request import Intent, Situation
 
 KEYWORDS_MAX = 64
 KEYWORD_LENGTH_MAX = 1000
@@ -53,6 +53,7 @@ class KeywordFields(BaseModel):
     time_start: When | None = None
     time_end: When | None = None
     current_context: CurrentContext | None = None
+    intent: Intent | None = None
 
     @model_validator(mode="after")
     def _interval(self) -> Self:

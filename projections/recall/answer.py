@@ -11,6 +11,7 @@ from projections.cards.source import Served
 from projections.facts import FactRow
 from projections.moment import Moment
 from projections.recall.candidates import StageOutcome
+from projections.recall.intent import SkipReason
 
 BREAKDOWN_KEYS = ("lexical", "semantic", "graph", "source_trust", "recency", "weighted_total")
 
@@ -73,6 +74,8 @@ class RecallAnswer(Struct, frozen=True):
         evidence: ``strong`` where a fact holds all that was asked for or means nearly the same,
             ``weak`` where none does, ``none`` without any fact; None where no stage tells.
         enrichment: what is to be said beside the facts (see ``enrichment``).
+        dropped_terms: of an ambient question, what too many facts hold.
+        skipped: why nothing was searched for, where nothing was.
     """
 
     results: tuple[Recalled, ...]
@@ -87,3 +90,10 @@ class RecallAnswer(Struct, frozen=True):
     short_circuit_after: str | None = None
     evidence: str | None = None
     enrichment: tuple[str, ...] = ()
+    dropped_terms: tuple[str, ...] = ()
+    skipped: SkipReason | None = None
+
+    @property
+    def weak_evidence(self) -> bool | None:
+        """Whether nothing holds all that was asked for or means nearly the same."""
+        return None if self.evidence is None else self.evidence != "strong"

@@ -52,19 +52,39 @@ class Keywords(Struct, frozen=True):
     raw: bool
 
     @property
+    def wanted(self) -> tuple[str, ...]:
+        """What a fact must hold to hold all that was asked for."""
+        return self.terms if self.raw else self.phrases
+
+    @property
     def probes(self) -> tuple[str, ...]:
         """What is looked for letter by letter, in order."""
-        words = self.terms if self.raw else self.phrases
+        words = self.wanted
         return tuple(dict.fromkeys((*words, self.original) if self.original else words))
 
 
 def keywords_of(request: RecallRequest, cutting: Cutting) -> Keywords:
     """The keywords of a request; its query's where it names none."""
-    entries = normalised(request.keywords or (request.query,))
+    entries = entries_of(request)
     raw = len(entries) == 1 and len(entries[0].split()) > 1
-    phrases = tuple(dict.fromkeys(entry for entry in entries if entry.strip()))
-    original = _ANY_OPERATOR.sub(" ", request.original).replace('"', "").strip()
-    return Keywords(phrases, tuple(significant_terms(phrases, cutting)), original, raw)
+    phrases = tuple(dict.fromkeys(entries))
+    terms = tuple(significant_terms(phrases, cutting))
+    return Keywords(phrases, terms, own_words(request), raw)
+
+
+def entries_of(request: RecallRequest) -> list[str]:
+    """The entries of a request, or its query as the only one; of an explicit one as they are."""
+    given = request.keywords or (request.query,)
+    if request.intent == "explicit":
+        return [entry for entry in given if entry.strip()]
+    return normalised(given)
+
+
+def own_words(request: RecallRequest) -> str:
+    """The question in the asker's own words, to be looked for letter by letter."""
+    if request.intent == "explicit":
+        return request.original.strip()
+    return _ANY_OPERATOR.sub(" ", request.original).replace('"', "").strip()
 
 
 def normalised(entries: Iterable[str]) -> list[str]:

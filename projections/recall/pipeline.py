@@ -18,12 +18,14 @@ import numpy as np
 from projections.arrays import I32
 from projections.embedding.errors import EmbeddingError
 from projections.recall.answer import RecallAnswer, Recalled
-from projections.recall.candidates import Candidates
+from projections.recall.candidates import Candidates, StageOutcome
 from projections.recall.cards import EntityCard, entity_card, fast_path
 from projections.recall.context import spread
+from projections.recall.evidence import evidence_of
 from projections.recall.factors import FACTORS
 from projections.recall.features import Need, load_features
 from projections.recall.fusion import FUSIONS, NORMALISATIONS, Fused, redistribute
+from projections.recall.intent import Chosen, choose
 from projections.recall.plan import Plan, make_plan
 from projections.recall.profile import Profile
 from projections.recall.request import STAGE_KEYS, RecallRequest
@@ -70,9 +72,10 @@ def recall(
         stopwatch: seconds, for the stages' timings and deadlines alone.
     """
     plan = make_plan(profile, request)
-    if executor is not None and semantics is not None and _embeds(plan):
+    ambient = profile.ambient if request.intent == "ambient" else None
+    if ambient is None:
         # The model may be far away: the question goes there before anything else is done.
-        executor.submit(_begin_query, semantics, request.query)
+        _begin(plan, semantics, executor)
     surveyed = survey(
         view,
         request,
@@ -85,6 +88,15 @@ def recall(
         context=profile.context,
         aliases=aliases,
     )
+    dropped: tuple[str, ...] = ()
+    if ambient is not None:
+        chosen = choose(surveyed, ambient)
+        if chosen.skipped is not None:
+            return _unsearched(plan, moment, chosen)
+        dropped = chosen.dropped
+        plan = msgspec.structs.replace(plan, request=chosen.request)
+        surveyed = msgspec.structs.replace(surveyed, request=chosen.request)
+        _begin(plan, semantics, executor)
     hits, outcomes = run_stages(surveyed, profile.stages, plan.weights, stopwatch, executor)
     weights = _weights(plan, hits)
     fused = _fuse(surveyed, plan, hits, weights)
@@ -115,9 +127,38 @@ def recall(
         moment=moment,
         card=beside.served,
         short_circuit_after=next((o.skipped_after for o in outcomes if o.skipped_after), None),
-        evidence=_evidence(hits),
+        evidence=evidence_of(profile, hits),
         enrichment=profile.enrichment,
+        dropped_terms=dropped,
     )
+
+
+def _unsearched(plan: Plan, moment: Moment, chosen: Chosen) -> RecallAnswer:
+    """The answer to what nothing was searched for: no stage was asked."""
+    profile = plan.profile
+    stages = (
+        StageOutcome(choice.name, "not-requested", 0, 0.0, label=choice.label)
+        for choice in profile.stages
+    )
+    return RecallAnswer(
+        results=(),
+        total_scored=0,
+        tokens_used=0,
+        truncated=False,
+        stages=tuple(stages),
+        weights=_weights(plan, {}),
+        profile=profile.name,
+        moment=moment,
+        evidence=evidence_of(profile, {}),
+        enrichment=profile.enrichment,
+        dropped_terms=chosen.dropped,
+        skipped=chosen.skipped,
+    )
+
+
+def _begin(plan: Plan, semantics: Semantics | None, executor: Executor | None) -> None:
+    if executor is not None and semantics is not None and _embeds(plan):
+        executor.submit(_begin_query, semantics, plan.request.query)
 
 
 def _embeds(plan: Plan) -> bool:
@@ -238,19 +279,6 @@ def _with_use(surveyed: Survey, results: tuple[Recalled, ...]) -> tuple[Recalled
             strict=True,
         )
     )
-
-
-def _evidence(hits: Mapping[str, Candidates]) -> str | None:
-    """See ``RecallAnswer.evidence``."""
-    if all(each.strong is None for each in hits.values()):
-        return None
-    if not any(len(each.slots) for each in hits.values()):
-        return "none"
-    strong = any(
-        each.strong and not each.strong.isdisjoint(each.slots.tolist()) for each in hits.values()
-    )
-    meant = any(STAGES[name].tells and len(each.slots) for name, each in hits.items())
-    return "strong" if strong or meant else "weak"
 
 
 def _breakdown(scored: Scored, index: int | None, trust: float) -> dict[str, float]:

@@ -20,6 +20,7 @@ from projections.recall.diversity import SIMILARITIES
 from projections.recall.enrichment import ENRICHMENTS
 from projections.recall.factors import FACTORS, NAMED_STAGES, Fraction
 from projections.recall.fusion import FUSIONS, NORMALISATIONS, FusionChoice
+from projections.recall.intent import Ambient
 from projections.recall.packing import ESTIMATORS
 from projections.recall.request import LIMIT
 from projections.recall.stages import STAGES
@@ -137,7 +138,8 @@ class CardsChoice(_Part, frozen=True):
 
 
 class Profile(_Part, frozen=True):
-    """One document; ``parameters`` of stages and factors are parsed Structs after loading."""
+    """One document; ``parameters`` of stages and factors are parsed Structs after loading.
+    Without ``ambient``, nobody may ask ambient questions."""
 
     name: Annotated[str, Meta(pattern="^[a-z][a-z0-9_-]{0,63}$")]
     description: str
@@ -152,6 +154,7 @@ class Profile(_Part, frozen=True):
     cards: CardsChoice = CardsChoice()
     ties: tuple[str, ...] = ("newest",)
     enrichment: tuple[str, ...] = ()
+    ambient: Ambient | None = None
 
     @property
     def weights(self) -> dict[str, float]:

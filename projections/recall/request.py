@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -15,6 +15,8 @@ from projections.recall.filters import Filters
 
 Weights: TypeAlias = Mapping[str, float]
 """Canonical weight key to a weight in [0, 1]; keys the caller left open are absent."""
+
+Intent: TypeAlias = Literal["ambient", "explicit"]
 
 WEIGHT_KEYS = ("lexical", "semantic", "graph", "source_trust", "recency")
 STAGE_KEYS = ("lexical", "semantic", "graph")
@@ -73,6 +75,7 @@ class RecallRequest(Struct, frozen=True, kw_only=True):
         filters: beyond relation and source.
         stages: run only these, by name or label, and those that always run.
         situation: where the asker stands, for factors that compare facts with it.
+        intent: why it is asked (see ``intent``); None where nobody says.
     """
 
     query: str
@@ -97,6 +100,7 @@ class RecallRequest(Struct, frozen=True, kw_only=True):
     filters: Filters = Filters()
     stages: frozenset[str] | None = None
     situation: Situation = Situation()
+    intent: Intent | None = None
 
 
 def parse_weights(given: Mapping[str, object]) -> Weights:

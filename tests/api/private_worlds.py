@@ -94,7 +94,9 @@ NAMING: dict[str, Any] = {
     "stages": [
         {"name": "summaries", "weight": 0.5, "parameters": {"keyword_length": 1}},
         {"name": "entity_edges", "weight": 0.5, "parameters": {"word_length": 1}},
+        {"name": "fuzzy", "weight": 0.5, "parameters": {"coverage": True}},
     ],
+    "ambient": {"ceiling": 0.3, "facts_min": 1},
 }
 SUMMARIES = ("weekly/weekly_2026-W25.md", "daily/daily_2026-06-15.md")
 MEMORIES = (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.live import LiveNode
+from tests.api.live import CONTROL_TOKEN, LiveNode
 
 
 def recall(live: LiveNode, *keywords: str, **body: Any) -> dict[str, Any]:
@@ -18,6 +18,19 @@ def recall(live: LiveNode, *keywords: str, **body: Any) -> dict[str, Any]:
 
 def said(answer: dict[str, Any]) -> list[str]:
     return [item["value"]["v"] for item in answer["results"]]
+
+
+@pytest.fixture
+def courteous(live: LiveNode) -> LiveNode:
+    """Twelve facts with a courtesy, and one that is about something."""
+    for n in range(12):
+        live.state(entity=f"user:u{n}", type="text", v=f"thanks for note {n}")
+    live.state(entity="user:ann", type="text", v="The migration runs every night")
+    return live
+
+
+def ambient(live: LiveNode, *keywords: str, **body: Any) -> dict[str, Any]:
+    return recall(live, *keywords, **{"profile": "abmind-head", "intent": "ambient"} | body)
 
 
 @pytest.fixture
@@ -148,3 +161,97 @@ def test_what_stands_beside_facts_is_as_clean_as_they_are(live: LiveNode) -> Non
         assert item["value"]["v"].startswith("@ann saw kitten")
         assert item["metadata"]["original"] == "kitten"
         assert "\u200b" not in item["timeline_context"]
+
+
+def test_an_ambient_turn_that_tells_nothing_is_not_searched_for(courteous: LiveNode) -> None:
+    answer = ambient(courteous, "thanks")
+    assert (answer["search_skipped"], answer["search_skipped_reason"]) == (
+        True,
+        "no-informative-terms",
+    )
+    assert (answer["results"], answer["facts"], answer["total_scored"]) == ([], [], 0)
+    assert answer["dropped_terms"] == ["thanks"]
+    assert answer["weak_evidence"] is True
+    assert {stage["status"] for stage in answer["stages"]} == {"not-requested"}
+    assert answer["hint"] is None  # the scope is not empty
+
+
+def test_an_ambient_turn_loses_what_tells_nothing(courteous: LiveNode) -> None:
+    answer = ambient(courteous, "thanks", "migration")
+    assert (answer["search_skipped"], answer["search_skipped_reason"]) == (False, None)
+    assert answer["dropped_terms"] == ["thanks"]
+    assert said(answer)[0] == "The migration runs every night"
+    assert answer["weak_evidence"] is False
+    for intent in ("explicit", None):
+        more = {"intent": intent, "limit": 20}
+        lexical = ambient(courteous, "thanks", "migration", stages=["Sf"], **more)
+        assert lexical["weak_evidence"] is True  # no fact holds both
+        whole = ambient(courteous, "thanks", "migration", **more)
+        assert (whole["dropped_terms"], whole["search_skipped"]) == ([], False)
+        assert len(whole["results"]) == 13
+    assert len(ambient(courteous, "thanks", intent="explicit", limit=20)["results"]) == 12
+
+
+@pytest.mark.parametrize("profile", ["abmind", "default", "stigmem"])
+def test_a_profile_without_ambient_questions_says_so(courteous: LiveNode, profile: str) -> None:
+    body = {"query": "thanks", "scope": "company", "profile": profile}
+    refused = courteous.call("POST", "/v1/recall", json=body | {"intent": "ambient"})
+    assert refused.status_code == 422, refused.text
+    (item,) = refused.json()["detail"]
+    assert item["loc"] == ["body", "intent"]
+    assert profile in item["msg"]
+    taken = courteous.call("POST", "/v1/recall", json=body | {"intent": "explicit"})
+    assert taken.status_code == 200, taken.text
+    assert taken.json()["weak_evidence"] is None
+
+
+def test_the_ceiling_is_data_of_any_profile(courteous: LiveNode) -> None:
+    shown = courteous.call("GET", "/v1/profiles/abmind-head").json()
+    document = shown.get("document", shown)
+    own = {**document, "name": "mine", "ambient": {"ceiling": 0.95, "facts_min": 2}}
+    put = courteous.call("PUT", "/v1/profiles/mine", json=own, key=CONTROL_TOKEN)
+    assert put.status_code in (200, 201), put.text
+    assert ambient(courteous, "thanks", profile="mine")["search_skipped"] is False  # 12 of 13
+    wrong = {**own, "ambient": {"ceiling": 0}}
+    refused = courteous.call("PUT", "/v1/profiles/mine", json=wrong, key=CONTROL_TOKEN)
+    assert refused.status_code == 422
+    assert "ceiling" in refused.text
+
+
+def test_what_was_common_is_asked_as_of_the_moment(courteous: LiveNode) -> None:
+    then = f"position:{courteous.node.log.head().position}"
+    before = ambient(courteous, "thanks", as_of=then)
+    for n in range(12):
+        courteous.state(entity=f"user:v{n}", type="text", v=f"something else {n}")
+    assert ambient(courteous, "thanks")["search_skipped"] is False  # 12 of 25
+    after = ambient(courteous, "thanks", as_of=then)
+    apart = {"recall_id", "receipt_id", "generated_at", "moment"}
+    assert {k: v for k, v in before.items() if k not in apart} == {
+        k: v for k, v in after.items() if k not in apart
+    }
+    assert after["search_skipped"] is True
+
+
+def test_facts_of_other_scopes_make_nothing_common(courteous: LiveNode) -> None:
+    assert ambient(courteous, "migration")["search_skipped"] is False
+    for n in range(40):
+        courteous.state(entity=f"user:t{n}", type="text", v=f"migration {n}", scope="team")
+    assert ambient(courteous, "migration")["search_skipped"] is False
+    assert ambient(courteous, "thanks")["search_skipped"] is True  # nor anything rare
+    assert ambient(courteous, "migration", scope="*")["search_skipped"] is True
+
+
+@pytest.mark.parametrize("keyword", ["thanks", "migration"])
+def test_a_receipt_of_an_ambient_turn_is_replayed(courteous: LiveNode, keyword: str) -> None:
+    receipt = ambient(courteous, keyword)["receipt_id"]
+    replayed = courteous.call("POST", f"/v1/recall/receipts/{receipt}/replay")
+    assert replayed.status_code == 200, replayed.text
+    then = replayed.json()["then"]
+    assert (then["faithful"], then["reasons"]) == (True, [])
+
+
+def test_the_intent_is_one_of_two(live: LiveNode) -> None:
+    body = {"query": "kitten", "profile": "abmind-head", "intent": "casual"}
+    answer = live.call("POST", "/v1/recall", json=body)
+    assert answer.status_code == 422
+    assert "intent" in answer.text

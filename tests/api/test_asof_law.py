@@ -132,6 +132,9 @@ def recalls(who: str) -> Iterator[Question]:
             yield Question(who, "POST", "/v1/recall", body={**base, **more, "profile": profile})
     named = {"query": "tea a c b", "depth": 2, "profile": "naming"}  # both of abmind's own stages
     yield Question(who, "POST", "/v1/recall", body={**base, **named})
+    for words in (["tea"], ["secrets", "keeper"]):  # too common then, or not yet
+        common = {"query": "q", "translated": words, "intent": "ambient", "profile": "naming"}
+        yield Question(who, "POST", "/v1/recall", body={**base, **common})
     some = {"query": "tea", "token_budget": 500, "scope": "*", "track": False}
     yield Question(who, "GET", "/v1/recall", some)
 

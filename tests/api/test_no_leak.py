@@ -244,6 +244,9 @@ def recalls(at: dict[str, Any]) -> Iterator[Ask]:
             yield Ask("POST", "/v1/recall", body={**body, "profile": profile, **base})
         body = {"query": "tea", "topic": "general", "profile": profile}
         yield Ask("POST", "/v1/recall", body={**body, **base})
+    for keywords in (["tea"], ["secrets", "keeper"], ["tea keeper secretz"]):  # what is common?
+        body = {"query": "q", "translated": keywords, "intent": "ambient", "profile": "naming"}
+        yield Ask("POST", "/v1/recall", body={**body, **base})
     yield Ask("POST", "/v1/recall", body={"query": "tea", "scope": "local", "track": False, **at})
     low = {"query": "tea", "scope": "*", "track": False, "max_classification": 0, **at}
     yield Ask("POST", "/v1/recall", body=low)

@@ -64,6 +64,33 @@ def test_filters_and_limits(data: Path) -> None:
     assert json.loads(past.stdout) == []
 
 
+def test_an_ambient_question_tells_what_it_left_out(tmp_path: Path) -> None:
+    texts = [f"thanks for note {n}" for n in range(11)] + ["the migration runs every night"]
+    lines = [fact(n, value={"type": "text", "v": text}) for n, text in enumerate(texts)]
+    stdin = b"\n".join(json.dumps(line).encode() for line in lines)
+    assert engramlog("import", "-", "--data", tmp_path, "--quiet", stdin=stdin).returncode == 0
+    asked = ("recall", "--data", tmp_path, "--stages", "Sf", "--translated")
+
+    skipped = engramlog(*asked, "thanks", "--intent", "ambient")
+    assert (skipped.returncode, json.loads(skipped.stdout)) == (0, [])
+    assert skipped.stderr.splitlines()[-1] == (
+        '[recall] query="thanks" short_circuit=none total=0'
+        ' search_skipped=no-informative-terms dropped=["thanks"]'
+    )
+    left = engramlog(*asked, "thanks,migration", "--intent", "ambient")
+    assert [hit["content"] for hit in json.loads(left.stdout)] == [texts[-1]]
+    assert left.stderr.splitlines()[-1].endswith('total=1 dropped=["thanks"]')
+    explicit = engramlog(*asked, "thanks", "--intent", "explicit", "--limit", "50")
+    assert len(json.loads(explicit.stdout)) == 11
+    question = engramlog("recall", "thanks", "--intent", "ambient", "--data", tmp_path)
+    assert "not searched for: every word of it stands in too many facts" in question.stdout
+    question = engramlog("recall", "thanks migration", "--intent", "ambient", "--data", tmp_path)
+    assert texts[-1] in question.stdout
+    refused = engramlog(*asked, "thanks", "--intent", "ambient", "--profile", "abmind")
+    assert refused.returncode == 1
+    assert "intent" in refused.stderr
+
+
 def test_explain_tells_the_stages_as_abminds_page_does(data: Path) -> None:
     done = engramlog(
         "recall", "project", "--profile", "abmind", "--limit", "1", "--explain", "--data", data

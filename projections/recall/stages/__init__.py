@@ -28,7 +28,8 @@ class Stage(Struct, frozen=True):
     A stage that ``builds_on`` others gets in ``earlier`` the gated candidates of those that
     the profile lists before it, and so waits for them; all others run side by side. One that
     ``embeds`` needs the vector of the question; what a stage finds that ``tells`` is like the
-    question by a threshold of its own, and so evidence.
+    question by a threshold of its own, and so evidence. ``judges`` says by the parameters
+    whether a stage tells strong hits from weak ones.
     """
 
     parameters: type[Struct]
@@ -36,12 +37,13 @@ class Stage(Struct, frozen=True):
     builds_on: bool = False
     embeds: bool = False
     tells: bool = False
+    judges: Callable[[Any], bool] = lambda _parameters: False
 
 
 STAGES: dict[str, Stage] = {
     "lexical": Stage(lexical.Parameters, lexical.run),
     "semantic": Stage(semantic.Parameters, semantic.run, embeds=True, tells=True),
-    "fuzzy": Stage(fuzzy.Parameters, fuzzy.run),
+    "fuzzy": Stage(fuzzy.Parameters, fuzzy.run, judges=fuzzy.judges),
     "simhash": Stage(simhash.Parameters, simhash.run, tells=True),
     "graph": Stage(graph.Parameters, graph.run, builds_on=True),
     "summaries": Stage(summaries.Parameters, summaries.run),

@@ -57,6 +57,11 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     product: Product = Product()
 
 
+def judges(parameters: Parameters) -> bool:
+    """Whether facts that hold all that was asked for are told from others."""
+    return parameters.coverage
+
+
 def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidates]) -> Candidates:
     """What the searches find, ascending by slot.
 
@@ -70,7 +75,8 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
     strong: frozenset[int] | None = None
     if parameters.coverage:
         covered = {slot: _covered(survey, slot, words) for slot in pool}
-        strong = frozenset(n for n, held in covered.items() if len(held) == len(words.terms) > 0)
+        wanted = len(words.wanted)
+        strong = frozenset(n for n, held in covered.items() if len(held) == wanted > 0)
         if not words.raw:
             pool = _by_coverage(survey, pool, covered)
     slots: I32 = np.array(sorted(pool), dtype=np.int32)
@@ -119,11 +125,12 @@ def _scores(survey: Survey, parameters: Parameters, pool: Mapping[int, Hit], slo
 
 
 def _covered(survey: Survey, slot: int, words: Keywords) -> list[str]:
-    """The terms that begin a word of the fact's texts."""
+    """What of that which was asked for stands in the fact's texts, from the beginning of a word
+    on."""
     view = survey.view
     own = view.attributes(np.array([slot], dtype=np.int32), survey.moment)[0]
     text = strip_diacritics(f"{view.text_of(slot)} {own.keywords} {own.original}")
-    return [term for term in words.terms if beginning(term)(text)]
+    return [wanted for wanted in words.wanted if beginning(wanted)(text)]
 
 
 def _by_coverage(

@@ -1,8 +1,8 @@
 """Ss: facts whose signature is near the question's (abmind's seed, "Ss").
 
-``score = 1 - hamming / 256``, of all survivors. Version 1 signs as abmind does. Version 2
-weighs the question's words by how few survivors hold them (``ln(1 + N / df)``); what facts
-were signed with never depends on other facts.
+``score = 1 - hamming / 256``, of all survivors or of a sample of them. Version 1 signs as
+abmind does. Version 2 weighs the question's words by how few survivors hold them
+(``ln(1 + N / df)``); what facts were signed with never depends on other facts.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 from msgspec import Meta, Struct
 
+from projections.arrays import I32
 from projections.recall.candidates import Candidates, StageDisabled, best_indices
 from projections.signatures import StillSigning, sign_v1, sign_v2, similarities
 from projections.stop_words import without_stop_words
@@ -22,10 +23,18 @@ if TYPE_CHECKING:
     from projections.recall.survey import Survey
 
 
+MULTIPLIER = 2_654_435_761
+MODULUS = 2_147_483_647
+"""Of abmind's order of rows: ``place * MULTIPLIER % MODULUS``."""
+
+
 class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
-    """``threshold``: least similarity, inclusive. ``cap``: most candidates."""
+    """``threshold``: least similarity, inclusive. ``cap``: most candidates. ``rows``: of more
+    survivors, compare so many of the whole history, always the same ones (see ``sampled``);
+    None compares all."""
 
     version: Literal[1, 2] = 1
+    rows: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
     threshold: Annotated[float, Meta(ge=0, le=1)] = 0.65
     cap: Annotated[int, Meta(ge=1, le=5000)] = 5
 
@@ -41,11 +50,12 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
         signature = _weighted(survey)
     if not any(signature):
         raise StageDisabled("the question holds no word that could be signed")
-    slots = survey.survivors
+    slots = sampled(survey.survivors, parameters.rows)
     try:
         signed = survey.view.signatures(slots, parameters.version)
     except StillSigning as fault:
         raise StageDisabled(str(fault)) from fault
+    compared = len(slots)
     likeness = similarities(signed, signature)
     # Nothing to sign leaves all bits 0, which a few words' many 0s would be like.
     near = np.flatnonzero((likeness >= parameters.threshold) & signed.any(axis=1))
@@ -56,7 +66,22 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
     def why(slot: int) -> list[str]:
         return [f"simhash: {likeness[np.searchsorted(slots, slot)]:.3f} of the bits agree"]
 
-    return Candidates(slots, likeness, np.zeros(len(slots), dtype=np.int32), why, ages=ages)
+    missing = len(survey.survivors) - compared
+    detail = f"{compared} of {compared + missing} facts compared" if missing else ""
+    hops = np.zeros(len(slots), dtype=np.int32)
+    return Candidates(slots, likeness, hops, why, detail=detail, ages=ages)
+
+
+def sampled(slots: I32, rows: int | None) -> I32:
+    """At most ``rows`` of the slots, ascending: the first in a fixed pseudo-random order
+    (abmind's newer version). The order is of places among the slots given, counted from 1, and
+    so the same whatever else the node holds."""
+    if rows is None or len(slots) <= rows:
+        return slots
+    places = np.arange(1, len(slots) + 1, dtype=np.int64)
+    # The modulus is a prime: no two places have the same key.
+    first = np.argpartition(places * MULTIPLIER % MODULUS, rows)[:rows]
+    return slots[np.sort(first)]
 
 
 def _weighted(survey: Survey) -> bytes:

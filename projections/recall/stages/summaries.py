@@ -18,7 +18,7 @@ from msgspec import Meta, Struct
 
 from projections.arrays import I32
 from projections.recall.candidates import Candidates
-from projections.recall.keywords import normalised
+from projections.recall.keywords import entries_of, own_words
 from projections.stop_words import STOP_WORDS
 from projections.summaries.naming import Period, period_of_entity
 
@@ -31,7 +31,6 @@ BEGINNING = 80
 """Characters by which paragraphs of one period are told apart."""
 
 _OPERATORS = re.compile(r"\b(?:OR|AND|NOT)\b")
-_QUOTES = re.compile(r'"')
 _QUOTED = re.compile(r'"([^"]*)"')
 _WORDS = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*")
 
@@ -88,12 +87,12 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
 def looked_for(request: RecallRequest, length_min: int) -> list[str]:
     """The request's keywords as they are, or those of its one message; and, as it is, the
     question in the asker's own words."""
-    given = normalised(request.keywords)
+    given = entries_of(request) if request.keywords else []
     if len(given) > 1:
         words = [entry.strip().lower() for entry in given]
     else:
         words = keywords_of(given[0] if given else request.query, length_min)
-    original = _QUOTES.sub("", _OPERATORS.sub(" ", request.original)).strip().lower()
+    original = own_words(request).lower()
     return list(dict.fromkeys([*words, original] if original else words))[:KEYWORDS_MAX]
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from eventlog.kinds import FactAttributes
 from projections.attributes import PLAIN
+from projections.moment import Moment
 from projections.recall import load_profile, recall
 from projections.recall.answer import RecallAnswer, Recalled
 from projections.recall.diversity import SIMILARITIES, ByMarginalRelevance, Material
@@ -226,6 +227,60 @@ def test_evidence_is_weak_where_no_fact_holds_every_keyword() -> None:
     assert asked(world, "kitten", "zebra", profile="abmind-head").evidence == "weak"
     assert asked(world, "unicorn", "zebra", profile="abmind-head").evidence == "none"
     assert asked(world, "kitten").evidence is None
+
+
+def test_evidence_is_weak_unless_one_fact_holds_every_keyword_from_a_words_beginning() -> None:
+    world = World()
+    told(world, "the watchdog guards the Go service of the project, whose deadline is near")
+
+    def weak(*keywords: str, **more: Any) -> bool | None:
+        answer = asked(world, *keywords, profile="abmind-head", stages=frozenset({"Sf"}), **more)
+        return answer.weak_evidence
+
+    assert weak("guards", "service") is False
+    assert weak("guard", "serv") is False  # words may go on
+    assert weak("guards", "dog") is True  # but not begin before
+    assert weak("guards", "zebra") is True
+    # Short keywords count, and those behind the eighth; so do all words of a phrase, together.
+    assert weak("guards", "Go") is False
+    assert weak("guards", "ox") is True
+    words = ("the", "watchdog", "guards", "go", "service", "of", "project", "whose")
+    assert weak(*words, "deadline") is False
+    assert weak(*words, "zebra") is True
+    assert weak("Go service", "guards") is False
+    assert weak("service Go", "guards") is True
+
+
+def test_what_only_a_signature_finds_is_evidence_and_no_stage_is_weak() -> None:
+    world = World()
+    told(world, "We decided to use Clerk for authentication")
+    text = "use clerk for decided authentication to we"
+
+    def evidence(*keywords: str) -> tuple[str | None, bool | None]:
+        stages = frozenset({"Ss"})
+        answer = asked(world, *keywords, profile="abmind-head", stages=stages)
+        return answer.evidence, answer.weak_evidence
+
+    assert evidence(text) == ("strong", False)
+    assert evidence("unrelated") == ("none", True)
+    assert asked(world, text).weak_evidence is None  # its Sf does not tell
+
+
+def test_unreadable_facts_are_no_evidence() -> None:
+    world = World()
+    told(world, "kitten alone")
+    world.fact(user("x"), "memory:said", "kitten and zebra", scope="team")
+    then = world.moment()
+
+    def weak(moment: Moment) -> bool | None:
+        stages = frozenset({"Sf"})
+        request = RecallRequest(query="q", keywords=("kitten", "zebra"), stages=stages)
+        head = load_profile("abmind-head")
+        return recall(world.view(), world.rows, request, head, reader(), moment).weak_evidence
+
+    assert weak(then) is True
+    told(world, "kitten with a zebra")
+    assert (weak(world.moment()), weak(then)) == (False, True)
 
 
 def test_conflicting_facts_of_a_topic_warn_of_each_other() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from eventlog.kinds import FactAttributes
 from projections.embedding.cache import EmbeddingCache
 from projections.embedding.errors import ProviderUnavailable
 from projections.embedding.semantics import Semantics
@@ -47,6 +50,30 @@ def asked(world: World, semantics: Semantics, profile: str, limit: int = 10) -> 
         world.view(), world.rows, request, load_profile(profile), reader(), world.moment(),
         semantics=semantics,
     )  # fmt: skip
+
+
+@pytest.fixture
+def threads() -> Iterator[Executor]:
+    with ThreadPoolExecutor(8) as made:
+        yield made
+
+
+def about(
+    world: World,
+    semantics: Semantics,
+    *keywords: str,
+    executor: Executor | None = None,
+    **more: Any,
+) -> RecallAnswer:
+    request = RecallRequest(query=" ".join(keywords), keywords=keywords, **more)
+    return recall(
+        world.view(), world.rows, request, load_profile("abmind-head"), reader(), world.moment(),
+        semantics=semantics, executor=executor,
+    )  # fmt: skip
+
+
+def outcomes(answer: RecallAnswer) -> dict[str, tuple[str, int]]:
+    return {stage.label: (stage.status, stage.hits) for stage in answer.stages}
 
 
 def factor(answer: RecallAnswer, name: str) -> dict[str, float]:
@@ -98,3 +125,130 @@ def test_a_weak_hit_is_refuted_by_its_vector_alone(world: World, provider: Any, 
 
 def test_a_near_meaning_is_evidence(world: World, provider: Any, cache: Any) -> None:
     assert asked(world, embedded(world, provider, cache), "abmind-head").evidence == "strong"
+
+
+def test_a_meaning_that_takes_too_long_is_not_waited_for(
+    world: World, provider: Any, cache: Any, threads: Executor
+) -> None:
+    semantics = embedded(world, provider, cache)
+    provider.gate.clear()  # the model does not answer
+    try:
+        answer = about(world, semantics, *QUERY.split(), executor=threads)
+    finally:
+        provider.gate.set()
+    assert outcomes(answer)["Se"] == ("deadline", 0)
+    detail = next(stage.detail for stage in answer.stages if stage.label == "Se")
+    assert detail == "not done after 250 ms"
+    assert answer.results[0].row.value_v == "kitten plays"
+
+
+def behind_fillers(target: str, *newest: str) -> World:
+    """A memory of 700 days ago, 520 newer ones about other things, and the newest."""
+    world = World()
+    world.fact(user("old"), "said", target, age_days=700)
+    for n in range(520):
+        world.fact(user(f"f{n}"), "said", f"filler number {n} about weather {n % 7}")
+    for n, text in enumerate(newest):
+        world.fact(user(f"n{n}"), "said", text)
+    return world
+
+
+def test_all_history_is_searched_for_a_meaning(provider: Any, cache: Any) -> None:
+    world = behind_fillers("midnight tester paradox")
+    semantics = embedded(world, provider, cache)
+    answer = about(
+        world, semantics, "midnight", "tester", "paradox", stages=frozenset({"Se"}), limit=3
+    )
+    assert [each.slot for each in answer.results] == [0]
+    assert outcomes(answer)["Se"] == ("completed", 1)
+
+
+@pytest.mark.parametrize(
+    "keywords",
+    [
+        ("midnight perfectionist resolved the tester paradox",),  # its own words
+        ("paradox", "perfectionist", "midnight", "architect"),  # in other words, one of them new
+        ("midnight", "tester", "paradox"),  # the keywords of a translated question
+    ],
+)
+def test_an_old_memory_comes_before_a_new_one_that_shares_a_word(
+    provider: Any, cache: Any, keywords: tuple[str, ...]
+) -> None:
+    target, distractor = "midnight perfectionist resolved tester paradox", "midnight train to Rome"
+    world = behind_fillers(target, distractor)
+    answer = about(
+        world, embedded(world, provider, cache), *keywords,
+        original="az éjféli tesztelő paradoxona", limit=5,
+    )  # fmt: skip
+    order = [each.row.value_v for each in answer.results]
+    assert order.index(target) < order.index(distractor)
+
+
+def test_a_vector_without_its_fact_hides_none_and_a_missing_one_is_told(
+    provider: Any, cache: Any
+) -> None:
+    world = World()
+    for n, text in enumerate(("long gone words", "not embedded yet", "midnight tester paradox")):
+        world.fact(user(f"u{n}"), "said", text)
+    semantics = embedded(world, provider, cache, without=(1,))
+    world.retract(0)  # as many vectors as facts now, and yet one fact has none
+    answer = about(
+        world, semantics, "midnight", "tester", "paradox", stages=frozenset({"Se"}), limit=1
+    )
+    assert [each.slot for each in answer.results] == [2]
+    detail = next(stage.detail for stage in answer.stages if stage.label == "Se")
+    assert "partial" in detail
+
+
+def test_confidential_facts_of_others_take_no_place_among_the_nearest(
+    provider: Any, cache: Any
+) -> None:
+    world = World()
+    confidential = FactAttributes(classification=2)
+    mine = world.fact(
+        user("me"), "said", "midnight tester paradox and a few words more", age_days=300,
+        source="agent:reader", attributes=confidential,
+    )  # fmt: skip
+    for n in range(30):
+        world.fact(
+            user(f"u{n}"), "said", "midnight tester paradox", source="agent:other",
+            attributes=confidential,
+        )  # fmt: skip
+    answer = about(
+        world, embedded(world, provider, cache), "midnight tester paradox", limit=3,
+        stages=frozenset({"Se"}),
+    )  # fmt: skip
+    assert [each.slot for each in answer.results] == [mine]
+    assert outcomes(answer)["Se"] == ("completed", 1)
+
+
+def test_keywords_mean_what_is_left_of_them_and_a_message_what_it_says(
+    provider: Any, cache: Any
+) -> None:
+    world = World()
+    for n in range(11):
+        world.fact(user(f"u{n}"), "said", f"thanks {n}")
+    world.fact(user("x"), "said", "midnight tester paradox")
+    semantics = embedded(world, provider, cache)
+    listed = about(world, semantics, "thanks", "midnight tester", "paradox", intent="ambient")
+    assert listed.dropped_terms == ("thanks",)
+    assert outcomes(listed)["Se"] == ("completed", 1)
+    assert semantics.known("midnight tester paradox") is not None
+    assert semantics.known("thanks midnight tester paradox") is None
+    message = about(world, semantics, "thanks midnight tester paradox", intent="ambient")
+    assert message.dropped_terms == ("thanks",)
+    assert semantics.known("thanks midnight tester paradox") is not None
+    assert outcomes(message)["Sf"] == ("completed", 1)  # the others are not searched for
+
+
+def test_a_search_that_is_skipped_leaves_the_provider_alone(
+    provider: Any, cache: Any, threads: Executor
+) -> None:
+    world = World()
+    for n in range(12):
+        world.fact(user(f"u{n}"), "said", f"thanks {n}")
+    semantics = embedded(world, provider, cache)
+    answer = about(world, semantics, "thanks", intent="ambient", executor=threads)
+    threads.shutdown(wait=True)
+    assert answer.skipped == "no-informative-terms"
+    assert semantics.known("thanks") is None

@@ -134,6 +134,9 @@ def test_linear_recency_has_abminds_published_values() -> None:
     felt = features({"age_days": 180.0, "emotion": 5}, {"age_days": 180.0})
     values = own.recency_linear(felt, own.Linear())
     assert values[0] / values[1] == pytest.approx(1.5)
+    signs = features({"age_days": 180.0, "emotion": 3}, {"age_days": 180.0, "emotion": -3})
+    glad, sad = own.recency_linear(signs, own.Linear())
+    assert glad == sad > values[1]
 
 
 def test_age_fades_what_was_not_felt() -> None:

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from projections.moment import Moment
 from projections.recall.candidates import StageDisabled
 from projections.recall.request import RecallRequest
-from projections.recall.stages.simhash import Parameters, run
+from projections.recall.stages.simhash import Parameters, run, sampled
 from projections.recall.survey import Gate, Survey, survey
 from tests.projections.recall.world import NOW_US, World, reader, user
 
@@ -38,6 +39,37 @@ def test_no_more_than_the_cap_and_the_oldest_among_equals() -> None:
     world = World()
     slots = [told(world, CLERK) for _ in range(8)]
     assert run(surveyed(world, CLERK), Parameters(cap=5), {}).slots.tolist() == slots[:5]
+
+
+def test_a_sample_is_of_the_whole_history_and_always_the_same() -> None:
+    world = World()
+    slots = [told(world, CLERK) for _ in range(5)]
+    found = run(surveyed(world, CLERK), Parameters(rows=2), {})
+    # place * 2654435761 % 2147483647 of the places 1 to 5: 506952114, 1013904228, 1520856342,
+    # 2027808456 and 387276923. The fifth and the first are least.
+    assert found.slots.tolist() == [slots[0], slots[4]]
+    assert found.detail == "2 of 5 facts compared"
+    assert run(surveyed(world, CLERK), Parameters(rows=5), {}).slots.tolist() == slots
+    assert run(surveyed(world, CLERK), Parameters(rows=5), {}).detail == ""
+
+
+def test_a_sample_does_not_depend_on_what_the_caller_may_not_read() -> None:
+    world = World()
+    slots: list[int] = []
+    for n in range(5):
+        for _ in range(n):
+            told(world, CLERK, scope="team")
+        slots.append(told(world, CLERK))
+    found = run(surveyed(world, CLERK), Parameters(rows=2), {})
+    assert found.slots.tolist() == [slots[0], slots[4]]
+
+
+def test_a_sample_of_thousands_is_spread_over_all_of_them() -> None:
+    slots = np.arange(50_000, dtype=np.int32)
+    sample = sampled(slots, 5_000)
+    by_key = sorted(range(50_000), key=lambda n: (n + 1) * 2654435761 % 2147483647)
+    assert sample.tolist() == sorted(by_key[:5_000])
+    assert np.bincount(sample // 12_500).min() > 1_000  # 1,250 each, were it wholly even
 
 
 def test_what_holds_no_word_is_like_nothing() -> None:

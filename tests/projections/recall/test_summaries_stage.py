@@ -13,6 +13,7 @@ from projections.recall.request import RecallRequest
 from projections.recall.stages import summaries
 from projections.recall.stages.summaries import keywords_of
 from projections.recall.survey import Gate, Survey, survey
+from projections.summaries.naming import period_of_name
 from tests.projections.recall.world import DAY_US, World, reader
 
 RELATION = "summary:paragraph"
@@ -62,6 +63,24 @@ def test_the_newest_ten_periods_come_first_whatever_was_written_first() -> None:
     newest = sorted(slots[day] for day in sorted(days)[2:])
     assert found(world, "deploy") == newest
     assert found(world, "deploy", results=2) == sorted([slots["2026-06-28"], slots["2026-06-20"]])
+
+
+@pytest.mark.parametrize("profile", ["abmind", "abmind-head"])
+def test_the_latest_week_comes_first_whether_its_file_names_a_date_or_a_week(profile: str) -> None:
+    world = World()
+    # 20 September 2026 is later than week 25, which begins on 15 June.
+    for name in ("weekly/weekly_2026-09-20.md", "weekly/weekly_2026-W25.md"):
+        period = period_of_name(name)
+        assert period is not None
+        weekly(world, period.start.isoformat(), f"the deploy of {name}")
+    request = RecallRequest(query="deploy", stages=frozenset({"S6"}))
+    answer = recall(
+        world.view(), world.rows, request, load_profile(profile), reader(), world.moment()
+    )
+    assert [each.row.entity for each in answer.results] == [
+        "summary:weekly:2026-09-20",
+        "summary:weekly:2026-06-15",
+    ]
 
 
 def test_equal_beginnings_count_once_a_period() -> None:

@@ -1,0 +1,302 @@
+"""Ambient and explicit questions: which words are dropped, when nothing is searched for, and
+whose facts decide it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eventlog.kinds import FactAttributes
+from projections.authorization import Authorization
+from projections.moment import Moment
+from projections.recall import load_profile, recall
+from projections.recall.answer import RecallAnswer
+from projections.recall.filters import Filters
+from projections.recall.intent import NO_INFORMATIVE_TERMS, Ambient
+from projections.recall.keywords import Cutting, keywords_of
+from projections.recall.profile import Profile, ProfileError, built_in_document, parse_profile
+from projections.recall.request import RecallRequest
+from tests.projections.recall.world import NOW_US, World, reader, user
+
+HEAD = load_profile("abmind-head")
+SEEN = "thanks"
+"""Twelve of fourteen facts hold it; more than half."""
+
+
+def courteous() -> World:
+    """Twelve facts with a courtesy and two about something, as abmind's own tests have it."""
+    world = World()
+    told(world, "The migration runs every night before the release")
+    told(world, "The migration owns the staging rollback procedure", original="a migráció")
+    for n in range(12):
+        told(world, f"thanks note {n} of the daily routine", original=f"köszi szépen {n}")
+    return world
+
+
+def told(world: World, text: str, *, scope: str = "company", **own: Any) -> int:
+    attributes = FactAttributes(**own) if own else None
+    entity = user(f"u{len(text)}")
+    return world.fact(entity, "memory:said", text, scope=scope, attributes=attributes)
+
+
+def asked(
+    world: World,
+    *keywords: str,
+    intent: Any = "ambient",
+    profile: Profile = HEAD,
+    authorization: Authorization | None = None,
+    moment: Moment | None = None,
+    **more: Any,
+) -> RecallAnswer:
+    request = RecallRequest(query=" ".join(keywords), keywords=keywords, intent=intent, **more)
+    rights = authorization or reader()
+    at = moment or world.moment()
+    return recall(world.view(), world.rows, request, profile, rights, at)
+
+
+def texts(answer: RecallAnswer) -> list[str]:
+    return [each.row.value_v for each in answer.results]
+
+
+def with_ceiling(**ambient: Any) -> Profile:
+    return msgspec.structs.replace(HEAD, ambient=Ambient(**ambient))
+
+
+def test_words_that_most_facts_hold_are_not_searched_for() -> None:
+    answer = asked(courteous(), SEEN)
+    assert (answer.skipped, answer.dropped_terms) == (NO_INFORMATIVE_TERMS, (SEEN,))
+    assert (answer.results, answer.total_scored, answer.truncated) == ((), 0, False)
+    assert {stage.status for stage in answer.stages} == {"not-requested"}  # S8, too
+    assert [stage.label for stage in answer.stages] == ["Sf", "Se", "Ss", "S6", "S8"]
+    assert (answer.evidence, answer.weak_evidence) == ("none", True)
+
+
+def test_a_word_that_tells_something_is_searched_for_without_the_others() -> None:
+    world = courteous()
+    answer = asked(world, SEEN, "rollback")
+    assert (answer.skipped, answer.dropped_terms) == (None, (SEEN,))
+    assert texts(answer) == ["The migration owns the staging rollback procedure"]
+    assert answer.weak_evidence is False  # it holds every keyword that is left
+    plain = asked(world, SEEN, "rollback", intent=None)
+    assert len(plain.results) == 10
+    assert plain.weak_evidence is True  # no fact holds both
+
+
+def test_a_message_is_judged_word_by_word() -> None:
+    answer = asked(courteous(), "Thanks, thanks for the rollback")
+    assert answer.dropped_terms == ("Thanks", "thanks", "the")
+    assert texts(answer)[0] == "The migration owns the staging rollback procedure"
+
+
+def test_a_query_without_keywords_is_a_message_too() -> None:
+    request = RecallRequest(query="thanks rollback", intent="ambient")
+    world = courteous()
+    answer = recall(world.view(), world.rows, request, HEAD, reader(), world.moment())
+    assert answer.dropped_terms == ("thanks",)
+    assert texts(answer) == ["The migration owns the staging rollback procedure"]
+
+
+@pytest.mark.parametrize("word", ["unicorn", "rollback", "ok"])
+def test_rare_and_unknown_words_are_searched_for(word: str) -> None:
+    answer = asked(courteous(), word)
+    assert (answer.skipped, answer.dropped_terms) == (None, ())
+
+
+def test_what_the_index_does_not_know_is_counted_by_its_letters() -> None:
+    # No value holds "köszi"; the user's own words do, with and without its accent.
+    assert asked(courteous(), "köszi").skipped == NO_INFORMATIVE_TERMS
+    assert asked(courteous(), "koszi").skipped == NO_INFORMATIVE_TERMS
+    assert asked(courteous(), "migráció").skipped is None
+
+
+def test_of_a_long_message_only_so_many_words_are_looked_up() -> None:
+    world = World()
+    names = [f"alpha{n}beta" for n in range(20)]
+    inside = " ".join(f"x{name}x" for name in names)  # known by their letters alone
+    for _ in range(10):
+        told(world, f"thanks {inside}")
+    assert asked(world, " ".join(names)).dropped_terms == tuple(names[:16])
+    words = [f"w{n}" for n in range(64)]
+    assert asked(world, " ".join([*words[:63], SEEN])).dropped_terms == (SEEN,)
+    assert asked(world, " ".join([*words, SEEN])).dropped_terms == ()
+
+
+def test_the_askers_own_words_are_reason_enough_to_search() -> None:
+    world = courteous()
+    assert asked(world, SEEN, original="köszi szépen").skipped == NO_INFORMATIVE_TERMS
+    answer = asked(world, SEEN, original="köszi migráció")
+    # All keywords are common, but they are not taken away: there would be nothing to look for.
+    assert (answer.skipped, answer.dropped_terms) == (None, ())
+
+
+def test_a_phrase_is_common_only_where_its_words_stand_together() -> None:
+    world = courteous()
+    for _ in range(12):
+        told(world, "routine")
+    # "daily" is in 12 of 26, "routine" in 24, both in 12: not more than half.
+    assert asked(world, "daily routine", "zebra").dropped_terms == ()
+    assert asked(world, "routine", "zebra").dropped_terms == ("routine",)
+
+
+def test_the_ceiling_itself_is_not_too_much() -> None:
+    world = courteous()  # 14 facts, 12 with the word
+    assert asked(world, SEEN, profile=with_ceiling(ceiling=12 / 14)).skipped is None
+    assert asked(world, SEEN, profile=with_ceiling(ceiling=11 / 14)).skipped is not None
+
+
+def test_among_few_facts_nothing_is_common() -> None:
+    world = courteous()
+    assert asked(world, SEEN, profile=with_ceiling(facts_min=15)).skipped is None
+    assert asked(world, SEEN, profile=with_ceiling(facts_min=14)).skipped is not None
+    assert asked(World(), SEEN).skipped is None
+
+
+def test_only_what_the_filters_leave_is_counted() -> None:
+    world = courteous()
+    for n in range(12):
+        told(world, f"a cat of the house {n}", topic="pets")
+    assert asked(world, "cat").skipped is None  # 12 of 26
+    only = Filters(topic="pets")
+    assert asked(world, "cat", filters=only).skipped == NO_INFORMATIVE_TERMS
+    assert asked(world, SEEN, filters=only).skipped is None
+
+
+def test_explicit_words_are_neither_dropped_nor_rewritten() -> None:
+    world = courteous()
+    answer = asked(world, SEEN, intent="explicit")
+    assert (answer.skipped, answer.dropped_terms, len(answer.results)) == (None, (), 10)
+    asked_for = {
+        intent: keywords_of(
+            RecallRequest(
+                query="q", keywords=("puppy OR dog",), original='"a" AND b', intent=intent
+            ),
+            Cutting(),
+        )
+        for intent in ("explicit", "ambient")
+    }
+    assert asked_for["ambient"].phrases == ("puppy", "dog")
+    assert asked_for["explicit"].phrases == ("puppy OR dog",)
+    assert asked_for["ambient"].original == "a   b"
+    assert asked_for["explicit"].original == '"a" AND b'
+
+
+def test_explicit_operators_are_found_as_text() -> None:
+    world = World()
+    told(world, "cats and dogs")
+    literal = told(world, "a puppy OR dog")
+    found = asked(world, "puppy OR dog", "zebra", intent="explicit", stages=frozenset({"Sf"}))
+    assert [each.slot for each in found.results] == [literal]
+
+
+def test_without_an_intent_nothing_is_dropped_and_operators_are_no_words() -> None:
+    answer = asked(courteous(), f"{SEEN} OR daily", intent=None)
+    assert (answer.skipped, answer.dropped_terms, len(answer.results)) == (None, (), 10)
+
+
+@pytest.mark.parametrize(
+    ("ambient", "path"),
+    [
+        ({"ceiling": 0}, "$.ambient.ceiling"),
+        ({"ceiling": 1.5}, "$.ambient.ceiling"),
+        ({"ceiling": "half"}, "$.ambient.ceiling"),
+        ({"facts_min": 0}, "$.ambient.facts_min"),
+        ({"floor": 1}, "$.ambient"),
+    ],
+)
+def test_a_wrong_ceiling_is_refused_by_its_path(ambient: dict[str, Any], path: str) -> None:
+    document = built_in_document("abmind-head") | {"ambient": ambient}
+    with pytest.raises(ProfileError) as fault:
+        parse_profile(document)
+    assert fault.value.path == path
+
+
+def test_unreadable_facts_decide_nothing() -> None:
+    world = World()
+    for n in range(14):
+        told(world, f"thanks and other words {n}", scope="team")
+    for n in range(12):
+        told(world, f"a note about thing {n}")
+    assert asked(world, SEEN).skipped is None  # none of those readable holds it
+    both = reader("company", "team")
+    assert asked(world, SEEN, authorization=both).skipped == NO_INFORMATIVE_TERMS
+    # Nor do they make rare what is common here.
+    assert asked(world, "note").skipped == NO_INFORMATIVE_TERMS
+    assert asked(world, "note", authorization=both).skipped is None
+
+
+def test_what_was_common_then_is_asked_as_of_then() -> None:
+    world = courteous()
+    then = world.moment()
+    for n in range(20):
+        told(world, f"something else {n}")
+    assert asked(world, SEEN, moment=then).skipped == NO_INFORMATIVE_TERMS
+    assert asked(world, SEEN).skipped is None
+    assert asked(world, "something").skipped == NO_INFORMATIVE_TERMS
+    assert asked(world, "something", moment=then).skipped is None
+
+
+def test_retracted_and_expired_facts_are_counted_no_longer() -> None:
+    world = courteous()
+    for slot in range(2, 9):
+        world.retract(slot)
+    before = Moment(14, NOW_US)
+    assert asked(world, SEEN, profile=with_ceiling(facts_min=1)).skipped == NO_INFORMATIVE_TERMS
+    for slot in range(9, 13):
+        world.retract(slot)
+    assert asked(world, SEEN, profile=with_ceiling(facts_min=1)).skipped is None  # 1 of 3
+    assert asked(world, SEEN, moment=before).skipped == NO_INFORMATIVE_TERMS
+
+
+_WORDS = st.sampled_from(("thanks", "note", "rollback", "köszi", "daily"))
+_TEXTS = st.lists(st.lists(_WORDS, min_size=1, max_size=4).map(" ".join), max_size=16)
+_ASKED = st.lists(st.sampled_from(("thanks", "note", "köszi", "daily note", "zebra")), min_size=1)
+
+
+def seen(answer: RecallAnswer) -> Any:
+    """All of an answer but slots, positions and milliseconds."""
+    found = [(each.row.id, each.score, each.why, each.breakdown) for each in answer.results]
+    stages = [(stage.name, stage.status, stage.hits, stage.detail) for stage in answer.stages]
+    told = (answer.skipped, answer.dropped_terms, answer.evidence, answer.weak_evidence)
+    return found, stages, told, answer.total_scored
+
+
+@settings(deadline=None, max_examples=25)
+@given(_TEXTS, _TEXTS, _ASKED, st.sampled_from(("", "thanks note", "zebra")))
+def test_the_answer_is_the_same_whatever_stands_where_the_caller_may_not_read(
+    readable: list[str], hidden: list[str], keywords: list[str], original: str
+) -> None:
+    alone, mixed = World(), World()
+    profile = with_ceiling(ceiling=0.4, facts_min=3)
+    for n, text in enumerate(readable):
+        entity, name = user(f"u{n}"), f"r{n}"
+        alone.fact(entity, "memory:said", text, name=name)
+        for other in hidden[n::16]:
+            mixed.fact(entity, "memory:said", other, scope="team")
+        mixed.fact(entity, "memory:said", text, name=name)
+    answers = [
+        asked(world, *keywords, original=original, profile=profile) for world in (alone, mixed)
+    ]
+    assert seen(answers[0]) == seen(answers[1])
+
+
+@settings(deadline=None, max_examples=25)
+@given(_TEXTS, _TEXTS, _ASKED)
+def test_a_past_answer_is_that_of_a_world_that_knew_no_more(
+    before: list[str], after: list[str], keywords: list[str]
+) -> None:
+    then, now = World(), World()
+    profile = with_ceiling(ceiling=0.4, facts_min=3)
+    for n, text in enumerate(before):
+        for world in (then, now):
+            world.fact(user(f"u{n}"), "memory:said", text, name=f"b{n}")
+    moment = then.moment()
+    for n, text in enumerate(after):
+        now.fact(user(f"u{n}"), "memory:said", text, name=f"a{n}")
+    if before:
+        now.retract(0)
+    answers = [asked(world, *keywords, profile=profile, moment=moment) for world in (then, now)]
+    assert seen(answers[0]) == seen(answers[1])
