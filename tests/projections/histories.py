@@ -19,6 +19,7 @@ from eventlog.kinds import (
     TrustPolicy,
     Value,
 )
+from projections.attribute_rules import PLAIN
 from projections.authorization import everything
 from projections.cid import compute_cid
 from projections.command import Command
@@ -129,7 +130,8 @@ TEXTS = (
 def remembered(text: str, source: str, topic: str, *, supersede: bool) -> StoreMemory:
     """A memory to store, with the rights to everything."""
     fact = asserted(source, MEMORY_RELATION, Value("text", text), source)
-    attributes = FactAttributes(topic=topic)
+    stated = FactAttributes(topic=topic)
+    attributes = None if stated == PLAIN else stated  # as the edge makes of them
     return StoreMemory(
         fact=msgspec.structs.replace(fact, attributes=attributes),
         rights=everything(),
