@@ -146,6 +146,7 @@ def application_of(call: Call, request: DeltasRequest) -> ApplyDeltas:
         scope=where.scope,
         garden_id=where.garden_id,
         member=member_of(call),
+        rights=call.authorization.alone(),
         proposals=tuple(proposals),
         run_id=request.run_id,
         strict=request.strict,
@@ -218,6 +219,7 @@ def promotion_of(call: Call, request: TriplesRequest) -> ApplyDeltas:
         scope=where.scope,
         garden_id=where.garden_id,
         member=member_of(call),
+        rights=call.authorization.alone(),
         proposals=tuple(
             _promotion(triple, request.rule_id, place, source, at_us) for triple in request.triples
         ),

@@ -115,11 +115,13 @@ async def resolve_conflict(call: Call) -> web.Response:
         conflict_id=conflict_id,
         source=normalize_uri(call.caller.principal),
         scopes=call.authorization.scopes,
+        fact_id=seen.row.fact_id if seen.status == "unresolved" else None,
         winning_fact_id=request.winning_fact_id,
         new_value=None if request.new_value is None else request.new_value.stored(),
         note=request.resolution_note,
         permissions=call.authorization.permissions,
         member=member_of(call),
+        rights=call.authorization,
     )
     done = await call.do(intent, idempotency=call.idempotency(data))
     body = {"resolution_fact_id": _resolution_fact(done), "conflict_status": "resolved"}
