@@ -44,6 +44,7 @@ from projections.arrays import I32
 from projections.audit.desk import AuditDesk
 from projections.authorization import Authorization
 from projections.cards.serving import Cards
+from projections.episodic.shown import Shown
 from projections.intents import Done, Intent, Refused, WriteAnswer
 from projections.moment import Moment, parse_instant
 from projections.normalization import SCOPES
@@ -129,6 +130,10 @@ class Call:
     def model_authorization(self) -> Authorization:
         """The caller's rights where facts are chosen for a model (recall, neighbours, cards)."""
         return model_rights(self.service.settings.sanitizer_mode, self.caller.authorization)
+
+    def shown(self, view: View) -> Shown:
+        """What the caller sees of episodes and deltas."""
+        return Shown(view, self.authorization)
 
     def segment(self, name: str) -> str:
         """A part of the path."""

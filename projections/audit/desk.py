@@ -6,7 +6,9 @@ from __future__ import annotations
 import shutil
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -24,6 +26,7 @@ from projections.audit.sandbox import (
     run_sql,
 )
 from projections.authorization import Authorization
+from projections.episodic.shown import Shown, hides
 from projections.moment import LIVE, Moment
 from projections.normalization import SCOPES
 from projections.selection import hidden_positions, known
@@ -87,7 +90,8 @@ class AuditDesk:
             self._made = None
             hidden = tombstoned_positions(view)
             with self._archive.reading(moment.position) as sources:
-                extract_events(events, sources, moment.position, wanted.rights, hidden)
+                sees = _sees(view, authorization)
+                extract_events(events, sources, moment.position, wanted.rights, hidden, sees)
             extract_standing(standing, standing_at(view, authorization, moment))
             self._made = wanted
         return events, standing
@@ -105,6 +109,19 @@ def rights_of(view: View, authorization: Authorization) -> Rights:
         # To others than admins even the lack of these events would tell that there are gardens.
         node=everything and authorization.may("admin"),
     )
+
+
+def _sees(view: View, authorization: Authorization) -> Callable[[str, dict[str, Any]], bool]:
+    """Whether the caller sees what an event of a memory says."""
+    shown = Shown(view, authorization)
+
+    def sees(kind: str, said: dict[str, Any]) -> bool:
+        if kind == "episode_recorded":
+            where = (said["user"], said["agent"], said["session"], said["scope"])
+            return not hides(view.hiding, *where, said.get("metadata") or {})
+        return shown.rejection(said.get("replaces") or (), said)
+
+    return sees
 
 
 def tombstoned_positions(view: View) -> I64:

@@ -19,7 +19,7 @@ from eventlog.event import Recorded, UnknownPayload
 from eventlog.identifiers import id_text
 from eventlog.kinds import REPLICATED
 from eventlog.log import EventLog
-from projections.archive.rows import touched
+from projections.archive.rows import touched, without
 from projections.arrays import I32
 from projections.authorization import Authorization
 from projections.normalization import SCOPES
@@ -120,6 +120,10 @@ class Journal:
         if facts and event.kind in REPLICATED:
             return JournalEntry(event, shown, None) if shown else None
         if self._everything or (self._every_scope and event.kind in _OF_THE_NODE):
+            if len(shown) < len(facts):
+                if not shown:
+                    return None
+                detail = without(detail, frozenset(facts) - frozenset(shown))
             return JournalEntry(event, shown, detail or None)
         return None
 
