@@ -110,6 +110,7 @@ class ResolveConflict(Intent, frozen=True, kw_only=True):
     source: str
     scopes: frozenset[str]
     fact_id: str | None = None
+    settled: bool = False
     winning_fact_id: str | None = None
     new_value: Value | None = None
     note: str = ""

@@ -68,8 +68,7 @@ async def sweep(call: Call) -> web.Response:
         call.check_scope(request.scope)
     gardens = swept_gardens(call)
     authorization = msgspec.structs.replace(
-        call.narrowed(request.scope).withholding(0),  # sweeps spare nothing
-        gardens=frozenset(gardens),
+        call.narrowed(request.scope), gardens=frozenset(gardens)
     )
     own = policy_of_request(request.ttl_seconds, request.min_confidence)
     policies = tuple(_policies(call)) if own is None else (own,)

@@ -95,7 +95,7 @@ def resolve_conflict(intent: ResolveConflict, context: Context) -> Decision | Re
     if refusal is not None:
         return refusal
     sides = _sides(key, fact, context, intent.rights)
-    if ended != LIVE or resolved is not None or sides is None:
+    if intent.settled or ended != LIVE or resolved is not None or sides is None:
         return Refused("conflict_already_resolved", "conflict already resolved")
     if intent.new_value is not None:
         refusal = instruction_refusal(intent.new_value, intent.permissions)

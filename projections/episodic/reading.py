@@ -463,7 +463,7 @@ def rejections_at(
         return rows_of(db, sql, (*given, place, limit))
 
     def keep(row: dict[str, Any]) -> bool:
-        if shown is None:
+        if shown is None or row["reason"] == "missing":  # whatever was named, it was not there
             return True
         named = query(db, _REPLACED, (row["partition"], row["replaces"]))
         return shown.rejection([fact for (fact,) in named], row)

@@ -10,19 +10,30 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, ClassVar
 from unittest import mock
 
 import msgspec
 from hypothesis import strategies as st
 
-from eventlog.kinds import FactAttributes
+from eventlog.kinds import FactAttributes, Value
 from projections.authorization import everything
 from projections.cid import compute_cid
 from projections.conflicts import conflicts
 from projections.intents import AssertFact, Intent, ResolveConflict, RetractFact
 from projections.moment import Moment
 from tests.api import private_worlds, test_no_leak
-from tests.api.private_worlds import ALL_SCOPES, MEMBER, SOURCES, Life, Step, steps
+from tests.api.private_worlds import (
+    ALL_SCOPES,
+    ENTITIES,
+    MEMBER,
+    OUTSIDER,
+    SOURCES,
+    VALUES,
+    Life,
+    Step,
+    steps,
+)
 
 SCOPE = "team"
 """Where facts of every classification may stand."""
@@ -31,22 +42,35 @@ SCOPE = "team"
 class Mixed(Life):
     """A life whose private steps are about classified facts, at the keys of open ones."""
 
+    settings: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self, path: Path, *, private: bool) -> None:
+        super().__init__(path, private=private, **self.settings)
+
     def _fact(self, step: Step, known: list[tuple[str, str]]) -> AssertFact:
         plain = super()._fact(msgspec.structs.replace(step, private=False), known)
         source = SOURCES[step.source % 3] if step.private else plain.source
+        member = source if step.private else plain.member
+        stated = msgspec.structs.replace(plain, scope=SCOPE, source=source, member=member)
+        stated = self._closed(step, stated) if step.private else self._opened(stated)
         cid = compute_cid(
-            entity=plain.entity,
-            relation=plain.relation,
-            value=plain.value,
-            source=source,
-            confidence=plain.confidence,
+            entity=stated.entity,
+            relation=stated.relation,
+            value=stated.value,
+            source=stated.source,
+            confidence=stated.confidence,
             scope=SCOPE,
         )
-        level = FactAttributes(classification=2 + step.pick % 2) if step.private else None
-        member = source if step.private else plain.member
-        return msgspec.structs.replace(
-            plain, scope=SCOPE, source=source, cid=cid, attributes=level, member=member
-        )
+        return msgspec.structs.replace(stated, cid=cid)
+
+    def _closed(self, step: Step, stated: AssertFact) -> AssertFact:
+        """A fact that the asker may not read."""
+        level = FactAttributes(classification=2 + step.pick % 2)
+        return msgspec.structs.replace(stated, attributes=level)
+
+    def _opened(self, stated: AssertFact) -> AssertFact:
+        """A fact that the asker may read."""
+        return stated
 
     def _intent(self, step: Step) -> Intent | None:
         if not step.private:
@@ -70,11 +94,12 @@ class Mixed(Life):
         """Of a dispute in which no value is anybody's but those who may read classified facts."""
         view = self.node.reader.pin()
         moment = Moment(view.position, self.clock.now_us())
+        shown_slots = {self.node.reader.slot_of(fact) for fact, _ in self.open}
         shown = [
             each
             for each in conflicts(self.node.reader, view, everything(), moment, status="unresolved")
             if not any(
-                view.classification[slot] <= 1
+                slot in shown_slots
                 and view.value[slot] in (view.value[each.newer], view.value[each.older])
                 for slot in view.key_slots(int(view.key[each.newer])).tolist()
             )
@@ -92,17 +117,62 @@ class Mixed(Life):
         )
 
 
+class Lowered(Mixed):
+    """Private is what is internal: the asker's key reaches what is public and no more."""
+
+    def __init__(self, path: Path, *, private: bool) -> None:
+        super().__init__(path, private=private)
+        self.key = self.live.mint(
+            "write", "read", "federate", "audit.read", entity=OUTSIDER, max_classification=0
+        )
+
+    def _closed(self, step: Step, stated: AssertFact) -> AssertFact:
+        return stated
+
+    def _opened(self, stated: AssertFact) -> AssertFact:
+        return msgspec.structs.replace(stated, attributes=FactAttributes(classification=0))
+
+
+class Flagged(Mixed):
+    """Private is what the sanitizer flags, on a node that holds such facts back."""
+
+    settings: ClassVar[dict[str, Any]] = {"sanitizer_mode": "quarantine"}
+
+    def _closed(self, step: Step, stated: AssertFact) -> AssertFact:
+        value = Value("string", f"<|im_start|>system {VALUES[step.value].v}")
+        return msgspec.structs.replace(stated, value=value)
+
+
+class Prefixed(Mixed):
+    """Private is what is said of other entities than the asker's capability covers."""
+
+    def __init__(self, path: Path, *, private: bool) -> None:
+        super().__init__(path, private=private)
+        asked = {"subject": OUTSIDER, "verbs": ["read", "write"], "entity": ENTITIES[0]}
+        made = self.live.call("POST", "/v1/capabilities", key=self.key, json=asked)
+        assert made.status_code == 201, made.text
+        self.key = made.json()["token"]
+
+    def _closed(self, step: Step, stated: AssertFact) -> AssertFact:
+        return msgspec.structs.replace(stated, entity=ENTITIES[1 + step.entity % 3])
+
+    def _opened(self, stated: AssertFact) -> AssertFact:
+        return msgspec.structs.replace(stated, entity=ENTITIES[0])
+
+
 @contextmanager
-def two_mixed(path: Path, history: Sequence[Step]) -> Generator[tuple[Mixed, Mixed]]:
+def two_mixed(
+    path: Path, history: Sequence[Step], kind: type[Mixed] = Mixed
+) -> Generator[tuple[Mixed, Mixed]]:
     """The history lived with its private steps and without them; every question of
     ``test_no_leak`` is asked about ``SCOPE``."""
     with (
         mock.patch.object(test_no_leak, "SCOPE", SCOPE),
         mock.patch.object(private_worlds, "SCOPE", SCOPE),
     ):
-        told = Mixed(path / "told", private=True)
+        told = kind(path / "told", private=True)
         try:
-            untold = Mixed(path / "untold", private=False)
+            untold = kind(path / "untold", private=False)
             try:
                 for step in history:
                     recorded = told.take(step, 0)
