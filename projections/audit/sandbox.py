@@ -186,6 +186,17 @@ def _in_part(column: str) -> str:
     return column.replace("ELSE detail END", "ELSE coalesce(parts.said, detail) END")
 
 
+def _silent(whole: dict[str, Any], said: dict[str, Any]) -> bool:
+    """Whether what is left of a payload is nothing: no deltas, or half a settlement, which is
+    for those alone who may read its note and both sides."""
+    if "deltas" in whole:
+        return not said["deltas"]
+    if "loser_ids" in whole:
+        sides = ("winner_id", "resolution_fact_id", "loser_ids")
+        return any(whole[name] and not said[name] for name in sides)
+    return False
+
+
 def _parts(
     db: duckdb.DuckDBPyConnection,
 ) -> tuple[list[int], list[tuple[int, list[str], str | None]]]:
@@ -195,9 +206,12 @@ def _parts(
     parts: list[tuple[int, list[str], str | None]] = []
     gone = frozenset(str(fact) for (fact,) in db.execute("SELECT fact_id FROM gone").fetchall())
     for at, names, detail in db.execute(_IN_PART).fetchall() if gone else ():
-        said = None if detail is None else without(msgspec.json.decode(detail), gone)
+        whole: dict[str, Any] | None = None if detail is None else msgspec.json.decode(detail)
+        said = None if whole is None else without(whole, gone)
         kept = [name for name in names or () if name not in gone]
-        if (names and not kept) or (said is not None and said.get("deltas") == []):
+        if (names and not kept) or (
+            whole is not None and said is not None and _silent(whole, said)
+        ):
             unseen.append(at)
         else:
             text = None if said is None else msgspec.json.encode(said).decode()

@@ -149,17 +149,17 @@ def _settle(
     key = losing[0].key
     partition = fact_partition(key[2], key[3])
     drafts: list[Draft] = []
+    # The note tells of both sides, and so does a new value to whoever settles by one of them.
+    level = max(_level(side, context) for side in (*losing, *([winner] if winner else [])))
     if winner is None:
         assert intent.new_value is not None
         value = intent.new_value
         context.undecided.touched.add(key)
-        level = max(_level(side, context) for side in losing)
         stated = context.draft(_plain_fact(key, value, intent.source, level), partition)
         drafts.append(stated)
         winner_id = id_text(stated.event_id)
     else:
         winner_id = winner.id
-        level = _level(winner, context)
         value = Value(
             type=winner.value_type,  # pyright: ignore[reportArgumentType]  # as it was stored
             v=winner.value_v,

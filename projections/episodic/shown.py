@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
 
 from projections.episodic.place import Place
 from projections.episodic.stating import entity_of
 from projections.normalization import normalize_uri
+from projections.selection import kept_from
 
 if TYPE_CHECKING:
     from projections.authorization import Authorization
@@ -74,32 +74,22 @@ class Shown:
         where = (episode.user, episode.agent, episode.session, episode.scope)
         return not hides(self._view.hiding, *where, episode.metadata)
 
-    def facts(self, names: Iterable[str]) -> list[str]:
-        """Those of the facts (ids) that are kept from the caller; what is no fact is not."""
-        slots: dict[str, int] = {}
-        for name in names:
-            slot = self._view.slot_of(name)
-            if slot is not None:
-                slots[name] = slot
-        if not slots:
-            return []
-        chosen = np.fromiter(slots.values(), np.int32, len(slots))
-        mask = self._rights.mask(self._view, chosen).tolist()
-        return [name for name, allowed in zip(slots, mask, strict=True) if not allowed]
+    def _kept(self, names: Iterable[str]) -> list[str]:
+        return kept_from(self._view, self._rights, names)
 
     def delta(self, row: Mapping[str, Any]) -> bool:
         """Whether the caller sees an applied delta: its fact is theirs to read and so is, if it
         only ended facts, one of these."""
         fact: str | None = row["fact_id"]
         if fact is not None:
-            return not self.facts([fact])
+            return not self._kept([fact])
         ended = _list(row["retracted"])
-        return not ended or len(self.facts(ended)) < len(ended)
+        return not ended or len(self._kept(ended)) < len(ended)
 
     def of_delta(self, row: dict[str, Any]) -> dict[str, Any]:
         """A delta that is shown, without the facts it ended that are kept from the caller."""
         ended = _list(row["retracted"])
-        gone = self.facts(ended)
+        gone = self._kept(ended)
         if not gone:
             return row
         kept = [name for name in ended if name not in gone]
@@ -108,4 +98,4 @@ class Shown:
     def rejection(self, named: Sequence[str], row: Mapping[str, Any]) -> bool:
         """Whether the caller sees a rejected delta: none of the facts it was to replace
         (``named``), and none that the reason speaks of, is kept from them."""
-        return not self.facts([*named, *_ID.findall(row["message"])])
+        return not self._kept([*named, *_ID.findall(row["message"])])

@@ -91,7 +91,7 @@ class Mixed(Life):
                 return None
 
     def _settled(self, step: Step) -> ResolveConflict | None:
-        """Of a dispute in which no value is anybody's but those who may read classified facts."""
+        """Of a dispute whose loser is nobody's but theirs who may read classified facts."""
         view = self.node.reader.pin()
         moment = Moment(view.position, self.clock.now_us())
         shown_slots = {self.node.reader.slot_of(fact) for fact, _ in self.open}
@@ -99,8 +99,7 @@ class Mixed(Life):
             each
             for each in conflicts(self.node.reader, view, everything(), moment, status="unresolved")
             if not any(
-                slot in shown_slots
-                and view.value[slot] in (view.value[each.newer], view.value[each.older])
+                slot in shown_slots and view.value[slot] == view.value[each.older]
                 for slot in view.key_slots(int(view.key[each.newer])).tolist()
             )
         ]
