@@ -248,11 +248,14 @@ class Call:
 
     def check_served(self, fact_id: str) -> None:
         """Raises ApiError 404 where the sanitizer mode hides the fact from this caller, a
-        tombstone hides it from everybody, a capability does not reach its entity, or its
-        classification is too high."""
+        tombstone hides it from everybody, a capability does not reach its entity, its
+        classification is too high, or the caller may not read and did not say it."""
         view, slot = self.view(), self.node.reader.slot_of(fact_id)
         if slot is not None and slot < view.count:
             if not self.authorization.covers(view.entities.text(int(view.entity[slot]))):
+                raise plain("fact_not_found")
+            said = view.sources.text(int(view.source[slot]))
+            if not self.authorization.may("read") and said != self.authorization.own_source:
                 raise plain("fact_not_found")
             chosen = np.asarray([slot], dtype=np.int32)
             if view.flags(chosen)[0] & self.authorization.withheld:

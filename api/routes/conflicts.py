@@ -108,7 +108,8 @@ async def resolve_conflict(call: Call) -> web.Response:
         check_value(call, request.new_value)
     view = call.view()
     conflict_id = call.segment("conflict_id")
-    seen = conflict(call.node.reader, view, call.authorization, call.moment(view), conflict_id)
+    rights = call.authorization.reading()
+    seen = conflict(call.node.reader, view, rights, call.moment(view), conflict_id)
     if seen is None:
         raise plain("conflict_not_found")
     intent = ResolveConflict(

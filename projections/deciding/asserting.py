@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -59,7 +58,9 @@ def assert_fact(intent: AssertFact, context: Context) -> Decision | Refused:
         context.flush()
         parents = [parent.hash for parent in intent.derived_from]
         child = intent.cid.removeprefix("sha256:")
-        if closes_cycle(context.db, child, parents, garden, partial(_followed, context, intent)):
+        if closes_cycle(
+            context.db, child, parents, garden, partial(readable, context, intent.rights)
+        ):
             return Refused(
                 "provenance_cycle_detected",
                 "the fact would be derived from itself",
@@ -106,14 +107,6 @@ def stated_payload(intent: AssertFact) -> FactAsserted:
         attestation=intent.attestation,
         attributes=intent.attributes,
     )
-
-
-def _followed(context: Context, intent: AssertFact, facts: Iterable[str]) -> frozenset[str]:
-    """Facts whose links a refusal may tell of."""
-    rights = intent.rights
-    if rights is not None and not rights.may("read"):
-        return frozenset()
-    return readable(context, rights, facts)
 
 
 def _repetition(

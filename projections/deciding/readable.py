@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from projections.deciding.context import Context
 
 _FRESH = """
-SELECT id, entity, scope, garden_id, value_type, value_v FROM facts
+SELECT id, entity, scope, garden_id, value_type, value_v, source FROM facts
 WHERE id IN (SELECT value FROM json_each(?)) AND {cleared}
 """
 
@@ -32,7 +32,7 @@ def readable(
     context: Context, rights: Authorization | None, facts: Iterable[str]
 ) -> frozenset[str]:
     """Those of the facts (ids) that ``rights`` let be read; all where None asks: the node's
-    own tools."""
+    own tools. Whoever may write and not read knows what was said in their own name."""
     asked = list(dict.fromkeys(facts))
     if rights is None or not asked:
         return frozenset(asked)
@@ -44,7 +44,12 @@ def readable(
             slots[fact] = slot
     kept = _fresh(context, rights, [fact for fact in asked if fact not in slots])
     if slots:
-        mask = rights.mask(mirror.pin(), np.fromiter(slots.values(), np.int32, len(slots)))
+        view = mirror.pin()
+        chosen = np.fromiter(slots.values(), np.int32, len(slots))
+        mask = rights.mask(view, chosen)
+        if not rights.may("read"):
+            own = view.sources.number(rights.own_source)
+            mask &= view.source[chosen] == (-1 if own is None else own)
         kept |= {fact for fact, allowed in zip(slots, mask.tolist(), strict=True) if allowed}
     return frozenset(kept)
 
@@ -57,8 +62,9 @@ def _fresh(context: Context, rights: Authorization, facts: Sequence[str]) -> set
     hiding = context.mirror.hiding
     return {
         fact
-        for fact, entity, scope, garden, kind, v in rows
+        for fact, entity, scope, garden, kind, v, source in rows
         if scope in rights.scopes
+        and (source == rights.own_source or rights.may("read"))
         and (garden is None or rights.every_garden or garden in rights.gardens)
         and rights.covers(entity)
         and not hiding.covers(entity, scope)
@@ -70,7 +76,8 @@ def sees_all(context: Context, rights: Authorization | None) -> bool:
     """Whether no published fact of a scope and garden that ``rights`` reach is kept from them:
     nothing is classified, hidden or held back."""
     return rights is None or (
-        not context.mirror.confidential
+        rights.may("read")
+        and not context.mirror.confidential
         and not context.mirror.hiding
         and not rights.withheld
         and not rights.entities

@@ -132,6 +132,20 @@ class Lowered(Mixed):
         return msgspec.structs.replace(stated, attributes=FactAttributes(classification=0))
 
 
+class Mute(Mixed):
+    """Private is what others say, all of it: the asker's key writes and does not read."""
+
+    def __init__(self, path: Path, *, private: bool) -> None:
+        super().__init__(path, private=private)
+        self.key = self.live.mint("write", entity=OUTSIDER)
+
+    def _closed(self, step: Step, stated: AssertFact) -> AssertFact:
+        return stated
+
+    def _opened(self, stated: AssertFact) -> AssertFact:
+        return msgspec.structs.replace(stated, source=OUTSIDER)
+
+
 class Flagged(Mixed):
     """Private is what the sanitizer flags, on a node that holds such facts back."""
 
