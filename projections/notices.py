@@ -91,8 +91,7 @@ def _happened(
                 yield "fact_retracted", slot, {"reason": payload.reason}
                 yield "card_refreshed", slot, _card(view, slot)
     elif isinstance(payload, ConflictResolved):
-        sides = (payload.winner_id, payload.resolution_fact_id, payload.loser_ids)
-        told = tells_of(view, rights, *sides)
+        told = tells_of(view, rights, payload.winner_id, payload.loser_ids)
         for slot in _readable(reader, view, rights, [payload.winner_id]) if told else ():
             yield "contradiction_resolved", slot, {"conflict_id": payload.conflict_id}
     elif isinstance(payload, DecaySwept):

@@ -30,12 +30,10 @@ def kept_from(view: View, authorization: Authorization, names: Iterable[str]) ->
     return [name for name, allowed in zip(slots, mask.tolist(), strict=True) if not allowed]
 
 
-def tells_of(
-    view: View, authorization: Authorization, winner: str, note: str, losers: Sequence[str]
-) -> bool:
-    """Whether the caller may know of a settlement: whoever may read its note and both sides."""
-    kept = kept_from(view, authorization, (winner, note, *losers))
-    return winner not in kept and note not in kept and not (losers and {*losers} <= {*kept})
+def tells_of(view: View, authorization: Authorization, winner: str, losers: Sequence[str]) -> bool:
+    """Whether the caller may know of a settlement: whoever may read both sides."""
+    kept = kept_from(view, authorization, (winner, *losers))
+    return winner not in kept and not (losers and {*losers} <= {*kept})
 
 
 def hidden_positions(view: View, authorization: Authorization) -> frozenset[int]:

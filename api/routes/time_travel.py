@@ -290,8 +290,7 @@ def _may_see(call: Call, view: View, touch: Touch) -> bool:
     those who may read both sides."""
     rights = call.authorization
     if touch.winner_id is not None:
-        sides = (touch.winner_id, touch.resolution_fact_id or "", touch.loser_ids or ())
-        return tells_of(view, rights, *sides)
+        return tells_of(view, rights, touch.winner_id, touch.loser_ids or ())
     return (
         touch.kind not in _TOLD
         or touch.actor == rights.principal

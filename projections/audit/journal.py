@@ -119,7 +119,7 @@ class Journal:
         shown = [fact for fact in facts if self._readable(fact)]
         detail = {name: each for name, each in body.items() if name not in _SECRET_FIELDS}
         if isinstance(payload, ConflictResolved):
-            sides = (payload.winner_id, payload.resolution_fact_id, payload.loser_ids)
+            sides = (payload.winner_id, payload.loser_ids)
             if not tells_of(self._view, self._rights, *sides):
                 return None
         if facts and event.kind in REPLICATED:

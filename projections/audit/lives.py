@@ -13,7 +13,6 @@ _TOUCHED = """
 SELECT position, received_at_us, recorded_at_us, kind, actor, event_id, causation_id, origin, peer,
     fact_ids, json_extract_string(detail, '$.reason'), json_extract_string(detail, '$.note'),
     json_extract_string(detail, '$.conflict_id'), json_extract_string(detail, '$.winner_id'),
-    json_extract_string(detail, '$.resolution_fact_id'),
     CAST(json_extract(detail, '$.loser_ids') AS VARCHAR[])
 FROM read_parquet([{files}])
 WHERE position BETWEEN {first} AND {last} AND list_has_any(fact_ids, $ids)
@@ -40,7 +39,6 @@ class Touch(Struct, frozen=True):
     note: str | None
     conflict_id: str | None
     winner_id: str | None
-    resolution_fact_id: str | None
     loser_ids: list[str] | None
 
 

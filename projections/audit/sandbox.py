@@ -188,12 +188,11 @@ def _in_part(column: str) -> str:
 
 def _silent(whole: dict[str, Any], said: dict[str, Any]) -> bool:
     """Whether what is left of a payload is nothing: no deltas, or half a settlement, which is
-    for those alone who may read its note and both sides."""
+    for those alone who may read both sides."""
     if "deltas" in whole:
         return not said["deltas"]
     if "loser_ids" in whole:
-        sides = ("winner_id", "resolution_fact_id", "loser_ids")
-        return any(whole[name] and not said[name] for name in sides)
+        return any(whole[side] and not said[side] for side in ("winner_id", "loser_ids"))
     return False
 
 

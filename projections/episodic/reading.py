@@ -471,6 +471,18 @@ def rejections_at(
     return _filled(page, keep, limit)
 
 
+def namesakes(db: apsw.Connection, fact_id: str) -> list[str]:
+    """The facts of a place that had a fact's name by the time it was stated, itself among them."""
+    rows = query(
+        db,
+        "SELECT v.fact_id FROM memory_facts m JOIN memory_facts v ON v.partition=m.partition"
+        " AND v.name=m.name AND v.user=m.user AND v.agent=m.agent"
+        " AND v.from_position<=m.from_position WHERE m.fact_id=?",
+        (fact_id,),
+    )
+    return [fact for (fact,) in rows]
+
+
 def memory_facts_at(
     db: apsw.Connection,
     position: int,

@@ -46,6 +46,17 @@ class Mixed(Life):
 
     def __init__(self, path: Path, *, private: bool) -> None:
         super().__init__(path, private=private, **self.settings)
+        self.subscriptions: list[str] = []
+
+    def subscribe(self) -> None:
+        """Let the asker be told of the scope, and of an entity."""
+        for number, target in enumerate((SCOPE, ENTITIES[0], ENTITIES[2])):
+            name = f"00000000-0000-4000-8000-00000000000{number}"
+            body = {"target": target, "on_change": "wake", "delivery_address": "agent:me"}
+            with mock.patch("api.routes.subscriptions.uuid4", return_value=name):
+                made = self.live.call("POST", "/v1/subscriptions", key=self.key, json=body)
+            if made.status_code == 201:  # some may not subscribe
+                self.subscriptions.append(name)
 
     def _fact(self, step: Step, known: list[tuple[str, str]]) -> AssertFact:
         plain = super()._fact(msgspec.structs.replace(step, private=False), known)
@@ -187,6 +198,8 @@ def two_mixed(
         try:
             untold = kind(path / "untold", private=False)
             try:
+                for life in (told, untold):
+                    life.subscribe()
                 for step in history:
                     recorded = told.take(step, 0)
                     assert untold.take(step, recorded) == recorded
