@@ -318,6 +318,7 @@ class RecordSummary(Intent, frozen=True, kw_only=True):
     member: str | None = None
     modified_us: int | None = None
     size: int | None = None
+    rights: Authorization | None = None
 
 
 class NoteEpisodeAccess(Intent, frozen=True, kw_only=True):

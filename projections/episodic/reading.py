@@ -372,14 +372,23 @@ def last_fire(db: apsw.Connection, rule_id: str) -> int | None:
     return None if found is None else found[0]
 
 
-def quarantined_of(db: apsw.Connection, rule_id: str, position: int) -> list[dict[str, Any]]:
-    """Episodes that a rule could make nothing of, newest first."""
+def quarantined_of(
+    db: apsw.Connection,
+    authorization: Authorization,
+    rule_id: str,
+    position: int,
+    shown: Shown | None = None,
+) -> list[dict[str, Any]]:
+    """Episodes that a rule could make nothing of, newest first. ``shown``: as for ``recent``."""
     sql = """
     SELECT q.key, e.id, q.reason, q.run_id, q.position FROM quarantined_episodes q
     JOIN episodes e ON e.key=q.key
     WHERE q.rule_id=? AND q.position<=? ORDER BY q.position DESC, q.key LIMIT 100
     """
-    return rows_of(db, sql, (rule_id, position))
+    rows = rows_of(db, sql, (rule_id, position))
+    keys = [str(row["key"]) for row in rows]
+    found = {each.key for each in find_episodes(db, authorization, position, keys, shown)}
+    return [row for row in rows if row["key"] in found]
 
 
 class DeltaFilter(Struct, frozen=True, kw_only=True):
