@@ -40,6 +40,8 @@ from projections.normalization import SCOPES
 
 if TYPE_CHECKING:
     from projections.authorization import Authorization
+else:  # it masks arrays, whose library commands that only write do without
+    Authorization = object
 
 
 class Intent(Struct, frozen=True):
