@@ -149,10 +149,12 @@ def _newest_of_source(intent: AssertFact, context: Context) -> tuple[Any, ...] |
     pending = context.undecided.newest.get(known)
     if pending is not None and _may_know(intent, decoded(str(pending[-1]))):
         return pending
-    if pending is not None or not sees_all(context, rights):
+    if pending is not None:
         context.flush()
     newest = query_one(context.db, _SAME, (*known, 1))
-    if newest is None or newest[0] in readable(context, rights, [newest[0]]):
+    if newest is None or (newest[0] in context.mirror.slot_of and sees_all(context, rights)):
+        return newest
+    if newest[0] in readable(context, rights, [newest[0]]):
         return newest
     rows = query(context.db, _SAME, (*known, -1))
     shown = readable(context, rights, [row[0] for row in rows])
