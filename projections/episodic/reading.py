@@ -21,8 +21,8 @@ from projections.database import Bindings, query, query_one
 from projections.episodic.classifying import KeyOfFact
 from projections.episodic.episode import Episode
 from projections.episodic.place import Place
-from projections.intents import NewEpisode
 from projections.episodic.shown import Shown
+from projections.intents import NewEpisode
 from projections.moment import LIVE
 
 _READABLE = """{t}scope IN (SELECT value FROM json_each(?)) AND (CASE WHEN {t}garden_id IS NULL
