@@ -444,6 +444,12 @@ def deltas_at(
     return [shown.of_delta(row) for row in _filled(page, shown.delta, limit)]
 
 
+def named_facts(db: apsw.Connection, partition: str, names: Sequence[str]) -> list[str]:
+    """The facts that deltas gave these names, or that have these ids, in a partition."""
+    rows = query(db, _REPLACED, (partition, json.dumps(list(names))))
+    return [fact for (fact,) in rows]
+
+
 def rejections_at(
     db: apsw.Connection,
     authorization: Authorization,
