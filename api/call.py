@@ -44,6 +44,7 @@ from projections.arrays import I32
 from projections.audit.desk import AuditDesk
 from projections.authorization import Authorization
 from projections.cards.serving import Cards
+from projections.episodic.shown import Shown
 from projections.intents import Done, Intent, Refused, WriteAnswer
 from projections.moment import Moment, parse_instant
 from projections.normalization import SCOPES
@@ -129,6 +130,10 @@ class Call:
     def model_authorization(self) -> Authorization:
         """The caller's rights where facts are chosen for a model (recall, neighbours, cards)."""
         return model_rights(self.service.settings.sanitizer_mode, self.caller.authorization)
+
+    def shown(self, view: View) -> Shown:
+        """What the caller sees of episodes and deltas."""
+        return Shown(view, self.authorization)
 
     def segment(self, name: str) -> str:
         """A part of the path."""
@@ -243,11 +248,14 @@ class Call:
 
     def check_served(self, fact_id: str) -> None:
         """Raises ApiError 404 where the sanitizer mode hides the fact from this caller, a
-        tombstone hides it from everybody, a capability does not reach its entity, or its
-        classification is too high."""
+        tombstone hides it from everybody, a capability does not reach its entity, its
+        classification is too high, or the caller may not read and did not say it."""
         view, slot = self.view(), self.node.reader.slot_of(fact_id)
         if slot is not None and slot < view.count:
             if not self.authorization.covers(view.entities.text(int(view.entity[slot]))):
+                raise plain("fact_not_found")
+            said = view.sources.text(int(view.source[slot]))
+            if not self.authorization.may("read") and said != self.authorization.own_source:
                 raise plain("fact_not_found")
             chosen = np.asarray([slot], dtype=np.int32)
             if view.flags(chosen)[0] & self.authorization.withheld:

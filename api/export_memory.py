@@ -40,7 +40,7 @@ LINE_CHARACTERS = 2_000_000
 def episode_line(event: Recorded, episode: EpisodeRecorded, names: Names, at: str) -> list[AnyLine]:
     """An episode, where it may be read. Its ``id`` is always said: what refers to it does so by
     that, also where it was not its recorder who gave it."""
-    if not names.sieve.place(episode.scope, episode.garden_id):
+    if not names.sieve.episode(episode):
         return []
     key = id_text(event.event_id)
     names.add_episode(key, event.hash.hex(), event.position)
@@ -101,7 +101,7 @@ def run_line(run: ConsolidationRan, names: Names, at: str) -> list[AnyLine]:
 
 def rejected_line(event: Recorded, delta: DeltaRejected, names: Names, at: str) -> list[AnyLine]:
     """A delta that was rejected, where it may be read."""
-    if not names.sieve.place(delta.scope, delta.garden_id):
+    if not names.sieve.rejection(delta):
         return []
     line = RejectedLine(
         delta_id=delta.delta_id,
@@ -192,6 +192,9 @@ class Group:
         fact = delta.fact_id
         if fact is not None and not self._names.counts(self.event, fact):
             return False
+        ended = delta.retracted
+        if fact is None and ended and not self._names.counting(self.event, ended):
+            return False  # of facts that are not the caller's to read
         return self._held.isdisjoint({fact, *delta.retracted})
 
     def _item(self, delta: AppliedDelta) -> DeltaItem:

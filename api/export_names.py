@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from eventlog.event import Recorded
-from eventlog.kinds import Parent
+from eventlog.kinds import DeltaRejected, EpisodeRecorded, Parent
 from projections.moment import format_instant
 
 
@@ -25,6 +25,14 @@ class Sieve(Protocol):
 
     def place(self, scope: str, garden_id: str | None) -> bool:
         """Whether they may read what lies in a scope, or in a garden of it."""
+        ...
+
+    def episode(self, episode: EpisodeRecorded) -> bool:
+        """Whether they may read an episode."""
+        ...
+
+    def rejection(self, delta: DeltaRejected) -> bool:
+        """Whether they may read of a rejected delta."""
         ...
 
     def garden(self, garden_id: str) -> bool:
@@ -46,6 +54,12 @@ class Whole:
 
     def place(self, scope: str, garden_id: str | None) -> bool:
         return bool(scope or garden_id)
+
+    def episode(self, episode: EpisodeRecorded) -> bool:
+        return bool(episode)
+
+    def rejection(self, delta: DeltaRejected) -> bool:
+        return bool(delta)
 
     def garden(self, garden_id: str) -> bool:
         return bool(garden_id)

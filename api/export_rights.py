@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from eventlog.event import fact_partition
+from eventlog.kinds import DeltaRejected, EpisodeRecorded
 from projections.arrays import Bool
-from projections.authorization import Authorization
-from projections.episodic.reading import rule_places
+from projections.authorization import OPEN_CLASS, Authorization
+from projections.episodic.reading import named_facts, rule_places
+from projections.episodic.shown import Shown, hides
 from projections.reader import Reader
 from projections.view import View
 
@@ -21,6 +24,8 @@ class Readable:
         self.declarations = declarations
         self._reader = reader
         self._rights = rights
+        self._view = view
+        self._shown = Shown(view, rights)
         self._mask: Bool = rights.mask(view)
         with reader.pool.connection() as db:
             self._rules = rule_places(db, view.position)
@@ -33,9 +38,27 @@ class Readable:
     def place(self, scope: str, garden_id: str | None) -> bool:
         """See ``Sieve``. A right to some entities alone is none to what people said."""
         rights = self._rights
-        if rights.entities or scope not in rights.scopes:
+        if rights.entities or rights.ceiling < OPEN_CLASS or scope not in rights.scopes:
             return False
         return not rights.only_gardens if garden_id is None else self.garden(garden_id)
+
+    def episode(self, episode: EpisodeRecorded) -> bool:
+        """See ``Sieve``."""
+        where = (episode.user, episode.agent, episode.session, episode.scope)
+        return self.place(episode.scope, episode.garden_id) and not hides(
+            self._view.hiding, *where, episode.metadata
+        )
+
+    def rejection(self, delta: DeltaRejected) -> bool:
+        """See ``Sieve``."""
+        if not self.place(delta.scope, delta.garden_id):
+            return False
+        if delta.reason == "missing":
+            return True
+        partition = fact_partition(delta.scope, delta.garden_id)
+        with self._reader.pool.connection() as db:
+            named = named_facts(db, partition, delta.replaces)
+        return self._shown.rejection(named, {"message": delta.message})
 
     def garden(self, garden_id: str) -> bool:
         """See ``Sieve``."""

@@ -128,7 +128,7 @@ class Node:
             snapshots = Snapshots(directory.path)
             snapshots.sweep()
             store, mirror = open_tables(directory.projections_path, log, progress, snapshots)
-            reader = Reader(directory.projections_path, mirror)
+            reader = Reader(directory.projections_path, mirror, log)
             opened.append(reader.close)
             writer = Writer(log, store, mirror, clock, reader.committed)
             writer.start()

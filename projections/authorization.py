@@ -117,6 +117,16 @@ class Authorization(Struct, frozen=True):
         """Whether the caller may state facts in the name of ``source`` (stored form)."""
         return any(matches_label(pattern, source) for pattern in self.sources)
 
+    @property
+    def own_source(self) -> str:
+        """The name that is the caller's own: what they said in it is known to them."""
+        return self.sources[0]
+
+    def reading(self) -> Authorization:
+        """The same caller where they are answered what they did not ask for: nothing that they
+        could not have asked for either."""
+        return self if self.may("read") else self.narrowed(frozenset())
+
     def covers(self, entity: str) -> bool:
         """Whether facts about ``entity`` (stored form) may exist for this caller."""
         return all(lies_under(entity, prefix) for prefix in self.entities)

@@ -2,12 +2,14 @@
 
 An open conflict is one live value of a key against the key's newest. Which facts stand for
 the two values, and whether the conflict is still open, is asked at the Moment; a side the
-caller may not read makes the whole conflict invisible. Source: wire 5.1.
+caller may not read makes the whole conflict invisible. Of keys that hold such facts the rows
+are made anew without them (``partial_conflicts``). Source: wire 5.1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from heapq import merge
 from typing import Literal
 
 import numpy as np
@@ -18,6 +20,7 @@ from projections.authorization import Authorization
 from projections.contradictions import key_hash
 from projections.database import query, query_one
 from projections.moment import Moment
+from projections.partial_conflicts import Partial
 from projections.reader import Reader
 from projections.view import View
 
@@ -81,25 +84,54 @@ def conflicts(
 ) -> Iterator[Conflict]:
     """Conflicts the caller may see, newest first, after a place if given. Take what you need."""
     place = after or _START
+    part = _partial(reader, view, authorization)
+    own = (ConflictRow(*values) for values in part.rows)
+    mine = (row for row in own if row.from_position <= moment.position and row.place < place)
+    rows = _rows(reader, view, part, moment, place)
+    for row in merge(rows, mine, key=lambda row: row.place, reverse=True):
+        conflict = _at(reader, view, authorization, moment, row)
+        if conflict is not None and status in (None, conflict.status):
+            yield conflict
+
+
+def _rows(
+    reader: Reader, view: View, part: Partial, moment: Moment, place: tuple[int, str]
+) -> Iterator[ConflictRow]:
+    """The table's rows after a place, but for those of keys that the caller sees in part."""
     while True:
         with reader.pool.connection() as db:
             found = query(db, _PAGE, (moment.position, *place))
         for values in found:
-            conflict = _at(reader, view, authorization, moment, ConflictRow(*values))
-            if conflict is not None and status in (None, conflict.status):
-                yield conflict
+            row = ConflictRow(*values)
+            if not _of(reader, view, part, row):
+                yield row
         if len(found) < PAGE_ROWS:
             return
         place = ConflictRow(*found[-1]).place
+
+
+def _partial(reader: Reader, view: View, authorization: Authorization) -> Partial:
+    with reader.pool.connection() as db:
+        return reader.partial.of(db, reader.history, view, authorization, _COLUMNS)
+
+
+def _of(reader: Reader, view: View, part: Partial, row: ConflictRow) -> bool:
+    slot = reader.slot_of(row.fact_id)
+    return slot is not None and slot < view.count and int(view.key[slot]) in part.keys
 
 
 def conflict(
     reader: Reader, view: View, authorization: Authorization, moment: Moment, conflict_id: str
 ) -> Conflict | None:
     """One conflict by id; None where it is absent or not the caller's to see."""
+    part = _partial(reader, view, authorization)
+    for values in part.rows:
+        row = ConflictRow(*values)
+        if row.conflict_id == conflict_id and row.from_position <= moment.position:
+            return _at(reader, view, authorization, moment, row)
     with reader.pool.connection() as db:
         values = query_one(db, _ONE, (conflict_id, moment.position))
-    if values is None:
+    if values is None or _of(reader, view, part, ConflictRow(*values)):
         return None
     return _at(reader, view, authorization, moment, ConflictRow(*values))
 

@@ -494,11 +494,20 @@ def _declare(
             _reopen(key, value, fact, top_id, event, after, db)
 
 
+_NOTES = """
+SELECT resolution_fact_id, winner_id FROM conflicts
+WHERE resolution_fact_id IS NOT NULL AND winner_id IS NOT NULL
+UNION ALL
+SELECT note.id, (SELECT id FROM facts WHERE set_aside = note.from_position + 1 LIMIT 1)
+FROM facts AS note
+WHERE note.entity GLOB 'stigmem:resolution:*'
+  AND note.id NOT IN (SELECT resolution_fact_id FROM conflicts
+                      WHERE resolution_fact_id IS NOT NULL)
+"""
+"""Also of resolutions of conflicts that have no row, as they were seen by somebody who did not
+see all: what they set aside says of what they speak."""
+
+
 def load_notes(db: apsw.Connection) -> list[tuple[str, str]]:
-    """(note, winner) of every resolution that left a note: ids of facts."""
-    rows = query(
-        db,
-        "SELECT resolution_fact_id, winner_id FROM conflicts"
-        " WHERE resolution_fact_id IS NOT NULL AND winner_id IS NOT NULL",
-    )
-    return [(note, winner) for note, winner in rows]
+    """(note, a fact of the dispute) of every resolution that left a note: ids of facts."""
+    return [(note, about) for note, about in query(db, _NOTES) if about is not None]

@@ -1,13 +1,12 @@
 """``derivations``: which content was derived from which, by hash (seed §20.6).
 
-Links are stored as given and may dangle; cycles are refused when a fact is written. Two
-nodes may each accept half of a cycle, so the walk tolerates them.
+Links are stored as given and may dangle; cycles that the writer can see are refused when a
+fact is written. Two nodes may each accept half of a cycle, so walks tolerate them.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from operator import itemgetter
 
@@ -15,17 +14,14 @@ import apsw
 
 from eventlog.event import Recorded
 from eventlog.kinds import FactAsserted
-from projections.attributes import level_of
-from projections.authorization import OPEN_CLASS
 from projections.database import query
 from projections.erasing import POSITIONS
 
 WALK_HASHES_MAX = 10_000
 
-_PARENTS = f"""
-SELECT parent_hash FROM derivations JOIN facts USING (from_position)
+_PARENTS = """
+SELECT parent_hash, facts.id FROM derivations JOIN facts USING (from_position)
 WHERE child_hash=?1 AND (garden_id IS NULL OR garden_id IS ?2)
-  AND scope IN (SELECT value FROM json_each(?3)) AND {level_of("facts.id")} <= {OPEN_CLASS}
 """
 
 
@@ -68,18 +64,18 @@ def closes_cycle(
     child_hash: str,
     parents: Iterable[str],
     garden_id: str | None,
-    scopes: Iterable[str],
+    readable: Callable[[Iterable[str]], frozenset[str]],
 ) -> bool:
     """Whether content ``child_hash`` derived from ``parents`` would be its own ancestor.
 
-    Only links of facts that the writer can read are followed, those of the garden written
-    to and of none, and of none that only its source may read: a refusal must not tell of what
-    others keep private.
+    Only links of facts that are ``readable`` to the writer are followed, those of the garden
+    written to and of none: a refusal must not tell of what others keep private. A cycle that
+    closes through such facts is accepted, as are those that two nodes close together: every
+    walk ends where it comes round.
 
     Follows at most ``WALK_HASHES_MAX`` ancestors; a larger history counts as a cycle, so
     the check is bounded and never passes what it could not finish.
     """
-    among = json.dumps(sorted(scopes))
     seen: set[str] = set()
     waiting = list(parents)
     while waiting:
@@ -91,8 +87,9 @@ def closes_cycle(
         seen.add(parent)
         if len(seen) > WALK_HASHES_MAX:
             return True
-        rows = db.execute(_PARENTS, (parent, garden_id, among))
-        waiting.extend(str(row[0]) for row in rows)
+        rows = query(db, _PARENTS, (parent, garden_id))
+        shown = readable([fact for _, fact in rows])
+        waiting.extend(link for link, fact in rows if fact in shown)
     return False
 
 

@@ -6,7 +6,7 @@ decided by the writer against the state it will change.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
@@ -38,6 +38,11 @@ from projections.episodic.delta import Proposal
 from projections.memory_rules import Likeness
 from projections.normalization import SCOPES
 
+if TYPE_CHECKING:
+    from projections.authorization import Authorization
+else:  # it masks arrays, whose library commands that only write do without
+    Authorization = object
+
 
 class Intent(Struct, frozen=True):
     """Base of all intents."""
@@ -48,7 +53,8 @@ class AssertFact(Intent, frozen=True, kw_only=True, gc=False):
 
     ``permissions`` are the asker's, for values that want them (``instructions``).
     ``member``, here and in other intents: whose role in the garden must allow it; None for
-    the node's own tools. ``readable_scopes``: the scopes of which a refusal may speak.
+    the node's own tools. ``rights``, likewise: what the asker may read; the rest shows in
+    nothing that comes of it. None for the node's own tools.
     ``anew``: a new fact beside an equal one, as another log has them both.
     """
 
@@ -68,8 +74,8 @@ class AssertFact(Intent, frozen=True, kw_only=True, gc=False):
     attestation: Attestation | None = None
     attributes: FactAttributes | None = None
     member: str | None = None
-    readable_scopes: frozenset[str] = frozenset(SCOPES)
     anew: bool = False
+    rights: Authorization | None = None
 
 
 class RetractFact(Intent, frozen=True, kw_only=True, gc=False):
@@ -96,16 +102,23 @@ class RetractMatching(Intent, frozen=True, kw_only=True, gc=False):
 
 
 class ResolveConflict(Intent, frozen=True, kw_only=True):
-    """Settle a contradiction in favour of one of its facts, or of a new value."""
+    """Settle a contradiction in favour of one of its facts, or of a new value.
+
+    ``fact_id``: the fact of the value in dispute, as the conflict was shown to an asker who
+    may not see all of its key; what they see is settled, whatever the table holds.
+    """
 
     conflict_id: str
     source: str
     scopes: frozenset[str]
+    fact_id: str | None = None
+    settled: bool = False
     winning_fact_id: str | None = None
     new_value: Value | None = None
     note: str = ""
     permissions: frozenset[str] = frozenset()
     member: str | None = None
+    rights: Authorization | None = None
 
 
 class ReviewContent(Intent, frozen=True, kw_only=True):
@@ -246,6 +259,7 @@ class ReviewQuarantined(Intent, frozen=True, kw_only=True):
     target_garden_id: str | None = None
     member: str | None = None
     permissions: frozenset[str] = frozenset()
+    rights: Authorization | None = None
 
 
 class SetAlias(Intent, frozen=True, kw_only=True):
@@ -306,6 +320,7 @@ class RecordSummary(Intent, frozen=True, kw_only=True):
     member: str | None = None
     modified_us: int | None = None
     size: int | None = None
+    rights: Authorization | None = None
 
 
 class NoteEpisodeAccess(Intent, frozen=True, kw_only=True):
@@ -330,6 +345,7 @@ class ApplyDeltas(Intent, frozen=True, kw_only=True):
     strict: bool = True
     single_valued: tuple[str, ...] = ()
     bundle: dict[str, str] = {}
+    rights: Authorization | None = None
 
 
 class SetConsolidationRule(Intent, frozen=True, kw_only=True):

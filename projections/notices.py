@@ -21,6 +21,7 @@ from projections.facts import fact_id
 from projections.moment import Moment
 from projections.normalization import SCOPES
 from projections.reader import Reader
+from projections.selection import tells_of
 from projections.subscriptions import SubscriptionRow
 from projections.view import View, everything
 
@@ -90,7 +91,8 @@ def _happened(
                 yield "fact_retracted", slot, {"reason": payload.reason}
                 yield "card_refreshed", slot, _card(view, slot)
     elif isinstance(payload, ConflictResolved):
-        for slot in _readable(reader, view, rights, [payload.winner_id]):
+        told = tells_of(view, rights, payload.winner_id, payload.loser_ids)
+        for slot in _readable(reader, view, rights, [payload.winner_id]) if told else ():
             yield "contradiction_resolved", slot, {"conflict_id": payload.conflict_id}
     elif isinstance(payload, DecaySwept):
         yield from _decayed(event, payload, view, rights)

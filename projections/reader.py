@@ -34,6 +34,7 @@ from projections.cards.key import CardKey
 from projections.cards.projector import find_card
 from projections.database import ReaderPool
 from projections.digest import Digests, compute_digests, stream_digests
+from projections.erasing import History
 from projections.erasures import (
     ErasureReceipt,
     ErasureRow,
@@ -61,6 +62,7 @@ from projections.keys import KeyRing, load_keys
 from projections.likeness import Signatures
 from projections.manifests.projector import ManifestRow, load_manifest
 from projections.mirror import Mirror, cid_number
+from projections.partial_conflicts import PartialConflicts
 from projections.peers import (
     Evidence,
     PeerRow,
@@ -104,10 +106,12 @@ _log = logging.getLogger(__name__)
 
 class Reader:
     """Synchronous queries; safe from any thread. ``followers`` are told of published events,
-    in the writer's thread."""
+    in the writer's thread. ``history``: the log, where it is at hand."""
 
-    def __init__(self, link: Path, mirror: Mirror) -> None:
+    def __init__(self, link: Path, mirror: Mirror, history: History | None = None) -> None:
         self.mirror = mirror
+        self.history = history
+        self.partial = PartialConflicts()
         self.pool = ReaderPool(link)
         self.keys = KeyRing()
         self.followers: list[Callable[[Sequence[Recorded]], None]] = []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 import numpy as np
 
 from projections.arrays import I32, Bool
@@ -17,6 +19,21 @@ def known(
     chosen = everything(view) if slots is None else slots
     chosen = chosen[view.from_position[chosen] <= moment.position]
     return chosen[authorization.mask(view, chosen)]
+
+
+def kept_from(view: View, authorization: Authorization, names: Iterable[str]) -> list[str]:
+    """Those of the facts (ids) that the caller may not read; what is no fact is not kept."""
+    slots = {name: slot for name in names if (slot := view.slot_of(name)) is not None}
+    if not slots:
+        return []
+    mask = authorization.mask(view, np.fromiter(slots.values(), np.int32, len(slots)))
+    return [name for name, allowed in zip(slots, mask.tolist(), strict=True) if not allowed]
+
+
+def tells_of(view: View, authorization: Authorization, winner: str, losers: Sequence[str]) -> bool:
+    """Whether the caller may know of a settlement: whoever may read both sides."""
+    kept = kept_from(view, authorization, (winner, *losers))
+    return winner not in kept and not (losers and {*losers} <= {*kept})
 
 
 def hidden_positions(view: View, authorization: Authorization) -> frozenset[int]:

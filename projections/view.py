@@ -216,6 +216,11 @@ class View:
         """(slots, 32): signatures of what the facts' values say (see ``signatures``)."""
         return self._mirror.signatures[version].rows(self.said, self.value[slots])
 
+    def slot_of(self, fact_id: str) -> int | None:
+        """The slot of a fact id, readable or not: apply the authorization yourself."""
+        slot = self._mirror.slot_of.get(fact_id)
+        return slot if slot is not None and slot < self.count else None
+
     def slot_at(self, position: int) -> int | None:
         """The slot of the fact asserted at a position."""
         slot = int(self.from_position.searchsorted(position))

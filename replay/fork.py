@@ -77,7 +77,7 @@ def scratch_at(
     mirror = Mirror()
     mirror.fill(store.db, store.position)
     mirror.hide_as(present)
-    reader = Reader(link, mirror)
+    reader = Reader(link, mirror, overlay)
     writer = Writer(overlay, store, mirror, clock, reader.committed)
     writer.start()
     try:

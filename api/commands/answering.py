@@ -65,8 +65,7 @@ def answered(
         receipt = receipt_of(call, body, asked, name, counted=counted)
     chain_proof = None
     if verify:
-        rights = call.caller.authorization  # the chain covers the record, not the serving
-        chain_proof = call.service.chains.proof(reader, view, rights, moment)
+        chain_proof = call.service.chains.proof(reader, view, call.authorization, moment)
     hint = None
     if not found.results:
         hint = hint_of(view, asked.authorization, moment, asked.question.scopes)

@@ -71,7 +71,7 @@ def assertion_of(call: Call, request: AssertRequest) -> Assertion:
         attestation=attestation_of(call, request, given),
         attributes=attributes,
         member=member_of(call),
-        readable_scopes=call.authorization.scopes,
+        rights=call.authorization.alone(),
     )
     return Assertion(intent, _warnings(entity, request.relation))
 

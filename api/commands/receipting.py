@@ -19,6 +19,7 @@ from api.schemas.recall import RecallBody
 from eventlog.kinds import RecallAnswered, Returned, StageReport
 from projections.arrays import I32
 from projections.moment import Moment, format_instant
+from projections.normalization import normalize_uri
 from projections.recall.answer import RecallAnswer
 from projections.recall.comparing import Compared, Placed, compare
 from projections.recall.profile import profile_digest
@@ -72,9 +73,18 @@ def receipt_named(call: Call, receipt_id: str) -> tuple[RecallAnswered, int | No
         row = call.node.reader.receipt(receipt_id)
         found = None if row is None else logged(call, row.position)
         position = None if row is None else row.position
-    if found is None or not (found.principal == call.caller.principal or sees_all(call)):
+    mine = found is not None and found.principal == call.caller.principal
+    if found is None or not (mine or sees_all(call)) or is_hidden(call.view(), found):
         raise coded("receipt_not_found", "there is no such receipt, or it is not yours")
     return found, position
+
+
+def is_hidden(view: View, receipt: RecallAnswered) -> bool:
+    """Whether a receipt is of a question about an entity that tombstones hide everywhere."""
+    entity = receipt.request.get("entity")
+    if not view.hiding or not isinstance(entity, str):
+        return False
+    return view.hiding.covers_everywhere(normalize_uri(entity))
 
 
 def logged(call: Call, position: int) -> RecallAnswered | None:

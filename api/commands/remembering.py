@@ -42,7 +42,7 @@ from projections.episodic.provenance_bundle import ProvenanceError
 from projections.episodic.recounting import as_text, matches, memory_fact
 from projections.intents import ApplyDeltas, NewEpisode, RecordEpisodes
 from projections.moment import Moment, format_instant, parse_instant
-from projections.selection import live
+from projections.selection import kept_from, live
 from projections.view import View
 
 PAYLOAD_REST_BYTES_MAX = 4_096
@@ -146,6 +146,7 @@ def application_of(call: Call, request: DeltasRequest) -> ApplyDeltas:
         scope=where.scope,
         garden_id=where.garden_id,
         member=member_of(call),
+        rights=call.authorization.alone(),
         proposals=tuple(proposals),
         run_id=request.run_id,
         strict=request.strict,
@@ -218,6 +219,7 @@ def promotion_of(call: Call, request: TriplesRequest) -> ApplyDeltas:
         scope=where.scope,
         garden_id=where.garden_id,
         member=member_of(call),
+        rights=call.authorization.alone(),
         proposals=tuple(
             _promotion(triple, request.rule_id, place, source, at_us) for triple in request.triples
         ),
@@ -325,14 +327,24 @@ def memory_facts(
     for slot, record in zip(slots.tolist(), records, strict=True):
         value = record["value"]
         text = as_text(value["v"]) or ""
-        fact = memory_fact(
-            by_slot[slot], record["relation"], value["type"], text, record["confidence"]
-        )
+        row = _versioned(call, view, authorization, by_slot[slot])
+        fact = memory_fact(row, record["relation"], value["type"], text, record["confidence"])
         if matches(pattern, fact.payload):
             found.append(_fact_record(fact))
             if len(found) == limit:
                 break
     return found
+
+
+def _versioned(
+    call: Call, view: View, authorization: Authorization, row: dict[str, Any]
+) -> dict[str, Any]:
+    """A row whose version counts those facts of its name that the caller may read."""
+    if row["version"] == 1:
+        return row
+    with call.node.reader.pool.connection() as db:
+        kept = kept_from(view, authorization, reading.namesakes(db, row["fact_id"]))
+    return {**row, "version": row["version"] - len(kept)}
 
 
 def _fact_record(fact: MemoryFact) -> dict[str, Any]:

@@ -129,17 +129,21 @@ def _resolution(scratch: Call, item: SupposeResolve) -> ResolveConflict:
         check_value(scratch, item.new_value)
     view, rights = scratch.view(), scratch.authorization
     reader = scratch.node.reader
-    if conflict(reader, view, rights, scratch.moment(view), item.conflict_id) is None:
+    seen = conflict(reader, view, rights, scratch.moment(view), item.conflict_id)
+    if seen is None:
         raise plain("conflict_not_found")
     return ResolveConflict(
         conflict_id=item.conflict_id,
         source=normalize_uri(scratch.caller.principal),
         scopes=rights.scopes,
+        fact_id=seen.row.fact_id,
+        settled=seen.status == "resolved",
         winning_fact_id=item.winning_fact_id,
         new_value=None if item.new_value is None else item.new_value.stored(),
         note=item.resolution_note,
         permissions=rights.permissions,
         member=member_of(scratch),
+        rights=rights,
     )
 
 

@@ -28,6 +28,7 @@ async def set_attributes(call: Call) -> web.Response:
         raise unprocessable([entry("missing", ["body"], "name at least one attribute")])
     rights = call.authorization.alone()
     fact_id = call.segment("fact_id")
+    call.check_served(fact_id)
     view = call.view()
     slot = find(call, view, call.moment(view), fact_id, rights)
     admin = rights.may("admin")

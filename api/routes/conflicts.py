@@ -108,18 +108,22 @@ async def resolve_conflict(call: Call) -> web.Response:
         check_value(call, request.new_value)
     view = call.view()
     conflict_id = call.segment("conflict_id")
-    seen = conflict(call.node.reader, view, call.authorization, call.moment(view), conflict_id)
+    rights = call.authorization.reading()
+    seen = conflict(call.node.reader, view, rights, call.moment(view), conflict_id)
     if seen is None:
         raise plain("conflict_not_found")
     intent = ResolveConflict(
         conflict_id=conflict_id,
         source=normalize_uri(call.caller.principal),
         scopes=call.authorization.scopes,
+        fact_id=seen.row.fact_id,
+        settled=seen.status == "resolved",
         winning_fact_id=request.winning_fact_id,
         new_value=None if request.new_value is None else request.new_value.stored(),
         note=request.resolution_note,
         permissions=call.authorization.permissions,
         member=member_of(call),
+        rights=call.authorization,
     )
     done = await call.do(intent, idempotency=call.idempotency(data))
     body = {"resolution_fact_id": _resolution_fact(done), "conflict_status": "resolved"}

@@ -98,13 +98,13 @@ async def status(call: Call) -> web.Response:
 
     def read() -> list[dict[str, Any]]:
         with call.node.reader.pool.connection() as db:
-            return [_status(db, parse_rule(rule[1]), moment, now_us) for rule in rules]
+            return [_status(call, db, parse_rule(rule[1]), moment, now_us) for rule in rules]
 
     running = call.service.scheduler.running
     return answer({"scheduler": running, "rules": await call.in_pool(read)})
 
 
-def _status(db: Any, rule: Rule, moment: Moment, now_us: int) -> dict[str, Any]:
+def _status(call: Call, db: Any, rule: Rule, moment: Moment, now_us: int) -> dict[str, Any]:
     mark = reading.watermark(db, rule.id, moment.position)
     waiting, _ = reading.pending(db, readers_of(rule), mark, until=moment.position)
     cadence = rule.timetable
@@ -124,7 +124,9 @@ def _status(db: Any, rule: Rule, moment: Moment, now_us: int) -> dict[str, Any]:
         "pending": waiting,
         "next_fire": fires,
         "runs": runs,
-        "quarantined": reading.quarantined_of(db, rule.id, moment.position),
+        "quarantined": reading.quarantined_of(
+            db, call.authorization, rule.id, moment.position, call.shown(call.view())
+        ),
     }
 
 

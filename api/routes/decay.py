@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -17,9 +18,12 @@ from api.errors import ApiError, coded, entry, plain, unprocessable
 from api.jobs import accepted
 from api.schemas.decay import PolicyId, PolicyRequest, SetValuedRequest, SweepRequest
 from eventlog.kinds import DecayPolicy
+from projections.authorization import Authorization
 from projections.intents import DeclareSetValued, SetPolicy, SweepDecay
+from projections.moment import Moment
 from projections.normalization import SCOPES
 from projections.policies import ALWAYS_SET_VALUED
+from projections.view import View
 
 _check_id = TypeAdapter(PolicyId).validate_python
 
@@ -67,28 +71,36 @@ async def sweep(call: Call) -> web.Response:
     if request.scope is not None:
         call.check_scope(request.scope)
     gardens = swept_gardens(call)
-    authorization = msgspec.structs.replace(
-        call.narrowed(request.scope).withholding(0),  # sweeps spare nothing
-        gardens=frozenset(gardens),
-    )
+    rights = msgspec.structs.replace(call.narrowed(request.scope), gardens=frozenset(gardens))
+    told = rights.reading()
     own = policy_of_request(request.ttl_seconds, request.min_confidence)
     policies = tuple(_policies(call)) if own is None else (own,)
     view = call.view()
 
     async def work() -> dict[str, Any]:
         moment = call.moment(view)
-        reach = await call.in_pool(lambda: reach_of(view, authorization, moment, policies))
-        if reach.decayed and not request.dry_run:
-            scopes = tuple(scope for scope in SCOPES if scope in authorization.scopes)
+        reach = await call.in_pool(lambda: reach_of(view, told, moment, policies))
+        if not request.dry_run and await call.in_pool(
+            lambda: _acts(view, rights, moment, policies)
+        ):
+            scopes = tuple(scope for scope in SCOPES if scope in rights.scopes)
             await call.do(SweepDecay(scopes=scopes, policies=policies, gardens=gardens))
         body = {"scanned": reach.scanned, "decayed": reach.decayed, "dry_run": request.dry_run}
         return warned(body, request)
 
-    facts = int(np.count_nonzero(authorization.mask(view)))
+    facts = int(np.count_nonzero(told.mask(view)))
     if facts > call.service.settings.job_facts_min:
         job = call.service.jobs.start("decay", call.credential(), work)
         return answer(accepted(job, facts), 202)
     return answer(await work())
+
+
+def _acts(
+    view: View, rights: Authorization, moment: Moment, policies: Sequence[DecayPolicy]
+) -> bool:
+    """Whether a sweep changes anything. It spares nothing for being held back by the sanitizer
+    mode, and needs no right to read."""
+    return reach_of(view, rights.withholding(0), moment, policies).decayed > 0
 
 
 async def _sweep_request(call: Call) -> SweepRequest:

@@ -75,16 +75,19 @@ async def list_deltas(call: Call) -> web.Response:
     else:
         cursor = cursors.open(query.cursor, kind=_KIND, digest=digest, now_us=now_us)
         moment, place = cursor.moment(), (int(cursor.place[0]), int(cursor.place[1]))
-    rights = call.authorization
+    rights, shown_to = call.authorization, call.shown(call.view())
 
     def read() -> list[dict[str, Any]]:
+        ask = reading.rejections_at if query.status == "rejected" else reading.deltas_at
         with call.node.reader.pool.connection() as db:
-            if query.status == "rejected":
-                return reading.rejections_at(
-                    db, rights, moment.position, wanted, limit=query.limit + 1, before=place
-                )
-            return reading.deltas_at(
-                db, rights, moment.position, wanted, limit=query.limit + 1, before=place
+            return ask(
+                db,
+                rights,
+                moment.position,
+                wanted,
+                limit=query.limit + 1,
+                before=place,
+                shown=shown_to,
             )
 
     rows = await call.in_pool(read)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from aiohttp import web
 
 from api.bodies import answer, parse_body
@@ -23,6 +24,7 @@ from api.schemas.memory import (
     EpisodesRequest,
     RunsQuery,
 )
+from projections.authorization import CEILING
 from projections.episodic import reading
 from projections.episodic.episode import Episode
 from projections.episodic.reading import DeltaFilter
@@ -43,7 +45,7 @@ async def record_episode(call: Call) -> web.Response:
     )
     done = await call.do(recording_of(call, where, [body]))
     made = done.detail["episodes"][0]
-    episode = await _one(call, made["key"])
+    episode = await _one(call, made["key"], own=True)
     return answer(episode_record(episode), 201 if made["created"] else 200)
 
 
@@ -84,6 +86,8 @@ async def list_episodes(call: Call) -> web.Response:
         moment = cursor.moment()
         place = (int(cursor.place[0]), int(cursor.place[1]))
 
+    shown_to = call.shown(call.view())
+
     def read() -> list[Episode]:
         with call.node.reader.pool.connection() as db:
             return reading.recent(
@@ -97,6 +101,7 @@ async def list_episodes(call: Call) -> web.Response:
                 garden_id=garden,
                 limit=query.limit + 1,
                 before=place,
+                shown=shown_to,
             )
 
     found = await call.in_pool(read)
@@ -114,7 +119,8 @@ async def list_episodes(call: Call) -> web.Response:
 async def get_episode(call: Call) -> web.Response:
     """One episode, by id or key, with the deltas that came of it."""
     query = call.query(RunsQuery)
-    moment = call.moment(call.view(), query)
+    view = call.view()
+    moment = call.moment(view, query)
     episode = await _one(call, call.segment("episode_id"), moment)
     rights = call.authorization.narrowed(frozenset({episode.scope}))
 
@@ -126,6 +132,7 @@ async def get_episode(call: Call) -> web.Response:
                 moment.position,
                 DeltaFilter(user=episode.user, agent=episode.agent, episode_id=episode.id),
                 limit=DELTAS_SHOWN_MAX,
+                shown=call.shown(view),
             )
         return [applied_record(row) for row in rows if row["garden_id"] == episode.garden_id]
 
@@ -135,11 +142,12 @@ async def get_episode(call: Call) -> web.Response:
 async def note_access(call: Call) -> web.Response:
     """Episodes were looked at: salience counts from the last such moment."""
     request = await call.body(AccessRequest)
-    moment = call.moment(call.view())
+    view = call.view()
+    moment, shown, names = call.moment(view), call.shown(view), request.episodes
 
     def read() -> list[Episode]:
         with call.node.reader.pool.connection() as db:
-            return reading.find_episodes(db, call.authorization, moment.position, request.episodes)
+            return reading.find_episodes(db, call.authorization, moment.position, names, shown)
 
     found = await call.in_pool(read)
     known = {name for episode in found for name in (episode.id, episode.key)}
@@ -150,13 +158,21 @@ async def note_access(call: Call) -> web.Response:
     return answer({"accessed": [episode.key for episode in found]})
 
 
-async def _one(call: Call, name: str, moment: Moment | None = None) -> Episode:
-    """The oldest readable episode of this id or key. Raises ApiError 404."""
-    position = call.view().position if moment is None else moment.position
+async def _one(
+    call: Call, name: str, moment: Moment | None = None, *, own: bool = False
+) -> Episode:
+    """The oldest readable episode of this id or key; ``own``: that the caller has just told,
+    whatever hides it. Raises ApiError 404."""
+    view = call.view()
+    position = view.position if moment is None else moment.position
+    shown = None if own else call.shown(view)
+    rights = call.authorization
+    if own:
+        rights = msgspec.structs.replace(rights, ceiling=CEILING)
 
     def read() -> list[Episode]:
         with call.node.reader.pool.connection() as db:
-            return reading.find_episodes(db, call.authorization, position, [name])
+            return reading.find_episodes(db, rights, position, [name], shown)
 
     found = await call.in_pool(read)
     if not found:

@@ -85,11 +85,11 @@ def now_of(call: Call, event: Recorded, done: Done) -> Volatile:
     waits = garden is not None and garden.quarantine and fact.confidence > 0.0
     contradicted = done.contradicted
     view = call.view()
-    # Perhaps by what is hidden, or by what the caller may not know of.
-    if contradicted and (view.hiding or view.confidential):
+    if contradicted:  # perhaps by what the caller may not know of
         slot = answering_slot(call, view, done)
         chosen: I32 = np.array([] if slot is None else [slot], dtype=np.int32)
-        contradicted = bool(view.contradicted(chosen, call.moment(view), call.authorization).any())
+        rights = call.authorization.reading()
+        contradicted = bool(view.contradicted(chosen, call.moment(view), rights).any())
     return Volatile(fact.confidence, contradicted, quarantine="pending" if waits else None)
 
 

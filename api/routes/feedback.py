@@ -69,7 +69,7 @@ def _readable(call: Call, facts: list[str]) -> dict[str, int]:
         if (slot := call.node.reader.slot_of(fact)) is not None and slot < view.count
     }
     chosen: I32 = np.asarray(sorted(slots.values()), dtype=np.int32)
-    shown = frozenset(known(view, call.authorization, call.moment(view), chosen).tolist())
+    shown = frozenset(known(view, call.authorization.reading(), call.moment(view), chosen).tolist())
     return {fact: slot for fact, slot in slots.items() if slot in shown}
 
 

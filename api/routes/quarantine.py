@@ -145,6 +145,7 @@ async def _review(
         target_garden_id=target,
         member=member_of(call),
         permissions=call.authorization.permissions,
+        rights=call.authorization.alone().withholding(0),
     )
     done = await call.do(intent)
     event = done.events[-1]

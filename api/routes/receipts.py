@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from aiohttp import web
 
 from api.bodies import answer
 from api.call import Call
-from api.commands.receipting import logged, receipt_named, replayed, sees_all, wire_receipt
+from api.commands.receipting import (
+    is_hidden,
+    logged,
+    receipt_named,
+    replayed,
+    sees_all,
+    wire_receipt,
+)
 from api.cursors import Cursor, filters_digest
 from api.errors import coded
 from api.schemas.recall import ReceiptsQuery
+from eventlog.kinds import RecallAnswered
+from projections.view import View
 
 _KIND = "recall-receipts"
 
@@ -41,17 +52,27 @@ def _page(call: Call, query: ReceiptsQuery, whose: str | None) -> dict[str, Any]
             query.cursor, kind=_KIND, digest=digest, now_us=call.node.clock.now_us()
         )
         before = int(opened.place[0])
-    rows = call.node.reader.receipts(whose, before, query.limit + 1)
-    more, rows = len(rows) > query.limit, rows[: query.limit]
-    shown = [
-        wire_receipt(call, view, receipt, row.position)
-        for row in rows
-        if (receipt := logged(call, row.position)) is not None
-    ]
+    found = list(islice(_shown(call, view, whose, before, query.limit), query.limit + 1))
+    more, found = len(found) > query.limit, found[: query.limit]
     return {
-        "receipts": shown,
-        "cursor": _sealed(call, digest, rows[-1].position) if more else None,
+        "receipts": [wire_receipt(call, view, receipt, at) for receipt, at in found],
+        "cursor": _sealed(call, digest, found[-1][1]) if more else None,
     }
+
+
+def _shown(
+    call: Call, view: View, whose: str | None, before: int, rows_a_page: int
+) -> Iterator[tuple[RecallAnswered, int]]:
+    """Receipts that are there for the caller, newest first, and where they stand."""
+    while True:
+        rows = call.node.reader.receipts(whose, before, rows_a_page + 1)
+        for row in rows:
+            receipt = logged(call, row.position)
+            if receipt is not None and not is_hidden(view, receipt):
+                yield receipt, row.position
+        if len(rows) <= rows_a_page:
+            return
+        before = rows[-1].position
 
 
 def _sealed(call: Call, digest: bytes, before: int) -> str:

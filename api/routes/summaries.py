@@ -89,6 +89,7 @@ def _intents(call: Call, request: SummariesRequest) -> list[RecordSummary]:
                 scope=where.scope,
                 garden_id=where.garden_id,
                 member=member_of(call),
+                rights=call.authorization.alone(),
             )
         )
     return intents

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from projections.audit.changes import Changes, Filters, belief_curve, changes
 from projections.audit.lives import Touch, touches
 from projections.audit.sandbox import Limits, StatementRefused
 from projections.moment import Moment, format_instant
+from projections.selection import tells_of
 from projections.view import View
 
 _KIND = "diff"
@@ -196,11 +198,12 @@ def _life(call: Call, query: LifeQuery) -> dict[str, Any]:
     record = call.records(view, [slot], moment)[0]
     first = int(view.from_position[slot])
     with call.service.archive.reading(moment.position) as sources:
-        found = touches(sources, first, moment.position, [record["id"]], query.limit)
+        seen = partial(_may_see, call, view)
+        found = touches(sources, first, moment.position, [record["id"]], query.limit, seen)
     sweeps = view.sweep_positions()
     return {
         "fact": record,
-        "events": [_event(call, view, touch) for touch in found if _may_see(call, touch)],
+        "events": [_event(call, view, touch) for touch in found],
         "belief": [
             {
                 "position": point.position,
@@ -255,12 +258,12 @@ def _entity_life(call: Call, query: LifeQuery) -> dict[str, Any]:
     ids = [row.id for row in rows]
     first = int(view.from_position[slots[0]])
     with call.service.archive.reading(moment.position) as sources:
-        found = touches(sources, first, moment.position, ids, query.limit + 1)
-    shown = [touch for touch in found[: query.limit] if _may_see(call, touch)]
+        seen = partial(_may_see, call, view)
+        found = touches(sources, first, moment.position, ids, query.limit + 1, seen)
     return {
         "entity": entity,
         "facts": len(ids),
-        "events": [_event(call, view, touch) for touch in shown],
+        "events": [_event(call, view, touch) for touch in found[: query.limit]],
         "truncated": len(found) > query.limit,
         "moment": wire_moment(moment),
     }
@@ -282,9 +285,12 @@ def _readable(call: Call, view: View, slot: int) -> bool:
 _TOLD = frozenset({"recall_served", "recall_answered"})
 
 
-def _may_see(call: Call, touch: Touch) -> bool:
-    """Who was told what is for those who were told, and for auditors."""
+def _may_see(call: Call, view: View, touch: Touch) -> bool:
+    """Who was told what is for those who were told, and for auditors; settlements are for
+    those who may read both sides."""
     rights = call.authorization
+    if touch.winner_id is not None:
+        return tells_of(view, rights, touch.winner_id, touch.loser_ids or ())
     return (
         touch.kind not in _TOLD
         or touch.actor == rights.principal

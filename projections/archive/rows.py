@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Collection
 from typing import Any, cast
 
 import msgspec
@@ -109,6 +110,42 @@ def touched(kind: str, event_id: str, payload: dict[str, Any]) -> list[str]:
             if found is not None:
                 ids.append(found)
     return list(dict.fromkeys(ids))
+
+
+def without(payload: dict[str, Any], gone: Collection[str]) -> dict[str, Any]:
+    """A payload that names none of the facts that are ``gone``, of those that ``touched``
+    would find and those that its deltas ended."""
+    kept = dict(payload)
+    for name in _SINGLE:
+        if kept.get(name) in gone:
+            kept[name] = None
+    for name in _SEVERAL:
+        if name in kept:
+            kept[name] = [each for each in cast("list[Any]", kept[name]) if each not in gone]
+    for name in _LISTED:
+        if name in kept:
+            listed = cast("list[Any]", kept[name])
+            kept[name] = [_ended(each, gone) for each in listed if not _speaks_of(each, gone)]
+    return kept
+
+
+def _speaks_of(item: Any, gone: Collection[str]) -> bool:
+    """Whether an item of a list is about a fact that is gone, or ended none but such."""
+    if _fact_of(item) in gone:
+        return True
+    if not isinstance(item, dict) or "fact_id" in item:
+        return False
+    ended = cast("dict[str, Any]", item).get("retracted") or ()
+    return bool(ended) and all(each in gone for each in ended)
+
+
+def _ended(item: Any, gone: Collection[str]) -> Any:
+    if not isinstance(item, dict):
+        return item
+    said = cast("dict[str, Any]", item)
+    if "retracted" not in said:
+        return said
+    return {**said, "retracted": [each for each in said["retracted"] if each not in gone]}
 
 
 def _fact_of(item: Any) -> str | None:

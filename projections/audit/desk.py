@@ -6,7 +6,9 @@ from __future__ import annotations
 import shutil
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -24,6 +26,7 @@ from projections.audit.sandbox import (
     run_sql,
 )
 from projections.authorization import Authorization
+from projections.episodic.shown import Shown, hides
 from projections.moment import LIVE, Moment
 from projections.normalization import SCOPES
 from projections.selection import hidden_positions, known
@@ -37,6 +40,7 @@ class _Made(Struct, frozen=True):
     rights: Rights
     erasures: int
     hidden: tuple[tuple[str, int], ...]
+    kept: bytes
 
 
 class AuditDesk:
@@ -77,17 +81,19 @@ class AuditDesk:
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="engramlog-audit-"))
         events, standing = self._folder / "events.parquet", self._folder / "standing.parquet"
+        kept = kept_positions(view, authorization)
         wanted = _Made(
             moment.position,
             rights_of(view, authorization),
             self._erasures,
             tuple(sorted(view.hiding.names.items())),
+            kept.tobytes(),
         )
         if self._made != wanted:
             self._made = None
-            hidden = tombstoned_positions(view)
             with self._archive.reading(moment.position) as sources:
-                extract_events(events, sources, moment.position, wanted.rights, hidden)
+                sees = _sees(view, authorization)
+                extract_events(events, sources, moment.position, wanted.rights, kept, sees)
             extract_standing(standing, standing_at(view, authorization, moment))
             self._made = wanted
         return events, standing
@@ -107,10 +113,28 @@ def rights_of(view: View, authorization: Authorization) -> Rights:
     )
 
 
-def tombstoned_positions(view: View) -> I64:
-    """Where the facts stand that tombstones hide."""
+def _sees(view: View, authorization: Authorization) -> Callable[[str, dict[str, Any]], bool]:
+    """Whether the caller sees what an event of a memory says."""
+    shown = Shown(view, authorization)
+
+    def sees(kind: str, said: dict[str, Any]) -> bool:
+        if kind == "episode_recorded":
+            where = (said["user"], said["agent"], said["session"], said["scope"])
+            return not hides(view.hiding, *where, said.get("metadata") or {})
+        return shown.rejection(said.get("replaces") or (), said)
+
+    return sees
+
+
+def kept_positions(view: View, authorization: Authorization) -> I64:
+    """Where the facts stand that tombstones hide, or the sanitizer mode holds back."""
     hidden = view.hidden()
-    return view.from_position[:0] if hidden is None else view.from_position[hidden]
+    slots = np.flatnonzero(np.zeros(view.count, np.bool_) if hidden is None else hidden)
+    if authorization.withheld:
+        flagged = view.flagged()
+        flagged = flagged[(view.flags(flagged) & authorization.withheld) != 0]
+        slots = np.union1d(slots, flagged)
+    return view.from_position[slots]
 
 
 def standing_at(view: View, authorization: Authorization, moment: Moment) -> Standing:

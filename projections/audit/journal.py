@@ -17,12 +17,13 @@ from msgspec import Struct
 
 from eventlog.event import Recorded, UnknownPayload
 from eventlog.identifiers import id_text
-from eventlog.kinds import REPLICATED
+from eventlog.kinds import REPLICATED, ConflictResolved
 from eventlog.log import EventLog
-from projections.archive.rows import touched
+from projections.archive.rows import touched, without
 from projections.arrays import I32
 from projections.authorization import Authorization
 from projections.normalization import SCOPES
+from projections.selection import tells_of
 from projections.view import View
 
 SCANNED_MAX = 20_000
@@ -117,9 +118,17 @@ class Journal:
         facts = touched(event.kind, id_text(event.event_id), body)
         shown = [fact for fact in facts if self._readable(fact)]
         detail = {name: each for name, each in body.items() if name not in _SECRET_FIELDS}
+        if isinstance(payload, ConflictResolved):
+            sides = (payload.winner_id, payload.loser_ids)
+            if not tells_of(self._view, self._rights, *sides):
+                return None
         if facts and event.kind in REPLICATED:
             return JournalEntry(event, shown, None) if shown else None
         if self._everything or (self._every_scope and event.kind in _OF_THE_NODE):
+            if len(shown) < len(facts):
+                if not shown:
+                    return None
+                detail = without(detail, frozenset(facts) - frozenset(shown))
             return JournalEntry(event, shown, detail or None)
         return None
 

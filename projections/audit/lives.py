@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -12,12 +12,13 @@ from projections.archive.segments import literal
 _TOUCHED = """
 SELECT position, received_at_us, recorded_at_us, kind, actor, event_id, causation_id, origin, peer,
     fact_ids, json_extract_string(detail, '$.reason'), json_extract_string(detail, '$.note'),
-    json_extract_string(detail, '$.conflict_id'), json_extract_string(detail, '$.winner_id')
+    json_extract_string(detail, '$.conflict_id'), json_extract_string(detail, '$.winner_id'),
+    CAST(json_extract(detail, '$.loser_ids') AS VARCHAR[])
 FROM read_parquet([{files}])
 WHERE position BETWEEN {first} AND {last} AND list_has_any(fact_ids, $ids)
 ORDER BY position
-LIMIT {limit}
 """
+_ROWS = 500
 
 
 class Touch(Struct, frozen=True):
@@ -38,20 +39,29 @@ class Touch(Struct, frozen=True):
     note: str | None
     conflict_id: str | None
     winner_id: str | None
+    loser_ids: list[str] | None
 
 
 def touches(
-    sources: Sequence[Path], first: int, last: int, fact_ids: Sequence[str], limit: int
+    sources: Sequence[Path],
+    first: int,
+    last: int,
+    fact_ids: Sequence[str],
+    limit: int,
+    keep: Callable[[Touch], bool] = lambda _: True,
 ) -> list[Touch]:
     """Events from position ``first`` to ``last`` that touched any of the facts, oldest first,
-    at most ``limit``."""
+    at most ``limit`` of those to ``keep``."""
     if not sources or not fact_ids:
         return []
     import duckdb
 
     files = ", ".join(literal(str(path)) for path in sources)
-    statement = _TOUCHED.format(files=files, first=first, last=last, limit=limit)
+    statement = _TOUCHED.format(files=files, first=first, last=last)
     with duckdb.connect() as db:
         db.execute("SET threads=2")
-        rows = db.execute(statement, {"ids": list(fact_ids)}).fetchall()
-    return [Touch(*row) for row in rows]
+        found = db.execute(statement, {"ids": list(fact_ids)})
+        kept: list[Touch] = []
+        while len(kept) < limit and (rows := found.fetchmany(_ROWS)):
+            kept += [touch for row in rows if keep(touch := Touch(*row))]
+    return kept[:limit]

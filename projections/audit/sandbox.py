@@ -9,18 +9,22 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 from msgspec import Struct
 
 from eventlog.event import NODE_STREAM, garden_partition, scope_partition
+from projections.archive.rows import without
 from projections.archive.segments import literal
 from projections.arrays import F64, I64
 from projections.audit.views import EVENT_COLUMNS
+
+if TYPE_CHECKING:
+    import duckdb
 
 STARTING_SECONDS = 5.0
 """What the process may take to start and to end, beyond the statement's own time."""
@@ -112,41 +116,106 @@ class Failure(Struct, frozen=True, tag=True):
     message: str
 
 
-_UNHIDDEN = """
-AND NOT (len(fact_ids) > 0 AND list_has_all((SELECT list(fact_ids[1]) FROM {files}
-    WHERE kind = 'fact_asserted' AND position IN (SELECT position FROM hidden)), fact_ids))
+_GONE = """
+CREATE TABLE gone AS SELECT fact_ids[1] AS fact_id FROM {files}
+WHERE kind = 'fact_asserted' AND position IN (SELECT position FROM gone_positions)
 """
-"""Leaves out the events that speak of hidden facts alone."""
+_IN_PART = """
+SELECT position, fact_ids, detail FROM readable
+WHERE list_has_any(coalesce(fact_ids, []), (SELECT coalesce(list(fact_id), []) FROM gone))
+   OR (kind = 'delta_applied' AND EXISTS (SELECT 1 FROM gone))
+"""
+_TOLD = """
+SELECT {columns} FROM readable LEFT JOIN parts USING (position)
+WHERE position NOT IN (SELECT position FROM unseen) ORDER BY position
+"""
+_OF_MEMORY = ("episode_recorded", "delta_rejected")
 
 
 def extract_events(
-    target: Path, sources: Sequence[Path], position: int, rights: Rights, hidden: I64
+    target: Path,
+    sources: Sequence[Path],
+    position: int,
+    rights: Rights,
+    hidden: I64,
+    sees: Callable[[str, dict[str, Any]], bool] | None = None,
 ) -> None:
     """Write the events up to ``position`` that a caller with these rights may read, without
-    the exact bytes, without what identifies keys, and without events that speak of the facts
-    asserted at ``hidden`` alone."""
+    the exact bytes, and without what identifies keys.
+
+    Args:
+        hidden: where the facts were asserted that are kept from the caller beside those of
+            ``rights``: events that speak of them alone are left out, and others do not name them.
+        sees: whether the caller sees what an event of a memory says (kind, payload).
+    """
     import duckdb
 
     files = f"read_parquet([{', '.join(literal(str(path)) for path in sources)}])"
     with duckdb.connect() as db:
         db.execute("SET threads=2")
-        db.execute("CREATE TABLE classified (fact_id VARCHAR)")
-        if rights.hidden:
-            db.register("classified_positions", {"position": np.array(rights.hidden)})
-            db.execute(
-                f"INSERT INTO classified SELECT fact_ids[1] FROM {files}"
-                " WHERE position IN (SELECT position FROM classified_positions)"
-            )
-        db.register("hidden", {"position": hidden})
+        gone_positions = np.union1d(hidden, np.array(rights.hidden, dtype=np.int64))
+        db.register("gone_positions", {"position": gone_positions})
+        db.execute(_GONE.format(files=files))
         db.execute(
-            f"COPY (SELECT {', '.join(EVENT_COLUMNS)} FROM {files}"
+            f"CREATE VIEW readable AS SELECT * FROM {files}"
             f" WHERE position <= {position} AND regexp_extract(stream, '/[0-9]+/(.*)$', 1)"
             f" IN ({', '.join(literal(each) for each in rights.partitions) or 'NULL'})"
-            " AND NOT list_has_any(coalesce(fact_ids, []),"
-            " (SELECT coalesce(list(fact_id), []) FROM classified))"
-            f"{_UNHIDDEN.format(files=files) if len(hidden) else ''}"
-            f" ORDER BY position) TO {literal(str(target))} (FORMAT parquet)"
         )
+        unseen, parts = _parts(db)
+        if sees is not None:
+            kinds = ", ".join(literal(kind) for kind in _OF_MEMORY)
+            told = db.execute(
+                f"SELECT position, kind, detail FROM readable WHERE kind IN ({kinds})"
+                " AND detail IS NOT NULL"
+            ).fetchall()
+            unseen += [at for at, kind, said in told if not sees(kind, msgspec.json.decode(said))]
+        db.register("unseen", {"position": np.array(unseen, dtype=np.int64)})
+        db.execute("CREATE TABLE parts (position BIGINT, kept VARCHAR[], said VARCHAR)")
+        if parts:
+            db.executemany("INSERT INTO parts VALUES (?, ?, ?)", parts)
+        columns = ", ".join(_in_part(column) for column in EVENT_COLUMNS)
+        db.execute(
+            f"COPY ({_TOLD.format(columns=columns)}) TO {literal(str(target))} (FORMAT parquet)"
+        )
+
+
+def _in_part(column: str) -> str:
+    """A column of the events; of an event that is told in part, what is told of it."""
+    if column == "fact_ids":
+        return "coalesce(parts.kept, fact_ids) AS fact_ids"
+    return column.replace("ELSE detail END", "ELSE coalesce(parts.said, detail) END")
+
+
+def _silent(whole: dict[str, Any], said: dict[str, Any]) -> bool:
+    """Whether what is left of a payload is nothing: no deltas, or half a settlement, which is
+    for those alone who may read both sides."""
+    if "deltas" in whole:
+        return not said["deltas"]
+    if "loser_ids" in whole:
+        return any(whole[side] and not said[side] for side in ("winner_id", "loser_ids"))
+    return False
+
+
+def _parts(
+    db: duckdb.DuckDBPyConnection,
+) -> tuple[list[int], list[tuple[int, list[str], str | None]]]:
+    """Positions of events that speak of nothing but facts that are gone; and of those that
+    speak of others as well, the others and the payload without what is gone."""
+    unseen: list[int] = []
+    parts: list[tuple[int, list[str], str | None]] = []
+    gone = frozenset(str(fact) for (fact,) in db.execute("SELECT fact_id FROM gone").fetchall())
+    for at, names, detail in db.execute(_IN_PART).fetchall() if gone else ():
+        whole: dict[str, Any] | None = None if detail is None else msgspec.json.decode(detail)
+        said = None if whole is None else without(whole, gone)
+        kept = [name for name in names or () if name not in gone]
+        if (names and not kept) or (
+            whole is not None and said is not None and _silent(whole, said)
+        ):
+            unseen.append(at)
+        else:
+            text = None if said is None else msgspec.json.encode(said).decode()
+            parts.append((at, kept, text))
+    return unseen, parts
 
 
 def extract_standing(target: Path, standing: Standing) -> None:

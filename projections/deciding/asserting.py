@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from eventlog.event import fact_partition
 from eventlog.identifiers import id_text
-from eventlog.kinds import FactAsserted
+from eventlog.kinds import FactAsserted, FactAttributes
 from projections.attribute_rules import CONFIDENTIAL, misplaced
 from projections.attributes import attributes_at, decoded, encoded
 from projections.contradictions import key_hash, value_hash
 from projections.database import query, query_one
 from projections.deciding.context import Context, Decision
 from projections.deciding.gardens import write_refusal
+from projections.deciding.readable import readable, sees_all
 from projections.deciding.retracting import retract_by_record
 from projections.derivations import closes_cycle
 from projections.instructions import instruction_refusal
 from projections.intents import AssertFact, Refused
 from projections.moment import LIVE
-from projections.normalization import normalize_ref
 
 _SAME = f"""
 SELECT id, cid, valid_from, valid_until, interpret_as, derived_from, value_type, value_v,
@@ -57,14 +58,16 @@ def assert_fact(intent: AssertFact, context: Context) -> Decision | Refused:
         context.flush()
         parents = [parent.hash for parent in intent.derived_from]
         child = intent.cid.removeprefix("sha256:")
-        if closes_cycle(context.db, child, parents, garden, intent.readable_scopes):
+        if closes_cycle(
+            context.db, child, parents, garden, partial(readable, context, intent.rights)
+        ):
             return Refused(
                 "provenance_cycle_detected",
                 "the fact would be derived from itself",
                 "derived_from",
             )
     if intent.confidence == 0.0:
-        return retract_by_record(stated_payload(intent), context, intent.member)
+        return retract_by_record(stated_payload(intent), context, intent.rights)
     content = _content(intent)
     key = (intent.entity, intent.relation, intent.scope, garden)
     rival: tuple[bytes, bytes, str] | None = None
@@ -75,7 +78,7 @@ def assert_fact(intent: AssertFact, context: Context) -> Decision | Refused:
         value = intent.value
         rival = (key_hash(*key), value_hash(value.type, value.v), intent.relation)
         if same is not None and tuple(same[1:-1]) == content and not intent.anew:
-            intent, repeats = _repetition(intent, same[0], same[-1], context)
+            intent, repeats = _repetition(intent, str(same[0]), str(same[-1]), context)
             if repeats:
                 return Decision([], fact_id=same[0], created=False, rival=rival)
     draft = context.draft(stated_payload(intent), fact_partition(intent.scope, garden))
@@ -112,16 +115,12 @@ def _repetition(
     """Whether stating a fact anew changes nothing beside the equal one that stands; else the
     intent, classified no lower than that: saying a thing again does not declassify it.
 
-    Attributes that are left unsaid are no change. For an asker who may not read it, the fact
-    that stands is not there.
+    Attributes that are left unsaid are no change.
     """
-    newest = attributes_at(context.db, same, LIVE) or decoded(stated)
-    member = intent.member
-    if newest.classification >= CONFIDENTIAL and member not in (None, intent.source):
-        return intent, False
     given = intent.attributes
     if given is None or encoded(given) == stated:
         return intent, True
+    newest = attributes_at(context.db, same, LIVE) or decoded(stated)
     if newest.classification <= given.classification:
         return intent, False
     raised = msgspec.structs.replace(given, classification=newest.classification)
@@ -143,17 +142,29 @@ def _content(intent: AssertFact) -> tuple[Any, ...]:
 
 
 def _newest_of_source(intent: AssertFact, context: Context) -> tuple[Any, ...] | None:
+    """The newest live fact of the source that the asker may read: what they may not is not
+    there, and nobody learns of it by stating it again."""
     known = (intent.entity, intent.relation, intent.scope, intent.garden_id, intent.source)
+    rights = intent.rights
     pending = context.undecided.newest.get(known)
-    if pending is not None:
+    if pending is not None and _may_know(intent, decoded(str(pending[-1]))):
         return pending
-    hiding = context.mirror.hiding
-    if not hiding:
-        return query_one(context.db, _SAME, (*known, 1))
-    if hiding.covers(intent.entity, intent.scope):
-        return None  # nobody learns of a hidden fact by stating it again
-    for row in query(context.db, _SAME, (*known, -1)):
-        value_type, value_v = row[6:8]
-        if value_type != "ref" or not hiding.covers(normalize_ref(value_v), intent.scope):
-            return row
-    return None
+    if pending is not None:
+        context.flush()
+    newest = query_one(context.db, _SAME, (*known, 1))
+    if newest is None or (newest[0] in context.mirror.slot_of and sees_all(context, rights)):
+        return newest
+    if newest[0] in readable(context, rights, [newest[0]]):
+        return newest
+    rows = query(context.db, _SAME, (*known, -1))
+    shown = readable(context, rights, [row[0] for row in rows])
+    return next((row for row in rows if row[0] in shown), None)
+
+
+def _may_know(intent: AssertFact, stated: FactAttributes) -> bool:
+    """Whether the asker may read what was drafted a moment ago at their key."""
+    rights, level = intent.rights, stated.classification
+    if rights is None:
+        return True
+    own = rights.every_garden or rights.principal == intent.source
+    return level <= rights.ceiling and (level < CONFIDENTIAL or own)

@@ -11,6 +11,7 @@ from eventlog.event import fact_partition
 from eventlog.kinds import Value
 from projections.database import query
 from projections.deciding.context import Context
+from projections.deciding.readable import readable
 from projections.episodic.delta import FactConflictError, Proposal, payload_of, replaced_by
 from projections.episodic.place import Place
 from projections.episodic.stating import Statement
@@ -76,22 +77,43 @@ class DeltaBook:
 
     def __init__(self, intent: ApplyDeltas, context: Context) -> None:
         self._db = context.db
+        self._context, self._rights = context, intent.rights
         partition = fact_partition(intent.scope, intent.garden_id)
         proposals = intent.proposals
         ids = _json(proposal.delta_id for proposal in proposals)
-        self.known: dict[str, tuple[str | None, tuple[str, ...]]] = {
-            delta_id: (fact_id, tuple(json.loads(retracted)))
-            for delta_id, fact_id, retracted in query(self._db, _KNOWN, (ids,))
-        }
+        self.known = self._applied(ids)
         self._named: dict[str, list[StandingFact]] = {}
         self._by_id: dict[str, StandingFact] = {}
-        for row in query(self._db, _NAMED, (partition, _json(_names(proposals)))):
+        rows = query(self._db, _NAMED, (partition, _json(_names(proposals))))
+        shown = self._readable(row[1] for row in rows)
+        for row in rows:
             name, fact_id, user, agent, end, base, *said = row
+            if fact_id not in shown:
+                continue
             live = end == LIVE and base > 0.0
             self._add(StandingFact(name, fact_id, user, agent, live, *said))
         sources = _json(each for p in proposals for each in p.delta.source_episode_ids)
         self._hashes: dict[str, str] = dict(query(self._db, _HASHES, (partition, sources)))
         self._fresh: dict[tuple[Place, str, str], list[StandingFact]] = {}
+
+    def _readable(self, facts: Iterable[str]) -> frozenset[str]:
+        """Those of the facts that the asker may read: the others are not there."""
+        return readable(self._context, self._rights, facts)
+
+    def _applied(self, ids: str) -> dict[str, tuple[str | None, tuple[str, ...]]]:
+        """Fact and ended facts of the deltas that were applied before."""
+        rows = [
+            (str(name), fact, tuple[str, ...](json.loads(ended)))
+            for name, fact, ended in query(self._db, _KNOWN, (ids,))
+        ]
+        shown = self._readable(
+            each for _, fact, ended in rows for each in (*ended, fact) if each is not None
+        )
+        return {
+            name: (fact, tuple(each for each in ended if each in shown))
+            for name, fact, ended in rows
+            if (fact in shown if fact is not None else not ended or not shown.isdisjoint(ended))
+        }
 
     def _add(self, fact: StandingFact) -> None:
         self._by_id[fact.fact_id] = fact
@@ -129,7 +151,9 @@ class DeltaBook:
         value = statement.value
         key = (statement.entity, statement.relation, place.scope, place.garden_id)
         row = (*key, place.user, place.agent, value.type, value.v)
-        for (found,) in query(self._db, _RIVAL, row):
+        rivals = [found for (found,) in query(self._db, _RIVAL, row)]
+        shown = self._readable(rivals)
+        for found in (rival for rival in rivals if rival in shown):
             known = self._by_id.get(found)
             if known is None or known.live:
                 return found

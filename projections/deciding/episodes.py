@@ -19,6 +19,7 @@ from projections import intents as ask
 from projections.database import query
 from projections.deciding.context import Context, Decision
 from projections.deciding.gardens import write_refusal
+from projections.episodic.shown import hides
 from projections.intents import NewEpisode, Refused
 
 _SAME_IDS = """
@@ -64,13 +65,19 @@ def record_episodes(intent: ask.RecordEpisodes, context: Context) -> Decision | 
 def _known(
     intent: ask.RecordEpisodes, partition: str, context: Context
 ) -> dict[str, tuple[str, tuple[Any, ...]]]:
-    """Key and body of the episodes that have one of these ids already; the oldest counts."""
+    """Key and body of the episodes that have one of these ids already; the oldest counts.
+    Those that tombstones hide are not there."""
     ids = [episode.id for episode in intent.episodes if episode.id is not None]
     if not ids:
         return {}
     context.flush()
     rows = query(context.db, _SAME_IDS, (partition, json.dumps(ids)))
-    return {row[0]: (row[1], tuple(row[2:])) for row in rows}
+    hiding = context.mirror.hiding
+    return {
+        row[0]: (row[1], tuple(row[2:]))
+        for row in rows
+        if not hiding or not hides(hiding, row[2], row[4], row[3], intent.scope, json.loads(row[8]))
+    }
 
 
 def _body(episode: NewEpisode) -> tuple[Any, ...]:

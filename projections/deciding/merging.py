@@ -141,7 +141,7 @@ def _restated(
         garden_id=newer.garden_id,
         attributes=attributes,
         member=intent.member,
-        readable_scopes=intent.rights.scopes,
+        rights=intent.rights.alone(),
     )
 
 

@@ -18,6 +18,7 @@ from projections.database import query_one
 from projections.deciding.asserting import assert_fact
 from projections.deciding.context import Context, Decision
 from projections.deciding.gardens import touch_refusal
+from projections.deciding.readable import readable
 from projections.facts import FactRow, fetch
 from projections.garden_directory import MODERATING_ROLES, garden_state, role_in
 from projections.intents import AssertFact, Refused, ReviewQuarantined
@@ -34,6 +35,8 @@ def review_quarantined(intent: ReviewQuarantined, context: Context) -> Decision 
     found = query_one(context.db, _FACT, (intent.fact_id,))
     row = None if found is None else fetch(context.db, [found[0]])[0]
     if found is None or row is None or row.scope not in intent.scopes:
+        return _ABSENT
+    if row.id not in readable(context, intent.rights, [row.id]):
         return _ABSENT
     refusal = _moderator_refusal(row, intent, context)
     if refusal is not None:
@@ -107,7 +110,7 @@ def _restated(row: FactRow, intent: ReviewQuarantined) -> AssertFact:
         write_mode=row.write_mode,
         garden_id=intent.target_garden_id,
         attestation=row.attestation,
-        readable_scopes=intent.scopes,
+        rights=intent.rights,
         permissions=intent.permissions,
     )
 

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from eventlog.event import Draft, fact_partition
 from eventlog.identifiers import id_text
-from eventlog.kinds import ConflictResolved, FactAsserted, Value
+from eventlog.kinds import ConflictResolved, FactAsserted, FactAttributes, Value
+from projections.attribute_rules import PLAIN
+from projections.attributes import attributes_at
 from projections.cid import compute_cid
 from projections.database import query, query_one
 from projections.deciding.context import Context, Decision, Key
 from projections.deciding.gardens import touch_refusal
+from projections.deciding.readable import readable
 from projections.instructions import as_content, instruction_refusal
 from projections.intents import Refused, ResolveConflict
 from projections.moment import LIVE
 
+if TYPE_CHECKING:
+    from projections.authorization import Authorization
+
 _CONFLICT = """
 SELECT entity, relation, scope, garden_id, fact_id, to_position, resolved_position
 FROM conflicts WHERE conflict_id=?
+"""
+_SHOWN = f"""
+SELECT entity, relation, scope, garden_id, id, {LIVE}, NULL FROM facts WHERE id=?
 """
 _FACT_COLUMNS = """id, entity, relation, scope, garden_id, value_type, value_v, interpret_as,
     valid_from_us, valid_until_us"""
@@ -77,7 +86,7 @@ def resolve_conflict(intent: ResolveConflict, context: Context) -> Decision | Re
     ``conflicts.conflict`` shows it; any live fact of either may be named the winner.
     """
     context.flush()
-    row = query_one(context.db, _CONFLICT, (intent.conflict_id,))
+    row = query_one(context.db, *_asked(intent))
     if row is None or row[2] not in intent.scopes:
         return _ABSENT
     *found, fact, ended, resolved = row
@@ -85,8 +94,8 @@ def resolve_conflict(intent: ResolveConflict, context: Context) -> Decision | Re
     refusal = touch_refusal(context.db, key[3], intent.member, _ABSENT)
     if refusal is not None:
         return refusal
-    sides = _sides(key, fact, context)
-    if ended != LIVE or resolved is not None or sides is None:
+    sides = _sides(key, fact, context, intent.rights)
+    if intent.settled or ended != LIVE or resolved is not None or sides is None:
         return Refused("conflict_already_resolved", "conflict already resolved")
     if intent.new_value is not None:
         refusal = instruction_refusal(intent.new_value, intent.permissions)
@@ -96,6 +105,8 @@ def resolve_conflict(intent: ResolveConflict, context: Context) -> Decision | Re
     named = query_one(context.db, _FACT, (intent.winning_fact_id,))
     winner = None if named is None else _Side(*named)
     of_key = winner is not None and winner.key == key
+    shown = readable(context, intent.rights, [intent.winning_fact_id])
+    of_key &= intent.winning_fact_id in shown
     if winner is None or not of_key or winner.value not in {side.value for side in sides}:
         return Refused(
             "not_in_conflict", "winning_fact_id must be one of the two facts", "winning_fact_id"
@@ -104,11 +115,23 @@ def resolve_conflict(intent: ResolveConflict, context: Context) -> Decision | Re
     return _settle(intent, context, winner, losers)
 
 
-def _sides(key: Key, fact: str, context: Context) -> tuple[_Side, _Side] | None:
+def _asked(intent: ResolveConflict) -> tuple[str, tuple[str, ...]]:
+    """The statement and bindings that find what is to be settled: what the asker was shown,
+    or else the table's row."""
+    if intent.fact_id is None:
+        return _CONFLICT, (intent.conflict_id,)
+    return _SHOWN, (intent.fact_id,)
+
+
+def _sides(
+    key: Key, fact: str, context: Context, rights: Authorization | None
+) -> tuple[_Side, _Side] | None:
     """The newest other fact and the newest of the conflict's value, as they are shown: valid
     now and at some time together. None where one value is no longer claimed."""
     value = query_one(context.db, _VALUE_OF, (fact,))
     claimants = [_Side(*row) for row in query(context.db, _CLAIMANTS, (*key, context.now_us))]
+    shown = readable(context, rights, [side.id for side in claimants])
+    claimants = [side for side in claimants if side.id in shown]
     mine = [side for side in claimants if side.value == value]
     rivals = [side for side in claimants if side.value != value]
     if not mine or not rivals:
@@ -126,11 +149,13 @@ def _settle(
     key = losing[0].key
     partition = fact_partition(key[2], key[3])
     drafts: list[Draft] = []
+    # The note tells of both sides, and so does a new value to whoever settles by one of them.
+    level = max(_level(side, context) for side in (*losing, *([winner] if winner else [])))
     if winner is None:
         assert intent.new_value is not None
         value = intent.new_value
         context.undecided.touched.add(key)
-        stated = context.draft(_plain_fact(key, value, intent.source), partition)
+        stated = context.draft(_plain_fact(key, value, intent.source, level), partition)
         drafts.append(stated)
         winner_id = id_text(stated.event_id)
     else:
@@ -140,12 +165,13 @@ def _settle(
             v=winner.value_v,
             interpret_as=winner.interpret_as,
         )
-    losers = [fact for side in losing for fact in _value_group(side, context)]
+    losers = [fact for side in losing for fact in _value_group(side, context, intent.rights)]
     note = context.draft(
         _plain_fact(
             (f"stigmem:resolution:{intent.conflict_id}", *key[1:]),
             as_content(value),  # the note records what was decided and orders nobody
             intent.source,
+            level,
         ),
         partition,
     )
@@ -161,12 +187,20 @@ def _settle(
     return Decision(drafts, fact_id=winner_id, detail=detail)
 
 
-def _value_group(side: _Side, context: Context) -> list[str]:
+def _value_group(side: _Side, context: Context, rights: Authorization | None) -> list[str]:
     bindings = (*side.key, *side.value)
-    return [found[0] for found in query(context.db, _VALUE_GROUP, bindings)]
+    found = [str(row[0]) for row in query(context.db, _VALUE_GROUP, bindings)]
+    shown = readable(context, rights, found)
+    return [fact for fact in found if fact in shown]
 
 
-def _plain_fact(key: Key, value: Value, source: str) -> FactAsserted:
+def _level(side: _Side, context: Context) -> int:
+    """How high a side is classified."""
+    return (attributes_at(context.db, side.id, LIVE) or PLAIN).classification
+
+
+def _plain_fact(key: Key, value: Value, source: str, level: int) -> FactAsserted:
+    """A fact that is classified no lower than what it repeats."""
     entity, relation, scope, garden_id = key
     cid = compute_cid(
         entity=entity, relation=relation, value=value, source=source, confidence=1.0, scope=scope
@@ -179,4 +213,5 @@ def _plain_fact(key: Key, value: Value, source: str) -> FactAsserted:
         scope=scope,  # pyright: ignore[reportArgumentType]
         cid=cid,
         garden_id=garden_id,
+        attributes=FactAttributes(classification=level) if level > PLAIN.classification else None,
     )

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from eventlog.event import fact_partition
 from eventlog.identifiers import id_text
 from eventlog.kinds import FactAsserted, FactRetracted, Value
-from projections.attributes import closed_facts
 from projections.database import query, query_one
 from projections.deciding.context import Context, Decision, Key
 from projections.deciding.gardens import touch_refusal
+from projections.deciding.readable import readable, sees_all
 from projections.intents import Refused, RetractFact, RetractMatching
 from projections.moment import LIVE
 from projections.policies import is_set_valued
+
+if TYPE_CHECKING:
+    from projections.authorization import Authorization
 
 RETRACTED_VALUE = "retracted"
 """The string value with which clients retract a whole key."""
@@ -23,7 +26,7 @@ _TARGETS = f"""
 SELECT id, source, value_type, value_v FROM facts
 WHERE entity=? AND relation=? AND scope=? AND garden_id IS ?
   AND to_position={LIVE} AND base_confidence>0
-ORDER BY from_position LIMIT {RETRACTION_TARGETS_MAX + 1}
+ORDER BY from_position LIMIT ?
 """
 _BY_ID = """
 SELECT entity, relation, scope, garden_id, to_position, base_confidence FROM facts WHERE id=?
@@ -38,18 +41,18 @@ _ABSENT = Refused("fact_not_found", "fact not found", "id")
 
 
 def retract_by_record(
-    record: FactAsserted, context: Context, member: str | None = None
+    record: FactAsserted, context: Context, rights: Authorization | None = None
 ) -> Decision | Refused:
     """A confidence-0 record and the retraction of what it denies (wire 5.2), as far as
-    ``member`` may read it."""
+    ``rights`` let it be read."""
     key = (record.entity, record.relation, record.scope, record.garden_id)
     if context.undecided.holds(key):
         context.flush()
     several = is_set_valued(context.db, record.relation)
-    rows = query(context.db, _TARGETS, key)
-    if member is not None:
-        kept = closed_facts(context.db, [str(row[0]) for row in rows if row[1] != member])
-        rows = [row for row in rows if row[0] not in kept]
+    most = RETRACTION_TARGETS_MAX + 1 if sees_all(context, rights) else -1
+    rows = query(context.db, _TARGETS, (*key, most))
+    shown = readable(context, rights, [row[0] for row in rows])
+    rows = [row for row in rows if row[0] in shown]
     if len(rows) > RETRACTION_TARGETS_MAX:
         return Refused(
             "too_many_targets",

@@ -14,6 +14,7 @@ from eventlog.kinds import FactAsserted, FactRetracted, SummaryRecorded, Value
 from projections.cid import compute_cid
 from projections.deciding.context import Context, Decision
 from projections.deciding.gardens import write_refusal
+from projections.deciding.readable import readable
 from projections.intents import RecordSummary, Refused
 from projections.summaries.naming import RELATION, Period, period_of_name
 from projections.summaries.paragraphs import paragraphs_of
@@ -54,6 +55,9 @@ def record_summary(intent: RecordSummary, context: Context) -> Decision | Refuse
     context.flush()
     partition = fact_partition(intent.scope, intent.garden_id)
     standing = standing_paragraphs(context.db, partition, intent.owner, intent.name)
+    if standing:
+        shown = readable(context, intent.rights, [each.fact_id for each in standing])
+        standing = [each for each in standing if each.fact_id in shown] or None
     change = _compare(texts, standing or [])
     order = [fact for _, fact in change.wanted] == [each.fact_id for each in standing or []]
     same = order and (standing is None) == (intent.text is None)

@@ -7,8 +7,8 @@ takes none is for the node's own work (passes of rules, decisions).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import apsw
 import msgspec
@@ -16,11 +16,12 @@ from msgspec import Struct
 
 from eventlog.event import garden_partition, scope_partition
 from projections.attributes import cleared_rows
-from projections.authorization import Authorization
+from projections.authorization import OPEN_CLASS, Authorization
 from projections.database import Bindings, query, query_one
 from projections.episodic.classifying import KeyOfFact
 from projections.episodic.episode import Episode
 from projections.episodic.place import Place
+from projections.episodic.shown import Shown
 from projections.intents import NewEpisode
 from projections.moment import LIVE
 
@@ -62,14 +63,14 @@ SELECT max(to_position) FROM consolidation_runs
 WHERE rule_id=? AND replay=0 AND position<=?
 """
 _KNOWN = "SELECT delta_id FROM deltas WHERE delta_id IN (SELECT value FROM json_each(?))"
-_UNHIDDEN = f"""
-NOT EXISTS (SELECT 1 FROM tombstones t JOIN facts f ON f.id=d.fact_id
-    LEFT JOIN entity_edges e ON e.id=f.id
-    WHERE t.to_position={LIVE} AND (t.entity=f.entity OR t.entity=e.object)
-    AND f.scope IN (SELECT value FROM json_each(t.scopes)))
+_REPLACED = """
+SELECT m.fact_id FROM json_each(?2) n CROSS JOIN memory_facts m ON m.partition=?1
+    AND (m.name=n.value OR m.fact_id=n.value)
 """
-"""Leaves out deltas that made a fact which a tombstone hides."""
 _metadata = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+Row = TypeVar("Row")
 
 
 class Readers(Struct, frozen=True):
@@ -83,9 +84,11 @@ class Readers(Struct, frozen=True):
 
 
 def rights(authorization: Authorization, table: str = "") -> tuple[str, list[Any]]:
-    """A condition and its bindings that hold for the rows a caller may read."""
+    """A condition and its bindings that hold for the rows a caller may read, by where they lie;
+    what else is asked of them is ``shown.Shown``'s."""
+    scopes = authorization.scopes if authorization.ceiling >= OPEN_CLASS else ()
     bindings = [
-        json.dumps(sorted(authorization.scopes)),
+        json.dumps(sorted(scopes)),
         int(not authorization.only_gardens),
         int(authorization.every_garden),
         json.dumps(sorted(authorization.gardens)),
@@ -108,10 +111,12 @@ def recent(
     garden_id: str | None = None,
     limit: int,
     before: tuple[int, int] | None = None,
+    shown: Shown | None = None,
 ) -> list[Episode]:
     """A user's episodes, newest first; of one session or agent where they are given.
 
-    ``before``: (instant, position) of the last one of the page before.
+    ``before``: (instant, position) of the last one of the page before. ``shown``: what the
+    caller sees; None for the node's own work.
     """
     allowed, bindings = rights(authorization, "e")
     where = [
@@ -124,17 +129,41 @@ def recent(
         "(?7 IS NULL OR (e.at_us, e.position) < (?7, ?8))",
         numbered(allowed, 9),
     ]
-    at_us, place = before or (None, None)
     sql = f"""
     SELECT {_COLUMNS} FROM episodes e WHERE {" AND ".join(where)}
     ORDER BY e.at_us DESC, e.position DESC LIMIT ?{9 + len(bindings)}
     """
-    given = (position, user, session, agent, scope, garden_id, at_us, place, *bindings, limit)
-    return [_episode(row) for row in query(db, sql, given)]
+
+    def page(last: Episode | None) -> list[Episode]:
+        at_us, place = (last.at_us, last.position) if last else before or (None, None)
+        given = (position, user, session, agent, scope, garden_id, at_us, place, *bindings, limit)
+        return [_episode(row) for row in query(db, sql, given)]
+
+    return _filled(page, (lambda _: True) if shown is None else shown.episode, limit)
+
+
+def _filled(
+    page: Callable[[Row | None], list[Row]], keep: Callable[[Row], bool], limit: int
+) -> list[Row]:
+    """The first ``limit`` rows to ``keep``, of as many pages of ``limit`` rows as that takes;
+    each is asked for behind the last row of the one before."""
+    kept: list[Row] = []
+    last: Row | None = None
+    while len(kept) < limit:
+        found = page(last)
+        kept += [row for row in found if keep(row)]
+        if len(found) < limit:
+            break
+        last = found[-1]
+    return kept[:limit]
 
 
 def find_episodes(
-    db: apsw.Connection, authorization: Authorization, position: int, names: Sequence[str]
+    db: apsw.Connection,
+    authorization: Authorization,
+    position: int,
+    names: Sequence[str],
+    shown: Shown | None = None,
 ) -> list[Episode]:
     """Readable episodes of these ids or keys, oldest first."""
     allowed, bindings = rights(authorization, "e")
@@ -152,7 +181,8 @@ def find_episodes(
         gardens = [row[0] for row in query(db, "SELECT DISTINCT id FROM gardens ORDER BY id")]
     partitions += [garden_partition(garden) for garden in gardens]
     given = (position, json.dumps(list(names)), json.dumps(partitions), *bindings)
-    return [_episode(row) for row in query(db, sql, given)]
+    found = [_episode(row) for row in query(db, sql, given)]
+    return found if shown is None else [each for each in found if shown.episode(each)]
 
 
 def numbered(condition: str, first: int) -> str:
@@ -342,14 +372,23 @@ def last_fire(db: apsw.Connection, rule_id: str) -> int | None:
     return None if found is None else found[0]
 
 
-def quarantined_of(db: apsw.Connection, rule_id: str, position: int) -> list[dict[str, Any]]:
-    """Episodes that a rule could make nothing of, newest first."""
+def quarantined_of(
+    db: apsw.Connection,
+    authorization: Authorization,
+    rule_id: str,
+    position: int,
+    shown: Shown | None = None,
+) -> list[dict[str, Any]]:
+    """Episodes that a rule could make nothing of, newest first. ``shown``: as for ``recent``."""
     sql = """
     SELECT q.key, e.id, q.reason, q.run_id, q.position FROM quarantined_episodes q
     JOIN episodes e ON e.key=q.key
     WHERE q.rule_id=? AND q.position<=? ORDER BY q.position DESC, q.key LIMIT 100
     """
-    return rows_of(db, sql, (rule_id, position))
+    rows = rows_of(db, sql, (rule_id, position))
+    keys = [str(row["key"]) for row in rows]
+    found = {each.key for each in find_episodes(db, authorization, position, keys, shown)}
+    return [row for row in rows if row["key"] in found]
 
 
 class DeltaFilter(Struct, frozen=True, kw_only=True):
@@ -372,11 +411,12 @@ def deltas_at(
     *,
     limit: int,
     before: tuple[int, int] | None = None,
+    shown: Shown | None = None,
 ) -> list[dict[str, Any]]:
-    """Applied deltas, newest first."""
+    """Applied deltas, newest first. ``shown``: as for ``recent``."""
     allowed, bindings = rights(authorization, "d")
     cleared, levels = cleared_rows("d.fact_id", authorization)
-    where = ["d.position<=?", allowed, cleared, _UNHIDDEN]
+    where = ["d.position<=?", allowed, cleared]
     given = [position, *bindings, *levels]
     for column in ("user", "agent", "rule_id", "run_id", "fact_id", "delta_id"):
         value = getattr(wanted, column)
@@ -389,14 +429,25 @@ def deltas_at(
             " AND s.episode_id=? AND s.position=d.position AND s.number=d.number)"
         )
         given.append(wanted.episode_id)
-    if before is not None:
-        where.append("(d.position, d.number) < (?, ?)")
-        given += before
+    where.append("(d.position, d.number) < (?, ?)")
     sql = f"""
     SELECT d.* FROM deltas d WHERE {" AND ".join(where)}
     ORDER BY d.position DESC, d.number DESC LIMIT ?
     """
-    return rows_of(db, sql, (*given, limit))
+
+    def page(last: dict[str, Any] | None) -> list[dict[str, Any]]:
+        place = (last["position"], last["number"]) if last else before or (LIVE, 0)
+        return rows_of(db, sql, (*given, *place, limit))
+
+    if shown is None:
+        return page(None)
+    return [shown.of_delta(row) for row in _filled(page, shown.delta, limit)]
+
+
+def named_facts(db: apsw.Connection, partition: str, names: Sequence[str]) -> list[str]:
+    """The facts that deltas gave these names, or that have these ids, in a partition."""
+    rows = query(db, _REPLACED, (partition, json.dumps(list(names))))
+    return [fact for (fact,) in rows]
 
 
 def rejections_at(
@@ -407,8 +458,9 @@ def rejections_at(
     *,
     limit: int,
     before: tuple[int, int] | None = None,
+    shown: Shown | None = None,
 ) -> list[dict[str, Any]]:
-    """Rejected deltas, newest first."""
+    """Rejected deltas, newest first. ``shown``: as for ``recent``."""
     allowed, bindings = rights(authorization)
     where, given = ["position<=?", allowed], [position, *bindings]
     for column in ("user", "agent", "rule_id", "run_id", "delta_id"):
@@ -416,13 +468,34 @@ def rejections_at(
         if value is not None:
             where.append(f"{column}=?")
             given.append(value)
-    if before is not None:
-        where.append("position<?")
-        given.append(before[0])
+    where.append("position<?")
     sql = f"""
     SELECT * FROM delta_rejections WHERE {" AND ".join(where)} ORDER BY position DESC LIMIT ?
     """
-    return rows_of(db, sql, (*given, limit))
+
+    def page(last: dict[str, Any] | None) -> list[dict[str, Any]]:
+        place = last["position"] if last else before[0] if before else LIVE
+        return rows_of(db, sql, (*given, place, limit))
+
+    def keep(row: dict[str, Any]) -> bool:
+        if shown is None or row["reason"] == "missing":  # whatever was named, it was not there
+            return True
+        named = query(db, _REPLACED, (row["partition"], row["replaces"]))
+        return shown.rejection([fact for (fact,) in named], row)
+
+    return _filled(page, keep, limit)
+
+
+def namesakes(db: apsw.Connection, fact_id: str) -> list[str]:
+    """The facts of a place that had a fact's name by the time it was stated, itself among them."""
+    rows = query(
+        db,
+        "SELECT v.fact_id FROM memory_facts m JOIN memory_facts v ON v.partition=m.partition"
+        " AND v.name=m.name AND v.user=m.user AND v.agent=m.agent"
+        " AND v.from_position<=m.from_position WHERE m.fact_id=?",
+        (fact_id,),
+    )
+    return [fact for (fact,) in rows]
 
 
 def memory_facts_at(

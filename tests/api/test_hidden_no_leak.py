@@ -8,7 +8,9 @@ import re
 import tempfile
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import msgspec
@@ -19,10 +21,20 @@ from hypothesis import strategies as st
 from eventlog.kinds import RecallUse
 from projections.authorization import everything
 from projections.conflicts import conflicts
+from projections.episodic.delta import (
+    AddDelta,
+    DeleteDelta,
+    MemoryDelta,
+    UpdateDelta,
+    stated_id,
+)
+from projections.episodic.place import Place
 from projections.intents import (
+    ApplyDeltas,
     AssertFact,
     CreateGarden,
     Intent,
+    RecordEpisodes,
     ResolveConflict,
     RetractFact,
     TrackRecalls,
@@ -36,6 +48,7 @@ from tests.api.private_worlds import (
     MEMBER,
     OUTSIDER,
     SCOPE,
+    USERS,
     VALUES,
     Life,
     Step,
@@ -44,11 +57,18 @@ from tests.api.private_worlds import (
 from tests.api.test_no_leak import STATEMENTS, Ask, answers, declared, reads, same
 
 BURIED = ENTITIES[2]
-KINDS = ("fact", "fact", "fact", "retract", "resolve", "recall")
+KINDS = ("fact", "fact", "fact", "retract", "resolve", "recall", "episode", "delta", "delta")
+BURIED_NAMES = ("hid-0", "hid-1", "hid-2")
+"""Of episodes and of facts that deltas write about the entity."""
 
 
 class Buried(Life):
     """A life whose private steps are about the entity that will be hidden, in no garden."""
+
+    @cached_property
+    def named(self) -> set[str]:
+        """Names that deltas gave to facts about the entity."""
+        return set()
 
     def _intent(self, step: Step) -> Intent | None:
         if not step.private or step.kind == "garden":
@@ -67,8 +87,49 @@ class Buried(Life):
                 return TrackRecalls(uses=(RecallUse(fact, 3, self.clock.now_us()),))
             case "resolve":
                 return self._settled(step)
+            case "episode":
+                return self._spoken(step)
+            case "delta":
+                return self._proposed(step)
             case _:
                 return None
+
+    def _spoken(self, step: Step) -> RecordEpisodes:
+        """An episode whose metadata name the entity, as subject or object."""
+        plain = self._episode(msgspec.structs.replace(step, private=False, derived=False))
+        (episode,) = plain.episodes
+        said = ({"subject": BURIED}, {"subject": "self", "object": BURIED})[step.pick % 2]
+        named = msgspec.structs.replace(
+            episode, metadata=said, id=BURIED_NAMES[step.pick % 3] if step.derived else None
+        )
+        return msgspec.structs.replace(plain, episodes=(named,), member=MEMBER)
+
+    def _proposed(self, step: Step) -> ApplyDeltas:
+        """A delta that states a fact about the entity, ends one, or is rejected over one."""
+        plain = self._delta(msgspec.structs.replace(step, private=False, derived=False, pick=1))
+        (proposal,) = plain.proposals
+        place = Place(USERS[step.pick % 2], "rag", SCOPE, None)
+        name, older = BURIED_NAMES[step.pick % 3], BURIED_NAMES[(step.pick + 1) % 3]
+        payload = {"id": name, "subject": BURIED, "predicate": "memory:role", "object": "x"}
+        payload["object"] = VALUES[step.value].v
+        origin: dict[str, Any] = {
+            "confidence": 1.0,
+            "source_episode_ids": [name],
+            "promotion_us": self.clock.now_us(),
+            "rule_id": "by-hand",
+        }
+        delta: MemoryDelta = AddDelta(fact_payload=payload, **origin)
+        if step.derived and name in self.named and older in self.named:
+            delta = UpdateDelta(
+                fact_payload=payload, replaces=[older], expected_version=step.pick % 2 + 1, **origin
+            )
+        elif step.pick % 5 == 4 and older in self.named:
+            delta = DeleteDelta(replaces=[older], **origin)
+        self.named.add(name)
+        proposal = msgspec.structs.replace(
+            proposal, delta=delta, place=place, delta_id=stated_id(delta, place)
+        )
+        return msgspec.structs.replace(plain, proposals=(proposal,), member=MEMBER)
 
     def _about(self, step: Step) -> AssertFact:
         """A fact about the entity, or (every third) another's fact that points at it."""
@@ -159,7 +220,13 @@ def reads_afterwards(told: Life) -> Iterator[Ask]:
     """Every read route but the one that counts what was answered before, and the manifest, which
     each node signs of itself alone."""
     other = ("/metrics", "/.well-known/stigmem-manifest.json")
-    return (ask for ask in reads(told) if ask.path not in other)
+    yield from (ask for ask in reads(told) if ask.path not in other)
+    for name in BURIED_NAMES:
+        yield Ask("GET", f"/v1/episodes/{name}")
+        yield Ask("GET", "/v1/deltas", {"episode_id": name})
+        yield Ask("POST", "/v1/episodes/accesses", body={"episodes": [name]})
+    for name, _ in told.hidden:
+        yield Ask("GET", "/v1/deltas", {"fact_id": name})
 
 
 def is_public(step: Step) -> bool:
@@ -192,6 +259,16 @@ ALL_OF_IT = [
     Step("fact", False, entity=3, relation=1, value=3, source=1),
     Step("fact", True, relation=2, value=6, source=3, pick=4),
     Step("sweep", False, pick=0),
+    Step("episode", True, value=1, pick=0, derived=True),
+    Step("episode", False, value=0, pick=0, derived=True),
+    Step("episode", True, value=1, pick=1, derived=True),
+    Step("delta", True, value=0, pick=0),
+    Step("delta", True, value=1, pick=1),
+    Step("delta", False, entity=1, value=0, pick=2, source=0),
+    Step("delta", True, value=0, pick=2),
+    Step("delta", True, value=1, pick=0, derived=True),
+    Step("delta", True, value=2, pick=1, derived=True),
+    Step("delta", True, value=1, pick=4),
 ]
 """A history in which everything happens to the entity."""
 
@@ -257,7 +334,7 @@ def test_the_worlds_differ_once_the_tombstone_is_revoked(tmp_path: Path) -> None
         paths = {ask.path.split("/")[2] for ask in different if ask.path.startswith("/v1/")}
         assert paths >= {
             "facts", "recall", "conflicts", "graph", "cards", "lint", "scopes", "time-travel",
-            "audit",
+            "audit", "episodes", "deltas",
         }  # fmt: skip
 
 

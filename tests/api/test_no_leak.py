@@ -39,6 +39,7 @@ QUERIES = ("who keeps the tea and the secrets?", "atlas ledger", "user a", "a c 
 PROFILES = ("default", "stargraph", "stigmem", "naming")
 FORK = "/v1/time-travel/fork"
 MANIFEST = "/.well-known/stigmem-manifest.json"
+IDS = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 ABSENT = "00000000-0000-7000-8000-000000000000"
 
 
@@ -357,6 +358,8 @@ def answers(life: Life, ask: Ask) -> tuple[int, dict[str, str], Any]:
     if ask.path == FORK and answer.status_code == 200:
         for item in answer.json()["supposed"]:  # every fork makes up its own ids
             text = text.replace(item["fact_id"] or ABSENT, "SUPPOSED")
+        known = life.node.reader.mirror.slot_of
+        text = IDS.sub(lambda found: found[0] if found[0] in known else "SUPPOSED", text)
     if ask.path.startswith("/v1/auth/"):
         text = re.sub(r'"id":"[^"]*"', '"id":""', text)
     if ask.path == "/metrics":
