@@ -134,7 +134,8 @@ class Signatures:
             with self._lock:
                 self._sign_more(texts, last)
         if self._signed < wanted:
-            raise StillSigning(f"{self._signed} of {wanted} values are signed yet")
+            # How many there are is not said: not all of them are the asker's to read.
+            raise StillSigning("signatures are still being made")
         return self._rows[numbers]
 
     def _sign_more(self, texts: Sequence[str], wanted: int) -> None:
