@@ -71,7 +71,7 @@ def test_filters(serve: Serve) -> None:
     node = serve(auth_required=True)
     ann, bob = (
         node.mint("read", "write", entity="agent:ann"),
-        node.mint("write", entity="agent:bob"),
+        node.mint("read", "write", entity="agent:bob"),
     )
     one = node.state(key=ann, source="agent:x", v="1")
     two = node.state(key=bob, source="agent:y", v="2", relation="memory:other")

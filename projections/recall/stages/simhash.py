@@ -21,11 +21,12 @@ from projections.stop_words import without_stop_words
 
 if TYPE_CHECKING:
     from projections.recall.survey import Survey
+    from projections.view import View
 
 
 MULTIPLIER = 2_654_435_761
 MODULUS = 2_147_483_647
-"""Of abmind's order of rows: ``place * MULTIPLIER % MODULUS``."""
+"""Of abmind's order of rows: ``number * MULTIPLIER % MODULUS``."""
 
 
 class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
@@ -50,7 +51,7 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
         signature = _weighted(survey)
     if not any(signature):
         raise StageDisabled("the question holds no word that could be signed")
-    slots = sampled(survey.survivors, parameters.rows)
+    slots = sampled(survey.survivors, parameters.rows, survey.view)
     try:
         signed = survey.view.signatures(slots, parameters.version)
     except StillSigning as fault:
@@ -72,16 +73,17 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
     return Candidates(slots, likeness, hops, why, detail=detail, ages=ages)
 
 
-def sampled(slots: I32, rows: int | None) -> I32:
+def sampled(slots: I32, rows: int | None, view: View) -> I32:
     """At most ``rows`` of the slots, ascending: the first in a fixed pseudo-random order
-    (abmind's newer version). The order is of places among the slots given, counted from 1, and
-    so the same whatever else the node holds."""
+    (abmind's newer version). A fact's place in it comes from its id, and so is the same
+    whatever else the node holds, and on every node."""
     if rows is None or len(slots) <= rows:
         return slots
-    places = np.arange(1, len(slots) + 1, dtype=np.int64)
-    # The modulus is a prime: no two places have the same key.
-    first = np.argpartition(places * MULTIPLIER % MODULUS, rows)[:rows]
-    return slots[np.sort(first)]
+    keys = view.tie[slots].astype(np.uint64) * np.uint64(MULTIPLIER) % np.uint64(MODULUS)
+    last = np.partition(keys, rows - 1)[rows - 1]
+    first = np.flatnonzero(keys <= last)
+    by_key = np.lexsort((*view.ages(slots[first]), keys[first]))[:rows]
+    return slots[np.sort(first[by_key])]
 
 
 def _weighted(survey: Survey) -> bytes:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import numpy as np
 import pytest
 
@@ -24,6 +26,11 @@ def told(world: World, text: str, **more: str) -> int:
     return world.fact(user("ann"), f"memory:n{world.position}", text, **more)  # pyright: ignore[reportArgumentType]
 
 
+def numbered(world: World, slots: list[int], numbers: list[int]) -> None:
+    """Have the facts' ids say these numbers."""
+    world.view().tie[slots] = numbers
+
+
 def test_the_seeds_similar_pair_is_below_the_threshold() -> None:
     world = World()
     near, same = told(world, AUTH), told(world, CLERK)
@@ -44,8 +51,9 @@ def test_no_more_than_the_cap_and_the_oldest_among_equals() -> None:
 def test_a_sample_is_of_the_whole_history_and_always_the_same() -> None:
     world = World()
     slots = [told(world, CLERK) for _ in range(5)]
+    numbered(world, slots, [1, 2, 3, 4, 5])
     found = run(surveyed(world, CLERK), Parameters(rows=2), {})
-    # place * 2654435761 % 2147483647 of the places 1 to 5: 506952114, 1013904228, 1520856342,
+    # n * 2654435761 % 2147483647 of the numbers 1 to 5: 506952114, 1013904228, 1520856342,
     # 2027808456 and 387276923. The fifth and the first are least.
     assert found.slots.tolist() == [slots[0], slots[4]]
     assert found.detail == "2 of 5 facts compared"
@@ -60,13 +68,23 @@ def test_a_sample_does_not_depend_on_what_the_caller_may_not_read() -> None:
         for _ in range(n):
             told(world, CLERK, scope="team")
         slots.append(told(world, CLERK))
+    numbered(world, slots, [1, 2, 3, 4, 5])
     found = run(surveyed(world, CLERK), Parameters(rows=2), {})
     assert found.slots.tolist() == [slots[0], slots[4]]
 
 
+def test_a_sample_does_not_depend_on_the_order_in_which_facts_came() -> None:
+    world = World()
+    slots = [told(world, CLERK) for _ in range(5)]
+    numbered(world, slots, [5, 3, 1, 4, 2])
+    found = run(surveyed(world, CLERK), Parameters(rows=2), {})
+    assert found.slots.tolist() == [slots[0], slots[2]]
+
+
 def test_a_sample_of_thousands_is_spread_over_all_of_them() -> None:
     slots = np.arange(50_000, dtype=np.int32)
-    sample = sampled(slots, 5_000)
+    view = Mock(tie=slots.astype(np.uint32) + 1, ages=lambda some: (some,))
+    sample = sampled(slots, 5_000, view)
     by_key = sorted(range(50_000), key=lambda n: (n + 1) * 2654435761 % 2147483647)
     assert sample.tolist() == sorted(by_key[:5_000])
     assert np.bincount(sample // 12_500).min() > 1_000  # 1,250 each, were it wholly even
