@@ -88,7 +88,9 @@ class Conversations(Struct, frozen=True):
         """What stands around each fact, in the order in which it was said."""
         alone = np.full(len(slots), len(self.members))
         if not len(self.members):
-            return Windows(np.empty(0, dtype=np.int32), alone, {})
+            nowhere = np.zeros(len(slots), dtype=np.bool_)
+            steps = dict.fromkeys(shares_of(context), nowhere)
+            return Windows(np.empty(0, dtype=np.int32), alone, steps)
         at, found = self._places(slots)
         steps = {step: self._within(at, found, step) for step in shares_of(context)}
         wanted = np.unique(

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from projections.embedding.cache import EmbeddingCache
@@ -145,6 +145,75 @@ def test_in_context_a_fact_is_as_near_as_with_its_neighbours(provider: Any, cach
         expected, abs=2e-6
     )
     assert found.why(1) == [f"semantic: cosine {lent:.3f} in its context with the query"]
+
+
+def test_a_feed_has_no_context(provider: Any, cache: Any) -> None:
+    world = drinks()
+    semantics = embedded(world, provider, cache)
+
+    def found(context: Context | None) -> tuple[list[int], list[float]]:
+        at = survey(
+            world.view(),
+            RecallRequest(query="green tea"),
+            reader(),
+            world.moment(),
+            gate=Gate(effective_min=0.0, contradicted=True),
+            depth=1,
+            semantics=semantics,
+            context=context,
+        )
+        made = semantic.run(at, semantic.Parameters(), {})
+        return made.slots.tolist(), made.scores.tolist()
+
+    feed = Context(before=(0.5, 0.25), after=(0.5,), facts_max=1)
+    assert found(feed) == found(None)
+    assert found(msgspec.structs.replace(feed, facts_max=100)) != found(None)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2), st.sampled_from(("green tea", "coffee", "said so", "sencha"))),
+        min_size=1,
+        max_size=12,
+    ),
+    st.lists(st.sampled_from((0.0, 0.1, 0.5, 1.0)), max_size=3),
+    st.lists(st.sampled_from((0.0, 0.3)), max_size=2),
+)
+@settings(
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_in_context_likeness_is_that_of_the_sum_of_vectors(
+    provider: Any, cache: Any, said: list[tuple[int, str]], before: list[float], after: list[float]
+) -> None:
+    world = World()
+    for number, (source, word) in enumerate(said):
+        world.fact(user(f"u{number}"), "memory:said", word, source=f"agent:s{source}")
+    at = survey(
+        world.view(),
+        RecallRequest(query="green tea said"),
+        reader(),
+        world.moment(),
+        gate=Gate(effective_min=0.0, contradicted=True),
+        depth=1,
+        semantics=embedded(world, provider, cache),
+        context=Context(before=tuple(before), after=tuple(after)),
+    )
+    found = semantic.run(at, semantic.Parameters(), {})
+    vectors = [
+        words_vector(f"u{number} memory:said {word}").astype(np.float64)
+        for number, (_, word) in enumerate(said)
+    ]
+    query = words_vector("green tea said").astype(np.float64)
+    for slot, score in zip(found.slots.tolist(), found.scores.tolist(), strict=True):
+        talk = [n for n, (source, _) in enumerate(said) if source == said[slot][0]]
+        place = talk.index(slot)
+        total = vectors[slot].copy()
+        for n, share in enumerate(before, 1):
+            total += share * vectors[talk[place - n]] if place - n >= 0 else 0.0
+        for n, share in enumerate(after, 1):
+            total += share * vectors[talk[place + n]] if place + n < len(talk) else 0.0
+        wanted = max(vectors[slot] @ query, total @ query / np.linalg.norm(total))
+        assert score == pytest.approx(wanted, abs=3e-6)
 
 
 def test_the_floor_counts_as_no_likeness(provider: Any, cache: Any) -> None:
