@@ -31,7 +31,8 @@ from projections.normalization import SCOPES
 
 SWEEPS = 10
 RETRACTED_SHARE = 0.2
-RECALLS = 120
+RECALLS = 80
+"""Of each sort. The node keeps the vectors of 256 questions: more would be embedded again."""
 LISTS = 200
 DIFFERENCES = 10
 FADING = DecayPolicy(id="fade", mode="confidence", half_life_s=90 * 86_400.0, min_confidence=0.2)
