@@ -7,7 +7,8 @@ state; what a past moment saw is computed from the intervals.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
+from operator import itemgetter
 
 import apsw
 import msgspec
@@ -205,8 +206,14 @@ class FactsProjector:
 
     def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
         pending: list[tuple[apsw.SQLiteValue, ...]] = []
+        sweeps: dict[str, tuple[int, DecaySwept]] = {}
         for event in events:
             payload = event.payload
+            if isinstance(payload, DecaySwept) and not pending and _apart(payload.scope, sweeps):
+                sweeps[payload.scope] = (event.position, payload)
+                continue
+            self._sweep(sweeps, db)
+            sweeps = {}
             if isinstance(payload, FactAsserted):
                 pending.append(row_values(event))
                 continue
@@ -218,17 +225,31 @@ class FactsProjector:
             elif isinstance(payload, ConflictResolved):
                 db.executemany(_SET_ASIDE, [(event.position, fact) for fact in payload.loser_ids])
             elif isinstance(payload, DecaySwept):
-                self._sweep(event.position, payload, db)
+                sweeps[payload.scope] = (event.position, payload)
         if pending:
             db.executemany(_INSERT, pending)
+        self._sweep(sweeps, db)
 
-    def _sweep(self, position: int, sweep: DecaySwept, db: apsw.Connection) -> None:
-        gardens = gardens_json(sweep)
-        bindings = (position, sweep.scope, sweep.scope, gardens, gardens)
-        rows = query(db, _SWEEP_CANDIDATES, bindings)
-        ended, decayed = swept_rows(sweep, rows)
-        db.executemany(_DECAYED, [(confidence, row) for row, confidence in decayed])
-        db.executemany(_TTL_END, [(position, row) for row in ended])
+    def _sweep(self, sweeps: dict[str, tuple[int, DecaySwept]], db: apsw.Connection) -> None:
+        """Sweeps of scopes that have no fact in common. Their rows are written together and in
+        order, so that each page of a table larger than the cache is written once."""
+        ended: list[tuple[int, int]] = []
+        weaker: list[tuple[float, int]] = []
+        for position, sweep in sweeps.values():
+            gardens = gardens_json(sweep)
+            bindings = (position, sweep.scope, sweep.scope, gardens, gardens)
+            gone, decayed = swept_rows(sweep, query(db, _SWEEP_CANDIDATES, bindings))
+            weaker += [(confidence, row) for row, confidence in decayed]
+            ended += [(position, row) for row in gone]
+        weaker.sort(key=itemgetter(1))
+        db.executemany(_DECAYED, weaker)
+        ended.sort(key=itemgetter(1))
+        db.executemany(_TTL_END, ended)
+
+
+def _apart(scope: str, sweeps: Container[str]) -> bool:
+    """Whether a sweep of a scope touches nothing that these do."""
+    return scope != "*" and scope not in sweeps and "*" not in sweeps
 
 
 def fetch(db: apsw.Connection, positions: Sequence[int]) -> list[FactRow]:
