@@ -49,7 +49,7 @@ class DeltasProjector:
     """Rows of ``deltas``, ``delta_sources``, ``memory_facts`` and ``delta_rejections``."""
 
     name = "deltas"
-    version = 1
+    version = 2
     tables = ("deltas", "delta_sources", "memory_facts", "delta_rejections")
     schema = f"""
     CREATE TABLE deltas (
@@ -136,6 +136,14 @@ class DeltasProjector:
         f"DELETE FROM deltas WHERE position IN {POSITIONS}",
         f"DELETE FROM delta_sources WHERE position IN {POSITIONS}",
         f"DELETE FROM memory_facts WHERE from_position IN {POSITIONS} OR fact_id IN {FACTS}",
+        # What an erased event had replaced is replaced no more, or by the next one that says so.
+        f"""
+        UPDATE memory_facts SET replaced=coalesce(
+            (SELECT min(d.position) FROM deltas d, json_each(d.retracted) ended
+             WHERE ended.value=memory_facts.fact_id AND d.origin=memory_facts.origin
+               AND d.position>=memory_facts.from_position), {LIVE})
+        WHERE replaced IN {POSITIONS}
+        """,
         f"DELETE FROM delta_rejections WHERE position IN {POSITIONS}",
     )
 

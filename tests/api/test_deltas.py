@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.api.live import LiveNode
+from projections.moment import LIVE
+from tests.api.live import CONTROL_TOKEN, LiveNode
 
 WHEN = "2026-01-01T00:00:00Z"
 
@@ -292,3 +293,17 @@ def test_triples_are_promoted_once_and_one_way(live: LiveNode) -> None:
     assert fact["confidence"] == 0.8
     assert fact["lineage"][0]["triple_id"] == "acme|based_in|Graz"
     assert fact["lineage"][0]["agent_id"] == "graph"
+
+
+def test_what_an_erased_delta_had_replaced_is_as_a_rebuild_says(live: LiveNode) -> None:
+    assert apply(live, delta("add", id="f-1")).is_success
+    assert apply(live, delta("update", id="f-2", object="coffee", replaces=["f-1"])).is_success
+    with live.node.reader.pool.connection() as db:
+        (found,) = db.execute("SELECT fact_id FROM memory_facts WHERE name='f-2'")
+    body = {"fact_ids": [found[0]], "reason": "request", "wait": True}
+    erased = live.call("POST", "/v1/erasures", key=CONTROL_TOKEN, json=body)
+    assert erased.status_code in (200, 201, 202), erased.text
+    assert live.node.rebuild().compared
+    with live.node.reader.pool.connection() as db:
+        replaced = [row[0] for row in db.execute("SELECT replaced FROM memory_facts")]
+    assert replaced == [LIVE]
