@@ -84,8 +84,7 @@ def retracted_by(policy: DecayPolicy, confidence: F64, age_us: I64) -> Bool:
 def swept_rows(
     sweep: DecaySwept, rows: Iterable[Sequence[Any]]
 ) -> tuple[list[int], list[tuple[int, float]]]:
-    """What a sweep does to rows of ``SWEPT_COLUMNS``: (rows it ends, rows it weakens), both
-    ascending, so that each page of a table is written once however large the table is."""
+    """What a sweep does to rows of ``SWEPT_COLUMNS``: (rows it ends, rows it weakens)."""
     groups: dict[tuple[str, str, bool], list[Sequence[Any]]] = {}
     for row in rows:
         key = (row[2], row[3], is_exempt(row[1], row[2]))
@@ -108,7 +107,7 @@ def swept_rows(
             decayed.extend(
                 (members[i][0], float(after[i])) for i in np.flatnonzero(after != current)
             )
-    return sorted(ended), sorted(decayed)
+    return ended, decayed
 
 
 class DecayProjector:

@@ -125,8 +125,9 @@ def _sweep(position: int, sweep: DecaySwept, db: apsw.Connection) -> None:
     gardens = gardens_json(sweep)
     rows = query(db, _SWEEP_CANDIDATES, (position, sweep.scope, sweep.scope, gardens, gardens))
     ended, decayed = swept_rows(sweep, rows)
-    db.executemany(_DECAYED, [(confidence, epoch_ms, row) for row, confidence in decayed])
-    db.executemany(_TTL_END, [(epoch_ms, position, row) for row in ended])
+    # In order: each page of a table larger than the cache is then written once.
+    db.executemany(_DECAYED, [(confidence, epoch_ms, row) for row, confidence in sorted(decayed)])
+    db.executemany(_TTL_END, [(epoch_ms, position, row) for row in sorted(ended)])
 
 
 def _trust(event: Recorded, db: apsw.Connection) -> None:

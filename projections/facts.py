@@ -209,18 +209,15 @@ class FactsProjector:
         sweeps: dict[str, tuple[int, DecaySwept]] = {}
         for event in events:
             payload = event.payload
-            if isinstance(payload, DecaySwept) and not pending and _apart(payload.scope, sweeps):
-                sweeps[payload.scope] = (event.position, payload)
-                continue
-            self._sweep(sweeps, db)
-            sweeps = {}
-            if isinstance(payload, FactAsserted):
-                pending.append(row_values(event))
-                continue
-            if pending:
+            if pending and not isinstance(payload, FactAsserted):
                 db.executemany(_INSERT, pending)
                 pending = []
-            if isinstance(payload, FactRetracted):
+            if sweeps and not (isinstance(payload, DecaySwept) and _apart(payload.scope, sweeps)):
+                self._sweep(sweeps, db)
+                sweeps = {}
+            if isinstance(payload, FactAsserted):
+                pending.append(row_values(event))
+            elif isinstance(payload, FactRetracted):
                 db.executemany(_END, [(event.position, fact) for fact in payload.fact_ids])
             elif isinstance(payload, ConflictResolved):
                 db.executemany(_SET_ASIDE, [(event.position, fact) for fact in payload.loser_ids])

@@ -76,7 +76,8 @@ class Conversations(Struct, frozen=True):
         if not len(self.members):
             return [np.full(len(slots), -1, dtype=np.int32) for _ in steps]
         at, found = self._places(slots)
-        return [np.where(*self._stepped(at, found, step), np.int32(-1)) for step in steps]
+        stepped = (self._stepped(at, found, step) for step in steps)
+        return [np.where(within, self.members[there], np.int32(-1)) for there, within in stepped]
 
     def around(self, slots: I32, context: Context) -> list[tuple[float, I32]]:
         """(share, neighbour of each fact) for every step that gives something."""
@@ -86,31 +87,26 @@ class Conversations(Struct, frozen=True):
 
     def windows(self, slots: I32, context: Context) -> Windows:
         """What stands around each fact, in the order in which it was said."""
-        alone = np.full(len(slots), len(self.members))
         if not len(self.members):
             nowhere = np.zeros(len(slots), dtype=np.bool_)
             steps = dict.fromkeys(shares_of(context), nowhere)
-            return Windows(np.empty(0, dtype=np.int32), alone, steps)
+            return Windows(self.members, np.zeros(len(slots), dtype=np.int64), steps)
         at, found = self._places(slots)
-        steps = {step: self._within(at, found, step) for step in shares_of(context)}
-        wanted = np.unique(
-            np.concatenate([at[found], *((at + step)[there] for step, there in steps.items())])
-        )
+        stepped = {step: self._stepped(at, found, step) for step in shares_of(context)}
+        beside = (there[within] for there, within in stepped.values())
+        wanted = np.unique(np.concatenate([at[found], *beside]))
         places = np.where(found, wanted.searchsorted(at), len(wanted))
+        steps = {step: within for step, (_, within) in stepped.items()}
         return Windows(self.members[wanted], places, steps)
 
     def _places(self, slots: I32) -> tuple[I64, Bool]:
         at = np.minimum(self.ascending.searchsorted(slots), len(self.ascending) - 1)
         return self.by_slot[at], self.ascending[at] == slots
 
-    def _within(self, at: I64, found: Bool, step: int) -> Bool:
-        """Which members have one of their conversation so many steps on."""
+    def _stepped(self, at: I64, found: Bool, step: int) -> tuple[I64, Bool]:
+        """The places so many steps on, and which of them are in the same conversation."""
         there = np.clip(at + step, 0, len(self.members) - 1)
-        return found & (there == at + step) & (self.number[there] == self.number[at])
-
-    def _stepped(self, at: I64, found: Bool, step: int) -> tuple[Bool, I32]:
-        there = np.clip(at + step, 0, len(self.members) - 1)
-        return self._within(at, found, step), self.members[there]
+        return there, found & (there == at + step) & (self.number[there] == self.number[at])
 
 
 class Windows(Struct, frozen=True):

@@ -63,6 +63,7 @@ def run(
     *scopes: str,
     floor: float = 0.0,
     moment: Moment | None = None,
+    context: Context | None = None,
 ) -> Any:
     at = survey(
         world.view(),
@@ -72,6 +73,7 @@ def run(
         gate=Gate(effective_min=0.0, contradicted=True),
         depth=1,
         semantics=semantics,
+        context=context,
     )
     return semantic.run(at, semantic.Parameters(floor=floor), {})
 
@@ -122,17 +124,8 @@ def test_in_context_a_fact_is_as_near_as_with_its_neighbours(provider: Any, cach
     world.fact(user("ann"), "memory:drink", "which tea")  # 0
     world.fact(user("bob"), "memory:drink", "sencha")  # 1
     world.fact(user("cyd"), "memory:drink", "sencha", source="agent:other")  # 2
-    at = survey(
-        world.view(),
-        RecallRequest(query="ann which tea"),
-        reader(),
-        world.moment(),
-        gate=Gate(effective_min=0.0, contradicted=True),
-        depth=1,
-        semantics=embedded(world, provider, cache),
-        context=Context(before=(0.5,)),
-    )
-    found = semantic.run(at, semantic.Parameters(), {})
+    semantics = embedded(world, provider, cache)
+    found = run(world, semantics, "ann which tea", context=Context(before=(0.5,)))
     texts = ("ann memory:drink which tea", "bob memory:drink sencha", "cyd memory:drink sencha")
     first, second, third = (words_vector(text).astype(np.float64) for text in texts)
     query = words_vector("ann which tea").astype(np.float64)
@@ -152,17 +145,7 @@ def test_a_feed_has_no_context(provider: Any, cache: Any) -> None:
     semantics = embedded(world, provider, cache)
 
     def found(context: Context | None) -> tuple[list[int], list[float]]:
-        at = survey(
-            world.view(),
-            RecallRequest(query="green tea"),
-            reader(),
-            world.moment(),
-            gate=Gate(effective_min=0.0, contradicted=True),
-            depth=1,
-            semantics=semantics,
-            context=context,
-        )
-        made = semantic.run(at, semantic.Parameters(), {})
+        made = run(world, semantics, "green tea", context=context)
         return made.slots.tolist(), made.scores.tolist()
 
     feed = Context(before=(0.5, 0.25), after=(0.5,), facts_max=1)
@@ -188,17 +171,8 @@ def test_in_context_likeness_is_that_of_the_sum_of_vectors(
     world = World()
     for number, (source, word) in enumerate(said):
         world.fact(user(f"u{number}"), "memory:said", word, source=f"agent:s{source}")
-    at = survey(
-        world.view(),
-        RecallRequest(query="green tea said"),
-        reader(),
-        world.moment(),
-        gate=Gate(effective_min=0.0, contradicted=True),
-        depth=1,
-        semantics=embedded(world, provider, cache),
-        context=Context(before=tuple(before), after=tuple(after)),
-    )
-    found = semantic.run(at, semantic.Parameters(), {})
+    context = Context(before=tuple(before), after=tuple(after))
+    found = run(world, embedded(world, provider, cache), "green tea said", context=context)
     vectors = [
         words_vector(f"u{number} memory:said {word}").astype(np.float64)
         for number, (_, word) in enumerate(said)
