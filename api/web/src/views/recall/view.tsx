@@ -1,0 +1,84 @@
+// The recall lab: a question, what a model gets for it, and how every score came to be.
+import type { JSX } from "preact";
+import { useAnswer } from "../../net/answer";
+import type { Ask } from "../../net/send";
+import { Empty, Fault, Section, View } from "../../parts/frame";
+import { visible } from "../../parts/text";
+import { amend, at, param, scope } from "../../state/place";
+import { ScopeChoice } from "../../parts/scope";
+import { Answered } from "./answer";
+import { Receipts } from "./receipts";
+import type { Profiles } from "./types";
+
+const BUDGET = 2000;
+const EXAMPLES = ["who is responsible for what?", "what changed lately?", "what is disputed?"];
+
+const asked = (profile: string, moment: string): Ask => ({
+  method: "POST", path: "/v1/recall",
+  body: {
+    query: param("q"), scope: scope.value || "*", token_budget: Number(param("budget")) || BUDGET, explain: true, track: false,
+    ...(profile ? { profile } : {}), ...(moment ? { as_of: moment } : {}), ...(param("entity") ? { entity: param("entity") } : {}),
+  },
+});
+
+export const RecallView = (): JSX.Element => {
+  const question = param("q");
+  const profiles = useAnswer<Profiles>({ path: "/v1/profiles" });
+  const names = profiles.data?.profiles.map(({ name }) => name) ?? [];
+  const first = question ? asked(param("profile"), at.value) : null;
+  const other = question && (param("other") !== "" || param("when") !== "")
+    ? asked(param("other") || param("profile"), param("when") === "now" ? "" : param("when") || at.value) : null;
+  return (
+    <View wide={other !== null} title="Recall" asks={[first, other]} actions={<ScopeChoice />}
+      lead="A question, the answer as a model would get it, and where every score comes from">
+      <form class="form-line" onSubmit={(event) => {
+        event.preventDefault();
+        const given = new FormData(event.currentTarget);
+        const text = (name: string): string => String(given.get(name) ?? "").trim();
+        amend({ q: text("q"), profile: text("profile"), budget: text("budget"), entity: text("entity"), receipt: "" });
+      }}>
+        <label class="grow">Question <input name="q" key={question} defaultValue={question} required maxLength={4000} autocomplete="off" /></label>
+        <label>Profile <Choice name="profile" names={names} value={param("profile")} none="default" /></label>
+        <label>Tokens <input name="budget" key={`b${param("budget")}`} type="number" min={1} max={200000} defaultValue={param("budget") || String(BUDGET)} /></label>
+        <label>Entity <input name="entity" key={`e${param("entity")}`} defaultValue={param("entity")} size={18} placeholder="any" spellcheck={false} /></label>
+        <button class="primary">Recall</button>
+      </form>
+      {question !== "" && (
+        <div class="form-line" role="group" aria-label="Compare with">
+          <label>Compare with profile <Choice names={names} value={param("other")} none="the same" onChange={(other) => amend({ other })} /></label>
+          <label>or with the moment <input key={`w${param("when")}`} defaultValue={param("when")} size={24} placeholder="2001-06-01, position:10, now" spellcheck={false}
+            onChange={(event) => amend({ when: moment(event.currentTarget.value) })} /></label>
+          {other !== null && <button type="button" onClick={() => amend({ other: "", when: "" })}>Stop comparing</button>}
+        </div>
+      )}
+      <Fault fault={profiles.fault} />
+      {question === "" && param("receipt") === "" && (
+        <Empty>Ask anything. {EXAMPLES.map((each) => <button type="button" class="quiet" key={each} onClick={() => amend({ q: each })}>{each}</button>)}</Empty>
+      )}
+      {first !== null && (
+        <div class={other === null ? "" : "side-by-side"}>
+          <Answered ask={first} other={other} label={other === null ? "" : `${param("profile") || "default"}${at.value ? `, ${visible(at.value)}` : ", now"}`} />
+          {other !== null && <Answered ask={other} other={first} label={`${param("other") || param("profile") || "default"}, ${visible(param("when") || at.value || "now")}`} />}
+        </div>
+      )}
+      <Section title="Receipts"><Receipts /></Section>
+    </View>
+  );
+};
+
+const moment = (text: string): string => (/^\d{4}-\d\d-\d\d$/.test(text.trim()) ? `${text.trim()}T00:00:00Z` : text.trim());
+
+interface ChoiceProps {
+  readonly name?: string;
+  readonly names: readonly string[];
+  readonly value: string;
+  readonly none: string;
+  readonly onChange?: (value: string) => void;
+}
+
+const Choice = ({ name, names, value, none, onChange }: ChoiceProps): JSX.Element => (
+  <select {...(name === undefined ? {} : { name })} key={`${value} ${names.length}`} defaultValue={value} onChange={(event) => onChange?.(event.currentTarget.value)}>
+    <option value="">{none}</option>
+    {names.map((each) => <option key={each} value={each} selected={each === value}>{visible(each)}</option>)}
+  </select>
+);

@@ -1,0 +1,131 @@
+// Conflicts with both sides; settling one shows at once. The log keeps every resolution, so undoing
+// one states the side that lost again: the conflict is then open anew, and both steps can be seen.
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import { usePages, written } from "../../net/answer";
+import { Refused, segment, send, type Ask } from "../../net/send";
+import type { Conflict, ConflictPage, Fact } from "../../net/types";
+import { Empty, Fault } from "../../parts/frame";
+import { Name, NameText, Relation, When } from "../../parts/names";
+import { visible } from "../../parts/text";
+import { amend, at, param } from "../../state/place";
+import { may } from "../../state/session";
+import { Stated } from "../entity";
+import { Doing, Saying } from "./actions";
+
+interface Settled {
+  readonly conflict: Conflict;
+  readonly winner: string | null;
+  /** Whether the node has said yes. */
+  readonly done: boolean;
+}
+
+export const Conflicts = ({ ask }: { ask: Ask }): JSX.Element => {
+  const found = usePages<ConflictPage, Conflict>(ask, (page, asked) => ({
+    rows: page.conflicts, total: null,
+    next: page.cursor === null ? null : { ...asked, query: { ...asked.query, cursor: page.cursor } },
+  }));
+  const [settled, setSettled] = useState<readonly Settled[]>([]);
+  const [fault, setFault] = useState<Refused | null>(null);
+  const status = param("status") || "unresolved";
+
+  const settle = async (conflict: Conflict, winner: Fact, reason: string): Promise<void> => {
+    setFault(null);
+    setSettled((before) => [...before, { conflict, winner: winner.id, done: false }]);
+    try {
+      await send({
+        method: "POST", path: `/v1/conflicts/${segment(conflict.conflict_id)}/resolve`,
+        body: { winning_fact_id: winner.id, resolution_note: reason },
+      });
+      setSettled((before) => before.map((each) => (each.conflict.conflict_id === conflict.conflict_id ? { ...each, done: true } : each)));
+      written.value++;
+    } catch (error) {
+      setSettled((before) => before.filter((each) => each.conflict.conflict_id !== conflict.conflict_id));
+      setFault(error instanceof Refused ? error : new Refused(0, "", String(error)));
+    }
+  };
+  const undo = async (each: Settled): Promise<void> => {
+    const { fact_a: newer, fact_b: older } = each.conflict;
+    const { id, entity, relation, value, source, scope, valid_from, valid_until, garden_id, confidence } = each.winner === newer.id ? older : newer;
+    setFault(null);
+    try {
+      await send({
+        method: "POST", path: "/v1/facts/batch", query: { atomic: true },
+        body: [
+          { op: "retract", id, reason: "stated again, as the resolution is taken back" },
+          { op: "assert", entity, relation, value, source, scope, valid_from, valid_until, garden_id, confidence },
+        ],
+      });
+      setSettled((before) => before.filter((one) => one !== each));
+      written.value++;
+    } catch (error) {
+      setFault(error instanceof Refused ? error : new Refused(0, "", String(error)));
+    }
+  };
+  const hidden = new Set(status === "unresolved" ? settled.map(({ conflict }) => conflict.conflict_id) : []);
+  const shown = (found.data ?? []).filter(({ conflict_id }) => !hidden.has(conflict_id));
+  return (
+    <div class="columns">
+      <div class="choices" role="group" aria-label="Status">
+        {["unresolved", "resolved"].map((each) => <button type="button" key={each} aria-pressed={status === each} onClick={() => amend({ status: each })}>{each}</button>)}
+      </div>
+      <Fault fault={found.fault ?? fault} />
+      {settled.map((each) => (
+        <p class="notice good settled-note" key={each.conflict.conflict_id} role="status">
+          <span><NameText uri={each.conflict.fact_a.entity} /> <Relation name={each.conflict.fact_a.relation} /> {each.done ? "is settled." : "is being settled…"}</span>
+          {each.done && <button type="button" class="quiet" onClick={() => void undo(each)} title="States the other side again, so that the conflict is open anew">Undo</button>}
+        </p>
+      ))}
+      {shown.length === 0 && found.data !== null && <Empty>{status === "unresolved" ? "No conflict is open. Sources agree, or somebody settled it." : "None was settled yet."}</Empty>}
+      {shown.map((conflict) => <OneConflict key={conflict.conflict_id} conflict={conflict} settle={settle} />)}
+      {found.more !== null && <button type="button" onClick={found.more}>More</button>}
+    </div>
+  );
+};
+
+const OneConflict = ({ conflict, settle }: { conflict: Conflict; settle: (conflict: Conflict, winner: Fact, reason: string) => Promise<void> }): JSX.Element => {
+  const { fact_a: newer, fact_b: older } = conflict;
+  const open = conflict.status === "unresolved" && may("write") && at.value === "";
+  const [reason, setReason] = useState("");
+  return (
+    <article class="conflict" aria-label="Conflict">
+      <h2><Name uri={newer.entity} /> <Relation name={newer.relation} /></h2>
+      <p class="muted">noticed <When at={conflict.detected_at} exact />{conflict.resolved_by && <>, settled by <NameText uri={conflict.resolved_by} /></>}{conflict.resolution_note && <>: <bdi>{visible(conflict.resolution_note)}</bdi></>}</p>
+      <div class="sides">
+        {[newer, older].map((fact) => (
+          <div key={fact.id} class={`side-card${conflict.winning_fact_id === fact.id ? " won" : conflict.winning_fact_id ? " lost" : ""}`}>
+            <Stated fact={{ ...fact, contradicted: false }} />
+            {conflict.winning_fact_id === fact.id && <span class="tag good">stands</span>}
+            {open && <button type="button" class="primary" onClick={() => void settle(conflict, fact, reason.trim())}>This one stands</button>}
+          </div>
+        ))}
+      </div>
+      {open && (
+        <div class="form-line">
+          <label class="grow">Reason <input value={reason} onInput={(event) => setReason(event.currentTarget.value)} maxLength={1000} autocomplete="off" placeholder="goes into the log with the resolution" /></label>
+          <NewValue conflict={conflict} />
+        </div>
+      )}
+    </article>
+  );
+};
+
+/** Neither of them: a third value. */
+const NewValue = ({ conflict }: { conflict: Conflict }): JSX.Element => {
+  const { type } = conflict.fact_a.value;
+  return (
+    <Doing label="Neither" title="Neither of them stands" reason="free"
+      fields={<label>What holds instead<input name="value" required maxLength={4000} autocomplete="off" /></label>}
+      ask={(note, fields) => {
+        const text = String(fields.get("value")).trim();
+        const number = type === "number" && text !== "" && Number.isFinite(Number(text));
+        return {
+          method: "POST", path: `/v1/conflicts/${segment(conflict.conflict_id)}/resolve`,
+          body: { new_value: number ? { type: "number", v: Number(text) } : { type: type === "number" ? "string" : type, v: text }, resolution_note: note },
+        };
+      }}>
+      <Saying fact={conflict.fact_a} />
+      <Saying fact={conflict.fact_b} />
+    </Doing>
+  );
+};

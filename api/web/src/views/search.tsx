@@ -1,0 +1,115 @@
+// Search as you type over names, aliases and values; without a question, what there is to see.
+import type { JSX } from "preact";
+import { useAnswer, usePages, type Pages } from "../net/answer";
+import type { Ask } from "../net/send";
+import type { ConflictPage, Fact, FactPage, Found } from "../net/types";
+import { Empty, Fault, Section, View } from "../parts/frame";
+import { Bar, Marks, Name, NameText, Relation, Value, When } from "../parts/names";
+import { Rows } from "../parts/rows";
+import { count, plural, visible } from "../parts/text";
+import { addressOf, momentQuery, param, scope } from "../state/place";
+import { head, looking, span } from "../state/moments";
+import { dayText } from "../parts/text";
+import { ScopeChoice } from "../parts/scope";
+import { StartHere } from "./start";
+
+const FOUND_MAX = 12;
+const PAGE = 100;
+export const FACT_ROW = 60;
+
+export const SearchView = (): JSX.Element => (param("q") === "" ? <Overview /> : <Results text={param("q")} />);
+
+const Results = ({ text }: { text: string }): JSX.Element => {
+  const ask: Ask = { path: "/v1/search", query: { q: text, scope: scope.value, limit: FOUND_MAX, ...momentQuery.value } };
+  const { data, fault, waiting } = useAnswer<Found>(ask);
+  return (
+    <View title={<>Search: <bdi>{visible(text).slice(0, 80)}</bdi></>} asks={[ask]} actions={<ScopeChoice />}
+      lead={data === null ? "" : `${plural(data.entities.length, "entity", "entities")}, ${plural(data.facts.length, "fact")}`}>
+      <Fault fault={fault} />
+      <div class={waiting ? "columns waiting" : "columns"} aria-busy={waiting}>
+        {data !== null && data.entities.length === 0 && data.facts.length === 0 && (
+          <Empty>Nothing here is called or says “{visible(text).slice(0, 80)}”. <a href={addressOf("recall", { q: text })}>Ask it as a question</a> instead: a recall compares meanings too.</Empty>
+        )}
+        {data !== null && data.entities.length > 0 && (
+          <Section title="Entities">
+            <ul class="cards">
+              {data.entities.map((each) => (
+                <li key={each.entity}>
+                  <a class="card" href={addressOf("entity", { name: each.entity })}>
+                    <span class="card-name"><NameText uri={each.entity} /></span>
+                    {each.label !== null && <bdi class="card-text">{visible(each.label).slice(0, 120)}</bdi>}
+                    {each.alias !== null && <span class="card-text">also called <bdi>{visible(each.alias).slice(0, 120)}</bdi></span>}
+                    <span class="card-foot">{plural(each.facts, "fact")}</span>
+                  </a>
+                </li>
+              ))}
+            </ul>
+          </Section>
+        )}
+        {data !== null && data.facts.length > 0 && (
+          <Section title="Facts" aside={<a href={addressOf("recall", { q: text })}>ask as a question</a>}>
+            <ol class="facts">{data.facts.map((fact) => <li key={fact.id}><FactRow fact={fact} /></li>)}</ol>
+          </Section>
+        )}
+      </div>
+    </View>
+  );
+};
+
+/** A fact as one line of a list. */
+export const FactRow = ({ fact, note }: { fact: Fact; note?: JSX.Element | string }): JSX.Element => (
+  <div class="fact">
+    <div class="fact-says">
+      <Name uri={fact.entity} /> <Relation name={fact.relation} /> <Value value={fact.value} /> <Marks fact={fact} />
+    </div>
+    <div class="fact-foot">
+      <Bar part={fact.effective_confidence} label="confidence" />
+      <a href={addressOf("fact", { id: fact.id })} title="Where it comes from and what became of it"><When at={fact.timestamp} /></a>
+      <span class="source">says <NameText uri={fact.source} /></span>
+      <span class="scope">{fact.scope}</span>
+      {note}
+    </div>
+  </div>
+);
+
+export const factPages = (ask: Ask | null): Pages<Fact> =>
+  usePages<FactPage, Fact>(ask, (page, asked) => ({
+    rows: page.facts,
+    total: page.total,
+    next: page.cursor === null ? null : { ...asked, query: { ...asked.query, cursor: page.cursor } },
+  }));
+
+const Overview = (): JSX.Element => {
+  const ask: Ask = {
+    path: "/v1/facts",
+    query: { scope: scope.value, include_contradicted: true, limit: PAGE, relation: param("relation"), source: param("source"), ...momentQuery.value },
+  };
+  const facts = factPages(ask);
+  const conflictsAsk: Ask = { path: "/v1/conflicts", query: { status: "unresolved", limit: 3, ...momentQuery.value } };
+  const conflicts = useAnswer<ConflictPage>(conflictsAsk);
+  if (facts.total === 0 && looking.value.now && scope.value === "" && !param("relation") && !param("source")) return <StartHere />;
+  const whole = span.value;
+  return (
+    <View title={looking.value.now ? "What is known" : "What was known"} asks={[ask, conflictsAsk]} actions={<ScopeChoice />}
+      lead={facts.total === null ? "" : `${plural(facts.total, "fact")} you may read, newest first`}>
+      <Fault fault={facts.fault} />
+      <dl class="figures">
+        <div><dt>facts</dt><dd>{facts.total === null ? "…" : count(facts.total)}</dd></div>
+        <div><dt>events in the log</dt><dd>{count(looking.value.now ? head.value : looking.value.position)}</dd></div>
+        <div><dt>from</dt><dd>{whole === null ? "…" : dayText(new Date(whole.beginMs).toISOString())}</dd></div>
+        <div><dt>open conflicts</dt><dd><a href={addressOf("review")}>{conflicts.data === null ? "…" : conflicts.data.cursor === null ? count(conflicts.data.conflicts.length) : "3 or more"}</a></dd></div>
+      </dl>
+      {(param("relation") || param("source")) && (
+        <p class="filters">
+          {param("relation") && <a class="tag" href={addressOf("search")}>relation {visible(param("relation"))} ×</a>}
+          {param("source") && <a class="tag" href={addressOf("search")}>source <NameText uri={param("source")} /> ×</a>}
+        </p>
+      )}
+      {facts.data !== null && (
+        <Rows rows={facts.data} label="Facts, newest first" height={FACT_ROW} total={facts.total} more={facts.more}
+          keyOf={(fact) => fact.id} draw={(fact) => <FactRow fact={fact} />} />
+      )}
+      {facts.data?.length === 0 && <Empty>Nothing was known at this moment. Move the slider to the right.</Empty>}
+    </View>
+  );
+};

@@ -1,0 +1,136 @@
+"""Chromium on the console: the system's own browser, driven by Playwright, which fetches none."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, Request, sync_playwright
+
+ROOT = Path(__file__).resolve().parents[3]
+BUILT = ROOT / "api" / "web" / "dist" / "index.html"
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
+REQUIRED = os.environ.get("ENGRAMLOG_CONSOLE_TESTS") == "required"
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+SIZES = {"phone": (390, 844), "laptop": (1366, 820), "wide": (1920, 1080)}
+KEY = "engramlog.key"
+LOOK_MS = 40
+QUIET_LOOKS = 3
+"""Looks in a row at which no request is on its way: the view is then what was asked for."""
+
+
+def check_possible() -> None:
+    """Skip where there is no browser or no console; fail where both must be there."""
+    reason = ""
+    if BROWSER is None:
+        reason = "needs Chromium: apt-get install chromium"
+    elif not BUILT.is_file():
+        reason = "the console is not built: make setup, with the npm registry in reach"
+    if reason and REQUIRED:
+        pytest.fail(reason)
+    if reason:
+        pytest.skip(reason)
+
+
+@contextmanager
+def chromium() -> Generator[Browser]:
+    """A browser with a profile of its own."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=BROWSER, args=list(FLAGS))
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+class Console:
+    """A tab on a node's console. ``faults`` are what scripts and policy complained of,
+    ``requests`` the addresses asked for."""
+
+    def __init__(self, context: BrowserContext, url: str) -> None:
+        self.url = url
+        self.context = context
+        self.page: Page = context.new_page()
+        self.page.set_default_timeout(30_000)
+        self.faults: list[str] = []
+        self.requests: list[str] = []
+        self._waiting: set[Request] = set()
+        self.page.on("pageerror", lambda error: self.faults.append(str(error)))
+        self.page.on("console", self._said)
+        self.page.on("request", self._asked)
+        self.page.on("requestfinished", self._answered)
+        self.page.on("requestfailed", self._answered)
+
+    def _asked(self, request: Request) -> None:
+        self.requests.append(request.url)
+        self._waiting.add(request)
+
+    def _answered(self, request: Request) -> None:
+        self._waiting.discard(request)
+
+    def _said(self, message: Any) -> None:
+        # A refused request is the page's to show; the browser reports it as an error as well.
+        refused = "Failed to load resource: the server responded with a status of"
+        if message.type in ("error", "warning") and not message.text.startswith(refused):
+            self.faults.append(message.text)
+
+    def open(self, view: str = "search", **params: str) -> Page:
+        """Load the console at a view, as if its address had been typed, and wait for it."""
+        self.page.goto("about:blank")
+        self.page.goto(f"{self.url}/ui{address(view, **params)}")
+        self.settle()
+        return self.page
+
+    def settle(self) -> None:
+        """Wait until a view is there and nothing is on its way."""
+        self.page.wait_for_selector("#content h1")
+        quiet = 0
+        while quiet < QUIET_LOOKS:
+            self.page.wait_for_timeout(LOOK_MS)
+            quiet = 0 if self._waiting else quiet + 1
+
+    def elsewhere(self) -> list[str]:
+        """Addresses that are not the node's own."""
+        own = (self.url, "about:", "data:", "blob:")
+        return [each for each in self.requests if not each.startswith(own)]
+
+
+def address(view: str, **params: str) -> str:
+    """The part of an address behind ``/ui``."""
+    query = "&".join(f"{name}={quote(value, safe=':/')}" for name, value in params.items())
+    return f"#/{view}{'?' + query if query else ''}"
+
+
+@contextmanager
+def console(
+    browser: Browser, url: str, *, key: str | None = None, size: str = "laptop", dark: bool = False
+) -> Generator[Console]:
+    """A fresh tab, with a key in its session storage where one is given."""
+    width, height = SIZES[size]
+    context = browser.new_context(
+        viewport={"width": width, "height": height},
+        color_scheme="dark" if dark else "light",
+        reduced_motion="reduce",
+    )
+    if key is not None:
+        script = f"if (location.protocol === 'http:') sessionStorage.setItem('{KEY}', '{key}')"
+        context.add_init_script(script)
+    try:
+        yield Console(context, url)
+    finally:
+        context.close()

@@ -1,0 +1,306 @@
+"""Every view at every size: it fits, it can be used with the keyboard and read aloud, it makes
+few requests, and nothing goes wrong in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.api.console.browser import ROOT, Console
+from tests.api.console.screenshots import VIEWS
+from tests.worlds.live import CONTROL_TOKEN, LiveNode, fact
+
+Visit = Callable[..., Console]
+AXE = ROOT / "api" / "web" / "node_modules" / "axe-core" / "axe.min.js"
+FIRST_PAINT_REQUESTS_MAX = 18
+FIRST_PAINT_BYTES_MAX = 400_000
+MIXED = ("past", "entity", "recall", "review")
+"""Views that together hold every piece; the others are read aloud at one size alone."""
+
+
+def faults_of(page: Page) -> list[str]:
+    """What axe-core calls serious or critical. It is evaluated by the driver, which the policy of
+    the page does not bind."""
+    page.evaluate(AXE.read_text())
+    found = page.evaluate(
+        "axe.run(document, { resultTypes: ['violations'],"
+        " runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice'] })"
+    )
+    return [
+        f"{each['id']}: {[node['target'] for node in each['nodes']][:3]} {each['help']}"
+        for each in found["violations"]
+        if each["impact"] in ("serious", "critical")
+    ]
+
+
+@pytest.mark.parametrize("size", ["phone", "laptop", "wide"])
+def test_every_view_fits_its_window(spaceflight: LiveNode, visit: Visit, size: str) -> None:
+    tab = visit(spaceflight, size=size, dark=size == "wide")
+    for name, (view, params) in VIEWS.items():
+        page = tab.open(view, **params)
+        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, name
+        assert page.locator("h1").count() == 1, name
+        assert page.locator("#content .notice.bad").count() == 0, name
+        if size == "laptop" or (size == "wide" and name in MIXED):
+            assert faults_of(page) == [], (name, size)
+    assert tab.faults == []
+    assert tab.elsewhere() == []
+
+
+def test_every_view_is_reached_and_used_with_the_keyboard_alone(
+    spaceflight: LiveNode, visit: Visit
+) -> None:
+    tab = visit(spaceflight)
+    page = tab.open()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.tagName") == "H1"
+    names = page.eval_on_selector_all(".side a", "links => links.map(link => link.innerText)")
+    for name in names:
+        link = page.locator(".side a", has_text=name)
+        link.focus()
+        page.keyboard.press("Enter")
+        tab.settle()
+        expect(link).to_have_attribute("aria-current", "page")
+        unseen = page.evaluate(UNREACHED)
+        assert unseen == [], (name, unseen)
+    page.locator("#slider").focus()
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator(".timebar")).to_have_class("timebar past idle")
+    page.locator("#key-open").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#key")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#key")).not_to_be_visible()
+    assert tab.faults == []
+
+
+UNREACHED = """Array.from(document.querySelectorAll('#content [onclick], #content [role=button]'))
+  .filter(each => each.tabIndex < 0).map(each => each.outerHTML.slice(0, 100))"""
+
+
+def test_the_first_page_takes_few_requests_and_bytes(spaceflight: LiveNode, visit: Visit) -> None:
+    """Counts say what milliseconds on a busy machine do not: however much a node holds, the
+    first page asks for a page of it."""
+    tab = visit(spaceflight)
+    sizes: list[int] = []
+    tab.page.on("response", lambda response: sizes.append(len(response.body())))
+    tab.open()
+    assert len(tab.requests) <= FIRST_PAINT_REQUESTS_MAX, tab.requests
+    assert sum(sizes) <= FIRST_PAINT_BYTES_MAX, sum(sizes)
+
+
+def test_a_long_list_keeps_few_rows_on_the_page(spaceflight: LiveNode, visit: Visit) -> None:
+    tab = visit(spaceflight)
+    page = tab.open()
+    rows = "document.querySelectorAll('.row').length"
+    assert 5 < page.evaluate(rows) < 60
+    before = len(tab.requests)
+    for _ in range(6):
+        page.mouse.wheel(0, 6000)
+        tab.settle()
+    assert 5 < page.evaluate(rows) < 60
+    assert len(tab.requests) - before <= 8, "a request for each further page"
+    assert page.locator(".row").last.get_attribute("aria-posinset") not in (None, "1")
+
+
+def test_a_graph_of_two_thousand_entities_answers_at_once(live: LiveNode, visit: Visit) -> None:
+    hub = "stigmem://t.example/place/hub"
+    items = [
+        fact(entity=f"stigmem://t.example/place/p{n}", relation="rel:at", type="ref", v=hub)
+        for n in range(2_000)
+    ]
+    key = {"key": CONTROL_TOKEN}
+    assert live.call("POST", "/v1/facts/batch", json=items, **key).status_code == 200
+    tab = visit(live)
+    page = tab.open("graph", **{"from": hub, "scope": "company"})
+    expect(page.locator(".graph-size")).to_contain_text("2,001 entities", timeout=60_000)
+    answered = page.evaluate(
+        "new Promise(done => { const begin = performance.now();"
+        " document.querySelector('.graph-tools button').click();"
+        " requestAnimationFrame(() => requestAnimationFrame("
+        "() => done(performance.now() - begin))); })"
+    )
+    assert answered < 2_000, "drawing must not stand still, even on a busy machine"
+    assert tab.faults == []
+
+
+def test_an_entity_of_the_graph_opens_its_own_neighbours(
+    spaceflight: LiveNode, visit: Visit
+) -> None:
+    tab = visit(spaceflight)
+    page = tab.open("graph", **{"from": "stigmem://spaceflight.example/body/pluto"})
+    size = page.locator(".graph-size").inner_text()
+    page.get_by_role("button", name="body/charon").click()
+    page.get_by_role("button", name="Open its neighbours").click()
+    expect(page.locator(".graph-size")).not_to_have_text(size)
+    assert "open=" in page.url
+    grown = page.locator(".graph-size").inner_text()
+    page.reload()
+    tab.settle()
+    expect(page.locator(".graph-size")).to_have_text(grown)
+
+
+def test_two_moments_are_compared(spaceflight: LiveNode, visit: Visit) -> None:
+    page = visit(spaceflight).open(
+        "time",
+        since="2006-08-01T00:00:00Z",
+        at="2006-09-01T00:00:00Z",
+        entity="stigmem://spaceflight.example/body/pluto",
+    )
+    changed = page.locator(".diff li", has_text="classification")
+    expect(changed.locator(".diff-before")).to_contain_text("planet")
+    expect(changed.locator(".diff-after")).to_contain_text("dwarf planet")
+    expect(page.locator(".table")).to_contain_text("iau")
+
+
+def test_a_recall_shows_what_is_packed_and_how_scores_came_to_be(
+    spaceflight: LiveNode, visit: Visit
+) -> None:
+    tab = visit(spaceflight)
+    question = "How many moons of Saturn are known?"
+    page = tab.open("recall", q=question, when="1990-01-01T00:00:00Z")
+    now, then = page.locator(".side-by-side > *").all()
+    expect(now.locator(".packed")).to_contain_text("moon count: 274")
+    expect(then.locator(".packed")).to_contain_text("moon count: 17")
+    now.get_by_role("button", name="how?").first.click()
+    expect(now.locator(".explained").first).to_contain_text("lexical")
+    assert tab.faults == []
+
+
+def test_a_receipt_is_asked_again(live: LiveNode, visit: Visit) -> None:
+    live.state(v="chief of tea", key=CONTROL_TOKEN)
+    body = {"query": "who keeps the tea", "scope": "company"}
+    live.call("POST", "/v1/recall", key=CONTROL_TOKEN, json=body)
+    live.run(live.app_tracker().flush())
+    live.state(v="tea keeper of the house", relation="memory:task", key=CONTROL_TOKEN)
+    page = visit(live).open("recall")
+    page.get_by_role("link", name="replay").click()
+    expect(page.locator(".replay-new")).to_have_count(1)
+    expect(page.locator(".replayed")).to_contain_text("chief of tea")
+
+
+def test_a_conflict_is_settled_at_once_and_the_settlement_taken_back(
+    live: LiveNode, visit: Visit
+) -> None:
+    live.state(v="chief of tea", source="agent:a", key=CONTROL_TOKEN)
+    live.state(v="keeper of the ledger", source="agent:b", key=CONTROL_TOKEN)
+    page = visit(live).open("review")
+    page.get_by_role("textbox", name="Reason", exact=True).fill("seen in the minutes")
+    page.locator(".side-card", has_text="keeper").get_by_role("button").click()
+    expect(page.locator(".settled-note")).to_contain_text("is settled")
+    expect(page.locator("article.conflict")).to_have_count(0)
+    settled = live.call("GET", "/v1/conflicts", key=CONTROL_TOKEN, params={"status": "resolved"})
+    assert settled.json()["conflicts"][0]["resolution_note"] == "seen in the minutes"
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator("article.conflict")).to_have_count(1)
+    opened = live.call("GET", "/v1/conflicts", key=CONTROL_TOKEN, params={"status": "unresolved"})
+    assert len(opened.json()["conflicts"]) == 1
+
+
+def test_a_fact_is_retracted_with_its_reason(live: LiveNode, visit: Visit) -> None:
+    stated = live.state(v="chief of tea", key=CONTROL_TOKEN)
+    page = visit(live).open("fact", id=stated["id"])
+    page.get_by_role("button", name="Retract").first.click()
+    page.locator("dialog[open] input[name=reason]").fill("she left")
+    page.locator("dialog[open]").get_by_role("button", name="Retract").click()
+    expect(page.locator(".life-fact_retracted")).to_contain_text("she left")
+
+
+def test_what_erasing_would_remove_is_shown_before(live: LiveNode, visit: Visit) -> None:
+    live.state(entity="user:al", v="chief of tea", key=CONTROL_TOKEN)
+    page = visit(live).open("review", tab="erasures")
+    page.fill("input[name=entity]", "user:al")
+    page.get_by_role("button", name="What would go?").click()
+    expect(page.locator(".statement")).to_contain_text("1 fact about user/al")
+    page.get_by_role("button", name="Erase", exact=True).click()
+    page.fill("input[name=again]", "user:al")
+    page.locator("dialog[open]").get_by_role("button", name="Erase").click()
+    expect(page.locator(".statement")).to_contain_text("0 facts")
+    assert live.call("GET", "/v1/erasures", key=CONTROL_TOKEN).json()["erasures"]
+
+
+def test_buttons_that_a_key_may_not_use_are_not_offered(live: LiveNode, visit: Visit) -> None:
+    stated = live.state(v="chief of tea", key=CONTROL_TOKEN)
+    tab = visit(live, live.mint("read", entity="agent:reader"))
+    page = tab.open("fact", id=stated["id"])
+    assert page.get_by_role("button", name="Retract").count() == 0
+    page = tab.open("review")
+    expect(page.get_by_role("button", name="Erasure")).to_be_disabled()
+    page = tab.open("sql")
+    expect(page.locator("textarea")).to_be_disabled()
+    page = tab.open("operations")
+    expect(page.locator("#content")).to_contain_text("For admins")
+    assert tab.faults == []
+
+
+def test_sql_answers_as_table_chart_and_file(spaceflight: LiveNode, visit: Visit) -> None:
+    tab = visit(spaceflight)
+    page = tab.open("sql", sql="SELECT kind, count(*) AS n FROM events GROUP BY 1 ORDER BY 2 DESC")
+    expect(page.locator("td").first).to_have_text("fact_asserted")
+    page.get_by_role("button", name="chart").click()
+    expect(page.locator(".chart canvas")).to_be_visible()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="CSV").click()
+    assert download.value.path().read_text().startswith("kind,n")
+    page.locator("textarea").fill("DROP TABLE events")
+    page.get_by_role("button", name="Run").click()
+    expect(page.locator(".notice.bad")).to_be_visible()
+    assert tab.faults == []
+
+
+def test_an_empty_node_offers_four_ways_and_takes_a_note(live: LiveNode, visit: Visit) -> None:
+    key = live.mint("read", "write", entity="agent:me")
+    tab = visit(live, key)
+    page = tab.open()
+    expect(page.locator("h1")).to_have_text("This memory is empty")
+    expect(page.locator(".ways")).to_contain_text("mcpServers")
+    page.locator("textarea").fill("The tea is in the green tin.\n\nThe ledger is in the safe.")
+    page.get_by_role("button", name="Remember").click()
+    expect(page.locator("h1")).to_have_text("What is known")
+    expect(page.locator(".fact")).to_have_count(2)
+    assert tab.faults == []
+
+
+def test_a_file_of_facts_is_taken(live: LiveNode, visit: Visit, tmp_path: Any) -> None:
+    lines = [
+        {"op": "assert", "key": "a", **fact(v="one")},
+        {"op": "assert", "key": "b", **fact(v="two", relation="memory:task")},
+        {"op": "retract", "target": "a", "reason": "no more"},
+        {"op": "assert", **fact(v="three", relation="")},
+    ]
+    file = tmp_path / "facts.jsonl"
+    file.write_text("\n".join(map(json.dumps, lines)))
+    page = visit(live).open("start")
+    page.set_input_files("input[type=file]", file)
+    expect(page.locator(".fact")).to_have_count(1)
+    expect(page.locator(".fact")).to_contain_text("two")
+
+
+def test_tasks_storage_and_pace_are_shown(spaceflight: LiveNode, visit: Visit) -> None:
+    tab = visit(spaceflight)
+    page = tab.open("operations")
+    content = page.locator("#content")
+    expect(content).to_contain_text("recall tracking")
+    expect(content).to_contain_text("log.db")
+    expect(content).to_contain_text("all caught up")
+    expect(page.locator(".pace canvas").first).to_be_visible()
+    assert tab.faults == []
+
+
+def test_a_key_is_made_shown_once_and_revoked(live: LiveNode, visit: Visit) -> None:
+    page = visit(live).open("operations")
+    page.get_by_role("button", name="New key").click()
+    page.fill("dialog[open] input[name=entity]", "agent:new")
+    page.locator("dialog[open]").get_by_role("button", name="New key").click()
+    secret = page.locator(".notice.good code").inner_text()
+    assert live.call("GET", "/v1/me", key=secret).json()["entity_uri"] == "agent:new"
+    page.get_by_role("button", name="Revoke").click()
+    page.locator("dialog[open]").get_by_role("button", name="Revoke").click()
+    expect(page.locator("td", has_text="agent/new")).to_have_count(0)
+    assert live.call("GET", "/v1/me", key=secret).status_code == 401
