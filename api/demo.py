@@ -17,20 +17,20 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from api.client import Client
-from api.console.reach import CommandError
-from api.console.tables import day, short_name, value_text
-from api.console.transfer import import_lines, summary_of
-from api.import_files import read_lines
-from api.importing import Options
-from api.lines import decode_line, recorded_us
-from api.node import Node
-from api.serving import listen, serve_in_background
-from api.settings import Settings
-from api.sinks import NodeSink
-from eventlog.clock import FixedClock
+from engramlog.api.client.client import Client
+from engramlog.api.console.arguments import CommandError
+from engramlog.api.console.memories.transfer import import_lines, summary_of
+from engramlog.api.console.text_tables import day, short_name, value_text
+from engramlog.api.node.node import Node
+from engramlog.api.node.serving import listen, serve_in_background
+from engramlog.api.settings import Settings
+from engramlog.api.transfer.import_files import read_lines
+from engramlog.api.transfer.importing import Options
+from engramlog.api.transfer.lines.line_kinds import decode_line, recorded_us
+from engramlog.api.transfer.sinks import NodeSink
+from engramlog.eventlog.clock import FixedClock
 
-FIXTURE = Path(__file__).resolve().parent.parent / "fixtures" / "spaceflight" / "events.jsonl"
+HISTORY = Path(__file__).parent / "spaceflight" / "events.jsonl"
 HOST = "127.0.0.1"
 AUTHORITY = "stigmem://spaceflight.example"
 QUESTION = "How many moons of Saturn are known?"
@@ -50,10 +50,8 @@ def run_demo(*, port: int, once: bool, data: Path | None) -> int:
 
     Raises:
         ServingError: the port is taken.
-        CommandError: the fixture is absent, the directory is not new, or an answer is empty.
+        CommandError: the directory is not new, or an answer is empty.
     """
-    if not FIXTURE.is_file():
-        raise CommandError(f"the demo's data is not here: {FIXTURE}; run it from a source tree")
     if data is not None and data.exists() and any(data.iterdir()):
         raise CommandError(f"{data} is not empty; the demo needs a new directory")
     with ExitStack() as stack:
@@ -80,13 +78,13 @@ def run_demo(*, port: int, once: bool, data: Path | None) -> int:
 
 def load(data: Path) -> None:
     """Import the fixture into a new directory, its dates as receipt times."""
-    with FIXTURE.open("rb") as raw:
+    with HISTORY.open("rb") as raw:
         start_us = recorded_us(decode_line(raw.readline()))
     clock = FixedClock(start_us)
     node = Node.open(data, clock=clock, epoch_clock="file")
     try:
         settings = Settings(data_dir=data)
-        with FIXTURE.open("rb") as raw:
+        with HISTORY.open("rb") as raw:
             report = import_lines(
                 NodeSink(node, settings.value_bytes_max, clock=clock),
                 Options(file_clock=True, value_bytes_max=settings.value_bytes_max),
@@ -96,7 +94,7 @@ def load(data: Path) -> None:
             )
     finally:
         node.close()
-    print(f"loaded {FIXTURE.parent.name}: {summary_of(report)}")
+    print(f"loaded {HISTORY.parent.name}: {summary_of(report)}")
 
 
 def show(client: Client, url: str) -> None:

@@ -8,44 +8,24 @@ lists each setting, and a test holds the page to this file.
 
 from __future__ import annotations
 
-import difflib
-import os
 import re
-import tomllib
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError, field_validator
+from pydantic import BeforeValidator, Field, field_validator
 from pydantic_settings import (
     BaseSettings,
-    InitSettingsSource,
     NoDecode,
-    PydanticBaseSettingsSource,
     SettingsConfigDict,
 )
 
-from projections.embedding.settings import EmbeddingSettings
-from projections.normalization import normalize_uri
+from engramlog.projections.embedding.settings import EmbeddingSettings
+from engramlog.projections.normalization import normalize_uri
 
 PREFIX = "STIGMEM_"
-FILE_NAME = "engramlog.toml"
-CLIENT_VARIABLES = frozenset(
-    {
-        "STIGMEM_URL",
-        "STIGMEM_API_KEY",
-        "STIGMEM_SESSION_ID",
-        "STIGMEM_POLL_LIMIT",
-        "STIGMEM_MCP_MAX_ARGUMENT_BYTES",
-    }
-)
 """Variables of the protocol's clients, which share the prefix and mean nothing to a node."""
 
 _LABEL = re.compile(r"^[^\s*]*\*?$")
-
-
-class SettingsError(Exception):
-    """A setting cannot be used; the message names it and where its value came from."""
 
 
 def _split_list(value: object) -> object:
@@ -68,6 +48,17 @@ class Settings(BaseSettings):
         default=Path("engramlog-data"),
         description="Directory that holds the log, the key and the views.",
     )
+    log: str = Field(
+        default="",
+        repr=False,
+        description="Address of a log in PostgreSQL (`postgresql://…`). Empty: the log is in the "
+        "data directory.",
+    )
+    log_durability: Literal["quorum", "server"] = Field(
+        default="quorum",
+        description="When a write to a log in PostgreSQL is acknowledged: `quorum` once a "
+        "synchronous standby has it too, `server` once the server says so.",
+    )
     host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on.")
     port: int = Field(
         default=8765, ge=0, le=65535, description="Port to listen on; 0 takes any free port."
@@ -79,6 +70,31 @@ class Settings(BaseSettings):
     auth_required: bool = Field(
         default=True,
         description="Whether callers must present a key. Off only on a loopback address.",
+    )
+    attestation_required: bool = Field(
+        default=False,
+        description="Whether a fact is taken only with a signature of its source, by a registered "
+        "agent key. Routes that take none (deltas, summaries, memories, intents, new values of "
+        "resolutions) then state nothing.",
+    )
+    allowed_hosts: Labels = Field(
+        default=(),
+        description="Names under which a node without authentication answers, beside loopback "
+        "names, `host` and the name in `node_url`: for containers and proxies.",
+    )
+    cors_allowed_origins: Labels = Field(
+        default=(),
+        description="Origins whose pages may use this node from a browser, separated by commas.",
+    )
+    cors_allowed_origin_regex: str | None = Field(
+        default=None, description="A regular expression that such an origin matches as a whole."
+    )
+    cors_dev_localhost: bool = Field(
+        default=False,
+        description="Whether pages of `localhost` and `127.0.0.1`, any port, may use this node.",
+    )
+    cors_allow_credentials: bool = Field(
+        default=True, description="Whether such pages may send credentials."
     )
     set_valued_relations: Labels = Field(
         default=(),
@@ -156,9 +172,9 @@ class Settings(BaseSettings):
         default=None,
         ge=0,
         le=64,
-        description="Processes that answer recalls beside the serving one, once recalls are "
-        "frequent; each holds a mirror of its own. Left out: one a core, at most 4, up to "
-        "250,000 facts.",
+        description="Processes that answer recalls, from the first recall on; each holds a "
+        "memory image of its own. Left out: one fewer than cores, at most 4, up to 250,000 facts, "
+        "and only for recalls that come while another is under way.",
     )
     subscriptions_max: int = Field(
         default=100, ge=0, le=100_000, description="Subscriptions that one principal may have."
@@ -312,6 +328,15 @@ class Settings(BaseSettings):
             raise ValueError("must be an http:// or https:// URL")
         return url.rstrip("/")
 
+    @field_validator("cors_allowed_origin_regex")
+    @classmethod
+    def _check_pattern(cls, pattern: str | None) -> str | None:
+        try:
+            re.compile(pattern or "")
+        except re.error as fault:
+            raise ValueError(f"is not a regular expression: {fault}") from fault
+        return pattern
+
     @field_validator("summaries_owner")
     @classmethod
     def _check_source(cls, source: str) -> str:
@@ -357,125 +382,3 @@ class Settings(BaseSettings):
             return self.node_url
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}"
-
-
-class _File(InitSettingsSource):
-    """The values of the TOML file, ranked under the environment."""
-
-
-def load_settings(
-    flags: Mapping[str, object],
-    *,
-    config: Path | None = None,
-) -> tuple[Settings, list[str]]:
-    """The settings in force, and warnings about variables nothing reads.
-
-    Args:
-        flags: values of command-line flags; ``None`` means not given.
-        config: the TOML file; by default ``engramlog.toml`` of the data directory, if there.
-
-    Raises:
-        SettingsError: the file cannot be read, holds an unknown key, or a value is unusable.
-    """
-    given = {name: value for name, value in flags.items() if value is not None}
-    path = config if config is not None else _default_file(given)
-    in_file = {} if path is None else _read_file(path)
-
-    class Layered(Settings):
-        @classmethod
-        def settings_customise_sources(
-            cls,
-            settings_cls: type[BaseSettings],
-            init_settings: PydanticBaseSettingsSource,
-            env_settings: PydanticBaseSettingsSource,
-            dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-            file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-        ) -> tuple[PydanticBaseSettingsSource, ...]:
-            return init_settings, env_settings, _File(settings_cls, in_file)
-
-    try:
-        settings = Layered(**given)  # pyright: ignore[reportArgumentType]
-    except ValidationError as fault:
-        raise SettingsError(_explain(fault, given, path)) from fault
-    return settings, unknown_variables(os.environ)
-
-
-def unknown_variables(environ: Mapping[str, str]) -> list[str]:
-    """One warning for each ``STIGMEM_*`` variable that neither a node nor a client reads."""
-    known = {variable(name) for name in Settings.model_fields} | CLIENT_VARIABLES
-    return [
-        f"{name} is not a setting and is ignored{_suggest(name, known)}"
-        for name in sorted(environ)
-        if name.startswith(PREFIX) and name not in known
-    ]
-
-
-def variable(field: str) -> str:
-    """The environment variable of a setting."""
-    return PREFIX + field.upper()
-
-
-def settings_table() -> str:
-    """Every setting as a Markdown table; ``docs/settings.md`` holds exactly this."""
-    rows = ["| setting | variable | default | meaning |", "|---|---|---|---|"]
-    for name, field in Settings.model_fields.items():
-        default: Any = field.default
-        shown = "left out" if default is None else f"`{_toml(default)}`"
-        rows.append(f"| `{name}` | `{variable(name)}` | {shown} | {field.description} |")
-    return "\n".join(rows)
-
-
-def _toml(value: Any) -> str:
-    """A default as the file would write it."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, tuple):
-        return "[]"
-    return str(value) if isinstance(value, int | float) else f'"{value}"'
-
-
-def _default_file(given: Mapping[str, object]) -> Path | None:
-    default: object = Settings.model_fields["data_dir"].default
-    data = given.get("data_dir") or os.environ.get(variable("data_dir")) or default
-    path = Path(str(data)) / FILE_NAME
-    return path if path.is_file() else None
-
-
-def _read_file(path: Path) -> dict[str, Any]:
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as fault:
-        raise SettingsError(f"cannot read {path}: {fault.strerror or fault}") from fault
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as fault:
-        raise SettingsError(f"{path} is not TOML: {fault}") from fault
-    for name in values:
-        if name not in Settings.model_fields:
-            known = set(Settings.model_fields)
-            raise SettingsError(f"{path}: unknown setting {name!r}{_suggest(name, known)}")
-    return values
-
-
-def _suggest(name: str, known: set[str] | frozenset[str]) -> str:
-    """A hint at the known name that is most like this one; their prefix counts for nothing."""
-    bare = {each.removeprefix(PREFIX): each for each in known}
-    close = difflib.get_close_matches(name.removeprefix(PREFIX), bare, n=1, cutoff=0.7)
-    return f"; did you mean {bare[close[0]]}?" if close else ""
-
-
-def _explain(
-    fault: ValidationError,
-    given: Mapping[str, object],
-    path: Path | None,
-) -> str:
-    lines: list[str] = []
-    for error in fault.errors():
-        name = str(error["loc"][0])
-        if name in given:
-            origin = f"--{name.replace('_', '-')}"
-        elif variable(name) in os.environ:
-            origin = variable(name)
-        else:
-            origin = f"{path}: {name}"
-        message = error["msg"].removeprefix("Value error, ")
-        lines.append(f"{origin}: {message} (got {error['input']!r})")
-    return "; ".join(lines)

@@ -24,22 +24,21 @@ from msgspec import Struct
 
 from benchmarks.congress import DATA as CONGRESS
 from benchmarks.in_process import Served, served
-from benchmarks.locomo import DATA as LOCOMO
-from benchmarks.locomo import Conversation, conversations, intent_of_turn, wait_embedded
+from benchmarks.question_sets import DATA as LOCOMO
+from benchmarks.question_sets import Conversation, conversations, intent_of_turn, wait_embedded
 from benchmarks.report import Figure, Stopwatch, say
-from eventlog.kinds import DecayPolicy, Value
-from projections.cid import compute_cid
-from projections.embedding.errors import EmbeddingError
-from projections.embedding.settings import EmbeddingSettings
-from projections.intents import (
+from engramlog.eventlog.kinds import DecayPolicy, SourceTrustSet, Value
+from engramlog.projections.cid import compute_cid
+from engramlog.projections.embedding.errors import EmbeddingError
+from engramlog.projections.embedding.settings import EmbeddingSettings
+from engramlog.projections.normalization import SCOPES
+from engramlog.projections.writing.commands import (
     AssertFact,
+    Command,
     Done,
-    Intent,
     RetractFact,
-    SetSourceTrust,
     SweepDecay,
 )
-from projections.normalization import SCOPES
 
 START_US = 1_700_000_000_000_000
 LOCOMO_MOMENTS = 8
@@ -144,7 +143,7 @@ def _about(entity: str, scope: str) -> Iterator[Ask]:
     yield Ask("/v1/conflicts", {"limit": "50"})
 
 
-def _write(node: Served, intents: Sequence[Intent]) -> list[str]:
+def _write(node: Served, intents: Sequence[Command]) -> list[str]:
     """Ids of the facts, in order, an hour after what came before."""
     node.clock.advance(3_600_000_000)
     found: list[str] = []
@@ -192,7 +191,7 @@ def _talk(node: Served, conversation: Conversation) -> list[Kept]:
         new = _write(node, made)
         ids += new
         _write(node, [_retract(name) for name in new[3::20]])
-        _write(node, [SetSourceTrust(source=made[0].source, trust=0.3 + 0.1 * (number % 5))])
+        _write(node, [SourceTrustSet(source=made[0].source, trust=0.3 + 0.1 * (number % 5))])
         _write(node, [SweepDecay(scopes=("local",), policies=(FADING,))])
         for text in islice(texts, 3):  # counted
             node.client.post("/v1/recall", {"query": text, "scope": "local"})

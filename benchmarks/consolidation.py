@@ -14,16 +14,17 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from api.memory.consolidator import Consolidator, readers_of
-from api.node import Node
 from benchmarks.report import Figure, Stopwatch, percentile, say
 from benchmarks.workload import intents
-from projections.authorization import everything
-from projections.database import query
-from projections.episodic import reading
-from projections.episodic.classifying import Standing, emit
-from projections.episodic.rule import Rule, parse_rule
-from projections.intents import NewEpisode, RecordEpisodes
+from engramlog.api.node.consolidator import Consolidator, readers_of
+from engramlog.api.node.node import Node
+from engramlog.eventlog.kinds import EpisodeRecorded
+from engramlog.projections.authorization import everything
+from engramlog.projections.episodes import reading
+from engramlog.projections.episodes.classifying import Standing, emit
+from engramlog.projections.episodes.rule import Rule, parse_rule
+from engramlog.projections.tables.database import query
+from engramlog.projections.writing.commands import RecordEpisodes
 
 BATCH = 1_000
 USERS = 20
@@ -64,10 +65,11 @@ def _said(number: int, one_in: int) -> dict[str, Any]:
     return {"subject": "self", "predicate": predicate, "object": f"thing {number}"}
 
 
-def _episodes(count: int, one_in: int) -> Iterator[tuple[NewEpisode, ...]]:
+def _episodes(count: int, one_in: int) -> Iterator[tuple[EpisodeRecorded, ...]]:
     for start in range(0, count, BATCH):
         yield tuple(
-            NewEpisode(
+            EpisodeRecorded(
+                scope="local",
                 user=f"user-{n % USERS}",
                 session=f"s-{n // 200}",
                 agent="rag",
@@ -83,7 +85,7 @@ def _episodes(count: int, one_in: int) -> Iterator[tuple[NewEpisode, ...]]:
 def _record(node: Node, count: int, one_in: int) -> float:
     watch = Stopwatch()
     for batch in _episodes(count, one_in):
-        node.write(RecordEpisodes(scope="local", episodes=batch), actor="agent:bench")
+        node.write(RecordEpisodes(episodes=batch), actor="agent:bench")
     return count / watch.seconds
 
 
@@ -183,7 +185,7 @@ def _puts(path: Path) -> list[Figure]:
     seconds: list[float] = []
     for (episode,) in ((batch[0],) for batch in _episodes(PUTS * BATCH, 5)):
         began = perf_counter()
-        node.write(RecordEpisodes(scope="local", episodes=(episode,)), actor="agent:bench")
+        node.write(RecordEpisodes(episodes=(episode,)), actor="agent:bench")
         seconds.append(perf_counter() - began)
     node.close()
     return [

@@ -7,18 +7,23 @@ other load weighs on both alike.
 from __future__ import annotations
 
 import random
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from time import perf_counter
 
 import numpy as np
 
 from benchmarks.report import Figure, percentile
-from projections.embedding.minilm import BATCH_TOKENS, MiniLM, batches
-from projections.embedding.transformer import flops
+from engramlog.projections.embedding.cache import EmbeddingCache
+from engramlog.projections.embedding.providers.minilm import BATCH_TOKENS, MiniLM, batches
+from engramlog.projections.embedding.providers.transformer import flops
+from engramlog.projections.embedding.recipe import Space
 
 WIDTH = 384
 SHAPES = ((WIDTH, 3 * WIDTH), (WIDTH, WIDTH), (WIDTH, 4 * WIDTH), (4 * WIDTH, WIDTH))
 ROUNDS = 3
+CACHED = 10_000
 _TEXT = """
     orbit launch crew module landing moon station engine fuel test flight science team
     agreed that the next mission would carry more instruments than before and return in
@@ -87,4 +92,18 @@ def measure(facts: int) -> list[Figure]:
         ),
         Figure(f"texts of {average:.0f} tokens", count / seconds, "a second"),
         Figure("one query", percentile(queries, 0.5) * 1e3, "ms"),
+        Figure("10,000 vectors into the cache and out", 1e3 * cache_seconds(), "ms"),
     ]
+
+
+def cache_seconds() -> float:
+    """One round of vectors through the cache of embeddings."""
+    texts = [f"text {n}" for n in range(CACHED)]
+    vectors = np.random.default_rng(7).standard_normal((CACHED, WIDTH), dtype=np.float32)
+    space = Space("benchmark", "none", WIDTH)
+    with tempfile.TemporaryDirectory() as folder:
+        cache = EmbeddingCache(Path(folder) / "embeddings.db")
+        seconds = seconds_of(lambda: cache.put_many(space, texts, vectors))
+        seconds += seconds_of(lambda: cache.get_many(space, texts))
+        cache.close()
+    return seconds

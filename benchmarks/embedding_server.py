@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from projections.arrays import F32
+from engramlog.projections.arrays import F32
 
 
 @contextmanager

@@ -13,14 +13,14 @@ from pathlib import Path
 from benchmarks.federation_processes import measure_catch_up, measure_lag
 from benchmarks.report import Figure, Stopwatch, say, table
 from benchmarks.workload import fact_bodies
-from eventlog.kinds import Value
-from eventlog.log import StreamHead
-from projections.cid import compute_cid
-from projections.intents import AssertFact
-from replay.federation.page import PAGE_EVENTS_MAX, encode_page
-from replay.federation.serving import read_page
-from replay.federation.verification import check_page
-from tests.federation.network import Link, Member
+from engramlog.eventlog.kinds import Value
+from engramlog.eventlog.log import StreamHead
+from engramlog.projections.cid import compute_cid
+from engramlog.projections.writing.commands import AssertFact
+from engramlog.replay.federation.page import PAGE_EVENTS_MAX, encode_page
+from engramlog.replay.federation.serving import read_page
+from engramlog.replay.federation.verification import check_page
+from tests.worlds.federation.network import Link, Member
 
 BATCH = 1_000
 SOURCE = "agent:bench"

@@ -11,13 +11,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from api.node import Node
 from benchmarks.report import Figure, Stopwatch, percentile, say
 from benchmarks.serving import RawClient
-from benchmarks.workload import fact_bodies, intent_of
-from eventlog.clock import FixedClock
-from tests.federation.processes import OPEN, befriend, compared
-from tests.system.processes import NodeProcess
+from benchmarks.workload import command_of, fact_bodies
+from engramlog.api.node.node import Node
+from engramlog.eventlog.clock import FixedClock
+from tests.worlds.federation.processes import OPEN, befriend, compared
+from tests.worlds.processes import NodeProcess
 
 WRITES_PER_SECOND = 500
 WRITERS = 32
@@ -90,7 +90,7 @@ def _state(data: Path, count: int) -> float:
     watch = Stopwatch()
     batch: list[Any] = []
     for number, body in enumerate(fact_bodies(count), 1):
-        batch.append(intent_of({**body, "scope": "company"}))
+        batch.append(command_of({**body, "scope": "company"}))
         if len(batch) == BATCH or number == count:
             node.writer.submit(batch, actor="agent:bench").result()
             batch = []

@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.report import Figure, Stopwatch, say, table
-from tests.federation.answers import Answers, differences
-from tests.federation.congress import DATA, Split
-from tests.federation.network import Member
-from tests.federation.schedules import answers_of, run, shared_digests
+from tests.worlds.federation.answers import Answers, differences
+from tests.worlds.federation.congress import DATA, Split
+from tests.worlds.federation.network import Member
+from tests.worlds.federation.schedules import answers_of, run, shared_digests
 
 SCHEDULES = 1_000
 CONGRESS_CHANGES = 120_351

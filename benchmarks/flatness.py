@@ -9,11 +9,12 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from api.heap import settle_heap
-from api.node import Node
 from benchmarks.report import Figure, Stopwatch, say
-from benchmarks.workload import intent_of, intents
-from projections.intents import AssertFact, DeclareSetValued
+from benchmarks.workload import command_of, intents
+from engramlog.api.node.garbage_collection import settle_heap
+from engramlog.api.node.node import Node
+from engramlog.eventlog.kinds import SetValuedDeclared
+from engramlog.projections.writing.commands import AssertFact
 
 GROUP = 100
 STEPS = 10
@@ -40,7 +41,7 @@ def measure(facts: int) -> list[Figure]:
 def _steps(name: str, folder: Path, count: int, make: Callable[[int], AssertFact]) -> Figure:
     node = Node.open(folder / "node")
     settle_heap()
-    node.write(DeclareSetValued(relations=("set:*",)))
+    node.write(SetValuedDeclared(relations=["set:*"]))
     step = count // STEPS
     costs: list[float] = []
     for start in range(0, count, step):
@@ -68,7 +69,7 @@ def _distinct() -> Callable[[int], AssertFact]:
 
 
 def _hub(relation: str, v: str, source: int) -> AssertFact:
-    return intent_of(
+    return command_of(
         {
             "entity": "stigmem://bench.example/hub/one",
             "relation": relation,

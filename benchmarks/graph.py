@@ -1,8 +1,8 @@
 """The graph: pages of a hub, walks of depth 1 to 3, and what grows with one entity.
 
-The hub's pages are asked through the mirror and over HTTP. Their baseline is a plain scan: the
-same hub's edges read from ``entity_edges`` by SQL in both directions, deduplicated and sorted in
-Python, without rights, history or trust.
+The hub's pages are asked through the memory image and over HTTP. Their baseline is a plain
+scan: the same hub's edges read from ``entity_edges`` by SQL in both directions, deduplicated
+and sorted in Python, without rights, history or trust.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import apsw
 import httpx
 import msgspec
 
-from api.node import Node
 from benchmarks import graph_hub, graph_walks
 from benchmarks.report import Figure, percentile, say
 from benchmarks.serving import serving, wait_ready
-from benchmarks.workload import intent_of
-from projections.authorization import everything
-from projections.database import query
-from projections.graph import Mark, NeighborQuery, neighbors
-from projections.intents import AssertFact
+from benchmarks.workload import command_of
+from engramlog.api.node.node import Node
+from engramlog.projections.authorization import everything
+from engramlog.projections.graph.neighbors import Mark, NeighborQuery, neighbors
+from engramlog.projections.tables.database import query
+from engramlog.projections.writing.commands import AssertFact
 
 GROUP = 500
 RUNS = 30
@@ -71,7 +71,7 @@ def _edge(number: int, edges: int) -> AssertFact:
     """Names fall as the numbers rise: the worst order for who keeps the smallest."""
     other = f"stigmem://bench.example/item/{edges - number:09d}"
     start, end = (HUB, other) if number % 2 else (other, HUB)
-    return intent_of(
+    return command_of(
         {
             "entity": start,
             "relation": "rel:has",

@@ -12,12 +12,12 @@ from time import perf_counter, process_time
 
 import httpx
 
-from api.heap import settle_heap
-from api.node import Node
 from benchmarks.report import Figure, percentile, say
 from benchmarks.serving import serving, wait_ready
-from benchmarks.workload import intent_of
-from projections.intents import AssertFact
+from benchmarks.workload import command_of
+from engramlog.api.node.garbage_collection import settle_heap
+from engramlog.api.node.node import Node
+from engramlog.projections.writing.commands import AssertFact
 
 CARD_FACTS = 1_000
 CARD_AIM = "≤ 50 ms"
@@ -92,7 +92,7 @@ def _grown(name: str, facts: int, make: Callable[[int], AssertFact]) -> Figure:
 
 
 def _said(number: int) -> AssertFact:
-    return intent_of(
+    return command_of(
         {
             "entity": HUB,
             "relation": f"memory:r{number}",
@@ -104,7 +104,7 @@ def _said(number: int) -> AssertFact:
 
 
 def _pointing(number: int) -> AssertFact:
-    return intent_of(
+    return command_of(
         {
             "entity": f"stigmem://bench.example/item/{number:09d}",
             "relation": "rel:has",

@@ -14,8 +14,6 @@ from time import perf_counter
 
 import apsw
 
-from api.heap import settle_heap
-from api.node import Node
 from benchmarks.graph_worlds import (
     CONGRESS,
     CONGRESS_SCOPE,
@@ -24,12 +22,15 @@ from benchmarks.graph_worlds import (
     power_law,
 )
 from benchmarks.report import Figure, Stopwatch, percentile, say
-from eventlog.event import Draft, scope_partition
-from eventlog.identifiers import IdentifierSource
-from projections.authorization import everything
-from projections.database import query
-from projections.graph import DEPTH_MAX, NeighborQuery, neighbors
-from projections.intents import DeclareSetValued, Intent, Refused
+from engramlog.api.node.garbage_collection import settle_heap
+from engramlog.api.node.node import Node
+from engramlog.eventlog.event import Draft, scope_partition
+from engramlog.eventlog.identifiers import IdentifierSource
+from engramlog.eventlog.kinds import SetValuedDeclared
+from engramlog.projections.authorization import everything
+from engramlog.projections.graph.neighbors import DEPTH_MAX, NeighborQuery, neighbors
+from engramlog.projections.tables.database import query
+from engramlog.projections.writing.commands import Command, Refused
 
 STARTS = 100
 SQL_STARTS = {1: 100, 2: 20, 3: 5}
@@ -56,7 +57,7 @@ def congress() -> list[Figure]:
         return []
     with tempfile.TemporaryDirectory() as folder:
         node = Node.open(Path(folder) / "node")
-        node.write(DeclareSetValued(relations=("congress:*",)))
+        node.write(SetValuedDeclared(relations=["congress:*"]))
         watch, changes = Stopwatch(), 0
         for group in _grouped(congress_changes()):
             outcomes = node.writer.submit(group, actor="bench").result().outcomes
@@ -89,8 +90,8 @@ def _logged(path: Path, edges: int) -> None:
         file.unlink()
 
 
-def _grouped(changes: Iterable[Intent]) -> Iterable[list[Intent]]:
-    group: list[Intent] = []
+def _grouped(changes: Iterable[Command]) -> Iterable[list[Command]]:
+    group: list[Command] = []
     for change in changes:
         group.append(change)
         if len(group) == GROUP:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.workload import intent_of
-from eventlog.kinds import FactAsserted
-from projections.intents import AssertFact, Intent, RetractMatching
-from projections.normalization import normalize_uri
+from benchmarks.workload import command_of
+from engramlog.eventlog.kinds import FactAsserted
+from engramlog.projections.normalization import normalize_uri
+from engramlog.projections.writing.commands import AssertFact, Command, RetractMatching
 
 CONGRESS = Path(__file__).resolve().parents[2] / "shared" / "data" / "congress"
 CONGRESS_SCOPE = "public"
@@ -25,7 +25,7 @@ STEEPNESS = 0.75
 _PAGE = 10_000
 
 
-def congress_changes() -> Iterator[Intent]:
+def congress_changes() -> Iterator[Command]:
     """Edges of the stream, said and taken back in its order."""
     with gzip.open(CONGRESS / "events.jsonl.gz", "rt") as lines:
         for line in lines:
@@ -82,7 +82,7 @@ def power_name(number: int) -> str:
 
 
 def _edge(start: str, relation: str, end: str, scope: str) -> AssertFact:
-    return intent_of(
+    return command_of(
         {
             "entity": start,
             "relation": relation,

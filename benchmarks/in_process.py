@@ -10,11 +10,11 @@ from pathlib import Path
 
 from aiohttp import web
 
-from api.app import SERVICE, create_app
-from api.node import Node
-from api.settings import Settings
 from benchmarks.serving import RawClient
-from eventlog.clock import FixedClock
+from engramlog.api.http.app import SERVICE, create_app
+from engramlog.api.node.node import Node
+from engramlog.api.settings import Settings
+from engramlog.eventlog.clock import FixedClock
 
 
 class Served:
@@ -24,7 +24,10 @@ class Served:
         self.node = node
         self.clock = clock
         settings = Settings(
-            data_dir=node.directory.path, auth_required=False, recall_receipts=False
+            data_dir=node.directory.path,
+            auth_required=False,
+            recall_receipts=False,
+            recall_workers=0,
         )
         self._app = create_app(node, settings)
         self._loop = asyncio.new_event_loop()

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import apsw
 
-from api.heap import settle_heap
-from api.node import Node
 from benchmarks.report import Figure, Stopwatch, percentile, say
 from benchmarks.serving import RawClient, serving, wait_ready
 from benchmarks.workload import fact_bodies, intents
-from eventlog.clock import SystemClock
-from eventlog.sqlite_log import SqliteLog
-from replay.verify import verify
+from engramlog.api.node.garbage_collection import settle_heap
+from engramlog.api.node.node import Node
+from engramlog.eventlog.clock import SystemClock
+from engramlog.eventlog.engines.sqlite.log import SqliteLog
+from engramlog.replay.verify import verify
 
 BATCH = 1_000
 GETS = 2_000

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from benchmarks.locomo import DATA, Question, Store, conversations, stored
+from benchmarks.question_sets import DATA, Question, Store, conversations, stored
 from benchmarks.ranking import found
 from benchmarks.recall_quality import PLENTY_TOKENS, shipped
 from benchmarks.report import Figure, percentile, say
-from projections.embedding.settings import EmbeddingSettings
-from projections.recall import RecallRequest, profile_names
-from projections.recall.candidates import StageOutcome
-from projections.recall.profile import Profile, parse_profile
+from engramlog.projections.embedding.settings import EmbeddingSettings
+from engramlog.projections.recall import RecallRequest, profile_names
+from engramlog.projections.recall.profile import Profile, parse_profile
+from engramlog.projections.recall.stages.candidates import StageOutcome
 
 LIMIT = 20
 CUTS = (5, 10, 20)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,37 +10,22 @@ from msgspec import Struct
 RESAMPLES = 10_000
 
 
-class Grade(Struct, frozen=True):
-    """One question's ranking, all in [0, 1].
+class Answered(Struct, frozen=True):
+    """One question's answer: the share of the evidence that was ``found``, whether the ``first``
+    fact is evidence, its ``score``, and whether the answer calls its evidence ``weak``."""
 
-    Attributes:
-        found10: share of the evidence among the first ten.
-        any5, all5, any10, all10: whether any or all of it is among the first five or ten.
-        ndcg10: normalised discounted cumulative gain of the first ten.
-    """
-
-    found10: float
-    any5: float
-    all5: float
-    any10: float
-    all10: float
-    ndcg10: float
+    found: float
+    first: float
+    score: float
+    weak: bool
+    category: str
 
 
-def grade(ranked: Sequence[str], evidence: frozenset[str]) -> Grade:
-    """Compare a ranking with what should have been found; ``evidence`` is not empty."""
-    hits = [each in evidence for each in ranked[:10]]
-    gain = sum(hit / math.log2(place + 2) for place, hit in enumerate(hits))
-    ideal = sum(1 / math.log2(place + 2) for place in range(min(len(evidence), 10)))
-    five, ten = sum(hits[:5]), sum(hits)
-    return Grade(
-        found10=ten / len(evidence),
-        any5=float(five > 0),
-        all5=float(five == len(evidence)),
-        any10=float(ten > 0),
-        all10=float(ten == len(evidence)),
-        ndcg10=gain / ideal,
-    )
+def auc(positive: Sequence[float], negative: Sequence[float]) -> float:
+    """The chance that one of the first scores higher than one of the second; equals count half."""
+    one, other = np.array(positive)[:, None], np.array(negative)[None, :]
+    wins, draws = np.count_nonzero(one > other), np.count_nonzero(one == other)
+    return (wins + 0.5 * draws) / (one.size * other.size)
 
 
 def found(ranked: Sequence[str], evidence: frozenset[str]) -> float:

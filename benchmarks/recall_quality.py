@@ -1,7 +1,9 @@
-"""How much of the evidence recall finds, on the LoCoMo conversations.
+"""How much of the evidence recall finds, on conversations of people, of people with assistants,
+and on passages.
 
-Ours are the profiles as they come; the baselines are plain BM25, meaning alone, and the
-profile ``default`` without one of its parts. No profile sees the questions' answers.
+Ours are the profiles as they come; the baselines are plain BM25, meaning alone, each stage of
+``default`` alone, and ``default`` without one of its parts. No profile sees the answers.
+Vectors are kept in the temporary folder for the next run: half an hour's work the first time.
 """
 
 from __future__ import annotations
@@ -9,23 +11,27 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from benchmarks.locomo import DATA, Question, Store, conversations, stored
-from benchmarks.ranking import Grade, found, grade, paired_bootstrap
-from benchmarks.report import Figure, say
-from projections.embedding.settings import EmbeddingSettings
-from projections.recall.profile import Profile, parse_profile
+from benchmarks.question_sets import SETS, Question, QuestionSet, Store, conversations, stored
+from benchmarks.ranking import Answered, auc, found, paired_bootstrap
+from benchmarks.report import Figure, percentile, say
+from engramlog.projections.embedding.settings import EmbeddingSettings
+from engramlog.projections.recall import RecallRequest
+from engramlog.projections.recall.profile import Profile, parse_profile
 
-PLENTY_TOKENS = 100_000
+PLENTY_TOKENS = 1_000_000
 BUDGETS = (720, 4096)
-CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open", 4: "single-hop", 5: "adversarial"}
-AIMS = {0: ">= 83 %", 1: ">= 58 %"}
 BASELINE = "plain BM25"
+OURS = "default"
+VECTORS = Path(tempfile.gettempdir()) / "engramlog-benchmark-vectors"
+CHANCES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 _PLAIN: dict[str, Any] = {
     "description": "One stage alone, as textbooks have it.",
@@ -36,203 +42,286 @@ _PLAIN: dict[str, Any] = {
 _BM25 = {"name": "lexical", "weight": 1.0, "parameters": {"k1": 1.2, "b": 0.75}}
 _MEANING = {"name": "semantic", "weight": 1.0}
 
+Graded = dict[str, list[Answered]]
+"""By system: every question of a set that the memory has an answer to."""
+
 
 def measure(facts: int) -> list[Figure]:
     """Figures for all questions (``facts`` plays no part)."""
     del facts
-    if not DATA.exists():
-        say("recall_quality: skipped, ../shared/data/locomo is not here")
+    here = [each for each in SETS if each.path.exists()]
+    if not here:
+        say("recall_quality: skipped, ../shared/data is not here")
         return []
-    with tempfile.TemporaryDirectory() as name:
-        say("three conversations are written and embedded")
-        model = EmbeddingSettings(provider="minilm")
-        with stored(Path(name), conversations(), model) as stores:
-            return _figures(stores)
+    graded: dict[str, Graded] = {}
+    varied: dict[str, Graded] = {}
+    figures: list[Figure] = []
+    for chosen in here:
+        say(f"{chosen.name}: written and embedded")
+        with tempfile.TemporaryDirectory() as name:
+            model = EmbeddingSettings(provider="minilm")
+            talks = conversations(chosen.path, chosen.prefix, chosen.unanswerable)
+            with stored(Path(name), talks, model, VECTORS) as stores:
+                graded[chosen.name] = _graded(chosen, stores, systems())
+                varied[chosen.name] = _graded(chosen, stores, variants())
+                figures += _budgets(chosen, stores)
+                figures += _unanswered(chosen, stores, graded[chosen.name][OURS])
+                figures += _seconds(chosen, stores)
+    print(_table(here, graded))
+    print(_categories(graded))
+    print(_bootstraps(graded))
+    print(_reliability(graded))
+    return [*_found(here, graded), *figures, *_kinds_left_out(here, varied)]
 
 
 def shipped(name: str) -> dict[str, Any]:
     """The document of a profile that comes with the node."""
-    path = files("projections.recall").joinpath("profiles", f"{name}.json")
+    path = files("engramlog.projections.recall").joinpath("profiles", f"{name}.json")
     return msgspec.json.decode(path.read_bytes())
 
 
 def systems() -> dict[str, Profile]:
     """What is compared, by name; ours first."""
-    ours = shipped("default")
-    no_graph = [each for each in ours["stages"] if each["name"] != "graph"]
-    plain_factors = [e for e in ours["factors"] if e["name"] not in ("statement", "substance")]
+    ours = shipped(OURS)
+    lexical, semantic, *others = ours["stages"]
     documents: dict[str, dict[str, Any]] = {
-        "default": ours,
-        "stigmem": shipped("stigmem"),
+        OURS: ours,
+        **{name: shipped(name) for name in ("stigmem", "abmind", "abmind-head", "stargraph")},
         BASELINE: _PLAIN | {"stages": [_BM25]},
         "meaning alone": _PLAIN | {"stages": [_MEANING]},
         "BM25 and meaning, same weight": _PLAIN | {"stages": [_BM25, _MEANING]},
-        "default, lexical alone": ours | {"stages": [ours["stages"][0]]},
-        "default, semantic alone": ours | {"stages": [ours["stages"][1]]},
-        "default, no graph": ours | {"stages": no_graph},
-        "default, no context": {key: v for key, v in ours.items() if key != "context"},
-        "default, no statement, substance": ours | {"factors": plain_factors},
-        "default, no MMR": ours | {"diversity": {"lambda": 1.0}},
+        "default, lexical alone": ours | {"stages": [lexical]},
+        "default, semantic alone": ours | {"stages": [semantic]},
+        "without graph": _without_stage(ours, "graph"),
+        "without dates": _without_stage(ours, "dates"),
+        "without names": ours
+        | {"stages": [lexical, _parameters(semantic, name_share=None), *others]},
+        "without context": {key: v for key, v in ours.items() if key != "context"},
+        "context unbounded": ours | {"context": ours["context"] | {"terms": None}},
+        "without statement": _without_factor(ours, "statement"),
+        "without substance": _without_factor(ours, "substance"),
+        "without speaker": _without_factor(ours, "speaker"),
+        "without MMR": ours | {"diversity": {"lambda": 1.0}},
     }
-    return {name: parse_profile(made | {"name": "tried"}) for name, made in documents.items()}
+    return _parsed(documents)
 
 
 def variants() -> dict[str, Profile]:
-    """``default`` and what else its numbers might have been, for leave-one-out."""
-    ours = shipped("default")
+    """``default`` and what else its numbers might have been, to choose from with a kind left
+    out."""
+    ours = shipped(OURS)
+    lexical, semantic, *others = ours["stages"]
     context = ours["context"]
-    shares = {
-        key: [[round(share * by, 3) for share in context[key]] for by in (0.5, 1.5)]
-        for key in ("before", "after")
-    }
-    tried: dict[str, dict[str, Any]] = {
-        "as shipped": ours,
-        "half the context": ours
-        | {"context": context | {key: value[0] for key, value in shares.items()}},
-        "more context": ours
-        | {"context": context | {key: value[1] for key, value in shares.items()}},
-        "session 0.1": ours | {"context": context | {"session": 0.1}},
-        "session 0.5": ours | {"context": context | {"session": 0.5}},
-        "lexical heavier": ours | {"stages": _weighted(ours, 0.5, 0.4)},
-        "semantic heavier": ours | {"stages": _weighted(ours, 0.3, 0.6)},
-        "questions count fully": ours | {"factors": _floored(ours, "statement", 1.0)},
-        "questions count a quarter": ours | {"factors": _floored(ours, "statement", 0.25)},
-        "length counts more": ours | {"factors": _floored(ours, "substance", 0.4)},
-        "more diverse": ours | {"diversity": ours["diversity"] | {"lambda": 0.75}},
-        "less diverse": ours | {"diversity": ours["diversity"] | {"lambda": 0.95}},
-    }
-    return {name: parse_profile(made | {"name": "tried"}) for name, made in tried.items()}
+
+    def weights(one: float, other: float) -> dict[str, Any]:
+        return ours | {"stages": [lexical | {"weight": one}, semantic | {"weight": other}, *others]}
+
+    return _parsed(
+        {
+            "as shipped": ours,
+            "lexical heavier": weights(0.45, 0.45),
+            "semantic heavier": weights(0.3, 0.6),
+            "names count 0.1": ours
+            | {"stages": [lexical, _parameters(semantic, name_share=0.1), *others]},
+            "names count 0.5": ours
+            | {"stages": [lexical, _parameters(semantic, name_share=0.5), *others]},
+            "BM25 saturates later": ours
+            | {"stages": [_parameters(lexical, k1=1.2), semantic, *others]},
+            "context bounded at 40": ours | {"context": context | {"terms": 40}},
+            "context bounded at 160": ours | {"context": context | {"terms": 160}},
+            "session 0.1": ours | {"context": context | {"session": 0.1}},
+            "machines count 0.6": _factor(ours, "speaker", machine=0.6),
+            "machines count 0.9": _factor(ours, "speaker", machine=0.9),
+            "questions fade from 20 to 40": _factor(
+                ours, "statement", floor=0.5, whole_terms=20, gone_terms=40
+            ),
+            "more diverse": ours | {"diversity": ours["diversity"] | {"lambda": 0.75}},
+        }
+    )
 
 
-def _weighted(document: Mapping[str, Any], lexical: float, semantic: float) -> list[Any]:
-    weights = {"lexical": lexical, "semantic": semantic}
-    stages = document["stages"]
-    return [each | {"weight": weights.get(each["name"], each["weight"])} for each in stages]
+def _parsed(documents: Mapping[str, Mapping[str, Any]]) -> dict[str, Profile]:
+    return {name: parse_profile({**made, "name": "tried"}) for name, made in documents.items()}
 
 
-def _floored(document: Mapping[str, Any], name: str, floor: float) -> list[Any]:
-    return [
-        each | {"parameters": {"floor": floor}} if each["name"] == name else each
+def _parameters(stage: Mapping[str, Any], **changed: Any) -> dict[str, Any]:
+    return {**stage, "parameters": stage["parameters"] | changed}
+
+
+def _factor(document: dict[str, Any], name: str, **parameters: Any) -> dict[str, Any]:
+    factors = [
+        {**each, "parameters": parameters} if each["name"] == name else each
         for each in document["factors"]
     ]
+    return document | {"factors": factors}
 
 
-def grades(stores: Sequence[Store], profile: Profile) -> list[Grade]:
-    """Of every question, conversation by conversation."""
-    return [
-        grade(store.ask(profile, question.text, PLENTY_TOKENS), question.evidence)
-        for store in stores
-        for question in store.conversation.questions
-    ]
+def _without_factor(document: dict[str, Any], name: str) -> dict[str, Any]:
+    return document | {"factors": [e for e in document["factors"] if e["name"] != name]}
 
 
-def _figures(stores: Sequence[Store]) -> list[Figure]:
-    questions = [each for store in stores for each in store.conversation.questions]
-    compared = systems()
-    graded: dict[str, list[Grade]] = {}
+def _without_stage(document: dict[str, Any], name: str) -> dict[str, Any]:
+    return document | {"stages": [e for e in document["stages"] if e["name"] != name]}
+
+
+def answered(store: Store, profile: Profile, question: Question, cut: int) -> Answered:
+    """One question, and how much of its evidence stands before the cut."""
+    request = RecallRequest(query=question.text, token_budget=PLENTY_TOKENS)
+    answer = store.answer(profile, request)
+    ranked = store.turns(answer)
+    return Answered(
+        found=found(ranked[:cut], question.evidence) if question.evidence else 0.0,
+        first=float(bool(ranked) and ranked[0] in question.evidence),
+        score=answer.results[0].score if ranked else 0.0,
+        weak=answer.weak_evidence is True,
+        category=question.category,
+    )
+
+
+def _graded(chosen: QuestionSet, stores: Sequence[Store], compared: dict[str, Profile]) -> Graded:
+    graded: Graded = {}
     for name, profile in compared.items():
-        say(f"{name}: {len(questions)} questions")
-        graded[name] = grades(stores, profile)
-    print(_overview(graded, questions))
-    print(_bootstraps(graded))
-    figures = _found(graded, questions)
-    for name in ("default", "stigmem", BASELINE):
-        figures += _within(stores, name, compared[name])
-    return [*figures, *_left_out(stores, graded[BASELINE])]
-
-
-def _share(values: Sequence[float]) -> float:
-    return 100.0 * float(np.mean(values))
-
-
-def _found(graded: Mapping[str, list[Grade]], questions: Sequence[Question]) -> list[Figure]:
-    """Evidence in the top ten, overall and by category."""
-    figures: list[Figure] = []
-    for name in ("default", "stigmem"):
-        for category, label in {0: "all", **CATEGORIES}.items():
-            chosen = [n for n, q in enumerate(questions) if category in (0, q.category)]
-            ours = _share([graded[name][n].found10 for n in chosen])
-            theirs = _share([graded[BASELINE][n].found10 for n in chosen])
-            aim = AIMS.get(category, "") if name == "default" else ""
-            measured = f"{name}, evidence in the top 10, {label}"
-            baseline = f"{BASELINE}, {theirs:.1f} %"
-            figures.append(Figure(measured, ours, "%", baseline, ours / theirs, aim))
-    return figures
-
-
-def _within(stores: Sequence[Store], name: str, profile: Profile) -> list[Figure]:
-    """Evidence within a budget of tokens, by the profile's own estimate of them."""
-    figures: list[Figure] = []
-    for budget in BUDGETS:
-        shares = [
-            found(store.ask(profile, question.text, budget), question.evidence)
+        say(f"{chosen.name}: {name}")
+        graded[name] = [
+            answered(store, profile, question, chosen.cut)
             for store in stores
             for question in store.conversation.questions
         ]
-        figures.append(Figure(f"{name}, evidence within {budget} tokens", _share(shares), "%"))
+    return graded
+
+
+def _share(values: Sequence[float]) -> float:
+    return 100.0 * float(np.mean(values)) if values else 0.0
+
+
+def _found(sets: Sequence[QuestionSet], graded: Mapping[str, Graded]) -> list[Figure]:
+    figures: list[Figure] = []
+    for each in sets:
+        of = {name: _share([a.found for a in found]) for name, found in graded[each.name].items()}
+        measured = f"{each.name}, evidence in the top {each.cut}"
+        against = f"{BASELINE}, {of[BASELINE]:.1f} %"
+        figures.append(Figure(measured, of[OURS], "%", against, of[OURS] / of[BASELINE]))
     return figures
 
 
-def _left_out(stores: Sequence[Store], baseline: Sequence[Grade]) -> list[Figure]:
-    """Each conversation under the variant that is best on the two others."""
-    tried = variants()
-    scores: dict[str, list[list[float]]] = {}
-    for variant, profile in tried.items():
-        say(f"leave one out: {variant}")
-        scores[variant] = [[g.found10 for g in grades([store], profile)] for store in stores]
+def _budgets(chosen: QuestionSet, stores: Sequence[Store]) -> list[Figure]:
+    """Evidence within a budget of tokens, by the profile's own estimate of them."""
+    compared = systems()
     figures: list[Figure] = []
-    unseen: list[float] = []
-    first = 0
-    for left_out, store in enumerate(stores):
-        others = {
-            variant: _share([s for n, part in enumerate(each) if n != left_out for s in part])
-            for variant, each in scores.items()
+    for budget in BUDGETS:
+        of = {
+            name: _share(
+                [
+                    found(store.ask(compared[name], question.text, budget), question.evidence)
+                    for store in stores
+                    for question in store.conversation.questions
+                ]
+            )
+            for name in (OURS, BASELINE)
         }
-        chosen = max(others, key=lambda variant: others[variant])
-        here = scores[chosen][left_out]
-        unseen += here
-        theirs = _share([g.found10 for g in baseline[first : first + len(here)]])
-        first += len(here)
-        measured = f"left out: {store.conversation.name} ({chosen})"
-        against = f"{BASELINE}, {theirs:.1f} %"
-        figures.append(Figure(measured, _share(here), "%", against, _share(here) / theirs))
-    asked = [each.category for store in stores for each in store.conversation.questions]
-    hops = [share for share, category in zip(unseen, asked, strict=True) if category == 1]
+        measured = f"{chosen.name}, evidence within {budget} tokens"
+        against = f"{BASELINE}, {of[BASELINE]:.1f} %"
+        figures.append(Figure(measured, of[OURS], "%", against, of[OURS] / of[BASELINE]))
+    return figures
+
+
+def _unanswered(
+    chosen: QuestionSet, stores: Sequence[Store], known: Sequence[Answered]
+) -> list[Figure]:
+    """Whether the best score and ``weak_evidence`` tell what the memory has no answer to."""
+    if not chosen.unanswerable:
+        return []
+    profile = systems()[OURS]
+    none = [
+        answered(store, profile, question, chosen.cut)
+        for store in stores
+        for question in store.conversation.unanswerable
+    ]
+    known = [each for each in known if each.category != chosen.unanswerable]
+    area = auc([each.score for each in known], [each.score for each in none])
     return [
-        *figures,
-        Figure("left out: all three", _share(unseen), "%", aim=AIMS[0]),
-        Figure("left out: all three, multi-hop", _share(hops), "%", aim=AIMS[1]),
+        Figure(f"{chosen.name}, answer or none by the best score", area, "AUC", aim=">= 0.75"),
+        Figure(f"{chosen.name}, weak evidence, no answer", _share([a.weak for a in none]), "%"),
+        Figure(f"{chosen.name}, weak evidence, an answer", _share([a.weak for a in known]), "%"),
     ]
 
 
-def _overview(graded: Mapping[str, list[Grade]], questions: Sequence[Question]) -> str:
-    """Every system and every measure, as aligned text."""
-    measures = Grade.__struct_fields__
-    header: tuple[str, ...] = (
-        "system",
-        *measures,
-        *(f"{n} {label}" for n, label in CATEGORIES.items()),
-    )
-    rows: list[tuple[str, ...]] = [header]
-    for name, each in graded.items():
-        cells = [float(np.mean([getattr(g, key) for g in each])) for key in measures]
-        for category in CATEGORIES:
-            of = [g.found10 for g, q in zip(each, questions, strict=True) if q.category == category]
-            cells.append(float(np.mean(of)) if of else 0.0)
-        rows.append((name, *(f"{cell:.3f}" for cell in cells)))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    )
+def _seconds(chosen: QuestionSet, stores: Sequence[Store]) -> list[Figure]:
+    """Processor time of a recall whose question was embedded before."""
+    profile = systems()[OURS]
+    taken: list[float] = []
+    for store in stores:
+        for question in store.conversation.questions:
+            store.ask(profile, question.text, 4096)
+            began = process_time()
+            store.ask(profile, question.text, 4096)
+            taken.append(1000.0 * (process_time() - began))
+    return [Figure(f"{chosen.name}, processor time, p50", percentile(taken, 0.5), "ms")]
 
 
-def _bootstraps(graded: Mapping[str, list[Grade]]) -> str:
+def _kinds_left_out(sets: Sequence[QuestionSet], varied: Mapping[str, Graded]) -> list[Figure]:
+    """Each set under the variant that is best on the other kinds."""
+    figures: list[Figure] = []
+    mean = {
+        each.name: {name: _share([a.found for a in got]) for name, got in varied[each.name].items()}
+        for each in sets
+    }
+    for each in sets:
+        others = [other.name for other in sets if other.kind != each.kind]
+        if not others:
+            continue
+        names = list(mean[each.name])
+        best = max(names, key=lambda name: sum(mean[other][name] for other in others))
+        measured = f"{each.name}, its kind left out ({best})"
+        figures.append(Figure(measured, mean[each.name][best], "%"))
+    return figures
+
+
+def _table(sets: Sequence[QuestionSet], graded: Mapping[str, Graded]) -> str:
+    rows = [["system", *(f"{each.name} @{each.cut}" for each in sets)]]
+    for name in graded[sets[0].name]:
+        shares = [np.mean([a.found for a in graded[each.name][name]]) for each in sets]
+        rows.append([name, *(f"{share:.3f}" for share in shares)])
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def _categories(graded: Mapping[str, Graded]) -> str:
+    lines = ["", "by category: default, plain BM25 (questions)"]
+    for name, of in graded.items():
+        for category in sorted({a.category for a in of[OURS]}):
+            mine, theirs = (
+                [a.found for a in of[system] if a.category == category]
+                for system in (OURS, BASELINE)
+            )
+            shares = f"{np.mean(mine):.3f}, {np.mean(theirs):.3f} ({len(mine)})"
+            lines.append(f"  {name}, {category}: {shares}")
+    return "\n".join(lines)
+
+
+def _bootstraps(graded: Mapping[str, Graded]) -> str:
     """``default`` against every other system, with the interval of the difference."""
-    ours = [g.found10 for g in graded["default"]]
-    lines = ["", "default is better by (evidence in the top 10, 95 % of paired resamples)"]
-    for name, each in graded.items():
-        if name != "default":
-            d = paired_bootstrap(ours, [g.found10 for g in each])
-            lines.append(f"  {d.mean:+.3f}  [{d.low:+.3f}, {d.high:+.3f}]  than {name}")
-    return "\n".join([*lines, ""])
+    lines = ["", "default is better by (95 % of paired resamples)"]
+    for name, of in graded.items():
+        ours = [a.found for a in of[OURS]]
+        for other, got in of.items():
+            if other != OURS:
+                d = paired_bootstrap(ours, [a.found for a in got])
+                lines.append(
+                    f"  {name}: {d.mean:+.3f}  [{d.low:+.3f}, {d.high:+.3f}]  than {other}"
+                )
+    return "\n".join(lines)
+
+
+def _reliability(graded: Mapping[str, Graded]) -> str:
+    """How often the best fact is evidence, by its score."""
+    everything = [a for of in graded.values() for a in of[OURS]]
+    lines = ["", "the best score, and how often that fact is evidence (questions)"]
+    for low, high in pairwise(CHANCES):
+        within = [a for a in everything if low <= a.score < high]
+        if within:
+            share = np.mean([a.first for a in within])
+            lines.append(f"  {low:.1f} to {high:.1f}: {share:.2f} ({len(within)})")
+    area = auc(
+        [a.score for a in everything if a.first], [a.score for a in everything if not a.first]
+    )
+    return "\n".join([*lines, f"  evidence or not by the score: AUC {area:.3f}", ""])

@@ -19,26 +19,26 @@ from typing import Any
 import apsw
 import numpy as np
 
-from api.control_file import CONTROL_NAME
-from api.heap import settle_heap
-from api.node import Node
 from benchmarks.embedding_server import embedding_server
 from benchmarks.recall_load import ask, side_by_side
 from benchmarks.recall_world import DIMENSIONS, TENTH_SCOPE, Question, RecallWorld
 from benchmarks.report import Figure, Stopwatch, percentile, say
 from benchmarks.serving import RawClient, serving, wait_ready
-from projections.arrays import F32
-from projections.authorization import everything
-from projections.embedding.current import vectors_file
-from projections.embedding.recipe import Space
-from projections.embedding.semantics import Semantics
-from projections.embedding.vec_facts import VecFacts, open_vectors
-from projections.embedding.vectors import Vectors
-from projections.recall.pipeline import recall
-from projections.recall.profile import load_profile
-from projections.recall.request import RecallRequest
-from projections.recall.stages.lexical import query_terms
-from projections.recall.stages.semantic import COMPARED_MIN, COMPARED_SHARE
+from engramlog.api.node.control_file import CONTROL_NAME
+from engramlog.api.node.garbage_collection import settle_heap
+from engramlog.api.node.node import Node
+from engramlog.projections.arrays import F32
+from engramlog.projections.authorization import everything
+from engramlog.projections.embedding.current import vectors_file
+from engramlog.projections.embedding.recipe import Space
+from engramlog.projections.embedding.semantics import Semantics
+from engramlog.projections.embedding.vec_facts import VecFacts, open_vectors
+from engramlog.projections.embedding.vectors import Vectors
+from engramlog.projections.recall.pipeline import recall
+from engramlog.projections.recall.profile import load_profile
+from engramlog.projections.recall.request import RecallRequest
+from engramlog.projections.recall.stages.lexical import query_terms
+from engramlog.projections.recall.stages.semantic import COMPARED_MIN, COMPARED_SHARE
 
 QUESTIONS = 200
 BASELINE_QUESTIONS = 20
@@ -77,7 +77,7 @@ def _fill(data: Path, world: RecallWorld) -> None:
         ]
         for answer in answers:
             answer.result()
-    ids = list(node.reader.mirror.slot_of)
+    ids = list(node.reader.image.facts.slot_of)
     table = VecFacts(data / vectors_file(SPACE), SPACE)
     for slots, rows in world.vectors():
         numbers: list[int] = slots.tolist()

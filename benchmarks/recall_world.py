@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from benchmarks.workload import intent_of
-from projections.arrays import F32, I32
-from projections.intents import AssertFact
-from projections.stop_words import STOP_WORDS
+from benchmarks.workload import command_of
+from engramlog.projections.arrays import F32, I32
+from engramlog.projections.text.stop_words import STOP_WORDS
+from engramlog.projections.writing.commands import AssertFact
 
 DIMENSIONS = 384
 VOCABULARY = 30_000
@@ -80,7 +80,7 @@ class RecallWorld:
     def pages(self) -> Iterator[list[AssertFact]]:
         """All facts, ``_PAGE`` at a time."""
         for first in range(0, self.facts, _PAGE):
-            yield [intent_of(body) for body in self._bodies(first, min(_PAGE, self.facts - first))]
+            yield [command_of(body) for body in self._bodies(first, min(_PAGE, self.facts - first))]
 
     def vectors(self) -> Iterator[tuple[I32, F32]]:
         """Slots and unit rows, in the order of the facts."""

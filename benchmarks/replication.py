@@ -13,8 +13,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from api.client import Client
 from benchmarks.serving import RawClient, serving
+from engramlog.api.client.client import Client
 
 FACTS = 100_000
 BATCH_FACTS = 2_000

@@ -22,7 +22,17 @@ READY_SECONDS_MAX = 120.0
 def serving(data: Path, *, env: dict[str, str] | None = None) -> Generator[str, None, None]:
     """The URL of a node process on ``data``, for the length of a ``with`` block."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "api.cli", "serve", "--data", str(data), "--port", "0", "--no-auth"],
+        [
+            sys.executable,
+            "-m",
+            "engramlog.api.console.main",
+            "serve",
+            "--data",
+            str(data),
+            "--port",
+            "0",
+            "--no-auth",
+        ],
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, **(env or {})},

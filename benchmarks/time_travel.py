@@ -16,18 +16,18 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from api.heap import settle_heap
-from api.node import Node
 from benchmarks.recall_speed import BATCH, SPACE, Made, node_with
 from benchmarks.recall_world import Question, RecallWorld
 from benchmarks.report import Figure, Stopwatch, percentile, say
 from benchmarks.serving import RawClient
-from eventlog.kinds import DecayPolicy
-from projections.archive.archive import Archive
-from projections.embedding.current import vectors_file
-from projections.embedding.vec_facts import VecFacts
-from projections.intents import Done, RetractFact, SweepDecay
-from projections.normalization import SCOPES
+from engramlog.api.node.garbage_collection import settle_heap
+from engramlog.api.node.node import Node
+from engramlog.eventlog.kinds import DecayPolicy
+from engramlog.projections.archive.archive import Archive
+from engramlog.projections.embedding.current import vectors_file
+from engramlog.projections.embedding.vec_facts import VecFacts
+from engramlog.projections.normalization import SCOPES
+from engramlog.projections.writing.commands import Done, RetractFact, SweepDecay
 
 SWEEPS = 10
 RETRACTED_SHARE = 0.2
@@ -84,7 +84,7 @@ def _fill(data: Path, world: RecallWorld) -> list[Figure]:
         Figure("the last sweep, over all live facts", sweeps[-1], "s", aim="≤ 5 at 1,000,000"),
         *_seal(data, node),
     ]
-    ids = list(node.reader.mirror.slot_of)
+    ids = list(node.reader.image.facts.slot_of)
     table = VecFacts(data / vectors_file(SPACE), SPACE)
     for slots, rows in world.vectors():
         numbers: list[int] = slots.tolist()

@@ -6,9 +6,9 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from eventlog.kinds import Value
-from projections.cid import compute_cid
-from projections.intents import AssertFact
+from engramlog.eventlog.kinds import Value
+from engramlog.projections.cid import compute_cid
+from engramlog.projections.writing.commands import AssertFact
 
 SOURCES = [f"stigmem://bench.example/agent/{name}" for name in ("ann", "bo", "cy", "di", "ed")]
 RELATIONS = ["memory:role", "memory:note", "memory:decision", "preference:tool", "roadmap:next"]
@@ -43,7 +43,7 @@ def fact_bodies(count: int, seed: int = 7, first: int = 0) -> Iterator[dict[str,
         }
 
 
-def intent_of(body: dict[str, Any]) -> AssertFact:
+def command_of(body: dict[str, Any]) -> AssertFact:
     """The intent the HTTP edge makes of a body that needs no normalising."""
     value = Value(body["value"]["type"], body["value"]["v"])
     return AssertFact(
@@ -65,4 +65,4 @@ def intent_of(body: dict[str, Any]) -> AssertFact:
 
 def intents(count: int, seed: int = 7, first: int = 0) -> list[AssertFact]:
     """``fact_bodies`` as intents."""
-    return [intent_of(body) for body in fact_bodies(count, seed, first)]
+    return [command_of(body) for body in fact_bodies(count, seed, first)]

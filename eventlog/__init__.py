@@ -1,9 +1,9 @@
 """The event log: what an event is, how it is encoded, chained, signed, stored and read.
 
-The bytes are described in ``FORMAT.md``. Payloads are in ``eventlog.kinds``.
+The bytes are described in ``FORMAT.md``. Payloads are in ``engramlog.eventlog.kinds``.
 """
 
-from eventlog.clock import (
+from engramlog.eventlog.clock import (
     Clock,
     FixedClock,
     HybridClock,
@@ -12,8 +12,10 @@ from eventlog.clock import (
     pack_hlc,
     parse_hlc,
 )
-from eventlog.directory import DataDirectory
-from eventlog.errors import (
+from engramlog.eventlog.directory import DataDirectory
+from engramlog.eventlog.engines.memory_log import MemoryLog
+from engramlog.eventlog.engines.sqlite.log import SqliteLog
+from engramlog.eventlog.errors import (
     AppendError,
     ClockSkew,
     CorruptLog,
@@ -31,7 +33,7 @@ from eventlog.errors import (
     StorageFull,
     UnknownKind,
 )
-from eventlog.event import (
+from engramlog.eventlog.event import (
     NODE_STREAM,
     Draft,
     Header,
@@ -41,9 +43,9 @@ from eventlog.event import (
     scope_partition,
     stream_name,
 )
-from eventlog.identifiers import IdentifierSource, id_bytes, id_text
-from eventlog.identity import Identity, Rotation
-from eventlog.log import (
+from engramlog.eventlog.identifiers import IdentifierSource, id_bytes, id_text
+from engramlog.eventlog.identity import Identity, Rotation
+from engramlog.eventlog.log import (
     Appended,
     AppendTransaction,
     EventLog,
@@ -53,9 +55,7 @@ from eventlog.log import (
     StreamHead,
     Subscription,
 )
-from eventlog.memory_log import MemoryLog
-from eventlog.signing import SignedHead, SignedHeads, read_heads, sign_heads, write_heads
-from eventlog.sqlite_log import SqliteLog
+from engramlog.eventlog.signing import SignedHead, SignedHeads, read_heads, sign_heads, write_heads
 
 __all__ = [
     "NODE_STREAM",

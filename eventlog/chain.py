@@ -14,8 +14,8 @@ from hashlib import sha256
 
 import msgspec
 
-from eventlog.clock import HybridClock
-from eventlog.codec import (
+from engramlog.eventlog.clock import HybridClock
+from engramlog.eventlog.codec import (
     FORMAT_VERSION,
     ZERO_HASH,
     decode,
@@ -24,10 +24,10 @@ from eventlog.codec import (
     header_hash,
     payload_hash,
 )
-from eventlog.errors import CorruptLog, UnknownKind
-from eventlog.event import Draft, Foreign, Header, Recorded, Stored, stream_name
-from eventlog.kinds import SCHEMA_VERSIONS, kind_of
-from eventlog.log import Head, StreamHead
+from engramlog.eventlog.errors import CorruptLog, UnknownKind
+from engramlog.eventlog.event import Draft, Foreign, Header, Recorded, Stored, stream_name
+from engramlog.eventlog.kinds import SCHEMA_VERSIONS, kind_of
+from engramlog.eventlog.log import Head, StreamHead
 
 SALT_BYTES = 16
 EVENT_ID_BYTES = 16
@@ -69,6 +69,16 @@ class Chain:
         self._received_at = head.received_at
         self._hlc = HybridClock(head.received_hlc)
         self._tips = {name: (tip.stream_seq, tip.hash) for name, tip in streams.items()}
+        self._undo.clear()
+
+    def advance(self, head: Head, streams: Mapping[str, StreamHead]) -> None:
+        """Go on from where another writer of the same log has brought it; ``streams`` are those
+        that have grown."""
+        self._settled = head
+        self._position = head.position
+        self._received_at = head.received_at
+        self._hlc = HybridClock(head.received_hlc)
+        self._tips.update({name: (tip.stream_seq, tip.hash) for name, tip in streams.items()})
         self._undo.clear()
 
     @property

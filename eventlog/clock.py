@@ -12,7 +12,7 @@ import re
 import time
 from typing import Protocol
 
-from eventlog.errors import ClockSkew
+from engramlog.eventlog.errors import ClockSkew
 
 COUNTER_LIMIT = 1000
 FUTURE_SKEW_MS_MAX = 300_000

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from eventlog.errors import CorruptLog, PayloadTooLarge
-from eventlog.event import Header, Recorded, Stored, UnknownPayload
-from eventlog.kinds import SCHEMA_VERSIONS, AnyPayload, Payload, kind_of
+from engramlog.eventlog.errors import CorruptLog, PayloadTooLarge
+from engramlog.eventlog.event import Header, Recorded, Stored, UnknownPayload
+from engramlog.eventlog.kinds import SCHEMA_VERSIONS, AnyPayload, Payload, kind_of
 
 FORMAT_VERSION = 1
 PAYLOAD_BYTES_MAX = 4 * 1024 * 1024

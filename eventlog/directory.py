@@ -22,10 +22,15 @@ from typing import Self
 import msgspec
 from msgspec import Struct
 
-from eventlog.clock import Clock, SystemClock
-from eventlog.durable_file import replace, sync_folder
-from eventlog.errors import DataDirectoryError, DirectoryCopied, DirectoryLocked, KeyFileError
-from eventlog.identity import KEY_FILE, Identity
+from engramlog.eventlog.clock import Clock, SystemClock
+from engramlog.eventlog.durable_file import replace, sync_folder
+from engramlog.eventlog.errors import (
+    DataDirectoryError,
+    DirectoryCopied,
+    DirectoryLocked,
+    KeyFileError,
+)
+from engramlog.eventlog.identity import KEY_FILE, Identity
 
 PLACE_FILE = "place.json"
 FS_IOC_GETVERSION = 0x80087601
@@ -125,7 +130,7 @@ class DataDirectory:
         return identity
 
     @classmethod
-    def new_identity(cls, path: Path, *, clock: Clock | None = None) -> Identity:
+    def new_identity(cls, path: Path) -> Identity:
         """Make the copy a node of its own: another id, epoch 1, the same memory so far.
 
         The keys that came with the copy are put aside as ``identity.replaced-N``. Raises as
@@ -135,7 +140,7 @@ class DataDirectory:
         try:
             number = len(list(path.glob("identity.replaced-*"))) + 1
             (path / "identity").rename(path / f"identity.replaced-{number}")
-            identity = _create_identity(path, clock or SystemClock())
+            identity = _create_identity(path, SystemClock())
             remember_place(path)
         finally:
             os.close(lock)

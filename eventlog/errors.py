@@ -13,7 +13,11 @@ EventLogError
 │   └── PayloadTooLarge        a payload exceeds the limit of the format
 ├── StorageError
 │   ├── StorageFull            no space left; nothing of the transaction was kept
-│   └── StorageFailed          the device or file failed; nothing was acknowledged
+│   ├── StorageFailed          the device or file failed; nothing was acknowledged
+│   ├── LogBusy                another node holds the log's lock; nothing was written
+│   ├── NotDurable             the server would not hold what it acknowledges; nothing was written
+│   ├── OutcomeUnknown         the server was lost at the commit; it may have been written
+│   └── HistoryChanged         the server holds another history than this node has seen
 ├── CorruptLog                 stored bytes contradict themselves; names the position
 ├── UnknownKind                an event of a kind or version that this release cannot read
 └── LogClosed                  the log was used after close
@@ -87,6 +91,24 @@ class StorageFull(StorageError):
 
 class StorageFailed(StorageError):
     """The device or file system failed while reading or writing."""
+
+
+class LogBusy(StorageError):
+    """Another node holds the log's lock and did not give it up in time; nothing was written."""
+
+
+class NotDurable(StorageError):
+    """The server's settings would let an acknowledged write be lost; nothing was written."""
+
+
+class OutcomeUnknown(StorageError):
+    """The server was lost while it committed: the transaction is in the log whole, or not at
+    all. Nothing is acknowledged; the same request with the same idempotency key is safe."""
+
+
+class HistoryChanged(StorageError):
+    """The server's log is not the one this node has followed: it is shorter, or holds another
+    event where this node stands. Writing would fork it."""
 
 
 class CorruptLog(EventLogError):

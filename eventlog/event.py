@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from eventlog.kinds import AnyPayload, Payload
+from engramlog.eventlog.kinds import Payload
 
 NODE_STREAM = "node"
 """The partition of bookkeeping that never leaves the node."""
@@ -56,7 +56,7 @@ class Header(Struct, frozen=True, array_like=True, gc=False):
 class Draft(Struct, frozen=True, gc=False):
     """An event that a command decided on and no log has recorded yet."""
 
-    payload: AnyPayload
+    payload: Payload
     partition: str
     event_id: bytes
     actor: str

@@ -22,9 +22,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from msgspec import Struct, field
 
-from eventlog.clock import Clock
-from eventlog.durable_file import replace, sync_folder, write_new
-from eventlog.errors import KeyFileError
+from engramlog.eventlog.clock import Clock
+from engramlog.eventlog.durable_file import replace, sync_folder, write_new
+from engramlog.eventlog.errors import KeyFileError
 
 KEY_FILE = "node.key"
 NODE_FILE = "node.json"

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from eventlog.event import Draft, Foreign, Recorded, Stored
+from engramlog.eventlog.event import Draft, Foreign, Recorded, Stored
 
 READ_LIMIT_MAX = 100_000
 TRANSACTION_EVENTS_MAX = 200_000
@@ -255,3 +255,7 @@ class EventLog(Protocol):
     def close(self) -> None:
         """Idempotent; later calls raise LogClosed."""
         ...
+
+
+class WholeLog(EventLog, CopyableLog, Protocol):
+    """A node's log: read and written, copied, and able to be a copy."""

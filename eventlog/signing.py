@@ -13,10 +13,10 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct, field
 
-from eventlog.durable_file import replace
-from eventlog.errors import EventLogError
-from eventlog.identity import Identity, Rotation, signed_by, speaks_for
-from eventlog.log import Head, StreamHead
+from engramlog.eventlog.durable_file import replace
+from engramlog.eventlog.errors import EventLogError
+from engramlog.eventlog.identity import Identity, Rotation, signed_by, speaks_for
+from engramlog.eventlog.log import Head, StreamHead
 
 HEADS_CONTEXT = b"engramlog/signed-heads/1\n"
 HEADS_BYTES_MAX = 64 * 1024 * 1024

@@ -8,11 +8,9 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from projections.arrays import I8, I32, Bool
-from projections.capabilities.grant import lies_under
-from projections.flagging import Flags
-from projections.interner import Interner
-from projections.normalization import SCOPES, matches_label
+from engramlog.projections.arrays import I8, I32, U8, Bool
+from engramlog.projections.interner import Interner
+from engramlog.projections.normalization import SCOPES, lies_under, matches_label
 
 PERMISSIONS = (
     "read",
@@ -53,7 +51,7 @@ class Placed(Protocol):
     def entity(self) -> I32: ...
     @property
     def entities(self) -> Interner: ...
-    def flags(self, slots: I32) -> Flags: ...
+    def flags(self, slots: I32) -> U8: ...
     def hidden(self, slots: I32 | None = None) -> Bool | None: ...
 
 
@@ -116,6 +114,15 @@ class Authorization(Struct, frozen=True):
     def writes_as(self, source: str) -> bool:
         """Whether the caller may state facts in the name of ``source`` (stored form)."""
         return any(matches_label(pattern, source) for pattern in self.sources)
+
+    def may_end(self, source: str) -> bool:
+        """Whether the caller may end, hide or weaken a fact of ``source``, wherever it lies."""
+        return self.may("admin") or self.writes_as(source)
+
+    @property
+    def ends_everything(self) -> bool:
+        """Whether the caller may end the facts of every source."""
+        return self.may("admin") or "*" in self.sources
 
     @property
     def own_source(self) -> str:

@@ -11,7 +11,7 @@ import hashlib
 import re
 from json.encoder import encode_basestring
 
-from eventlog.kinds import Value
+from engramlog.eventlog.kinds import Value
 
 _quote = encode_basestring
 """A JSON string as ``json.dumps(..., ensure_ascii=False)`` writes it."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from projections.arrays import I32
+from engramlog.projections.arrays import I32
 
 _CHOICES_MAX = 64
 

@@ -12,6 +12,8 @@ from functools import lru_cache
 URI_LENGTH_MAX = 2048
 SCOPES = ("local", "team", "company", "public")
 """Scope number = index."""
+EVERY_SCOPE = frozenset({"*", "global"})
+"""What callers say for every scope that they may read."""
 
 _SCHEME_PREFIX = "stigmem://"
 _SPACES = re.compile(r"\s+")
@@ -72,3 +74,14 @@ def matches_label(pattern: str, relation: str) -> bool:
     if pattern.endswith("*"):
         return relation.startswith(pattern[:-1])
     return relation == pattern
+
+
+def lies_under(entity: str, prefix: str) -> bool:
+    """Whether ``entity`` is ``prefix`` or lies below it.
+
+    Prefixes end where names end: ``…/user/al`` does not reach ``…/user/alice``. One that
+    ends in ``/`` or ``:`` reaches everything that continues it.
+    """
+    if prefix.endswith(("/", ":")):
+        return entity.startswith(prefix)
+    return entity == prefix or entity.startswith(prefix + "/")

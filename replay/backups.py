@@ -17,16 +17,16 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from eventlog.clock import Clock
-from eventlog.directory import DataDirectory, remember_place
-from eventlog.durable_file import sync_folder, write_new
-from eventlog.errors import EventLogError
-from eventlog.identity import Identity
-from eventlog.signing import SignedHeads, sign_heads, signature_fault
-from eventlog.sqlite_copy import copy_database
-from eventlog.sqlite_log import SqliteLog
-from projections.store import current_generation, new_generation, point_link
-from replay.verify import verify_file
+from engramlog.eventlog.clock import Clock
+from engramlog.eventlog.directory import DataDirectory, remember_place
+from engramlog.eventlog.durable_file import sync_folder, write_new
+from engramlog.eventlog.engines.sqlite.copying import copy_database
+from engramlog.eventlog.engines.sqlite.log import SqliteLog
+from engramlog.eventlog.errors import EventLogError
+from engramlog.eventlog.identity import Identity
+from engramlog.eventlog.signing import SignedHeads, sign_heads, signature_fault
+from engramlog.projections.tables.store import current_generation, new_generation, point_link
+from engramlog.replay.verify import verify_file
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -51,7 +51,7 @@ class BackedUp(Struct, frozen=True):
     bytes: int
 
 
-class Manifest(Struct, frozen=True):
+class BackupManifest(Struct, frozen=True):
     """What a backup holds. ``heads`` are the node's signed word on where its streams ended."""
 
     format: int
@@ -63,7 +63,7 @@ class Manifest(Struct, frozen=True):
     files: list[BackedUp]
 
 
-def make_backup(data: Path, target: Path, clock: Clock, progress: Progress) -> Manifest:
+def make_backup(data: Path, target: Path, clock: Clock, progress: Progress) -> BackupManifest:
     """Back up the data directory ``data``, served or not, to the new folder ``target``.
 
     Raises:
@@ -83,7 +83,7 @@ def make_backup(data: Path, target: Path, clock: Clock, progress: Progress) -> M
     position, heads = _statement(target / "log.db", identity, clock)
     names = [*(name for name, _ in sources), *_keys(target)]
     files = [_described(target, name) for name in names]
-    manifest = Manifest(
+    manifest = BackupManifest(
         FORMAT, identity.node_id, identity.epoch, clock.now_us(), position, heads, files
     )
     _sync_all(target, names)
@@ -102,7 +102,9 @@ def _databases(directory: DataDirectory) -> list[tuple[str, Path]]:
     for pattern in VECTORS:
         found += [(path.name, path) for path in sorted(directory.path.glob(pattern))]
     if not directory.log_path.exists():
-        raise BackupFault(f"{directory.path} holds no log")
+        raise BackupFault(
+            f"{directory.path} holds no log (one in PostgreSQL is backed up with its server)"
+        )
     return [*found, (directory.log_path.name, directory.log_path)]
 
 
@@ -139,10 +141,10 @@ def _sync_all(folder: Path, names: list[str]) -> None:
             os.close(handle)
 
 
-def read_manifest(backup: Path) -> Manifest:
+def read_manifest(backup: Path) -> BackupManifest:
     """The manifest of a backup. Raises BackupFault where there is none that can be read."""
     try:
-        manifest = msgspec.json.decode((backup / MANIFEST).read_bytes(), type=Manifest)
+        manifest = msgspec.json.decode((backup / MANIFEST).read_bytes(), type=BackupManifest)
     except FileNotFoundError as fault:
         raise BackupFault(f"{backup} is no whole backup: it has no {MANIFEST}") from fault
     except (OSError, msgspec.MsgspecError) as fault:
@@ -152,7 +154,7 @@ def read_manifest(backup: Path) -> Manifest:
     return manifest
 
 
-def check_backup(backup: Path, progress: Progress) -> Manifest:
+def check_backup(backup: Path, progress: Progress) -> BackupManifest:
     """Check every file of a backup, the chains of its log, and the signed heads.
 
     Raises:
@@ -181,7 +183,7 @@ def check_backup(backup: Path, progress: Progress) -> Manifest:
 
 def restore_backup(
     backup: Path, data: Path, progress: Progress, *, epoch: int | None = None
-) -> Manifest:
+) -> BackupManifest:
     """Make the data directory ``data`` of a backup, as the same node in a new epoch.
 
     ``data`` appears whole or not at all.

@@ -15,16 +15,16 @@ from pathlib import Path
 import apsw
 from msgspec import Struct
 
-from eventlog.clock import FixedClock
-from eventlog.event import Recorded
-from eventlog.log import EventLog, Head, StreamHead
-from eventlog.overlay_log import OverlayLog
-from projections.database import open_reader, tables_position
-from projections.mirror import Mirror
-from projections.reader import Reader
-from projections.store import ProjectionStore, new_generation, point_link
-from projections.view import View
-from projections.writer import Writer
+from engramlog.eventlog.clock import FixedClock
+from engramlog.eventlog.engines.overlay_log import OverlayLog
+from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.log import EventLog, Head, StreamHead
+from engramlog.projections.image.image import MemoryImage
+from engramlog.projections.image.reader import Reader
+from engramlog.projections.image.view import View
+from engramlog.projections.tables.database import open_fixed, tables_position
+from engramlog.projections.tables.store import ProjectionStore, new_generation, point_link
+from engramlog.projections.writing.writer import Writer
 
 PAGE_EVENTS = 5_000
 LINK = "projections.db"
@@ -74,11 +74,11 @@ def scratch_at(
     clock = FixedClock(instant_us)
     overlay = OverlayLog(log, _head(log, position), heads, clock)
     store = ProjectionStore(link, path, history=overlay)
-    mirror = Mirror()
-    mirror.fill(store.db, store.position)
-    mirror.hide_as(present)
-    reader = Reader(link, mirror, overlay)
-    writer = Writer(overlay, store, mirror, clock, reader.committed)
+    image = MemoryImage()
+    image.load(store.db, store.position)
+    image.tombstones.hide(present.hiding.standing)
+    reader = Reader(link, image, overlay)
+    writer = Writer(overlay, store, image, clock, reader.committed)
     writer.start()
     try:
         yield Scratch(position, overlay, reader, writer, clock)
@@ -91,9 +91,8 @@ def scratch_at(
 
 def _copied(tables: Path, path: Path, position: int | None) -> int | None:
     """Copy the node's tables, where they stand at the position; what they stand at."""
-    source = open_reader(tables)
+    source = open_fixed(tables)
     try:
-        source.execute("BEGIN")
         found = tables_position(source)
         if position is not None and found != position:
             return None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from eventlog.clock import parse_hlc
-from eventlog.log import EventLog
-from projections.moment import Moment, format_instant, parse_instant
+from engramlog.eventlog.clock import parse_hlc
+from engramlog.eventlog.log import EventLog
+from engramlog.projections.moment import Moment, format_instant, parse_instant
 
 FUTURE_TOLERANCE_US = 5_000_000
 _POSITION = re.compile(r"position:(-?[0-9]{1,18})")

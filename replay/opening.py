@@ -5,36 +5,36 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from eventlog.event import Recorded
-from eventlog.log import EventLog
-from projections.faults import DAMAGED
-from projections.mirror import Mirror
-from projections.store import (
+from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.log import EventLog
+from engramlog.projections.image.image import MemoryImage
+from engramlog.projections.tables.storage_faults import DAMAGED
+from engramlog.projections.tables.store import (
     ProjectionStore,
     current_generation,
     other_generations,
     point_link,
     remove_generation,
 )
-from replay.rebuild import Progress, rebuild_offline, replay_into
-from replay.snapshots import Snapshots
+from engramlog.replay.rebuild import Progress, rebuild_offline, replay_into
+from engramlog.replay.snapshots import Snapshots
 
 _log = logging.getLogger(__name__)
 
 
 def open_tables(
     link: Path, log: EventLog, progress: Progress | None, snapshots: Snapshots | None = None
-) -> tuple[ProjectionStore, Mirror]:
-    """The projections file at the log's head, and the mirror of it. Tables that are damaged
+) -> tuple[ProjectionStore, MemoryImage]:
+    """The projections file at the log's head, and the memory image of it. Tables that are damaged
     are made again: they are a view of the log. ``snapshots``: what that may start from."""
     for attempt in (1, 2):
         store: ProjectionStore | None = None
         try:
             store = _open_store(link, log, progress, snapshots)
             _remove_leftovers(link)
-            mirror = Mirror()
-            mirror.fill(store.db, store.position)
-            return store, mirror
+            image = MemoryImage()
+            image.load(store.db, store.position)
+            return store, image
         except DAMAGED as fault:
             if store is not None:
                 store.close()

@@ -18,19 +18,19 @@ from time import monotonic
 from msgspec import Struct
 from msgspec.structs import replace
 
-from eventlog.log import EventLog
-from projections.database import open_reader, query
-from projections.digest import Digests, compute_digests
-from projections.store import (
+from engramlog.eventlog.log import EventLog
+from engramlog.projections.tables.database import open_fixed, tables_position
+from engramlog.projections.tables.digest import Digests, compute_digests
+from engramlog.projections.tables.store import (
     ProjectionStore,
     new_generation,
     point_link,
     remove_generation,
 )
-from projections.writer import Writer
-from replay.comparing import DigestMismatch, compare_in_use, compare_with
-from replay.snapshot import sync_file
-from replay.snapshots import PassedOver, Snapshots
+from engramlog.projections.writing.writer import Writer
+from engramlog.replay.digest_comparison import DigestMismatch, compare_in_use, compare_with
+from engramlog.replay.snapshot import sync_file
+from engramlog.replay.snapshots import PassedOver, Snapshots
 
 PAGE_EVENTS = 10_000
 _log = logging.getLogger(__name__)
@@ -201,10 +201,9 @@ def rebuild_serving(
     """
     began = monotonic()
     old = writer.store.path
-    blue = open_reader(old)
+    blue = open_fixed(old)
     try:
-        blue.execute("BEGIN")
-        (until,) = query(blue, "SELECT min(position) FROM checkpoints")[0]
+        until = tables_position(blue)
 
         def build(start: Snapshots | None) -> Green:
             return build_green(link, log, until, progress, snapshots=start)

@@ -11,13 +11,13 @@ import apsw
 import msgspec
 from msgspec import Struct
 
-from eventlog.errors import EventLogError, StorageFailed
-from eventlog.log import EventLog
-from eventlog.sqlite_copy import copy_database
-from projections.database import open_reader
-from projections.digest import Digests, compute_digests
-from projections.file_state import FileState, file_state, known_versions
-from projections.store import current_generation
+from engramlog.eventlog.engines.sqlite.copying import copy_database
+from engramlog.eventlog.errors import EventLogError, StorageFailed
+from engramlog.eventlog.log import EventLog
+from engramlog.projections.tables.database import open_reader
+from engramlog.projections.tables.digest import Digests, compute_digests
+from engramlog.projections.tables.file_state import FileState, file_state, known_versions
+from engramlog.projections.tables.store import current_generation
 
 FORMAT = 1
 READ_BYTES = 1 << 20
@@ -38,7 +38,7 @@ class Snapshot(Struct, frozen=True, forbid_unknown_fields=True):
         made_at_us: the node's clock.
         automatic: whether the node took it by itself, and may remove it for newer ones.
         versions: of the projectors that made the rows.
-        digest, tables: of all rows, and table by table (``projections.digest``).
+        digest, tables: of all rows, and table by table (``engramlog.projections.tables.digest``).
         bytes, sha256: of the file.
     """
 

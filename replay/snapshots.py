@@ -17,12 +17,12 @@ from typing import BinaryIO
 from msgspec import Struct
 from msgspec.structs import replace
 
-from eventlog.durable_file import sync_folder, write_new
-from eventlog.errors import StorageFailed
-from eventlog.log import EventLog
-from projections.digest import Digests
-from projections.store import remove_generation
-from replay.snapshot import (
+from engramlog.eventlog.durable_file import sync_folder, write_new
+from engramlog.eventlog.errors import StorageFailed
+from engramlog.eventlog.log import EventLog
+from engramlog.projections.tables.digest import Digests
+from engramlog.projections.tables.store import remove_generation
+from engramlog.replay.snapshot import (
     Snapshot,
     SnapshotFault,
     check_equal,

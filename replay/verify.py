@@ -16,17 +16,17 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from eventlog.audit import Auditable, Row
-from eventlog.chain import PAYLOAD_MISSING, link_fault
-from eventlog.clock import SystemClock
-from eventlog.codec import decode_header, decode_payload
-from eventlog.errors import CorruptLog, StorageError
-from eventlog.event import Header, Stored
-from eventlog.identifiers import id_text
-from eventlog.kinds import FactErased
-from eventlog.log import EventLog, Head, StreamHead
-from eventlog.signing import SignedHeads, signature_fault
-from eventlog.sqlite_log import SqliteLog
+from engramlog.eventlog.chain import PAYLOAD_MISSING, link_fault
+from engramlog.eventlog.clock import SystemClock
+from engramlog.eventlog.codec import decode_header, decode_payload
+from engramlog.eventlog.engines.sqlite.log import SqliteLog
+from engramlog.eventlog.engines.storage_audit import Auditable, Row
+from engramlog.eventlog.errors import CorruptLog, StorageError
+from engramlog.eventlog.event import Header, Stored
+from engramlog.eventlog.identifiers import id_text
+from engramlog.eventlog.kinds import FactErased
+from engramlog.eventlog.log import EventLog, Head, StreamHead
+from engramlog.eventlog.signing import SignedHeads, signature_fault
 
 PAGE_EVENTS = 2_000
 
@@ -78,7 +78,6 @@ def verify_file(
     origin: str,
     epoch: int,
     against: SignedHeads | None = None,
-    public_keys: Collection[str] | None = None,
     progress: Progress | None = None,
 ) -> VerifyReport:
     """``verify`` for a ``log.db`` that may be too damaged to open, or open in a server.
@@ -90,7 +89,7 @@ def verify_file(
     except CorruptLog as damage:
         return VerifyReport(0, 0, Head(), Fault(damage.position, "", 0, damage.reason))
     try:
-        return verify(log, against=against, public_keys=public_keys, progress=progress)
+        return verify(log, against=against, progress=progress)
     finally:
         log.close()
 

@@ -1,1 +1,1 @@
-"""The command line's groups, one file a group; ``api.cli`` puts them together."""
+"""The command line: ``main`` finds the command's module and runs it."""

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import Literal
 
-from api.client import Client
-from api.console.reach import CommandError, Embedding, progress_bar, running_node
-from api.heap import settle_heap
-from api.node import Node
-from api.serving import serve_in_background
-from api.settings import Settings
-from api.turns import take_short_turns
-from eventlog.clock import Clock
-from eventlog.directory import is_data_directory
-from eventlog.errors import DirectoryLocked
-from projections.embedding.choosing import follow_pin
-from projections.embedding.settings import EmbeddingSettings
+from engramlog.api.client.client import Client
+from engramlog.api.client.running_node import running_node
+from engramlog.api.console.arguments import CommandError
+from engramlog.api.console.progress import progress_bar
+from engramlog.api.node.garbage_collection import settle_heap
+from engramlog.api.node.node import Node
+from engramlog.api.node.serving import serve_in_background
+from engramlog.api.node.thread_switching import take_short_turns
+from engramlog.api.settings import Settings
+from engramlog.eventlog.clock import Clock
+from engramlog.eventlog.directory import is_data_directory
+from engramlog.eventlog.errors import DirectoryLocked
+from engramlog.projections.embedding.choosing import follow_pin
+from engramlog.projections.embedding.settings import EmbeddingSettings
+
+Embedding = Literal["off", "pinned", "begun"]
+"""Whether a directory is opened with its embeddings: ``pinned`` where serving it has begun any,
+``begun`` in any case."""
 
 
 def open_node(
@@ -47,6 +54,8 @@ def open_node(
             epoch_clock="file" if from_file else "wall",
             embedding=embedding,
             progress=progress.show,
+            log=settings.log,
+            durability=settings.log_durability,
         )
     settle_heap()
     take_short_turns()
@@ -63,7 +72,7 @@ def opened(settings: Settings, *, create: bool, embedding: Embedding) -> Generat
     try:
         node = open_node(settings, create=create)
     except DirectoryLocked as fault:
-        running = running_node(settings)  # it may have begun to serve just now
+        running = running_node(settings.data_dir)  # it may have begun to serve just now
         if running is None:
             raise CommandError(f"{fault}, which does not answer commands") from fault
         yield running

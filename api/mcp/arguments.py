@@ -7,12 +7,12 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.schemas.conflicts import ConflictsQuery, ResolveRequest
-from api.schemas.facts import ID_LENGTH_MAX, AssertRequest, FactsQuery, RetractRequest
-from api.schemas.recall import CardQuery, NeighborsQuery, RecallBody
-from api.schemas.scopes import LintBody
-from api.schemas.time_travel import DiffQuery, LifeQuery, StateQuery
-from api.schemas.values import NAME_LENGTH_MAX
+from engramlog.api.schemas.conflicts import ConflictsQuery, ResolveRequest
+from engramlog.api.schemas.facts import ID_LENGTH_MAX, AssertRequest, FactsQuery, RetractRequest
+from engramlog.api.schemas.recall import CardQuery, NeighborsQuery, RecallBody
+from engramlog.api.schemas.scopes import LintBody
+from engramlog.api.schemas.time_travel import DiffQuery, LifeQuery, StateQuery
+from engramlog.api.schemas.values import NAME_LENGTH_MAX
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -90,7 +90,7 @@ class Poll(BaseModel):
     tail: bool = False
 
 
-class State(StateQuery):
+class StateArguments(StateQuery):
     """GET /v1/time-travel/state."""
 
     model_config = _STRICT
@@ -104,14 +104,14 @@ class Diff(DiffQuery):
     what: Literal["diff"]
 
 
-class FactLife(LifeQuery):
+class FactLifeArguments(LifeQuery):
     """GET /v1/time-travel/facts/{fact_id}."""
 
     what: Literal["fact"]
     fact_id: str = _Id
 
 
-class EntityLife(LifeQuery):
+class EntityLifeArguments(LifeQuery):
     """GET /v1/time-travel/entities/{entity}."""
 
     what: Literal["entity"]
@@ -119,10 +119,10 @@ class EntityLife(LifeQuery):
 
 
 TIME_TRAVEL: dict[str, type[BaseModel]] = {
-    "state": State,
+    "state": StateArguments,
     "diff": Diff,
-    "fact": FactLife,
-    "entity": EntityLife,
+    "fact": FactLifeArguments,
+    "entity": EntityLifeArguments,
 }
 """``what`` of the tool time_travel → its arguments."""
 

@@ -8,8 +8,8 @@ from typing import Any, Literal, cast
 from msgspec import Struct
 from pydantic import ValidationError
 
-from api.client import ClientError
-from api.errors import PLAIN_TEXT, entries_of
+from engramlog.api.client.client import ClientError
+from engramlog.api.http.errors import PLAIN_TEXT, entries_of
 
 _CODE_BY_SENTENCE = {sentence: code for code, sentence in PLAIN_TEXT.items()}
 _CODE_BY_STATUS = {

@@ -30,14 +30,14 @@ from mcp_types import Tool as ListedTool
 from msgspec import Struct
 from pydantic import ValidationError
 
-from api.client import Client, ClientError
-from api.mcp.node_request import (
+from engramlog.api.client.client import Client, ClientError
+from engramlog.api.mcp.node_request import (
     NodeRequest,
     ToolFailure,
     failure_of_arguments,
     failure_of_node,
 )
-from api.mcp.tools import TOOLS, Tool, text_of
+from engramlog.api.mcp.tools import TOOLS, Tool, text_of
 
 NAME = "engramlog"
 JOB_WAIT_S = 60.0

@@ -14,9 +14,15 @@ import msgspec
 from msgspec import Struct
 from pydantic import BaseModel
 
-from api.mcp import arguments
-from api.mcp.arguments import TIME_TRAVEL, assert_schema, checked, schema_of, time_travel_schema
-from api.mcp.node_request import NodeRequest, ToolFailure
+from engramlog.api.mcp import arguments
+from engramlog.api.mcp.arguments import (
+    TIME_TRAVEL,
+    assert_schema,
+    checked,
+    schema_of,
+    time_travel_schema,
+)
+from engramlog.api.mcp.node_request import NodeRequest, ToolFailure
 
 Given: TypeAlias = Mapping[str, Any]
 Answer: TypeAlias = dict[str, Any]
@@ -104,10 +110,10 @@ def _time_travel(given: Given) -> NodeRequest:
         raise ToolFailure(0, "invalid_arguments", "format: Extra inputs are not permitted")
     found = checked(model, given)
     query = _rest(given, "what")
-    if isinstance(found, arguments.FactLife):
+    if isinstance(found, arguments.FactLifeArguments):
         path = f"/v1/time-travel/facts/{quote(found.fact_id, safe=':')}"
         return NodeRequest(method="GET", path=path, query=_rest(query, "fact_id"))
-    if isinstance(found, arguments.EntityLife):
+    if isinstance(found, arguments.EntityLifeArguments):
         path = f"/v1/time-travel/entities/{_segment(found.entity)}"
         return NodeRequest(method="GET", path=path, query=_rest(query, "entity"))
     return NodeRequest(method="GET", path=f"/v1/time-travel/{what}", query=query)

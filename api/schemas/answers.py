@@ -6,11 +6,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.schemas.attributes import Attributes
-from api.schemas.scopes import LintReport
-from api.schemas.tombstones import TombstoneNotice
-from api.schemas.values import Scope
-from projections.garden_directory import Role
+from engramlog.api.schemas.attributes import Attributes
+from engramlog.api.schemas.scopes import LintReport
+from engramlog.api.schemas.tombstones import TombstoneNotice
+from engramlog.api.schemas.values import Scope
+from engramlog.projections.tables.declared.garden_directory import Role
 
 
 class Answer(BaseModel):
@@ -94,7 +94,7 @@ class MemoryStored(Answer):
     fact: FactRecord | None = None
 
 
-class MemoriesMerged(Answer):
+class MergedMemories(Answer):
     """The memory that is kept, those that ended, and how often it counts as recalled. It is a
     new fact where it had to be ``restated``."""
 
@@ -352,11 +352,13 @@ class Policies(Answer):
 
 
 class Swept(Answer):
-    """``decayed``: facts that the sweep ended or weakened (or would)."""
+    """``decayed``: facts that the sweep ended or weakened. ``would_decay``, of a dry run alone:
+    those that a sweep would."""
 
     scanned: int
     decayed: int
     dry_run: bool
+    would_decay: int | None = None
 
 
 class JobAccepted(Answer):
@@ -406,6 +408,13 @@ class KeyRecord(Answer):
     max_classification: int
 
 
+class ExpiringKey(KeyRecord):
+    """A key that expires soon. ``days_remaining``: whole days, a part of one counted whole."""
+
+    tenant_id: str
+    days_remaining: int
+
+
 class Me(Answer):
     """The caller."""
 
@@ -429,6 +438,7 @@ class Ready(Answer):
     position: int
     projections: dict[str, Any]
     embedding: dict[str, Any]
+    tasks: dict[str, str]
     replica: dict[str, Any] | None = None
     reason: str | None = None
 
@@ -832,3 +842,19 @@ class Peers(Answer):
     """Federation peers."""
 
     peers: list[dict[str, Any]]
+
+
+class StoredFile(Answer):
+    """A file below the data directory; ``holds`` says what, as far as its name tells."""
+
+    name: str
+    holds: Literal["log", "projections", "vectors", "archive", "snapshots", "identity", "other"]
+    size_bytes: int
+
+
+class Storage(Answer):
+    """Files, the largest first, at most 2,000; ``total_bytes`` counts all."""
+
+    files: list[StoredFile]
+    total_bytes: int
+    free_bytes: int

@@ -15,8 +15,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from eventlog.kinds import FactAttributes
-from projections.attribute_rules import (
+from engramlog.eventlog.kinds import FactAttributes
+from engramlog.projections.memories.attribute_rules import (
     CONTEXT_LENGTH_MAX,
     KEYWORDS_LENGTH_MAX,
     LABEL_LENGTH_MAX,
@@ -28,8 +28,8 @@ from projections.attribute_rules import (
     RELEVANCE_STEP,
     settled,
 )
-from projections.memory_types import MemoryType
-from projections.sanitizing import NOTICES, scan
+from engramlog.projections.memories.memory_types import MemoryType
+from engramlog.projections.text.sanitizing import NOTICES, scan
 
 _LISTS = ("emotion_tags", "importance_flags")
 _TOPIC = re.compile(r"[^\W_][\w.:/-]{0,63}")

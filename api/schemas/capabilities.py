@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.schemas.values import Instant, Name, Scope
-from projections.capabilities.token import BEARER_LENGTH_MAX
+from engramlog.api.schemas.values import Instant, Name, Scope
+from engramlog.projections.rights.capability_token import BEARER_LENGTH_MAX
 
 LIFETIME_SECONDS_MAX = 90 * 86_400
 LIFETIME_SECONDS = 3600

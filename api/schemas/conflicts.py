@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.schemas.facts import ID_LENGTH_MAX, REASON_LENGTH_MAX, MomentQuery
-from api.schemas.values import FactValue
+from engramlog.api.schemas.facts import ID_LENGTH_MAX, REASON_LENGTH_MAX, MomentQuery
+from engramlog.api.schemas.values import FactValue
 
 
 class ConflictsQuery(MomentQuery):

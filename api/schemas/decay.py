@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from api.schemas.values import Name, Scope
+from engramlog.api.schemas.values import Name, Scope
 
 PolicyId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:\-]{0,127}$")]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]

@@ -7,10 +7,10 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from api.schemas.facts import ID_LENGTH_MAX
-from api.schemas.values import Flag, Name
-from eventlog.kinds import ErasureReason
-from projections.deciding.erased_set import ERASED_FACTS_MAX
+from engramlog.api.schemas.facts import ID_LENGTH_MAX
+from engramlog.api.schemas.values import Flag, Name
+from engramlog.eventlog.kinds import ErasureReason
+from engramlog.projections.writing.decide.facts.erased_set import ERASED_FACTS_MAX
 
 
 class ErasureRequest(BaseModel):

@@ -7,11 +7,11 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, RootModel, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from api.schemas.attributes import Attributes
-from api.schemas.values import FactValue, Instant, Name, QueryShare, Scope, Share
-from eventlog.kinds import Parent
-from projections.cid import parse_fact_hash
-from projections.moment import parse_instant
+from engramlog.api.schemas.attributes import Attributes
+from engramlog.api.schemas.values import FactValue, Instant, Name, QueryShare, Scope, Share
+from engramlog.eventlog.kinds import Parent
+from engramlog.projections.cid import parse_fact_hash
+from engramlog.projections.moment import parse_instant
 
 PARENTS_MAX = 1000
 BATCH_ITEMS_MAX = 10_000
@@ -19,8 +19,8 @@ REASON_LENGTH_MAX = 4096
 ID_LENGTH_MAX = 512
 
 
-class Attestation(BaseModel):
-    """The source's signature, by a registered agent key (see ``api.commands.attesting``)."""
+class AttestationBody(BaseModel):
+    """The source's signature, by a registered agent key (see ``api/commands/attestations.py``)."""
 
     key_id: str
     signature: str
@@ -40,7 +40,7 @@ class AssertRequest(BaseModel):
     valid_from: Instant | None = None
     valid_until: Instant | None = None
     garden_id: str | None = None
-    attestation: Attestation | None = None
+    attestation: AttestationBody | None = None
     attributes: Attributes | None = None
     write_mode: Literal["assert", "summarize_with_provenance"] = "assert"
     derived_from: list[Any] = Field(default_factory=list, max_length=PARENTS_MAX)

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from replay.federation.page import PAGE_EVENTS_MAX
+from engramlog.replay.federation.page import PAGE_EVENTS_MAX
 
 WAIT_SECONDS_MAX = 30.0
 TEXT_MAX = 2_048

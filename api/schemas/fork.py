@@ -7,13 +7,13 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from api.schemas.conflicts import ResolveRequest
-from api.schemas.decay import Seconds
-from api.schemas.facts import ID_LENGTH_MAX, BatchAssert, BatchRetract
-from api.schemas.recall import RecallBody
-from api.schemas.time_travel import StateQuery
-from api.schemas.trust import TrustRequest
-from api.schemas.values import Instant, Share
+from engramlog.api.schemas.conflicts import ResolveRequest
+from engramlog.api.schemas.decay import Seconds
+from engramlog.api.schemas.facts import ID_LENGTH_MAX, BatchAssert, BatchRetract
+from engramlog.api.schemas.recall import RecallBody
+from engramlog.api.schemas.time_travel import StateQuery
+from engramlog.api.schemas.trust import TrustRequest
+from engramlog.api.schemas.values import Instant, Share
 
 SUPPOSED_MAX = 200
 

@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from api.schemas.facts import ID_LENGTH_MAX, REASON_LENGTH_MAX
-from api.schemas.values import NAME_LENGTH_MAX, Flag, Name, Scope
-from projections.garden_directory import Role
+from engramlog.api.schemas.facts import ID_LENGTH_MAX, REASON_LENGTH_MAX
+from engramlog.api.schemas.values import NAME_LENGTH_MAX, Flag, Name, Scope
+from engramlog.projections.tables.declared.garden_directory import Role
 
 DESCRIPTION_LENGTH_MAX = 4096
 SLUG = re.compile(r"[a-z0-9][a-z0-9\-]{0,62}")

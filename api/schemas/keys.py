@@ -6,11 +6,13 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.schemas.values import Instant, Name, Scope
-from projections.authorization import CEILING
+from engramlog.api.schemas.values import Instant, Name, Scope
+from engramlog.projections.authorization import CEILING
 
 DESCRIPTION_LENGTH_MAX = 1000
 SOURCES_MAX = 100
+TENANT = "default"
+"""The only tenant: others are nodes of their own, or gardens."""
 
 
 class KeyRequest(BaseModel):
@@ -25,7 +27,7 @@ class KeyRequest(BaseModel):
 
     raw_key: str = Field(min_length=32, max_length=512, pattern=r"^[\x21-\x7e]+$")
     entity_uri: Name
-    permissions: list[str] = Field(min_length=1, max_length=20)
+    permissions: list[str] = Field(max_length=20)
     scopes: list[Scope] | None = Field(default=None, min_length=1, max_length=4)
     sources: list[Name] | None = Field(default=None, max_length=SOURCES_MAX)
     description: str | None = Field(default=None, max_length=DESCRIPTION_LENGTH_MAX)
@@ -51,7 +53,9 @@ class KeysQuery(BaseModel):
     all: bool = False
 
 
-class ExpiringQuery(KeysQuery):
+class ExpiringQuery(BaseModel):
     """``within_days``: how far ahead to look."""
+
+    model_config = ConfigDict(extra="allow")
 
     within_days: Annotated[int, Field(ge=0, le=3650)] = 30

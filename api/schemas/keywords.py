@@ -7,10 +7,10 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from api.schemas.values import Instant
-from projections.moment import parse_instant
-from projections.recall.filters import Filters, emotions_of
-from projections.recall.request import Intent, Situation
+from engramlog.api.schemas.values import Instant
+from engramlog.projections.moment import parse_instant
+from engramlog.projections.recall.filters import Filters, emotions_of
+from engramlog.projections.recall.request import Intent, Situation
 
 KEYWORDS_MAX = 64
 KEYWORD_LENGTH_MAX = 1000

@@ -7,11 +7,11 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from api.schemas.attributes import Attributes, listed
-from api.schemas.facts import ID_LENGTH_MAX, AssertRequest
-from api.schemas.values import FactValue, Flag, Instant, Name, Scope
-from projections.attribute_rules import KEYWORDS_LENGTH_MAX
-from projections.memory_rules import MEMORY_RELATION
+from engramlog.api.schemas.attributes import Attributes, listed
+from engramlog.api.schemas.facts import ID_LENGTH_MAX, AssertRequest
+from engramlog.api.schemas.values import FactValue, Flag, Instant, Name, Scope
+from engramlog.projections.memories.attribute_rules import KEYWORDS_LENGTH_MAX
+from engramlog.projections.memories.deduplication_rules import MEMORY_RELATION
 
 TAGS_MAX = 100
 TAG_LENGTH_MAX = 100

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from api.schemas.facts import ID_LENGTH_MAX, MomentQuery
-from api.schemas.values import Flag, Instant, Name, Scope, Share
-from projections.episodic.delta import REPLACES_MAX, SOURCES_MAX
-from projections.episodic.place import MemoryScopeError, name_part
+from engramlog.api.schemas.facts import ID_LENGTH_MAX, MomentQuery
+from engramlog.api.schemas.values import Flag, Instant, Name, Scope, Share
+from engramlog.projections.episodes.delta import REPLACES_MAX, SOURCES_MAX
+from engramlog.projections.memories.place import MemoryScopeError, name_part
 
 EPISODES_MAX = 1_000
 DELTAS_MAX = 1_000

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from api.schemas.facts import MomentQuery
-from api.schemas.keywords import KeywordFields
-from api.schemas.values import NAME_LENGTH_MAX, Flag, QueryShare, Share
+from engramlog.api.schemas.facts import MomentQuery
+from engramlog.api.schemas.keywords import KeywordFields
+from engramlog.api.schemas.values import NAME_LENGTH_MAX, Flag, QueryShare, Share
 
 QUERY_LENGTH_MAX = 20_000
 TOKEN_BUDGET_MAX = 200_000

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from api.schemas.facts import MomentQuery
-from api.schemas.values import NAME_LENGTH_MAX, Scope
+from engramlog.api.schemas.facts import MomentQuery
+from engramlog.api.schemas.values import NAME_LENGTH_MAX, Scope
 
 LOOKAHEAD_S_MAX = 3_155_760_000
 """A hundred years."""
@@ -79,14 +79,15 @@ class SynthesisFact(BaseModel):
 
 
 class Synthesis(BaseModel):
-    """``fact_count``: facts listed, newest first; ``total_count``: facts that hold, over which
-    all other numbers are taken. ``contradiction_count``: keys that nobody settled."""
+    """``fact_count``: facts listed, the most confident first; ``total_count``: facts that hold,
+    over which all other numbers are taken. ``contradiction_count``: facts in an unresolved
+    contradiction."""
 
     scope: Scope
     fact_count: int
     facts: list[SynthesisFact]
     contradiction_count: int
-    mean_confidence: float | None
+    mean_confidence: float
     freshest_timestamp: str | None
     oldest_timestamp: str | None
     expired_fact_count: int

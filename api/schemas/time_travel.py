@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.schemas.facts import FactsQuery
-from api.schemas.values import NAME_LENGTH_MAX
+from engramlog.api.schemas.facts import FactsQuery
+from engramlog.api.schemas.values import NAME_LENGTH_MAX
 
 Format = Literal["json", "csv", "parquet"]
 Change = Literal["added", "retracted", "decayed", "resolved"]

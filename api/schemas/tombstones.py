@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.schemas.erasures import ErasureBegun
-from api.schemas.values import Flag
+from engramlog.api.schemas.erasures import ErasureBegun
+from engramlog.api.schemas.values import Flag
 
 REASON_LENGTH_MAX = 2048
 

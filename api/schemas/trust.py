@@ -7,8 +7,8 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from api.schemas.facts import REASON_LENGTH_MAX, MomentQuery
-from api.schemas.values import Name, Share
+from engramlog.api.schemas.facts import REASON_LENGTH_MAX, MomentQuery
+from engramlog.api.schemas.values import Name, Share
 
 SUM_TOLERANCE = 0.001
 Count = Annotated[int, Field(strict=True, ge=1, le=1_000_000_000)]

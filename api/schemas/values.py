@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, BaseModel, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from eventlog.kinds import Value
-from projections.moment import parse_instant
-from projections.normalization import URI_LENGTH_MAX, normalize_ref
+from engramlog.eventlog.kinds import Value
+from engramlog.projections.moment import parse_instant
+from engramlog.projections.normalization import URI_LENGTH_MAX, normalize_ref
 
 Scope: TypeAlias = Literal["local", "team", "company", "public"]
 NAME_LENGTH_MAX = URI_LENGTH_MAX

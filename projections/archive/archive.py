@@ -17,10 +17,10 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from eventlog.durable_file import replace
-from eventlog.event import Stored
-from eventlog.log import EventLog
-from projections.archive.segments import (
+from engramlog.eventlog.durable_file import replace
+from engramlog.eventlog.event import Stored
+from engramlog.eventlog.log import EventLog
+from engramlog.projections.archive.segments import (
     Segment,
     Tip,
     segment_fault,
@@ -41,7 +41,7 @@ Progress = Callable[[int, int], None]
 """Called with (events sealed, events to seal)."""
 
 
-class Manifest(Struct, frozen=True):
+class ArchiveManifest(Struct, frozen=True):
     """The sealed segments, without a gap from position 1."""
 
     format: int = 1
@@ -187,7 +187,7 @@ class Archive:
         return events
 
     def _record(self, segments: tuple[Segment, ...]) -> None:
-        manifest = Manifest(segments=segments)
+        manifest = ArchiveManifest(segments=segments)
         replace(self._folder / MANIFEST, msgspec.json.encode(manifest))
         self._manifest = manifest
 
@@ -260,22 +260,22 @@ class Archive:
 
     # -- opening --------------------------------------------------------------------------
 
-    def _read_manifest(self) -> Manifest:
+    def _read_manifest(self) -> ArchiveManifest:
         path = self._folder / MANIFEST
         try:
-            found = msgspec.json.decode(path.read_bytes(), type=Manifest)
+            found = msgspec.json.decode(path.read_bytes(), type=ArchiveManifest)
         except FileNotFoundError:
-            return Manifest()
+            return ArchiveManifest()
         except msgspec.MsgspecError as fault:
             _log.warning("archive: %s cannot be read (%s); all is sealed anew", path.name, fault)
-            return Manifest()
+            return ArchiveManifest()
         reason = self._manifest_fault(found)
         if reason is not None:
             _log.warning("archive: %s; all is sealed anew", reason)
-            return Manifest()
+            return ArchiveManifest()
         return found
 
-    def _manifest_fault(self, manifest: Manifest) -> str | None:
+    def _manifest_fault(self, manifest: ArchiveManifest) -> str | None:
         expected = 1
         for segment in manifest.segments:
             if segment.first != expected or segment.last < segment.first:

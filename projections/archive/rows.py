@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import msgspec
 
-from eventlog.codec import decode_header
-from eventlog.event import Stored
-from eventlog.identifiers import id_text
-from projections.foreign import foreign_payload_id
+from engramlog.eventlog.codec import decode_header
+from engramlog.eventlog.event import Stored
+from engramlog.eventlog.identifiers import id_text
+from engramlog.projections.tables.peers.protocol_facts import foreign_payload_id
 
 COLUMNS: dict[str, str] = {
     "position": "BIGINT",
@@ -52,7 +52,7 @@ COLUMNS: dict[str, str] = {
 
 _SINGLE = ("fact_id", "marker_id", "winner_id", "resolution_fact_id", "kept_id")
 _SEVERAL = ("fact_ids", "loser_ids", "cited", "rejected", "merged_ids")
-_LISTED = ("uses", "returned", "deltas")
+_LISTED = ("uses", "returned", "deltas", "outcomes")
 _decode_payload = msgspec.json.Decoder(dict[str, Any]).decode
 
 

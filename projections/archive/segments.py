@@ -10,13 +10,13 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from eventlog.chain import PAYLOAD_MISSING, link_fault
-from eventlog.codec import decode_header
-from eventlog.durable_file import sync_folder
-from eventlog.errors import CorruptLog
-from eventlog.event import Stored
-from eventlog.log import StreamHead
-from projections.archive.rows import COLUMNS, row_of
+from engramlog.eventlog.chain import PAYLOAD_MISSING, link_fault
+from engramlog.eventlog.codec import decode_header
+from engramlog.eventlog.durable_file import sync_folder
+from engramlog.eventlog.errors import CorruptLog
+from engramlog.eventlog.event import Stored
+from engramlog.eventlog.log import StreamHead
+from engramlog.projections.archive.rows import COLUMNS, row_of
 
 ROW_GROUP = 16_384
 _READ_BYTES = 1 << 20

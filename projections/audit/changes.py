@@ -1,6 +1,6 @@
 """What changed between two positions of the log, and how a fact's confidence went.
 
-Both are read off the mirror's intervals, so they agree with every other answer.
+Both are read off the memory image's intervals, so they agree with every other answer.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec import Struct
 
-from projections.arrays import F64, I32, I64, Bool
-from projections.authorization import Authorization
-from projections.moment import Moment
-from projections.selection import known
-from projections.view import View
+from engramlog.projections.arrays import F64, I32, I64, Bool
+from engramlog.projections.authorization import Authorization
+from engramlog.projections.image.view import View
+from engramlog.projections.image.visible_facts import known
+from engramlog.projections.moment import Moment
 
 CONFIDENCE_DECIMALS = 6
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from projections.archive.archive import Archive
-from projections.arrays import I64
-from projections.audit.sandbox import (
+from engramlog.projections.archive.archive import Archive
+from engramlog.projections.arrays import I64
+from engramlog.projections.audit.sandbox import (
     Limits,
     Rights,
     Standing,
@@ -25,12 +25,12 @@ from projections.audit.sandbox import (
     extract_standing,
     run_sql,
 )
-from projections.authorization import Authorization
-from projections.episodic.shown import Shown, hides
-from projections.moment import LIVE, Moment
-from projections.normalization import SCOPES
-from projections.selection import hidden_positions, known
-from projections.view import View
+from engramlog.projections.authorization import Authorization
+from engramlog.projections.episodes.shown import Shown, hides
+from engramlog.projections.image.view import View
+from engramlog.projections.image.visible_facts import hidden_positions, known
+from engramlog.projections.moment import LIVE, Moment
+from engramlog.projections.normalization import SCOPES
 
 
 class _Made(Struct, frozen=True):

@@ -15,16 +15,16 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from eventlog.event import Recorded, UnknownPayload
-from eventlog.identifiers import id_text
-from eventlog.kinds import REPLICATED, ConflictResolved
-from eventlog.log import EventLog
-from projections.archive.rows import touched, without
-from projections.arrays import I32
-from projections.authorization import Authorization
-from projections.normalization import SCOPES
-from projections.selection import tells_of
-from projections.view import View
+from engramlog.eventlog.event import Recorded, UnknownPayload
+from engramlog.eventlog.identifiers import id_text
+from engramlog.eventlog.kinds import REPLICATED, ConflictResolved, FactDenied
+from engramlog.eventlog.log import EventLog
+from engramlog.projections.archive.rows import touched, without
+from engramlog.projections.arrays import I32
+from engramlog.projections.authorization import Authorization
+from engramlog.projections.image.view import View
+from engramlog.projections.image.visible_facts import tells_of
+from engramlog.projections.normalization import SCOPES
 
 SCANNED_MAX = 20_000
 """Events read for one page, however few of them match."""
@@ -87,7 +87,7 @@ class Journal:
         authorization: Authorization,
         slot_of: Callable[[str], int | None],
     ) -> None:
-        self._log = log
+        self.log = log
         self._view = view
         self._rights = authorization
         self._slot_of = slot_of
@@ -99,18 +99,20 @@ class Journal:
         entries: list[JournalEntry] = []
         position, last = asked.after, min(asked.until, asked.after + SCANNED_MAX)
         while position < last:
-            for event in self._log.read(position, min(_READ_EVENTS, last - position)):
+            for event in self.log.read(position, min(_READ_EVENTS, last - position)):
                 if asked.until_us is not None and event.received_at > asked.until_us:
                     return JournalPage(entries, None)
                 position = event.position
-                entry = self._entry(event) if _matches(event, asked) else None
+                entry = self.entry(event) if _matches(event, asked) else None
                 if entry is not None:
                     entries.append(entry)
-                    if len(entries) == asked.limit:
-                        return JournalPage(entries, position if position < asked.until else None)
+                    if len(entries) > asked.limit:  # the next page has one at least
+                        entries.pop()
+                        return JournalPage(entries, entries[-1].event.position)
         return JournalPage(entries, position if position < asked.until else None)
 
-    def _entry(self, event: Recorded) -> JournalEntry | None:
+    def entry(self, event: Recorded) -> JournalEntry | None:
+        """What the caller may know of an event; None where that is nothing."""
         payload = event.payload
         body: dict[str, Any] = {}
         if payload is not None and not isinstance(payload, UnknownPayload):
@@ -120,6 +122,10 @@ class Journal:
         detail = {name: each for name, each in body.items() if name not in _SECRET_FIELDS}
         if isinstance(payload, ConflictResolved):
             sides = (payload.winner_id, payload.loser_ids)
+            if not tells_of(self._view, self._rights, *sides):
+                return None
+        if isinstance(payload, FactDenied):
+            sides = (payload.marker_id, payload.fact_ids)
             if not tells_of(self._view, self._rights, *sides):
                 return None
         if facts and event.kind in REPLICATED:

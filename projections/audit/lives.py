@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from projections.archive.segments import literal
+from engramlog.projections.archive.segments import literal
 
 _TOUCHED = """
 SELECT position, received_at_us, recorded_at_us, kind, actor, event_id, causation_id, origin, peer,

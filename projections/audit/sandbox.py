@@ -17,11 +17,11 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from eventlog.event import NODE_STREAM, garden_partition, scope_partition
-from projections.archive.rows import without
-from projections.archive.segments import literal
-from projections.arrays import F64, I64
-from projections.audit.views import EVENT_COLUMNS
+from engramlog.eventlog.event import NODE_STREAM, garden_partition, scope_partition
+from engramlog.projections.archive.rows import without
+from engramlog.projections.archive.segments import literal
+from engramlog.projections.arrays import F64, I64
+from engramlog.projections.audit.views import EVENT_COLUMNS
 
 if TYPE_CHECKING:
     import duckdb
@@ -187,12 +187,14 @@ def _in_part(column: str) -> str:
 
 
 def _silent(whole: dict[str, Any], said: dict[str, Any]) -> bool:
-    """Whether what is left of a payload is nothing: no deltas, or half a settlement, which is
-    for those alone who may read both sides."""
+    """Whether what is left of a payload is nothing: no deltas, or half a settlement or denial,
+    which is for those alone who may read both sides."""
     if "deltas" in whole:
         return not said["deltas"]
     if "loser_ids" in whole:
         return any(whole[side] and not said[side] for side in ("winner_id", "loser_ids"))
+    if whole["kind"] == "fact_denied":
+        return not (said["marker_id"] and said["fact_ids"])
     return False
 
 
@@ -245,12 +247,12 @@ def run_sql(events: Path, standing: Path, sql: str, limits: Limits) -> Table:
     statement = Statement(str(events), str(standing), sql, limits)
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "projections.audit.statement"],
+            [sys.executable, "-m", "engramlog.projections.audit.statement"],
             input=msgspec.json.encode(statement),
             capture_output=True,
             timeout=limits.seconds + STARTING_SECONDS,
             check=False,
-            cwd=Path(__file__).parents[2],
+            cwd=Path(__file__).parents[3],
             env={"PATH": "", "LANG": "C.UTF-8"},
         )
     except subprocess.TimeoutExpired as fault:

@@ -18,9 +18,9 @@ from typing import Any
 import duckdb
 import msgspec
 
-from projections.archive.segments import literal
-from projections.audit.sandbox import Failure, Limits, Statement, Table
-from projections.audit.views import VIEWS
+from engramlog.projections.archive.segments import literal
+from engramlog.projections.audit.sandbox import Failure, Limits, Statement, Table
+from engramlog.projections.audit.views import VIEWS
 
 PROCESS_MIB = 1024
 """Address space for the interpreter and DuckDB itself, beyond the statement's memory."""

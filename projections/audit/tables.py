@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from projections.archive.segments import literal
+from engramlog.projections.archive.segments import literal
 
 
 def as_csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> bytes:

@@ -13,14 +13,14 @@ import apsw
 import numpy as np
 from msgspec import Struct
 
-from eventlog.event import Recorded
-from eventlog.log import EventLog
-from projections.arrays import I32, I64
-from projections.authorization import Authorization
-from projections.database import query
-from projections.moment import Moment
-from projections.selection import known
-from projections.view import View
+from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.log import EventLog
+from engramlog.projections.arrays import I32, I64
+from engramlog.projections.authorization import Authorization
+from engramlog.projections.image.view import View
+from engramlog.projections.image.visible_facts import known
+from engramlog.projections.moment import Moment
+from engramlog.projections.tables.database import query
 
 _ACTED = """
 SELECT from_position FROM facts WHERE actor=?

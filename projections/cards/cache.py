@@ -8,13 +8,13 @@ from collections import OrderedDict
 import numpy as np
 from msgspec import Struct
 
-from projections.arrays import I32
-from projections.authorization import Authorization
-from projections.cards.content import Card
-from projections.cards.inputs import CardInputs
-from projections.cards.key import CardKey
-from projections.moment import Moment
-from projections.view import View
+from engramlog.projections.arrays import I32
+from engramlog.projections.authorization import Authorization
+from engramlog.projections.cards.content import Card
+from engramlog.projections.cards.inputs import CardInputs
+from engramlog.projections.image.view import View
+from engramlog.projections.moment import Moment
+from engramlog.projections.tables.facts.cards import CardKey
 
 CACHED_BYTES_MAX = 67_108_864
 """Text and slot lists of all cards kept, in bytes."""

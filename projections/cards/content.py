@@ -13,9 +13,9 @@ from hashlib import sha256
 
 from msgspec import Struct
 
-from projections.cards.fact import CardFact
-from projections.cards.key import CardKey
-from projections.cards.markdown import SUMMARY_FACTS_MAX, Room, ranked, render, short_form
+from engramlog.projections.cards.fact import CardFact
+from engramlog.projections.cards.markdown import SUMMARY_FACTS_MAX, Room, ranked, render, short_form
+from engramlog.projections.tables.facts.cards import CardKey
 
 TOKENS_MAX = 4_000
 BYTES_PER_TOKEN = 4

@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from projections.arrays import I64
-from projections.authorization import Authorization
-from projections.cards.content import Card, write_card
-from projections.cards.fact import CardFact, Status
-from projections.cards.inputs import CardInputs, card_inputs
-from projections.cards.key import CardKey
-from projections.facts import FactRow
-from projections.moment import Moment
-from projections.view import View
+from engramlog.projections.arrays import I64
+from engramlog.projections.authorization import Authorization
+from engramlog.projections.cards.content import Card, write_card
+from engramlog.projections.cards.fact import CardFact, Status
+from engramlog.projections.cards.inputs import CardInputs, card_inputs
+from engramlog.projections.image.view import View
+from engramlog.projections.moment import Moment
+from engramlog.projections.tables.facts.cards import CardKey
+from engramlog.projections.tables.facts.fact_rows import FactRow
 
 FETCHED_MAX = 1_000
 """Facts whose rows are read, best first: more than ever fit into a card."""

@@ -11,13 +11,13 @@ from hashlib import blake2b
 import numpy as np
 from msgspec import Struct
 
-from projections.arrays import F64, I32, Bool
-from projections.authorization import OPEN_CLASS, Authorization
-from projections.cards.key import CardKey
-from projections.graph import BOOKKEEPING_PREFIX
-from projections.moment import Moment
-from projections.selection import live
-from projections.view import View
+from engramlog.projections.arrays import F64, I32, Bool
+from engramlog.projections.authorization import OPEN_CLASS, Authorization
+from engramlog.projections.graph.neighbors import BOOKKEEPING_PREFIX
+from engramlog.projections.image.view import View
+from engramlog.projections.image.visible_facts import live
+from engramlog.projections.moment import Moment
+from engramlog.projections.tables.facts.cards import CardKey
 
 EFFECTIVE_MIN = 0.3
 """Least confidence times source trust of a fact in a card (seed §20.4.2)."""

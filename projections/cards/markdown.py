@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Sequence
 from hashlib import sha256
 
-from projections.cards.fact import CardFact
-from projections.cards.key import CardKey
-from projections.moment import format_instant
+from engramlog.projections.cards.fact import CardFact
+from engramlog.projections.moment import format_instant
+from engramlog.projections.tables.facts.cards import CardKey
 
 LABEL_BYTES_MAX = 300
 VALUE_BYTES_MAX = 4_000

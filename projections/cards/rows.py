@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import msgspec
 
-from eventlog.kinds import Parent
-from projections.cards.content import Card
-from projections.cards.key import CARD_CONFIDENCE, CARD_RELATION, CARD_SOURCE, SUMMARY_RELATION
-from projections.facts import FactRow
+from engramlog.eventlog.kinds import Parent
+from engramlog.projections.cards.content import Card
+from engramlog.projections.tables.facts.cards import (
+    CARD_CONFIDENCE,
+    CARD_RELATION,
+    CARD_SOURCE,
+    SUMMARY_RELATION,
+)
+from engramlog.projections.tables.facts.fact_rows import FactRow
 
 _CID_PREFIX = "sha256:"
 _encode = msgspec.json.Encoder().encode

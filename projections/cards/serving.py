@@ -10,26 +10,27 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
-from eventlog.event import Recorded
-from eventlog.kinds import (
+from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.kinds import (
     ConflictResolved,
     FactAsserted,
     FactAttributesSet,
+    FactDenied,
     FactErased,
     FactRetracted,
 )
-from projections.authorization import Authorization
-from projections.cards.cache import CachedCard, CardCache
-from projections.cards.content import Card
-from projections.cards.generator import Rows, card_of
-from projections.cards.inputs import CardInputs, card_inputs
-from projections.cards.key import CardKey
-from projections.cards.queue import QUEUE_MAX, CardQueue
-from projections.cards.source import Served
-from projections.cards.vectors import CardVectors
-from projections.embedding.errors import EmbeddingError
-from projections.moment import Moment
-from projections.view import View
+from engramlog.projections.authorization import Authorization
+from engramlog.projections.cards.cache import CachedCard, CardCache
+from engramlog.projections.cards.content import Card
+from engramlog.projections.cards.generator import Rows, card_of
+from engramlog.projections.cards.inputs import CardInputs, card_inputs
+from engramlog.projections.cards.queue import QUEUE_MAX, CardQueue
+from engramlog.projections.cards.source import Served
+from engramlog.projections.embedding.card_vectors import CardVectors
+from engramlog.projections.embedding.errors import EmbeddingError
+from engramlog.projections.image.view import View
+from engramlog.projections.moment import Moment
+from engramlog.projections.tables.facts.cards import CardKey
 
 MAX_AGE_S = 86_400.0
 FORCE_SECONDS_MAX = 0.5
@@ -71,7 +72,7 @@ class Cards:
     written on the spot.
 
     Args:
-        pin: the mirror as published, for refreshes.
+        pin: the memory image as published, for refreshes.
         now_us: the clock of refreshes.
         slot_of: slots of fact ids, to find whose card an event touches.
         max_age_s: a card older than this is stale, whatever it says.
@@ -250,7 +251,7 @@ class Cards:
         match event.payload:
             case FactAsserted(entity=entity):
                 return {entity}
-            case FactRetracted(fact_ids=facts):
+            case FactRetracted(fact_ids=facts) | FactDenied(fact_ids=facts):
                 return self._entities(facts)
             case ConflictResolved(winner_id=winner, loser_ids=losers):
                 return self._entities([winner, *losers])

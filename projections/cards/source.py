@@ -7,13 +7,13 @@ from typing import Protocol
 import numpy as np
 from msgspec import Struct
 
-from projections.arrays import I32
-from projections.authorization import Authorization
-from projections.cards.content import Card
-from projections.cards.generator import Rows, card_at
-from projections.cards.key import CardKey
-from projections.moment import Moment
-from projections.view import View
+from engramlog.projections.arrays import I32
+from engramlog.projections.authorization import Authorization
+from engramlog.projections.cards.content import Card
+from engramlog.projections.cards.generator import Rows, card_at
+from engramlog.projections.image.view import View
+from engramlog.projections.moment import Moment
+from engramlog.projections.tables.facts.cards import CardKey
 
 _NONE: I32 = np.empty(0, dtype=np.int32)
 

@@ -18,10 +18,10 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from eventlog.sqlite_erasing import truncate_wal
-from projections.arrays import F32
-from projections.database import BUSY_TIMEOUT_MS, query, query_one
-from projections.embedding.recipe import Space
+from engramlog.eventlog.engines.sqlite.erasing import truncate_wal
+from engramlog.projections.arrays import F32
+from engramlog.projections.embedding.recipe import Space
+from engramlog.projections.tables.database import BUSY_TIMEOUT_MS, query, query_one
 
 LOOKUP_KEYS_MAX = 500
 _SCHEMA = """

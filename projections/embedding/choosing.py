@@ -11,24 +11,24 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from eventlog.kinds import EmbeddingModelPinned
-from projections.embedding import ollama, openai, voyage
-from projections.embedding.deferred import Deferred
-from projections.embedding.embedder import PROBE_TEXT
-from projections.embedding.errors import (
+from engramlog.eventlog.kinds import EmbeddingModelPinned
+from engramlog.projections.embedding.embedder import PROBE_TEXT
+from engramlog.projections.embedding.errors import (
     DimensionMismatch,
     EmbeddingError,
     ModelFileError,
     UnknownModel,
 )
-from projections.embedding.http import PATIENCE, HttpClient, Patience
-from projections.embedding.models import MODELS, ModelCard, card_of
-from projections.embedding.none import NoProvider
-from projections.embedding.provider import Provider, Purpose
-from projections.embedding.recipe import Space, check_truncation
-from projections.embedding.settings import EmbeddingSettings
-from projections.embedding.vec_facts import check_same
-from projections.embedding.weights import check_installed
+from engramlog.projections.embedding.providers import ollama, openai, voyage
+from engramlog.projections.embedding.providers.http import PATIENCE, HttpClient, Patience
+from engramlog.projections.embedding.providers.model_process import ModelProcess
+from engramlog.projections.embedding.providers.models import MODELS, ModelCard, card_of
+from engramlog.projections.embedding.providers.none import NoProvider
+from engramlog.projections.embedding.providers.provider import Provider, Purpose
+from engramlog.projections.embedding.providers.weights import check_installed
+from engramlog.projections.embedding.recipe import Space, check_truncation
+from engramlog.projections.embedding.settings import EmbeddingSettings
+from engramlog.projections.embedding.vec_facts import check_same
 
 _log = logging.getLogger(__name__)
 
@@ -168,7 +168,7 @@ def open_provider(
     if name == "minilm":
         card = card_of(name, model, dimensions)
         check_installed()
-        return Deferred(name, model, card.dimensions, _load_minilm)
+        return ModelProcess(name, model, card.dimensions)
     remote = _REMOTE[name]
     key = environment.get(remote.key_variable) if remote.key_variable else None
     if remote.key_variable and not key:
@@ -176,13 +176,6 @@ def open_provider(
     return remote.build(
         model, HttpClient(url or remote.url, key=key, patience=patience), dimensions
     )
-
-
-def _load_minilm() -> Provider:
-    # Importing the model's libraries takes a moment that other providers need not spend.
-    from projections.embedding.minilm import MiniLM
-
-    return MiniLM()
 
 
 def space_of(pinned: EmbeddingModelPinned | None) -> Space | None:

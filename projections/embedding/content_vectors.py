@@ -13,9 +13,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from projections.arrays import F32
-from projections.embedding.cache import text_key
-from projections.embedding.embedder import Embedder
+from engramlog.projections.arrays import F32
+from engramlog.projections.embedding.cache import text_key
+from engramlog.projections.embedding.embedder import Embedder
 
 KEPT_MAX = 2048
 """Vectors kept, 3 MB of 384 dimensions."""

@@ -16,16 +16,16 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from eventlog.log import EventLog
-from projections.cards.vectors import CardVectors
-from projections.embedding.choosing import Choice, choose
-from projections.embedding.errors import EmbeddingError, EmbeddingsOff
-from projections.embedding.recipe import Space
-from projections.embedding.semantics import Semantics
-from projections.embedding.service import CACHE_FILE, Embeddings
-from projections.embedding.settings import EmbeddingSettings
-from projections.embedding.worker import WorkerStatus
-from projections.reader import Reader
+from engramlog.eventlog.log import EventLog
+from engramlog.projections.embedding.card_vectors import CardVectors
+from engramlog.projections.embedding.choosing import Choice, choose
+from engramlog.projections.embedding.errors import EmbeddingError, EmbeddingsOff
+from engramlog.projections.embedding.recipe import Space
+from engramlog.projections.embedding.semantics import Semantics
+from engramlog.projections.embedding.service import CACHE_FILE, Embeddings
+from engramlog.projections.embedding.settings import EmbeddingSettings
+from engramlog.projections.embedding.worker import WorkerStatus
+from engramlog.projections.image.reader import Reader
 
 Progress = Callable[[int, int], None]
 """Called with (facts embedded, facts in all)."""

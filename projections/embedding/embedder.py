@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from projections.arrays import F32
-from projections.embedding.cache import EmbeddingCache
-from projections.embedding.models import ModelCard
-from projections.embedding.provider import Provider, Purpose
-from projections.embedding.recipe import Space, truncate
+from engramlog.projections.arrays import F32
+from engramlog.projections.embedding.cache import EmbeddingCache
+from engramlog.projections.embedding.providers.models import ModelCard
+from engramlog.projections.embedding.providers.provider import Provider, Purpose
+from engramlog.projections.embedding.recipe import Space, truncate
 
 PROBE_TEXT = "engramlog"
 

@@ -1,24 +1,42 @@
-"""Embeddings as another process keeps them: questions are embedded here, facts there."""
+"""Embeddings as another process keeps them: it embeds facts and questions, here they are used.
+
+What a recall compares facts with depends on what it may see, so it asks for vectors of texts
+while it runs.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
-from projections.arrays import F32, I32
-from projections.embedding.cache import EmbeddingCache
-from projections.embedding.choosing import choose, follow_pin
-from projections.embedding.current import CurrentEmbeddings, vectors_file
-from projections.embedding.embedder import Embedder
-from projections.embedding.recipe import Space
-from projections.embedding.semantics import Semantics
-from projections.embedding.service import CACHE_FILE
-from projections.embedding.settings import EmbeddingSettings
-from projections.embedding.vec_facts import VecFacts
-from projections.embedding.vectors import Vectors
-from projections.reader import Reader
+from engramlog.projections.arrays import F32, I32
+from engramlog.projections.embedding.cache import EmbeddingCache
+from engramlog.projections.embedding.choosing import choose, follow_pin
+from engramlog.projections.embedding.current import CurrentEmbeddings, vectors_file
+from engramlog.projections.embedding.embedder import Embedder
+from engramlog.projections.embedding.providers.none import NoProvider
+from engramlog.projections.embedding.recipe import Space
+from engramlog.projections.embedding.semantics import Semantics
+from engramlog.projections.embedding.service import CACHE_FILE
+from engramlog.projections.embedding.settings import EmbeddingSettings
+from engramlog.projections.embedding.vec_facts import VecFacts
+from engramlog.projections.embedding.vectors import Vectors
+from engramlog.projections.image.reader import Reader
+
+Ask = Callable[[str], F32]
+"""The vector of a question's text, from the other process. Raises EmbeddingError."""
+
+
+class _Asking(Embedder):
+    """Vectors of questions come from the other process."""
+
+    ask: Ask
+
+    def query(self, text: str) -> F32:
+        return self.ask(text)
 
 
 class FollowedEmbeddings(CurrentEmbeddings):
@@ -31,7 +49,12 @@ class FollowedEmbeddings(CurrentEmbeddings):
 
     @classmethod
     def following(
-        cls, folder: Path, reader: Reader, settings: EmbeddingSettings, pinned: Space | None
+        cls,
+        folder: Path,
+        reader: Reader,
+        settings: EmbeddingSettings,
+        pinned: Space | None,
+        ask: Ask,
     ) -> FollowedEmbeddings:
         """The vectors in the table as it stands; later ones come through ``put``."""
         choice = choose(follow_pin(settings, pinned), pinned, os.environ)
@@ -45,9 +68,9 @@ class FollowedEmbeddings(CurrentEmbeddings):
             known = slots >= 0
             vectors.put(slots[known], rows[known])
         table.close()
-        embedder = Embedder(
-            choice.provider, space, choice.card, EmbeddingCache(folder / CACHE_FILE)
-        )
+        choice.provider.close()
+        embedder = _Asking(NoProvider(), space, choice.card, EmbeddingCache(folder / CACHE_FILE))
+        embedder.ask = ask
         return cls(space, Semantics(embedder, vectors, settings.min_confidence), vectors)
 
     @property

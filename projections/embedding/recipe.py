@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
-from projections.arrays import F32
-from projections.embedding.errors import UnknownModel
-from projections.embedding.models import ModelCard
-from projections.embedding.provider import unit_rows
-from projections.normalization import entity_display
+from engramlog.projections.arrays import F32
+from engramlog.projections.embedding.errors import UnknownModel
+from engramlog.projections.embedding.providers.models import ModelCard
+from engramlog.projections.embedding.providers.provider import unit_rows
+from engramlog.projections.normalization import entity_display
 
 RECIPE = "fact/1"
 """Name of the rule in ``composed``; another rule needs another name."""

@@ -7,12 +7,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
-from projections.arrays import F32, F64, I32, I64, Bool
-from projections.cards.vectors import CardVectors
-from projections.embedding.content_vectors import ContentVectors
-from projections.embedding.embedder import Embedder
-from projections.embedding.supposed import SupposedVectors
-from projections.embedding.vectors import Vectors
+from engramlog.projections.arrays import F32, F64, I32, I64, Bool
+from engramlog.projections.embedding.card_vectors import CardVectors
+from engramlog.projections.embedding.content_vectors import ContentVectors
+from engramlog.projections.embedding.embedder import Embedder
+from engramlog.projections.embedding.hypothetical import SupposedVectors
+from engramlog.projections.embedding.vectors import Vectors
 
 QUERIES_KEPT_MAX = 256
 
@@ -72,15 +72,6 @@ class Semantics:
             held = self._queries.get(text)
         done = held is not None and held.done() and held.exception() is None
         return held.result() if held is not None and done else None
-
-    def remember(self, text: str, vector: F32) -> None:
-        """Take a question's vector that was made elsewhere with this model."""
-        with self._lock:
-            if text not in self._queries:
-                made = self._queries[text] = Future()
-                made.set_result(vector)
-                if len(self._queries) > QUERIES_KEPT_MAX:
-                    self._queries.popitem(last=False)
 
     def supposing(self, theirs: I32, slots: I32, texts: Sequence[str]) -> Semantics:
         """The same model over a scratch copy of the facts, without cards.

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from pathlib import Path
 
-from eventlog.errors import StorageFailed
-from eventlog.log import EventLog
-from projections.cards.vectors import CardVectors
-from projections.embedding.cache import EmbeddingCache
-from projections.embedding.choosing import Choice
-from projections.embedding.embedder import Embedder
-from projections.embedding.provider import Provider
-from projections.embedding.recipe import Space
-from projections.embedding.semantics import Semantics
-from projections.embedding.vec_facts import VecFacts
-from projections.embedding.vectors import Vectors
-from projections.embedding.worker import EmbeddingWorker, WorkerStatus
-from projections.reader import Reader
+from engramlog.eventlog.errors import StorageFailed
+from engramlog.eventlog.log import EventLog
+from engramlog.projections.embedding.cache import EmbeddingCache
+from engramlog.projections.embedding.card_vectors import CardVectors
+from engramlog.projections.embedding.choosing import Choice
+from engramlog.projections.embedding.embedder import Embedder
+from engramlog.projections.embedding.providers.provider import Provider
+from engramlog.projections.embedding.recipe import Space
+from engramlog.projections.embedding.semantics import Semantics
+from engramlog.projections.embedding.vec_facts import VecFacts
+from engramlog.projections.embedding.vectors import Vectors
+from engramlog.projections.embedding.worker import EmbeddingWorker, WorkerStatus
+from engramlog.projections.image.reader import Reader
 
 CACHE_FILE = "embeddings.db"
 PURGE_WAIT_SECONDS = 60.0

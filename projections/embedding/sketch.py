@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from projections.arrays import F32, I64
+from engramlog.projections.arrays import F32, I64
 
 WORD_BITS = 64
 _SUM_WORDS = 3

@@ -19,11 +19,11 @@ import msgspec
 import numpy as np
 import sqlite_vec
 
-from eventlog.sqlite_erasing import truncate_wal
-from projections.arrays import F32
-from projections.database import BUSY_TIMEOUT_MS, copy_rows, query_one
-from projections.embedding.errors import DimensionMismatch, ModelMismatch
-from projections.embedding.recipe import Space
+from engramlog.eventlog.engines.sqlite.erasing import truncate_wal
+from engramlog.projections.arrays import F32
+from engramlog.projections.embedding.errors import DimensionMismatch, ModelMismatch
+from engramlog.projections.embedding.recipe import Space
+from engramlog.projections.tables.database import BUSY_TIMEOUT_MS, copy_rows, query_one
 
 PAGE_ROWS = 5_000
 _META = """

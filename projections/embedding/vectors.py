@@ -1,4 +1,4 @@
-"""Unit vectors in memory by the mirror's slots, and exact cosines over them.
+"""Unit vectors in memory by the memory image's slots, and exact cosines over them.
 
 Vectors lie in blocks of a fixed size, unfilled rows being zero. Every cosine is the product of
 one row with the query, summed by itself, so a fact's is the same bits whatever else a question
@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from projections.arrays import F32, F64, I32, I64, Bool
-from projections.embedding.sketch import U16, U64, differing, nearest, signs, words_of
+from engramlog.projections.arrays import F32, F64, I32, I64, Bool
+from engramlog.projections.embedding.sketch import U16, U64, differing, nearest, signs, words_of
 
 BLOCK_SLOTS = 16_384
 COSINE_DECIMALS = 6

@@ -17,32 +17,32 @@ from itertools import islice
 import numpy as np
 from msgspec import Struct
 
-from eventlog.errors import LogClosed
-from eventlog.event import Recorded
-from eventlog.kinds import DecaySwept, FactErased, FactRetracted
-from eventlog.log import EventLog, Subscription
-from projections.arrays import F32, I32, Bool
-from projections.embedding.embedder import Embedder
-from projections.embedding.errors import (
+from engramlog.eventlog.errors import LogClosed
+from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.kinds import DecaySwept, FactErased, FactRetracted
+from engramlog.eventlog.log import EventLog, Subscription
+from engramlog.projections.arrays import F32, I32, Bool
+from engramlog.projections.columns.fact_columns import NOWHERE
+from engramlog.projections.embedding.embedder import Embedder
+from engramlog.projections.embedding.errors import (
     BadAnswer,
     EmbeddingError,
     ProviderRefused,
     ProviderUnavailable,
 )
-from projections.embedding.recipe import composed
-from projections.embedding.vec_facts import VecFacts
-from projections.embedding.vectors import Vectors
-from projections.facts import FactRow
-from projections.mirror import NOWHERE
-from projections.moment import LIVE, Moment
-from projections.reader import Reader
-from projections.view import View, everything
+from engramlog.projections.embedding.recipe import composed
+from engramlog.projections.embedding.vec_facts import VecFacts
+from engramlog.projections.embedding.vectors import Vectors
+from engramlog.projections.image.reader import Reader
+from engramlog.projections.image.view import View, everything
+from engramlog.projections.moment import LIVE, Moment
+from engramlog.projections.tables.facts.fact_rows import FactRow
 
 PAGE_EVENTS = 2_000
 CHUNK_FACTS = 256
 PAST_CHUNK_FACTS = 5_000
 TAKE_SECONDS = 1.0
-MIRROR_POLL_SECONDS = 0.005
+IMAGE_POLL_SECONDS = 0.005
 PAUSE_SECONDS = 1.0
 PAUSE_SECONDS_MAX = 60.0
 
@@ -242,12 +242,12 @@ class EmbeddingWorker:
             return self._seen_position >= position
 
     def _published(self, position: int) -> View | None:
-        """The mirror once it holds ``position``: it publishes just after the log commits."""
+        """The memory image once it holds ``position``: it publishes just after the log commits."""
         while not self._closing.is_set():
             view = self._reader.pin()
             if view.position >= position:
                 return view
-            self._closing.wait(MIRROR_POLL_SECONDS)
+            self._closing.wait(IMAGE_POLL_SECONDS)
         return None
 
     def _slot(self, fact: str, count: int) -> int:

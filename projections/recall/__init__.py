@@ -4,10 +4,9 @@ One pipeline for every system (``pipeline``); what differs between systems is a 
 document (``profile``, ``profiles/``). These are the public names.
 """
 
-from projections.recall.answer import BREAKDOWN_KEYS, RecallAnswer, Recalled
-from projections.recall.candidates import StageOutcome
-from projections.recall.pipeline import recall
-from projections.recall.profile import (
+from engramlog.projections.recall.answer import BREAKDOWN_KEYS, RecallAnswer, Recalled
+from engramlog.projections.recall.pipeline import recall
+from engramlog.projections.recall.profile import (
     Profile,
     ProfileError,
     UnknownProfile,
@@ -15,7 +14,8 @@ from projections.recall.profile import (
     parse_profile,
     profile_names,
 )
-from projections.recall.request import RecallRequest, WeightsError, parse_weights
+from engramlog.projections.recall.request import RecallRequest, WeightsError, parse_weights
+from engramlog.projections.recall.stages.candidates import StageOutcome
 
 __all__ = [
     "BREAKDOWN_KEYS",

@@ -6,12 +6,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from eventlog.kinds import FactAttributes
-from projections.cards.source import Served
-from projections.facts import FactRow
-from projections.moment import Moment
-from projections.recall.candidates import StageOutcome
-from projections.recall.intent import SkipReason
+from engramlog.eventlog.kinds import FactAttributes
+from engramlog.projections.cards.source import Served
+from engramlog.projections.moment import Moment
+from engramlog.projections.recall.question_intent import SkipReason
+from engramlog.projections.recall.stages.candidates import StageOutcome
+from engramlog.projections.tables.facts.fact_rows import FactRow
 
 BREAKDOWN_KEYS = ("lexical", "semantic", "graph", "source_trust", "recency", "weighted_total")
 

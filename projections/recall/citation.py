@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from projections.stop_words import STOP_WORDS
+from engramlog.projections.text.stop_words import STOP_WORDS
 
 WINDOW = 20
 STEP = 10

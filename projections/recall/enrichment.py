@@ -15,9 +15,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from eventlog.kinds import FactAttributes
-from projections.memory_types import effective_confidence
-from projections.moment import format_instant
+from engramlog.eventlog.kinds import FactAttributes
+from engramlog.projections.memories.memory_types import effective_confidence
+from engramlog.projections.moment import format_instant
 
 GENERAL = "general"
 WARNING = "⚠️ Conflicts with another result — verify which is current"

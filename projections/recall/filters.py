@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import Struct
 
-from projections.arrays import Bool
-from projections.attribute_rules import PLAIN
+from engramlog.projections.arrays import Bool
+from engramlog.projections.memories.attribute_rules import PLAIN
 
 if TYPE_CHECKING:
-    from eventlog.kinds import FactAttributes
-    from projections.moment import Moment
-    from projections.view import View
+    from engramlog.eventlog.kinds import FactAttributes
+    from engramlog.projections.image.view import View
+    from engramlog.projections.moment import Moment
 
 _GROUPS = {
     "positive": "joy pride excitement relief gratitude love hope humor",
@@ -39,6 +39,7 @@ class Filters(Struct, frozen=True, kw_only=True):
         topic, tier: exactly.
         emotions: any of them within any of the fact's emotion tags.
         without: numbers of relations that are left out.
+        set_aside: whether facts that a resolution set aside are kept.
     """
 
     relation: int | None = None
@@ -49,10 +50,11 @@ class Filters(Struct, frozen=True, kw_only=True):
     tier: str | None = None
     emotions: tuple[str, ...] = ()
     without: tuple[int, ...] = ()
+    set_aside: bool = False
 
     def apply(self, view: View, mask: Bool, moment: Moment) -> Bool:
         """What of ``mask`` is kept; ``mask`` itself where nothing is asked."""
-        if self == Filters():
+        if self == Filters(set_aside=self.set_aside):
             return mask
         mask = mask.copy()
         for column, wanted in ((view.relation, self.relation), (view.source, self.source)):

@@ -14,8 +14,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from projections.recall.request import RecallRequest
-from projections.stop_words import STOP_WORDS
+from engramlog.projections.recall.request import RecallRequest
+from engramlog.projections.text.stop_words import STOP_WORDS
 
 WINDOW_FROM = 7
 """Letters from which a word is also looked for in pieces."""

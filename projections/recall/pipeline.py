@@ -8,41 +8,45 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import suppress
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
-from projections.arrays import I32
-from projections.embedding.errors import EmbeddingError
-from projections.recall.answer import RecallAnswer, Recalled
-from projections.recall.candidates import Candidates, StageOutcome
-from projections.recall.cards import EntityCard, entity_card, fast_path
-from projections.recall.context import spread
-from projections.recall.evidence import evidence_of
-from projections.recall.factors import FACTORS
-from projections.recall.features import Need, load_features
-from projections.recall.fusion import FUSIONS, NORMALISATIONS, Fused, redistribute
-from projections.recall.intent import Chosen, choose
-from projections.recall.plan import Plan, make_plan
-from projections.recall.profile import Profile
-from projections.recall.request import STAGE_KEYS, RecallRequest
-from projections.recall.running import run_stages, wanted_stages
-from projections.recall.scoring import SCORE_DECIMALS, Scored, score
-from projections.recall.selecting import Rows, Selected, SlotsOfCid, add_parents, select
-from projections.recall.stages import STAGES
-from projections.recall.survey import Survey, survey
+from engramlog.projections.arrays import I32
+from engramlog.projections.recall.answer import RecallAnswer, Recalled
+from engramlog.projections.recall.card_results import EntityCard, entity_card, fast_path
+from engramlog.projections.recall.conversations import spread
+from engramlog.projections.recall.factors.factors import FACTORS
+from engramlog.projections.recall.factors.features import Need, load_features
+from engramlog.projections.recall.plan import Plan, make_plan
+from engramlog.projections.recall.profile import Profile
+from engramlog.projections.recall.question_intent import Chosen, choose
+from engramlog.projections.recall.ranking.chance import Chance, chance_of, scaled
+from engramlog.projections.recall.ranking.evidence import evidence_of
+from engramlog.projections.recall.ranking.fusion import FUSIONS, NORMALISATIONS, Fused, redistribute
+from engramlog.projections.recall.ranking.scoring import SCORE_DECIMALS, Scored, score
+from engramlog.projections.recall.ranking.selecting import (
+    Rows,
+    Selected,
+    SlotsOfCid,
+    add_parents,
+    select,
+)
+from engramlog.projections.recall.request import STAGE_KEYS, RecallRequest
+from engramlog.projections.recall.request_facts import Survey, survey
+from engramlog.projections.recall.stages.candidates import Candidates, StageOutcome
+from engramlog.projections.recall.stages.running import run_stages
 
 if TYPE_CHECKING:
-    from eventlog.kinds import FactAttributes
-    from projections.aliases import AliasBook
-    from projections.authorization import Authorization
-    from projections.cards.source import CardSource
-    from projections.embedding.semantics import Semantics
-    from projections.moment import Moment
-    from projections.view import View
+    from engramlog.eventlog.kinds import FactAttributes
+    from engramlog.projections.authorization import Authorization
+    from engramlog.projections.cards.source import CardSource
+    from engramlog.projections.embedding.semantics import Semantics
+    from engramlog.projections.image.view import View
+    from engramlog.projections.moment import Moment
+    from engramlog.projections.tables.declared.aliases import AliasBook
 
 
 def recall(
@@ -73,9 +77,6 @@ def recall(
     """
     plan = make_plan(profile, request)
     ambient = profile.ambient if request.intent == "ambient" else None
-    if ambient is None:
-        # The model may be far away: the question goes there before anything else is done.
-        _begin(plan, semantics, executor)
     surveyed = survey(
         view,
         request,
@@ -96,7 +97,6 @@ def recall(
         dropped = chosen.dropped
         plan = msgspec.structs.replace(plan, request=chosen.request)
         surveyed = msgspec.structs.replace(surveyed, request=chosen.request)
-        _begin(plan, semantics, executor)
     hits, outcomes = run_stages(surveyed, profile.stages, plan.weights, stopwatch, executor)
     weights = _weights(plan, hits)
     fused = _fuse(surveyed, plan, hits, weights)
@@ -111,7 +111,12 @@ def recall(
     if slots_of_cid is not None and profile.packing.parents and not beside.limited:
         selected += add_parents(surveyed, plan, scored, selected, rows, slots_of_cid)
     total = len(fused.slots) + sum(each.index is None for each in selected)
-    results = _all_recalled(surveyed, plan, scored, hits, selected, weights)
+    chance = None
+    if profile.certainty is not None:
+        chance = chance_of(surveyed, profile.certainty, scored)
+    if chance is not None:
+        scored = scaled(scored, chance)
+    results = _all_recalled(surveyed, plan, scored, hits, selected, weights, chance)
     if profile.enrichment:
         results = _with_use(surveyed, results)
     if cards is not None:
@@ -127,7 +132,7 @@ def recall(
         moment=moment,
         card=beside.served,
         short_circuit_after=next((o.skipped_after for o in outcomes if o.skipped_after), None),
-        evidence=evidence_of(profile, hits),
+        evidence=evidence_of(profile, hits, chance),
         enrichment=profile.enrichment,
         dropped_terms=dropped,
     )
@@ -154,21 +159,6 @@ def _unsearched(plan: Plan, moment: Moment, chosen: Chosen) -> RecallAnswer:
         dropped_terms=chosen.dropped,
         skipped=chosen.skipped,
     )
-
-
-def _begin(plan: Plan, semantics: Semantics | None, executor: Executor | None) -> None:
-    if executor is not None and semantics is not None and _embeds(plan):
-        executor.submit(_begin_query, semantics, plan.request.query)
-
-
-def _embeds(plan: Plan) -> bool:
-    wanted = wanted_stages(plan.profile.stages, plan.weights, plan.request.stages)
-    return bool(plan.request.query.strip()) and any(STAGES[name].embeds for name in wanted)
-
-
-def _begin_query(semantics: Semantics, query: str) -> None:
-    with suppress(EmbeddingError):  # the semantic stage meets it again and reports it
-        semantics.query(query)
 
 
 def _weights(plan: Plan, hits: Mapping[str, Candidates]) -> dict[str, float]:
@@ -208,6 +198,7 @@ def _all_recalled(
     hits: Mapping[str, Candidates],
     selected: Sequence[Selected],
     weights: dict[str, float],
+    chance: Chance | None,
 ) -> tuple[Recalled, ...]:
     slots = np.array([each.slot for each in selected], dtype=np.int32)
     labels = {choice.name: choice.label or choice.name for choice in plan.profile.stages}
@@ -217,7 +208,7 @@ def _all_recalled(
             finders[number].append((labels[name], found))
     attributes = surveyed.view.stated_attributes(slots, surveyed.moment)
     return tuple(
-        _recalled(surveyed, scored, each, weights, finders[number], attributes[number])
+        _recalled(surveyed, scored, each, weights, chance, finders[number], attributes[number])
         for number, each in enumerate(selected)
     )
 
@@ -227,6 +218,7 @@ def _recalled(
     scored: Scored,
     each: Selected,
     weights: dict[str, float],
+    chance: Chance | None,
     finders: Sequence[tuple[str, Candidates]],
     attributes: FactAttributes | None,
 ) -> Recalled:
@@ -257,7 +249,7 @@ def _recalled(
         why=tuple(reasons),
         found_by=found_by,
         provenance_of=each.provenance_of,
-        explain=_explain(scored, index, weights) if surveyed.request.explain else None,
+        explain=_explain(scored, index, weights, chance) if surveyed.request.explain else None,
         attributes=attributes,
     )
 
@@ -293,11 +285,13 @@ def _breakdown(scored: Scored, index: int | None, trust: float) -> dict[str, flo
     return parts
 
 
-def _explain(scored: Scored, index: int | None, weights: dict[str, float]) -> dict[str, Any]:
+def _explain(
+    scored: Scored, index: int | None, weights: dict[str, float], chance: Chance | None
+) -> dict[str, Any]:
     if index is None:
         return {"stages": {}, "factors": {}}
     fused = scored.fused
-    return {
+    parts: dict[str, Any] = {
         "stages": {
             name: {
                 "raw": float(fused.raw[name][index]),
@@ -307,4 +301,9 @@ def _explain(scored: Scored, index: int | None, weights: dict[str, float]) -> di
             for name in fused.raw
         },
         "factors": scored.only(index),
-    } | ({} if fused.session is None else {"session": float(fused.session[index])})
+    }
+    if fused.session is not None:
+        parts["session"] = float(fused.session[index])
+    if chance is not None:
+        parts["certainty"] = msgspec.structs.asdict(chance)
+    return parts

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from projections.recall.profile import Profile
-from projections.recall.request import RecallRequest
-from projections.recall.survey import Gate
+from engramlog.projections.recall.profile import Profile
+from engramlog.projections.recall.request import RecallRequest
+from engramlog.projections.recall.request_facts import Gate
 
 UNBOUNDED = 2**62
 """More tokens than any facts cost."""

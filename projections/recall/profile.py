@@ -15,18 +15,19 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct, field
 
-from projections.recall.context import Context
-from projections.recall.diversity import SIMILARITIES
-from projections.recall.enrichment import ENRICHMENTS
-from projections.recall.factors import FACTORS, NAMED_STAGES, Fraction
-from projections.recall.fusion import FUSIONS, NORMALISATIONS, FusionChoice
-from projections.recall.intent import Ambient
-from projections.recall.packing import ESTIMATORS
-from projections.recall.request import LIMIT
-from projections.recall.stages import STAGES
-from projections.recall.ties import TIES
+from engramlog.projections.recall.certainty import Certainty
+from engramlog.projections.recall.conversation_context import ConversationContext
+from engramlog.projections.recall.enrichment import ENRICHMENTS
+from engramlog.projections.recall.factors.factors import FACTORS, NAMED_STAGES, Fraction
+from engramlog.projections.recall.question_intent import Ambient
+from engramlog.projections.recall.ranking.diversity import SIMILARITIES
+from engramlog.projections.recall.ranking.fusion import FUSIONS, NORMALISATIONS, FusionChoice
+from engramlog.projections.recall.ranking.packing import ESTIMATORS
+from engramlog.projections.recall.ranking.ties import TIES
+from engramlog.projections.recall.request import LIMIT
+from engramlog.projections.recall.stages import STAGES
 
-_PACKAGE = "projections.recall"
+_PACKAGE = "engramlog.projections.recall"
 POOL_MAX = 5_000
 FACTORS_MAX = 12
 LIMIT_MAX = 500
@@ -139,13 +140,14 @@ class CardsChoice(_Part, frozen=True):
 
 class Profile(_Part, frozen=True):
     """One document; ``parameters`` of stages and factors are parsed Structs after loading.
-    Without ``ambient``, nobody may ask ambient questions."""
+    Without ``ambient``, nobody may ask ambient questions; without ``certainty``, scores only
+    order facts."""
 
     name: Annotated[str, Meta(pattern="^[a-z][a-z0-9_-]{0,63}$")]
     description: str
     stages: Annotated[tuple[StageChoice, ...], Meta(min_length=1)]
     depth: Annotated[int, Meta(ge=0, le=3)] = 1
-    context: Context | None = None
+    context: ConversationContext | None = None
     fusion: FusionChoice = FusionChoice()
     factors: Annotated[tuple[FactorChoice, ...], Meta(max_length=FACTORS_MAX)] = ()
     gate: GateChoice = GateChoice()
@@ -155,6 +157,7 @@ class Profile(_Part, frozen=True):
     ties: tuple[str, ...] = ("newest",)
     enrichment: tuple[str, ...] = ()
     ambient: Ambient | None = None
+    certainty: Certainty | None = None
 
     @property
     def weights(self) -> dict[str, float]:

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from projections.recall.filters import Filters
+from engramlog.projections.recall.filters import Filters
 
 Weights: TypeAlias = Mapping[str, float]
 """Canonical weight key to a weight in [0, 1]; keys the caller left open are absent."""
@@ -33,6 +33,10 @@ class WeightsError(ValueError):
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+class WeightsSumError(WeightsError):
+    """Weights under the seed's keys that do not sum to 1."""
 
 
 class Situation(Struct, frozen=True, kw_only=True):
@@ -125,7 +129,7 @@ def parse_weights(given: Mapping[str, object]) -> Weights:
         total = math.fsum(weights.values())
         # The tolerance is widened by one part in 10^9 so that 0.999 itself is accepted.
         if abs(total - 1.0) > SUM_TOLERANCE + 1e-9:
-            raise WeightsError(
+            raise WeightsSumError(
                 "invalid_weights", f"weights sum to {total:.6g}, must sum to 1 within 0.001"
             )
         return {key: weights.get(key, 0.0) for key in STAGE_KEYS}

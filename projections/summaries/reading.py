@@ -7,10 +7,10 @@ import json
 import apsw
 from msgspec import Struct
 
-from projections.authorization import Authorization
-from projections.database import query, query_one
-from projections.episodic.reading import numbered, rights
-from projections.moment import LIVE
+from engramlog.projections.authorization import Authorization
+from engramlog.projections.episodes.reading import numbered, rights
+from engramlog.projections.moment import LIVE
+from engramlog.projections.tables.database import query, query_one
 
 _STANDING = f"""
 SELECT position, removed FROM summaries

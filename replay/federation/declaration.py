@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
-from eventlog.identity import Identity, signed_by
-from projections.normalization import SCOPES
+from engramlog.eventlog.identity import Identity, signed_by
+from engramlog.projections.normalization import SCOPES
 
 SHARED_SCOPES = ("company", "public")
 """Scopes that leave a node without an operator's override."""

@@ -7,8 +7,8 @@ import zlib
 import msgspec
 from msgspec import Struct
 
-from eventlog.event import Foreign
-from eventlog.signing import SignedHeads
+from engramlog.eventlog.event import Foreign
+from engramlog.eventlog.signing import SignedHeads
 
 PAGE_FORMAT = 1
 PAGE_EVENTS_MAX = 2_000
@@ -30,7 +30,7 @@ class PageFault(Exception):
         self.detail = detail
 
 
-class Page(Struct, frozen=True, array_like=True):
+class StreamPage(Struct, frozen=True, array_like=True):
     """Events of ``stream`` behind a sequence; ``statement`` signs the last of them.
 
     ``erased``: ids of events that come without payload because an erasure names them.
@@ -47,12 +47,12 @@ class Page(Struct, frozen=True, array_like=True):
         return tuple(Foreign(*row) for row in self.events)
 
 
-def encode_page(page: Page) -> bytes:
+def encode_page(page: StreamPage) -> bytes:
     """A page as it travels: zlib over MessagePack."""
     return zlib.compress(msgspec.msgpack.encode(page), COMPRESSION_LEVEL)
 
 
-def decode_page(data: bytes) -> Page:
+def decode_page(data: bytes) -> StreamPage:
     """A page that came. Raises PageFault ``malformed`` or ``oversized``."""
     try:
         unpacker = zlib.decompressobj()
@@ -61,7 +61,7 @@ def decode_page(data: bytes) -> Page:
             raise PageFault("oversized", f"the page is over {PAGE_BYTES_MAX} bytes")
         if not unpacker.eof:
             raise PageFault("malformed", "the page is cut off")
-        page = msgspec.msgpack.decode(plain, type=Page)
+        page = msgspec.msgpack.decode(plain, type=StreamPage)
     except (zlib.error, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as fault:
         raise PageFault("malformed", f"the page cannot be read: {fault}") from fault
     if page.format != PAGE_FORMAT:

@@ -11,26 +11,25 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Struct
 
-from eventlog.codec import decode_header, decode_payload
-from eventlog.errors import AppendError, EventLogError
-from eventlog.identifiers import id_bytes
-from eventlog.kinds import FactErased
-from eventlog.log import EventLog, StreamHead
-from eventlog.signing import SignedHead, SignedHeads
-from projections.group import ForeignEventRefused
-from projections.intents import (
+from engramlog.eventlog.codec import decode_header, decode_payload
+from engramlog.eventlog.errors import AppendError, EventLogError
+from engramlog.eventlog.identifiers import id_bytes
+from engramlog.eventlog.kinds import FactErased, PeerEquivocated, PeerStateSet
+from engramlog.eventlog.log import EventLog, StreamHead
+from engramlog.eventlog.signing import SignedHead, SignedHeads
+from engramlog.projections.tables.peers.peers import PeerRow, PeerStream
+from engramlog.projections.writing.commands import (
     AdoptPage,
-    Intent,
+    Command,
     NoteEquivocation,
     Refused,
-    SetPeerState,
     TakeForeignEnds,
     WriteAnswer,
 )
-from projections.peers import PeerRow, PeerStream
-from projections.writer import WriterBusy, WriterClosed, WriterDegraded
-from replay.federation.page import PAGE_EVENTS_MAX, Page, PageFault
-from replay.federation.verification import check_page, check_statement, check_stream
+from engramlog.projections.writing.group import ForeignEventRefused
+from engramlog.projections.writing.writer import WriterBusy, WriterClosed, WriterDegraded
+from engramlog.replay.federation.page import PAGE_EVENTS_MAX, PageFault, StreamPage
+from engramlog.replay.federation.verification import check_page, check_statement, check_stream
 
 PASSED_OVER_MAX = 20
 PASSED_OVER_LENGTH = 200
@@ -53,12 +52,12 @@ class PeerSource(Protocol):
         """Its statement about the streams it lets us replay. Raises PeerUnreachable, PageFault."""
         ...
 
-    def page(self, stream: str, after_seq: int, limit: int) -> Page | None:
+    def page(self, stream: str, after_seq: int, limit: int) -> StreamPage | None:
         """Events behind a sequence; None where there is none. Raises as ``heads``."""
         ...
 
 
-Submit = Callable[[Sequence[Intent]], WriteAnswer]
+Submit = Callable[[Sequence[Command]], WriteAnswer]
 """Hands a command to the writer, atomically, and waits; raises what the writer raises."""
 
 
@@ -101,7 +100,7 @@ def pull(
     check_statement(statement, peer)
     if statement.public_key != peer.public_key:
         # The chain of rotations leads there from the key that the node id is made of.
-        submit([SetPeerState(peer_id=peer.peer_id, public_key=statement.public_key)])
+        submit([PeerStateSet(peer_id=peer.peer_id, public_key=statement.public_key)])
     turn = _Round(source, submit, peer, statement, now_us, pages_max)
     heads = log.stream_heads()
     for offered in statement.heads:
@@ -180,9 +179,9 @@ class _Round:
             raise PageFault("withheld", f"{stream}: {len(unnamed)} payloads no erasure names")
 
 
-def _take(submit: Submit, peer: PeerRow, stream: str, after: int, page: Page) -> int:
+def _take(submit: Submit, peer: PeerRow, stream: str, after: int, page: StreamPage) -> int:
     """Take in a verified page. Raises PageFault where it cannot be."""
-    intent = AdoptPage(
+    command = AdoptPage(
         node_id=peer.node_id,
         stream=stream,
         first_seq=after + 1,
@@ -191,7 +190,7 @@ def _take(submit: Submit, peer: PeerRow, stream: str, after: int, page: Page) ->
         erasable=frozenset(page.erased),
     )
     try:
-        answer = submit([intent, TakeForeignEnds()])
+        answer = submit([command, TakeForeignEnds()])
     except (AppendError, ForeignEventRefused) as fault:
         # Not the log's or a projector's fault: an event id that is here already, for one.
         raise PageFault("refused", f"{stream} behind {after}: {fault}") from fault
@@ -202,7 +201,7 @@ def _take(submit: Submit, peer: PeerRow, stream: str, after: int, page: Page) ->
     return len(page.events)
 
 
-def named_by(page: Page) -> set[bytes]:
+def named_by(page: StreamPage) -> set[bytes]:
     """Ids of the events that erasures on a page name."""
     named: set[bytes] = set()
     for event in page.foreign():
@@ -242,17 +241,19 @@ def _hold(
             [
                 NoteEquivocation(
                     peer_id=peer.peer_id,
-                    node_id=peer.node_id,
-                    stream=stream,
-                    sort="rollback" if fault.code == "rollback" else "equivocation",
-                    detail=str(fault),
-                    earlier=earlier,
-                    later=as_document(statement),
+                    evidence=PeerEquivocated(
+                        node_id=peer.node_id,
+                        stream=stream,
+                        sort="rollback" if fault.code == "rollback" else "equivocation",
+                        detail=str(fault),
+                        earlier=earlier,
+                        later=as_document(statement),
+                    ),
                 )
             ]
         )
         return
-    submit([SetPeerState(peer_id=peer.peer_id, stream=stream, held=True, reason=str(fault))])
+    submit([PeerStateSet(peer_id=peer.peer_id, stream=stream, held=True, reason=str(fault))])
 
 
 def as_document(statement: SignedHeads) -> dict[str, Any]:

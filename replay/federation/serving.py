@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from eventlog.codec import decode_header
-from eventlog.event import Stored
-from eventlog.identity import Identity
-from eventlog.log import EventLog, Head, StreamHead
-from eventlog.signing import SignedHeads, sign_heads
-from projections.peers import PeerRow
-from replay.federation.page import PAGE_BYTES, PAGE_FORMAT, Page, Row
+from engramlog.eventlog.codec import decode_header
+from engramlog.eventlog.event import Stored
+from engramlog.eventlog.identity import Identity
+from engramlog.eventlog.log import EventLog, Head, StreamHead
+from engramlog.eventlog.signing import SignedHeads, sign_heads
+from engramlog.projections.tables.peers.peers import PeerRow
+from engramlog.replay.federation.page import PAGE_BYTES, PAGE_FORMAT, Row, StreamPage
 
 STEP_EVENTS = 200
 
@@ -46,7 +46,7 @@ def signed_streams(identity: Identity, streams: dict[str, StreamHead], now_us: i
 
 def read_page(
     identity: Identity, log: EventLog, stream: str, after_seq: int, limit: int, now_us: int
-) -> Page | None:
+) -> StreamPage | None:
     """The events of a stream behind ``after_seq``, at most ``limit``; None where there is none."""
     events: list[Stored] = []
     size = 0
@@ -63,4 +63,4 @@ def read_page(
     rows: list[Row] = [(each.header, each.hash, each.salt, each.payload) for each in events]
     erased = [decode_header(each.header).event_id for each in events if each.payload is None]
     statement = signed_streams(identity, {stream: head}, now_us)
-    return Page(PAGE_FORMAT, stream, rows, statement, erased)
+    return StreamPage(PAGE_FORMAT, stream, rows, statement, erased)

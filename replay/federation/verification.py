@@ -6,11 +6,11 @@ import math
 
 import msgspec
 
-from eventlog.chain import check_link
-from eventlog.clock import COUNTER_LIMIT, FUTURE_SKEW_MS_MAX
-from eventlog.codec import PAYLOAD_BYTES_MAX, decode_header, decode_payload
-from eventlog.event import Foreign, Header, Stored, UnknownPayload
-from eventlog.kinds import (
+from engramlog.eventlog.chain import check_link
+from engramlog.eventlog.clock import COUNTER_LIMIT, FUTURE_SKEW_MS_MAX
+from engramlog.eventlog.codec import PAYLOAD_BYTES_MAX, decode_header, decode_payload
+from engramlog.eventlog.event import Foreign, Header, Stored, UnknownPayload
+from engramlog.eventlog.kinds import (
     REPLICATED,
     DeltaApplied,
     EpisodeRecorded,
@@ -19,15 +19,15 @@ from eventlog.kinds import (
     Payload,
     SummaryRecorded,
 )
-from eventlog.log import StreamHead
-from eventlog.signing import SignedHeads, signature_fault
-from projections.attribute_rules import attributes_fault
-from projections.cid import compute_cid, parse_fact_hash
-from projections.moment import parse_instant
-from projections.normalization import normalize_ref, normalize_uri
-from projections.peers import PeerRow
-from projections.summaries.naming import period_of_name
-from replay.federation.page import PAGE_EVENTS_MAX, Page, PageFault
+from engramlog.eventlog.log import StreamHead
+from engramlog.eventlog.signing import SignedHeads, signature_fault
+from engramlog.projections.cid import compute_cid, parse_fact_hash
+from engramlog.projections.memories.attribute_rules import attributes_fault
+from engramlog.projections.memories.summary_naming import period_of_name
+from engramlog.projections.moment import parse_instant
+from engramlog.projections.normalization import normalize_ref, normalize_uri
+from engramlog.projections.tables.peers.peers import PeerRow
+from engramlog.replay.federation.page import PAGE_EVENTS_MAX, PageFault, StreamPage
 
 HEADER_BYTES_MAX = 16 * 1024
 ROTATIONS_MAX = 1_000
@@ -55,7 +55,7 @@ def check_statement(statement: SignedHeads, peer: PeerRow) -> None:
 
 
 def check_page(
-    page: Page, peer: PeerRow, stream: str, before: StreamHead | None, now_us: int
+    page: StreamPage, peer: PeerRow, stream: str, before: StreamHead | None, now_us: int
 ) -> None:
     """Whether a page continues a stream of a peer, and holds nothing it may not.
 

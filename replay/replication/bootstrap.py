@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
-from eventlog.errors import StorageError
-from eventlog.log import EventLog
-from replay.replication.follower import PrimaryUnreachable
-from replay.snapshot import Snapshot, SnapshotFault, mismatch
-from replay.snapshots import Progress, Snapshots
+from engramlog.eventlog.errors import StorageError
+from engramlog.eventlog.log import EventLog
+from engramlog.replay.replication.follower import PrimaryUnreachable
+from engramlog.replay.snapshot import Snapshot, SnapshotFault, mismatch
+from engramlog.replay.snapshots import Progress, Snapshots
 
 _log = logging.getLogger(__name__)
 

@@ -14,10 +14,10 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from eventlog.errors import CorruptLog, StorageError
-from eventlog.event import Stored
-from eventlog.log import CopyableLog, KeyCopy
-from replay.replication.page import PAGE_EVENTS_MAX, Page, ReplicationError
+from engramlog.eventlog.errors import CorruptLog, StorageError
+from engramlog.eventlog.event import Stored
+from engramlog.eventlog.log import CopyableLog, KeyCopy
+from engramlog.replay.replication.page import PAGE_EVENTS_MAX, CopyPage, ReplicationError
 
 WAIT_SECONDS = 20.0
 BACKOFF_SECONDS_MIN = 0.1
@@ -33,7 +33,7 @@ class PrimaryUnreachable(Exception):
 class LogSource(Protocol):
     """A primary's log, over whatever carries it."""
 
-    def fetch(self, after: int, after_hash: bytes, limit: int, wait_seconds: float) -> Page:
+    def fetch(self, after: int, after_hash: bytes, limit: int, wait_seconds: float) -> CopyPage:
         """The events behind ``after``, waiting at most that long for the first.
 
         Raises:
@@ -62,7 +62,7 @@ class FollowerStatus(Struct, frozen=True):
 Append = Callable[[Sequence[Stored], Sequence[KeyCopy]], None]
 
 
-class Follower:
+class PrimaryFollower:
     """Copies a primary's log through ``append`` until stopped.
 
     Args:
@@ -179,10 +179,10 @@ class Follower:
         self._connected, self._reason = False, reason
 
 
-def catch_up(follower: Follower, progress: Callable[[int, int], None]) -> None:
+def catch_up(follower: PrimaryFollower, progress: Callable[[int, int], None]) -> None:
     """Copy until the copy holds all that the primary had, for a start with much to copy.
 
-    Raises as ``Follower.step``.
+    Raises as ``PrimaryFollower.step``.
     """
     while not follower.step(0.0):
         status = follower.status

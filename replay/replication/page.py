@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
-from eventlog.errors import EventLogError
-from eventlog.event import Stored
-from eventlog.log import CopyableLog, KeyCopy
+from engramlog.eventlog.errors import EventLogError
+from engramlog.eventlog.event import Stored
+from engramlog.eventlog.log import CopyableLog, KeyCopy
 
 PAGE_FORMAT = 1
 PAGE_EVENTS_MAX = 10_000
@@ -33,7 +33,7 @@ class Diverged(ReplicationError):
     """The primary's log does not contain what the replica has: they went different ways."""
 
 
-class Page(Struct, frozen=True, array_like=True):
+class CopyPage(Struct, frozen=True, array_like=True):
     """Events behind a position, and where the primary stands.
 
     ``head`` is the primary's last position, ``now_us`` its clock, ``node_id`` and
@@ -62,7 +62,7 @@ def read_page(
     node_id: str,
     public_key: str,
     now_us: int,
-) -> Page:
+) -> CopyPage:
     """The events behind ``after`` (at most ``limit``).
 
     Raises:
@@ -80,7 +80,7 @@ def read_page(
         size += sum(len(each.header) + len(each.payload or b"") for each in step)
     head = max(log.head().position, place)
     rows = [_row(each) for each in events]
-    return Page(PAGE_FORMAT, node_id, public_key, head, now_us, rows, log.keys_of(events))
+    return CopyPage(PAGE_FORMAT, node_id, public_key, head, now_us, rows, log.keys_of(events))
 
 
 def check_agreement(log: CopyableLog, position: int, event_hash: bytes) -> None:
@@ -96,19 +96,19 @@ def check_agreement(log: CopyableLog, position: int, event_hash: bytes) -> None:
         raise Diverged(f"position {position} holds another event here than in the replica")
 
 
-def encode_page(page: Page) -> bytes:
+def encode_page(page: CopyPage) -> bytes:
     """A page as it travels: zlib over MessagePack."""
     return zlib.compress(msgspec.msgpack.encode(page), COMPRESSION_LEVEL)
 
 
-def decode_page(data: bytes) -> Page:
+def decode_page(data: bytes) -> CopyPage:
     """A page that came. Raises ReplicationError."""
     try:
         unpacker = zlib.decompressobj()
         plain = unpacker.decompress(data, PAGE_BYTES_MAX)
         if unpacker.unconsumed_tail or not unpacker.eof:
             raise ReplicationError("the page is cut off, or larger than any page may be")
-        page = msgspec.msgpack.decode(plain, type=Page)
+        page = msgspec.msgpack.decode(plain, type=CopyPage)
     except (zlib.error, msgspec.MsgspecError) as fault:
         raise ReplicationError(f"the page cannot be read: {fault}") from fault
     if page.format != PAGE_FORMAT:

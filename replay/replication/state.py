@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from eventlog.durable_file import replace, sync_folder
-from eventlog.errors import DataDirectoryError
+from engramlog.eventlog.durable_file import replace, sync_folder
+from engramlog.eventlog.errors import DataDirectoryError
 
 STATE_FILE = "replica.json"
 PROMOTED_FILE = "replica.promoted.json"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.api.live import LiveNode
+from tests.worlds.live import LiveNode
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from api.settings import (
-    Settings,
+from engramlog.api.settings import Settings
+from engramlog.api.settings_sources import (
     SettingsError,
     load_settings,
     settings_table,

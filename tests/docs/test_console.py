@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.console import ROOT, keeps, run, steps_of
-from tests.system.processes import serving
+from tests.worlds.documented_console import ROOT, keeps, run, steps_of
+from tests.worlds.processes import serving
 
 PAGES = sorted(
     page

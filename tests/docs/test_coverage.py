@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from api.errors import STATUS_BY_CODE
-from api.route_table import ROUTES
-from api.settings import Settings
-from eventlog.kinds import SCHEMA_VERSIONS
-from projections.registry import PROJECTORS
-from tests.docs.console import ROOT
+from engramlog.api.http.errors import STATUS_BY_CODE
+from engramlog.api.routes.table import ROUTES
+from engramlog.api.settings import Settings
+from engramlog.eventlog.kinds import SCHEMA_VERSIONS
+from engramlog.projections.tables.registry import PROJECTORS
+from tests.worlds.documented_console import ROOT
 
 DOCS = ROOT / "docs"
 EVERYTHING = "\n".join(page.read_text() for page in [ROOT / "README.md", *DOCS.glob("*.md")])
@@ -26,10 +26,11 @@ def test_every_event_kind_is_described(kind: str) -> None:
 
 @pytest.mark.parametrize("projector", PROJECTORS, ids=lambda projector: projector.name)
 def test_every_projector_and_its_tables_are_described(projector: object) -> None:
-    page = (DOCS / "projections.md").read_text()
+    """On the page of projections, or beside the one kind that it reads."""
+    pages = (DOCS / "projections.md").read_text() + (DOCS / "log.md").read_text()
     name, tables = projector.name, projector.tables  # type: ignore[attr-defined]
     for word in (name, *tables):
-        assert f"`{word}`" in page
+        assert f"`{word}`" in pages
 
 
 @pytest.mark.parametrize("code", sorted(STATUS_BY_CODE))
@@ -59,7 +60,8 @@ def test_every_dependency_earns_its_line() -> None:
 
 def test_every_metric_is_listed() -> None:
     code = "\n".join(
-        path.read_text() for path in (ROOT / "api/metrics.py", ROOT / "api/routes/system.py")
+        path.read_text()
+        for path in (ROOT / "api/http/metrics.py", ROOT / "api/routes/node/system.py")
     )
     page = (DOCS / "operations.md").read_text()
     for name in sorted(set(re.findall(r"engramlog_[a-z_]+", code))):

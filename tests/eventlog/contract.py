@@ -8,9 +8,9 @@ from contextlib import suppress
 
 import pytest
 
-from eventlog.clock import FixedClock
-from eventlog.codec import ZERO_HASH, decode, header_hash, payload_hash
-from eventlog.errors import (
+from engramlog.eventlog.clock import FixedClock
+from engramlog.eventlog.codec import ZERO_HASH, decode, header_hash, payload_hash
+from engramlog.eventlog.errors import (
     AppendError,
     EraseRefused,
     ExpectationFailed,
@@ -18,10 +18,10 @@ from eventlog.errors import (
     LogClosed,
     PayloadTooLarge,
 )
-from eventlog.event import Draft
-from eventlog.kinds import FactAsserted, SourceTrustSet, Value
-from eventlog.log import EventLog, Expect, Head, Idempotency, StreamHead
-from tests.eventlog.samples import (
+from engramlog.eventlog.event import Draft
+from engramlog.eventlog.kinds import FactAsserted, SourceTrustSet, Value
+from engramlog.eventlog.log import EventLog, Expect, Head, Idempotency, StreamHead
+from tests.worlds.samples import (
     COMPANY,
     ORIGIN,
     START_US,

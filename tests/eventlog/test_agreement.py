@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
-from hashlib import sha256
-from itertools import count
 from pathlib import Path
 
 import pytest
@@ -19,15 +16,15 @@ from hypothesis.stateful import (
     rule,
 )
 
-from eventlog.clock import FixedClock
-from eventlog.errors import AppendError
-from eventlog.event import Draft
-from eventlog.log import AppendTransaction, EventLog, Expect, Idempotency
-from eventlog.memory_log import MemoryLog
-from eventlog.sqlite_log import SqliteLog
-from replay.verify import verify
-from tests.eventlog.samples import COMPANY, ORIGIN, START_US, TEAM
-from tests.strategies import actors, drafts
+from engramlog.eventlog.clock import FixedClock
+from engramlog.eventlog.engines.memory_log import MemoryLog
+from engramlog.eventlog.engines.sqlite.log import SqliteLog
+from engramlog.eventlog.errors import AppendError
+from engramlog.eventlog.event import Draft
+from engramlog.eventlog.log import AppendTransaction, EventLog, Expect, Idempotency
+from engramlog.replay.verify import verify
+from tests.worlds.samples import COMPANY, ORIGIN, START_US, TEAM, seeded_salts
+from tests.worlds.strategies import actors, drafts
 
 batches = st.lists(drafts(), max_size=4)
 keys = st.none() | st.builds(
@@ -40,14 +37,6 @@ conditions = st.none() | st.builds(
     position=st.none() | st.integers(0, 4),
 )
 times = st.none() | st.integers(START_US - 5_000_000, START_US + 5_000_000)
-
-
-def seeded_salts() -> Callable[[int], bytes]:
-    """Salts that two engines draw alike, so that their hashes can be compared."""
-    numbers = count()
-    return lambda size: b"".join(
-        sha256(str(next(numbers)).encode()).digest()[:16] for _ in range(size // 16)
-    )
 
 
 class Agreement(RuleBasedStateMachine):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from eventlog.chain import Chain, check_link
-from eventlog.codec import decode_header, encode_header, encode_payload, header_hash
-from eventlog.errors import UnknownKind
-from eventlog.event import Draft, Header, Stored
-from eventlog.kinds import Payload
-from eventlog.log import Head, StreamHead
-from tests.eventlog.samples import COMPANY, ORIGIN, START_US, fact
+from engramlog.eventlog.chain import Chain, check_link
+from engramlog.eventlog.codec import decode_header, encode_header, encode_payload, header_hash
+from engramlog.eventlog.errors import UnknownKind
+from engramlog.eventlog.event import Draft, Header, Stored
+from engramlog.eventlog.kinds import Payload
+from engramlog.eventlog.log import Head, StreamHead
+from tests.worlds.samples import COMPANY, ORIGIN, START_US, fact
 
 
 def link_two() -> tuple[Stored, Stored]:

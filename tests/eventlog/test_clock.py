@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.clock import HybridClock, format_hlc, pack_hlc, parse_hlc
-from eventlog.errors import ClockSkew
-from eventlog.identifiers import IdentifierSource, id_bytes, id_text
-from tests.eventlog.samples import START_US
+from engramlog.eventlog.clock import HybridClock, format_hlc, pack_hlc, parse_hlc
+from engramlog.eventlog.errors import ClockSkew
+from engramlog.eventlog.identifiers import IdentifierSource, id_bytes, id_text
+from tests.worlds.samples import START_US
 
 NOW_HLC = START_US // 1000 * 1000
 

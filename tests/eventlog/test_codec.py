@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from eventlog import codec
-from eventlog.errors import CorruptLog, PayloadTooLarge
-from eventlog.event import Header, Stored, UnknownPayload
-from eventlog.kinds import FactRetracted, KeyIssued, SourceTrustSet
+from engramlog.eventlog import codec
+from engramlog.eventlog.errors import CorruptLog, PayloadTooLarge
+from engramlog.eventlog.event import Header, Stored, UnknownPayload
+from engramlog.eventlog.kinds import FactRetracted, KeyIssued, SourceTrustSet
 
 
 def stored(kind: str, payload: bytes, schema_version: int = 1) -> Stored:

@@ -8,12 +8,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from eventlog.clock import FixedClock
-from eventlog.errors import CorruptLog, EventLogError, IdempotencyConflict
-from eventlog.event import Stored
-from eventlog.log import Idempotency
-from eventlog.sqlite_log import SqliteLog
-from tests.eventlog.samples import START_US, fact, facts, open_log
+from engramlog.eventlog.clock import FixedClock
+from engramlog.eventlog.engines.sqlite.log import SqliteLog
+from engramlog.eventlog.errors import CorruptLog, EventLogError, IdempotencyConflict
+from engramlog.eventlog.event import Stored
+from engramlog.eventlog.log import Idempotency
+from tests.worlds.samples import START_US, fact, facts, open_log
 
 OTHER = "stigmem:node:00000000-0000-4000-8000-000000000001"
 

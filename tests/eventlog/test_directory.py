@@ -12,21 +12,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from eventlog import directory as directory_module
-from eventlog.directory import DataDirectory, Place
-from eventlog.errors import (
+from engramlog.eventlog import directory as directory_module
+from engramlog.eventlog.directory import DataDirectory, Place
+from engramlog.eventlog.errors import (
     DataDirectoryError,
     DirectoryCopied,
     DirectoryLocked,
     KeyFileError,
 )
-from eventlog.identity import Identity
+from engramlog.eventlog.identity import Identity
 
 ROOT = Path(__file__).parents[2]
 HOLD_LOCK = """
 import sys
 from pathlib import Path
-from eventlog.directory import DataDirectory
+from engramlog.eventlog.directory import DataDirectory
 directory = DataDirectory.open(Path(sys.argv[1]))
 print("held", flush=True)
 sys.stdin.read()

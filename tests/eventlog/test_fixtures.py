@@ -13,9 +13,9 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from eventlog import codec
-from eventlog.event import Header, Stored
-from eventlog.kinds import SCHEMA_VERSIONS, AnyPayload
+from engramlog.eventlog import codec
+from engramlog.eventlog.event import Header, Stored
+from engramlog.eventlog.kinds import SCHEMA_VERSIONS, AnyPayload
 
 FOLDER = Path(__file__).parents[2] / "fixtures" / "events"
 NAMES = sorted(path.name.removesuffix(".json") for path in FOLDER.glob("*.json"))

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import apsw
 
-from eventlog import codec, log, sqlite_schema
-from eventlog.clock import format_hlc
-from eventlog.event import Header
-from tests.eventlog.samples import open_log
+from engramlog.eventlog import codec, log
+from engramlog.eventlog.clock import format_hlc
+from engramlog.eventlog.engines.sqlite import schema as sqlite_schema
+from engramlog.eventlog.event import Header
+from tests.worlds.samples import open_log
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "eventlog" / "FORMAT.md").read_text(encoding="utf-8")

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from eventlog import identity as identity_module
-from eventlog.clock import FixedClock
-from eventlog.errors import KeyFileError
-from eventlog.identity import Identity, node_id_of, signed_by, speaks_for
-from tests.eventlog.samples import START_US
+from engramlog.eventlog import identity as identity_module
+from engramlog.eventlog.clock import FixedClock
+from engramlog.eventlog.errors import KeyFileError
+from engramlog.eventlog.identity import Identity, node_id_of, signed_by, speaks_for
+from tests.worlds.samples import START_US
 
 
 @pytest.fixture

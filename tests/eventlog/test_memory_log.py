@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from eventlog.clock import FixedClock
-from eventlog.log import EventLog
-from eventlog.memory_log import MemoryLog
+from engramlog.eventlog.clock import FixedClock
+from engramlog.eventlog.engines.memory_log import MemoryLog
+from engramlog.eventlog.log import EventLog
 from tests.eventlog.contract import LogContract
-from tests.eventlog.samples import ORIGIN
+from tests.worlds.samples import ORIGIN
 
 
 class TestMemoryLog(LogContract):

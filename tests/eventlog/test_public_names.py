@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from types import ModuleType
 
-import eventlog
+from engramlog import eventlog
 
 
 def test_all_names_what_is_there_and_nothing_else() -> None:
@@ -25,7 +25,7 @@ def test_every_public_name_is_documented() -> None:
 
 
 def test_every_error_is_drawn_in_the_tree() -> None:
-    from eventlog import errors
+    from engramlog.eventlog import errors
 
     for name, value in vars(errors).items():
         if inspect.isclass(value) and issubclass(value, errors.EventLogError):

@@ -7,11 +7,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from eventlog.clock import FixedClock
-from eventlog.errors import EventLogError
-from eventlog.identity import Identity
-from eventlog.log import Head, StreamHead
-from eventlog.signing import (
+from engramlog.eventlog.clock import FixedClock
+from engramlog.eventlog.errors import EventLogError
+from engramlog.eventlog.identity import Identity
+from engramlog.eventlog.log import Head, StreamHead
+from engramlog.eventlog.signing import (
     SignedHeads,
     read_heads,
     sign_heads,
@@ -19,7 +19,7 @@ from eventlog.signing import (
     signed_bytes,
     write_heads,
 )
-from tests.eventlog.samples import COMPANY, START_US, TEAM
+from tests.worlds.samples import COMPANY, START_US, TEAM
 
 
 @pytest.fixture

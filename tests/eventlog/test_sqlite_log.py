@@ -10,14 +10,14 @@ from pathlib import Path
 import apsw
 import pytest
 
-from eventlog import sqlite_schema
-from eventlog.clock import FixedClock
-from eventlog.errors import CorruptLog, DataDirectoryError, StorageFailed, StorageFull
-from eventlog.identifiers import IdentifierSource
-from eventlog.log import EventLog, Idempotency
-from replay.verify import verify
+from engramlog.eventlog.clock import FixedClock
+from engramlog.eventlog.engines.sqlite import schema as sqlite_schema
+from engramlog.eventlog.errors import CorruptLog, DataDirectoryError, StorageFailed, StorageFull
+from engramlog.eventlog.identifiers import IdentifierSource
+from engramlog.eventlog.log import EventLog, Idempotency
+from engramlog.replay.verify import verify
 from tests.eventlog.contract import LogContract
-from tests.eventlog.samples import ORIGIN, START_US, erase, fact, facts, open_log
+from tests.worlds.samples import ORIGIN, START_US, erase, fact, facts, open_log
 
 
 class TestSqliteLog(LogContract):

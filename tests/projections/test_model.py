@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from api.node import Node
-from eventlog.clock import FixedClock
-from projections.authorization import Authorization, everything
-from projections.conflicts import Conflict, conflicts
-from projections.intents import Done, ResolveConflict
-from projections.moment import Moment
-from projections.selection import known, live
-from projections.view import View
-from tests.projections.histories import (
+from engramlog.api.node.node import Node
+from engramlog.eventlog.clock import FixedClock
+from engramlog.projections.authorization import Authorization, everything
+from engramlog.projections.contradictions.conflicts import Conflict, conflicts
+from engramlog.projections.image.view import View
+from engramlog.projections.image.visible_facts import known, live
+from engramlog.projections.moment import Moment
+from engramlog.projections.writing.commands import Done, ResolveConflict
+from tests.worlds.histories import (
     ALL_SCOPES,
     START_US,
     Step,
@@ -27,7 +27,7 @@ from tests.projections.histories import (
     intent_at,
     live_through,
 )
-from tests.projections.model import Fact, Model, claims
+from tests.worlds.model import Fact, Model, claims
 
 RIGHTS = everything()
 QUICK = settings(max_examples=40, deadline=None)
@@ -99,7 +99,9 @@ def test_shown_conflicts_are_pairs_that_contradict_and_none_is_missing(steps: li
 
 
 def _pairs(node: Node, model: Model, moment: Moment) -> list[tuple[Fact, Fact]]:
-    return [(model.facts[each.newer], model.facts[each.older]) for each in shown(node, moment)]
+    """Contradictions between claims; a conflict with a denial is not one of them."""
+    found = [(model.facts[each.newer], model.facts[each.older]) for each in shown(node, moment)]
+    return [(newer, older) for newer, older in found if newer not in older.denied_by]
 
 
 def _check_key(
@@ -152,8 +154,8 @@ LOCAL = Authorization("agent:x", frozenset({"read"}), frozenset({"local"}))
 @given(histories(memory=False, erasing=False))
 @QUICK
 def test_what_a_caller_may_not_read_changes_nothing_for_them(steps: list[Step]) -> None:
-    plain = [step for step in steps if step.intent is not None]
-    readable = [step for step in plain if getattr(step.intent, "scope", "local") in LOCAL.scopes]
+    plain = [step for step in steps if step.command is not None]
+    readable = [step for step in plain if getattr(step.command, "scope", "local") in LOCAL.scopes]
     with opened() as whole, opened() as part:
         live_through(whole, plain)
         live_through(part, readable)

@@ -8,13 +8,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from api.node import Node
-from eventlog.kinds import Value
-from replay.replication.bootstrap import fetch_snapshot
-from replay.replication.follower import PrimaryUnreachable
-from replay.snapshot import Snapshot, SnapshotFault
-from replay.snapshots import Snapshots
-from tests.projections.histories import asserted
+from engramlog.api.node.node import Node
+from engramlog.eventlog.kinds import Value
+from engramlog.replay.replication.bootstrap import fetch_snapshot
+from engramlog.replay.replication.follower import PrimaryUnreachable
+from engramlog.replay.snapshot import Snapshot, SnapshotFault
+from engramlog.replay.snapshots import Snapshots
+from tests.worlds.histories import asserted
 
 
 class Offer:

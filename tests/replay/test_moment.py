@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from eventlog.clock import FixedClock
-from eventlog.event import NODE_STREAM, Draft
-from eventlog.identifiers import IdentifierSource
-from eventlog.kinds import SourceTrustSet
-from eventlog.memory_log import MemoryLog
-from projections.moment import Moment
-from replay.moment import FUTURE_TOLERANCE_US, MomentError, resolve
+from engramlog.eventlog.clock import FixedClock
+from engramlog.eventlog.engines.memory_log import MemoryLog
+from engramlog.eventlog.event import NODE_STREAM, Draft
+from engramlog.eventlog.identifiers import IdentifierSource
+from engramlog.eventlog.kinds import SourceTrustSet
+from engramlog.projections.moment import Moment
+from engramlog.replay.moment import FUTURE_TOLERANCE_US, MomentError, resolve
 
 SECOND = 1_000_000
 NOW = 100 * SECOND

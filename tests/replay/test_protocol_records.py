@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.codec import encode_payload, read_payload
-from eventlog.kinds import FactAsserted, RefusedFact
-from projections.cid import compute_cid
-from projections.moment import parse_instant
-from replay.protocol.pulling import page_intent, reading, rewound
-from replay.protocol.records import Bounds, hlc_of, name_of, taken
+from engramlog.eventlog.codec import encode_payload, read_payload
+from engramlog.eventlog.kinds import FactAsserted, RefusedFact
+from engramlog.projections.cid import compute_cid
+from engramlog.projections.moment import parse_instant
+from engramlog.replay.stigmem.pulling import page_command, reading, rewound
+from engramlog.replay.stigmem.records import Bounds, hlc_of, name_of, taken
 
 NODE = "stigmem:node:11111111-1111-4111-8111-111111111111"
 BOUNDS = Bounds(NODE, frozenset({"company", "public"}), 1000)
@@ -117,8 +117,8 @@ class _Desk:
     def settled(self, names: object) -> frozenset[str]:
         return frozenset()
 
-    async def take(self, intent: object) -> tuple[int, int]:
-        raise AssertionError(intent)
+    async def take(self, command: object) -> tuple[int, int]:
+        raise AssertionError(command)
 
 
 def test_a_page_is_taken_in_the_order_of_its_readings_up_to_the_future() -> None:
@@ -129,10 +129,10 @@ def test_a_page_is_taken_in_the_order_of_its_readings_up_to_the_future() -> None
         {**GOOD, "id": "early", "hlc": "1795205029299.9"},
         {**GOOD, "id": "bad", "scope": "local"},
     ]
-    intent, held = page_intent(records, _Desk(), BOUNDS, "", now_us)
-    assert intent is not None
-    assert [fact.foreign and fact.foreign.fact_id for fact in intent.facts] == ["early", "late"]
-    assert [item.fact_id for item in intent.refused] == ["bad"]
-    assert intent.cursor == "1795205029299.010"
+    command, held = page_command(records, _Desk(), BOUNDS, "", now_us)
+    assert command is not None
+    assert [fact.foreign and fact.foreign.fact_id for fact in command.facts] == ["early", "late"]
+    assert [item.fact_id for item in command.refused] == ["bad"]
+    assert command.cursor == "1795205029299.010"
     assert held is not None
     assert "ahead" in held

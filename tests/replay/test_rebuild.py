@@ -6,18 +6,19 @@ import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
-from api.node import Node
-from eventlog.kinds import Value
-from projections.digest import compute_digests
-from projections.facts import FactsProjector
-from projections.intents import Done, IssueKey, RevokeKey
-from projections.store import current_generation, generations
-from projections.writer import WriterBusy
-from replay.rebuild import DigestMismatch, ProjectorHalted
-from tests.projections.histories import asserted
+from engramlog.api.node.node import Node
+from engramlog.eventlog.kinds import KeyIssued, KeyRevoked, Value
+from engramlog.projections.tables.digest import compute_digests
+from engramlog.projections.tables.facts.facts import FactsProjector
+from engramlog.projections.tables.store import current_generation, generations
+from engramlog.projections.writing.commands import Done
+from engramlog.projections.writing.writer import WriterBusy
+from engramlog.replay.rebuild import DigestMismatch, ProjectorHalted
+from tests.worlds.histories import asserted
 
 
 @pytest.fixture
@@ -85,7 +86,7 @@ def test_a_writer_that_is_too_busy_to_swap_leaves_the_old_tables_in_use(
 ) -> None:
     old = files(node)
     with monkeypatch.context() as patch:
-        patch.setattr("projections.writer.WAITING_COMMANDS_MAX", 0)
+        patch.setattr("engramlog.projections.writing.writer.WAITING_SUBMISSIONS_MAX", 0)
         with pytest.raises(WriterBusy):
             node.rebuild()
     assert files(node) == old
@@ -98,7 +99,13 @@ def test_a_key_revoked_right_after_the_swap_opens_nothing(
 ) -> None:
     """The writer's next look at the keys is at the new file, however slow the rebuild ends."""
     digest = "ab" * 32
-    issue = IssueKey(entity_uri="agent:a", permissions=(), key_sha256=digest, scopes=())
+    issue = KeyIssued(
+        key_id=str(uuid4()),
+        entity_uri="agent:a",
+        permissions=[],
+        key_sha256=digest,
+        scopes=[],
+    )
     (issued,) = node.write(issue)
     assert isinstance(issued, Done)
     with node.reader.pool.connection():
@@ -106,9 +113,9 @@ def test_a_key_revoked_right_after_the_swap_opens_nothing(
     assert node.reader.keys.lookup(digest, 0) is not None
 
     def revoke(_: Path) -> None:
-        node.write(RevokeKey(key_id=issued.detail["key_id"]))
+        node.write(KeyRevoked(key_id=issued.detail["key_id"]))
 
-    monkeypatch.setattr("replay.rebuild.remove_generation", revoke)
+    monkeypatch.setattr("engramlog.replay.rebuild.remove_generation", revoke)
     node.rebuild()
     assert node.reader.keys.lookup(digest, 0) is None
 
@@ -181,5 +188,5 @@ def test_a_damaged_file_of_tables_is_made_again(tmp_path: Path, damage: str) -> 
             shutil.copy(foreign, file)
     node = Node.open(tmp_path / "data")
     assert node.reader.digests() == digests
-    assert len(node.reader.mirror.slot_of) == 1
+    assert len(node.reader.image.facts.slot_of) == 1
     node.close()

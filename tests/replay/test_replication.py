@@ -10,19 +10,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from eventlog.clock import FixedClock
-from eventlog.errors import CorruptLog, EventLogError
-from eventlog.sqlite_log import SqliteLog
-from replay.replication.follower import Follower, PrimaryUnreachable, catch_up
-from replay.replication.page import (
+from engramlog.eventlog.clock import FixedClock
+from engramlog.eventlog.engines.sqlite.log import SqliteLog
+from engramlog.eventlog.errors import CorruptLog, EventLogError
+from engramlog.replay.replication.follower import PrimaryFollower, PrimaryUnreachable, catch_up
+from engramlog.replay.replication.page import (
+    CopyPage,
     Diverged,
-    Page,
     ReplicationError,
     decode_page,
     encode_page,
     read_page,
 )
-from tests.eventlog.samples import ORIGIN, START_US, facts, open_log
+from tests.worlds.samples import ORIGIN, START_US, facts, open_log
 
 OTHER = "stigmem:node:00000000-0000-4000-8000-000000000001"
 
@@ -41,7 +41,7 @@ def copy(tmp_path: Path) -> Iterator[SqliteLog]:
         yield log
 
 
-def page_of(log: SqliteLog, after: int = 0, after_hash: bytes = b"", limit: int = 4) -> Page:
+def page_of(log: SqliteLog, after: int = 0, after_hash: bytes = b"", limit: int = 4) -> CopyPage:
     return read_page(
         log, after=after, after_hash=after_hash, limit=limit, node_id=ORIGIN, public_key="k",
         now_us=START_US,
@@ -55,7 +55,7 @@ class Source:
         self.log, self.failures, self.node_id = log, failures, node_id
         self.closed = threading.Event()
 
-    def fetch(self, after: int, after_hash: bytes, limit: int, wait_seconds: float) -> Page:
+    def fetch(self, after: int, after_hash: bytes, limit: int, wait_seconds: float) -> CopyPage:
         if self.failures:
             self.failures -= 1
             raise PrimaryUnreachable("not now")
@@ -68,8 +68,8 @@ class Source:
         self.closed.set()
 
 
-def follower(source: Source, copy: SqliteLog) -> Follower:
-    return Follower(source, copy, copy.copy, ORIGIN, lambda: START_US)
+def follower(source: Source, copy: SqliteLog) -> PrimaryFollower:
+    return PrimaryFollower(source, copy, copy.copy, ORIGIN, lambda: START_US)
 
 
 def test_a_page_survives_its_way(primary: SqliteLog) -> None:
@@ -159,7 +159,7 @@ def test_a_primary_that_sends_what_does_not_fit_is_followed_no_more(
     primary: SqliteLog, copy: SqliteLog
 ) -> None:
     class Liar(Source):
-        def fetch(self, after: int, after_hash: bytes, limit: int, wait_seconds: float) -> Page:
+        def fetch(self, after: int, after_hash: bytes, limit: int, wait_seconds: float) -> CopyPage:
             page = super().fetch(after, after_hash, limit, wait_seconds)
             return msgspec.structs.replace(page, events=page.events[1:])
 

@@ -10,16 +10,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from api.node import Node
-from eventlog.kinds import Value
-from projections.database import open_reader
-from projections.digest import compute_digests
-from projections.facts import FactsProjector
-from projections.intents import Done
-from projections.store import current_generation
-from replay.snapshot import SnapshotFault
-from replay.snapshots import UNFINISHED, PassedOver
-from tests.projections.histories import asserted
+from engramlog.api.node.node import Node
+from engramlog.eventlog.kinds import Value
+from engramlog.projections.tables.database import open_reader
+from engramlog.projections.tables.digest import compute_digests
+from engramlog.projections.tables.facts.facts import FactsProjector
+from engramlog.projections.tables.store import current_generation
+from engramlog.projections.writing.commands import Done
+from engramlog.replay.snapshot import SnapshotFault
+from engramlog.replay.snapshots import UNFINISHED, PassedOver
+from tests.worlds.histories import asserted
 
 
 @pytest.fixture

@@ -11,17 +11,17 @@ import apsw
 import msgspec
 import pytest
 
-from eventlog.clock import FixedClock
-from eventlog.errors import CorruptLog, DataDirectoryError
-from eventlog.event import Stored
-from eventlog.identity import Identity
-from eventlog.log import Head
-from eventlog.memory_log import MemoryLog
-from eventlog.signing import SignedHeads, sign_heads
-from eventlog.sqlite_log import SqliteLog
-from replay import verify as verify_module
-from replay.verify import Fault, VerifyReport, verify, verify_file
-from tests.eventlog.samples import (
+from engramlog.eventlog.clock import FixedClock
+from engramlog.eventlog.engines.memory_log import MemoryLog
+from engramlog.eventlog.engines.sqlite.log import SqliteLog
+from engramlog.eventlog.errors import CorruptLog, DataDirectoryError
+from engramlog.eventlog.event import Stored
+from engramlog.eventlog.identity import Identity
+from engramlog.eventlog.log import Head
+from engramlog.eventlog.signing import SignedHeads, sign_heads
+from engramlog.replay import verify as verify_module
+from engramlog.replay.verify import Fault, VerifyReport, verify, verify_file
+from tests.worlds.samples import (
     COMPANY,
     ORIGIN,
     START_US,

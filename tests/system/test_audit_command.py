@@ -7,7 +7,7 @@ import io
 import json
 from pathlib import Path
 
-from tests.system.processes import engramlog, serving
+from tests.worlds.processes import engramlog, serving
 
 
 def test_a_long_value_is_cut_in_a_table_and_whole_elsewhere(tmp_path: Path) -> None:

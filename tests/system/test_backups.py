@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from api.client import Client
-from tests.system.processes import engramlog, serving
+from engramlog.api.client.client import Client
+from tests.worlds.processes import engramlog, serving
 
 
 def state(client: Client, number: int) -> str:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from api.client import ClientError
-from tests.system.processes import engramlog, fact, serving
+from engramlog.api.client.client import ClientError
+from tests.worlds.processes import engramlog, fact, serving
 
 
 def printed(done: subprocess.CompletedProcess[str]) -> str:

@@ -9,10 +9,10 @@ from importlib import import_module
 
 import pytest
 
-from api import cli
-from api.cli import COMMANDS
-from api.console.subcommands import Subcommands
-from tests.system.processes import environment
+from engramlog.api.console import main as cli
+from engramlog.api.console.main import COMMANDS
+from engramlog.api.console.subcommands import Subcommands
+from tests.worlds.processes import environment
 
 HEAVY = {"aiohttp", "duckdb", "numpy"}
 
@@ -20,7 +20,7 @@ HEAVY = {"aiohttp", "duckdb", "numpy"}
 @pytest.mark.parametrize("module", COMMANDS)
 def test_the_table_names_the_commands_that_a_module_adds(module: str) -> None:
     parser = argparse.ArgumentParser()
-    import_module(f"api.console.{module}").register(Subcommands(parser))
+    import_module(f"engramlog.api.console.{module}").register(Subcommands(parser))
     (made,) = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]  # pyright: ignore[reportPrivateUsage, reportUnknownVariableType]
     assert tuple(made.choices or ()) == COMMANDS[module]
 
@@ -28,7 +28,7 @@ def test_the_table_names_the_commands_that_a_module_adds(module: str) -> None:
 def test_a_command_that_a_node_answers_loads_none_itself() -> None:
     code = (
         "import sys, json\nfrom http.server import BaseHTTPRequestHandler, HTTPServer\n"
-        "from threading import Thread\nfrom api.cli import main\n"
+        "from threading import Thread\nfrom engramlog.api.console.main import main\n"
         "class Node(BaseHTTPRequestHandler):\n"
         "    def do_GET(self):\n"
         "        body = json.dumps({'facts': [], 'cursor': None, 'total': 0}).encode()\n"

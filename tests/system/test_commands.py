@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.processes import engramlog, fact, serving
+from tests.worlds.processes import engramlog, fact, serving
 
 COMMANDS = (
     (),

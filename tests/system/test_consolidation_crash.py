@@ -7,9 +7,9 @@ import random
 import time
 from pathlib import Path
 
-from api.node import Node
-from eventlog.kinds import ConsolidationRan, DeltaApplied, FactAsserted
-from tests.system.processes import NodeProcess
+from engramlog.api.node.node import Node
+from engramlog.eventlog.kinds import ConsolidationRan, DeltaApplied, FactAsserted
+from tests.worlds.processes import NodeProcess
 
 SEED = 20_261_121
 ROUNDS = 6

@@ -8,16 +8,14 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
 
-from tests.system.processes import engramlog, environment
+from tests.worlds.processes import engramlog, environment
 
 LINES_MAX = 60
-SERVE_SECONDS_MAX = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +67,16 @@ def test_a_directory_in_use_is_left_alone(tmp_path: Path) -> None:
 
 def test_it_serves_until_interrupted_and_its_curl_lines_work(tmp_path: Path) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "api.cli", "demo", "--port", "0", "--data", str(tmp_path / "d")],
+        [
+            sys.executable,
+            "-m",
+            "engramlog.api.console.main",
+            "demo",
+            "--port",
+            "0",
+            "--data",
+            str(tmp_path / "d"),
+        ],
         stdout=subprocess.PIPE,
         env=environment(),
         text=True,
@@ -77,11 +84,9 @@ def test_it_serves_until_interrupted_and_its_curl_lines_work(tmp_path: Path) -> 
     assert process.stdout is not None
     lines: list[str] = []
     try:
-        deadline = time.monotonic() + SERVE_SECONDS_MAX
         with process.stdout as stdout:
             for line in stdout:
                 lines.append(line)
-                assert time.monotonic() < deadline
                 if line.startswith("serving "):
                     break
             urls = re.findall(r"curl -s '(http[^']+)'", "".join(lines))

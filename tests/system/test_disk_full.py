@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from api.client import Client, ClientError
-from tests.system.processes import fact, serving
+from engramlog.api.client.client import Client, ClientError
+from tests.worlds.processes import fact, serving
+from tests.worlds.waiting import until
 
 DISK_BYTES = 24 * 1024 * 1024
 FILLER_BYTES = 8 * 1024 * 1024
 BATCH = 500
 REFUSALS = {503, 507}
-RECOVERY_SECONDS_MAX = 10.0
 
 
 @pytest.fixture
@@ -70,13 +70,16 @@ def test_nothing_acknowledged_is_lost_when_the_disk_is_full(disk: Path) -> None:
 
 
 def _write_again(client: Client) -> dict[str, int]:
-    """One write after space came back, tried for a short while."""
-    deadline = time.monotonic() + RECOVERY_SECONDS_MAX
-    while True:
+    """One write after space came back; it may be refused a few times before."""
+
+    def written() -> dict[str, Any] | None:
         try:
-            written = client.post("/v1/facts", fact(10_000_000))
-            return {written["id"]: written["position"]}
+            return client.post("/v1/facts", fact(10_000_000))
         except ClientError as fault:
-            if fault.status not in REFUSALS or time.monotonic() > deadline:
+            if fault.status not in REFUSALS:
                 raise
-            time.sleep(0.2)
+            return None
+
+    record = until(written)
+    assert record is not None
+    return {record["id"]: record["position"]}

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from api.openapi import openapi_path
-from api.route_table import ROUTES
-from tests.system.processes import serving
+from engramlog.api.http.openapi import openapi_path
+from engramlog.api.routes.table import ROUTES
+from tests.worlds.processes import serving
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = (

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from api.client import Client, ClientError
-from replay.cleaning import receipt_fault
-from tests.api.test_erasures import files_with
-from tests.system.processes import NodeProcess, engramlog, fact, serving
-from tests.system.test_recall_workers import WORKERS, recall, state, warm
-from tests.system.test_replica import assert_equal, position, replica_key, replica_of, until
+from engramlog.api.client.client import Client, ClientError
+from engramlog.replay.erasing import receipt_fault
+from tests.worlds.data_files import files_with
+from tests.worlds.processes import NodeProcess, engramlog, fact, serving
+from tests.worlds.recall_workers import WORKERS, recall, state, warm
+from tests.worlds.replicas import assert_equal, position, replica_key, replica_of
+from tests.worlds.waiting import until
 
 SECRET = "zanzibar-quokka-7741"
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from replay.verify import verify
-from tests.api.live import CONTROL_TOKEN, LiveNode
-from tests.api.test_erasures import files_with
+from engramlog.replay.verify import verify
+from tests.worlds.data_files import files_with
+from tests.worlds.live import CONTROL_TOKEN, LiveNode
 
 SECRET = "zanzibar-quokka-7741"
 STEPS = (
@@ -20,15 +20,15 @@ STEPS = (
 CHILD = f"""
 import os, signal, sys
 from pathlib import Path
-from api.cleaning import cleaner_of
-from api.node import Node
-from projections.archive.archive import Archive
-from projections.audit.desk import AuditDesk
-from projections.intents import EraseFacts
-from projections.store import ProjectionStore
-from projections.writer import Writer
-from tests.projections.histories import asserted
-from eventlog.kinds import Value
+from engramlog.api.node.tasks.erasure_cleaning import cleaner_of
+from engramlog.api.node.node import Node
+from engramlog.projections.archive.archive import Archive
+from engramlog.projections.audit.desk import AuditDesk
+from engramlog.projections.writing.commands import EraseFacts
+from engramlog.projections.tables.store import ProjectionStore
+from engramlog.projections.writing.writer import Writer
+from tests.worlds.histories import asserted
+from engramlog.eventlog.kinds import Value
 
 def die():
     os.kill(os.getpid(), signal.SIGKILL)
@@ -38,7 +38,7 @@ node = Node.open(folder)
 archive = Archive(folder, node.log, segment_events=16)
 intents = [asserted(value=Value("string", "kept %d" % n)) for n in range(40)]
 node.write(*intents, asserted(value=Value("string", {SECRET!r})))
-fact = list(node.reader.mirror.slot_of)[-1]
+fact = list(node.reader.image.facts.slot_of)[-1]
 node.write(*[asserted(entity="user:c", value=Value("string", "kept %d" % n)) for n in range(40)])
 archive.seal()
 assert len(archive.segments) == 5, archive.segments
@@ -77,7 +77,7 @@ def test_the_next_start_completes_what_was_begun(tmp_path: Path, step: str) -> N
         assert not archived(folder)
         assert verify(live.node.log).fault is None
         assert live.node.rebuild().compared
-        assert len(live.node.reader.mirror.slot_of) == 80
+        assert len(live.node.reader.image.facts.slot_of) == 80
     finally:
         live.close()
 
@@ -88,7 +88,7 @@ def test_an_erasure_that_never_reached_the_log_never_was(tmp_path: Path) -> None
     live = LiveNode(folder)
     try:
         assert live.node.reader.unclean() == []
-        assert len(live.node.reader.mirror.slot_of) == 81
+        assert len(live.node.reader.image.facts.slot_of) == 81
         assert archived(folder)
     finally:
         live.close()

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from api.client import Client, ClientError
-from tests.federation.processes import OPEN, level, mesh
-from tests.system.processes import ROOT, NodeProcess, engramlog, serving
+from engramlog.api.client.client import Client, ClientError
+from tests.worlds.federation.processes import OPEN, level, mesh
+from tests.worlds.federation.texts import texts
+from tests.worlds.processes import ROOT, NodeProcess, engramlog, serving
+from tests.worlds.waiting import until
 
-SECONDS_MAX = 30.0
-CLOCKS = ROOT / "tests" / "federation" / "skewed"
+CLOCKS = ROOT / "tests" / "worlds" / "federation" / "skewed"
 Start = Callable[[str], NodeProcess]
 
 
@@ -49,25 +50,6 @@ def state(client: Client, text: str, **more: Any) -> dict[str, Any]:
             **more,
         },
     )
-
-
-def texts(client: Client) -> set[str]:
-    found: set[str] = set()
-    cursor = None
-    while True:
-        page = client.get("/v1/facts", {"limit": 500, "cursor": cursor, "include_low_trust": True,
-                                        "include_contradicted": True})  # fmt: skip
-        found |= {str(each["value"].get("v")) for each in page["facts"]}
-        cursor = page.get("cursor")
-        if cursor is None or not page["facts"]:
-            return found
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come to that"
-        time.sleep(0.05)
 
 
 @pytest.mark.parametrize("count", [2, 3, 5])

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from api.console.hook import HEADING, injected, prompt_of
-from tests.system.processes import engramlog, fact
+from engramlog.api.console.questions.hook import HEADING, injected, prompt_of
+from tests.worlds.processes import engramlog, fact
 
 NAMES = (
     "amber", "birch", "cedar", "delta", "ember", "fjord", "gable", "haven", "inlet", "kelp", "lake",

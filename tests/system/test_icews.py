@@ -10,9 +10,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks.icews import DATA, SET_VALUED, expected, probes, written
-from tests.system.processes import NodeProcess, serving
+from tests.worlds.processes import NodeProcess, serving
 
-pytestmark = pytest.mark.skipif(not DATA.exists(), reason=f"needs {DATA}")
+pytestmark = [
+    pytest.mark.data,
+    pytest.mark.skipif(not DATA.exists(), reason=f"needs {DATA}"),
+]
 
 
 @pytest.fixture(scope="module")

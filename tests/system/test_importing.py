@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from api.mapping import FILTERS
-from tests.system.processes import (
+from engramlog.api.transfer.mapping import FILTERS
+from tests.worlds.import_lines import lines
+from tests.worlds.processes import (
     MAPPINGS,
     ROOT,
     SHARED_DATA,
@@ -19,10 +20,6 @@ from tests.system.processes import (
     fact,
     serving,
 )
-
-
-def lines(*items: object) -> bytes:
-    return b"".join(json.dumps(item).encode() + b"\n" for item in items)
 
 
 def facts_of(data: Path, *args: str) -> list[dict[str, Any]]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.system.processes import engramlog, fact
+from tests.worlds.processes import engramlog, fact
 
 
 @pytest.fixture
@@ -100,6 +101,13 @@ def test_explain_tells_the_stages_as_abminds_page_does(data: Path) -> None:
     assert any(line.startswith("Stage Sf: 2 hits (") and "by porter" in line for line in lines)
     assert "Stage Ss: skipped (Sf filled the limit)" in lines
     assert "→ 2 candidates → top 1 returned" in lines
+
+
+def test_explain_tells_every_number_behind_a_score(data: Path) -> None:
+    done = engramlog("recall", "project", "--limit", "1", "--explain", "--data", data)
+    numbers = next(line for line in done.stdout.splitlines() if line.startswith("1: "))
+    assert re.match(r"1: lexical \d\.\d{3} x \d\.\d{3}, ", numbers)
+    assert re.search(r"; recency \d\.\d{3}, .*statement \d.*substance \d.*speaker \d", numbers)
 
 
 def test_no_keyword_is_an_error_that_says_what_to_give(data: Path) -> None:

@@ -18,7 +18,7 @@ from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, TextContent, ToolAnnotations
 
-from tests.system.processes import ROOT, NodeProcess, engramlog, environment, serving
+from tests.worlds.processes import ROOT, NodeProcess, engramlog, environment, serving
 
 KEY = "mcp-key-of-ann-" + "x" * 40
 READER = "mcp-key-of-rea-" + "x" * 40
@@ -51,7 +51,17 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
 @contextmanager
 def serving_http(node: NodeProcess, *args: str) -> Generator[str]:
     """The URL of an MCP server over HTTP with Ann's key."""
-    command = [sys.executable, "-m", "api.cli", "mcp", "--transport", "http", "--port", "0", *args]
+    command = [
+        sys.executable,
+        "-m",
+        "engramlog.api.console.main",
+        "mcp",
+        "--transport",
+        "http",
+        "--port",
+        "0",
+        *args,
+    ]
     env = environment({"STIGMEM_URL": node.url, "STIGMEM_API_KEY": KEY})
     process = subprocess.Popen(command, stdout=subprocess.PIPE, env=env)
     assert process.stdout is not None
@@ -74,7 +84,10 @@ def http_server(node: NodeProcess) -> Iterator[str]:
 def over_stdio(node: NodeProcess, *args: str, **env: str) -> StdioServerParameters:
     given = environment({"STIGMEM_URL": node.url, "STIGMEM_API_KEY": KEY, **env})
     return StdioServerParameters(
-        command=sys.executable, args=["-m", "api.cli", "mcp", *args], env=given, cwd=ROOT
+        command=sys.executable,
+        args=["-m", "engramlog", "mcp", *args],
+        env=given,
+        cwd=ROOT,
     )
 
 
@@ -375,7 +388,10 @@ def test_wrong_usage() -> None:
 
 
 def test_other_commands_do_not_load_the_sdk() -> None:
-    code = "import sys, api.cli; api.cli.build_parser(); print({'mcp', 'uvicorn'} & {*sys.modules})"
+    code = (
+        "import sys\nfrom engramlog.api.console.main import build_parser\n"
+        "build_parser(); print({'mcp', 'uvicorn'} & {*sys.modules})"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=True
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.system.processes import engramlog
+from tests.worlds.processes import engramlog
 
 STORED = '{"stored":true,"memoriesCount":1}\n'
 NEEDED = ("--user-id", "ann", "--memory-type", "preference", "--emotion-score", "-2")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import locomo, profiles
-from projections.recall import load_profile
+from benchmarks import profiles, question_sets
+from engramlog.projections.recall import load_profile
 
 
 @pytest.mark.parametrize("name", profiles.TAKEN_APART)
@@ -22,12 +22,13 @@ def test_every_part_can_be_left_out(name: str) -> None:
     assert made["without MMR"].diversity.lambda_mmr == 1.0
 
 
-@pytest.mark.skipif(not locomo.DATA.exists(), reason="../shared/data/locomo is not here")
+@pytest.mark.data
+@pytest.mark.skipif(not question_sets.DATA.exists(), reason="../shared/data/locomo is not here")
 def test_the_first_search_finds_more_than_the_signatures(tmp_path: Path) -> None:
-    conversation = min(locomo.conversations(), key=lambda each: len(each.turns))
+    conversation = min(question_sets.conversations(), key=lambda each: len(each.turns))
     made = profiles.ablations("abmind")
     systems = {name: made[name] for name in ("Sf alone", "Ss alone")}
-    with locomo.stored(tmp_path, [conversation], None) as stores:
+    with question_sets.stored(tmp_path, [conversation], None) as stores:
         asked = profiles.ask_all(stores, systems)
     lexical, signatures = asked["Sf alone"], asked["Ss alone"]
     assert len(lexical) == len(conversation.questions)

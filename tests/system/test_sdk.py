@@ -25,7 +25,7 @@ from stigmem import (
     verify_fact_cid,
 )
 
-from tests.system.processes import NodeProcess, engramlog, serving
+from tests.worlds.processes import NodeProcess, engramlog, serving
 
 KEY = "sdk-key-" + "x" * 40
 SOURCE = "stigmem://acme.example/agent/hr"

@@ -20,7 +20,8 @@ import numpy as np
 import pytest
 import sqlite_vec
 
-from tests.system.processes import NodeProcess, engramlog, serving
+from tests.worlds.processes import NodeProcess, engramlog, serving
+from tests.worlds.waiting import until
 
 ADMIN, ANN, BOB = (f"{name}-key-{'x' * 40}" for name in ("admin", "ann", "bob"))
 EMBEDDING = {"STIGMEM_EMBED_ENABLED": "true", "STIGMEM_EMBED_PROVIDER": "minilm"}
@@ -554,9 +555,7 @@ def test_20_1_7_and_6_4_facts_of_a_peer_are_edges_with_trust_and_keep_their_hash
         ):
             fact = writer.say(uri("f/a"), "rel:knows", uri("f/b"), derived_from=[ABSENT])
             path = f"/v1/facts/{fact['id']}"
-            deadline = time.monotonic() + 30
-            while plain.http.get(path).status_code == 404 and time.monotonic() < deadline:
-                time.sleep(0.2)
+            until(lambda: plain.http.get(path).status_code != 404)
             came = plain.ask("GET", path)
             assert came["derived_from"] == fact["derived_from"]
             sql = "SELECT object, source_trust FROM entity_edges WHERE id = ?"
@@ -569,6 +568,4 @@ def test_20_1_7_and_6_4_facts_of_a_peer_are_edges_with_trust_and_keep_their_hash
             assert (edge["entity"], edge["source_trust"]) == (uri("f/b"), trust)
             writer.ask("POST", f"{path}/retract", json={})
             ended = "SELECT confidence FROM entity_edges WHERE id = ?"
-            while rows(other, ended, fact["id"]) != [(0.0,)]:
-                assert time.monotonic() < deadline
-                time.sleep(0.2)
+            until(lambda: rows(other, ended, fact["id"]) == [(0.0,)])

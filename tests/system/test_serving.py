@@ -13,8 +13,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from api.client import ClientError
-from tests.system.processes import NodeProcess, engramlog, fact, serving
+from engramlog.api.client.client import ClientError
+from tests.worlds.processes import NodeProcess, engramlog, fact, serving
 
 KEY = "k" * 40
 
@@ -175,7 +175,9 @@ def test_the_process_leaves_no_children_and_no_lock(tmp_path: Path) -> None:
 def test_broken_http_is_refused_in_a_line_and_is_no_failure_of_the_node(tmp_path: Path) -> None:
     with serving(tmp_path / "data", "--no-auth") as node:
         coded = httpx.post(
-            f"{node.url}/v1/facts", content=b"{}", headers={"Content-Encoding": "gzip"}
+            f"{node.url}/v1/facts",
+            content=b"{}",
+            headers={"Content-Encoding": "gzip", "Content-Type": "application/json"},
         )
         assert (coded.status_code, coded.json()["detail"]["code"]) == (400, "malformed_body")
         long = httpx.get(f"{node.url}/v1/facts", headers={"X-Long": "y" * 20_000})

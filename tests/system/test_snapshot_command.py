@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from api.node import Node
-from eventlog.kinds import Value
-from tests.projections.histories import asserted
-from tests.system.processes import COMMAND_SECONDS_MAX, engramlog, environment, serving
+from engramlog.api.node.node import Node
+from engramlog.eventlog.kinds import Value
+from tests.worlds.histories import asserted
+from tests.worlds.processes import COMMAND_SECONDS_MAX, engramlog, environment, serving
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def on_terminal(*args: str | Path) -> str:
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
     process = subprocess.Popen(
-        [sys.executable, "-m", "api.cli", *map(str, args)],
+        [sys.executable, "-m", "engramlog", *map(str, args)],
         stdout=subprocess.DEVNULL, stderr=theirs, env=environment(),
     )  # fmt: skip
     os.close(theirs)

@@ -12,30 +12,30 @@ from pathlib import Path
 
 import pytest
 
-from api.client import Client, ClientError
-from api.node import Node
-from eventlog.kinds import Value
-from projections.store import current_generation, generations
-from replay.verify import verify
-from tests.projections.histories import asserted
-from tests.system.processes import NodeProcess, fact
+from engramlog.api.client.client import Client, ClientError
+from engramlog.api.node.node import Node
+from engramlog.eventlog.kinds import Value
+from engramlog.projections.tables.store import current_generation, generations
+from engramlog.replay.verify import verify
+from tests.worlds.histories import asserted
+from tests.worlds.processes import NodeProcess, fact
 
 POINTS = {
-    "copying the tables": "replay.snapshots.sync_file",
-    "the file is in place, its document is not": "replay.snapshots.write_new",
-    "making tables of the past": "replay.rebuild.sync_file",
-    "a snapshot is copied for the rebuild": "replay.rebuild.replay_into",
-    "green is complete": "replay.rebuild._agreed",
-    "the link is not moved yet": "replay.rebuild.point_link",
-    "the link is moved, blue is still there": "replay.rebuild.remove_generation",
+    "copying the tables": "engramlog.replay.snapshots.sync_file",
+    "the file is in place, its document is not": "engramlog.replay.snapshots.write_new",
+    "making tables of the past": "engramlog.replay.rebuild.sync_file",
+    "a snapshot is copied for the rebuild": "engramlog.replay.rebuild.replay_into",
+    "green is complete": "engramlog.replay.rebuild._agreed",
+    "the link is not moved yet": "engramlog.replay.rebuild.point_link",
+    "the link is moved, blue is still there": "engramlog.replay.rebuild.remove_generation",
 }
 """What was just going to be called, or (``_agreed``) had just ended."""
 CHILD = """
 import importlib, os, signal, sys
 from pathlib import Path
-from api.node import Node
-from eventlog.kinds import Value
-from tests.projections.histories import asserted
+from engramlog.api.node.node import Node
+from engramlog.eventlog.kinds import Value
+from tests.worlds.histories import asserted
 
 folder, point = Path(sys.argv[1]), sys.argv[2]
 node = Node.open(folder)
@@ -53,9 +53,9 @@ def die(*given, **named):
     os.kill(os.getpid(), signal.SIGKILL)
 
 setattr(module, function, die)
-if point == "replay.rebuild.sync_file":
+if point == "engramlog.replay.rebuild.sync_file":
     node.snapshot(kept.position - 3)
-if name == "replay.snapshots":
+if name == "engramlog.replay.snapshots":
     node.snapshot()
 node.rebuild()
 raise SystemExit("lived through it")
@@ -72,7 +72,9 @@ def test_the_next_start_works_as_if_nothing_had_been_begun(tmp_path: Path, point
     assert done.returncode == -signal.SIGKILL, done.stderr
     link = folder / "projections.db"
     left = len(generations(link)) - 1
-    assert left == (1 if POINTS[point].startswith("replay.rebuild") and "past" not in point else 0)
+    assert left == (
+        1 if POINTS[point].startswith("engramlog.replay.rebuild") and "past" not in point else 0
+    )
     node = Node.open(folder)
     try:
         assert node.reader.digests().local == done.stdout.strip()
@@ -155,7 +157,7 @@ def test_kills_under_rebuilds_and_snapshots_lose_nothing(tmp_path: Path) -> None
     assert len(written) > ROUNDS * 2
     opened = Node.open(data)
     try:
-        assert set(opened.reader.mirror.slot_of) >= set(written)
+        assert set(opened.reader.image.facts.slot_of) >= set(written)
         found, broken = opened.snapshots.all()
         assert broken == []
         assert [opened.snapshot_fault(each) for each in found] == [None] * len(found)

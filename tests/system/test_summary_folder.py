@@ -6,12 +6,12 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from api.client import Client
-from tests.system.processes import NodeProcess, engramlog
+from engramlog.api.client.client import Client
+from tests.worlds.processes import NodeProcess, engramlog
+from tests.worlds.waiting import until
 
 WAIT_SECONDS_MAX = 30.0
 PROFILE = {
@@ -19,16 +19,6 @@ PROFILE = {
     "description": "the summaries stage alone",
     "stages": [{"name": "summaries", "weight": 1.0}],
 }
-
-
-def until(work: Callable[[], Any], wanted: Any) -> None:
-    """Wait for an answer."""
-    deadline = time.monotonic() + WAIT_SECONDS_MAX
-    found = work()
-    while found != wanted:
-        assert time.monotonic() < deadline, found
-        time.sleep(0.1)
-        found = work()
 
 
 def write(folder: Path, name: str, text: str) -> None:
@@ -64,11 +54,11 @@ def test_files_become_answers_and_the_past_keeps_them(tmp_path: Path) -> None:
     try:
         client = node.client(node.control.token)
         client.request("PUT", "/v1/profiles/paragraphs", body=PROFILE)
-        until(lambda: recalled(client, "sqlite"), ["We migrated to SQLite."])
+        until(lambda: recalled(client, "sqlite") == ["We migrated to SQLite."])
         first = head(client)
 
         write(folder, name, "# Week 25\n\nWe migrated to Postgres.\n\nAlice left.\n")
-        until(lambda: recalled(client, "sqlite OR postgres"), ["We migrated to Postgres."])
+        until(lambda: recalled(client, "sqlite OR postgres") == ["We migrated to Postgres."])
         second = head(client)
         kept = client.get("/v1/summaries", {"as_of": f"position:{first}"})["summaries"][0]
         now = client.get("/v1/summaries")["summaries"][0]
@@ -77,8 +67,8 @@ def test_files_become_answers_and_the_past_keeps_them(tmp_path: Path) -> None:
         assert same == [True, False, True]
 
         (folder / name).unlink()
-        until(lambda: recalled(client, "postgres OR alice"), [])
-        until(lambda: client.get("/v1/summaries")["summaries"], [])
+        until(lambda: recalled(client, "postgres OR alice") == [])
+        until(lambda: client.get("/v1/summaries")["summaries"] == [])
 
         at_first = {"as_of": f"position:{first}"}
         assert recalled(client, "sqlite OR postgres", **at_first) == ["We migrated to SQLite."]
@@ -96,7 +86,7 @@ def test_what_changed_while_the_node_was_down(tmp_path: Path) -> None:
     node = serve(data, folder)
     client = node.client(node.control.token)
     client.request("PUT", "/v1/profiles/paragraphs", body=PROFILE)
-    until(lambda: len(recalled(client, "deploy")), 3)
+    until(lambda: len(recalled(client, "deploy")) == 3)
     node.stop()
 
     write(folder, "daily/daily_2026-06-15.md", "The deploy failed twice.\n")
@@ -106,7 +96,7 @@ def test_what_changed_while_the_node_was_down(tmp_path: Path) -> None:
     try:
         client = node.client(node.control.token)
         wanted = ["Many a deploy.", "The deploy failed twice.", "The deploy went well."]
-        until(lambda: recalled(client, "deploy"), wanted)
+        until(lambda: recalled(client, "deploy") == wanted)
     finally:
         node.stop()
 
@@ -137,13 +127,13 @@ def test_a_folder_that_is_gone_ends_nothing(tmp_path: Path) -> None:
     try:
         client = node.client(node.control.token)
         client.request("PUT", "/v1/profiles/paragraphs", body=PROFILE)
-        until(lambda: recalled(client, "deploy"), ["The deploy failed."])
+        until(lambda: recalled(client, "deploy") == ["The deploy failed."])
         os.rename(folder, tmp_path / "away")
         time.sleep(3.0)
         assert recalled(client, "deploy") == ["The deploy failed."]
         os.rename(tmp_path / "away", folder)
         write(folder, "daily/daily_2026-06-17.md", "The deploy went well.\n")
-        until(lambda: recalled(client, "deploy"), ["The deploy failed.", "The deploy went well."])
+        until(lambda: recalled(client, "deploy") == ["The deploy failed.", "The deploy went well."])
         assert "is not UTF-8" in node.errors()
     finally:
         node.stop()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from projections.recall.candidates import Candidates
-from projections.recall.stages import (
+from engramlog.projections.recall.stages import (
+    dates,
     entity_edges,
     fuzzy,
     graph,
@@ -17,35 +17,35 @@ from projections.recall.stages import (
     simhash,
     summaries,
 )
+from engramlog.projections.recall.stages.candidates import Candidates
 
 if TYPE_CHECKING:
-    from projections.recall.survey import Survey
+    from engramlog.projections.recall.request_facts import Survey
 
 
 class Stage(Struct, frozen=True):
     """``run(survey, parameters, earlier)`` proposes candidates.
 
     A stage that ``builds_on`` others gets in ``earlier`` the gated candidates of those that
-    the profile lists before it, and so waits for them; all others run side by side. One that
-    ``embeds`` needs the vector of the question; what a stage finds that ``tells`` is like the
-    question by a threshold of its own, and so evidence. ``judges`` says by the parameters
-    whether a stage tells strong hits from weak ones.
+    the profile lists before it, and so waits for them; all others run side by side. What a
+    stage finds that ``tells`` is like the question by a threshold of its own, and so evidence.
+    ``judges`` says by the parameters whether a stage tells strong hits from weak ones.
     """
 
     parameters: type[Struct]
     run: Callable[[Survey, Any, Mapping[str, Candidates]], Candidates]
     builds_on: bool = False
-    embeds: bool = False
     tells: bool = False
     judges: Callable[[Any], bool] = lambda _parameters: False
 
 
 STAGES: dict[str, Stage] = {
     "lexical": Stage(lexical.Parameters, lexical.run),
-    "semantic": Stage(semantic.Parameters, semantic.run, embeds=True, tells=True),
+    "semantic": Stage(semantic.Parameters, semantic.run, tells=True),
     "fuzzy": Stage(fuzzy.Parameters, fuzzy.run, judges=fuzzy.judges),
     "simhash": Stage(simhash.Parameters, simhash.run, tells=True),
     "graph": Stage(graph.Parameters, graph.run, builds_on=True),
+    "dates": Stage(dates.Parameters, dates.run, builds_on=True),
     "summaries": Stage(summaries.Parameters, summaries.run),
     "entity_edges": Stage(entity_edges.Parameters, entity_edges.run),
 }

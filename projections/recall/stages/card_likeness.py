@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from projections.arrays import F32, F64, I32
-from projections.cards.inputs import slots_of_key
-from projections.normalization import SCOPES
+from engramlog.projections.arrays import F32, F64, I32
+from engramlog.projections.cards.inputs import slots_of_key
+from engramlog.projections.normalization import SCOPES
 
 if TYPE_CHECKING:
-    from projections.recall.survey import Survey
+    from engramlog.projections.recall.request_facts import Survey
 
 CARDS_MAX = 100
 """Most like cards that lift the facts of their entity."""

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from msgspec import Meta, Struct
 
-from projections.arrays import I32
-from projections.entity_names import words_of
-from projections.normalization import normalize_uri
-from projections.paths import Path, edges_of, paths_between
-from projections.recall.candidates import Candidates, StageDisabled
+from engramlog.projections.arrays import I32
+from engramlog.projections.columns.entity_names import words_of
+from engramlog.projections.graph.paths import Path, edges_of, paths_between
+from engramlog.projections.normalization import normalize_uri
+from engramlog.projections.recall.stages.candidates import Candidates, StageDisabled
 
 if TYPE_CHECKING:
-    from projections.recall.survey import Survey
+    from engramlog.projections.recall.request_facts import Survey
 
 WORDS_MAX = 64
 """Words of a question that are looked up."""

@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 from msgspec import Meta, Struct
 
-from projections.arrays import F64, I32
-from projections.folded import beginning, strip_diacritics
-from projections.recall.bm25_product import Product, bm25_product
-from projections.recall.candidates import Candidates, StageDisabled
-from projections.recall.keywords import Cutting, Keywords, keywords_of
-from projections.recall.memories import load_memories
-from projections.recall.stages.fuzzy_search import FuzzySearch, Hit
+from engramlog.projections.arrays import F64, I32
+from engramlog.projections.columns.substring_index import beginning, strip_diacritics
+from engramlog.projections.recall.factors.memory_features import load_memories
+from engramlog.projections.recall.keywords import Cutting, Keywords, keywords_of
+from engramlog.projections.recall.stages.bm25_product import Product, bm25_product
+from engramlog.projections.recall.stages.candidates import Candidates, StageDisabled
+from engramlog.projections.recall.stages.fuzzy_search import FuzzySearch, Hit
 
 if TYPE_CHECKING:
-    from projections.fact_texts import Which
-    from projections.recall.survey import Survey
+    from engramlog.projections.image.fact_texts import Which
+    from engramlog.projections.recall.request_facts import Survey
 
 BY_LETTERS: tuple[tuple[str, Which], ...] = (
     ("trigram_en", "english"),

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import Struct
 
-from projections.arrays import F64, I32, I64
-from projections.folded import strip_diacritics
-from projections.recall.candidates import best_indices
-from projections.recall.keywords import swapped, windows
-from projections.recall.tally import Tally
+from engramlog.projections.arrays import F64, I32, I64
+from engramlog.projections.columns.substring_index import strip_diacritics
+from engramlog.projections.recall.keywords import swapped, windows
+from engramlog.projections.recall.stages.candidates import best_indices
+from engramlog.projections.recall.stages.tally import Tally
 
 if TYPE_CHECKING:
-    from projections.fact_texts import Which
-    from projections.recall.survey import Survey
+    from engramlog.projections.image.fact_texts import Which
+    from engramlog.projections.recall.request_facts import Survey
 
 K1 = 1.2
 B = 0.75

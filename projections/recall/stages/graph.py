@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from msgspec import Meta, Struct
 
-from projections.arrays import F64, I32, I64
-from projections.graph import LOOKUPS_MAX, Reached, best_edges, expand, joined
-from projections.normalization import entity_display, normalize_uri
-from projections.recall.candidates import Candidates, StageDisabled
-from projections.stop_words import STOP_WORDS
+from engramlog.projections.arrays import F64, I32, I64
+from engramlog.projections.graph.neighbors import LOOKUPS_MAX, Reached, best_edges, expand, joined
+from engramlog.projections.normalization import entity_display, normalize_uri
+from engramlog.projections.recall.stages.candidates import Candidates, StageDisabled
+from engramlog.projections.text.stop_words import STOP_WORDS
 
 if TYPE_CHECKING:
-    from projections.recall.survey import Survey
+    from engramlog.projections.recall.request_facts import Survey
 
 ENTITIES_PER_HOP_MAX = 256
 """Entities expanded and scored a hop, best edges first."""

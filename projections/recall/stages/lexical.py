@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from msgspec import Meta, Struct
 
-from projections.arrays import F64, I32
-from projections.recall.candidates import Candidates, best_indices
-from projections.recall.context import conversations, surroundings
-from projections.recall.tally import Tally
-from projections.stop_words import without_stop_words
+from engramlog.projections.arrays import F64, I32
+from engramlog.projections.recall.conversations import conversations, surroundings
+from engramlog.projections.recall.stages.candidates import Candidates, best_indices
+from engramlog.projections.recall.stages.tally import Tally
+from engramlog.projections.text.stop_words import without_stop_words
 
 if TYPE_CHECKING:
-    from projections.recall.context import Context
-    from projections.recall.survey import Survey
-    from projections.view import View
+    from engramlog.projections.image.view import View
+    from engramlog.projections.recall.conversation_context import ConversationContext
+    from engramlog.projections.recall.request_facts import Survey
 
 TERMS_MAX = 64
 """Terms of a query that are looked up; the rest of a longer query is not searched."""
@@ -107,7 +107,7 @@ def _bm25(survey: Survey, terms: list[Term], parameters: Parameters) -> tuple[I3
 
 def _in_context(
     survey: Survey,
-    context: Context,
+    context: ConversationContext,
     terms: list[Term],
     parameters: Parameters,
     slots: I32,
@@ -120,7 +120,7 @@ def _in_context(
         return slots, scores
     talk = conversations(survey, context, best)
     pool = surroundings(talk, context, best)
-    around = talk.around(pool, context)
+    around = talk.around(pool, context, survey.view.length)
     lengths = survey.view.length[pool].astype(np.float64)
     for share, near in around:
         lengths += share * np.where(near >= 0, survey.view.length[near], 0)

@@ -14,15 +14,22 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from msgspec import Meta, Struct
 
-from projections.arrays import F32, F64, I32, I64
-from projections.embedding.vectors import COSINE_DECIMALS
-from projections.recall.candidates import Candidates, StageDisabled, best_indices
-from projections.recall.context import Windows, conversations, shares_of, surroundings
-from projections.recall.stages.card_likeness import card_scores
+from engramlog.projections.arrays import F32, F64, I32, I64
+from engramlog.projections.embedding.vectors import COSINE_DECIMALS
+from engramlog.projections.recall.conversation_context import shares_of
+from engramlog.projections.recall.conversations import (
+    Windows,
+    bounded,
+    conversations,
+    surroundings,
+)
+from engramlog.projections.recall.speakers import PlainQuestion, question_vector, without_speakers
+from engramlog.projections.recall.stages.candidates import Candidates, StageDisabled, best_indices
+from engramlog.projections.recall.stages.card_likeness import card_scores
 
 if TYPE_CHECKING:
-    from projections.embedding.semantics import Semantics
-    from projections.recall.survey import Survey
+    from engramlog.projections.embedding.semantics import Semantics
+    from engramlog.projections.recall.request_facts import Survey
 
 COMPARED_MIN = 6_000
 """Up to this many survivors are all compared exactly; of more, those that a sketch of the
@@ -33,11 +40,14 @@ COMPARED_SHARE = 0.02
 class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
     """``floor``: the cosine that counts as no likeness at all. ``card_share``: how much of the
     likeness of its entity's memory card a fact gets where it has less itself; 0 leaves cards
-    out. ``threshold``: least cosine of a candidate, inclusive."""
+    out. ``threshold``: least cosine of a candidate, inclusive. ``name_share``: how much of the
+    speakers that the question names is left in its vector (see ``speakers``); None leaves the
+    question as it is."""
 
     threshold: Annotated[float, Meta(ge=0, le=1)] = 0.0
     floor: Annotated[float, Meta(ge=0, lt=1)] = 0.0
     card_share: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    name_share: Annotated[float, Meta(ge=0, le=1)] | None = None
 
 
 def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidates]) -> Candidates:
@@ -56,7 +66,10 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
     slots = survey.confident(semantics.min_confidence)
     present = semantics.present(slots)
     missing = len(slots) - int(np.count_nonzero(present))
-    query = semantics.query(survey.request.query)
+    asked = PlainQuestion(survey.request.query)
+    if parameters.name_share is not None:
+        asked = without_speakers(survey)
+    query = question_vector(semantics, asked, parameters.name_share or 0.0)
     if missing == len(slots) > 0:
         raise StageDisabled("no fact is embedded yet")
     embedded = slots[present] if missing else slots
@@ -77,12 +90,15 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
         return [f"semantic: cosine {_at(slots, cosines, slot):.3f}{where} with the query"]
 
     scores: F64 = (cosines - parameters.floor) / (1.0 - parameters.floor)
+    details = [f"partial: {missing} facts are not embedded yet"] if missing else []
+    if asked.names:
+        details.append(f"the names {', '.join(asked.names)} count {parameters.name_share:g}")
     found = Candidates(
         slots,
         scores,
         np.zeros(len(slots), dtype=np.int32),
         why,
-        detail=f"partial: {missing} facts are not embedded yet" if missing else "",
+        detail="; ".join(details),
         ages=survey.view.ages,
     )
     return _lifted(survey, parameters, query, found) if parameters.card_share else found
@@ -105,7 +121,9 @@ def _in_context(
         slots = np.concatenate([slots, others])
         order = np.argsort(slots)
         slots, cosines = slots[order], np.concatenate([cosines, besides])[order]
-    product, length = _blended(talk.windows(pool, context), shares_of(context), semantics, query)
+    windows = talk.windows(pool, context)
+    kept = bounded(survey.view.length[windows.members], context)
+    product, length = _blended(windows, shares_of(context), kept, semantics, query)
     at = np.searchsorted(slots, pool)
     raised = cosines.copy()
     blended = np.round(product / np.maximum(length, 1e-9), COSINE_DECIMALS)
@@ -114,16 +132,21 @@ def _in_context(
 
 
 def _blended(
-    windows: Windows, shares: Mapping[int, float], semantics: Semantics, query: F32
+    windows: Windows, shares: Mapping[int, float], kept: F64, semantics: Semantics, query: F32
 ) -> tuple[F64, F64]:
     """Of each fact's vector plus its neighbours' shares: the product with the query, and the
-    length; both 0 for facts in no conversation.
+    length; both 0 for facts in no conversation. ``kept``: what each member's length leaves of
+    the shares that it gets and gives.
 
     The sums themselves are never made: a few products of each vector with the next ones say
     as much, and those are shared by all facts that stand near.
     """
     rows, _ = semantics.rows(windows.members)
-    weights = {n: share * windows.steps[n] for n, share in shares.items()}
+    own = _there(kept, windows.places)
+    weights = {
+        n: share * own * _there(kept, windows.places + n) * windows.steps[n]
+        for n, share in shares.items()
+    }
     weights[0] = (windows.places < len(rows)).astype(np.float64)
     steps = sorted(weights)
     # Each row by itself: a matrix product's last bits would depend on which others there are.

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 from msgspec import Meta, Struct
 
-from projections.arrays import I32
-from projections.recall.candidates import Candidates, StageDisabled, best_indices
-from projections.signatures import StillSigning, sign_v1, sign_v2, similarities
-from projections.stop_words import without_stop_words
+from engramlog.projections.arrays import I32
+from engramlog.projections.columns.simhash import StillSigning, sign_v1, sign_v2, similarities
+from engramlog.projections.recall.stages.candidates import Candidates, StageDisabled, best_indices
+from engramlog.projections.text.stop_words import without_stop_words
 
 if TYPE_CHECKING:
-    from projections.recall.survey import Survey
-    from projections.view import View
+    from engramlog.projections.image.view import View
+    from engramlog.projections.recall.request_facts import Survey
 
 
 MULTIPLIER = 2_654_435_761

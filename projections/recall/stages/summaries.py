@@ -16,15 +16,15 @@ import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
-from projections.arrays import I32
-from projections.recall.candidates import Candidates
-from projections.recall.keywords import entries_of, own_words
-from projections.stop_words import STOP_WORDS
-from projections.summaries.naming import Period, period_of_entity
+from engramlog.projections.arrays import I32
+from engramlog.projections.memories.summary_naming import Period, period_of_entity
+from engramlog.projections.recall.keywords import entries_of, own_words
+from engramlog.projections.recall.stages.candidates import Candidates
+from engramlog.projections.text.stop_words import STOP_WORDS
 
 if TYPE_CHECKING:
-    from projections.recall.request import RecallRequest
-    from projections.recall.survey import Survey
+    from engramlog.projections.recall.request import RecallRequest
+    from engramlog.projections.recall.request_facts import Survey
 
 KEYWORDS_MAX = 64
 BEGINNING = 80

@@ -12,17 +12,17 @@ from typing import Any
 import duckdb
 import pytest
 
-from api.node import Node
-from eventlog.errors import CorruptLog
-from eventlog.event import Stored
-from eventlog.kinds import Value
-from projections.archive import archive as module
-from projections.archive import segments
-from projections.archive.archive import Archive
-from projections.archive.rows import touched
-from projections.intents import Done, RetractFact
-from projections.normalization import SCOPES
-from tests.projections.histories import asserted
+from engramlog.api.node.node import Node
+from engramlog.eventlog.errors import CorruptLog
+from engramlog.eventlog.event import Stored
+from engramlog.eventlog.kinds import Value
+from engramlog.projections.archive import archive as module
+from engramlog.projections.archive import segments
+from engramlog.projections.archive.archive import Archive
+from engramlog.projections.archive.rows import touched
+from engramlog.projections.normalization import SCOPES
+from engramlog.projections.writing.commands import Done, RetractFact
+from tests.worlds.histories import asserted
 
 SEGMENT = 10
 

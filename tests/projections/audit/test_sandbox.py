@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
-from api.node import Node
-from eventlog.kinds import Value
-from projections.archive.archive import Archive
-from projections.audit.desk import AuditDesk
-from projections.audit.sandbox import Limits, StatementRefused, Table
-from projections.authorization import Authorization
-from projections.authorization import everything as all_rights
-from projections.intents import Done, IssueKey, RetractFact
-from projections.moment import Moment
-from projections.normalization import SCOPES
-from tests.projections.histories import asserted
+from engramlog.api.node.node import Node
+from engramlog.eventlog.kinds import KeyIssued, Value
+from engramlog.projections.archive.archive import Archive
+from engramlog.projections.audit.desk import AuditDesk
+from engramlog.projections.audit.sandbox import Limits, StatementRefused, Table
+from engramlog.projections.authorization import Authorization
+from engramlog.projections.authorization import everything as all_rights
+from engramlog.projections.moment import Moment
+from engramlog.projections.normalization import SCOPES
+from engramlog.projections.writing.commands import Done, RetractFact
+from tests.worlds.histories import asserted
 
 LIMITS = Limits(seconds=5.0, rows=100, memory_mib=256)
 AUDITOR = Authorization("agent:auditor", frozenset({"read", "audit.read"}), frozenset({"local"}))
@@ -35,11 +36,12 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
         assert done.fact_id is not None
         node.write(RetractFact(fact_id=done.fact_id, reason="wrong", scopes=frozenset(SCOPES)))
         node.write(
-            IssueKey(
+            KeyIssued(
+                key_id=str(uuid4()),
                 entity_uri="agent:a",
-                permissions=("read",),
+                permissions=["read"],
                 key_sha256="ab" * 32,
-                scopes=("local",),
+                scopes=["local"],
             )
         )
         yield node

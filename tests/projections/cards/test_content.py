@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from projections.cards.content import TOKENS_MAX, Card, tokens_of, write_card
-from projections.cards.fact import CardFact
-from projections.cards.key import CardKey
+from engramlog.projections.cards.content import TOKENS_MAX, Card, tokens_of, write_card
+from engramlog.projections.cards.fact import CardFact
+from engramlog.projections.tables.facts.cards import CardKey
 
 KEY = CardKey("stigmem://t/user/a", "company")
 NOON_US = 1_700_049_600_000_000  # 2023-11-15T12:00:00Z

@@ -7,18 +7,18 @@ from pathlib import Path
 
 from hypothesis import given, settings
 
-from api.node import Node
-from eventlog.clock import FixedClock
-from projections.authorization import Authorization
-from projections.cards.content import Card
-from projections.cards.generator import card_at
-from projections.cards.key import CardKey
-from projections.cards.serving import Cards
-from projections.database import query
-from projections.intents import SetSourceTrust, SetTrustPolicy
-from projections.moment import Moment, format_instant
-from tests.projections.histories import ENTITIES, START_US, Step, histories, intent_at
-from tests.projections.model import Fact, Model
+from engramlog.api.node.node import Node
+from engramlog.eventlog.clock import FixedClock
+from engramlog.eventlog.kinds import SourceTrustSet, TrustPolicySet
+from engramlog.projections.authorization import Authorization
+from engramlog.projections.cards.content import Card
+from engramlog.projections.cards.generator import card_at
+from engramlog.projections.cards.serving import Cards
+from engramlog.projections.moment import Moment, format_instant
+from engramlog.projections.tables.database import query
+from engramlog.projections.tables.facts.cards import CardKey
+from tests.worlds.histories import ENTITIES, START_US, Step, histories, intent_at
+from tests.worlds.model import Fact, Model
 
 SCOPES = ("local", "company")
 KEYS = tuple(CardKey(entity, scope) for entity in ENTITIES for scope in SCOPES)
@@ -141,9 +141,9 @@ def test_cards_are_what_the_facts_make_of_them_now_and_later(steps: list[Step]) 
                     continue
                 answer = node.writer.submit([intent], actor="agent:t", received_at=step.at_us)
                 naive.model.take(intent, answer.result().outcomes[0], step.at_us)
-                if isinstance(intent, SetSourceTrust):
+                if isinstance(intent, SourceTrustSet):
                     naive.trust[intent.source] = intent.trust
-                if isinstance(intent, SetTrustPolicy):
+                if isinstance(intent, TrustPolicySet):
                     naive.trusting = intent.policy.mode != "off"
                 view = reader.pin()
                 moment = Moment(view.position, step.at_us)

@@ -6,32 +6,26 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import apsw
 import pytest
 
-from api.node import Node
-from eventlog.clock import FixedClock
-from eventlog.kinds import DecayPolicy, Value
-from projections.arrays import I32
-from projections.authorization import Authorization
-from projections.cards.content import Card
-from projections.cards.generator import GROUP_MAX, card_of
-from projections.cards.key import CardKey
-from projections.cards.queue import CardQueue
-from projections.cards.serving import Cards
-from projections.cards.source import PastCards, Served
-from projections.conflicts import conflicts
-from projections.intents import (
-    Done,
-    IssueKey,
-    ResolveConflict,
-    RetractFact,
-    SetSourceTrust,
-    SweepDecay,
-)
-from projections.moment import Moment
-from tests.projections.histories import (
+from engramlog.api.node.node import Node
+from engramlog.eventlog.clock import FixedClock
+from engramlog.eventlog.kinds import DecayPolicy, KeyIssued, SourceTrustSet, Value
+from engramlog.projections.arrays import I32
+from engramlog.projections.authorization import Authorization
+from engramlog.projections.cards.content import Card
+from engramlog.projections.cards.generator import GROUP_MAX, card_of
+from engramlog.projections.cards.queue import CardQueue
+from engramlog.projections.cards.serving import Cards
+from engramlog.projections.cards.source import PastCards, Served
+from engramlog.projections.contradictions.conflicts import conflicts
+from engramlog.projections.moment import Moment
+from engramlog.projections.tables.facts.cards import CardKey
+from engramlog.projections.writing.commands import Done, ResolveConflict, RetractFact, SweepDecay
+from tests.worlds.histories import (
     ALL_SCOPES,
     DAY_US,
     ENTITIES,
@@ -169,7 +163,7 @@ def test_trust_in_a_source_makes_it_stale(desk: Desk) -> None:
     desk.say("tag:x", source="agent:two")
     desk.serve()
     desk.warm()
-    desk.do(SetSourceTrust(source="agent:two", trust=0.5))
+    desk.do(SourceTrustSet(source="agent:two", trust=0.5))
     assert desk.cards.queue.waiting == 1
     assert desk.serve().stale
     assert "trust 0.50" in desk.warm().card.markdown  # type: ignore[union-attr]
@@ -219,7 +213,15 @@ def test_events_that_change_no_card_queue_nothing(desk: Desk) -> None:
     desk.say()
     desk.serve()
     desk.warm()
-    desk.do(IssueKey(entity_uri="agent:x", permissions=("read",), key_sha256="0" * 64, scopes=()))
+    desk.do(
+        KeyIssued(
+            key_id=str(uuid4()),
+            entity_uri="agent:x",
+            permissions=["read"],
+            key_sha256="0" * 64,
+            scopes=[],
+        )
+    )
     assert desk.cards.queue.waiting == 0
 
 

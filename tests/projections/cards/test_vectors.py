@@ -8,22 +8,22 @@ from typing import Any
 
 import pytest
 
-from api.node import Node
-from eventlog.kinds import Value
-from projections.authorization import Authorization
-from projections.cards.key import CardKey
-from projections.cards.serving import Cards
-from projections.embedding.choosing import Choice
-from projections.embedding.errors import ProviderUnavailable
-from projections.embedding.service import Embeddings
-from projections.intents import Done, RetractFact
-from projections.moment import Moment
-from projections.recall.candidates import Candidates
-from projections.recall.request import RecallRequest
-from projections.recall.stages import semantic
-from projections.recall.survey import Gate, survey
-from tests.projections.embedding.provider_double import CARD, SPACE, WordsProvider
-from tests.projections.histories import ALL_SCOPES, asserted
+from engramlog.api.node.node import Node
+from engramlog.eventlog.kinds import Value
+from engramlog.projections.authorization import Authorization
+from engramlog.projections.cards.serving import Cards
+from engramlog.projections.embedding.choosing import Choice
+from engramlog.projections.embedding.errors import ProviderUnavailable
+from engramlog.projections.embedding.service import Embeddings
+from engramlog.projections.moment import Moment
+from engramlog.projections.recall.request import RecallRequest
+from engramlog.projections.recall.request_facts import Gate, survey
+from engramlog.projections.recall.stages import semantic
+from engramlog.projections.recall.stages.candidates import Candidates
+from engramlog.projections.tables.facts.cards import CardKey
+from engramlog.projections.writing.commands import Done, RetractFact
+from tests.worlds.histories import ALL_SCOPES, asserted
+from tests.worlds.provider_double import CARD, SPACE, WordsProvider
 
 ATLAS = "stigmem://t/project/atlas"
 OTHER = "stigmem://t/project/other"

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from eventlog.kinds import EmbeddingModelPinned
-from projections.embedding.choosing import EmbeddingSettings, choose, space_of
-from projections.embedding.errors import DimensionMismatch, ModelMismatch, UnknownModel
-from projections.embedding.recipe import Space
-from tests.projections.embedding.servers import ollama_api, serving, unused_port
+from engramlog.eventlog.kinds import EmbeddingModelPinned
+from engramlog.projections.embedding.choosing import EmbeddingSettings, choose, space_of
+from engramlog.projections.embedding.errors import DimensionMismatch, ModelMismatch, UnknownModel
+from engramlog.projections.embedding.recipe import Space
+from tests.worlds.provider_servers import ollama_api, serving, unused_port
 
 NOMIC = Space("ollama", "nomic-embed-text", 768)
 MINILM = Space("minilm", "all-MiniLM-L6-v2", 384)

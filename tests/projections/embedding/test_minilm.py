@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load
 
-from projections.arrays import F32
-from projections.embedding.errors import ModelFileError
-from projections.embedding.minilm import (
+from engramlog.projections.arrays import F32
+from engramlog.projections.embedding.errors import ModelFileError
+from engramlog.projections.embedding.providers.minilm import (
     BATCH_TOKENS,
     TEXT_TOKENS_MAX,
     MiniLM,
@@ -17,7 +17,7 @@ from projections.embedding.minilm import (
     model_folder,
     verified,
 )
-from projections.embedding.transformer import HEADS
+from engramlog.projections.embedding.providers.transformer import HEADS
 
 HAPPY = "That is a happy person"
 

@@ -6,22 +6,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from projections.embedding.breaker import CircuitBreaker
-from projections.embedding.errors import (
+from engramlog.projections.embedding.errors import (
     BadAnswer,
     EmbeddingsOff,
     ProviderRefused,
     ProviderUnavailable,
     UnknownModel,
 )
-from projections.embedding.http import HttpClient, Patience
-from projections.embedding.none import NoProvider
-from projections.embedding.ollama import ollama
-from projections.embedding.openai import openai
-from projections.embedding.provider import Purpose
-from projections.embedding.remote import RemoteProvider
-from projections.embedding.voyage import voyage
-from tests.projections.embedding.servers import (
+from engramlog.projections.embedding.providers.breaker import CircuitBreaker
+from engramlog.projections.embedding.providers.http import HttpClient, Patience
+from engramlog.projections.embedding.providers.none import NoProvider
+from engramlog.projections.embedding.providers.ollama import ollama
+from engramlog.projections.embedding.providers.openai import openai
+from engramlog.projections.embedding.providers.provider import Purpose
+from engramlog.projections.embedding.providers.remote import RemoteProvider
+from engramlog.projections.embedding.providers.voyage import voyage
+from tests.worlds.provider_servers import (
     Scripted,
     Server,
     numbers,

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.embedding.errors import DimensionMismatch, ModelMismatch
-from projections.embedding.recipe import Space
-from projections.embedding.sketch import differing, signs
-from projections.embedding.vec_facts import VecFacts, open_vectors
-from projections.embedding.vectors import BLOCK_SLOTS, Vectors
-from tests.projections.embedding.provider_double import SPACE
+from engramlog.projections.embedding.errors import DimensionMismatch, ModelMismatch
+from engramlog.projections.embedding.recipe import Space
+from engramlog.projections.embedding.sketch import differing, signs
+from engramlog.projections.embedding.vec_facts import VecFacts, open_vectors
+from engramlog.projections.embedding.vectors import BLOCK_SLOTS, Vectors
+from tests.worlds.provider_double import SPACE
 
 D = SPACE.dimensions
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from projections.recall.memories import DAY_US, Memories
-from tests.projections.recall.world import NOW_US
+from engramlog.projections.recall.factors.memory_features import DAY_US, Memories
+from tests.worlds.recall_world import NOW_US
 
 
 def memories(*facts: dict[str, Any]) -> Memories:

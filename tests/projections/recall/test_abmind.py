@@ -7,17 +7,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from eventlog.kinds import FactAttributes
-from projections.attributes import PLAIN
-from projections.moment import Moment
-from projections.recall import load_profile, recall
-from projections.recall.answer import RecallAnswer, Recalled
-from projections.recall.diversity import SIMILARITIES, ByMarginalRelevance, Material
-from projections.recall.enrichment import WARNING, Told, enrich
-from projections.recall.filters import Filters
-from projections.recall.request import RecallRequest, Situation
-from projections.recall.stages import STAGES
-from tests.projections.recall.world import DAY_US, NOW_US, World, reader, user
+from engramlog.eventlog.kinds import FactAttributes
+from engramlog.projections.moment import Moment
+from engramlog.projections.recall import load_profile, recall
+from engramlog.projections.recall.answer import RecallAnswer, Recalled
+from engramlog.projections.recall.enrichment import WARNING, Told, enrich
+from engramlog.projections.recall.filters import Filters
+from engramlog.projections.recall.ranking.diversity import (
+    SIMILARITIES,
+    ByMarginalRelevance,
+    Material,
+)
+from engramlog.projections.recall.request import RecallRequest, Situation
+from engramlog.projections.recall.stages import STAGES
+from engramlog.projections.tables.facts.attributes import PLAIN
+from tests.worlds.recall_world import DAY_US, NOW_US, World, reader, user
 
 PROFILES = ("abmind", "abmind-head")
 

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from eventlog.kinds import FactAttributes
-from projections.embedding.cache import EmbeddingCache
-from projections.embedding.errors import ProviderUnavailable
-from projections.embedding.semantics import Semantics
-from projections.recall import load_profile, recall
-from projections.recall.answer import RecallAnswer
-from projections.recall.request import RecallRequest
-from tests.projections.embedding.provider_double import WordsProvider
-from tests.projections.recall.test_semantic import embedded
-from tests.projections.recall.world import World, reader, user
+from engramlog.eventlog.kinds import FactAttributes
+from engramlog.projections.embedding.cache import EmbeddingCache
+from engramlog.projections.embedding.errors import ProviderUnavailable
+from engramlog.projections.embedding.semantics import Semantics
+from engramlog.projections.recall import load_profile, recall
+from engramlog.projections.recall.answer import RecallAnswer
+from engramlog.projections.recall.request import RecallRequest
+from tests.worlds.provider_double import WordsProvider
+from tests.worlds.recall_vectors import embedded
+from tests.worlds.recall_world import World, reader, user
 
 QUERY = "kitten plays"
 LONG = "kitten beside eleven other words that all say something else about weather and taxes"

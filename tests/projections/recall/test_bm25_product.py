@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from projections.recall.bm25_product import Product, bm25_product
+from engramlog.projections.recall.stages.bm25_product import Product, bm25_product
 from tests.projections.recall.remembered import memories
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from projections.recall.citation import is_cited
+from engramlog.projections.recall.citation import is_cited
 
 MEMORY = "The billing service moved to Frankfurt in March, says Dana"
 

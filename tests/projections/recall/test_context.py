@@ -9,20 +9,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from projections.moment import Moment
-from projections.recall import RecallRequest, load_profile, recall
-from projections.recall.context import Context, conversations, spread, surroundings
-from projections.recall.fusion import Fused
-from projections.recall.profile import ProfileError, parse_profile
-from projections.recall.stages import lexical
-from projections.recall.survey import Gate, Survey, survey
-from tests.projections.recall.world import SOURCE, World, reader, user
+from engramlog.projections.moment import Moment
+from engramlog.projections.recall import RecallRequest, load_profile, recall
+from engramlog.projections.recall.conversation_context import ConversationContext
+from engramlog.projections.recall.conversations import conversations, spread, surroundings
+from engramlog.projections.recall.profile import ProfileError, parse_profile
+from engramlog.projections.recall.ranking.fusion import Fused
+from engramlog.projections.recall.request_facts import Gate, Survey, survey
+from engramlog.projections.recall.stages import lexical
+from tests.worlds.recall_world import SOURCE, World, reader, user
 
-TALK = Context(before=(0.5, 0.25), after=(0.25,), session=0.5)
+TALK = ConversationContext(before=(0.5, 0.25), after=(0.25,), session=0.5)
 
 
 def surveyed(
-    world: World, query: str = "", *scopes: str, context: Context = TALK, **more: Any
+    world: World, query: str = "", *scopes: str, context: ConversationContext = TALK, **more: Any
 ) -> Survey:
     return survey(
         world.view(),
@@ -130,7 +131,7 @@ def test_bm25_counts_shares_of_the_neighbours_words() -> None:
     world = World()
     for word in ("ledger", "atlas", "moves"):
         world.fact(user("ann"), word[0], word)
-    context = Context(before=(0.5,))
+    context = ConversationContext(before=(0.5,))
     found = lexical.run(
         surveyed(world, "ledger", context=context), lexical.Parameters(k1=1.0, b=0.5), {}
     )
@@ -141,6 +142,25 @@ def test_bm25_counts_shares_of_the_neighbours_words() -> None:
     assert found.scores.tolist() == pytest.approx([idf * 2 / 1.9, idf / 1.6])
     assert found.why(0) == ["lexical: holds ledger"]
     assert found.why(1) == ["lexical: near facts that match"]
+
+
+def test_a_long_fact_gets_and_gives_less() -> None:
+    """As above, with 2 terms as the bound: facts of 4 terms get a half and give a half."""
+    world = World()
+    for word in ("ledger", "atlas", "moves"):
+        world.fact(user("ann"), word[0], word)
+    context = ConversationContext(before=(0.5,), terms=2)
+    found = lexical.run(
+        surveyed(world, "ledger", context=context), lexical.Parameters(k1=1.0, b=0.5), {}
+    )
+    idf = math.log1p((3 - 1 + 0.5) / (1 + 0.5))
+    # The share is 0.5 × 0.5 × 0.5 = 0.125; lengths are 4 and 4.5, on average 4.25.
+    assert found.scores.tolist() == pytest.approx(
+        [
+            idf * 2 / (1 + 0.5 + 0.5 * 4 / 4.25),
+            idf * 0.125 * 2 / (0.125 + 0.5 + 0.5 * 4.5 / 4.25),
+        ]
+    )
 
 
 def test_the_session_gets_a_share_of_its_best() -> None:
@@ -229,6 +249,7 @@ def test_the_past_is_what_was_answered_then(
         ({"after": [0.1] * 6}, "$.context.after"),
         ({"session": -0.1}, "$.context.session"),
         ({"gap_hours": 0}, "$.context.gap_hours"),
+        ({"terms": 0}, "$.context.terms"),
         ({"depth": 1}, "$.context"),
     ],
 )

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.recall.diversity import (
+from engramlog.projections.recall.ranking.diversity import (
     ByMarginalRelevance,
     ByScore,
     Chooser,
@@ -13,7 +13,7 @@ from projections.recall.diversity import (
     Jaccard,
     Material,
 )
-from projections.recall.packing import by_value_bytes, pack
+from engramlog.projections.recall.ranking.packing import by_value_bytes, pack
 
 
 def order(chooser: Chooser) -> list[int]:

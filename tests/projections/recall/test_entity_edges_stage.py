@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eventlog.kinds import FactAttributes
-from projections.aliases import AliasBook, AliasRow
-from projections.arrays import I32
-from projections.moment import LIVE, Moment
-from projections.paths import Path, paths_between
-from projections.recall.candidates import StageDisabled
-from projections.recall.request import RecallRequest
-from projections.recall.stages import entity_edges
-from projections.recall.stages.entity_edges import Parameters
-from projections.recall.survey import Gate, Survey, survey
-from projections.selection import live
-from tests.projections.recall.world import World, reader
+from engramlog.eventlog.kinds import FactAttributes
+from engramlog.projections.arrays import I32
+from engramlog.projections.graph.paths import Path, paths_between
+from engramlog.projections.image.visible_facts import live
+from engramlog.projections.moment import LIVE, Moment
+from engramlog.projections.recall.request import RecallRequest
+from engramlog.projections.recall.request_facts import Gate, Survey, survey
+from engramlog.projections.recall.stages import entity_edges
+from engramlog.projections.recall.stages.candidates import StageDisabled
+from engramlog.projections.recall.stages.entity_edges import Parameters
+from engramlog.projections.tables.declared.aliases import AliasBook, AliasRow
+from tests.worlds.recall_world import World, reader
 
 
 def surveyed(

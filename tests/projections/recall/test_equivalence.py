@@ -11,19 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.kinds import FactAsserted, Value
-from projections.arrays import I32
-from projections.columns import Postings
-from projections.moment import LIVE, Moment, format_instant
-from projections.recall import RecallRequest, running
-from projections.recall.candidates import Candidates
-from projections.recall.filters import Filters
-from projections.recall.stages import graph, lexical
-from projections.recall.survey import Gate, Survey, survey
-from projections.recall.surviving import find_surviving, surviving
-from projections.term_postings import COUNTED_FROM, TermPostings
-from projections.view import View
-from tests.projections.recall.world import DAY_US, NOW_US, World, reader
+from engramlog.eventlog.kinds import FactAsserted, Value
+from engramlog.projections.arrays import I32
+from engramlog.projections.columns.columns import Postings
+from engramlog.projections.columns.term_postings import COUNTED_FROM, TermPostings
+from engramlog.projections.image.view import View
+from engramlog.projections.moment import LIVE, Moment, format_instant
+from engramlog.projections.recall import RecallRequest
+from engramlog.projections.recall.filters import Filters
+from engramlog.projections.recall.matching_facts import find_surviving, surviving
+from engramlog.projections.recall.request_facts import Gate, Survey, survey
+from engramlog.projections.recall.stages import graph, lexical, running
+from engramlog.projections.recall.stages.candidates import Candidates
+from tests.worlds.recall_world import DAY_US, NOW_US, World, reader
 
 ENTITIES = ("user:ann", "user:bo", "project:apollo", "project:hermes")
 RELATIONS = ("memory:note", "memory:role", "rel:knows", "stigmem:memory:card")
@@ -197,7 +197,7 @@ def test_a_dispute_is_a_standing_sibling_with_another_value(
     wanted = [disputed(n) for n in range(view.count)]
     assert view.contradicted(slots, moment, rights).tolist() == wanted
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("projections.view.PAIRS_MAX", 1)
+        patch.setattr("engramlog.projections.image.view.PAIRS_MAX", 1)
         assert view.contradicted(slots, moment, rights).tolist() == wanted
 
 
@@ -283,7 +283,7 @@ def test_counted_postings_are_what_a_count_of_the_plain_list_gives(
     plain, counted = Postings(), TermPostings()
     published = 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("projections.term_postings.COUNTED_ENTRIES_MAX", kept)
+        patch.setattr("engramlog.projections.columns.term_postings.COUNTED_ENTRIES_MAX", kept)
         for what, number in taken:
             for term in ("often", "seldom"):
                 _check(what, number, term, plain, counted, published)

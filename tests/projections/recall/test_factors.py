@@ -7,13 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.recall.factors import (
+from engramlog.projections.recall.factors.factors import (
     FACTORS,
     NAMED_STAGES,
     Floor,
     Nothing,
     PerHop,
     Recency,
+    Speaker,
+    Statement,
+    Substance,
     Tier,
     Unresolved,
     access_frequency,
@@ -23,13 +26,15 @@ from projections.recall.factors import (
     garden_tier,
     recency,
     source_trust,
+    speaker,
     statement,
     substance,
 )
-from projections.recall.features import Features
-from projections.recall.request import Situation
+from engramlog.projections.recall.factors.features import Features
+from engramlog.projections.recall.factors.roles import is_machine
+from engramlog.projections.recall.request import Situation
 from tests.projections.recall.remembered import memories, recalled_every
-from tests.projections.recall.world import NOW_US
+from tests.worlds.recall_world import NOW_US
 
 
 def features(
@@ -54,6 +59,7 @@ def features(
         raw={"one": np.array((3.0, 2.0, 1.0)), "other": np.array((0.0, 1.0, 0.0))},
         strong=np.array((True, False, False)),
         cosine=np.array((0.1, 0.2, np.nan)),
+        machine=np.array((False, True, False)[:count]),
         memories=memories(
             *(
                 {
@@ -142,10 +148,41 @@ def test_older_is_never_more_recent(one: float, other: float) -> None:
 
 def test_a_fact_that_only_asks_has_the_floor() -> None:
     # 1 - 0.6 × the share that asks
-    assert statement(features(), Floor(floor=0.4)).tolist() == pytest.approx([1.0, 0.7, 0.4])
+    assert statement(features(), Statement(floor=0.4)).tolist() == pytest.approx([1.0, 0.7, 0.4])
 
 
 def test_substance_grows_with_length_towards_the_longest() -> None:
     # 3, 6 and 9 terms: 3/9, 6/12 and 9/15; of the highest 5/9, 5/6 and 1
-    found = substance(features(), Floor(floor=0.4))
+    found = substance(features(), Substance(floor=0.4))
     assert found.tolist() == pytest.approx([0.4 + 0.6 * 5 / 9, 0.9, 1.0])
+
+
+def test_a_long_question_is_no_question() -> None:
+    # 3, 6 and 9 terms of which none, half and all ask: the penalty is whole up to 5 terms and
+    # gone from 10 on, so 4/5 of it is left at 6 terms and 1/5 at 9
+    found = statement(features(), Statement(floor=0.5, whole_terms=5, gone_terms=10))
+    assert found.tolist() == pytest.approx([1.0, 1 - 0.5 * 0.5 * 0.8, 1 - 0.5 * 0.2])
+
+
+def test_substance_is_whole_from_a_length_on_whatever_else_is_there() -> None:
+    found = substance(features(), Substance(floor=0.4, terms=6))
+    assert found.tolist() == pytest.approx([0.7, 1.0, 1.0])
+
+
+def test_what_a_machine_said_counts_less() -> None:
+    assert speaker(features(), Speaker(machine=0.6)).tolist() == [1.0, 0.6, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("entity", "machine"),
+    [
+        ("stigmem://acme.example/person/assistant", True),
+        ("stigmem://acme.example/speaker/Weather-Bot", True),
+        ("stigmem://acme.example/chat/AI", True),
+        ("stigmem://acme.example/person/aida", False),
+        ("stigmem://acme.example/assistant/anna", False),
+        ("stigmem://acme.example/person/user", False),
+    ],
+)
+def test_a_machine_is_known_by_the_name_of_the_speaker(entity: str, machine: bool) -> None:
+    assert is_machine(entity) is machine

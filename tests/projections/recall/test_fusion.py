@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from projections.recall.candidates import Candidates
-from projections.recall.fusion import by_maximum, reciprocal_ranks
+from engramlog.projections.recall.ranking.fusion import by_maximum, reciprocal_ranks
+from engramlog.projections.recall.stages.candidates import Candidates
 
 NONE = np.empty(0, dtype=np.int32)
 

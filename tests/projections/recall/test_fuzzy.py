@@ -6,14 +6,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.kinds import FactAttributes
-from projections.moment import Moment
-from projections.recall.candidates import Candidates
-from projections.recall.keywords import Cutting, keywords_of, normalised, significant_terms, windows
-from projections.recall.request import RecallRequest
-from projections.recall.stages.fuzzy import Parameters, run
-from projections.recall.survey import Gate, survey
-from tests.projections.recall.world import NOW_US, World, reader, user
+from engramlog.eventlog.kinds import FactAttributes
+from engramlog.projections.moment import Moment
+from engramlog.projections.recall.keywords import (
+    Cutting,
+    keywords_of,
+    normalised,
+    significant_terms,
+    windows,
+)
+from engramlog.projections.recall.request import RecallRequest
+from engramlog.projections.recall.request_facts import Gate, survey
+from engramlog.projections.recall.stages.candidates import Candidates
+from engramlog.projections.recall.stages.fuzzy import Parameters, run
+from tests.worlds.recall_world import NOW_US, World, reader, user
 
 DOC = Parameters()
 HEAD = Parameters(

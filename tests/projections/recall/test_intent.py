@@ -10,17 +10,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.kinds import FactAttributes
-from projections.authorization import Authorization
-from projections.moment import Moment
-from projections.recall import load_profile, recall
-from projections.recall.answer import RecallAnswer
-from projections.recall.filters import Filters
-from projections.recall.intent import NO_INFORMATIVE_TERMS, Ambient
-from projections.recall.keywords import Cutting, keywords_of
-from projections.recall.profile import Profile, ProfileError, built_in_document, parse_profile
-from projections.recall.request import RecallRequest
-from tests.projections.recall.world import NOW_US, World, reader, user
+from engramlog.eventlog.kinds import FactAttributes
+from engramlog.projections.authorization import Authorization
+from engramlog.projections.moment import Moment
+from engramlog.projections.recall import load_profile, recall
+from engramlog.projections.recall.answer import RecallAnswer
+from engramlog.projections.recall.filters import Filters
+from engramlog.projections.recall.keywords import Cutting, keywords_of
+from engramlog.projections.recall.profile import (
+    Profile,
+    ProfileError,
+    built_in_document,
+    parse_profile,
+)
+from engramlog.projections.recall.question_intent import NO_INFORMATIVE_TERMS, Ambient
+from engramlog.projections.recall.request import RecallRequest
+from tests.worlds.recall_world import NOW_US, World, reader, user
 
 HEAD = load_profile("abmind-head")
 SEEN = "thanks"

@@ -7,12 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from projections.recall.lineage import HOPS_MAX, derivation_depth
-from projections.recall.pipeline import recall
-from projections.recall.profile import load_profile
-from projections.recall.request import RecallRequest
-from projections.recall.survey import Gate, survey
-from tests.projections.recall.world import World, reader, user
+from engramlog.projections.recall.factors.lineage import HOPS_MAX, derivation_depth
+from engramlog.projections.recall.pipeline import recall
+from engramlog.projections.recall.profile import load_profile
+from engramlog.projections.recall.request import RecallRequest
+from engramlog.projections.recall.request_facts import Gate, survey
+from tests.worlds.recall_world import World, reader, user
 
 
 def digits(number: int) -> str:

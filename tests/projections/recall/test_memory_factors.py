@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from projections.recall import memory_factors as own
-from projections.recall.features import Features
-from projections.recall.request import Situation
+from engramlog.projections.recall.factors import memory_factors as own
+from engramlog.projections.recall.factors.features import Features
+from engramlog.projections.recall.request import Situation
 from tests.projections.recall.remembered import memories, recalled_every
-from tests.projections.recall.world import DAY_US, NOW_US
+from tests.worlds.recall_world import DAY_US, NOW_US
 
 # 15 January 2024 was a Monday; 10:00 UTC.
 MONDAY_TEN_US = 1_705_312_800_000_000

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from projections.recall.answer import BREAKDOWN_KEYS, RecallAnswer
-from projections.recall.candidates import Candidates, DeadlinePassed
-from projections.recall.pipeline import recall
-from projections.recall.profile import Profile, load_profile, parse_profile
-from projections.recall.request import RecallRequest
-from projections.recall.stages import STAGES, Stage, lexical
-from projections.recall.survey import Survey
-from tests.projections.recall.world import World, reader, user
+from engramlog.projections.recall.answer import BREAKDOWN_KEYS, RecallAnswer
+from engramlog.projections.recall.pipeline import recall
+from engramlog.projections.recall.profile import Profile, load_profile, parse_profile
+from engramlog.projections.recall.request import RecallRequest
+from engramlog.projections.recall.request_facts import Survey
+from engramlog.projections.recall.stages import STAGES, Stage, lexical
+from engramlog.projections.recall.stages.candidates import Candidates, DeadlinePassed
+from tests.worlds.recall_world import World, reader, user
 
 OTHER = "agent:other"
 """Not the conversation of the world's other facts."""

@@ -6,17 +6,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from projections.recall.factors import Recency
-from projections.recall.pipeline import recall
-from projections.recall.profile import (
+from engramlog.projections.recall.factors.factors import Recency
+from engramlog.projections.recall.pipeline import recall
+from engramlog.projections.recall.profile import (
     ProfileError,
     UnknownProfile,
     load_profile,
     parse_profile,
     profile_names,
 )
-from projections.recall.request import RecallRequest
-from tests.projections.recall.world import World, reader, user
+from engramlog.projections.recall.request import RecallRequest
+from tests.worlds.recall_world import World, reader, user
 
 
 def document(**changes: Any) -> dict[str, Any]:

@@ -9,26 +9,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from projections.embedding.cache import EmbeddingCache
-from projections.embedding.embedder import Embedder
-from projections.embedding.errors import ProviderUnavailable
-from projections.embedding.recipe import composed
-from projections.embedding.semantics import Semantics
-from projections.embedding.vectors import Vectors
-from projections.moment import Moment
-from projections.recall import RecallAnswer, RecallRequest, load_profile, recall
-from projections.recall.candidates import StageDisabled
-from projections.recall.context import Context
-from projections.recall.profile import Profile
-from projections.recall.stages import semantic
-from projections.recall.survey import Gate, survey
-from tests.projections.embedding.provider_double import (
-    CARD,
-    SPACE,
+from engramlog.projections.embedding.cache import EmbeddingCache
+from engramlog.projections.embedding.errors import ProviderUnavailable
+from engramlog.projections.embedding.semantics import Semantics
+from engramlog.projections.moment import Moment
+from engramlog.projections.recall import RecallAnswer, RecallRequest, load_profile, recall
+from engramlog.projections.recall.conversation_context import ConversationContext
+from engramlog.projections.recall.profile import Profile
+from engramlog.projections.recall.request_facts import Gate, survey
+from engramlog.projections.recall.stages import semantic
+from engramlog.projections.recall.stages.candidates import StageDisabled
+from tests.worlds.provider_double import (
     WordsProvider,
     words_vector,
 )
-from tests.projections.recall.world import NOW_US, World, reader, user
+from tests.worlds.recall_vectors import embedded
+from tests.worlds.recall_world import NOW_US, World, reader, user
 
 
 @pytest.fixture
@@ -43,19 +39,6 @@ def cache(tmp_path: Path) -> Any:
     made.close()
 
 
-def embedded(
-    world: World, provider: WordsProvider, cache: EmbeddingCache, without: tuple[int, ...] = ()
-) -> Semantics:
-    """What recall knows of the facts of a world, but for some."""
-    vectors = Vectors(SPACE.dimensions)
-    view = world.view()
-    for slot, row in enumerate(world.rows(view.from_position.tolist())):
-        if slot not in without:
-            text = composed(row.entity, row.relation, row.value_v)
-            vectors.put(np.array([slot], dtype=np.int32), words_vector(text)[None])
-    return Semantics(Embedder(provider, SPACE, CARD, cache), vectors, min_confidence=0.1)
-
-
 def run(
     world: World,
     semantics: Semantics | None,
@@ -63,7 +46,7 @@ def run(
     *scopes: str,
     floor: float = 0.0,
     moment: Moment | None = None,
-    context: Context | None = None,
+    context: ConversationContext | None = None,
 ) -> Any:
     at = survey(
         world.view(),
@@ -125,7 +108,7 @@ def test_in_context_a_fact_is_as_near_as_with_its_neighbours(provider: Any, cach
     world.fact(user("bob"), "memory:drink", "sencha")  # 1
     world.fact(user("cyd"), "memory:drink", "sencha", source="agent:other")  # 2
     semantics = embedded(world, provider, cache)
-    found = run(world, semantics, "ann which tea", context=Context(before=(0.5,)))
+    found = run(world, semantics, "ann which tea", context=ConversationContext(before=(0.5,)))
     texts = ("ann memory:drink which tea", "bob memory:drink sencha", "cyd memory:drink sencha")
     first, second, third = (words_vector(text).astype(np.float64) for text in texts)
     query = words_vector("ann which tea").astype(np.float64)
@@ -144,11 +127,11 @@ def test_a_feed_has_no_context(provider: Any, cache: Any) -> None:
     world = drinks()
     semantics = embedded(world, provider, cache)
 
-    def found(context: Context | None) -> tuple[list[int], list[float]]:
+    def found(context: ConversationContext | None) -> tuple[list[int], list[float]]:
         made = run(world, semantics, "green tea", context=context)
         return made.slots.tolist(), made.scores.tolist()
 
-    feed = Context(before=(0.5, 0.25), after=(0.5,), facts_max=1)
+    feed = ConversationContext(before=(0.5, 0.25), after=(0.5,), facts_max=1)
     assert found(feed) == found(None)
     assert found(msgspec.structs.replace(feed, facts_max=100)) != found(None)
 
@@ -161,18 +144,25 @@ def test_a_feed_has_no_context(provider: Any, cache: Any) -> None:
     ),
     st.lists(st.sampled_from((0.0, 0.1, 0.5, 1.0)), max_size=3),
     st.lists(st.sampled_from((0.0, 0.3)), max_size=2),
+    st.sampled_from((None, 2, 5)),
 )
 @settings(
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_in_context_likeness_is_that_of_the_sum_of_vectors(
-    provider: Any, cache: Any, said: list[tuple[int, str]], before: list[float], after: list[float]
+    provider: Any,
+    cache: Any,
+    said: list[tuple[int, str]],
+    before: list[float],
+    after: list[float],
+    terms: int | None,
 ) -> None:
     world = World()
     for number, (source, word) in enumerate(said):
         world.fact(user(f"u{number}"), "memory:said", word, source=f"agent:s{source}")
-    context = Context(before=tuple(before), after=tuple(after))
+    context = ConversationContext(before=tuple(before), after=tuple(after), terms=terms)
     found = run(world, embedded(world, provider, cache), "green tea said", context=context)
+    kept = [1.0 if terms is None else terms / max(n, terms) for n in world.view().length]
     vectors = [
         words_vector(f"u{number} memory:said {word}").astype(np.float64)
         for number, (_, word) in enumerate(said)
@@ -183,9 +173,13 @@ def test_in_context_likeness_is_that_of_the_sum_of_vectors(
         place = talk.index(slot)
         total = vectors[slot].copy()
         for n, share in enumerate(before, 1):
-            total += share * vectors[talk[place - n]] if place - n >= 0 else 0.0
+            if place - n >= 0:
+                near = talk[place - n]
+                total += share * kept[slot] * kept[near] * vectors[near]
         for n, share in enumerate(after, 1):
-            total += share * vectors[talk[place + n]] if place + n < len(talk) else 0.0
+            if place + n < len(talk):
+                near = talk[place + n]
+                total += share * kept[slot] * kept[near] * vectors[near]
         wanted = max(vectors[slot] @ query, total @ query / np.linalg.norm(total))
         assert score == pytest.approx(wanted, abs=3e-6)
 

@@ -5,12 +5,12 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
-from projections.moment import Moment
-from projections.recall.candidates import StageDisabled
-from projections.recall.request import RecallRequest
-from projections.recall.stages.simhash import Parameters, run, sampled
-from projections.recall.survey import Gate, Survey, survey
-from tests.projections.recall.world import NOW_US, World, reader, user
+from engramlog.projections.moment import Moment
+from engramlog.projections.recall.request import RecallRequest
+from engramlog.projections.recall.request_facts import Gate, Survey, survey
+from engramlog.projections.recall.stages.candidates import StageDisabled
+from engramlog.projections.recall.stages.simhash import Parameters, run, sampled
+from tests.worlds.recall_world import NOW_US, World, reader, user
 
 CLERK = "We decided to use Clerk for authentication"
 AUTH = "We chose Clerk for our auth system"

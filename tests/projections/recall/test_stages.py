@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from projections.recall.candidates import Candidates, StageDisabled
-from projections.recall.request import RecallRequest
-from projections.recall.stages import graph, lexical
-from projections.recall.survey import Gate, Survey, survey
-from tests.projections.recall.world import World, reader, user
+from engramlog.projections.recall.request import RecallRequest
+from engramlog.projections.recall.request_facts import Gate, Survey, survey
+from engramlog.projections.recall.stages import graph, lexical
+from engramlog.projections.recall.stages.candidates import Candidates, StageDisabled
+from tests.worlds.recall_world import World, reader, user
 
 
 def surveyed(world: World, request: RecallRequest, *scopes: str, depth: int = 1) -> Survey:

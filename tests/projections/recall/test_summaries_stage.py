@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from projections.recall.filters import Filters
-from projections.recall.pipeline import recall
-from projections.recall.profile import load_profile, parse_profile
-from projections.recall.request import RecallRequest
-from projections.recall.stages import summaries
-from projections.recall.stages.summaries import keywords_of
-from projections.recall.survey import Gate, Survey, survey
-from projections.summaries.naming import period_of_name
-from tests.projections.recall.world import DAY_US, World, reader
+from engramlog.projections.memories.summary_naming import period_of_name
+from engramlog.projections.recall.filters import Filters
+from engramlog.projections.recall.pipeline import recall
+from engramlog.projections.recall.profile import load_profile, parse_profile
+from engramlog.projections.recall.request import RecallRequest
+from engramlog.projections.recall.request_facts import Gate, Survey, survey
+from engramlog.projections.recall.stages import summaries
+from engramlog.projections.recall.stages.summaries import keywords_of
+from tests.worlds.recall_world import DAY_US, World, reader
 
 RELATION = "summary:paragraph"
 

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from projections.recall.fusion import redistribute
-from projections.recall.request import WeightsError, parse_weights
+from engramlog.projections.recall.ranking.fusion import redistribute
+from engramlog.projections.recall.request import WeightsError, parse_weights
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""The wire form of answers that several routes share."""

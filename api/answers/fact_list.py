@@ -1,0 +1,139 @@
+"""The list of facts: filters, order and pages.
+
+Newest first by (hlc, id). ``total`` counts every match at the walk's moment, so it is the
+same on every page however many writes come between. Source: wire 2.2.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from msgspec import Struct
+
+from engramlog.projections.arrays import I32, Bool
+from engramlog.projections.authorization import Authorization
+from engramlog.projections.contradictions.preferred_side import preferred
+from engramlog.projections.image.reader import Reader
+from engramlog.projections.image.view import View, everything
+from engramlog.projections.image.visible_facts import live
+from engramlog.projections.moment import Moment
+from engramlog.projections.tables.facts.fact_rows import FactRow
+
+Place = tuple[int, str]
+"""(hlc, id): the sort key of a fact."""
+
+
+class Filters(Struct, frozen=True, kw_only=True):
+    """What a list asks for; entity and source in stored form, times in microseconds."""
+
+    entity: str | None = None
+    relation: str | None = None
+    source: str | None = None
+    min_confidence: float = 0.0
+    include_contradicted: bool = False
+    include_expired: bool = False
+    include_retracted: bool = False
+    after_us: int | None = None
+    since: int = 0
+    prefer_newest: bool = False
+    attested: bool | None = None
+    trusted_from: float = 0.0
+    """Least effective confidence of facts whose source is not fully trusted."""
+
+
+class FactListPage(Struct, frozen=True):
+    """One page, and whether more follow."""
+
+    slots: list[int]
+    rows: list[FactRow]
+    total: int
+    more: bool
+
+    @property
+    def last(self) -> Place:
+        """The place of the last fact."""
+        return self.rows[-1].hlc, self.rows[-1].id
+
+
+def matching(view: View, authorization: Authorization, moment: Moment, filters: Filters) -> I32:
+    """Slots that match, in slot order."""
+    slots = live(
+        view,
+        authorization,
+        moment,
+        _narrowed(view, filters),
+        include_expired=filters.include_expired,
+        include_retracted=filters.include_retracted,
+    )
+    if filters.since:
+        slots = slots[view.from_position[slots] > filters.since]
+    if filters.after_us is not None:
+        slots = slots[view.recorded_at[slots] > filters.after_us]
+    if filters.min_confidence > 0.0:
+        slots = slots[view.confidence(slots, moment) >= filters.min_confidence]
+    if filters.trusted_from > 0.0:
+        slots = slots[_trusted(view, slots, moment, filters.trusted_from)]
+    if not filters.include_contradicted:
+        shown = preferred(view, slots, moment, authorization, prefer_newest=filters.prefer_newest)
+        slots = slots[shown]
+    return slots
+
+
+def _trusted(view: View, slots: I32, moment: Moment, least: float) -> Bool:
+    """Which facts are not hidden for want of trust. A fact that a fully trusted source is
+    unsure of is not distrusted, and one that ended has no confidence to lose."""
+    trust, confidence = view.trust(slots, moment), view.confidence(slots, moment)
+    shown: Bool = (trust >= 1.0) | (confidence <= 0.0) | (confidence * trust >= least)
+    return shown
+
+
+def _narrowed(view: View, filters: Filters) -> I32:
+    """Slots that pass the filters by name."""
+    slots = everything(view)
+    if filters.entity is not None:
+        number = view.entities.number(filters.entity)
+        slots = slots[:0] if number is None else view.entity_slots(number)
+    for wanted, interner, column in (
+        (filters.relation, view.relations, view.relation),
+        (filters.source, view.sources, view.source),
+    ):
+        if wanted is not None:
+            number = interner.number(wanted)
+            slots = slots[:0] if number is None else slots[column[slots] == number]
+    if filters.attested is not None:
+        slots = slots[view.attested(slots) == filters.attested]
+    return slots
+
+
+def page_of(
+    reader: Reader, view: View, slots: I32, *, limit: int, after: Place | None
+) -> FactListPage:
+    """The page of ``limit`` facts behind ``after``, newest first by (hlc, id)."""
+    total = len(slots)
+    chosen, ties = slots, 0
+    if after is not None:
+        chosen = slots[view.hlc[slots] <= after[0]]
+        ties = int(np.count_nonzero(view.hlc[chosen] == after[0]))
+    chosen = _newest(view, chosen, limit + 1 + ties)
+    rows = reader.rows([int(position) for position in view.from_position[chosen]])
+    pairs = sorted(
+        zip(rows, chosen.tolist(), strict=True),
+        key=lambda pair: (pair[0].hlc, pair[0].id),
+        reverse=True,
+    )
+    if after is not None:
+        pairs = [pair for pair in pairs if (pair[0].hlc, pair[0].id) < after]
+    return FactListPage(
+        slots=[slot for _, slot in pairs[:limit]],
+        rows=[row for row, _ in pairs[:limit]],
+        total=total,
+        more=len(pairs) > limit,
+    )
+
+
+def _newest(view: View, slots: I32, count: int) -> I32:
+    """At least ``count`` slots of highest hlc, with everything equal to the last of them."""
+    if len(slots) <= count:
+        return slots
+    hlc = view.hlc[slots]
+    threshold = np.partition(hlc, len(hlc) - count)[len(hlc) - count]
+    return slots[hlc >= threshold]

@@ -1,0 +1,130 @@
+"""What a subscriber is told, as JSON: the rights of the moment, the fact, the signature."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import Any
+
+import msgspec
+
+from engramlog.api.answers.records import Record
+from engramlog.api.answers.sanitizer_modes import look_up_rights
+from engramlog.api.http.auth import ANONYMOUS
+from engramlog.api.node.node import Node
+from engramlog.api.settings import Settings
+from engramlog.projections.audit.subscription_events import Notice, notices_of
+from engramlog.projections.authorization import Authorization
+from engramlog.projections.image.view import View
+from engramlog.projections.moment import format_instant
+from engramlog.projections.tables.declared.subscriptions import SubscriptionRow
+from engramlog.projections.tables.facts.fact_rows import FactRow
+
+PAGE_EVENTS = 500
+
+
+def rights_of(
+    node: Node, settings: Settings, subscription: SubscriptionRow
+) -> Authorization | None:
+    """What the subscriber may read now; None where their key opens nothing any more."""
+    now_us = node.clock.now_us()
+    gardens = node.reader.gardens.of_member(subscription.subscriber)
+    if subscription.key_id is None:
+        if settings.auth_required:
+            return None
+        rights = msgspec.structs.replace(ANONYMOUS, gardens=gardens)
+    else:
+        row = node.reader.keys.get(subscription.key_id)
+        if row is None or (row.expires_at_us is not None and row.expires_at_us <= now_us):
+            return None
+        rights = Authorization(
+            row.entity_uri,
+            frozenset(row.permissions),
+            frozenset(row.scopes),
+            gardens,
+            ceiling=row.max_classification,
+        )
+    if not rights.may("read"):
+        return None
+    return look_up_rights(settings.sanitizer_mode, rights)
+
+
+def told_after(
+    node: Node, subscription: SubscriptionRow, rights: Authorization, after: int
+) -> tuple[list[tuple[int, Notice, Record]], int]:
+    """(position, notice, body) of what there is to tell behind a position, and how far the log
+    was read for it."""
+    view = node.reader.pin()
+    found: list[tuple[int, Notice, Record]] = []
+    read_to = after
+    for event in node.log.read(after, PAGE_EVENTS):
+        if event.position > view.position:
+            break
+        read_to = event.position
+        for notice in notices_of(event, subscription, node.reader, view, rights):
+            found.append((event.position, notice, _fact(node, view, notice)))
+    return found, read_to
+
+
+def _fact(node: Node, view: View, notice: Notice) -> Record:
+    row: FactRow = node.reader.rows([int(view.from_position[notice.slot])])[0]
+    if notice.fact_id is None:
+        return {"entity": row.entity, "scope": row.scope, "garden_id": row.garden_id,
+                **notice.detail}  # fmt: skip
+    return {
+        "id": row.id,
+        "entity": row.entity,
+        "relation": row.relation,
+        "value_type": row.value_type,
+        "value_v": row.value_v,
+        "source": row.source,
+        "timestamp": format_instant(row.recorded_at),
+        "scope": row.scope,
+        "confidence": row.base_confidence,
+        "garden_id": row.garden_id,
+        **notice.detail,
+    }
+
+
+def event_record(
+    subscription: SubscriptionRow, notice: Notice, body: Record, told_to: int, position: int
+) -> dict[str, Any]:
+    """A notice as the protocol lists it (wire 5.6)."""
+    delivered = position <= told_to
+    return {
+        "id": notice.id,
+        "subscription_id": subscription.id,
+        "event_type": notice.type,
+        "entity_uri": notice.entity,
+        "fact_id": notice.fact_id,
+        "payload": body,
+        "created_at": format_instant(notice.at_us),
+        "delivered_at": None,
+        "delivery_status": "delivered" if delivered else "pending",
+        "delivery_attempts": int(delivered),
+    }
+
+
+def webhook_body(subscription: SubscriptionRow, notice: Notice, body: Record) -> bytes:
+    """What is posted: the change, or for ``wake`` only that there is one."""
+    told: dict[str, Any] = {
+        "event_id": notice.id,
+        "idempotency_key": notice.id,
+        "subscription_id": subscription.id,
+        "event_type": notice.type,
+    }
+    if subscription.on_change == "webhook":
+        told["fact"] = body
+    return msgspec.json.encode(told)
+
+
+def secret_of(node: Node, subscription_id: str) -> str:
+    """The subscription's signing secret: made of the node's own, kept nowhere."""
+    return hmac.new(
+        node.cursor_key, f"webhook {subscription_id}".encode(), hashlib.sha256
+    ).hexdigest()
+
+
+def signature_of(secret: str, body: bytes) -> str:
+    """``sha256=`` and the HMAC of a webhook's body, for its receiver to check."""
+    return "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()

@@ -1,0 +1,1 @@
+"""Asking other nodes over HTTP."""

@@ -1,0 +1,31 @@
+"""What a node elsewhere says of itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from engramlog.projections.http_exchange import HttpFault, exchange, open_session, whole_within
+
+DISCOVERY_SECONDS = 5.0
+DISCOVERY_BYTES_MAX = 1_000_000
+EVENTS_WIRE = "engramlog_events"
+"""Key of the document by which our nodes know each other."""
+
+
+async def discovered(url: str) -> dict[str, Any] | None:
+    """The discovery document of the node at a URL; None where it cannot be read."""
+    try:
+        async with open_session() as session:
+            found = await exchange(
+                session,
+                "GET",
+                f"{url.rstrip('/')}/.well-known/stigmem",
+                headers={},
+                limits=whole_within(DISCOVERY_SECONDS),
+                bytes_max=DISCOVERY_BYTES_MAX,
+            )
+        return msgspec.json.decode(found.body, type=dict[str, Any]) if found.status == 200 else None
+    except (HttpFault, ValueError, msgspec.MsgspecError):
+        return None

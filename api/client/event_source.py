@@ -1,0 +1,126 @@
+"""A peer's streams over HTTP, for the thread that replays it (``pulling.PeerSource``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from urllib.parse import urlencode
+
+import msgspec
+
+from engramlog.api.client.client import failure_of
+from engramlog.eventlog.signing import SignedHeads
+from engramlog.projections.http_exchange import (
+    AnswerLimits,
+    BlockingHttp,
+    HttpAnswer,
+    HttpFault,
+    answer_of,
+)
+from engramlog.replay.federation.page import PAGE_BYTES_MAX, PageFault, StreamPage, decode_page
+from engramlog.replay.federation.pulling import PeerUnreachable
+
+STREAMS_PATH = "/v1/federation/streams"
+EVENTS_PATH = "/v1/federation/events"
+DIGESTS_PATH = "/v1/federation/digests"
+HEADS_BYTES_MAX = 64 * 1024 * 1024
+_LIMITS = AnswerLimits()
+
+
+class HttpPeerSource:
+    """Connections are kept open; each request carries a token of its own. Behind a full page the
+    next is asked for at once, so that the peer reads it while this one is being taken in.
+
+    ``wait_seconds``: how long the peer is to hold back heads that have not changed.
+    """
+
+    def __init__(self, url: str, token: Callable[[], str], limits: AnswerLimits = _LIMITS) -> None:
+        try:
+            self._http = BlockingHttp(url)
+        except ValueError as fault:
+            raise PeerUnreachable(str(fault)) from fault
+        self.url = self._http.url
+        self.wait_seconds = 0.0
+        self._token = token
+        self._limits = limits
+        self._seen = ""
+        self._ahead: tuple[str, Future[HttpAnswer]] | None = None
+
+    def heads(self) -> SignedHeads:
+        """See ``PeerSource``; waits for heads other than the last ones."""
+        wait = self.wait_seconds if self._seen else 0.0
+        query = {"seen": self._seen, "wait_s": wait}
+        answer = self._get(_target(STREAMS_PATH, query), HEADS_BYTES_MAX, wait)
+        try:
+            statement = msgspec.json.decode(answer.body, type=SignedHeads)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as fault:
+            raise PageFault("malformed", f"the heads cannot be read: {fault}") from fault
+        self._seen = answer.headers.get("etag", "")
+        return statement
+
+    def page(self, stream: str, after_seq: int, limit: int) -> StreamPage | None:
+        """See ``PeerSource``."""
+        query = {"stream": stream, "after": after_seq, "limit": limit}
+        body = self._get(_target(EVENTS_PATH, query), PAGE_BYTES_MAX).body
+        if not body:
+            return None
+        page = decode_page(body)
+        if len(page.events) == limit:
+            target = _target(EVENTS_PATH, {**query, "after": after_seq + limit})
+            self._ahead = target, self._begun(target, PAGE_BYTES_MAX)
+        return page
+
+    def digests(self) -> dict[str, str]:
+        """What the peer's streams that we replay come to there, by stream."""
+        body = self._get(_target(DIGESTS_PATH, {}), HEADS_BYTES_MAX).body
+        try:
+            return msgspec.json.decode(body, type=dict[str, dict[str, str]])["digests"]
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, KeyError) as fault:
+            raise PeerUnreachable(f"the digests cannot be read: {fault}") from fault
+
+    def forget(self) -> None:
+        """Ask for heads at once the next time, changed or not."""
+        self._seen = ""
+
+    def close(self) -> None:
+        """End the connection, also under a request that waits. Idempotent."""
+        self._http.close()
+
+    def _get(self, target: str, most: int, waited_seconds: float = 0.0) -> HttpAnswer:
+        ahead, self._ahead = self._ahead, None
+        try:
+            if ahead is not None and ahead[0] == target:
+                answer = answer_of(ahead[1])
+            else:
+                if ahead is not None:
+                    ahead[1].cancel()  # its answer is of no use any more
+                answer = answer_of(self._begun(target, most, waited_seconds))
+        except HttpFault as fault:
+            raise PeerUnreachable(f"cannot reach {self.url}: {fault}") from fault
+        if answer.status not in (200, 204):
+            raise self._refusal(answer)
+        return answer
+
+    def _begun(self, target: str, most: int, waited_seconds: float = 0.0) -> Future[HttpAnswer]:
+        try:
+            return self._http.begin(
+                "GET",
+                target,
+                headers={"Authorization": f"Bearer {self._token()}"},
+                limits=self._limits,
+                bytes_max=most,
+                waited_seconds=waited_seconds,
+            )
+        except HttpFault as fault:
+            raise PeerUnreachable(str(fault)) from fault
+
+    def _refusal(self, answer: HttpAnswer) -> Exception:
+        try:
+            failure = failure_of(answer.status, msgspec.json.decode(answer.body))
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return PeerUnreachable(f"{self.url} answered {answer.status}")
+        return PeerUnreachable(f"{self.url} answered {answer.status}: {failure}")
+
+
+def _target(path: str, query: Mapping[str, object]) -> str:
+    return f"{path}?{urlencode(query)}"

@@ -1,0 +1,69 @@
+"""Where webhooks may go: public addresses, resolved once for the connection that is made."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from urllib.parse import urlsplit
+
+from aiohttp import ThreadedResolver
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+
+class AddressRefused(OSError):
+    """The address is none that webhooks may go to."""
+
+
+def address_fault(url: str, *, private: bool) -> str | None:
+    """Why webhooks cannot go to ``url``; None where its text alone says nothing against it.
+
+    Args:
+        private: whether private networks, loopback and plain http are allowed.
+    """
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        return "delivery_address is no URL"
+    allowed = ("https", "http") if private else ("https",)
+    if parts.scheme not in allowed or not host:
+        return f"delivery_address must be an {' or '.join(allowed)} URL"
+    if parts.username is not None or parts.password is not None:
+        return "delivery_address must not hold a password"
+    try:
+        literal = ipaddress.ip_address(host)
+    except ValueError:
+        return None
+    return None if private or is_public(str(literal)) else "delivery_address is not public"
+
+
+def is_public(address: str) -> bool:
+    """Whether an IP address is one of the internet, also when written as IPv6."""
+    found = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(found, ipaddress.IPv6Address):
+        inner = found.ipv4_mapped or found.sixtofour
+        if inner is not None:
+            found = inner
+    return found.is_global and not found.is_multicast
+
+
+class PublicResolver(AbstractResolver):
+    """Resolves names to public addresses alone; the connection goes to what was checked here."""
+
+    def __init__(self, *, private: bool) -> None:
+        self._private = private
+        self._inner = ThreadedResolver()
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        """Raises AddressRefused where any address of the name is private."""
+        found = await self._inner.resolve(host, port, family)
+        if not self._private:
+            for each in found:
+                if not is_public(each["host"]):
+                    raise AddressRefused(f"{host} is {each['host']}, which is not public")
+        return found
+
+    async def close(self) -> None:
+        await self._inner.close()

@@ -1,0 +1,188 @@
+"""From an assert request to the writer's command: every rule that needs the caller or the node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from engramlog.api.commands.attestations import attestation_of
+from engramlog.api.commands.entity_names import entity_named, stored_uri, value_meant
+from engramlog.api.commands.garden_access import entered_garden, member_of
+from engramlog.api.commands.request_context import RequestContext
+from engramlog.api.http.errors import ApiError, coded, refused
+from engramlog.api.schemas.facts import AssertRequest
+from engramlog.api.schemas.values import FactValue
+from engramlog.eventlog.kinds import FactAttributes, Parent
+from engramlog.eventlog.log import Idempotency
+from engramlog.projections.cid import compute_cid
+from engramlog.projections.graph.provenance import shown_facts
+from engramlog.projections.memories.attribute_rules import UNTRUSTED_TRUST_MAX
+from engramlog.projections.writing.commands import AssertFact, Done
+from engramlog.projections.writing.instruction_sources import instruction_refusal
+
+_NAMESPACES_HINT = "use a namespace such as 'memory:' or 'rel:'"
+
+
+class Assertion(Struct, frozen=True):
+    """A command, and what the answer should warn of."""
+
+    command: AssertFact
+    warnings: list[str]
+
+
+async def state_fact(
+    context: RequestContext, request: AssertRequest, idempotency: Idempotency | None
+) -> tuple[Done, list[str]]:
+    """State a fact; what came of it, and what the answer should warn of.
+
+    Raises:
+        ApiError: as ``assertion_of``, and where the writer refuses it.
+    """
+    assertion = assertion_of(context, request)
+    return await context.do(assertion.command, idempotency=idempotency), assertion.warnings
+
+
+def assertion_of(context: RequestContext, request: AssertRequest) -> Assertion:
+    """The command of one assert request.
+
+    Raises:
+        ApiError: 400, 403, 404 or 413 in the protocol's words.
+    """
+    check_value(context, request.value)
+    garden = None if request.garden_id is None else entered_garden(context, request.garden_id).id
+    _check_rights(context, request)
+    position = context.view().position
+    entity, source = entity_named(context, request.entity, position), stored_uri(request.source)
+    check_entity(context, entity)
+    check_source(context, source)
+    given = request.value.stored()
+    value = value_meant(context, given, position)
+    attributes = None if request.attributes is None else request.attributes.stored()
+    check_attributes(context, attributes)
+    command = AssertFact(
+        entity=entity,
+        relation=request.relation,
+        value=value,
+        source=source,
+        scope=request.scope,
+        confidence=request.confidence,
+        cid=compute_cid(
+            entity=entity,
+            relation=request.relation,
+            value=value,
+            source=source,
+            confidence=request.confidence,
+            scope=request.scope,
+        ),
+        valid_from=request.valid_from,
+        valid_until=request.valid_until,
+        derived_from=request.parents(),
+        write_mode=request.write_mode,
+        permissions=context.authorization.permissions,
+        garden_id=garden,
+        attestation=attestation_of(context, request, given),
+        attributes=attributes,
+        member=member_of(context),
+        rights=context.authorization.alone(),
+    )
+    return Assertion(command, _warnings(entity, request.relation))
+
+
+def check_entity(context: RequestContext, entity: str) -> None:
+    """Raises ApiError 403 where the caller may not speak of ``entity``."""
+    if not context.authorization.covers(entity):
+        raise coded("entity_forbidden", f"this capability does not cover entity {entity!r}")
+
+
+def check_source(context: RequestContext, source: str) -> None:
+    """Raises ApiError 403 where the caller may not speak in the name of ``source``."""
+    if not context.authorization.writes_as(source):
+        raise coded("source_forbidden", f"this key may not write as source {source!r}")
+
+
+def check_may_end(context: RequestContext, source: str) -> None:
+    """Raises ApiError 403 where the caller may not end facts of ``source``."""
+    if not context.authorization.may_end(source):
+        raise coded("source_forbidden", f"this key may not end facts of source {source!r}")
+
+
+def check_ends_everything(context: RequestContext) -> None:
+    """Raises ApiError 403 where the caller may not end the facts of every source: what ends,
+    hides or weakens them wherever they stand asks for that."""
+    if not context.authorization.ends_everything:
+        raise coded("source_forbidden", "this key may not end facts of every source")
+
+
+def check_attributes(context: RequestContext, attributes: FactAttributes | None) -> None:
+    """Raises ApiError 403 where a fact claims more trust than the caller may lend it: content
+    does not raise its own."""
+    if attributes is None or context.authorization.may("admin"):
+        return
+    if attributes.trust > UNTRUSTED_TRUST_MAX:
+        raise coded(
+            "attribute_forbidden",
+            f"trust above {UNTRUSTED_TRUST_MAX} takes admin permission",
+            field="attributes.trust",
+        )
+
+
+def check_value(context: RequestContext, value: FactValue) -> None:
+    """Raises ApiError 403 for an instruction without the right, 413 for too long a value."""
+    refusal = instruction_refusal(value.stored(), context.authorization.permissions)
+    if refusal is not None:
+        raise refused(refusal)
+    limit = context.service.settings.value_bytes_max
+    text: str = value.v
+    if len(text) * 4 > limit and len(text.encode()) > limit:
+        raise ApiError(
+            413,
+            {"code": "value_too_large", "message": f"value exceeds {limit} bytes"},
+            extra={"max_value_bytes": limit},
+        )
+
+
+def _check_rights(context: RequestContext, request: AssertRequest) -> None:
+    context.check_scope(request.scope)
+    _check_feedback(context, request)
+
+
+def _check_feedback(context: RequestContext, request: AssertRequest) -> None:
+    """A session that has read a scope writes there only with provenance from it (wire 1.7)."""
+    session = context.session()
+    if session is None:
+        return
+    sessions = context.service.sessions
+    if not sessions.has_read(context.caller.principal, session, request.scope):
+        return
+    if request.write_mode == "summarize_with_provenance" and _derives_from_scope(
+        context, request.parents(), request.scope
+    ):
+        return
+    raise coded(
+        "feedback_loop_provenance_required",
+        "writes into scopes read earlier in the same session require "
+        "write_mode='summarize_with_provenance' and source provenance",
+        session_id=session,
+        scope=request.scope,
+    )
+
+
+def _derives_from_scope(context: RequestContext, parents: tuple[Parent, ...], scope: str) -> bool:
+    view = context.view()
+    inside = context.authorization.narrowed(frozenset({scope}))
+    asked = [(parent.hash, parent.fact_id) for parent in parents]
+    return any(shown_facts(context.node.reader, view, asked, inside, context.moment(view)))
+
+
+def _warnings(entity: str, relation: str) -> list[str]:
+    warnings: list[str] = []
+    if ":" not in relation:
+        warnings.append(f"bare relation {relation!r} has no namespace; {_NAMESPACES_HINT}")
+    reserved: dict[str, Any] = {"relation": relation, "entity": entity}
+    warnings += [
+        f"{what} {text!r} uses the reserved system prefix 'stigmem:'"
+        for what, text in reserved.items()
+        if text.startswith("stigmem:") and not text.startswith("stigmem://")
+    ]
+    return warnings

@@ -1,0 +1,87 @@
+"""Sweeps: which policies apply, and how many facts they would touch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from engramlog.eventlog.kinds import DecayPolicy
+from engramlog.projections.arrays import F64, I32, I64, Bool
+from engramlog.projections.authorization import Authorization
+from engramlog.projections.image.view import View
+from engramlog.projections.image.visible_facts import live
+from engramlog.projections.moment import Moment
+from engramlog.projections.normalization import SCOPES
+from engramlog.projections.tables.facts.decay import (
+    decayed_confidence,
+    is_exempt,
+    policy_for,
+    retracted_by,
+)
+
+REQUEST_POLICY_ID = "request"
+
+
+class Reach(Struct, frozen=True):
+    """``scanned``: facts that hold and that a policy covers. ``decayed``: those that would
+    change."""
+
+    scanned: int
+    decayed: int
+
+
+def policy_of_request(
+    ttl_seconds: float | None, min_confidence: float | None
+) -> DecayPolicy | None:
+    """The policy that a sweep carries itself, if it does; a TTL of 0 ends everything."""
+    if ttl_seconds is None and min_confidence is None:
+        return None
+    return DecayPolicy(
+        id=REQUEST_POLICY_ID, mode="retract", ttl_s=ttl_seconds, min_confidence=min_confidence
+    )
+
+
+def reach_of(
+    view: View,
+    authorization: Authorization,
+    moment: Moment,
+    policies: Sequence[DecayPolicy],
+) -> Reach:
+    """What a sweep of the caller's scopes would touch at the moment."""
+    slots = live(view, authorization, moment)
+    labels = view.relation[slots].astype(np.int64) * len(SCOPES) + view.scope[slots]
+    scanned = changed = 0
+    for number in np.unique(labels):
+        label = int(number)
+        relation, scope = view.relations.text(label // len(SCOPES)), SCOPES[label % len(SCOPES)]
+        policy = policy_for(policies, relation, scope)
+        if policy is None or is_exempt("", relation):
+            continue
+        rows = slots[labels == label]
+        rows = rows[_may_decay(view, rows, relation)]
+        scanned += len(rows)
+        changed += int(np.count_nonzero(_changes(view, rows, moment, policy)))
+    return Reach(scanned, changed)
+
+
+def _may_decay(view: View, rows: I32, relation: str) -> Bool:
+    numbers, inverse = np.unique(view.entity[rows], return_inverse=True)
+    free = [not is_exempt(view.entities.text(number), relation) for number in numbers.tolist()]
+    may: Bool = np.array(free, dtype=np.bool_)[inverse]
+    return may
+
+
+def _changes(view: View, rows: I32, moment: Moment, policy: DecayPolicy) -> Bool:
+    """Which rows the policy would end or weaken."""
+    current = view.confidence(rows, moment)
+    age: I64 = moment.instant_us - view.recorded_at[rows]
+    if policy.mode == "retract":
+        return retracted_by(policy, current, age)
+    after: F64 = current
+    if policy.half_life_s is not None:
+        floor = policy.min_confidence or 0.0
+        after = decayed_confidence(view.base[rows], age, policy.half_life_s, floor)
+    differs: Bool = after != current
+    return differs

@@ -1,0 +1,36 @@
+"""From a name as given to what it means: the stored form, and for entities aliases (wire 1.3)."""
+
+from __future__ import annotations
+
+from engramlog.api.commands.request_context import RequestContext
+from engramlog.api.http.errors import ApiError
+from engramlog.eventlog.kinds import Value
+from engramlog.projections.normalization import normalize_ref, normalize_uri
+
+
+def stored_uri(text: str) -> str:
+    """An entity or source in stored form. Raises ApiError 400 ``invalid_entity_uri``."""
+    try:
+        return normalize_uri(text)
+    except ValueError as fault:
+        raise ApiError(400, f"invalid_entity_uri: {fault}") from fault
+
+
+def entity_named(context: RequestContext, text: str, position: int) -> str:
+    """The entity that a name meant at a position.
+
+    Sources have no aliases: whose name a fact is stated in is a matter of keys.
+
+    Raises:
+        ApiError: 400 ``invalid_entity_uri``.
+    """
+    return context.node.reader.aliases.resolve(stored_uri(text), position)
+
+
+def value_meant(context: RequestContext, value: Value, position: int) -> Value:
+    """The value; a ref to an alias as a ref to the entity, so that its edge leads there."""
+    if value.type != "ref":
+        return value
+    name = normalize_ref(value.v)
+    entity = context.node.reader.aliases.resolve(name, position)
+    return value if entity == name else Value("ref", entity, value.interpret_as)

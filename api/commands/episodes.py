@@ -1,0 +1,360 @@
+"""Episodes, deltas and their facts between the wire and the node: rights, commands, records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID, uuid5
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from engramlog.api.commands.assertions import check_source, stored_uri
+from engramlog.api.commands.attestations import check_unattested
+from engramlog.api.commands.garden_access import entered_garden, member_of
+from engramlog.api.commands.request_context import RequestContext
+from engramlog.api.http.errors import ApiError, coded, entry, unprocessable
+from engramlog.api.schemas.memory import (
+    AddBody,
+    DeleteBody,
+    DeltaBody,
+    DeltasRequest,
+    EpisodeBody,
+    Triple,
+    TriplesRequest,
+    UpdateBody,
+)
+from engramlog.eventlog.kinds import EpisodeRecorded
+from engramlog.projections.authorization import Authorization
+from engramlog.projections.episodes import reading
+from engramlog.projections.episodes.classifying import UnusableEpisode, check_payload
+from engramlog.projections.episodes.delta import (
+    AddDelta,
+    DeleteDelta,
+    MemoryDelta,
+    NoopDelta,
+    Proposal,
+    UpdateDelta,
+    stated_id,
+)
+from engramlog.projections.episodes.episode import Episode, FactPattern, MemoryFact
+from engramlog.projections.episodes.provenance_bundle import ProvenanceError
+from engramlog.projections.episodes.recounting import as_text, matches, memory_fact
+from engramlog.projections.image.view import View
+from engramlog.projections.image.visible_facts import kept_from, live
+from engramlog.projections.memories.place import Place, scope_key
+from engramlog.projections.moment import Moment, format_instant, parse_instant
+from engramlog.projections.writing.commands import ApplyDeltas, RecordEpisodes
+
+PAYLOAD_REST_BYTES_MAX = 4_096
+"""What a payload may hold beside the fact itself."""
+_TRIPLES = UUID("d6a1c7de-40a3-5d0f-8f0e-7b1f53b8c1aa")
+_encode = msgspec.json.Encoder().encode
+
+
+class Where(Struct, frozen=True):
+    """A scope, or a garden in it, that the caller may write in."""
+
+    scope: str
+    garden_id: str | None
+
+
+def writable(context: RequestContext, scope: str, garden: str | None) -> Where:
+    """Where a request writes. Raises ApiError 403, 404."""
+    context.check_scope(scope)
+    return Where(scope, None if garden is None else entered_garden(context, garden).id)
+
+
+# -- episodes -----------------------------------------------------------------------------
+
+
+def recording_of(
+    context: RequestContext, where: Where, episodes: Sequence[EpisodeBody]
+) -> RecordEpisodes:
+    """The command of recording episodes; those without a timestamp happened now."""
+    now_us = context.node.clock.now_us()
+    limit = context.service.settings.value_bytes_max
+    for index, episode in enumerate(episodes):
+        size = len(_encode(episode.metadata))
+        if len(episode.content.encode()) + size > limit:
+            raise ApiError(
+                413,
+                {"code": "value_too_large", "message": f"episode {index} exceeds {limit} bytes"},
+                extra={"max_value_bytes": limit},
+            )
+    return RecordEpisodes(
+        member=member_of(context),
+        undated=frozenset(n for n, episode in enumerate(episodes) if episode.timestamp is None),
+        episodes=tuple(
+            EpisodeRecorded(
+                user=episode.user,
+                session=episode.session,
+                agent=episode.agent,
+                content=episode.content,
+                at_us=now_us if episode.timestamp is None else parse_instant(episode.timestamp),
+                scope=where.scope,  # pyright: ignore[reportArgumentType]  # checked: a scope
+                garden_id=where.garden_id,
+                id=episode.id,
+                source_node=episode.source_node,
+                metadata=episode.metadata,
+                run_id=episode.run_id,
+                step=episode.step,
+            )
+            for episode in episodes
+        ),
+    )
+
+
+def episode_record(episode: Episode) -> dict[str, Any]:
+    """An episode as the wire carries it."""
+    last = episode.last_access_us
+    return {
+        "id": episode.id,
+        "key": episode.key,
+        "user": episode.user,
+        "session": episode.session,
+        "agent": episode.agent,
+        "scope_key": scope_key(episode.user, episode.session, episode.agent),
+        "content": episode.content,
+        "timestamp": format_instant(episode.at_us),
+        "scope": episode.scope,
+        "garden_id": episode.garden_id,
+        "source_node": episode.source_node,
+        "metadata": episode.metadata,
+        "run_id": episode.run_id,
+        "step": episode.step,
+        "recorded_by": episode.actor,
+        "position": episode.position,
+        "hash": episode.hash,
+        "access_count": episode.access_count,
+        "last_accessed_at": None if last is None else format_instant(last),
+    }
+
+
+# -- deltas -------------------------------------------------------------------------------
+
+
+def application_of(context: RequestContext, request: DeltasRequest) -> ApplyDeltas:
+    """The command of applying deltas. Raises ApiError 403, 404, 422."""
+    check_unattested(context)
+    where = writable(context, request.scope, request.garden_id)
+    place = Place(request.user, request.agent, where.scope, where.garden_id)
+    source = _source(context, request.source)
+    proposals: list[Proposal] = []
+    for index, body in enumerate(request.deltas):
+        delta = delta_of(body)
+        if isinstance(delta, AddDelta | UpdateDelta):
+            _check_payload(context, delta.fact_payload, index)
+        proposals.append(Proposal(delta, place, stated_id(delta, place), source))
+    bundle: dict[str, str] = {} if request.step is None else {"step": str(request.step)}
+    return ApplyDeltas(
+        scope=where.scope,
+        garden_id=where.garden_id,
+        member=member_of(context),
+        rights=context.authorization.alone(),
+        proposals=tuple(proposals),
+        run_id=request.run_id,
+        strict=request.strict,
+        single_valued=tuple(request.single_valued),
+        bundle=bundle,
+    )
+
+
+def delta_of(body: DeltaBody) -> MemoryDelta:
+    """A delta of the wire as the node has it."""
+    common: dict[str, Any] = {
+        "source_episode_ids": list(body.source_episode_ids),
+        "promotion_us": parse_instant(body.promotion_ts),
+        "rule_id": body.rule_id,
+        "confidence": body.confidence,
+    }
+    if isinstance(body, AddBody):
+        return AddDelta(fact_payload=body.fact_payload, **common)
+    if isinstance(body, UpdateBody):
+        return UpdateDelta(
+            fact_payload=body.fact_payload,
+            replaces=list(body.replaces),
+            expected_version=body.expected_version,
+            **common,
+        )
+    if isinstance(body, DeleteBody):
+        return DeleteDelta(
+            replaces=list(body.replaces), expected_version=body.expected_version, **common
+        )
+    return NoopDelta(**common)
+
+
+def _source(context: RequestContext, given: str | None) -> str:
+    source = stored_uri(context.caller.principal if given is None else given)
+    if given is not None:
+        check_source(context, source)
+    return source
+
+
+def _check_payload(context: RequestContext, payload: dict[str, Any], index: int) -> None:
+    try:
+        check_payload(payload)
+    except (UnusableEpisode, ProvenanceError) as fault:
+        where = ("body", "deltas", index, "fact_payload")
+        raise unprocessable([entry("invalid_payload", where, str(fault))]) from fault
+    name = payload.get("id")
+    if name is not None and (not isinstance(name, str) or not 0 < len(name.encode()) <= 256):
+        where = ("body", "deltas", index, "fact_payload", "id")
+        raise unprocessable([entry("invalid_payload", where, "must be a text of 1 to 256 bytes")])
+    said = payload.get("object") if payload.get("object") is not None else payload["content"]
+    rest = {key: value for key, value in payload.items() if value is not said}
+    if len(_encode(rest)) > PAYLOAD_REST_BYTES_MAX:
+        where = ("body", "deltas", index, "fact_payload")
+        message = f"beside the fact a payload has at most {PAYLOAD_REST_BYTES_MAX} bytes"
+        raise unprocessable([entry("invalid_payload", where, message)])
+    limit = context.service.settings.value_bytes_max
+    if isinstance(said, str) and len(said.encode()) > limit:
+        raise coded("value_too_large", f"value exceeds {limit} bytes")
+
+
+def promotion_of(context: RequestContext, request: TriplesRequest) -> ApplyDeltas:
+    """The command of promoting triples: an ``add`` each, under an id made of the triple, so that
+    promoting it again changes nothing."""
+    check_unattested(context)
+    where = writable(context, request.scope, request.garden_id)
+    place = Place(request.user, request.agent, where.scope, where.garden_id)
+    source = _source(context, request.source)
+    now_us = context.node.clock.now_us()
+    at_us = now_us if request.promotion_ts is None else parse_instant(request.promotion_ts)
+    return ApplyDeltas(
+        scope=where.scope,
+        garden_id=where.garden_id,
+        member=member_of(context),
+        rights=context.authorization.alone(),
+        proposals=tuple(
+            _promotion(triple, request.rule_id, place, source, at_us) for triple in request.triples
+        ),
+        strict=False,
+    )
+
+
+def _promotion(triple: Triple, rule_id: str, place: Place, source: str, at_us: int) -> Proposal:
+    said = f"{triple.subject}|{triple.predicate}|{triple.object}"
+    triple_id = triple.triple_id or said
+    parts = (rule_id, place.partition, place.user, place.agent, triple_id)
+    name = str(uuid5(_TRIPLES, "\n".join(parts)))
+    delta = AddDelta(
+        source_episode_ids=[triple_id[:256]],
+        promotion_us=at_us,
+        rule_id=rule_id,
+        confidence=triple.confidence,
+        fact_payload={
+            "id": name,
+            "subject": triple.subject,
+            "predicate": triple.predicate,
+            "object": triple.object,
+        },
+    )
+    lineage: list[dict[str, Any]] = [
+        {
+            "triple_id": triple_id,
+            "rule_id": rule_id,
+            "agent_id": place.agent,
+            "promotion_ts": format_instant(at_us),
+        }
+    ]
+    delta_id = str(uuid5(_TRIPLES, "\n".join((*parts, said, repr(triple.confidence)))))
+    return Proposal(delta, place, delta_id, source, lineage=lineage)
+
+
+def delta_document(delta: MemoryDelta) -> dict[str, Any]:
+    """A delta as the wire carries it."""
+    made: dict[str, Any] = msgspec.to_builtins(delta)
+    made["promotion_ts"] = format_instant(made.pop("promotion_us"))
+    if made.get("expected_version", 0) is None:
+        del made["expected_version"]
+    return made
+
+
+def applied_record(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of ``deltas`` as the wire carries it."""
+    return {
+        **_shared(row),
+        "status": "applied",
+        "promotion_ts": format_instant(row["promotion_us"]),
+        "confidence": row["confidence"],
+        "name": row["name"],
+        "fact_id": row["fact_id"],
+        "retracted": _list(row["retracted"]),
+        "provenance": msgspec.json.decode(row["provenance"]),
+    }
+
+
+def rejected_record(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of ``delta_rejections`` as the wire carries it."""
+    return {
+        **_shared(row),
+        "status": "rejected",
+        "reason": row["reason"],
+        "message": row["message"],
+    }
+
+
+def _shared(row: dict[str, Any]) -> dict[str, Any]:
+    same = ("delta_id", "kind", "user", "agent", "scope", "garden_id", "rule_id", "run_id")
+    return {
+        **{name: row[name] for name in same},
+        "source_episode_ids": _list(row["sources"]),
+        "replaces": _list(row["replaces"]),
+        "applied_by": row["actor"],
+        "position": row["position"],
+    }
+
+
+def _list(text: str) -> list[Any]:
+    return msgspec.json.decode(text, type=list[Any])
+
+
+# -- facts --------------------------------------------------------------------------------
+
+
+def memory_facts(
+    context: RequestContext,
+    view: View,
+    authorization: Authorization,
+    moment: Moment,
+    pattern: FactPattern,
+    limit: int,
+) -> list[dict[str, Any]]:
+    """The facts that match, oldest first, as the caller may see them at the moment."""
+    reader = context.node.reader
+    with reader.pool.connection() as db:
+        rows = reading.memory_facts_at(db, moment.position, user=pattern.user, agent=pattern.agent)
+    by_slot = {slot: row for row in rows if (slot := reader.slot_of(row["fact_id"])) is not None}
+    inside = np.asarray([slot for slot in by_slot if slot < view.count], dtype=np.int32)
+    slots = live(view, authorization, moment, np.sort(inside))
+    found: list[dict[str, Any]] = []
+    records = context.records(view, slots, moment)
+    for slot, record in zip(slots.tolist(), records, strict=True):
+        value = record["value"]
+        text = as_text(value["v"]) or ""
+        row = _versioned(context, view, authorization, by_slot[slot])
+        fact = memory_fact(row, record["relation"], value["type"], text, record["confidence"])
+        if matches(pattern, fact.payload):
+            found.append(_fact_record(fact))
+            if len(found) == limit:
+                break
+    return found
+
+
+def _versioned(
+    context: RequestContext, view: View, authorization: Authorization, row: dict[str, Any]
+) -> dict[str, Any]:
+    """A row whose version counts those facts of its name that the caller may read."""
+    if row["version"] == 1:
+        return row
+    with context.node.reader.pool.connection() as db:
+        kept = kept_from(view, authorization, reading.namesakes(db, row["fact_id"]))
+    return {**row, "version": row["version"] - len(kept)}
+
+
+def _fact_record(fact: MemoryFact) -> dict[str, Any]:
+    record: dict[str, Any] = msgspec.to_builtins(fact)
+    record["pinned_at"] = format_instant(record.pop("pinned_us"))
+    return record

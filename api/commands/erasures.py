@@ -1,0 +1,128 @@
+"""Beginning an erasure, and saying where one stands."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from engramlog.api.answers.records import Record
+from engramlog.api.commands.assertions import stored_uri
+from engramlog.api.commands.request_context import RequestContext
+from engramlog.api.http.errors import coded
+from engramlog.api.schemas.erasures import ErasureRequest
+from engramlog.eventlog.identifiers import IdentifierSource, id_text
+from engramlog.projections.moment import format_instant
+from engramlog.projections.tables.facts.erasures import ErasureRow, LegalHold
+from engramlog.projections.writing.commands import EraseFacts
+from engramlog.replay.erasing import receipts_of
+
+TOLD_LENGTH_MIN = 4
+"""Shorter values are not looked for in the questions of recalls: they are in too many."""
+
+_identifiers = IdentifierSource()
+
+
+async def erase(context: RequestContext, request: ErasureRequest) -> Record:
+    """Erase, and wait for the cleaning where it is asked for.
+
+    Raises:
+        ApiError: 404 ``fact_not_found``, 403 ``scope_forbidden``, 423 ``legal_hold``.
+    """
+    service = context.service
+    await service.tracker.flush()
+    entity = None if request.entity is None else stored_uri(request.entity)
+    command = EraseFacts(
+        erasure_id=id_text(_identifiers.next(context.node.clock.now_us())),
+        fact_ids=tuple(request.fact_ids),
+        entity=entity,
+        mentions=request.mentions,
+        derived=request.derived,
+        episodes=request.episodes,
+        scopes=context.authorization.scopes,
+        reason=request.reason,
+        events=tuple(await asyncio.to_thread(_telling, context, request.fact_ids, entity)),
+    )
+    done = await context.do(command)
+    service.cleaning.wake()
+    if request.wait:
+        await service.cleaning.wait(command.erasure_id, request.timeout_s)
+    row = context.node.reader.erasure(command.erasure_id)
+    assert row is not None
+    detail: dict[str, Any] = done.detail
+    return erasure_record(context, row) | {
+        "fact_ids": detail["fact_ids"],
+        "derived_fact_ids": detail["derived_fact_ids"],
+        "episode_ids": detail["episode_ids"],
+    }
+
+
+def _telling(context: RequestContext, fact_ids: list[str], entity: str | None) -> list[str]:
+    """Events of recall receipts whose question or request repeats what is to be erased. Those
+    that returned an erased fact are found while cleaning."""
+    reader = context.node.reader
+    view = reader.pin()
+    number = None if entity is None else view.entities.number(entity)
+    about: list[int] = [] if number is None else view.entity_slots(number).tolist()
+    slots: list[int] = [
+        *about,
+        *(slot for fact in fact_ids if (slot := reader.slot_of(fact)) is not None),
+    ]
+    places = np.asarray(slots, dtype=np.int32)
+    told = {row.value_v for row in reader.rows(view.from_position[places].tolist())}
+    if entity is not None:
+        told.add(entity)
+    told = {text.casefold() for text in told if len(text) >= TOLD_LENGTH_MIN}
+    if not told:
+        return []
+
+    def says(text: str) -> bool:
+        folded = text.casefold()
+        return any(each in folded for each in told)
+
+    return receipts_of(context.node.log, reader.receipt_positions(), frozenset(fact_ids), says)
+
+
+def known_erasure(context: RequestContext, erasure_id: str) -> ErasureRow:
+    """Raises ApiError 404 ``erasure_not_found``."""
+    row = context.node.reader.erasure(erasure_id)
+    if row is None:
+        raise coded("erasure_not_found", "there is no such erasure")
+    return row
+
+
+def erasure_record(context: RequestContext, row: ErasureRow) -> Record:
+    """An erasure as answers carry it."""
+    receipt = context.node.reader.erasure_receipt(row.erasure_id)
+    cleaning = context.service.cleaning
+    return {
+        "erasure_id": row.erasure_id,
+        "status": "cleaning" if receipt is None else "clean",
+        "reason": row.reason,
+        "actor": row.actor,
+        "position": row.position,
+        "requested_at": format_instant(row.erased_at),
+        "facts": row.facts,
+        "events": row.events,
+        "step": cleaning.step if receipt is None else None,
+        "error": cleaning.error if receipt is None else None,
+        "receipt": None
+        if receipt is None
+        else {
+            "document": msgspec.json.decode(receipt.document),
+            "signed": receipt.document,
+            "signature": receipt.signature,
+        },
+    }
+
+
+def hold_record(hold: LegalHold) -> Record:
+    """A legal hold as answers carry it."""
+    return {
+        "target_kind": hold.target_kind,
+        "target": hold.target,
+        "actor": hold.actor,
+        "set_at": format_instant(hold.set_at),
+    }

@@ -1,0 +1,142 @@
+"""A fork: what a question would be answered if something had been said, touching nothing."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from engramlog.api.answers.records import Record
+from engramlog.api.commands.fact_listing import listed
+from engramlog.api.commands.recall_answer import answered
+from engramlog.api.commands.request_context import RequestContext
+from engramlog.api.commands.suppositions import suppose
+from engramlog.api.http.errors import coded
+from engramlog.api.node.scratch_node import ScratchNode
+from engramlog.api.schemas.facts import MomentQuery
+from engramlog.api.schemas.fork import ForkBody, ForkRecall, ForkState
+from engramlog.projections.moment import Moment, format_instant
+from engramlog.replay.fork import scratch_at
+
+_MADE_UP = ("recall_id", "receipt_id")
+"""Keys of a recall's answer that name it for later: nothing of a fork is kept."""
+
+
+def fork(context: RequestContext, body: ForkBody) -> dict[str, Any]:
+    """The answer without what is supposed, the answer with it, and how they differ.
+
+    Raises:
+        ApiError: ``fork_too_large``, ``supposition_refused``, ``as_of_*``, and whatever the
+            question itself is refused with.
+    """
+    position, instant_us = _moment(context, body)
+    node = context.node
+    tables = node.directory.projections_path
+    with (
+        tempfile.TemporaryDirectory(prefix="engramlog-fork-") as folder,
+        scratch_at(
+            node.log, tables, Path(folder), position, instant_us, node.reader.pin()
+        ) as scratch,
+    ):
+        there = ScratchNode(node, scratch)
+        settings = context.service.settings.model_copy(
+            update={
+                "recall_receipts": False,
+                "time_travel_enabled": True,
+                "time_travel_allow_recall_as_of": True,
+                "time_travel_allow_fact_query_as_of": True,
+                "as_of_retention_days": 0.0,  # its moment was checked
+            }
+        )
+        service = replace(context.service, node=there, settings=settings)
+        inside = replace(context, service=service)
+        before = _asked(inside, body, instant_us)
+        supposed = suppose(context, inside, body.suppose)
+        there.embed_supposed()
+        after = _asked(inside, body, instant_us)
+        return {
+            "moment": {"position": scratch.position, "instant": format_instant(instant_us)},
+            "supposed": supposed,
+            "without": before,
+            "with": after,
+            "difference": _recall_difference(before, after)
+            if body.state is None
+            else _state_difference(before, after),
+        }
+
+
+def _moment(context: RequestContext, body: ForkBody) -> tuple[int | None, int]:
+    """The position to fork at (None: now) and its instant. Raises ApiError ``fork_too_large``."""
+    at = Moment(context.node.log.head().position, context.node.clock.now_us())
+    if body.as_of is not None:
+        settings = context.service.settings
+        allowed = settings.time_travel_allow_fact_query_as_of
+        if body.state is None:
+            allowed = settings.time_travel_allow_recall_as_of
+        at = context.moment(context.view(), MomentQuery(as_of=body.as_of), allowed=allowed)
+    most = context.service.settings.fork_events_max
+    if at.position > most:
+        raise coded(
+            "fork_too_large",
+            f"position {at.position} is beyond {most}, the last at which this node forks",
+            fork_events_max=most,
+        )
+    # What is supposed is received then, and nothing is received before what came earlier.
+    instant_us = max(at.instant_us, context.node.log.received_at(at.position))
+    return (None if body.as_of is None else at.position), instant_us
+
+
+def _asked(inside: RequestContext, body: ForkBody, instant_us: int) -> dict[str, Any]:
+    at = {"as_of": format_instant(instant_us), "valid_at": body.valid_at}
+    if body.recall is not None:
+        return _recalled(inside, body.recall.model_copy(update=at))
+    assert body.state is not None
+    return _state(inside, body.state.model_copy(update=at))
+
+
+def _recalled(inside: RequestContext, question: ForkRecall) -> dict[str, Any]:
+    data = answered(inside, question, [], legacy=False).data
+    found = cast("dict[str, Any]", msgspec.json.decode(data))
+    return {name: part for name, part in found.items() if name not in _MADE_UP}
+
+
+def _state(inside: RequestContext, question: ForkState) -> dict[str, Any]:
+    page, records, _, _ = listed(inside, question)
+    return {"facts": records, "total": page.total}
+
+
+def _recall_difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """Ranks count from 1."""
+    was, now = _ranks(before), _ranks(after)
+    return {
+        "added": [{"id": name, "rank": rank} for name, rank in now.items() if name not in was],
+        "removed": [{"id": name, "rank": rank} for name, rank in was.items() if name not in now],
+        "moved": [
+            {"id": name, "before": was[name], "after": rank}
+            for name, rank in now.items()
+            if name in was and was[name] != rank
+        ],
+    }
+
+
+def _ranks(answer: dict[str, Any]) -> dict[str, int]:
+    return {each["fact"]["id"]: rank for rank, each in enumerate(answer["facts"], 1)}
+
+
+def _state_difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """``changed`` names the fields of a record that differ."""
+    was: dict[str, Record] = {record["id"]: record for record in before["facts"]}
+    now: dict[str, Record] = {record["id"]: record for record in after["facts"]}
+    changed = {
+        name: [key for key in record if record[key] != was[name].get(key)]
+        for name, record in now.items()
+        if name in was
+    }
+    return {
+        "added": [name for name in now if name not in was],
+        "removed": [name for name in was if name not in now],
+        "changed": [{"id": name, "fields": keys} for name, keys in changed.items() if keys],
+    }

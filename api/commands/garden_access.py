@@ -1,0 +1,113 @@
+"""Which garden a request means, and what its caller may know of it.
+
+To a caller who is no member a garden does not exist (404, as for an absent one), unless the
+caller may administer the node: then it is there, but its facts are not (403).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import urlsplit
+
+from engramlog.api.answers.records import Record
+from engramlog.api.commands.request_context import RequestContext
+from engramlog.api.http.errors import plain
+from engramlog.projections.authorization import Authorization
+from engramlog.projections.moment import format_instant
+from engramlog.projections.tables.declared.garden_directory import WRITING_ROLES, Garden, Member
+
+_URI = re.compile(r"stigmem://([^/]+)/garden/([^/]+)/?")
+
+
+def authority(context: RequestContext) -> str:
+    """The node's name in garden URIs."""
+    parts = urlsplit(context.service.settings.public_url)
+    return (parts.netloc or parts.path).lower()
+
+
+def garden_uri(context: RequestContext, slug: str) -> str:
+    """A garden's URI on this node."""
+    return f"stigmem://{authority(context)}/garden/{slug}"
+
+
+def known_garden(context: RequestContext, name: str) -> Garden:
+    """The garden of a slug, uuid or URI. Raises ApiError 404 for what the caller is not to
+    know of, the same as for what is not there."""
+    text = name.strip().lower()
+    found = _URI.fullmatch(text)
+    if found is not None:
+        text = found[2] if found[1] == authority(context) else ""
+    garden = context.node.reader.gardens.find(text)
+    rights = context.authorization
+    if garden is None or not (
+        rights.every_garden or garden.id in rights.gardens or rights.may("admin")
+    ):
+        raise plain("garden_not_found")
+    return garden
+
+
+def entered_garden(context: RequestContext, name: str) -> Garden:
+    """A garden whose facts the caller may see. Raises ApiError 404; 403 for node admins."""
+    garden = known_garden(context, name)
+    rights = context.authorization
+    if not rights.every_garden and garden.id not in rights.gardens:
+        raise plain("not_a_member")
+    return garden
+
+
+def within(
+    context: RequestContext, authorization: Authorization, name: str | None
+) -> Authorization:
+    """Rights narrowed to the garden that a request filters by, if it does."""
+    return authorization if name is None else authorization.within(entered_garden(context, name).id)
+
+
+def member_of(context: RequestContext) -> str | None:
+    """Whose roles the writer is to ask for; None for the machine's owner."""
+    return None if context.authorization.every_garden else context.caller.principal
+
+
+def admin_of(context: RequestContext) -> str | None:
+    """Whose admin role the writer is to ask for; None for those who administer the node."""
+    return None if context.authorization.may("admin") else member_of(context)
+
+
+def swept_gardens(context: RequestContext) -> tuple[str, ...]:
+    """The gardens that a sweep by this caller reaches: those it may write in, or ``*``."""
+    rights = context.authorization
+    if rights.every_garden:
+        return ("*",)
+    directory = context.node.reader.gardens
+    gardens = [directory.find(garden_id) for garden_id in sorted(rights.gardens)]
+    return tuple(
+        garden.id
+        for garden in gardens
+        if garden is not None and garden.role(rights.principal) in WRITING_ROLES
+    )
+
+
+def garden_record(context: RequestContext, garden: Garden) -> Record:
+    """A garden as the wire carries it."""
+    return {
+        "id": garden.id,
+        "garden_id": garden_uri(context, garden.slug),
+        "slug": garden.slug,
+        "name": garden.name,
+        "scope": garden.scope,
+        "description": garden.description,
+        "created_by": garden.created_by,
+        "created_at": format_instant(garden.created_at),
+        "members": [member_record(member) for member in garden.members],
+        "quarantine": garden.quarantine,
+    }
+
+
+def member_record(member: Member) -> dict[str, Any]:
+    """A membership as the wire carries it."""
+    return {
+        "entity_uri": member.entity_uri,
+        "role": member.role,
+        "added_by": member.added_by,
+        "added_at": format_instant(member.added_at),
+    }

@@ -1,0 +1,126 @@
+"""From a request to store or merge memories to the writer's command."""
+
+from __future__ import annotations
+
+import numpy as np
+from msgspec import Struct
+
+from engramlog.api.commands.assertions import assertion_of, check_source
+from engramlog.api.commands.garden_access import member_of
+from engramlog.api.commands.request_context import RequestContext
+from engramlog.api.http.errors import plain
+from engramlog.api.schemas.memories import MemoryRequest
+from engramlog.projections.arrays import I32
+from engramlog.projections.authorization import Authorization
+from engramlog.projections.embedding.errors import EmbeddingError
+from engramlog.projections.embedding.semantics import Semantics
+from engramlog.projections.image.visible_facts import known
+from engramlog.projections.memories.deduplication_rules import (
+    CONFIDENTIAL_MAX,
+    TextLikeness,
+    is_ownerless,
+)
+from engramlog.projections.writing.commands import AssertFact, MergeMemories, StoreMemory
+from engramlog.projections.writing.comparison_window import confidential_memories, recent_memories
+
+NO_VECTORS = "no embeddings: paraphrases were not looked for"
+
+
+class Memory(Struct, frozen=True):
+    """A command, and what the answer should warn of."""
+
+    command: StoreMemory
+    warnings: list[str]
+
+
+def refusal_of(request: MemoryRequest, owner: str) -> str | None:
+    """Why a memory is not stored, in abmind's manner: an answer, and no fault."""
+    if not request.content.strip():
+        return "content is empty"
+    if is_ownerless(owner):
+        return f"{owner!r} owns no memories: name the user"
+    return None
+
+
+async def memory_of(context: RequestContext, request: MemoryRequest, owner: str) -> Memory:
+    """The command of one memory, with the vectors that it is to be compared by made.
+
+    Raises:
+        ApiError: as ``assertion_of``.
+    """
+    assertion = assertion_of(context, request.fact(owner))
+    fact = assertion.command
+    likeness, warnings = await _likeness(context, fact)
+    command = StoreMemory(
+        fact=fact,
+        rights=_reading(context),
+        supersede=request.supersede,
+        likeness=likeness,
+    )
+    return Memory(command, assertion.warnings + warnings)
+
+
+def _reading(context: RequestContext) -> Authorization:
+    """What the caller may read: nothing, where the key only writes."""
+    rights = context.authorization
+    return rights if rights.may("read") else rights.narrowed(frozenset())
+
+
+async def _likeness(
+    context: RequestContext, fact: AssertFact
+) -> tuple[TextLikeness | None, list[str]]:
+    embeddings = context.node.embeddings
+    semantics = None if embeddings is None else embeddings.semantics
+    if semantics is None:
+        return None, [NO_VECTORS]
+    try:
+        await context.in_pool(lambda: _make_vectors(context, fact, semantics))
+    except EmbeddingError as fault:
+        return None, [f"{NO_VECTORS} ({fault})"]
+    return semantics.contents, []
+
+
+def _make_vectors(context: RequestContext, fact: AssertFact, semantics: Semantics) -> None:
+    """Have the vectors of the new text and of those it may paraphrase. What comes between
+    here and the writer has made its own."""
+    text = fact.value.v
+    semantics.contents.make([text])
+    view = context.view()
+    moment = context.moment(view)
+    rights = _reading(context)
+    place = (fact.source, fact.scope, fact.garden_id)
+    slots = recent_memories(view, rights, moment, *place)
+    secret: I32 = np.array(confidential_memories(view, rights, moment), dtype=np.int32)
+    slots += _likest(semantics, text, secret)
+    semantics.contents.make([text, *(view.said_by(slot) for slot in slots)])
+
+
+def _likest(semantics: Semantics, text: str, slots: I32) -> list[int]:
+    """The likest of many, by the vectors that recall has of them: those without one last."""
+    if len(slots) > CONFIDENTIAL_MAX:
+        vector = semantics.contents.vector(text)
+        assert vector is not None
+        cosines, present = semantics.cosines(vector, slots)
+        order = np.argsort(-np.where(present, cosines, -1.0), kind="stable")
+        slots = slots[order[:CONFIDENTIAL_MAX]]
+    chosen: list[int] = slots.tolist()
+    return chosen
+
+
+def merge_of(context: RequestContext, ids: list[str]) -> MergeMemories:
+    """The command of a merge.
+
+    Raises:
+        ApiError: 404 where a memory is not there for the caller; 403 where it is not theirs to
+            speak for.
+    """
+    view = context.view()
+    named = [context.node.reader.slot_of(fact) for fact in ids]
+    slots: I32 = np.array([s for s in named if s is not None and s < view.count], dtype=np.int32)
+    rights = _reading(context)
+    shown = known(view, rights.alone(), context.moment(view), slots)
+    if len(shown) < len(ids):
+        raise plain("fact_not_found")
+    for slot in shown.tolist():
+        check_source(context, view.sources.text(int(view.source[slot])))
+    return MergeMemories(fact_ids=(ids[0], ids[1]), rights=rights, member=member_of(context))

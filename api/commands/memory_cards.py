@@ -1,0 +1,128 @@
+"""Memory cards on the wire: as an answer of their own, in a recall, and as facts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engramlog.api.answers.fact_list import Filters
+from engramlog.api.answers.records import Record, Volatile, record_of
+from engramlog.api.commands.request_context import RequestContext
+from engramlog.api.schemas.facts import MomentQuery
+from engramlog.projections.authorization import Authorization
+from engramlog.projections.cards.content import Card
+from engramlog.projections.cards.generator import card_at
+from engramlog.projections.cards.rows import fact_of_card
+from engramlog.projections.cards.source import CardSource, PastCards, Served
+from engramlog.projections.image.view import View
+from engramlog.projections.image.visible_facts import live
+from engramlog.projections.moment import Moment, format_instant
+from engramlog.projections.normalization import SCOPES
+from engramlog.projections.tables.facts.cards import (
+    CARD_CONFIDENCE,
+    CARD_RELATION,
+    CARD_SOURCE,
+    CardKey,
+)
+from engramlog.projections.tables.facts.cards import SUMMARY_RELATION as SUMMARY
+from engramlog.projections.text.sanitizing import clean
+
+
+def card_source(context: RequestContext, at: MomentQuery) -> CardSource:
+    """The cards of now; of another moment, ones that are exact."""
+    live_now = at.as_of is None and at.valid_at is None
+    return context.service.cards if live_now else PastCards(context.node.reader.rows)
+
+
+def card_answer(card: Card, served: Served) -> dict[str, Any]:
+    """The protocol's keys (wire 5.3), then ours."""
+    key = card.key
+    return {
+        "entity_uri": key.entity,
+        "scope": key.scope,
+        "summary": clean(card.summary),
+        "fact_hashes": card.fact_hashes,
+        "avg_confidence": card.avg_confidence,
+        "refreshed_at": format_instant(served.moment.instant_us),
+        "is_stale": served.stale,
+        "has_contradictions": card.has_contradictions,
+        "card_id": key.card_id,
+        "relation": SUMMARY,
+        "garden_id": key.garden,
+        "markdown": clean(card.markdown),
+        "facts": card.facts,
+        "omitted": card.omitted,
+        "contradictions": [[fact.id for fact in sides] for sides in card.disputes],
+        "token_estimate": card.tokens,
+        "card_stale": served.stale,
+        "force_refresh_timeout": served.timed_out,
+    }
+
+
+def memory_card_of(served: Served | None) -> dict[str, Any]:
+    """What a recall says of the card of the entity asked about."""
+    if served is None:
+        return {"memory_card": None, "card_stale": False, "force_refresh_timeout": False}
+    card = served.card
+    return {
+        "memory_card": None if card is None else card_answer(card, served),
+        "card_stale": served.stale,
+        "force_refresh_timeout": served.timed_out,
+    }
+
+
+# -- as facts -----------------------------------------------------------------------------
+
+
+def card_record(context: RequestContext, view: View, moment: Moment, card_id: str) -> Record | None:
+    """The card with this id as a fact; None where the caller can see no such card."""
+    key = context.node.reader.card_key(card_id)
+    if key is None:
+        return None
+    return _record(context, view, key, context.model_authorization, moment)
+
+
+def card_records(
+    context: RequestContext,
+    view: View,
+    authorization: Authorization,
+    moment: Moment,
+    filters: Filters,
+) -> list[Record]:
+    """Cards of an entity as a list of facts, newest first: one for each place in which the
+    caller sees facts of it."""
+    if filters.entity is None or filters.attested or filters.source not in (None, CARD_SOURCE):
+        return []
+    number = view.entities.number(filters.entity)
+    if number is None:
+        return []
+    slots = live(view, authorization, moment, view.entity_slots(number))
+    places: set[tuple[int, int]] = set(
+        zip(view.garden[slots].tolist(), view.scope[slots].tolist(), strict=True)
+    )
+    keys = (
+        CardKey(filters.entity, SCOPES[scope], None if garden < 0 else view.gardens.text(garden))
+        for garden, scope in places
+    )
+    records = (_record(context, view, key, authorization, moment) for key in keys)
+    found = [record for record in records if record is not None]
+    return sorted(found, key=lambda record: (record["hlc"], record["id"]), reverse=True)
+
+
+def _record(
+    context: RequestContext, view: View, key: CardKey, authorization: Authorization, moment: Moment
+) -> Record | None:
+    card = card_at(view, context.node.reader.rows, key, authorization, moment)
+    if card is None:
+        return None
+    row = fact_of_card(card)
+    return record_of(row, Volatile(CARD_CONFIDENCE, False, 1.0), row.origin)
+
+
+__all__ = [
+    "CARD_RELATION",
+    "card_answer",
+    "card_record",
+    "card_records",
+    "card_source",
+    "memory_card_of",
+]

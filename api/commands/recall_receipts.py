@@ -1,0 +1,257 @@
+"""Receipts of recalls: made with every answer, found again, and replayed.
+
+A receipt is for the one who asked and for auditors. Which of its facts they see is decided
+by their rights of today, as for every look at the past.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from engramlog.api.answers.records import Record
+from engramlog.api.commands.recall_question import AskedRecall, ask
+from engramlog.api.commands.request_context import RequestContext
+from engramlog.api.http.errors import coded
+from engramlog.api.schemas.recall import RecallBody
+from engramlog.eventlog.kinds import RecallAnswered, Returned, StageReport
+from engramlog.projections.arrays import I32
+from engramlog.projections.image.view import View
+from engramlog.projections.moment import Moment, format_instant
+from engramlog.projections.normalization import normalize_uri
+from engramlog.projections.recall.answer import RecallAnswer
+from engramlog.projections.recall.answer_comparison import Compared, Placed, compare
+from engramlog.projections.recall.profile import profile_digest
+
+_APART = frozenset({"query", "track", "explain", "debug", "as_of"})
+"""Fields of a request that its receipt does not repeat."""
+
+
+def receipt_of(
+    context: RequestContext, body: RecallBody, asked: AskedRecall, receipt_id: str, *, counted: bool
+) -> RecallAnswered:
+    """The receipt of an answer just given."""
+    found = asked.found
+    sent = body.model_dump(mode="json", include=set(RecallBody.model_fields), exclude_unset=True)
+    return RecallAnswered(
+        receipt_id=receipt_id,
+        principal=context.caller.principal,
+        query=body.query,
+        request={name: value for name, value in sent.items() if name not in _APART},
+        profile=found.profile,
+        profile_digest=profile_digest(asked.profile),
+        position=found.moment.position,
+        instant_us=found.moment.instant_us,
+        valid_us=found.moment.valid_at_us,
+        at_us=context.node.clock.now_us(),
+        returned=[Returned(each.row.id, each.score, each.from_card) for each in found.results],
+        stages=[StageReport(stage.name, stage.status) for stage in found.stages],
+        total_scored=found.total_scored,
+        tokens_used=found.tokens_used,
+        truncated=found.truncated,
+        counted=counted,
+    )
+
+
+def sees_all(context: RequestContext) -> bool:
+    """Whether the caller may read what others were told."""
+    return context.authorization.may("audit.read") or context.authorization.may("admin")
+
+
+def receipt_named(context: RequestContext, receipt_id: str) -> tuple[RecallAnswered, int | None]:
+    """A receipt the caller may read, and its position in the log (None: not there yet).
+
+    Raises:
+        ApiError: 404 ``receipt_not_found``: there is none, it was erased, or it is not theirs.
+    """
+    waiting = context.service.tracker.receipt(receipt_id)
+    if waiting is not None:
+        found, position = waiting, None
+    else:
+        row = context.node.reader.receipt(receipt_id)
+        found = None if row is None else logged(context, row.position)
+        position = None if row is None else row.position
+    mine = found is not None and found.principal == context.caller.principal
+    if found is None or not (mine or sees_all(context)) or is_hidden(context.view(), found):
+        raise coded("receipt_not_found", "there is no such receipt, or it is not yours")
+    return found, position
+
+
+def is_hidden(view: View, receipt: RecallAnswered) -> bool:
+    """Whether a receipt is of a question about an entity that tombstones hide everywhere."""
+    entity = receipt.request.get("entity")
+    if not view.hiding or not isinstance(entity, str):
+        return False
+    return view.hiding.covers_everywhere(normalize_uri(entity))
+
+
+def logged(context: RequestContext, position: int) -> RecallAnswered | None:
+    """The receipt at a position; None where it was erased."""
+    for event in context.node.log.read(position - 1, 1):
+        if event.position == position and isinstance(event.payload, RecallAnswered):
+            return event.payload
+    return None
+
+
+def wire_receipt(
+    context: RequestContext, view: View, receipt: RecallAnswered, position: int | None
+) -> Record:
+    """A receipt as answers carry it: of what was returned, the facts the caller may read.
+
+    To others than the one who asked, numbers and ranks are null and the facts come in the order
+    of their ids: what they may not read had a part in either.
+    """
+    own = receipt.principal == context.caller.principal
+    shown = _recorded(context, view, receipt)
+    cards = {each.fact_id for each in receipt.returned if each.card}
+    return {
+        "receipt_id": receipt.receipt_id,
+        "principal": receipt.principal,
+        "query": receipt.query,
+        "request": receipt.request,
+        "profile": receipt.profile,
+        "profile_digest": receipt.profile_digest,
+        "moment": wire_moment(moment_of(receipt)),
+        "answered_at": format_instant(receipt.at_us),
+        "position": position,
+        "returned": [
+            {
+                "fact_id": each.fact_id,
+                "rank": each.rank if own else None,
+                "score": each.score if own else None,
+                "from_card": each.fact_id in cards,
+            }
+            for each in (shown if own else sorted(shown, key=lambda each: each.fact_id))
+        ],
+        "stages": [{"name": stage.name, "status": stage.status} for stage in receipt.stages],
+        "total_scored": receipt.total_scored if own else None,
+        "tokens_used": receipt.tokens_used if own else None,
+        "truncated": receipt.truncated if own else None,
+        "counted": receipt.counted,
+    }
+
+
+def wire_moment(moment: Moment) -> dict[str, Any]:
+    """A moment, with the instant of validity where it was asked for apart."""
+    valid = moment.valid_at_us
+    return {
+        "position": moment.position,
+        "instant": format_instant(moment.instant_us),
+        "valid_at": None if valid is None else format_instant(valid),
+    }
+
+
+def moment_of(receipt: RecallAnswered) -> Moment:
+    """The moment a receipt's question was asked at."""
+    return Moment(receipt.position, receipt.instant_us, receipt.valid_us)
+
+
+def readable_ids(context: RequestContext, view: View, fact_ids: Sequence[str]) -> set[str]:
+    """Those of the facts that the caller may read today."""
+    slot_of = context.node.reader.slot_of
+    named = [(fact, slot) for fact in fact_ids if (slot := slot_of(fact)) is not None]
+    named = [(fact, slot) for fact, slot in named if slot < view.count]
+    slots: I32 = np.asarray([slot for _, slot in named], dtype=np.int32)
+    allowed = context.model_authorization.mask(view, slots).tolist()
+    return {fact for (fact, _), may in zip(named, allowed, strict=True) if may}
+
+
+def replayed(context: RequestContext, receipt: RecallAnswered) -> dict[str, Any]:
+    """The receipt's question asked again at its own moment, and now; both compared.
+
+    Raises:
+        ApiError: 404 where its garden is none of the caller's; 400 ``unknown_profile``, and
+            ``as_of_before_retention_floor`` for a moment that is too old.
+    """
+    context.check_retained(moment_of(receipt))
+    view = context.view()
+    body = RecallBody.model_validate({**receipt.request, "query": receipt.query})
+    then = ask(context, body, view, moment_of(receipt), explain=False)
+    now_moment = Moment(view.position, context.node.clock.now_us(), receipt.valid_us)
+    now = ask(context, body, view, now_moment, explain=False)
+    again, today = _placed(then.found), _placed(now.found)
+    own = receipt.principal == context.caller.principal
+    reasons = [f"asked with your rights, not those of {receipt.principal}"]
+    if own:
+        reasons = _reasons(receipt, then, _recorded(context, view, receipt), again)
+    compared = compare(again, today)
+    slots = {each.row.id: each.slot for each in (*then.found.results, *now.found.results)}
+    records = _records(context, view, compared, slots, now_moment)
+    return {
+        "receipt_id": receipt.receipt_id,
+        "query": receipt.query,
+        "profile": receipt.profile,
+        "then": {
+            "moment": wire_moment(then.found.moment),
+            "faithful": not reasons if own else None,
+            "reasons": reasons,
+        },
+        "now": {"moment": wire_moment(now.found.moment)},
+        "counts": {
+            change: sum(each.change == change for each in compared)
+            for change in ("same", "moved", "gone", "new")
+        },
+        "facts": [
+            {
+                "fact_id": each.fact_id,
+                "change": each.change,
+                "rank_then": None if each.then is None else each.then.rank,
+                "score_then": None if each.then is None else each.then.score,
+                "rank_now": None if each.now is None else each.now.rank,
+                "score_now": None if each.now is None else each.now.score,
+                "fact": records.get(each.fact_id),
+            }
+            for each in compared
+        ],
+    }
+
+
+def _recorded(context: RequestContext, view: View, receipt: RecallAnswered) -> list[Placed]:
+    """What was returned and may be read today; a card stands for facts of its reader alone."""
+    own = receipt.principal == context.caller.principal
+    readable = readable_ids(context, view, [each.fact_id for each in receipt.returned])
+    return [
+        Placed(each.fact_id, rank, each.score)
+        for rank, each in enumerate(receipt.returned, 1)
+        if (each.card and own) or each.fact_id in readable
+    ]
+
+
+def _placed(found: RecallAnswer) -> list[Placed]:
+    return [Placed(each.row.id, rank, each.score) for rank, each in enumerate(found.results, 1)]
+
+
+def _reasons(
+    receipt: RecallAnswered, then: AskedRecall, recorded: list[Placed], again: list[Placed]
+) -> list[str]:
+    """Why the question asked again at its moment does not give what the receipt says."""
+    if recorded == again and len(recorded) == len(receipt.returned):
+        return []
+    reasons: list[str] = []
+    if len(recorded) < len(receipt.returned):
+        reasons.append("facts that were returned may not be read by you, or were erased")
+    stages = [StageReport(stage.name, stage.status) for stage in then.found.stages]
+    reasons += [
+        f"stage {was.name} was {was.status}, is {now.status}"
+        for was, now in zip(receipt.stages, stages, strict=False)
+        if was != now
+    ]
+    if profile_digest(then.profile) != receipt.profile_digest:
+        reasons.append(f"profile {receipt.profile!r} is another than it was")
+    return reasons or ["rights, vectors or what was erased differ from then"]
+
+
+def _records(
+    context: RequestContext,
+    view: View,
+    compared: list[Compared],
+    slots: dict[str, int],
+    moment: Moment,
+) -> dict[str, Record]:
+    ids = [
+        each.fact_id for each in compared if context.node.reader.slot_of(each.fact_id) is not None
+    ]
+    shown = context.records(view, [slots[fact] for fact in ids], moment)
+    return dict(zip(ids, shown, strict=True))

@@ -1,0 +1,353 @@
+"""From a recall request to the pipeline's question, and from its answer to every shape."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from engramlog.api.answers.records import Record, Volatile, record_of
+from engramlog.api.answers.sanitizer_modes import Screen
+from engramlog.api.commands.entity_names import stored_uri
+from engramlog.api.commands.memory_cards import memory_card_of
+from engramlog.api.commands.request_context import RequestContext
+from engramlog.api.http.bodies import parse_json, validated
+from engramlog.api.http.errors import ApiError, coded, entry, unprocessable
+from engramlog.api.schemas.recall import RecallBody, RecallQuery
+from engramlog.eventlog.kinds import FactAttributes
+from engramlog.projections.authorization import Authorization
+from engramlog.projections.image.reader import Reader
+from engramlog.projections.image.view import View
+from engramlog.projections.image.visible_facts import live
+from engramlog.projections.moment import Moment, format_instant
+from engramlog.projections.normalization import EVERY_SCOPE, SCOPES
+from engramlog.projections.recall.answer import RecallAnswer, Recalled
+from engramlog.projections.recall.enrichment import Told, enrich
+from engramlog.projections.recall.profile import (
+    Profile,
+    UnknownProfile,
+    load_profile,
+    parse_profile,
+)
+from engramlog.projections.recall.request import (
+    RecallRequest,
+    WeightsError,
+    WeightsSumError,
+    parse_weights,
+)
+from engramlog.projections.tables.facts.attributes import PLAIN
+from engramlog.projections.text.sanitizing import FREE_TEXTS, clean
+
+GET_DEPTH_MAX = 2
+
+
+def body_of_query(query: RecallQuery) -> RecallBody:
+    """A GET's question as a POST's, under the seed's limits.
+
+    Raises:
+        ApiError: 400 ``invalid_token_budget``, ``recall_depth_exceeded``, ``invalid_weights``.
+    """
+    if query.token_budget < 1:
+        raise coded("invalid_token_budget", "token_budget must be at least 1")
+    if query.depth is not None and not 0 <= query.depth <= GET_DEPTH_MAX:
+        raise coded("recall_depth_exceeded", f"depth must be 0 to {GET_DEPTH_MAX}")
+    fields = query.model_dump(exclude={"legacy_format", "weights"})
+    for name in ("scope", "limit"):
+        if name not in query.model_fields_set:
+            del fields[name]
+    fields = {name: fields[name] for name in RecallBody.model_fields if name in fields}
+    if query.weights is not None:
+        weights = parse_json(query.weights.encode(), "weights")
+        if not isinstance(weights, dict):
+            raise coded("invalid_weights", "weights must be a JSON object")
+        fields["weights"] = weights
+    return validated(RecallBody, fields, "query")
+
+
+def explaining(context: RequestContext, body: RecallBody) -> bool:
+    """Whether the numbers behind the scores are wanted, and the caller may see them."""
+    needed = context.service.settings.explaining
+    return (body.explain or body.debug) and needed != "none" and context.authorization.may(needed)
+
+
+def unexplained(context: RequestContext, body: RecallBody) -> list[str]:
+    """A warning where numbers were wanted and are not given."""
+    if explaining(context, body) or not (body.explain or body.debug):
+        return []
+    needed = context.service.settings.explaining
+    why = "switched off" if needed == "none" else f"for callers with {needed} permission"
+    return [f"explain and debug are ignored: they are {why} on this node"]
+
+
+def question_of(
+    body: RecallBody,
+    profile: str,
+    scope: str | None = None,
+    *,
+    entity: str | None = None,
+    explain: bool,
+) -> RecallRequest:
+    """The pipeline's request, about ``scope`` instead of the body's where one is given.
+
+    Raises:
+        ApiError: 400 for a scope that does not exist or an empty entity; 422 for weights.
+    """
+    try:
+        weights = None if body.weights is None else parse_weights(body.weights)
+    except WeightsSumError as fault:
+        raise coded(fault.code, str(fault)) from fault
+    except WeightsError as fault:
+        raise unprocessable(
+            [entry(fault.code, ["body", "weights"], str(fault), body.weights, code=fault.code)]
+        ) from fault
+    return RecallRequest(
+        query=body.query if body.translated is None else " ".join(body.translated),
+        keywords=tuple(body.translated or ()),
+        original=body.original or "",
+        filters=body.filters,
+        stages=None if body.stages is None else frozenset(body.stages),
+        situation=body.situation,
+        intent=body.intent,
+        scopes=_scopes(scope or body.scope),
+        token_budget=body.token_budget,
+        limit=body.limit if "limit" in body.model_fields_set else None,
+        depth=body.depth,
+        weights=weights,
+        min_confidence=body.min_confidence,
+        include_neighbors=body.include_neighbors,
+        include_contradicted=body.include_contradicted,
+        include_low_trust=body.include_low_trust,
+        entity=entity,
+        relation=body.relation,
+        source=None if body.source is None else stored_uri(body.source),
+        lambda_mmr=body.lambda_mmr,
+        explain=explain,
+        force_refresh=body.force_refresh,
+        profile=profile,
+    )
+
+
+def _scopes(scope: str) -> frozenset[str] | None:
+    """One scope, or None for every readable one."""
+    if scope in EVERY_SCOPE:
+        return None
+    if scope not in SCOPES:
+        raise ApiError(400, f"invalid_scope: must be one of {sorted(SCOPES)}")
+    return frozenset({scope})
+
+
+def profile_named(reader: Reader, name: str, moment: Moment) -> Profile:
+    """An installed or built-in profile. Raises ApiError 400 ``unknown_profile``."""
+    installed = reader.profiles(moment.position)
+    if name in installed:
+        return parse_profile(installed[name])
+    try:
+        return load_profile(name)
+    except UnknownProfile as fault:
+        raise coded("unknown_profile", str(fault)) from fault
+
+
+def check_stages(asked: frozenset[str] | None, profile: Profile) -> None:
+    """Raises ApiError 422 for a stage that the profile does not have."""
+    known = {name for each in profile.stages for name in (each.name, each.label) if name}
+    unknown = sorted((asked or frozenset()) - known)
+    if unknown:
+        message = f"profile {profile.name} has no stage {unknown[0]!r}; it has {sorted(known)}"
+        raise unprocessable([entry("stage", ["body", "stages"], message, unknown[0])])
+
+
+def check_intent(question: RecallRequest, profile: Profile) -> None:
+    """Raises ApiError 422 for an ambient question where the profile knows of none."""
+    if question.intent == "ambient" and profile.ambient is None:
+        message = (
+            f"profile {profile.name} has no ambient questions: its document has no 'ambient'; "
+            "ask without intent, or with a profile that has it"
+        )
+        raise unprocessable([entry("intent", ["body", "intent"], message, "ambient")])
+
+
+def hint_of(
+    view: View, authorization: Authorization, moment: Moment, scopes: frozenset[str] | None
+) -> dict[str, Any] | None:
+    """Where else to look when the recalled scope holds nothing and another readable one does."""
+    if scopes is None:
+        return None
+    slots = live(view, authorization, moment)
+    counts = np.bincount(view.scope[slots], minlength=len(SCOPES)).tolist()
+    by_scope = {scope: count for scope, count in zip(SCOPES, counts, strict=True) if count}
+    asked = sorted(scopes)[0]
+    if not by_scope or asked in by_scope:
+        return None
+    elsewhere = ", ".join(f"{count} in {scope!r}" for scope, count in by_scope.items())
+    return {
+        "code": "scope_is_empty",
+        "message": f"scope {asked!r} holds no facts; there are {elsewhere}",
+        "scopes": by_scope,
+    }
+
+
+def response_of(
+    context: RequestContext,
+    body: RecallBody,
+    found: RecallAnswer,
+    *,
+    legacy: bool,
+    extra: dict[str, Any],
+) -> dict[str, Any]:
+    """The union of every published answer shape."""
+    node_id = context.node.node_id
+    screen: Screen = extra["screen"]
+    scored = [_scored(context, n, each, node_id, screen) for n, each in enumerate(found.results)]
+    beside = _beside(found, scored)
+    divergent = frozenset(found.card.divergent.tolist() if found.card is not None else ())
+    channels: dict[str, Any] = {}
+    if not legacy:
+        channels = {
+            "content": [item for item in scored if not _instructs(item)],
+            "instructions": [item for item in scored if _instructs(item)],
+        }
+    return {
+        "recall_id": extra["recall_id"],
+        "query_hash": hashlib.sha256(body.query.encode()).hexdigest(),
+        "facts": scored,
+        **channels,
+        "total_scored": found.total_scored,
+        "token_budget": body.token_budget,
+        "tokens_used": found.tokens_used,
+        "truncated": found.truncated,
+        "tombstone_notices": extra["tombstone_notices"],
+        "chain_proof": extra["chain_proof"],
+        "results": [
+            _flat(item, each, divergent) | more
+            for item, each, more in zip(scored, found.results, beside, strict=True)
+        ],
+        "query": body.query,
+        "request": {name: getattr(body, name) for name in RecallBody.model_fields},
+        "generated_at": format_instant(found.moment.instant_us),
+        "token_budget_used": found.tokens_used,
+        **memory_card_of(found.card),
+        "scores_debug": _debugged(found) if body.debug and explaining(context, body) else None,
+        "embedding": _embedding(context),
+        "profile": found.profile,
+        "weights": found.weights,
+        "stages": [
+            {
+                "name": stage.name,
+                "status": stage.status,
+                "hits": stage.hits,
+                "milliseconds": round(stage.milliseconds, 3),
+                "detail": stage.detail,
+                "label": stage.label,
+            }
+            for stage in found.stages
+        ],
+        "short_circuit_after": found.short_circuit_after,
+        "evidence": found.evidence,
+        "weak_evidence": found.weak_evidence,
+        "search_skipped": found.skipped is not None,
+        "search_skipped_reason": found.skipped,
+        "dropped_terms": list(found.dropped_terms),
+        "moment": {
+            "position": found.moment.position,
+            "instant": format_instant(found.moment.instant_us),
+        },
+        "receipt_id": extra["receipt_id"],
+        "hint": extra["hint"],
+        "warnings": extra["warnings"],
+    }
+
+
+def _embedding(context: RequestContext) -> dict[str, Any]:
+    embeddings = context.node.embeddings
+    space = None if embeddings is None else embeddings.space
+    return {"enabled": space is not None, "model": None if space is None else space.model}
+
+
+def _debugged(found: RecallAnswer) -> dict[str, Any]:
+    """The numbers behind every score, by fact id."""
+    return {
+        each.row.id: {"score": each.score, **each.breakdown, "explain": each.explain}
+        for each in found.results
+    }
+
+
+def _scored(
+    context: RequestContext, index: int, each: Recalled, node_id: str, screen: Screen
+) -> dict[str, Any]:
+    row = each.row
+    garden = None if row.garden_id is None else context.node.reader.gardens.find(row.garden_id)
+    waits = "pending" if garden is not None and garden.quarantine else None
+    now = Volatile(
+        each.confidence, each.contradicted, each.source_trust, waits, _brief(each.attributes)
+    )
+    # A card is written here, whatever node its facts came from.
+    written_by = row.origin if each.from_card else node_id
+    return {
+        "fact": screen.show(index, record_of(row, now, written_by)),
+        "score": each.score,
+        "score_breakdown": each.breakdown,
+        "hop_distance": each.hop_distance,
+        "token_estimate": each.token_estimate,
+        "from_card": each.from_card,
+    }
+
+
+def _brief(attributes: FactAttributes | None) -> FactAttributes | None:
+    """Attributes without their free texts, which no token budget counts."""
+    if attributes is None:
+        return None
+    return msgspec.structs.replace(attributes, **dict.fromkeys(FREE_TEXTS, ""))
+
+
+def _beside(found: RecallAnswer, scored: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What the profile says beside each fact, of texts as this answer shows them."""
+    told = [
+        Told(
+            str(item["fact"]["value"]["v"]),
+            _shown(each.attributes or PLAIN, item["fact"]),
+            each.confidence,
+            each.row.recorded_at,
+            each.recalls,
+            each.idle_us,
+        )
+        for item, each in zip(scored, found.results, strict=True)
+    ]
+    return enrich(found.enrichment, told)
+
+
+def _shown(attributes: FactAttributes, record: Record) -> FactAttributes:
+    """The attributes with their free texts as the record's value is shown: cleaned where the
+    sanitizer found something in the fact."""
+    if not record["sanitizer_warnings"]:
+        return attributes
+    silent = record["sanitizer_redacted"]
+    texts = {name: "" if silent else clean(getattr(attributes, name)) for name in FREE_TEXTS}
+    return msgspec.structs.replace(attributes, **texts)
+
+
+def _instructs(item: dict[str, Any]) -> bool:
+    return item["fact"]["value"]["interpret_as"] == "instruction"
+
+
+def _flat(item: dict[str, Any], each: Recalled, divergent: frozenset[int]) -> Record:
+    """The seed's shape: the record itself, with the score and the reasons beside it."""
+    flat: Record = {
+        **item["fact"],
+        "derived_from_hashes": [parent.hash for parent in each.row.derived_from],
+        "score": item["score"],
+        "score_breakdown": item["score_breakdown"],
+        "hop_distance": item["hop_distance"],
+        "token_estimate": item["token_estimate"],
+        "fact": item["fact"],
+        "why": list(each.why),
+        "from_card": each.from_card,
+        "card_stale": each.slot in divergent,
+        "found_by": each.found_by,
+    }
+    if each.provenance_of is not None:
+        flat["provenance_of"] = each.provenance_of
+    if each.explain is not None:
+        flat["explain"] = each.explain
+    return flat

@@ -1,0 +1,223 @@
+"""Who asks, under which rights and at which moment: what commands need of a request.
+
+Nothing of HTTP is in it: a recall worker and a fork make contexts of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import TypeVar
+
+import numpy as np
+
+from engramlog.api.answers.records import Record, records_of
+from engramlog.api.answers.sanitizer_modes import look_up_rights, model_rights, screen
+from engramlog.api.http.auth import Caller
+from engramlog.api.http.errors import ApiError, coded, plain, refused
+from engramlog.api.node.node import Node
+from engramlog.api.node.service import Service
+from engramlog.api.schemas.facts import MomentQuery
+from engramlog.eventlog.log import Idempotency
+from engramlog.projections.arrays import I32
+from engramlog.projections.authorization import Authorization
+from engramlog.projections.episodes.shown import Shown
+from engramlog.projections.image.view import View
+from engramlog.projections.moment import Moment, parse_instant
+from engramlog.projections.normalization import SCOPES
+from engramlog.projections.writing.commands import Command, Done, Refused, WriteAnswer
+from engramlog.replay.moment import MomentError, before_floor, resolve
+
+EMBEDDED_POLL_S = 0.01
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class RequestContext:
+    """See the module."""
+
+    service: Service
+    caller: Caller
+
+    def session(self) -> str | None:
+        """The caller's session, where the request belongs to one."""
+        return None
+
+    @property
+    def node(self) -> Node:
+        return self.service.node
+
+    @property
+    def authorization(self) -> Authorization:
+        """The caller's rights in lists and look-ups, as the sanitizer mode leaves them."""
+        return look_up_rights(self.service.settings.sanitizer_mode, self.caller.authorization)
+
+    @property
+    def model_authorization(self) -> Authorization:
+        """The caller's rights where facts are chosen for a model (recall, neighbours, cards)."""
+        return model_rights(self.service.settings.sanitizer_mode, self.caller.authorization)
+
+    def shown(self, view: View) -> Shown:
+        """What the caller sees of episodes and deltas."""
+        return Shown(view, self.authorization)
+
+    # -- when to look ---------------------------------------------------------------------
+
+    def view(self) -> View:
+        """The memory image as it stands."""
+        return self.node.reader.pin()
+
+    def moment(self, view: View, at: MomentQuery | None = None, *, allowed: bool = True) -> Moment:
+        """The moment a request asks about: now, or its ``as_of`` and ``valid_at``.
+
+        ``allowed``: the setting that lets this route look back.
+
+        Raises:
+            ApiError: 400 ``as_of_*``; 501 or 403 where time travel is switched off.
+        """
+        now_us = self.node.clock.now_us()
+        moment = Moment(view.position, now_us)
+        if at is None:
+            return moment
+        if at.as_of is not None:
+            self._check_time_travel(allowed)
+            floor_us = self.service.settings.as_of_floor_us(now_us)
+            try:
+                moment = resolve(at.as_of, self.node.log, view.position, now_us, floor_us)
+            except MomentError as fault:
+                raise coded(fault.code, str(fault)) from fault
+        if at.valid_at is not None:
+            moment = Moment(moment.position, moment.instant_us, parse_instant(at.valid_at))
+        return moment
+
+    def check_retained(self, moment: Moment) -> None:
+        """Raises ApiError 400 ``as_of_before_retention_floor`` for one that is too old."""
+        floor_us = self.service.settings.as_of_floor_us(self.node.clock.now_us())
+        if floor_us is not None and moment.instant_us < floor_us:
+            fault = before_floor(floor_us)
+            raise coded(fault.code, str(fault))
+
+    def _check_time_travel(self, allowed: bool) -> None:
+        if not self.service.settings.time_travel_enabled:
+            raise ApiError(
+                501,
+                {
+                    "code": "time_travel_plugin_not_loaded",
+                    "message": "time-travel queries are switched off on this node",
+                },
+            )
+        if not allowed:
+            raise ApiError(
+                403,
+                {
+                    "code": "time_travel_plugin_disabled",
+                    "message": "this route does not take as_of on this node",
+                },
+            )
+
+    # -- rights ---------------------------------------------------------------------------
+
+    def check_scope(self, scope: str) -> None:
+        """Raises ApiError 403 where the caller's key does not cover ``scope``."""
+        if scope not in self.authorization.scopes:
+            raise coded("scope_forbidden", f"this key does not cover scope {scope!r}")
+
+    def check_served(self, fact_id: str) -> None:
+        """Raises ApiError 404 where the sanitizer mode hides the fact from this caller, a
+        tombstone hides it from everybody, a capability does not reach its entity, its
+        classification is too high, or the caller may not read and did not say it."""
+        view, slot = self.view(), self.node.reader.slot_of(fact_id)
+        if slot is not None and slot < view.count:
+            if not self.authorization.covers(view.entities.text(int(view.entity[slot]))):
+                raise plain("fact_not_found")
+            said = view.sources.text(int(view.source[slot]))
+            if not self.authorization.may("read") and said != self.authorization.own_source:
+                raise plain("fact_not_found")
+            chosen = np.asarray([slot], dtype=np.int32)
+            if view.flags(chosen)[0] & self.authorization.withheld:
+                raise plain("fact_not_found")
+            if not self.authorization.alone().cleared(view, chosen)[0]:
+                raise plain("fact_not_found")
+            hidden = view.hidden(chosen)
+            if hidden is not None and hidden[0]:
+                raise plain("fact_not_found")
+
+    def narrowed(self, scope: str | None, *, for_model: bool = False) -> Authorization:
+        """The caller's rights, within one scope of a query string.
+
+        Args:
+            for_model: as ``model_authorization``.
+
+        Raises:
+            ApiError: 400 in the protocol's words for a scope that does not exist.
+        """
+        rights = self.model_authorization if for_model else self.authorization
+        if scope is None:
+            return rights
+        if scope not in SCOPES:
+            raise ApiError(400, f"scope must be one of {sorted(SCOPES)}")
+        return rights.narrowed(frozenset({scope}))
+
+    # -- reading and writing --------------------------------------------------------------
+
+    def records(
+        self, view: View, slots: Sequence[int] | I32, moment: Moment, *, whole: bool = False
+    ) -> list[Record]:
+        """Full records of slots, in order, as the sanitizer mode lets them be seen; ``whole``
+        for the one who wrote them."""
+        reader, node_id = self.node.reader, self.node.node_id
+        chosen: I32 = np.asarray(slots, dtype=np.int32)
+        records = records_of(reader, view, chosen, moment, self.authorization, node_id)
+        mode = self.service.settings.sanitizer_mode
+        return screen(reader, view, chosen, mode, whole=whole).show_all(records)
+
+    async def in_pool(self, work: Callable[[], Result]) -> Result:
+        """Run a long read beside the event loop."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self.service.pool, work)
+
+    async def submit(
+        self,
+        commands: Sequence[Command],
+        *,
+        idempotency: Idempotency | None = None,
+        atomic: bool = False,
+    ) -> WriteAnswer:
+        """Hand commands to the writer and wait until they are durable."""
+        future = self.node.writer.submit(
+            commands, actor=self.caller.principal, idempotency=idempotency, atomic=atomic
+        )
+        return await asyncio.wrap_future(future)
+
+    async def embedded(self, position: int) -> bool:
+        """Whether everything up to ``position`` gets its vector while the setting lets us
+        wait; True where embeddings are off and there is nothing to wait for."""
+        embeddings = self.node.embeddings
+        if embeddings is None or embeddings.space is None:
+            return True
+        deadline = monotonic() + self.service.settings.embed_wait_timeout_s
+        while (status := embeddings.status()) is not None and status.position < position:
+            if monotonic() >= deadline:
+                return False
+            await asyncio.sleep(EMBEDDED_POLL_S)
+        return True
+
+    async def do_all(self, commands: Sequence[Command]) -> None:
+        """Intents that must happen together. Raises ApiError where one of them is refused."""
+        for outcome in (await self.submit(commands, atomic=True)).outcomes:
+            if isinstance(outcome, Refused):
+                raise refused(outcome)
+
+    async def do(
+        self, command: Command, *, idempotency: Idempotency | None = None, atomic: bool = False
+    ) -> Done:
+        """One command that must happen; with ``atomic`` a refused one leaves no trace, so that it
+        is decided anew when it is repeated. Raises ApiError where the writer refuses it."""
+        answer = await self.submit([command], idempotency=idempotency, atomic=atomic)
+        outcome = answer.outcomes[0]
+        if isinstance(outcome, Refused):
+            raise refused(outcome)
+        return outcome

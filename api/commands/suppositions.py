@@ -1,0 +1,163 @@
+"""What is supposed in a fork, decided as the node would decide it.
+
+Two things must allow a supposition: the caller's rights of today, and what the node was at the
+moment. Every one goes through the very code that a write of it goes through.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from engramlog.api.commands.assertions import assertion_of, check_value
+from engramlog.api.commands.decay_sweep import policy_of_request
+from engramlog.api.commands.entity_names import stored_uri
+from engramlog.api.commands.garden_access import entered_garden, member_of, swept_gardens
+from engramlog.api.commands.request_context import RequestContext
+from engramlog.api.http.auth import require
+from engramlog.api.http.errors import ApiError, plain, refused
+from engramlog.api.schemas.facts import BatchAssert, BatchRetract
+from engramlog.api.schemas.fork import Supposed, SupposeResolve, SupposeSweep, SupposeTrust
+from engramlog.eventlog.kinds import SourceTrustSet
+from engramlog.projections.arrays import I32
+from engramlog.projections.contradictions.conflicts import conflict
+from engramlog.projections.normalization import SCOPES, normalize_uri
+from engramlog.projections.writing.commands import (
+    Command,
+    Done,
+    Refused,
+    ResolveConflict,
+    RetractFact,
+    SweepDecay,
+)
+
+
+def suppose(
+    context: RequestContext, scratch: RequestContext, items: list[Supposed]
+) -> list[dict[str, Any]]:
+    """Write everything in the scratch node, in order; what came of each.
+
+    Args:
+        context: the caller at the node itself, for the rights of today.
+        scratch: the same caller at the scratch node.
+
+    Raises:
+        ApiError: with the status of what was refused, ``supposition_refused`` and which it was.
+    """
+    results: list[dict[str, Any]] = []
+    for index, item in enumerate(items):
+        try:
+            require(context.caller, "write")
+            command = _command(context, scratch, item)
+            done = _written(scratch, command)
+        except ApiError as fault:
+            raise _refused(index, fault) from fault
+        results.append(
+            {
+                "index": index,
+                "op": item.op,
+                "fact_id": done.fact_id,
+                "created": done.created,
+                "retracted": list(done.retracted),
+                "events": len(done.events),
+            }
+        )
+    return results
+
+
+def _written(scratch: RequestContext, command: Command) -> Done:
+    writer = scratch.node.writer
+    answer = writer.submit([command], actor=scratch.caller.principal).result()
+    outcome = answer.outcomes[0]
+    if isinstance(outcome, Refused):
+        raise refused(outcome)
+    return outcome
+
+
+def _refused(index: int, fault: ApiError) -> ApiError:
+    return ApiError(
+        fault.status,
+        {
+            "code": "supposition_refused",
+            "message": f"supposition {index} would have been refused",
+            "index": index,
+            "error": fault.body()["detail"],
+        },
+    )
+
+
+def _command(context: RequestContext, scratch: RequestContext, item: Supposed) -> Command:
+    match item:
+        case BatchAssert():
+            if item.garden_id is not None:
+                entered_garden(context, item.garden_id)
+            return assertion_of(scratch, item).command
+        case BatchRetract():
+            return _retraction(scratch, item)
+        case SupposeResolve():
+            return _resolution(scratch, item)
+        case SupposeTrust():
+            require(context.caller, "admin")
+            source = stored_uri(item.source)
+            return SourceTrustSet(source=source, trust=item.trust, reason=item.reason)
+        case SupposeSweep():
+            return _sweep(context, scratch, item)
+
+
+def _retraction(scratch: RequestContext, item: BatchRetract) -> RetractFact:
+    """Of a fact that the caller may see today."""
+    scratch.check_served(item.id)
+    view, slot = scratch.view(), scratch.node.reader.slot_of(item.id)
+    if slot is None or not _readable(scratch, slot):
+        raise plain("fact_not_found")
+    assert slot < view.count
+    return RetractFact(
+        fact_id=item.id,
+        reason=item.reason,
+        scopes=scratch.authorization.scopes,
+        member=member_of(scratch),
+    )
+
+
+def _readable(scratch: RequestContext, slot: int) -> bool:
+    one: I32 = np.array([slot], dtype=np.int32)
+    return bool(scratch.authorization.mask(scratch.view(), one)[0])
+
+
+def _resolution(scratch: RequestContext, item: SupposeResolve) -> ResolveConflict:
+    if item.new_value is not None:
+        check_value(scratch, item.new_value)
+    view, rights = scratch.view(), scratch.authorization
+    reader = scratch.node.reader
+    seen = conflict(reader, view, rights, scratch.moment(view), item.conflict_id)
+    if seen is None:
+        raise plain("conflict_not_found")
+    return ResolveConflict(
+        conflict_id=item.conflict_id,
+        source=normalize_uri(scratch.caller.principal),
+        scopes=rights.scopes,
+        fact_id=seen.row.fact_id,
+        settled=seen.status == "resolved",
+        winning_fact_id=item.winning_fact_id,
+        new_value=None if item.new_value is None else item.new_value.stored(),
+        note=item.resolution_note,
+        permissions=rights.permissions,
+        member=member_of(scratch),
+        rights=rights,
+    )
+
+
+def _sweep(context: RequestContext, scratch: RequestContext, item: SupposeSweep) -> SweepDecay:
+    """Of what the caller may sweep today, by the policies of the moment or the item's own."""
+    if item.scope is not None:
+        if item.scope not in SCOPES:
+            raise ApiError(400, f"scope must be one of {sorted(SCOPES)}")
+        context.check_scope(item.scope)
+    rights = msgspec.structs.replace(context.narrowed(item.scope), withheld=0)
+    own = policy_of_request(item.ttl_seconds, item.min_confidence)
+    reader = scratch.node.reader
+    policies = tuple(reader.decay_policies(scratch.view().position)) if own is None else (own,)
+    scopes = tuple(scope for scope in SCOPES if scope in rights.scopes)
+    return SweepDecay(scopes=scopes, policies=policies, gardens=swept_gardens(context))

@@ -1,0 +1,190 @@
+"""Setting and revoking tombstones, and saying which of them hid something."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from engramlog.api.answers.records import Record
+from engramlog.api.answers.tombstone_records import tombstone_record
+from engramlog.api.commands.entity_names import entity_named
+from engramlog.api.commands.erasures import erase
+from engramlog.api.commands.request_context import RequestContext
+from engramlog.api.http.errors import ApiError, coded, plain
+from engramlog.api.schemas.erasures import ErasureRequest
+from engramlog.api.schemas.tombstones import TombstoneRequest
+from engramlog.eventlog.kinds import TombstoneRevoked, TombstoneSet
+from engramlog.projections.arrays import I32
+from engramlog.projections.authorization import Authorization
+from engramlog.projections.columns.tombstone_mask import Tombstone
+from engramlog.projections.image.view import View
+from engramlog.projections.image.visible_facts import live
+from engramlog.projections.moment import Moment, format_instant
+from engramlog.projections.normalization import URI_LENGTH_MAX
+from engramlog.projections.recall.request import RecallRequest
+from engramlog.projections.tables.facts.tombstones import (
+    EVERY_SCOPE,
+    TOMBSTONE_SCOPES,
+    hidden_scopes,
+)
+from engramlog.replay.stigmem.tombstones import (
+    key_id_of,
+    new_revocation_id,
+    new_tombstone_id,
+    signature_of,
+)
+
+
+def entity_meant(context: RequestContext, text: str) -> str:
+    """The entity that a name means now. Raises ApiError 400 ``tombstone_entity_uri_invalid``."""
+    named = ":" in text and text.isprintable() and 0 < len(text) <= URI_LENGTH_MAX
+    if not named:
+        raise plain("tombstone_entity_uri_invalid")
+    try:
+        return entity_named(context, text, context.view().position)
+    except ApiError as fault:
+        raise plain("tombstone_entity_uri_invalid") from fault
+
+
+async def set_tombstone(context: RequestContext, request: TombstoneRequest) -> Record:
+    """Hide an entity, after erasing what there is of it where that is asked for.
+
+    Raises:
+        ApiError: 400 ``tombstone_invalid_scope`` or ``tombstone_entity_uri_invalid``, 403
+            ``scope_forbidden``, 409 ``tombstone_already_exists``, 422 ``erasure_beside_hold``
+            or ``erasure_of_one_scope``, 423 ``legal_hold``.
+    """
+    if request.scope not in TOMBSTONE_SCOPES:
+        raise plain("tombstone_invalid_scope")
+    entity = entity_meant(context, request.entity_uri)
+    _check_rights(context, entity, request.scope)
+    _check_erasure(request)
+    scopes = hidden_scopes(request.scope)
+    known, _ = context.node.reader.tombstones_of(entity)
+    if any(each.stands and each.node_id is None and each.scopes == scopes for each in known):
+        raise plain("tombstone_already_exists")
+    erasure = await _erased(context, entity, request) if request.erase else None
+    body: Record = {
+        "id": new_tombstone_id(),
+        "entity_uri": entity,
+        "scope": request.scope,
+        "signed_by": context.caller.principal,
+        "key_id": key_id_of(context.node.identity),
+        "created_at": format_instant(context.node.clock.now_us()),
+        "legal_hold": request.legal_hold,
+    }
+    signature = signature_of(context.node.identity, body)
+    fields = {name: value for name, value in body.items() if name != "id"}
+    command = TombstoneSet(
+        tombstone_id=body["id"],
+        entity=entity,
+        scopes=sorted(scopes),
+        signature=signature,
+        reason=request.reason,
+        **fields,
+    )
+    await context.do(command)
+    row = context.node.reader.tombstone(command.tombstone_id)
+    assert row is not None
+    return tombstone_record(row) | ({} if erasure is None else {"erasure": erasure})
+
+
+async def revoke_tombstone(context: RequestContext, tombstone_id: str, reason: str) -> Record:
+    """Let a tombstone hide nothing any more.
+
+    Raises:
+        ApiError: 404 ``tombstone_not_found``, 409 ``tombstone_already_revoked``, 403.
+    """
+    row = context.node.reader.tombstone(tombstone_id)
+    if row is None:
+        raise plain("tombstone_not_found")
+    _check_rights(context, row.entity, row.scope)
+    body: Record = {
+        "id": new_revocation_id(),
+        "tombstone_id": tombstone_id,
+        "signed_by": context.caller.principal,
+        "key_id": key_id_of(context.node.identity),
+        "created_at": format_instant(context.node.clock.now_us()),
+    }
+    signature = signature_of(context.node.identity, body)
+    command = TombstoneRevoked(
+        revocation_id=body["id"],
+        tombstone_id=tombstone_id,
+        reason=reason,
+        created_at=body["created_at"],
+        signed_by=body["signed_by"],
+        key_id=body["key_id"],
+        signature=signature,
+    )
+    await context.do(command)
+    return body | {"reason": reason, "signature": signature}
+
+
+async def _erased(context: RequestContext, entity: str, request: TombstoneRequest) -> Record | None:
+    """The erasure of all about an entity; None where there is nothing to erase."""
+    asked = ErasureRequest(
+        entity=entity, reason="request", wait=request.wait, timeout_s=request.timeout_s
+    )
+    try:
+        return await erase(context, asked)
+    except ApiError as fault:
+        if fault.status == 404:
+            return None
+        raise
+
+
+def _check_erasure(request: TombstoneRequest) -> None:
+    if request.erase and request.legal_hold:
+        raise coded("erasure_beside_hold", "a legal hold keeps what erase would take: not both")
+    if request.erase and request.scope not in EVERY_SCOPE:
+        raise coded("erasure_of_one_scope", "erase takes every scope: scope must be 'all'")
+
+
+def _check_rights(context: RequestContext, entity: str, scope: str) -> None:
+    beyond = hidden_scopes(scope) - context.authorization.scopes
+    if beyond:
+        raise coded("scope_forbidden", f"this key does not cover scopes {sorted(beyond)}")
+    if not context.authorization.covers(entity):
+        raise coded("entity_forbidden", f"this capability does not cover entity {entity!r}")
+
+
+# -- notices ------------------------------------------------------------
+
+
+def notices_over(view: View, authorization: Authorization, slots: I32) -> list[dict[str, Any]]:
+    """The tombstones that hide some of ``slots``, which the caller could read without them;
+    for admins alone, to everybody else there is nothing."""
+    if not view.hiding or not authorization.may("admin") or not len(slots):
+        return []
+    return [
+        _notice(stone)
+        for stone in view.hiding.standing.values()
+        if len(view.hiding.hidden_by(stone, view, slots))
+    ]
+
+
+def notices_in_recall(
+    view: View, authorization: Authorization, moment: Moment, asked: RecallRequest
+) -> list[dict[str, Any]]:
+    """The tombstones that keep facts from a recall: of the entity it asks about, or facts that
+    hold a word of its question."""
+    if not view.hiding or not authorization.may("admin"):
+        return []
+    rights = authorization.past_tombstones()
+    if asked.scopes is not None:
+        rights = rights.narrowed(asked.scopes)
+    number = None if asked.entity is None else view.entities.number(asked.entity)
+    found = [] if number is None else [view.entity_slots(number)]
+    found += [view.postings(term)[0] for term in set(view.tokenize(asked.query))]
+    slots = np.unique(np.concatenate(found)) if found else np.empty(0, dtype=np.int32)
+    return notices_over(view, authorization, live(view, rights, moment, slots.astype(np.int32)))
+
+
+def _notice(stone: Tombstone) -> dict[str, Any]:
+    return {
+        "entity_uri": stone.entity_uri,
+        "tombstone_id": stone.tombstone_id,
+        "tombstone_created_at": stone.created_at,
+        "legal_hold": stone.legal_hold,
+    }

@@ -1,0 +1,78 @@
+"""What commands share on their command line: the directory or URL they are about, and the key."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engramlog.api.client.client import Client
+
+if TYPE_CHECKING:  # loaded by the commands that read settings
+    from engramlog.api.settings import Settings
+
+KEY_VARIABLE = "STIGMEM_API_KEY"
+URL_VARIABLE = "STIGMEM_URL"
+
+
+class CommandError(Exception):
+    """A command failed; the message is the one line the user sees."""
+
+
+def add_data_arguments(parser: argparse.ArgumentParser) -> None:
+    """``--data`` and ``--config``."""
+    parser.add_argument(
+        "--data",
+        dest="data_dir",
+        type=Path,
+        metavar="DIR",
+        help="data directory (default: STIGMEM_DATA_DIR, or engramlog-data)",
+    )
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE", help="TOML settings (default: DIR/engramlog.toml)"
+    )
+
+
+def add_target_arguments(parser: argparse.ArgumentParser) -> None:
+    """``--data`` or ``--url``, and the key for the latter."""
+    add_data_arguments(parser)
+    parser.add_argument(
+        "--url", metavar="URL", help="a node to ask instead of a directory (default: STIGMEM_URL)"
+    )
+    parser.add_argument(
+        "--key-env",
+        metavar="NAME",
+        default=KEY_VARIABLE,
+        help=f"environment variable that holds the API key for --url (default: {KEY_VARIABLE})",
+    )
+
+
+def settings_of(args: argparse.Namespace, **flags: object) -> Settings:
+    """The settings in force; warnings go to stderr. Raises SettingsError."""
+    from engramlog.api.settings_sources import load_settings
+
+    given = {"data_dir": getattr(args, "data_dir", None), **flags}
+    settings, warnings = load_settings(given, config=getattr(args, "config", None))
+    for warning in warnings:
+        print(f"engramlog: warning: {warning}", file=sys.stderr)
+    return settings
+
+
+def url_of(args: argparse.Namespace) -> str | None:
+    """The URL to ask, if the command is not about a directory."""
+    if args.url is not None and args.data_dir is not None:
+        raise CommandError("give either --data or --url, not both")
+    if args.url is None and args.data_dir is None:
+        return os.environ.get(URL_VARIABLE) or None
+    url: str | None = args.url
+    return url
+
+
+def client_for_url(args: argparse.Namespace, url: str) -> Client:
+    """A client with the key of the variable that ``--key-env`` names."""
+    key = os.environ.get(args.key_env)
+    if key is None and args.key_env != KEY_VARIABLE:
+        raise CommandError(f"environment variable {args.key_env} is not set")
+    return Client(url, key)

@@ -1,0 +1,1 @@
+"""Commands that write or change what is remembered."""

@@ -1,0 +1,182 @@
+"""``engramlog consolidation``: rules, their runs, and how far they are."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+from tqdm import tqdm
+
+from engramlog.api.client.client import Client
+from engramlog.api.console.arguments import CommandError, add_target_arguments
+from engramlog.api.console.reach import reach
+from engramlog.api.console.subcommands import Subcommands
+from engramlog.api.console.text_tables import print_json, print_table
+
+STEP_EPISODES = 10_000
+"""Episodes that one request reads, so that none takes longer than a client waits."""
+EXAMPLES = """\
+examples:
+  engramlog consolidation rules --data memory --set rule.json
+  engramlog consolidation rules --data memory
+  engramlog consolidation run classifier --data memory --dry-run
+  engramlog consolidation run classifier --data memory --from 1
+  engramlog consolidation status --data memory
+"""
+
+
+def register(commands: Subcommands) -> None:
+    """Add the commands."""
+    group = commands.group("consolidation", "make facts of episodes, by rules", EXAMPLES)
+    parser = group.add("run", "run a rule now, whatever its cadence", EXAMPLES, run_rule)
+    add_target_arguments(parser)
+    parser.add_argument("rule", metavar="RULE", help="the rule's id")
+    parser.add_argument("--dry-run", action="store_true", help="only show what it would do")
+    parser.add_argument(
+        "--from", dest="from_position", type=int, metavar="POSITION",
+        help="read again from this position on; what was applied stays as it is",
+    )  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="the node's whole answer")
+
+    parser = group.add("rules", "list rules, set one or remove one", EXAMPLES, run_rules)
+    add_target_arguments(parser)
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--set", type=Path, metavar="FILE", help="install the rule of a JSON file")
+    what.add_argument("--remove", metavar="RULE", help="remove a rule; its facts stay")
+    parser.add_argument("--json", action="store_true", help="rules as JSON")
+
+    parser = group.add("status", "how far each rule is", EXAMPLES, run_status)
+    add_target_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="the node's whole answer")
+
+
+def run_rule(args: argparse.Namespace) -> int:
+    """Run a rule, step by step until nothing is left."""
+    path = f"/v1/consolidation/rules/{quote(args.rule, safe='')}/run"
+    with reach(args) as client:
+        report = _dry(client, path, args) if args.dry_run else _all_steps(client, path, args)
+    if args.json:
+        print_json(report)
+        return 0
+    kinds = ", ".join(f"{count} {kind}" for kind, count in report["kinds"].items() if count)
+    verb = "would read" if args.dry_run else "read"
+    print(f"{verb} {report['episodes']} episodes: {kinds or 'nothing to do'}")
+    for name, what in (
+        ("known", "had been applied before"),
+        ("rejected", "conflict with the facts (engramlog consolidation status)"),
+        ("gated", "are under the salience threshold"),
+    ):
+        if report[name]:
+            print(f"{report[name]} {what}")
+    for each in report["quarantined"]:
+        print(f"set aside {each['id']}: {each['reason']}")
+    return 0
+
+
+def _dry(client: Client, path: str, args: argparse.Namespace) -> dict[str, Any]:
+    body = {"dry_run": True}
+    if args.from_position is not None:
+        body["from_position"] = args.from_position
+    return client.post(path, body)
+
+
+def _all_steps(client: Client, path: str, args: argparse.Namespace) -> dict[str, Any]:
+    whole: dict[str, Any] = {}
+    start = args.from_position
+    with tqdm(unit=" episodes", disable=not sys.stderr.isatty()) as bar:
+        while True:
+            body: dict[str, Any] = {"limit": STEP_EPISODES}
+            if start is not None:
+                body["from_position"] = start
+            step: dict[str, Any] = client.post(path, body)
+            bar.update(step["episodes"])
+            whole = _added(whole, step) if whole else step
+            if not step["more"] or not step["episodes"]:
+                return whole
+            if start is not None:
+                start = step["to_position"] + 1
+
+
+def _added(whole: dict[str, Any], step: dict[str, Any]) -> dict[str, Any]:
+    sums = ("episodes", "applied", "known", "rejected", "gated", "quarantined", "deltas")
+    kinds = {kind: whole["kinds"][kind] + count for kind, count in step["kinds"].items()}
+    later = {name: step[name] for name in ("to_position", "raced", "more")}
+    return {**whole, **{name: whole[name] + step[name] for name in sums}, **later, "kinds": kinds}
+
+
+def run_rules(args: argparse.Namespace) -> int:
+    """List, set or remove."""
+    with reach(args, create=args.set is not None) as client:
+        if args.remove is not None:
+            client.delete(f"/v1/consolidation/rules/{quote(args.remove, safe='')}")
+            print(f"removed {args.remove}")
+            return 0
+        if args.set is not None:
+            document = _document(args.set)
+            path = f"/v1/consolidation/rules/{quote(document['id'], safe='')}"
+            rule = client.request("PUT", path, body=document)
+            print_json(rule) if args.json else print(
+                f"rule {rule['rule_id']} is in force, version {rule['version']}"
+            )
+            return 0
+        rules = client.get("/v1/consolidation/rules")["rules"]
+    if args.json:
+        print_json(rules)
+        return 0
+    rows = [
+        [
+            each["rule_id"],
+            _cadence(each["document"]["cadence"]),
+            each["document"].get("scope", "local"),
+            each["version"],
+            each["document"].get("description", ""),
+        ]
+        for each in rules
+    ]
+    columns = ("rule", "cadence", "scope", "version", "description")
+    print_table(columns, rows) if rows else print("no rules")
+    return 0
+
+
+def _document(path: Path) -> dict[str, Any]:
+    try:
+        document = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+    except msgspec.MsgspecError as fault:
+        raise CommandError(f"{path} is no JSON object: {fault}") from fault
+    if not isinstance(document.get("id"), str):
+        raise CommandError(f"{path} has no 'id'")
+    return document
+
+
+def _cadence(cadence: dict[str, Any]) -> str:
+    if "every" in cadence:
+        return f"every {cadence['every']} episodes"
+    return f"cron {cadence['cron']} {cadence['tz']}"
+
+
+def run_status(args: argparse.Namespace) -> int:
+    """Watermarks, what waits, and what was set aside."""
+    with reach(args) as client:
+        answer = client.get("/v1/consolidation/status")
+    if args.json:
+        print_json(answer)
+        return 0
+    rows = [
+        [
+            each["rule_id"],
+            _cadence(each["cadence"]),
+            str(each["watermark"]),
+            str(each["pending"]),
+            "-" if each["next_fire"] is None else each["next_fire"][:19],
+            str(each["read"]),
+            str(len(each["quarantined"])),
+        ]
+        for each in answer["rules"]
+    ]
+    columns = ("rule", "cadence", "watermark", "waiting", "next", "read", "set aside")
+    print_table(columns, rows) if rows else print("no rules")
+    return 0

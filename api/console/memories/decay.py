@@ -1,0 +1,92 @@
+"""``engramlog decay``: policies, and letting them act."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+from engramlog.api.client.client import Client
+from engramlog.api.console.arguments import CommandError, add_target_arguments
+from engramlog.api.console.reach import reach
+from engramlog.api.console.subcommands import Subcommands
+from engramlog.api.console.text_tables import print_json, print_table
+
+POLL_SECONDS = 0.5
+EXAMPLES = """\
+examples:
+  engramlog decay policies --data memory
+  engramlog decay sweep --data memory --dry-run
+  engramlog decay sweep --data memory --scope team --ttl-seconds 2592000
+"""
+
+
+def register(commands: Subcommands) -> None:
+    """Add the commands."""
+    group = commands.group("decay", "let facts lose confidence with age", EXAMPLES)
+    parser = group.add("sweep", "let decay act now", EXAMPLES, run_sweep)
+    add_target_arguments(parser)
+    parser.add_argument("--dry-run", action="store_true", help="only count what it would touch")
+    parser.add_argument(
+        "--scope", choices=("local", "team", "company", "public"), help="default: all"
+    )
+    parser.add_argument(
+        "--ttl-seconds", type=float, help="retract what is older, instead of the stored policies"
+    )
+    parser.add_argument(
+        "--min-confidence", type=float, help="retract what is below, instead of the policies"
+    )
+    parser.add_argument("--json", action="store_true", help="the node's whole answer")
+    parser = group.add("policies", "list the stored policies", EXAMPLES, run_policies)
+    add_target_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="policies as JSON")
+
+
+def run_sweep(args: argparse.Namespace) -> int:
+    """Sweep, and wait for the answer."""
+    body = {
+        "dry_run": args.dry_run,
+        "scope": args.scope,
+        "ttl_seconds": args.ttl_seconds,
+        "min_confidence": args.min_confidence,
+    }
+    given = {name: value for name, value in body.items() if value is not None}
+    with reach(args) as client:
+        answer = _finished(client, client.post("/v1/decay/sweep", given))
+    if args.json:
+        print_json(answer)
+    elif args.dry_run:
+        print(f"would touch {answer['would_decay']} of {answer['scanned']} facts")
+    else:
+        print(f"touched {answer['decayed']} of {answer['scanned']} facts")
+    return 0
+
+
+def _finished(client: Client, answer: dict[str, Any]) -> dict[str, Any]:
+    """The result of a sweep, waiting for its job where it became one."""
+    job = answer.get("job_id")
+    while job is not None:
+        state = client.get(f"/v1/decay/jobs/{job}")
+        if state["status"] == "error":
+            raise CommandError(f"the sweep failed: {state.get('error', 'no reason given')}")
+        if state["status"] == "done":
+            result: dict[str, Any] = state["result"]
+            return result
+        time.sleep(POLL_SECONDS)
+    return answer
+
+
+def run_policies(args: argparse.Namespace) -> int:
+    """List policies."""
+    with reach(args) as client:
+        answer = client.get("/v1/decay/policies")
+    if args.json:
+        print_json(answer)
+        return 0
+    columns = ("id", "relation", "scope", "mode", "ttl_s", "half_life_s", "min_confidence")
+    rows = [
+        ["-" if policy.get(name) is None else str(policy[name]) for name in columns]
+        for policy in answer["policies"]
+    ]
+    print_table(columns, rows) if rows else print("no decay policies")
+    return 0

@@ -1,0 +1,180 @@
+"""``engramlog episodes``: record what happened, and look at what came of it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from tqdm import tqdm
+
+from engramlog.api.client.client import Client
+from engramlog.api.console.arguments import CommandError, add_target_arguments
+from engramlog.api.console.reach import reach
+from engramlog.api.console.subcommands import Subcommands
+from engramlog.api.console.text_tables import print_json, print_table
+
+BATCH = 500
+EXAMPLES = """\
+examples:
+  engramlog episodes add --data memory --user Alice --session S1 --agent rag "I moved to Graz"
+  engramlog episodes add --data memory --file conversation.jsonl
+  engramlog episodes list --data memory --user Alice --agent rag --limit 20
+  engramlog episodes facts --data memory --user Alice --as-of 2026-01-01T00:00:00Z
+"""
+
+
+def register(commands: Subcommands) -> None:
+    """Add the commands."""
+    group = commands.group("episodes", "record episodes, list them and their facts", EXAMPLES)
+    parser = group.add("add", "record one episode, or a file of them", EXAMPLES, run_add)
+    add_target_arguments(parser)
+    parser.add_argument("content", metavar="CONTENT", nargs="?", help="what happened")
+    parser.add_argument("--file", type=Path, help="JSON lines, one episode each; - is stdin")
+    for name in ("user", "session", "agent"):
+        parser.add_argument(f"--{name}", help=f"the episode's {name}")
+    parser.add_argument("--id", help="your name for it")
+    parser.add_argument("--timestamp", metavar="INSTANT", help="when it happened (default: now)")
+    parser.add_argument("--metadata", metavar="JSON", help="subject, predicate, object, intent, …")
+    _add_place(parser)
+    parser.add_argument("--json", action="store_true", help="the node's whole answer")
+
+    parser = group.add("list", "list a user's episodes, newest first", EXAMPLES, run_list)
+    add_target_arguments(parser)
+    _add_whose(parser)
+    parser.add_argument("--session", help="of this session alone")
+    parser.add_argument("--limit", type=int, default=50, help="most episodes (default: 50)")
+    parser.add_argument("--json", action="store_true", help="episodes as JSON")
+
+    parser = group.add("facts", "list a user's facts and the episodes they stem from", EXAMPLES,
+                       run_facts)  # fmt: skip
+    add_target_arguments(parser)
+    _add_whose(parser)
+    for name in ("subject", "predicate", "object"):
+        parser.add_argument(f"--{name}", help=f"with exactly this {name}")
+    parser.add_argument("--limit", type=int, default=100, help="most facts (default: 100)")
+    parser.add_argument("--json", action="store_true", help="facts as JSON")
+
+
+def _add_place(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--scope", default="local", help="default: local")
+    parser.add_argument("--garden", dest="garden_id", help="a garden in it")
+
+
+def _add_whose(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--user", required=True, help="whose")
+    parser.add_argument("--agent", help="with this agent alone")
+    parser.add_argument(
+        "--as-of", metavar="MOMENT", help="as known then: an instant, position:N, or an HLC"
+    )
+
+
+def run_add(args: argparse.Namespace) -> int:
+    """Record episodes."""
+    if (args.content is None) == (args.file is None):
+        raise CommandError("give the content of one episode, or --file with many")
+    episodes = _of_file(args.file) if args.file is not None else [_of_arguments(args)]
+    where = {"scope": args.scope}
+    if args.garden_id is not None:
+        where["garden_id"] = args.garden_id
+    total: dict[str, Any] = {"recorded": 0, "known": 0, "episodes": [], "position": 0}
+    with reach(args, create=True) as client, tqdm(
+        total=len(episodes), unit=" episodes", disable=len(episodes) <= BATCH
+        or not sys.stderr.isatty()
+    ) as bar:  # fmt: skip
+        for start in range(0, len(episodes), BATCH):
+            batch = episodes[start : start + BATCH]
+            answer = client.post("/v1/episodes/batch", {"episodes": batch, **where})
+            for name in ("recorded", "known", "episodes"):
+                total[name] += answer[name]
+            total["position"] = answer["position"]
+            bar.update(len(batch))
+    if args.json:
+        print_json(total)
+    else:
+        print(f"recorded {total['recorded']} episodes, {total['known']} were known")
+    return 0
+
+
+def _of_arguments(args: argparse.Namespace) -> dict[str, Any]:
+    missing = [name for name in ("user", "session", "agent") if getattr(args, name) is None]
+    if missing:
+        raise CommandError(f"an episode needs --{' --'.join(missing)}")
+    fields = ("user", "session", "agent", "content", "id", "timestamp")
+    given = {name: getattr(args, name) for name in fields if getattr(args, name) is not None}
+    if args.metadata is not None:
+        given["metadata"] = _json(args.metadata.encode(), "--metadata")
+    return given
+
+
+def _of_file(path: Path) -> list[dict[str, Any]]:
+    data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+    lines = [line for line in data.splitlines() if line.strip()]
+    return [_json(line, f"line {number}") for number, line in enumerate(lines, 1)]
+
+
+def _json(data: bytes, where: str) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(data, type=dict[str, Any])
+    except msgspec.MsgspecError as fault:
+        raise CommandError(f"{where} is no JSON object: {fault}") from fault
+
+
+def run_list(args: argparse.Namespace) -> int:
+    """List episodes."""
+    query = _query(args, "user", "agent", "session", "as_of")
+    with reach(args) as client:
+        episodes = _pages(client, query, args.limit)
+    if args.json:
+        print_json(episodes)
+        return 0
+    rows = [
+        [each["timestamp"][:19], each["session"], each["agent"], each["id"], each["content"]]
+        for each in episodes
+    ]
+    columns = ("when", "session", "agent", "id", "content")
+    print_table(columns, rows) if rows else print("no episodes")
+    return 0
+
+
+def _pages(client: Client, query: dict[str, Any], limit: int) -> list[dict[str, Any]]:
+    episodes: list[dict[str, Any]] = []
+    cursor: str | None = None
+    while len(episodes) < limit:
+        asked = {**query, "limit": min(1_000, limit - len(episodes))}
+        page = client.get("/v1/episodes", asked if cursor is None else {**asked, "cursor": cursor})
+        episodes += page["episodes"]
+        cursor = page["cursor"]
+        if cursor is None:
+            break
+    return episodes
+
+
+def run_facts(args: argparse.Namespace) -> int:
+    """List facts with their lineage."""
+    query = _query(args, "user", "agent", "as_of", "subject", "predicate", "object", "limit")
+    with reach(args) as client:
+        facts = client.get("/v1/deltas/facts", query)["facts"]
+    if args.json:
+        print_json(facts)
+        return 0
+    rows = [
+        [
+            str(each["payload"].get("subject", "")),
+            str(each["payload"].get("predicate", "")),
+            str(each["payload"].get("object", each["payload"].get("content", ""))),
+            f"{each['confidence']:g}",
+            each["lineage"][0].get("rule_id", ""),
+            ", ".join(each["lineage"][0].get("source_episode_ids", [])),
+        ]
+        for each in facts
+    ]
+    columns = ("subject", "predicate", "object", "confidence", "rule", "episodes")
+    print_table(columns, rows) if rows else print("no facts")
+    return 0
+
+
+def _query(args: argparse.Namespace, *names: str) -> dict[str, Any]:
+    return {name: getattr(args, name) for name in names if getattr(args, name) is not None}

@@ -1,0 +1,209 @@
+"""``engramlog erase`` and ``engramlog hold``: erasing facts for good, and forbidding it."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+from engramlog.api.client.client import Client, ClientError
+from engramlog.api.console.arguments import CommandError, add_target_arguments, url_of
+from engramlog.api.console.reach import reach
+from engramlog.api.console.subcommands import Subcommands
+from engramlog.api.console.text_tables import print_json, print_table
+
+NOT_FOUND = 404
+POLL_SECONDS = 0.2
+REASONS = ("request", "law", "policy", "mistake", "unspecified")
+ERASE_EXAMPLES = """\
+What is erased is gone from every answer at once, of the past as well, and from every file of
+the node once the status says clean. It cannot be undone.
+
+examples:
+  engramlog erase fact 0190a1b2-… --data memory --reason request --wait
+  engramlog erase entity user:bob --url http://127.0.0.1:8765
+  engramlog erase status --data memory
+  engramlog erase status 0190a1b2-… --data memory --json         (with the signed receipt)
+"""
+HOLD_EXAMPLES = """\
+examples:
+  engramlog hold add --entity user:bob --data memory
+  engramlog hold remove --entity user:bob --data memory
+  engramlog hold list --data memory
+"""
+
+
+def register(commands: Subcommands) -> None:
+    """Add the commands."""
+    group = commands.group("erase", "erase facts for good", ERASE_EXAMPLES)
+    parser = group.add("fact", "erase facts by id", ERASE_EXAMPLES, run_fact)
+    parser.add_argument("fact_id", nargs="+")
+    _add_erasing(parser)
+    parser = group.add("entity", "erase every fact about an entity", ERASE_EXAMPLES, run_entity)
+    parser.add_argument("entity_uri")
+    parser.add_argument(
+        "--keep-mentions",
+        action="store_true",
+        help="keep facts about others whose value names the entity",
+    )
+    _add_erasing(parser)
+    parser = group.add("status", "where erasures stand", ERASE_EXAMPLES, run_status)
+    parser.add_argument("erasure_id", nargs="?", help="one alone (default: the newest)")
+    _add_target(parser)
+    group = commands.group("hold", "forbid erasing a fact or entity", HOLD_EXAMPLES)
+    for name, text, run in (
+        ("add", "forbid erasing", run_hold),
+        ("remove", "allow erasing again", run_release),
+    ):
+        parser = group.add(name, text, HOLD_EXAMPLES, run)
+        target = parser.add_mutually_exclusive_group(required=True)
+        target.add_argument("--fact", metavar="ID")
+        target.add_argument("--entity", metavar="URI")
+        _add_target(parser)
+    _add_target(group.add("list", "what may not be erased", HOLD_EXAMPLES, run_holds))
+
+
+def _add_target(parser: argparse.ArgumentParser) -> None:
+    add_target_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="the same as JSON")
+
+
+def _add_erasing(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--reason", choices=REASONS, default="unspecified")
+    parser.add_argument(
+        "--derived", action="store_true", help="also facts that were derived from erased ones"
+    )
+    parser.add_argument(
+        "--episodes", action="store_true", help="also the episodes that erased facts were made from"
+    )
+    parser.add_argument("--wait", action="store_true", help="until every file is clean")
+    _add_target(parser)
+
+
+def run_fact(args: argparse.Namespace) -> int:
+    """Erase facts by id."""
+    return _erase(args, {"fact_ids": args.fact_id})
+
+
+def run_entity(args: argparse.Namespace) -> int:
+    """Erase all about an entity."""
+    return _erase(args, {"entity": args.entity_uri, "mentions": not args.keep_mentions})
+
+
+def _ordered(client: Client, body: dict[str, Any]) -> dict[str, Any]:
+    """What the node says it erased. Raises ClientError, CommandError."""
+    try:
+        answer: dict[str, Any] = client.post("/v1/erasures", body)
+    except ClientError as fault:
+        if fault.status == NOT_FOUND and "entity" in body:
+            raise CommandError(f"nothing is known about {body['entity']}") from fault
+        raise
+    return answer
+
+
+def _erase(args: argparse.Namespace, what: dict[str, Any]) -> int:
+    body = {**what, "reason": args.reason, "derived": args.derived, "episodes": args.episodes}
+    with reach(args, embedding="pinned") as client:
+        found = _ordered(client, body)
+        if args.wait or url_of(args) is None:
+            # A directory that nobody serves has no one else to clean it.
+            found |= _cleaned(client, found["erasure_id"])
+    if args.json:
+        print_json(found)
+        return 0
+    print(f"erased {found['facts']} facts ({found['events']} events): {found['erasure_id']}")
+    if found["derived_fact_ids"]:
+        print(f"{len(found['derived_fact_ids'])} facts were derived from them and stay:")
+        print("\n".join(f"  {fact}" for fact in found["derived_fact_ids"]))
+    if found["episode_ids"]:
+        print(f"{len(found['episode_ids'])} episodes that they were made from stay:")
+        print("\n".join(f"  {episode}" for episode in found["episode_ids"]))
+    print(_standing(found))
+    return 0
+
+
+def _cleaned(client: Client, erasure_id: str) -> dict[str, Any]:
+    """The erasure once it is clean. Raises CommandError where cleaning fails."""
+    while True:
+        found = client.get(f"/v1/erasures/{erasure_id}")
+        if found["status"] == "clean":
+            return found
+        if found["error"] is not None:
+            raise CommandError(
+                f"erased, but the files are not clean yet: {found['error']} (it is tried again)"
+            )
+        time.sleep(POLL_SECONDS)
+
+
+def _standing(found: dict[str, Any]) -> str:
+    if found["status"] == "clean":
+        return "every file is clean; the receipt is signed"
+    step = "" if found["step"] is None else f" ({found['step']})"
+    return f"gone from every answer; the files are being cleaned{step}"
+
+
+def run_status(args: argparse.Namespace) -> int:
+    """Print where one erasure stands, or the newest."""
+    with reach(args, embedding="pinned") as client:
+        if args.erasure_id is not None:
+            found = client.get(f"/v1/erasures/{args.erasure_id}")
+            shown = [found]
+        else:
+            found = client.get("/v1/erasures")
+            shown = found["erasures"]
+    if args.json:
+        print_json(found)
+        return 0
+    print_table(
+        ("erasure", "requested", "reason", "facts", "events", "status"),
+        [
+            (
+                each["erasure_id"],
+                each["requested_at"],
+                each["reason"],
+                str(each["facts"]),
+                str(each["events"]),
+                each["status"] if each["error"] is None else f"waiting: {each['error']}",
+            )
+            for each in shown
+        ],
+    )
+    return 0
+
+
+def run_hold(args: argparse.Namespace) -> int:
+    """Hold a fact or entity."""
+    return _hold(args, held=True)
+
+
+def run_release(args: argparse.Namespace) -> int:
+    """Let a fact or entity go."""
+    return _hold(args, held=False)
+
+
+def _hold(args: argparse.Namespace, *, held: bool) -> int:
+    target = {"fact_id": args.fact} if args.fact is not None else {"entity": args.entity}
+    with reach(args) as client:
+        found = client.request("PUT", "/v1/legal-holds", body={**target, "held": held})
+    return _print_holds(args, found)
+
+
+def run_holds(args: argparse.Namespace) -> int:
+    """Print what is held."""
+    with reach(args) as client:
+        found = client.get("/v1/legal-holds")
+    return _print_holds(args, found)
+
+
+def _print_holds(args: argparse.Namespace, found: dict[str, Any]) -> int:
+    if args.json:
+        print_json(found)
+        return 0
+    print_table(
+        ("held", "target", "by", "since"),
+        [
+            (each["target_kind"], each["target"], each["actor"], each["set_at"])
+            for each in found["holds"]
+        ],
+    )
+    return 0

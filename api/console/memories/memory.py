@@ -1,0 +1,136 @@
+"""``engramlog memory store``: abmind's command that writes, with its flags and its output."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from typing import Any
+from urllib.parse import quote
+
+from engramlog.api.console.arguments import CommandError, add_target_arguments
+from engramlog.api.console.reach import reach
+from engramlog.api.console.subcommands import Subcommands
+
+USER_VARIABLE = "ABMIND_USER_ID"
+STORE = "/v1/memories"
+STEP = 10
+"""How far ``--boost`` and ``--demote`` move the relevance."""
+EXAMPLES = """\
+examples:
+  engramlog memory store --data memory --user-id ann --memory-type preference \\
+      --emotion-score 2 --translated "Ann likes green tea" --original "Ann szereti a zöld teát"
+  engramlog memory store --data memory --boost 0b7c3a5e-…
+  engramlog memory store --data memory --reclassify 0b7c3a5e-… --classification 2
+  engramlog memory store --data memory --merge --merge-ids 0b7c3a5e-…,1d2e4f60-…
+"""
+_WORDS = ("original", "language", "memory_type", "emotion_score", "emotion_tags",
+          "emotion_context", "importance_flags", "classification", "topic", "tier", "tags",
+          "trust", "integrity", "credibility", "scope", "garden_id", "entity", "user_id",
+          "confidence")  # fmt: skip
+_NEEDED = ("translated", "original", "memory_type", "emotion_score", "user_id")
+
+
+def register(commands: Subcommands) -> None:
+    """Add the commands."""
+    group = commands.group("memory", "store memories in abmind's manner", EXAMPLES)
+    parser = group.add("store", "store, rate, reclassify or merge memories", EXAMPLES, run_store)
+    add_target_arguments(parser)
+    _add_words(parser)
+    other = parser.add_argument_group("instead of storing")
+    for name, does in (("boost", "raise"), ("demote", "lower")):
+        help_text = f"{does} a memory's relevance by {STEP}"
+        other.add_argument(f"--{name}", metavar="FACT_ID", help=help_text)
+    other.add_argument(
+        "--reclassify", metavar="FACT_ID", help="set a memory's --classification; admins may lower"
+    )
+    other.add_argument("--merge", action="store_true", help="merge two memories into the newer")
+    other.add_argument("--merge-ids", metavar="A,B", help="the two")
+    parser.add_argument("--json", action="store_true", help="the node's whole answer")
+
+
+def _add_words(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("the memory (the first five are needed)")
+    group.add_argument("--translated", metavar="TEXT", help="in the language that is searched")
+    group.add_argument("--original", metavar="TEXT", help="in the user's own words")
+    group.add_argument("--memory-type", metavar="TYPE", help="fact, decision, preference, …")
+    group.add_argument("--emotion-score", type=int, metavar="-5..5", help="how it feels")
+    group.add_argument(
+        "--user-id", "--chat-id", metavar="USER", default=os.environ.get(USER_VARIABLE),
+        help=f"whose it is: its owner is user:USER (default: {USER_VARIABLE})",
+    )  # fmt: skip
+    for flag, metavar, text in (
+        ("--language", "TAG", "of --original, such as hu"),
+        ("--topic", "WORD", "default: general"),
+        ("--tags", "A,B", "what else it must be found by"),
+        ("--emotion-tags", "A,B", "such as joy,relief"),
+        ("--emotion-context", "TEXT", "why"),
+        ("--importance-flags", "A,B", "such as milestone,decision"),
+        ("--tier", "TIER", "core or general"),
+        ("--scope", "SCOPE", "default: local"),
+        ("--garden-id", "GARDEN", "a garden instead"),
+        ("--entity", "URI", "what it is about (default: its owner)"),
+    ):
+        group.add_argument(flag, metavar=metavar, help=text)
+    for flag, metavar in (("classification", "0..3"), ("trust", "0..3"), ("integrity", "0..3"),
+                          ("credibility", "1..6")):  # fmt: skip
+        group.add_argument(f"--{flag}", type=int, metavar=metavar)
+    group.add_argument("--confidence", type=float, metavar="0..1", help="default: 1")
+    group.add_argument(
+        "--no-supersede", action="store_true", help="end no memory that this one says has changed"
+    )
+
+
+def run_store(args: argparse.Namespace) -> int:
+    """Store a memory, or change some; exit code 1 where it is not stored."""
+    method, path, body = request_of(args)
+    storing = path == STORE
+    with reach(args, create=storing, embedding="pinned" if storing else "off") as client:
+        answer: dict[str, Any] = client.request(method, path, body=body)
+    stored = bool(answer.get("stored", True))
+    for warning in answer.get("warnings", []):
+        print(f"engramlog: warning: {warning}", file=sys.stderr)
+    told = answer if args.json else shown(answer)
+    print(json.dumps(told, ensure_ascii=False, separators=(",", ":")))
+    return 0 if stored else 1
+
+
+def request_of(args: argparse.Namespace) -> tuple[str, str, dict[str, Any]]:
+    """Method, path and body. Raises CommandError where flags are missing or at odds."""
+    rated = args.boost or args.demote
+    asked = [args.boost, args.demote, args.reclassify, args.merge or args.merge_ids]
+    if sum(each not in (None, False) for each in asked) > 1:
+        raise CommandError("give one of --boost, --demote, --reclassify and --merge")
+    if rated is not None:
+        change = STEP if args.boost else -STEP
+        return "PATCH", _attributes_path(rated), {"relevance_change": change}
+    if args.reclassify is not None:
+        if args.classification is None:
+            raise CommandError("--reclassify needs --classification")
+        wanted = {"classification": args.classification}
+        return "PATCH", _attributes_path(args.reclassify), wanted
+    if args.merge or args.merge_ids:
+        ids = [each.strip() for each in (args.merge_ids or "").split(",") if each.strip()]
+        if len(ids) != 2:
+            raise CommandError("--merge needs --merge-ids with two ids, a comma between")
+        return "POST", "/v1/memories/merge", {"ids": ids}
+    missing = [name for name in _NEEDED if getattr(args, name) is None]
+    if missing:
+        flags = ", ".join("--" + name.replace("_", "-") for name in missing)
+        raise CommandError(f"missing {flags}")
+    body = {name: getattr(args, name) for name in _WORDS if getattr(args, name) is not None}
+    body |= {"content": args.translated, "supersede": not args.no_supersede}
+    return "POST", STORE, body
+
+
+def _attributes_path(fact_id: str) -> str:
+    return f"/v1/facts/{quote(fact_id, safe=':')}/attributes"
+
+
+def shown(answer: dict[str, Any]) -> dict[str, Any]:
+    """As abmind prints it: whether something was stored, how many, and why not."""
+    if "stored" not in answer:  # an existing memory was changed
+        return {"stored": True, "memoriesCount": 1}
+    names = ("stored", "memoriesCount", "error") if answer["stored"] else ("stored", "error")
+    return {name: answer[name] for name in names if name in answer}

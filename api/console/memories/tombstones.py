@@ -1,0 +1,117 @@
+"""``engramlog tombstone``: hiding an entity from every answer, and ending that."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+from urllib.parse import quote
+
+from engramlog.api.console.arguments import add_target_arguments
+from engramlog.api.console.reach import reach
+from engramlog.api.console.subcommands import Subcommands
+from engramlog.api.console.text_tables import print_json, print_table
+from engramlog.projections.tables.facts.tombstones import TOMBSTONE_SCOPES
+
+EXAMPLES = """\
+A tombstone hides an entity from every answer, of the past as well, until it is revoked. Nothing
+is taken out of any file unless --erase says so, and that cannot be undone.
+
+examples:
+  engramlog tombstone set user:bob --reason "asked by letter" --data memory
+  engramlog tombstone status user:bob --url http://127.0.0.1:8765
+  engramlog tombstone revoke tomb_5f0c… --reason "withdrawn" --data memory
+  engramlog tombstone list --data memory --json
+"""
+
+
+def register(commands: Subcommands) -> None:
+    """Add the commands."""
+    group = commands.group("tombstone", "hide an entity from every answer", EXAMPLES)
+    parser = group.add("set", "hide an entity", EXAMPLES, run_set)
+    parser.add_argument("entity_uri")
+    parser.add_argument("--scope", choices=TOMBSTONE_SCOPES, default="all")
+    parser.add_argument("--reason")
+    parser.add_argument("--legal-hold", action="store_true", help="forbid erasing it meanwhile")
+    parser.add_argument("--erase", action="store_true", help="also erase all about it, for good")
+    _add_target(parser)
+    parser = group.add("status", "whether an entity is hidden", EXAMPLES, run_status)
+    parser.add_argument("entity_uri")
+    _add_target(parser)
+    parser = group.add("revoke", "let an entity be seen again", EXAMPLES, run_revoke)
+    parser.add_argument("tombstone_id")
+    parser.add_argument("--reason", required=True)
+    _add_target(parser)
+    _add_target(group.add("list", "tombstones, newest first", EXAMPLES, run_list))
+
+
+def _add_target(parser: argparse.ArgumentParser) -> None:
+    add_target_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="the same as JSON")
+
+
+def run_set(args: argparse.Namespace) -> int:
+    """Hide an entity."""
+    body: dict[str, Any] = {
+        "entity_uri": args.entity_uri,
+        "scope": args.scope,
+        "reason": args.reason,
+        "legal_hold": args.legal_hold,
+        "erase": args.erase,
+        "wait": args.erase,
+    }
+    with reach(args, embedding="pinned") as client:
+        found = client.post("/v1/tombstones", body)
+    if args.json:
+        print_json(found)
+        return 0
+    print(f"{found['id']} hides {found['entity_uri']} ({found['scope']})")
+    erasure = found.get("erasure")
+    if erasure is not None:
+        print(f"erased {erasure['facts']} facts: {erasure['erasure_id']}, {erasure['status']}")
+    return 0
+
+
+def run_status(args: argparse.Namespace) -> int:
+    """Say whether an entity is hidden, and since when."""
+    with reach(args) as client:
+        found = client.get(f"/v1/tombstones/{quote(args.entity_uri, safe='')}")
+    if args.json:
+        print_json(found)
+        return 0
+    ended = {each["tombstone_id"]: each for each in found["revocations"]}
+    print("hidden by:" if found["tombstoned"] else "not hidden")
+    for stone in found["tombstones"]:
+        revocation = ended.get(stone["id"])
+        end = "" if revocation is None else f", revoked {revocation['created_at']}"
+        print(f"  {stone['id']} ({stone['scope']}) since {stone['created_at']}{end}")
+    return 0
+
+
+def run_revoke(args: argparse.Namespace) -> int:
+    """Let an entity be seen again."""
+    path = f"/v1/tombstones/{quote(args.tombstone_id, safe='')}/revoke"
+    with reach(args) as client:
+        found = client.post(path, {"reason": args.reason})
+    if args.json:
+        print_json(found)
+        return 0
+    print(f"{found['tombstone_id']} hides nothing any more")
+    return 0
+
+
+def run_list(args: argparse.Namespace) -> int:
+    """List the newest tombstones."""
+    with reach(args) as client:
+        found = client.get("/v1/tombstones", {"limit": 500})
+    if args.json:
+        print_json(found)
+        return 0
+    print_table(
+        ["id", "entity", "scope", "since", "stands"],
+        [
+            [each["id"], each["entity_uri"], each["scope"], each["created_at"],
+             "yes" if each["stands"] else "no"]
+            for each in found["tombstones"]
+        ],
+    )  # fmt: skip
+    return 0

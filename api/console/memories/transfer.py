@@ -1,0 +1,310 @@
+"""``engramlog import`` and ``engramlog export``: facts from and to files."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO, cast
+
+from tqdm import tqdm
+
+from engramlog.api.client.client import Client
+from engramlog.api.client.running_node import running_node
+from engramlog.api.console.arguments import (
+    CommandError,
+    add_target_arguments,
+    client_for_url,
+    settings_of,
+    url_of,
+)
+from engramlog.api.console.opening import open_node
+from engramlog.api.console.progress import progress_bar
+from engramlog.api.console.subcommands import Subcommands
+from engramlog.api.node.log_place import open_log_to_read
+from engramlog.api.settings import Settings
+from engramlog.api.transfer.export_http import lines_over_http
+from engramlog.api.transfer.exporting import export_lines
+from engramlog.api.transfer.import_files import Receipts, read_lines
+from engramlog.api.transfer.importing import Importer, ImportReport, Options, Sink
+from engramlog.api.transfer.lines.line_kinds import AnyLine, decode_line, recorded_us
+from engramlog.api.transfer.mapping import load_mapping
+from engramlog.api.transfer.sinks import ControlSink, NodeSink
+from engramlog.api.transfer.url_sink import UrlSink
+from engramlog.eventlog.clock import FixedClock, SystemClock
+from engramlog.eventlog.directory import DataDirectory
+from engramlog.eventlog.errors import DirectoryLocked
+from engramlog.eventlog.kinds import EpochStarted
+from engramlog.eventlog.log import EventLog
+
+IMPORT_EXAMPLES = """\
+each line is JSON; op is assert where it is absent:
+  {"entity": "user:ann", "relation": "memory:role", "value": {"type": "string", "v": "CEO"},
+   "source": "agent:hr", "scope": "company", "key": "ann-ceo"}
+  {"op": "retract", "target": "ann-ceo"}
+
+examples:
+  engramlog import facts.jsonl --data memory
+  zcat facts.jsonl.gz | engramlog import - --data memory --quiet
+  engramlog import history.jsonl --data new --clock-from-file
+  engramlog import events.jsonl.gz --data memory --mapping congress.json --receipts receipts.jsonl
+  engramlog import facts.jsonl --url http://127.0.0.1:8765 --key-env MY_KEY
+"""
+EXPORT_EXAMPLES = """\
+examples:
+  engramlog export --data memory > memory.jsonl
+  engramlog export --data memory --output memory.jsonl
+  engramlog import memory.jsonl --data copy --clock-from-file
+"""
+
+
+def register(commands: Subcommands) -> None:
+    """Add the commands."""
+    parser = commands.add("import", "write facts from a JSONL file", IMPORT_EXAMPLES, run_import)
+    parser.add_argument("file", metavar="FILE", help="JSONL, plain or gzip; - for stdin")
+    add_target_arguments(parser)
+    parser.add_argument(
+        "--mapping", type=Path, metavar="FILE", help="templates that turn other JSONL into lines"
+    )
+    parser.add_argument(
+        "--on-error",
+        choices=("stop", "skip"),
+        default="stop",
+        help="what to do at a line that cannot be written (default: stop)",
+    )
+    parser.add_argument(
+        "--skip", type=_count, default=0, metavar="N", help="go on after line N of an earlier run"
+    )
+    parser.add_argument(
+        "--clock-from-file",
+        action="store_true",
+        help="take receipt times from recorded_at; only into an empty log",
+    )
+    parser.add_argument(
+        "--receipts", type=Path, metavar="FILE", help="write what became of each line, as JSONL"
+    )
+    parser.add_argument("--quiet", action="store_true", help="no progress bar and no summary")
+
+    parser = commands.add("export", "write a log as JSONL", EXPORT_EXAMPLES, run_export)
+    add_target_arguments(parser)
+    parser.add_argument("--output", type=Path, metavar="FILE", help="default: stdout")
+    parser.add_argument(
+        "--declarations",
+        action="store_true",
+        help="with --url: also policies, trust, rules and what else admins set (an admin's key)",
+    )
+    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise ValueError
+    return number
+
+
+def run_import(args: argparse.Namespace) -> int:
+    """Import a file; exit code 1 if a line was refused."""
+    mapping = None if args.mapping is None else load_mapping(args.mapping)
+    parse = decode_line if mapping is None else mapping.line
+    first = () if mapping is None else mapping.first
+    with ExitStack() as stack:
+        raw = _open(args.file, stack)
+        lines, first_time = _peek(read_lines(raw), parse, file_clock=args.clock_from_file)
+        settings, sink = _sink(args, first_time, stack)
+        options = Options(
+            on_error=args.on_error,
+            skip=args.skip,
+            file_clock=args.clock_from_file,
+            value_bytes_max=settings.value_bytes_max,
+        )
+        report = import_lines(
+            sink, options, parse, lines, first, raw=raw, quiet=args.quiet, receipts=args.receipts
+        )
+    if not args.quiet:
+        print(summary_of(report))
+    return 1 if report.failed else 0
+
+
+def import_lines(
+    sink: Sink,
+    options: Options,
+    parse: Callable[[bytes], AnyLine],
+    lines: Iterator[bytes],
+    first: Sequence[AnyLine] = (),
+    *,
+    raw: IO[bytes] | None = None,
+    quiet: bool = False,
+    receipts: Path | None = None,
+) -> ImportReport:
+    """Import with a progress bar over the file's bytes. Raises ImportStopped."""
+    with ExitStack() as stack:
+        note = None
+        if receipts is not None:
+            file = Receipts(receipts, append=options.skip > 0)
+            stack.callback(file.close)
+            note = file.note
+        bar = stack.enter_context(
+            tqdm(
+                total=_size(raw),
+                unit="B",
+                unit_scale=True,
+                desc="import",
+                disable=quiet or not sys.stderr.isatty(),
+            )
+        )
+        done = options.skip
+
+        def advance(count: int) -> None:
+            nonlocal done
+            done += count
+            bar.set_postfix_str(f"{done:,} lines", refresh=False)
+            bar.update(_offset(raw) - bar.n)
+
+        def complain(message: str) -> None:
+            bar.write(f"engramlog: {message}", file=sys.stderr)
+
+        importer = Importer(sink, options, parse, receipt=note, advance=advance, complain=complain)
+        return importer.run(lines, first)
+
+
+def summary_of(report: ImportReport) -> str:
+    """One line about an import."""
+    parts = [f"{count:,} {status}" for status, count in report.counts.items()]
+    if report.failed:
+        parts.append(f"{report.failed:,} refused")
+    rate = report.lines / report.seconds if report.seconds else 0.0
+    end = f"; log position {report.position}" if report.position else ""
+    return (
+        f"{report.lines:,} lines in {report.seconds:.1f} s ({rate:,.0f}/s): "
+        f"{', '.join(parts) or 'nothing to do'}{end}"
+    )
+
+
+def _open(name: str, stack: ExitStack) -> IO[bytes]:
+    if name == "-":
+        return sys.stdin.buffer
+    try:
+        return stack.enter_context(Path(name).open("rb"))
+    except OSError as fault:
+        raise CommandError(f"cannot read {name}: {fault.strerror}") from fault
+
+
+def _peek(
+    lines: Iterator[bytes], parse: Callable[[bytes], AnyLine], *, file_clock: bool
+) -> tuple[Iterator[bytes], int | None]:
+    """The lines, and the time of the first one where the file's clock is used."""
+    if not file_clock:
+        return lines, None
+    taken: list[bytes] = []
+    for line in lines:
+        taken.append(line)
+        if line.strip():
+            return itertools.chain(taken, lines), recorded_us(parse(line))
+    return iter(taken), None
+
+
+def _sink(
+    args: argparse.Namespace, first_time: int | None, stack: ExitStack
+) -> tuple[Settings, Sink]:
+    url = url_of(args)
+    settings = settings_of(args)
+    if url is not None:
+        if args.clock_from_file:
+            raise CommandError("--clock-from-file needs --data: a running node has its own clock")
+        client = client_for_url(args, url)
+        stack.callback(client.close)
+        return settings, UrlSink(client)
+    try:
+        return settings, _node_sink(args, settings, first_time, stack)
+    except DirectoryLocked as fault:
+        if args.clock_from_file:
+            raise CommandError(
+                f"{fault}; --clock-from-file needs the directory for itself: stop the node"
+            ) from fault
+        client = running_node(settings.data_dir)
+        if client is None:
+            raise CommandError(f"{fault}, which does not answer commands") from fault
+        stack.callback(client.close)
+        return settings, ControlSink(client)
+
+
+def _node_sink(
+    args: argparse.Namespace, settings: Settings, first_time: int | None, stack: ExitStack
+) -> NodeSink:
+    if not args.clock_from_file:
+        node = open_node(settings)
+        stack.callback(node.close)
+        return NodeSink(node, settings.value_bytes_max)
+    resumed = args.skip > 0 and has_file_clock(settings.data_dir)
+    clock = FixedClock(first_time or 0)
+    node = open_node(settings, clock=clock, from_file=not resumed)
+    stack.callback(node.close)
+    return NodeSink(node, settings.value_bytes_max, clock=clock)
+
+
+def has_file_clock(data: Path) -> bool:
+    """Whether the directory's log takes its receipt times from a file."""
+    if not (data / "log.db").exists():
+        return False
+    log = read_only_log(data)
+    try:
+        begun = [event.payload for event in log.read(0, 1)]
+    finally:
+        log.close()
+    return any(isinstance(payload, EpochStarted) and payload.clock == "file" for payload in begun)
+
+
+def read_only_log(data: Path, url: str = "") -> EventLog:
+    """The log of a directory, also while a node holds it."""
+    return open_log_to_read(DataDirectory.inspect(data), SystemClock(), url)
+
+
+def run_export(args: argparse.Namespace) -> int:
+    """Write lines to a file or stdout."""
+    url = url_of(args)
+    left_out: Counter[str] = Counter()
+    with ExitStack() as stack:
+        out: IO[bytes] = sys.stdout.buffer
+        if args.output is not None:
+            out = cast(IO[bytes], stack.enter_context(args.output.open("wb")))
+        bar = stack.enter_context(
+            progress_bar("export", "event", quiet=args.quiet or sys.stdout.isatty())
+        )
+        if url is not None:
+            client: Client = client_for_url(args, url)
+            stack.callback(client.close)
+            total, lines = lines_over_http(client, declarations=args.declarations)
+        else:
+            settings = settings_of(args)
+            log = read_only_log(settings.data_dir, settings.log)
+            stack.callback(log.close)
+            total = log.head().position
+            lines = export_lines(log, total, left_out)
+        for done, line in lines:
+            out.write(line)
+            if done % 1000 == 0:
+                bar.show(done, total or done)
+        out.flush()
+    if left_out and not args.quiet:
+        counted = ", ".join(f"{count} {what}" for what, count in sorted(left_out.items()))
+        print(f"left out, as they do not travel: {counted}", file=sys.stderr)
+        print("engramlog backup keeps everything", file=sys.stderr)
+    return 0
+
+
+def _size(raw: IO[bytes] | None) -> int | None:
+    if raw is None or not raw.seekable():
+        return None
+    here = raw.tell()
+    size = raw.seek(0, 2)
+    raw.seek(here)
+    return size
+
+
+def _offset(raw: IO[bytes] | None) -> int:
+    return raw.tell() if raw is not None and raw.seekable() else 0

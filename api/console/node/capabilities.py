@@ -1,0 +1,181 @@
+"""``engramlog capability``: tokens that carry rights, and prove themselves anywhere."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from datetime import UTC, datetime
+
+from engramlog.api.client.client import ClientError
+from engramlog.api.console.arguments import CommandError, add_target_arguments
+from engramlog.api.console.reach import reach
+from engramlog.api.console.subcommands import Subcommands
+from engramlog.api.console.text_tables import print_json, print_table
+from engramlog.api.routes.rights.capabilities import claims
+from engramlog.projections.moment import parse_instant
+from engramlog.projections.normalization import SCOPES
+from engramlog.projections.rights.capability_grant import VERBS, Grant, GrantError, stored_prefix
+from engramlog.projections.rights.capability_token import (
+    CapabilityInvalid,
+    decode_bearer,
+    encode_bearer,
+    narrow,
+)
+from engramlog.projections.rights.capability_verification import fault_of, verify
+
+EXAMPLES = """\
+examples:
+  engramlog capability issue --subject agent:crawler --verb read --scope company --data memory
+  engramlog capability narrow - --entity stigmem://acme.example/project < token > narrower
+  engramlog capability inspect - --offline < token
+  engramlog capability list --data memory
+  engramlog capability revoke 0b7c3a5e-… --data memory
+"""
+ISSUE_EXAMPLES = """\
+The token is printed once, to stdout; the node keeps only its SHA-256.
+
+examples:
+  engramlog capability issue --subject agent:crawler --data memory
+  engramlog capability issue --subject agent:scribe --verb read --verb write --scope team \\
+      --entity stigmem://acme.example/project --ttl 86400 --data memory
+"""
+MICROSECONDS = 1_000_000
+
+
+def register(commands: Subcommands) -> None:
+    """Add the commands."""
+    group = commands.group("capability", "issue, narrow and revoke capability tokens", EXAMPLES)
+    parser = group.add("issue", "sign a token", ISSUE_EXAMPLES, run_issue)
+    add_target_arguments(parser)
+    parser.add_argument("--subject", required=True, metavar="URI", help="whom it is for")
+    _add_narrowing(parser)
+    parser.add_argument("--ttl", type=int, metavar="SECONDS", help="default: 3600; at most 90 days")
+    parser.add_argument("--expires", metavar="INSTANT", help="in place of --ttl")
+    parser.add_argument("--description", help="a note for the list")
+    parser.add_argument("--json", action="store_true", help="the node's whole answer")
+
+    parser = group.add("narrow", "derive a lesser token; asks no node", EXAMPLES, run_narrow)
+    parser.add_argument("token", help="the token, or - to read it from stdin")
+    _add_narrowing(parser)
+    parser.add_argument("--expires", metavar="INSTANT", help="when the derived token ends")
+
+    parser = group.add("inspect", "what a token says, and whether it holds", EXAMPLES, run_inspect)
+    parser.add_argument("token", help="the token, or - to read it from stdin")
+    add_target_arguments(parser)
+    parser.add_argument(
+        "--offline", action="store_true", help="check signatures and expiry without any node"
+    )
+
+    parser = group.add("list", "tokens that were issued", EXAMPLES, run_list)
+    add_target_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="tokens as JSON")
+
+    parser = group.add("revoke", "end a token and what was derived from it", EXAMPLES, run_revoke)
+    parser.add_argument("id", metavar="ID", help="the token's id, as listed")
+    parser.add_argument("--token", help="end only this derived token (- reads it from stdin)")
+    parser.add_argument("--reason", default="", help="a note for the log")
+    add_target_arguments(parser)
+
+
+def _add_narrowing(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--verb", action="append", choices=VERBS, help="repeatable (default for issue: read)"
+    )
+    parser.add_argument(
+        "--scope", action="append", choices=SCOPES, help="repeatable (default: all there are)"
+    )
+    parser.add_argument("--entity", metavar="PREFIX", help="only entities that lie under it")
+
+
+def run_issue(args: argparse.Namespace) -> int:
+    """Sign a token and print it."""
+    body = {
+        "subject": args.subject,
+        "verbs": args.verb or ["read"],
+        "scopes": args.scope,
+        "entity": args.entity,
+        "ttl_seconds": args.ttl,
+        "expires_at": args.expires,
+        "description": args.description,
+    }
+    with reach(args, create=True) as client:
+        answer = client.post("/v1/capabilities", body)
+    if args.json:
+        print_json(answer)
+        return 0
+    print(answer["token"])
+    print(
+        f"capability {answer['token_id']} for {answer['subject']}: {answer['verb']} on "
+        f"{answer['object']}, until {answer['expiry']}",
+        file=sys.stderr,
+    )
+    return 0
+
+
+def run_narrow(args: argparse.Namespace) -> int:
+    """Add a block to a token and print the lesser one."""
+    grant = None
+    try:
+        if args.verb or args.scope or args.entity:
+            entities = (stored_prefix(args.entity),) if args.entity else ()
+            grant = Grant(frozenset(args.verb or VERBS), frozenset(args.scope or SCOPES), entities)
+        expires_us = None if args.expires is None else parse_instant(args.expires)
+        capability = decode_bearer(_given(args.token))
+        lesser = narrow(capability, grant=grant, expires_at_us=expires_us)
+        if verify(lesser).grant.empty:
+            raise CommandError("the derived token would allow nothing at all")
+    except (CapabilityInvalid, GrantError, ValueError) as fault:
+        raise CommandError(str(fault)) from fault
+    print(encode_bearer(lesser))
+    return 0
+
+
+def run_inspect(args: argparse.Namespace) -> int:
+    """Print a token's claims; exit code 1 where it does not hold."""
+    text = _given(args.token)
+    if args.offline:
+        answer = _inspected(text)
+    else:
+        with reach(args) as client:
+            try:
+                answer = client.post("/v1/capabilities/inspect", {"token": text})
+            except ClientError as fault:
+                raise CommandError(str(fault)) from fault
+    print_json(answer)
+    return 0 if answer["valid"] else 1
+
+
+def _inspected(text: str) -> dict[str, object]:
+    try:
+        verified = verify(decode_bearer(text))
+    except CapabilityInvalid as fault:
+        return {"valid": False, "reason": str(fault)}
+    now_us = int(datetime.now(UTC).timestamp() * MICROSECONDS)
+    reason = fault_of(verified, now_us)
+    return {"valid": reason is None, "reason": reason, **claims(verified)}
+
+
+def run_list(args: argparse.Namespace) -> int:
+    """Every token, if the caller may see them all."""
+    with reach(args) as client:
+        everybody = {"all": True if args.url is None else None}
+        found = client.get("/v1/capabilities", everybody)["capabilities"]
+    if args.json:
+        print_json(found)
+        return 0
+    names = ("token_id", "status", "subject", "verb", "object", "expiry", "issuer", "description")
+    print_table(names, [[str(row[name] or "") for name in names] for row in found])
+    return 0
+
+
+def run_revoke(args: argparse.Namespace) -> int:
+    """Revoke one token."""
+    body = {"reason": args.reason, "token": None if args.token is None else _given(args.token)}
+    with reach(args) as client:
+        client.post(f"/v1/capabilities/{args.id}/revoke", body)
+    print(f"capability {args.id} is revoked" + (" as far as derived" if args.token else ""))
+    return 0
+
+
+def _given(text: str) -> str:
+    return (sys.stdin.readline() if text == "-" else text).strip()

@@ -1,0 +1,32 @@
+"""``engramlog demo``: a node with real history in it, asked a few questions."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from engramlog.api.console.subcommands import Subcommands
+from engramlog.api.demo import run_demo
+
+EXAMPLES = """\
+examples:
+  engramlog demo                 load, ask, print, and keep serving until Ctrl-C
+  engramlog demo --once          the same, then stop
+  engramlog demo --port 9000 --data demo-memory
+"""
+
+
+def register(commands: Subcommands) -> None:
+    """Add the command."""
+    parser = commands.add("demo", "serve 68 years of space flight and ask about them", EXAMPLES,
+                          run)  # fmt: skip
+    parser.add_argument("--once", action="store_true", help="stop after printing")
+    parser.add_argument("--port", type=int, default=8765, help="default: 8765")
+    parser.add_argument(
+        "--data", dest="data_dir", type=Path, metavar="DIR", help="default: a temporary directory"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the demo."""
+    return run_demo(port=args.port, once=args.once, data=args.data_dir)

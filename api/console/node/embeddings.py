@@ -1,0 +1,106 @@
+"""``engramlog embeddings``: what facts are embedded with, and indexing them with another model."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+from engramlog.api.client.client import Client
+from engramlog.api.console.arguments import CommandError, add_target_arguments
+from engramlog.api.console.progress import progress_bar
+from engramlog.api.console.reach import reach
+from engramlog.api.console.subcommands import Subcommands
+from engramlog.api.console.text_tables import print_json
+
+POLL_SECONDS = 0.2
+EXAMPLES = """\
+examples:
+  engramlog embeddings status --data memory
+  engramlog embeddings reindex --data memory                     (with the configured model)
+  engramlog embeddings reindex --data memory --provider ollama --model mxbai-embed-large
+  engramlog embeddings reindex --url http://127.0.0.1:8765 --provider minilm
+"""
+
+
+def register(commands: Subcommands) -> None:
+    """Add the commands."""
+    group = commands.group("embeddings", "what facts are embedded with, and changing it", EXAMPLES)
+    parser = group.add("status", "the model, and how far facts are embedded", EXAMPLES, run_status)
+    add_target_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="the same as JSON")
+    parser = group.add(
+        "reindex",
+        "embed all facts anew, while the old vectors go on serving",
+        EXAMPLES,
+        run_reindex,
+    )
+    add_target_arguments(parser)
+    parser.add_argument(
+        "--provider",
+        choices=("auto", "ollama", "openai", "voyage", "minilm"),
+        help="default: as the node's settings say",
+    )
+    parser.add_argument("--model", help="the provider's model (default: the provider's own)")
+    parser.add_argument(
+        "--dimensions", type=int, metavar="N", help="of a model that is not known here"
+    )
+    parser.add_argument(
+        "--truncated-dimensions",
+        type=int,
+        metavar="N",
+        help="keep so many dimensions of a Matryoshka model's vectors",
+    )
+
+
+def run_status(args: argparse.Namespace) -> int:
+    """Print what embeds and how far."""
+    with reach(args, embedding="pinned") as client:
+        status = client.get("/v1/embeddings")
+    if args.json:
+        print_json(status)
+        return 0
+    if not status["enabled"]:
+        print("facts are not embedded; recall works by words and graph")
+        return 0
+    cut = status["truncated_dimensions"]
+    kept = f", cut to {cut}" if cut else ""
+    print(f"model      {status['provider']} {status['model']}")
+    print(f"dimensions {status['dimensions']}{kept}")
+    print(f"vectors    {status['vectors']}, waiting {status['waiting']}, lag {status['lag']}")
+    if status["skipped"]:
+        print(f"skipped    {status['skipped']} facts that the provider refuses")
+    if status["error"]:
+        print(f"error      {status['error']}")
+    return 0
+
+
+def run_reindex(args: argparse.Namespace) -> int:
+    """Re-index and wait for the end. Raises CommandError where it fails."""
+    names = ("provider", "model", "dimensions", "truncated_dimensions")
+    body = {name: value for name in names if (value := getattr(args, name)) is not None}
+    if body and args.provider is None:
+        raise CommandError("--model and dimensions need --provider")
+    with reach(args, embedding="begun") as client, progress_bar("reindex", "fact") as bar:
+        client.post("/v1/embeddings/reindex", body)
+        report = _finished(client, bar.show)
+    if not report["changed"]:
+        print(f"facts are indexed with {report['space']} already; nothing to do")
+        return 0
+    skipped = f", {report['skipped']} refused by the provider" if report["skipped"] else ""
+    print(f"{report['vectors']:,} facts indexed with {report['space']}{skipped}")
+    print("the log pins this model now: settings that name another one must be changed")
+    return 0
+
+
+def _finished(client: Client, show: Any) -> dict[str, Any]:
+    while True:
+        state = client.get("/v1/embeddings")["reindex"]
+        if state["status"] == "error":
+            raise CommandError(f"re-indexing failed: {state['error']}")
+        if state["status"] == "done":
+            result: dict[str, Any] = state["result"]
+            return result
+        if state["facts_total"]:
+            show(state["facts"], state["facts_total"])
+        time.sleep(POLL_SECONDS)

@@ -1,0 +1,106 @@
+"""``engramlog identity``: the node's key, its backup and rotation, and copied directories."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from engramlog.api.console.arguments import CommandError, add_data_arguments, settings_of
+from engramlog.api.console.subcommands import Subcommands
+from engramlog.api.console.text_tables import print_json
+from engramlog.eventlog.directory import DataDirectory
+from engramlog.eventlog.errors import DirectoryLocked
+from engramlog.eventlog.identity import Identity
+from engramlog.eventlog.kinds import NodeKeyRotated
+from engramlog.projections.writing.commands import Refused
+
+EXAMPLES = """\
+examples:
+  engramlog identity show --data memory
+  engramlog identity backup /safe/place --data memory
+  engramlog identity rotate --data memory
+  engramlog identity accept-copy --data restored      (the original is gone for good)
+  engramlog identity new --data copy                  (the copy becomes another node)
+"""
+
+
+def register(commands: Subcommands) -> None:
+    """Add the commands."""
+    group = commands.group("identity", "the node's signing key", EXAMPLES)
+    parser = group.add("show", "print node id, epoch and public key", EXAMPLES, run_show)
+    add_data_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="the same as JSON")
+    parser = group.add("backup", "copy the private keys to a new folder", EXAMPLES, run_backup)
+    parser.add_argument("to", type=Path, metavar="FOLDER", help="must hold no keys yet")
+    add_data_arguments(parser)
+    for name, summary, run in (
+        ("rotate", "sign with a new key from here on", run_rotate),
+        ("accept-copy", "go on as the same node from a copy", run_accept_copy),
+        ("new", "make a copied directory a node of its own", run_new),
+    ):
+        add_data_arguments(group.add(name, summary, EXAMPLES, run))
+
+
+def run_show(args: argparse.Namespace) -> int:
+    """The public part."""
+    identity = DataDirectory.inspect(settings_of(args).data_dir).identity
+    shown = {
+        "node_id": identity.node_id,
+        "epoch": identity.epoch,
+        "public_key": identity.public_key_b64,
+        "rotations": len(identity.rotations),
+    }
+    if args.json:
+        print_json(shown)
+        return 0
+    for name, value in shown.items():
+        print(f"{name.replace('_', ' '):<11} {value}")
+    return 0
+
+
+def run_backup(args: argparse.Namespace) -> int:
+    """Copy keys and document. The running node is not disturbed."""
+    folder = settings_of(args).data_dir / "identity"
+    Identity.load(folder).backup(args.to)
+    print(f"backed up to {args.to}: it holds the private key, keep it safe")
+    return 0
+
+
+def run_rotate(args: argparse.Namespace) -> int:
+    """Change the key and record it in the log."""
+    settings = settings_of(args)
+    from engramlog.api.console.opening import open_node
+
+    try:
+        node = open_node(settings, create=False)
+    except DirectoryLocked as fault:
+        raise CommandError(f"{fault}; stop the node to rotate its key") from fault
+    try:
+        rotation = node.identity.rotate()
+        (outcome,) = node.write(
+            NodeKeyRotated(
+                previous_public_key=rotation.previous_public_key,
+                public_key=rotation.public_key,
+                signature=rotation.signature,
+            )
+        )
+    finally:
+        node.close()
+    if isinstance(outcome, Refused):
+        raise CommandError(f"the rotation was not recorded: {outcome.message}")
+    print(f"{node.identity.node_id} now signs with {rotation.public_key}")
+    return 0
+
+
+def run_accept_copy(args: argparse.Namespace) -> int:
+    """The same node, next epoch."""
+    identity = DataDirectory.accept_copy(settings_of(args).data_dir)
+    print(f"{identity.node_id} goes on here in epoch {identity.epoch}")
+    return 0
+
+
+def run_new(args: argparse.Namespace) -> int:
+    """Another node with the same memory so far."""
+    identity = DataDirectory.new_identity(settings_of(args).data_dir)
+    print(f"this directory is now {identity.node_id}")
+    return 0

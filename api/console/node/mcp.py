@@ -1,0 +1,98 @@
+"""``engramlog mcp``: the node as tools of the Model Context Protocol."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from engramlog.api.console.arguments import KEY_VARIABLE, URL_VARIABLE, CommandError
+from engramlog.api.console.subcommands import Subcommands
+
+URL_DEFAULT = "http://127.0.0.1:8765"
+PORT_DEFAULT = 8766
+EXAMPLES = """\
+An MCP client starts the first form by itself; see docs/mcp.md for its configuration.
+
+examples:
+  engramlog mcp                                    (stdio, the node on http://127.0.0.1:8765)
+  engramlog mcp --url http://memory.internal:8765 --key-env MEMORY_KEY
+  engramlog mcp --transport http --port 8766       (http://127.0.0.1:8766/mcp)
+"""
+_BYTES_VARIABLE = "STIGMEM_MCP_MAX_ARGUMENT_BYTES"
+_LIMIT_VARIABLE = "STIGMEM_POLL_LIMIT"
+_SESSION_VARIABLE = "STIGMEM_SESSION_ID"
+
+
+def register(commands: Subcommands) -> None:
+    """Add the command."""
+    parser = commands.add("mcp", "offer a running node's memory to MCP clients", EXAMPLES, run_mcp)
+    parser.add_argument(
+        "--url", metavar="URL", help=f"the node (default: {URL_VARIABLE}, or {URL_DEFAULT})"
+    )
+    parser.add_argument(
+        "--key-env",
+        metavar="NAME",
+        default=KEY_VARIABLE,
+        help=f"environment variable that holds the API key (default: {KEY_VARIABLE})",
+    )
+    parser.add_argument(
+        "--source", metavar="URI", help="of facts stated without one (default: the key's entity)"
+    )
+    parser.add_argument("--transport", choices=("stdio", "http"), default="stdio",
+                        help="default: stdio")  # fmt: skip
+    parser.add_argument("--host", default="127.0.0.1", help="for http (default: 127.0.0.1)")
+    parser.add_argument(
+        "--port", type=int, default=PORT_DEFAULT,
+        help=f"for http, 0 for any free one (default: {PORT_DEFAULT})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--allowed-host", action="append", default=[], metavar="NAME",
+        help="a name under which clients call this server over http; repeatable",
+    )  # fmt: skip
+
+
+def run_mcp(args: argparse.Namespace) -> int:
+    """Serve until the client leaves (stdio) or a signal comes (http)."""
+    # The SDK takes half a second to load: other commands do not wait for it.
+    from engramlog.api.client.client import Client
+    from engramlog.api.mcp.server import NodeAccess, build_server
+    from engramlog.api.mcp.transports import HttpAddress, serve_http, serve_stdio
+    from engramlog.api.node.serving import is_loopback
+
+    url: str = args.url or os.environ.get(URL_VARIABLE) or URL_DEFAULT
+    Client(url).close()  # says what is wrong with the URL now, not at the first call
+    key = os.environ.get(args.key_env)
+    if key is None and args.key_env != KEY_VARIABLE:
+        raise CommandError(f"environment variable {args.key_env} is not set")
+    over_http = args.transport == "http"
+    access = NodeAccess(
+        url=url,
+        key=key,
+        session=os.environ.get(_SESSION_VARIABLE) or None,
+        source=args.source,
+        poll_limit=_number(_LIMIT_VARIABLE, 50, 500),
+        argument_bytes_max=_number(_BYTES_VARIABLE, 1_000_000, 100_000_000),
+        own_keys_only=over_http and not is_loopback(args.host),
+    )
+    server = build_server(access)
+    if not over_http:
+        serve_stdio(server)
+        return 0
+    address = HttpAddress(host=args.host, port=args.port, names=tuple(args.allowed_host))
+    serve_http(server, address, lambda final: _announce(final.url, url))
+    return 0
+
+
+def _announce(own: str, node: str) -> None:
+    print(f"engramlog mcp serving {own} (node {node})", flush=True)
+    sys.stderr.flush()
+
+
+def _number(variable: str, default: int, most: int) -> int:
+    text = os.environ.get(variable, "").strip()
+    if not text:
+        return default
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= most:
+        raise CommandError(f"{variable} must be a whole number from 1 to {most}, not {text!r}")
+    return int(text)

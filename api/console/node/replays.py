@@ -1,0 +1,207 @@
+"""``engramlog replay``: rebuild the views, verify the log, export signed heads, tell status."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from engramlog.api.client.client import Client
+from engramlog.api.client.running_node import running_node
+from engramlog.api.console.arguments import CommandError, add_data_arguments, settings_of
+from engramlog.api.console.opening import open_node
+from engramlog.api.console.progress import progress_bar
+from engramlog.api.console.subcommands import Subcommands
+from engramlog.api.console.text_tables import print_json
+from engramlog.api.node.log_place import open_log_to_read, require_own_log
+from engramlog.api.routes.node.control import node_status, signed_heads
+from engramlog.api.settings import Settings
+from engramlog.eventlog.clock import SystemClock
+from engramlog.eventlog.directory import DataDirectory
+from engramlog.eventlog.errors import DirectoryLocked
+from engramlog.eventlog.signing import SignedHeads, read_heads, write_heads
+from engramlog.projections.moment import format_instant
+from engramlog.replay.verify import Progress, VerifyReport, verify, verify_file
+
+POLL_SECONDS = 0.2
+EXAMPLES = """\
+examples:
+  engramlog replay status --data memory
+  engramlog rebuild --data memory                            (served or not)
+  engramlog rebuild --data memory --from-scratch             (without a snapshot)
+  engramlog replay heads --data memory --out heads.json      (keep it elsewhere)
+  engramlog replay verify --data memory --against heads.json
+"""
+
+
+def register(commands: Subcommands) -> None:
+    """Add the commands."""
+    parser = commands.add(
+        "rebuild", "replay the log into fresh views and compare", EXAMPLES, run_rebuild
+    )
+    _add_rebuild_arguments(parser)
+    group = commands.group("replay", "rebuild, verify and describe a log", EXAMPLES)
+    parser = group.add("status", "position, projectors and digests", EXAMPLES, run_status)
+    add_data_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="the same as JSON")
+    parser = group.add(
+        "rebuild", "replay the log into fresh views and compare", EXAMPLES, run_rebuild
+    )
+    _add_rebuild_arguments(parser)
+    parser = group.add("verify", "check every byte of the log", EXAMPLES, run_verify)
+    add_data_arguments(parser)
+    parser.add_argument(
+        "--against", type=Path, metavar="FILE", help="signed heads kept elsewhere: shows a cut tail"
+    )
+    parser = group.add("heads", "sign and export where the streams end", EXAMPLES, run_heads)
+    add_data_arguments(parser)
+    parser.add_argument("--out", type=Path, metavar="FILE", help="default: stdout")
+
+
+def _add_rebuild_arguments(parser: argparse.ArgumentParser) -> None:
+    add_data_arguments(parser)
+    parser.add_argument(
+        "--from-scratch", action="store_true", help="from the first event, without a snapshot"
+    )
+    parser.add_argument("--json", action="store_true", help="the report as JSON")
+
+
+def _held_by(settings: Settings, fault: DirectoryLocked) -> Client:
+    client = running_node(settings.data_dir)
+    if client is None:
+        raise CommandError(f"{fault}, which does not answer commands") from fault
+    return client
+
+
+def run_status(args: argparse.Namespace) -> int:
+    """Print where the node stands."""
+    settings = settings_of(args)
+    status: dict[str, Any]
+    try:
+        node = open_node(settings, create=False)
+    except DirectoryLocked as fault:
+        status = _held_by(settings, fault).get("/v1/control/status")
+    else:
+        try:
+            status = node_status(node)
+        finally:
+            node.close()
+    if args.json:
+        print_json(status)
+        return 0
+    at = format_instant(status["received_at_us"]) if status["received_at_us"] else "-"
+    print(f"node       {status['node_id']} (epoch {status['epoch']})")
+    print(f"position   {status['position']} (received {at})")
+    print(f"state      {status['degraded'] or 'ready'}")
+    for name, mark in status["projections"].items():
+        halted = f", halted: {mark['halted']}" if mark["halted"] else ""
+        made = f"version {mark['version']}, position {mark['position']}{halted}"
+        print(f"projector  {name:<18} {made}")
+    digests = status["digests"]
+    print(f"digest     local  {digests['local']}")
+    print(f"digest     shared {digests['shared']} (at position {digests['position']})")
+    return 0
+
+
+def run_rebuild(args: argparse.Namespace) -> int:
+    """Rebuild, through the running node where there is one."""
+    settings = settings_of(args)
+    with progress_bar("rebuild", "event") as bar:
+        try:
+            node = open_node(settings, create=False)
+        except DirectoryLocked as fault:
+            client = _held_by(settings, fault)
+            report = _rebuild_running(client, bar.show, from_scratch=args.from_scratch)
+        else:
+            try:
+                done = node.rebuild(bar.show, from_scratch=args.from_scratch)
+                report = msgspec.to_builtins(done)
+            finally:
+                node.close()
+    if args.json:
+        print_json(report)
+        return 0
+    for each in report["passed_over"]:
+        print(f"snapshot {each['position']} was passed over: {each['reason']}", file=sys.stderr)
+    behind = f" behind the snapshot at {report['snapshot']}" if report["snapshot"] else ""
+    compared = "equal to the views in use" if report["compared"] else "not comparable: new version"
+    print(
+        f"rebuilt {report['events']:,} events{behind} in {report['seconds']:.1f} s "
+        f"at position {report['position']}; digest {report['digest'][:16]}…, {compared}"
+    )
+    return 0
+
+
+def _rebuild_running(client: Client, show: Any, *, from_scratch: bool) -> dict[str, Any]:
+    client.post("/v1/admin/rebuild", {"from_scratch": from_scratch})
+    while True:
+        state = client.get("/v1/admin/rebuild")
+        if state["status"] == "error":
+            raise CommandError(f"the rebuild failed: {state['error']}")
+        if state["status"] == "done":
+            result: dict[str, Any] = state["result"]
+            return result
+        if state["events_total"]:
+            show(state["events"], state["events_total"])
+        time.sleep(POLL_SECONDS)
+
+
+def run_verify(args: argparse.Namespace) -> int:
+    """Verify the log file; it may be in use meanwhile. Exit code 1 at a fault."""
+    settings = settings_of(args)
+    directory = DataDirectory.inspect(settings.data_dir)
+    against = None if args.against is None else read_heads(args.against)
+    with progress_bar("verify", "event") as bar:
+        report = _verified(directory, settings.log, against, bar.show)
+    fault = report.fault
+    if fault is not None:
+        where = f"position {fault.position}: " if fault.position else ""
+        print(f"engramlog: the log is damaged: {where}{fault.reason}", file=sys.stderr)
+        return 1
+    compared = "" if against is None else f", and agrees with the heads of {args.against}"
+    print(f"verified {report.events:,} events in {report.streams} streams{compared}")
+    return 0
+
+
+def _verified(
+    directory: DataDirectory, url: str, against: SignedHeads | None, show: Progress
+) -> VerifyReport:
+    if not url:
+        require_own_log(directory.path)
+        return verify_file(
+            directory.log_path,
+            origin=directory.identity.node_id,
+            epoch=directory.identity.epoch,
+            against=against,
+            progress=show,
+        )
+    log = open_log_to_read(directory, SystemClock(), url)
+    try:
+        return verify(log, against=against, progress=show)
+    finally:
+        log.close()
+
+
+def run_heads(args: argparse.Namespace) -> int:
+    """Write signed heads."""
+    settings = settings_of(args)
+    try:
+        node = open_node(settings, create=False)
+    except DirectoryLocked as fault:
+        answer = _held_by(settings, fault).get("/v1/control/heads")
+        heads = msgspec.convert(answer, SignedHeads)
+    else:
+        try:
+            heads = signed_heads(node)
+        finally:
+            node.close()
+    if args.out is None:
+        print_json(heads)
+        return 0
+    write_heads(args.out, heads)
+    print(f"{len(heads.heads)} heads at position {heads.position}: {args.out}")
+    return 0

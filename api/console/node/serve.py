@@ -1,0 +1,120 @@
+"""``engramlog serve``: run a node."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from engramlog.api.console.arguments import CommandError, add_data_arguments, settings_of
+from engramlog.api.console.opening import open_node
+from engramlog.api.console.progress import progress_bar
+from engramlog.api.console.subcommands import Subcommands
+from engramlog.api.node.replicating import prepare, source_of
+from engramlog.api.node.serving import check_exposure, run, start_logging
+from engramlog.api.settings import Settings
+from engramlog.replay.replication.state import load_state
+
+EXAMPLES = """\
+examples:
+  engramlog serve --data memory
+  engramlog serve --data memory --host 0.0.0.0 --port 9000     (keys are required)
+  engramlog serve --data memory --no-auth                      (this machine only)
+  engramlog serve --data copy --replica-of http://10.0.0.5:8765    (a read-only replica)
+  engramlog serve --data views --log postgresql://node@db/engram   (a log in PostgreSQL)
+"""
+
+FLAGS = (
+    "log", "host", "port", "node_url", "auth_required", "log_level", "access_log", "replica_of",
+)  # fmt: skip
+
+
+def register(commands: Subcommands) -> None:
+    """Add the command."""
+    parser = commands.add("serve", "run a node on a data directory", EXAMPLES, run_serve)
+    add_data_arguments(parser)
+    parser.add_argument(
+        "--log",
+        metavar="URL",
+        help="a log in PostgreSQL, which other nodes may share, instead of one in the directory",
+    )
+    parser.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
+    parser.add_argument("--port", type=int, help="port, 0 for any free one (default: 8765)")
+    parser.add_argument("--node-url", metavar="URL", help="URL under which others reach the node")
+    parser.add_argument(
+        "--no-auth",
+        dest="auth_required",
+        action="store_const",
+        const=False,
+        help="answer without keys; only on a loopback address",
+    )
+    parser.add_argument(
+        "--replica-of",
+        metavar="URL",
+        help="be a read-only replica of that node; needs a key with permission replicate",
+    )
+    parser.add_argument(
+        "--replica-key-env",
+        metavar="NAME",
+        help="environment variable with the primary's key (default: STIGMEM_REPLICA_KEY)",
+    )
+    parser.add_argument(
+        "--log-level", choices=("debug", "info", "warning", "error"), help="default: info"
+    )
+    parser.add_argument(
+        "--access-log", action="store_const", const=True, help="log each request to stderr"
+    )
+
+
+def run_serve(args: argparse.Namespace) -> int:
+    """Serve until SIGINT or SIGTERM."""
+    settings = settings_of(
+        args,
+        **{name: getattr(args, name) for name in FLAGS},
+        replica_key=_replica_key(args.replica_key_env),
+    )
+    check_exposure(settings)
+    start_logging(settings.log_level)
+    _check_role(settings)
+    if settings.replica_of:
+        with progress_bar("copying", "event") as bar, progress_bar("snapshot", "B") as second:
+            prepare(
+                settings.data_dir,
+                settings.replica_of,
+                settings.replica_key,
+                bar.show,
+                second.show if settings.replica_snapshot else None,
+            )
+    node = open_node(settings, embedding=settings.embedding)
+    try:
+        if settings.replica_of:
+            node.follow(source_of(settings.replica_of, settings.replica_key))
+        run(node, settings, lambda final: _announce(final, node.log.head().position))
+    finally:
+        node.close()
+    return 0
+
+
+def _replica_key(name: str | None) -> str | None:
+    if name is None:
+        return None
+    if name not in os.environ:
+        raise CommandError(f"environment variable {name} is not set")
+    return os.environ[name]
+
+
+def _check_role(settings: Settings) -> None:
+    """A replica never becomes a primary because a flag was forgotten."""
+    state = load_state(settings.data_dir)
+    if state is not None and not settings.replica_of:
+        raise CommandError(
+            f"{settings.data_dir} is a replica of {state.primary_url}: serve it with "
+            f"--replica-of, or make it a node of its own with 'engramlog promote'"
+        )
+
+
+def _announce(settings: Settings, position: int) -> None:
+    url = settings.model_copy(update={"node_url": ""}).public_url
+    print(f"engramlog serving {url} (data {settings.data_dir}, position {position})", flush=True)
+    if settings.access_log:
+        sys.stderr.flush()

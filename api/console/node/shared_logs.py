@@ -1,0 +1,118 @@
+"""``engramlog log`` and ``engramlog copy-log``: logs in PostgreSQL, and moving logs there."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engramlog.api.console.arguments import CommandError
+from engramlog.api.console.progress import progress_bar
+from engramlog.api.console.subcommands import Subcommands
+from engramlog.eventlog.clock import SystemClock
+from engramlog.eventlog.directory import DataDirectory
+from engramlog.eventlog.engines.choosing import is_log_url, open_shared_log, require_driver
+from engramlog.eventlog.engines.sqlite.log import SqliteLog
+from engramlog.eventlog.identity import Identity
+from engramlog.eventlog.log import WholeLog
+from engramlog.replay.copying import CopyDiffers, compare_logs, copy_log
+
+if TYPE_CHECKING:
+    from engramlog.eventlog.engines.postgres.log import PostgresLog
+
+EXAMPLES = """\
+examples:
+  engramlog log prepare postgresql://owner@db/engram --role node
+  engramlog copy-log memory postgresql://node@db/engram
+  engramlog copy-log postgresql://node@db/engram back     (back/identity holds the node's keys)
+"""
+
+
+def register(commands: Subcommands) -> None:
+    """Add the commands."""
+    group = commands.group("log", "a log in PostgreSQL", EXAMPLES)
+    parser = group.add("prepare", "make the tables of an empty log", EXAMPLES, run_prepare)
+    parser.add_argument("url", metavar="URL", help="the database, as the owner of the tables")
+    parser.add_argument(
+        "--role", required=True, help="as whom nodes connect: it may append, and change nothing"
+    )
+    parser = commands.add(
+        "copy-log", "copy a log to PostgreSQL or back, and verify it", EXAMPLES, run_copy
+    )
+    parser.add_argument("source", metavar="FROM", help="data directory, or postgresql:// address")
+    parser.add_argument("target", metavar="TO", help="data directory, or postgresql:// address")
+    parser.add_argument("--quiet", action="store_true", help="no progress bars")
+
+
+def run_prepare(args: argparse.Namespace) -> int:
+    """Make the tables."""
+    require_driver()
+    from engramlog.eventlog.engines.postgres.schema import prepare
+
+    prepare(args.url, args.role)
+    print(f"the database holds an empty log; nodes connect as {args.role}")
+    return 0
+
+
+def run_copy(args: argparse.Namespace) -> int:
+    """Copy what the target lacks, then compare both byte for byte."""
+    with ExitStack() as stack:
+        source, identity = _source(args.source, Path(args.target), stack)
+        target = _target(args.target, identity, stack)
+        try:
+            with progress_bar("copying", "event", quiet=args.quiet) as bar:
+                position = copy_log(source, target, bar.show)
+            with progress_bar("comparing", "event", quiet=args.quiet) as bar:
+                compare_logs(source, target, bar.show)
+        except CopyDiffers as fault:
+            raise CommandError(f"the copy is not the original: {fault}") from fault
+    print(f"copied and verified up to position {position}")
+    return 0
+
+
+def _source(address: str, target: Path, stack: ExitStack) -> tuple[WholeLog, Identity]:
+    """The log to copy, and whose it is."""
+    if is_log_url(address):
+        folder = target / "identity"
+        if not folder.is_dir():
+            raise CommandError(
+                f"{folder} does not hold the identity of the log's node: put it there with "
+                f"'engramlog identity backup {folder}'"
+            )
+        identity = Identity.inspect(folder)
+        return stack.enter_context(_shared(address, identity)), identity
+    directory = DataDirectory.inspect(Path(address))
+    identity = directory.identity
+    log = SqliteLog.open(
+        directory.log_path,
+        origin=identity.node_id,
+        epoch=identity.epoch,
+        clock=SystemClock(),
+        read_only=True,
+    )
+    return stack.enter_context(log), identity
+
+
+def _target(address: str, identity: Identity, stack: ExitStack) -> WholeLog:
+    if is_log_url(address):
+        return stack.enter_context(_shared(address, identity))
+    directory = DataDirectory.open(Path(address))
+    stack.callback(directory.close)
+    if directory.identity.node_id != identity.node_id:
+        raise CommandError(f"{address} is the data directory of another node")
+    log = SqliteLog.open(
+        directory.log_path, origin=identity.node_id, epoch=identity.epoch, clock=SystemClock()
+    )
+    return stack.enter_context(log)
+
+
+def _shared(url: str, identity: Identity) -> PostgresLog:
+    # A copy acknowledges nothing to anybody, so no quorum is asked for.
+    return open_shared_log(
+        url,
+        origin=identity.node_id,
+        epoch=identity.epoch,
+        clock=SystemClock(),
+        durability="server",
+    )

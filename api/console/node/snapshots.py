@@ -1,0 +1,135 @@
+"""``engramlog snapshot``: copies of the tables at chosen positions, which rebuilds start from."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+from engramlog.api.client.client import Client
+from engramlog.api.console.arguments import CommandError, add_target_arguments
+from engramlog.api.console.progress import Bar, progress_bar
+from engramlog.api.console.reach import reach
+from engramlog.api.console.subcommands import Subcommands
+from engramlog.api.console.text_tables import print_json, print_table
+
+PATH = "/v1/admin/snapshots"
+POLL_SECONDS = 0.1
+EXAMPLES = """\
+examples:
+  engramlog snapshot take --data memory                     (served or not)
+  engramlog snapshot take --data memory --position 100000   (made from the log)
+  engramlog snapshot list --data memory
+  engramlog snapshot verify --data memory                   (every row of every snapshot)
+  engramlog snapshot verify 100000 --data memory --replay   (and against the log)
+  engramlog snapshot remove 100000 --data memory
+"""
+
+
+def register(commands: Subcommands) -> None:
+    """Add the commands."""
+    group = commands.group("snapshot", "copies of the views, for fast rebuilds", EXAMPLES)
+    parser = group.add("take", "copy the views in use, or make those of the past", EXAMPLES,
+                       run_take)  # fmt: skip
+    _add_common(parser)
+    parser.add_argument(
+        "--position", type=int, metavar="N", help="of the past, from the log (default: now)"
+    )
+    parser = group.add("list", "what there is, and what a rebuild can start from", EXAMPLES,
+                       run_list)  # fmt: skip
+    _add_common(parser)
+    parser = group.add("verify", "check files, chain and digests", EXAMPLES, run_verify)
+    _add_common(parser)
+    parser.add_argument("position", type=int, nargs="?", help="of one (default: all)")
+    parser.add_argument(
+        "--replay", action="store_true", help="make the same from the log, and compare"
+    )
+    parser = group.add("remove", "remove a snapshot", EXAMPLES, run_remove)
+    _add_common(parser)
+    parser.add_argument("position", type=int)
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    add_target_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="the answer as JSON")
+
+
+def run_take(args: argparse.Namespace) -> int:
+    """Take one and wait for it. Raises CommandError where it cannot be taken."""
+    with reach(args) as client, progress_bar("snapshot", "step") as bar:
+        client.post(PATH, {"position": args.position})
+        taken = _finished(client, bar)
+    if args.json:
+        print_json(taken)
+        return 0
+    print(
+        f"snapshot at position {taken['position']}: {taken['bytes']:,} bytes, "
+        f"digest {taken['digest'][:16]}…"
+    )
+    return 0
+
+
+def run_list(args: argparse.Namespace) -> int:
+    """List them, newest first."""
+    with reach(args) as client:
+        found = client.get(PATH)
+    if args.json:
+        print_json(found)
+        return 0
+    rows = [_row(each) for each in found["snapshots"]]
+    if rows:
+        print_table(("position", "made at", "bytes", "by", "for a rebuild"), rows)
+    else:
+        print("no snapshots")
+    return 0
+
+
+def _row(record: dict[str, Any]) -> tuple[str, ...]:
+    size = record["bytes"]
+    return (
+        str(record["position"]),
+        str(record["made_at"] or "-")[:19],
+        "-" if size is None else f"{size:,}",
+        "the node" if record["automatic"] else "request",
+        "fits" if record["reason"] is None else f"no: {record['reason']}",
+    )
+
+
+def run_verify(args: argparse.Namespace) -> int:
+    """Verify one or all. Exit code 1 where one does not hold."""
+    with reach(args) as client, progress_bar("verify", "step") as bar:
+        client.post(f"{PATH}/verify", {"position": args.position, "replay": args.replay})
+        checked = _finished(client, bar)["checked"]
+    if args.json:
+        print_json({"checked": checked})
+    else:
+        for each in checked:
+            print(f"snapshot {each['position']}: {each['fault'] or 'holds'}")
+        if not checked:
+            print("no snapshots")
+    return 1 if any(each["fault"] for each in checked) else 0
+
+
+def run_remove(args: argparse.Namespace) -> int:
+    """Remove one."""
+    with reach(args) as client:
+        removed = client.delete(f"{PATH}/{args.position}")
+    if args.json:
+        print_json(removed)
+    else:
+        print(f"snapshot at position {removed['removed']} removed")
+    return 0
+
+
+def _finished(client: Client, bar: Bar) -> dict[str, Any]:
+    """Wait for the job; its result. Raises CommandError where it failed."""
+    while True:
+        job = client.get(PATH)["job"]
+        if job["status"] == "error":
+            raise CommandError(job["error"])
+        if job["status"] == "done":
+            result: dict[str, Any] = job["result"]
+            return result
+        if job["steps_total"]:
+            bar.show(job["steps"], job["steps_total"])
+        time.sleep(POLL_SECONDS)

@@ -1,0 +1,96 @@
+"""abmind's settings, read from an environment as abmind reads them: a number that cannot be
+used is told of, and the default stays."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from engramlog.projections.recall.profile import ProfileError, parse_profile
+
+
+class Place(Struct, frozen=True):
+    """Where a profile's document has a setting: ``path`` within one of its ``part``
+    (``stages`` or ``factors``), by name."""
+
+    part: str
+    name: str
+    path: tuple[str, ...]
+
+
+_PRODUCT = ("parameters", "product")
+VARIABLES: dict[str, Place] = {
+    "EMBEDDING_SIMILARITY_THRESHOLD": Place("stages", "semantic", ("parameters", "threshold")),
+    "RECALL_DECAY_DAYS": Place("stages", "fuzzy", (*_PRODUCT, "decay_days")),
+    "RECALL_DECAY_FLOOR": Place("stages", "fuzzy", (*_PRODUCT, "decay_floor")),
+    "RECALL_EMOTION_BOOST": Place("stages", "fuzzy", (*_PRODUCT, "emotion_recency")),
+    "RECALL_CONTEXT_HOUR_BOOST": Place("factors", "context", ("parameters", "hour")),
+    "RECALL_CONTEXT_DOW_BOOST": Place("factors", "context", ("parameters", "day")),
+    "RECALL_CONTEXT_TOPIC_BOOST": Place("factors", "context", ("parameters", "topic")),
+    "RECALL_SE_WAIT_MS": Place("stages", "semantic", ("deadline_ms",)),
+    "RECALL_SS_SCAN_ROWS": Place("stages", "simhash", ("parameters", "rows")),
+}
+"""abmind's variables of recall."""
+
+
+def number_of(text: str) -> float | int | None:
+    """What a variable says; None where that is no number."""
+    try:
+        return int(text)
+    except ValueError:
+        try:
+            return float(text)
+        except ValueError:
+            return None
+
+
+def whole_number(
+    environ: Mapping[str, str], name: str, default: int, most: int
+) -> tuple[int, str | None]:
+    """A variable's number from 1 to ``most``, else the default and a warning."""
+    given = environ.get(name)
+    if given is None or not given.strip():
+        return default, None
+    number = number_of(given)
+    if isinstance(number, int) and 1 <= number <= most:
+        return number, None
+    return default, f"{name} is {given!r}, not a number from 1 to {most}: {default} is used"
+
+
+def tuned(
+    document: Mapping[str, Any], environ: Mapping[str, str]
+) -> tuple[dict[str, Any], list[str]]:
+    """The document with the numbers of abmind's variables, and a warning for each that is
+    no number, outside its range, or about a part that this profile does not have."""
+    changed = copy.deepcopy(dict(document))
+    warnings: list[str] = []
+    for name, place in VARIABLES.items():
+        given = environ.get(name, "").strip()
+        if not given:
+            continue
+        number = number_of(given)
+        if number is None:
+            warnings.append(f"{name} is {given!r}, not a number: the profile's own is kept")
+            continue
+        tried = copy.deepcopy(changed)
+        part = next((each for each in tried[place.part] if each["name"] == place.name), None)
+        if part is None:
+            warnings.append(f"{name} is not used: the profile has no {place.name}")
+            continue
+        _put(part, place.path, number)
+        try:
+            parse_profile(tried)
+        except ProfileError as fault:
+            warnings.append(f"{name} is {given}: {fault.reason}; the profile's own is kept")
+        else:
+            changed = tried
+    return changed, warnings
+
+
+def _put(part: dict[str, Any], path: tuple[str, ...], number: float) -> None:
+    for step in path[:-1]:
+        part = part.setdefault(step, {})
+    part[path[-1]] = number

@@ -1,0 +1,228 @@
+"""``engramlog recall`` and ``engramlog facts``: questions, now or as of an earlier moment."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from engramlog.api.client.client import Client
+from engramlog.api.console.arguments import CommandError, add_target_arguments
+from engramlog.api.console.questions.keyword_recall import (
+    PROFILE_OF_INTENT,
+    add_keyword_arguments,
+    run_keyword_recall,
+    stage_lines,
+)
+from engramlog.api.console.questions.receipts import run_replay
+from engramlog.api.console.reach import reach
+from engramlog.api.console.subcommands import Subcommands
+from engramlog.api.console.text_tables import day, print_json, print_table, short_name, value_text
+
+RECALL_EXAMPLES = """\
+examples:
+  engramlog recall "who leads atlas" --data memory --scope company
+  engramlog recall "how many moons has Saturn" --as-of 1990-01-01T00:00:00Z --scope public
+  engramlog recall "who leads atlas" --url http://127.0.0.1:8765 --json
+  engramlog recall "who leads atlas" --profile abmind --explain
+  engramlog recall --translated "project,deadline" --topic work --limit 5
+  engramlog recall replay latest --data memory      the last question again, then and now
+"""
+FACTS_EXAMPLES = """\
+examples:
+  engramlog facts --data memory --entity stigmem://acme.example/user/ann
+  engramlog facts --relation memory:role --as-of position:1200
+  engramlog facts --entity user:ann --valid-at 2024-06-01T00:00:00Z --json
+"""
+PAGE_FACTS_MAX = 500
+
+
+def register(commands: Subcommands) -> None:
+    """Add the commands."""
+    parser = commands.add("recall", "find the facts that answer a question best", RECALL_EXAMPLES,
+                          run_recall)  # fmt: skip
+    parser.add_argument(
+        "query", metavar="QUERY", nargs="?", help="the question; or the word replay"
+    )
+    parser.add_argument(
+        "receipt", metavar="RECEIPT", nargs="?", help="after replay: a receipt's id, or latest"
+    )
+    add_target_arguments(parser)
+    _add_moment(parser)
+    parser.add_argument(
+        "--scope", default="*", help="local, team, company, public, or * for all (default: *)"
+    )
+    parser.add_argument("--budget", type=int, metavar="TOKENS", help="token budget (default: 4000)")
+    parser.add_argument("--limit", type=int, default=10, help="most facts to show (default: 10)")
+    parser.add_argument("--profile", metavar="NAME", help="recall profile")
+    parser.add_argument("--json", action="store_true", help="the node's whole answer")
+    parser.add_argument(
+        "--explain",
+        action="store_true",
+        help="also every number behind each score, and what each stage found in how long",
+    )
+    add_keyword_arguments(parser)
+    parser.set_defaults(refuse=parser.error)
+
+    parser = commands.add("facts", "list facts", FACTS_EXAMPLES, run_facts)
+    add_target_arguments(parser)
+    _add_moment(parser)
+    for name in ("entity", "relation", "source", "scope"):
+        parser.add_argument(f"--{name}", help=f"only facts of this {name}")
+    for name, what in (
+        ("retracted", "facts that no longer hold"),
+        ("expired", "facts that are no longer valid"),
+        ("contradicted", "both sides of contradictions"),
+    ):
+        parser.add_argument(f"--include-{name}", action="store_true", help=f"also {what}")
+    parser.add_argument("--limit", type=int, default=50, help="most facts to show (default: 50)")
+    parser.add_argument("--json", action="store_true", help="facts as JSON")
+
+
+def _add_moment(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--as-of", metavar="MOMENT", help="as known then: an instant, position:N, or an HLC"
+    )
+    parser.add_argument(
+        "--valid-at", metavar="INSTANT", help="as it was in the world then, as known"
+    )
+
+
+def run_recall(args: argparse.Namespace) -> int:
+    """Ask and print the answer, best first; or ask a receipt's question again."""
+    if (args.query is None) == (args.translated is None):
+        args.refuse("give a question, or keywords with --translated")
+    if args.translated is not None:
+        return run_keyword_recall(args)
+    if args.receipt is not None:
+        if args.query != "replay":
+            raise CommandError("put the question in quotes: it must be one argument")
+        return run_replay(args)
+    body: dict[str, Any] = {"query": args.query, "scope": args.scope, "limit": args.limit}
+    optional = {
+        "as_of": args.as_of,
+        "valid_at": args.valid_at,
+        "token_budget": args.budget,
+        "profile": args.profile or PROFILE_OF_INTENT.get(args.intent),
+        "intent": args.intent,
+    }
+    body |= {name: value for name, value in optional.items() if value is not None}
+    if args.explain:
+        body["explain"] = True
+    with reach(args, embedding="pinned") as client:
+        answer = client.post("/v1/recall", body)
+    if args.json:
+        print_json(answer)
+        return 0
+    print_recall(answer)
+    if args.explain:
+        print("\n".join([*number_lines(answer), *stage_lines(answer)]))
+    return 0
+
+
+def print_recall(answer: dict[str, Any]) -> None:
+    """An answer of recall as a table."""
+    rows = [
+        [
+            f"{item['score']:.3f}",
+            short_name(item["fact"]["entity"]),
+            item["fact"]["relation"],
+            value_text(item["fact"]["value"]),
+            day(item["fact"]["timestamp"]),
+        ]
+        for item in answer["facts"]
+    ]
+    if rows:
+        print_table(("score", "entity", "relation", "value", "recorded"), rows)
+    elif answer.get("search_skipped"):
+        print("not searched for: every word of it stands in too many facts")
+    else:
+        print("nothing found")
+    if answer.get("hint"):
+        print(f"hint: {_hint(answer['hint'])}")
+    cut = ", more did not fit" if answer["truncated"] else ""
+    print(f"{len(rows)} of {answer['total_scored']} facts, {answer['tokens_used']} tokens{cut}")
+
+
+def number_lines(answer: dict[str, Any]) -> list[str]:
+    """Every number behind each score, where the node tells them."""
+    lines: list[str] = []
+    for place, item in enumerate(answer["results"], 1):
+        numbers = item.get("explain")
+        if not numbers:
+            continue
+        stages = [
+            f"{name} {part['normalised']:.3f} x {part['weight']:.3f}"
+            for name, part in numbers["stages"].items()
+        ]
+        if "session" in numbers:
+            stages.append(f"session {numbers['session']:.3f}")
+        factors = [f"{name} {value:.3f}" for name, value in numbers["factors"].items()]
+        lines.append(f"{place}: {', '.join(stages)}; {', '.join(factors)}")
+        if place == 1 and "certainty" in numbers:
+            parts = [f"{name} {value:.3f}" for name, value in numbers["certainty"].items()]
+            lines.append(f"certainty: {', '.join(parts)}")
+    return lines
+
+
+def _hint(hint: Any) -> str:
+    if isinstance(hint, dict):
+        return str(hint.get("message", hint))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+    return str(hint)
+
+
+def run_facts(args: argparse.Namespace) -> int:
+    """List facts, newest first."""
+    query: dict[str, object] = {
+        "entity": args.entity,
+        "relation": args.relation,
+        "source": args.source,
+        "scope": args.scope,
+        "as_of": args.as_of,
+        "valid_at": args.valid_at,
+        "include_retracted": args.include_retracted,
+        "include_expired": args.include_expired,
+        "include_contradicted": args.include_contradicted,
+    }
+    with reach(args) as client:
+        facts, total = fetch_facts(client, query, args.limit)
+    if args.json:
+        print_json({"facts": facts, "total": total})
+        return 0
+    print_facts(facts)
+    print(f"{len(facts)} of {total} facts")
+    return 0
+
+
+def fetch_facts(
+    client: Client, query: dict[str, object], limit: int
+) -> tuple[list[dict[str, Any]], int]:
+    """Up to ``limit`` facts, page by page, and how many match."""
+    facts: list[dict[str, Any]] = []
+    cursor: str | None = None
+    while True:
+        size = min(PAGE_FACTS_MAX, max(1, limit - len(facts)))
+        page = client.get("/v1/facts", {**query, "limit": size, "cursor": cursor})
+        facts += page["facts"]
+        cursor = page["cursor"]
+        if cursor is None or len(facts) >= limit:
+            return facts[:limit], int(page["total"])
+
+
+def print_facts(facts: list[dict[str, Any]]) -> None:
+    """Facts as a table."""
+    rows = [
+        [
+            short_name(fact["entity"]),
+            fact["relation"],
+            value_text(fact["value"]),
+            f"{fact['confidence']:.2f}" + ("!" if fact["contradicted"] else ""),
+            f"{day(fact.get('valid_from'))}..{day(fact.get('valid_until'))}",
+            fact["scope"],
+            short_name(fact["source"]),
+            day(fact["timestamp"]),
+        ]
+        for fact in facts
+    ]
+    if rows:
+        headings = ("entity", "relation", "value", "conf", "valid", "scope", "source", "recorded")
+        print_table(headings, rows)

@@ -1,0 +1,260 @@
+"""``engramlog audit``: what was known, what changed, who did it, and SQL over the log."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import quote
+
+from engramlog.api.client.client import Client
+from engramlog.api.console.arguments import CommandError, add_target_arguments
+from engramlog.api.console.reach import reach
+from engramlog.api.console.subcommands import Subcommands
+from engramlog.api.console.text_tables import day, print_json, print_table, short_name, value_text
+
+EXAMPLES = """\
+examples:
+  engramlog audit state --as-of 1990-01-01T00:00:00Z --relation space:moons --data demo
+  engramlog audit diff --from position:100 --to position:200 --data demo
+  engramlog audit fact 018bcfe5-… --data demo
+  engramlog audit entity stigmem://solar/planet/saturn --data demo
+  engramlog audit sql "SELECT kind, count(*) FROM events GROUP BY kind" --data demo
+  engramlog audit fork what-if.json --as-of position:100 --data demo
+  engramlog audit sql "SELECT * FROM facts" --format parquet --output facts.parquet --data demo
+"""
+CHANGES = ("added", "retracted", "decayed", "resolved")
+FORMATS = ("table", "json", "csv", "parquet")
+PAGE = 500
+
+
+def register(commands: Subcommands) -> None:
+    """Add the commands."""
+    group = commands.group("audit", "what was known, what changed, and who did it", EXAMPLES)
+    parser = group.add("state", "facts as they stood at a moment", EXAMPLES, run_state)
+    _add_filters(parser)
+    parser.add_argument("--as-of", metavar="MOMENT", help="an instant, position:N, or an HLC")
+    _add_output(parser, formats=("table", "json"))
+    parser.add_argument("--limit", type=int, default=100, help="most facts (default: 100)")
+
+    parser = group.add("diff", "what changed between two moments", EXAMPLES, run_diff)
+    parser.add_argument("--from", dest="since", required=True, metavar="MOMENT", help="the earlier")
+    parser.add_argument("--to", metavar="MOMENT", help="the later (default: now)")
+    parser.add_argument("--change", choices=CHANGES, help="only this kind of change")
+    _add_filters(parser)
+    _add_output(parser)
+
+    for name, what, run in (
+        ("fact", "the life of a fact: every event, and confidence over time", run_fact),
+        ("entity", "the events of all facts about an entity", run_entity),
+    ):
+        parser = group.add(name, what, EXAMPLES, run)
+        parser.add_argument("name", metavar=name.upper(), help=f"the {name}")
+        parser.add_argument("--as-of", metavar="MOMENT", help="its life up to then")
+        _add_output(parser)
+
+    parser = group.add("fork", "what if something had been said at a moment", EXAMPLES, run_fork)
+    parser.add_argument(
+        "document", metavar="FILE", help="JSON with suppose and recall or state; - for stdin"
+    )
+    parser.add_argument("--as-of", metavar="MOMENT", help="from then on (default: now)")
+    _add_output(parser, formats=("table", "json"))
+
+    parser = group.add("sql", "one SELECT over the documented views", EXAMPLES, run_sql)
+    parser.add_argument("statement", metavar="SQL", help="the statement, or - for stdin")
+    parser.add_argument("--as-of", metavar="MOMENT", help="over the log up to then")
+    parser.add_argument("--limit", type=int, default=1000, help="most rows (default: 1000)")
+    _add_output(parser)
+
+
+def _add_filters(parser: argparse.ArgumentParser) -> None:
+    for name in ("entity", "relation", "source", "scope"):
+        parser.add_argument(f"--{name}", help=f"only facts of this {name}")
+
+
+def _add_output(parser: argparse.ArgumentParser, formats: tuple[str, ...] = FORMATS) -> None:
+    add_target_arguments(parser)
+    parser.add_argument("--format", choices=formats, default="table", help="default: table")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="write there, not to stdout")
+
+
+def run_state(args: argparse.Namespace) -> int:
+    """Print the facts of a moment."""
+    query = {**_filters(args), "as_of": args.as_of, "limit": min(args.limit, PAGE)}
+    with reach(args) as client:
+        answer = client.get("/v1/time-travel/state", query)
+        facts: list[Any] = answer["facts"]
+        while answer["cursor"] is not None and len(facts) < args.limit:
+            answer = client.get("/v1/time-travel/state", {**query, "cursor": answer["cursor"]})
+            facts += answer["facts"]
+    facts = facts[: args.limit]
+    if args.format == "json":
+        return _written(args, {"facts": facts, "moment": answer["moment"]})
+    rows = [_fact_row(fact) for fact in facts]
+    print_table(("entity", "relation", "value", "conf", "source", "recorded"), rows)
+    print(f"{len(rows)} facts at position {answer['moment']['position']}")
+    return 0
+
+
+def run_diff(args: argparse.Namespace) -> int:
+    """Print what changed."""
+    query = {**_filters(args), "from": args.since, "to": args.to, "change": args.change,
+             "limit": PAGE}  # fmt: skip
+    with reach(args) as client:
+        if args.format in ("csv", "parquet"):
+            return _raw(args, client, "GET", "/v1/time-travel/diff", query=query)
+        answer = client.get("/v1/time-travel/diff", query)
+    if args.format == "json":
+        return _written(args, answer)
+    rows = [[change, *_fact_row(fact)] for change in CHANGES for fact in answer.get(change) or ()]
+    if rows:
+        headings = ("change", "entity", "relation", "value", "conf", "source", "recorded")
+        print_table(headings, rows)
+    counts = answer["counts"]
+    print(", ".join(f"{counts[change]} {change}" for change in CHANGES))
+    return 0
+
+
+def run_fact(args: argparse.Namespace) -> int:
+    """Print the life of a fact."""
+    return _life(args, f"/v1/time-travel/facts/{quote(args.name, safe='')}")
+
+
+def run_entity(args: argparse.Namespace) -> int:
+    """Print the life of an entity."""
+    return _life(args, f"/v1/time-travel/entities/{quote(args.name, safe='')}")
+
+
+def _life(args: argparse.Namespace, path: str) -> int:
+    query = {"as_of": args.as_of, "limit": 1000}
+    with reach(args) as client:
+        if args.format in ("csv", "parquet"):
+            return _raw(args, client, "GET", path, query=query)
+        answer = client.get(path, query)
+    if args.format == "json":
+        return _written(args, answer)
+    rows = [
+        [
+            str(each["position"]), each["received_at"], each["kind"], short_name(each["actor"]),
+            each["peer"] or "", each["reason"] or each["note"] or "",
+        ]
+        for each in answer["events"]
+    ]  # fmt: skip
+    if rows:
+        print_table(("position", "received", "event", "actor", "peer", "why"), rows)
+    else:
+        print("no events")
+    for point in answer.get("belief") or ():
+        print(f"confidence {point['confidence']:g} from {point['at']} ({point['cause']})")
+    return 0
+
+
+def run_fork(args: argparse.Namespace) -> int:
+    """Print how an answer would differ if something had been said."""
+    try:
+        text = sys.stdin.read() if args.document == "-" else Path(args.document).read_text()
+        body: Any = json.loads(text)
+    except (OSError, ValueError) as fault:
+        raise CommandError(f"{args.document}: {fault}") from fault
+    if args.as_of is not None and isinstance(body, dict):
+        body = {**cast(dict[str, Any], body), "as_of": args.as_of}
+    with reach(args) as client:
+        answer = client.post("/v1/time-travel/fork", body)
+    if args.format == "json":
+        return _written(args, answer)
+    found = {each.get("fact", each)["id"]: each.get("fact", each)
+             for part in ("without", "with") for each in answer[part]["facts"]}  # fmt: skip
+    rows = [
+        [change, *_fact_row(found[name]), detail]
+        for change in ("added", "removed", "moved", "changed")
+        for name, detail in map(_difference, answer["difference"].get(change) or ())
+    ]
+    if rows:
+        headings = ("change", "entity", "relation", "value", "conf", "source", "recorded", "how")
+        print_table(headings, rows)
+    else:
+        print("no difference")
+    return 0
+
+
+def _difference(item: Any) -> tuple[str, str]:
+    """The fact that an item of a difference names, and what it says of it."""
+    if isinstance(item, str):
+        return item, ""
+    if "fields" in item:
+        return item["id"], ", ".join(item["fields"])
+    if "rank" in item:
+        return item["id"], f"rank {item['rank']}"
+    return item["id"], f"rank {item['before']} to {item['after']}"
+
+
+def run_sql(args: argparse.Namespace) -> int:
+    """Ask one statement."""
+    statement = sys.stdin.read() if args.statement == "-" else args.statement
+    body = {"sql": statement, "as_of": args.as_of, "limit": args.limit}
+    path = "/v1/time-travel/sql"
+    with reach(args) as client:
+        if args.format in ("csv", "parquet"):
+            return _raw(args, client, "POST", path, body={**body, "format": args.format})
+        answer = client.post(path, body)
+    if args.format == "json":
+        return _written(args, answer)
+    headings = [column["name"] for column in answer["columns"]]
+    print_table(headings, [[_cell(value) for value in row] for row in answer["rows"]])
+    cut = ", more were cut off" if answer["truncated"] else ""
+    print(f"{len(answer['rows'])} rows{cut}")
+    return 0
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def _filters(args: argparse.Namespace) -> dict[str, Any]:
+    return {name: getattr(args, name) for name in ("entity", "relation", "source", "scope")}
+
+
+def _fact_row(fact: dict[str, Any]) -> list[str]:
+    return [
+        short_name(fact["entity"]),
+        fact["relation"],
+        value_text(fact["value"]),
+        f"{fact['confidence']:g}",
+        short_name(fact["source"]),
+        day(fact["timestamp"]),
+    ]
+
+
+def _written(args: argparse.Namespace, body: object) -> int:
+    """An answer as JSON, to the file or stdout."""
+    if args.output is None:
+        print_json(body)
+        return 0
+    import msgspec
+
+    args.output.write_bytes(msgspec.json.format(msgspec.json.encode(body), indent=2) + b"\n")
+    return 0
+
+
+def _raw(
+    args: argparse.Namespace,
+    client: Client,
+    method: str,
+    path: str,
+    *,
+    query: Mapping[str, Any] | None = None,
+    body: object = None,
+) -> int:
+    """A file's bytes, to the file or stdout. Raises CommandError for Parquet on a terminal."""
+    if args.format == "parquet" and args.output is None and sys.stdout.isatty():
+        raise CommandError("a Parquet file is not for a terminal: give --output")
+    asked = None if query is None else {**query, "format": args.format}
+    data = client.fetch(method, path, query=asked, body=body)
+    if args.output is None:
+        sys.stdout.buffer.write(data)
+    else:
+        args.output.write_bytes(data)
+    return 0

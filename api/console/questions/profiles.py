@@ -1,0 +1,97 @@
+"""``engramlog profile``: show a recall profile's document, and install a changed one."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from typing import Any, cast
+from urllib.parse import quote
+
+from engramlog.api.console.arguments import CommandError, add_target_arguments
+from engramlog.api.console.reach import reach
+from engramlog.api.console.subcommands import Subcommands
+from engramlog.api.console.text_tables import print_json, print_table
+
+EXAMPLES = """\
+examples:
+  engramlog profile list --data memory
+  engramlog profile show abmind-head --data memory > mine.json
+  RECALL_SE_WAIT_MS=400 engramlog profile show abmind-head --abmind-environment --data memory
+  engramlog profile install abmind-head mine.json --data memory
+"""
+
+
+def register(commands: Subcommands) -> None:
+    """Add the commands."""
+    group = commands.group("profile", "show and install recall profiles", EXAMPLES)
+    parser = group.add("list", "list the profiles", EXAMPLES, run_list)
+    add_target_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="whole documents")
+
+    parser = group.add("show", "print a profile's document", EXAMPLES, run_show)
+    parser.add_argument("name", metavar="NAME")
+    add_target_arguments(parser)
+    parser.add_argument(
+        "--abmind-environment", action="store_true",
+        help="with the numbers of abmind's variables, such as RECALL_SE_WAIT_MS",
+    )  # fmt: skip
+
+    parser = group.add("install", "install a profile from here on", EXAMPLES, run_install)
+    parser.add_argument("name", metavar="NAME")
+    parser.add_argument("file", metavar="FILE", help="its document; - is stdin")
+    add_target_arguments(parser)
+
+
+def run_list(args: argparse.Namespace) -> int:
+    """Print names, where they come from, and what they are."""
+    with reach(args) as client:
+        answer = client.get("/v1/profiles")
+    if args.json:
+        print_json(answer)
+        return 0
+    rows = [
+        [each["name"], each["origin"], each["document"]["description"].split(". ")[0]]
+        for each in answer["profiles"]
+    ]
+    print_table(("name", "origin", "description"), rows)
+    return 0
+
+
+def run_show(args: argparse.Namespace) -> int:
+    """Print one document."""
+    with reach(args) as client:
+        document = client.get(f"/v1/profiles/{quote(args.name, safe='')}")["document"]
+    if args.abmind_environment:
+        from engramlog.api.console.questions.abmind_environment import tuned
+
+        document, warnings = tuned(document, os.environ)
+        for warning in warnings:
+            print(f"engramlog: warning: {warning}", file=sys.stderr)
+    print(json.dumps(document, ensure_ascii=False, indent=2))
+    return 0
+
+
+def run_install(args: argparse.Namespace) -> int:
+    """Install a document under a name, which takes the place of its own."""
+    document = _read(args.file)
+    document["name"] = args.name
+    with reach(args) as client:
+        client.request("PUT", f"/v1/profiles/{quote(args.name, safe='')}", body=document)
+    print(f"profile {args.name} installed")
+    return 0
+
+
+def _read(file: str) -> dict[str, Any]:
+    try:
+        if file == "-":
+            document = json.load(sys.stdin)
+        else:
+            with open(file, encoding="utf-8") as opened:
+                document = json.load(opened)
+    except (OSError, ValueError) as fault:
+        raise CommandError(f"{file}: {fault}") from fault
+    if not isinstance(document, dict):
+        raise CommandError(f"{file}: a profile is a JSON object")
+    return cast("dict[str, Any]", document)

@@ -1,0 +1,106 @@
+"""``engramlog receipts`` and ``engramlog recall replay``: what recalls were asked and returned."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+from urllib.parse import quote
+
+from engramlog.api.client.client import Client
+from engramlog.api.console.arguments import CommandError, add_target_arguments
+from engramlog.api.console.reach import reach
+from engramlog.api.console.subcommands import Subcommands
+from engramlog.api.console.text_tables import print_json, print_table, short_name, value_text
+
+EXAMPLES = """\
+examples:
+  engramlog receipts --data memory
+  engramlog receipts latest --data memory
+  engramlog receipts 0b8e…  --url http://127.0.0.1:8765 --json
+"""
+LATEST = "latest"
+
+
+def register(commands: Subcommands) -> None:
+    """Add the command."""
+    parser = commands.add("receipts", "what recalls were asked and returned", EXAMPLES, run_list)
+    parser.add_argument("receipt", metavar="RECEIPT", nargs="?", help="one receipt's id, or latest")
+    add_target_arguments(parser)
+    parser.add_argument("--principal", help="only this principal's (for auditors)")
+    parser.add_argument("--limit", type=int, default=20, help="most receipts (default: 20)")
+    parser.add_argument("--json", action="store_true", help="the node's whole answer")
+
+
+def run_list(args: argparse.Namespace) -> int:
+    """Print receipts, newest first, or one whole."""
+    with reach(args) as client:
+        if args.receipt is not None:
+            print_json(client.get(_path(client, args.receipt)))
+            return 0
+        query = {"principal": args.principal, "limit": args.limit}
+        answer = client.get("/v1/recall/receipts", query)
+    if args.json:
+        print_json(answer)
+        return 0
+    rows = [
+        [
+            each["answered_at"],
+            each["receipt_id"],
+            short_name(each["principal"]),
+            str(len(each["returned"])),
+            each["query"],
+        ]
+        for each in answer["receipts"]
+    ]
+    if rows:
+        print_table(("answered", "receipt", "asked by", "facts", "question"), rows)
+    else:
+        print("no receipts")
+    return 0
+
+
+def run_replay(args: argparse.Namespace) -> int:
+    """Ask a receipt's question again, at its moment and now, and print what differs."""
+    with reach(args, embedding="pinned") as client:
+        answer = client.post(f"{_path(client, args.receipt)}/replay")
+    if args.json:
+        print_json(answer)
+        return 0
+    then, now = answer["then"], answer["now"]
+    print(f"question: {answer['query']}  (profile {answer['profile']})")
+    exact = "as recorded" if then["faithful"] else "; ".join(then["reasons"])
+    print(f"then: position {then['moment']['position']}, {then['moment']['instant']}: {exact}")
+    print(f"now:  position {now['moment']['position']}, {now['moment']['instant']}")
+    rows = [_row(each) for each in answer["facts"]]
+    if rows:
+        print_table(("change", "then", "now", "score then", "now", "fact"), rows)
+    counts = answer["counts"]
+    print(", ".join(f"{counts[change]} {change}" for change in ("same", "moved", "gone", "new")))
+    return 0
+
+
+def _row(each: dict[str, Any]) -> list[str]:
+    fact = each["fact"]
+    text = each["fact_id"] if fact is None else _fact(fact)
+    numbers = (each["rank_then"], each["rank_now"])
+    scores = (each["score_then"], each["score_now"])
+    return [
+        each["change"],
+        *("-" if number is None else str(number) for number in numbers),
+        *("-" if score is None else f"{score:.3f}" for score in scores),
+        text,
+    ]
+
+
+def _fact(fact: dict[str, Any]) -> str:
+    return f"{short_name(fact['entity'])} {fact['relation']} {value_text(fact['value'])}"
+
+
+def _path(client: Client, receipt: str) -> str:
+    """The route of a receipt. Raises CommandError where there is none yet."""
+    if receipt == LATEST:
+        found = client.get("/v1/recall/receipts", {"limit": 1})["receipts"]
+        if not found:
+            raise CommandError("there is no receipt yet: nothing was recalled")
+        receipt = found[0]["receipt_id"]
+    return f"/v1/recall/receipts/{quote(receipt, safe='')}"

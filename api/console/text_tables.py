@@ -1,0 +1,77 @@
+"""Answers as text for people: aligned columns, values and instants in short form."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from engramlog.projections.text.sanitizing import clean
+
+GAP = "  "
+WIDTH_MIN = 60
+COLUMN_MIN = 12
+CELL_MAX = 200
+
+
+def print_json(body: object) -> None:
+    """An answer as indented JSON on stdout."""
+    text = msgspec.json.format(msgspec.json.encode(body), indent=2)
+    print(text.decode())
+
+
+def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Aligned columns. A cell is cut at 200 characters, so that one long value does not pad every
+    line; on a terminal the widest columns are cut until the line fits."""
+    cells = [list(headings), *([_fit(_one_line(cell), CELL_MAX) for cell in row] for row in rows)]
+    widths = [max(len(row[n]) for row in cells) for n in range(len(headings))]
+    limit = _terminal_width()
+    while limit and sum(widths) + len(GAP) * (len(widths) - 1) > limit:
+        widest = max(range(len(widths)), key=lambda n: widths[n])
+        if widths[widest] <= COLUMN_MIN:
+            break
+        widths[widest] -= 1
+    for row in cells:
+        fitted = [_fit(cell, size).ljust(size) for cell, size in zip(row, widths, strict=True)]
+        print(GAP.join(fitted).rstrip())
+
+
+def value_text(value: dict[str, Any]) -> str:
+    """A typed value as a person would write it."""
+    v = value.get("v")
+    if v is None:
+        return "(null)"
+    if isinstance(v, bool):
+        return "true" if v else "false"
+    if isinstance(v, float) and v.is_integer():
+        return str(int(v))
+    text = clean(str(v))  # a terminal obeys control characters
+    return short_name(text) if value.get("type") == "ref" else text
+
+
+def short_name(uri: str) -> str:
+    """``stigmem://authority/type/id`` → ``type/id``; other names as they are."""
+    parts = uri.removeprefix("stigmem://").split("/", 1)
+    return parts[1] if uri.startswith("stigmem://") and len(parts) == 2 else uri
+
+
+def day(instant: str | None) -> str:
+    """The date of an instant, ``-`` for none."""
+    return "-" if instant is None else instant[:10]
+
+
+def _terminal_width() -> int | None:
+    if not sys.stdout.isatty():
+        return None
+    return max(WIDTH_MIN, shutil.get_terminal_size().columns)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _fit(text: str, size: int) -> str:
+    return text if len(text) <= size else text[: size - 1] + "…"

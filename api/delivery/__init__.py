@@ -1,1 +1,0 @@
-"""Telling subscribers of changes: webhooks, and what they may be sent to."""

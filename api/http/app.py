@@ -1,0 +1,186 @@
+"""The HTTP application: the route table turned into a server.
+
+Each request goes identify → permission → handler → answer, and every failure leaves
+through ``errors``. Paths are matched as sent: ``//`` in a raw URI stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import cache
+from time import perf_counter
+
+from aiohttp import web
+from msgspec import json
+
+from engramlog.api.http.auth import identify, require
+from engramlog.api.http.bodies import answer
+from engramlog.api.http.call import Call
+from engramlog.api.http.errors import ApiError, coded, from_typed
+from engramlog.api.http.openapi import DOCUMENT, build_openapi
+from engramlog.api.http.positions import at_position, note_position
+from engramlog.api.http.quotas import dimension_of
+from engramlog.api.http.routing import Route
+from engramlog.api.node.composition import create_service
+from engramlog.api.node.issuers import issuers_of
+from engramlog.api.node.node import Node
+from engramlog.api.node.service import Service
+from engramlog.api.routes.table import ROUTES
+from engramlog.api.settings import Settings
+from engramlog.projections.rights.capability_token import BEARER_PREFIX
+
+SERVICE = web.AppKey("service", Service)
+
+_log = logging.getLogger(__name__)
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_PLAIN_DETAIL = {404: "Not Found", 405: "Method Not Allowed"}
+
+
+def create_app(
+    node: Node, settings: Settings, *, control_token: str | None = None
+) -> web.Application:
+    """The application over an open node. The node stays the caller's to close.
+
+    ``control_token``: a bearer token with every right, for the machine's own command line.
+    """
+    service = create_service(node, settings, control_token=control_token)
+    app = web.Application(middlewares=[_guard], client_max_size=settings.request_body_bytes_max)
+    app[SERVICE] = service
+    app[DOCUMENT] = cache(lambda: json.encode(build_openapi(ROUTES)))
+    for route in ROUTES:
+        _add(app, route)
+    app.cleanup_ctx.append(_lifetime)
+    app.on_shutdown.append(_release_waiting)
+    return app
+
+
+def _add(app: web.Application, route: Route) -> None:
+    handler = _serve(route)
+    app.router.add_route(route.method, route.path, handler)
+    if route.method == "GET":
+        app.router.add_route("HEAD", route.path, handler)
+
+
+def _serve(route: Route) -> _Handler:
+    """The route's handler behind identification and its permission."""
+
+    dimension = dimension_of(route.method, route.permission)
+
+    async def serve(request: web.Request) -> web.StreamResponse:
+        service = request.app[SERVICE]
+        node = service.node
+        header = request.headers.get("Authorization")
+        caller = identify(
+            header,
+            node.reader.keys,
+            node.reader.gardens,
+            node.clock.now_us(),
+            required=service.settings.auth_required and route.permission not in ("none", "peer"),
+            control_token=service.control_token,
+            capabilities=node.reader.capabilities,
+            issuers=issuers_of(node) if header and BEARER_PREFIX in header else None,
+        )
+        if caller.capability is not None and not route.delegable:
+            raise coded("not_delegable", "this route does not take a capability")
+        if route.permission == "operator":
+            if service.settings.auth_required:
+                require(caller, "admin")
+        elif route.permission not in ("none", "any", "peer"):
+            require(caller, route.permission)
+        if caller.charged is not None and route.permission != "none":
+            service.quotas.take(caller.charged, dimension)
+        request = await at_position(request, service)
+        response = await route.handler(Call(service, caller, request))
+        if not response.prepared:
+            note_position(response, service)
+        return response
+
+    return serve
+
+
+@web.middleware
+async def _guard(request: web.Request, handler: _Handler) -> web.StreamResponse:
+    """Turn failures into answers, and count every request."""
+    started = perf_counter()
+    status = 500
+    try:
+        response = await _answered(request, handler)
+        status = response.status
+        if not response.prepared:
+            response.headers.update(request.app[SERVICE].browsers.headers(request))
+        return response
+    finally:
+        resource = request.match_info.route.resource
+        pattern = "unmatched" if resource is None else resource.canonical
+        method = request.method if request.method in _METHODS else "other"
+        seconds = perf_counter() - started
+        request.app[SERVICE].metrics.observe(pattern, method, status, seconds)
+
+
+async def _answered(request: web.Request, handler: _Handler) -> web.StreamResponse:
+    browsers = request.app[SERVICE].browsers
+    try:
+        if request.method == "OPTIONS":
+            return browsers.preflight(request, _methods_of(request))
+        browsers.check(request)
+        return await handler(request)
+    except ApiError as fault:
+        return _failure(fault)
+    except web.HTTPException as fault:
+        if fault.status < 400:
+            raise
+        kept = {name: fault.headers[name] for name in ("Allow",) if name in fault.headers}
+        detail = _PLAIN_DETAIL.get(fault.status, fault.reason)
+        return answer({"detail": detail}, fault.status, kept)
+    except Exception as fault:
+        known = from_typed(fault)
+        if known is not None:
+            return _failure(known)
+        error_id = secrets.token_hex(8)
+        _log.exception("error %s at %s %s", error_id, request.method, request.path)
+        return answer(
+            {
+                "detail": {
+                    "code": "internal_error",
+                    "message": "the node failed to answer; its log has the cause",
+                    "error_id": error_id,
+                }
+            },
+            500,
+        )
+
+
+def _methods_of(request: web.Request) -> frozenset[str]:
+    """The methods that the path of a request takes. Raises HTTPNotFound."""
+    fault = request.match_info.http_exception
+    if isinstance(fault, web.HTTPMethodNotAllowed):
+        return frozenset(fault.allowed_methods)
+    raise web.HTTPNotFound
+
+
+def _failure(fault: ApiError) -> web.Response:
+    headers = dict(fault.headers)
+    if fault.status == 503:
+        headers.setdefault("Retry-After", "1")
+    return answer(fault.body(), fault.status, headers)
+
+
+async def _release_waiting(app: web.Application) -> None:
+    """A stop waits for running requests, and these would wait for the log."""
+    app[SERVICE].commits.stop()
+
+
+async def _lifetime(app: web.Application) -> AsyncIterator[None]:
+    """Start the tasks with the app; stop them at its end."""
+    service = app[SERVICE]
+    followers = service.node.reader.followers
+    followers.append(service.commits.committed)
+    await service.tasks.start()
+    yield
+    await service.tasks.stop()
+    followers.remove(service.commits.committed)
+    await asyncio.to_thread(service.close)

@@ -1,0 +1,156 @@
+"""Who is asking: a bearer key or nobody, compiled once a request into an Authorization.
+
+Keys are found by their SHA-256, so one request costs one lookup however many keys exist.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Struct
+
+from engramlog.api.http.errors import ApiError
+from engramlog.projections.authorization import PERMISSIONS, Authorization
+from engramlog.projections.normalization import SCOPES
+from engramlog.projections.rights.capability_grant import VERBS, Grant
+from engramlog.projections.rights.capability_token import (
+    BEARER_LENGTH_MAX,
+    BEARER_PREFIX,
+    CapabilityInvalid,
+)
+from engramlog.projections.tables.declared.capability_ring import CapabilityRing, Issuer
+from engramlog.projections.tables.declared.garden_directory import GardenDirectory
+from engramlog.projections.tables.declared.keys import KeyRing
+
+ANONYMOUS = Authorization(
+    "anon:trusted", frozenset({"read", "write", "federate"}), frozenset(SCOPES)
+)
+"""Who asks when authentication is off and no valid key came."""
+
+CONTROL = Authorization(
+    "system:control", frozenset(PERMISSIONS), frozenset(SCOPES), every_garden=True
+)
+"""The command line on the node's own machine, by the token in its data directory. It sees
+every garden: whoever can read the token can read the log beside it."""
+
+KEY_LENGTH_MAX = 512
+CAPABILITY_PRINCIPAL = "capability:"
+_CHALLENGE = {"WWW-Authenticate": "Bearer"}
+
+
+class Caller(Struct, frozen=True):
+    """The one who asks: rights, and the key that proved them (None for anonymous)."""
+
+    authorization: Authorization
+    key_id: str | None = None
+    capability: str | None = None
+    """The id of the capability that proved the rights, if one did."""
+    issuer: str | None = None
+    """Who issued that capability: what its holders do counts as done by this one."""
+
+    @property
+    def principal(self) -> str:
+        return self.authorization.principal
+
+    @property
+    def charged(self) -> str | None:
+        """On whose quota the request counts; None where it counts on none."""
+        return self.principal if self.key_id is not None else self.issuer
+
+
+def identify(
+    header: str | None,
+    ring: KeyRing,
+    gardens: GardenDirectory,
+    now_us: int,
+    *,
+    required: bool,
+    control_token: str | None = None,
+    capabilities: CapabilityRing | None = None,
+    issuers: Mapping[str, Issuer] | None = None,
+) -> Caller:
+    """The caller behind an Authorization header. Whoever shows a capability is that
+    capability's holder or nobody, also where no key is required.
+
+    Raises:
+        ApiError: 401 in the protocol's words, where a key is required and none is good.
+    """
+    raw_key = _bearer(header)
+    if raw_key is not None and raw_key.startswith(BEARER_PREFIX):
+        return holder(raw_key, capabilities or CapabilityRing(), issuers or {}, now_us)
+    if raw_key is not None:
+        if control_token is not None and hmac.compare_digest(
+            raw_key.encode(), control_token.encode()
+        ):
+            return Caller(CONTROL)
+        row = ring.lookup(hashlib.sha256(raw_key.encode()).hexdigest(), now_us)
+        if row is not None:
+            rights = Authorization(
+                row.entity_uri,
+                frozenset(row.permissions),
+                frozenset(row.scopes),
+                gardens.of_member(row.entity_uri),
+                sources=(row.entity_uri, *row.sources),
+                ceiling=row.max_classification,
+            )
+            return Caller(rights, row.key_id)
+    if not required:
+        own = gardens.of_member(ANONYMOUS.principal)
+        return Caller(msgspec.structs.replace(ANONYMOUS, gardens=own) if own else ANONYMOUS)
+    if raw_key is None:
+        raise ApiError(401, "Authorization header required", headers=_CHALLENGE)
+    raise ApiError(401, "Invalid or expired API key", headers=_CHALLENGE)
+
+
+def holder(text: str, ring: CapabilityRing, issuers: Mapping[str, Issuer], now_us: int) -> Caller:
+    """The caller that a capability makes: the token's rights and nothing else.
+
+    Its principal is the token, not the subject: whatever the subject owns or belongs to
+    (keys, gardens) is not the holder's. It may write as the subject.
+
+    Raises:
+        ApiError: 401 with the reason.
+    """
+    try:
+        verified, grant = ring.accept(text, issuers, now_us)
+    except CapabilityInvalid as fault:
+        code = str(fault.args[0])
+        message = f"the capability is not accepted: {code.removeprefix('token_')}"
+        raise ApiError(401, {"code": code, "message": message}, headers=_CHALLENGE) from fault
+    rights = Authorization(
+        f"{CAPABILITY_PRINCIPAL}{verified.token_id}",
+        grant.verbs,
+        grant.scopes,
+        sources=(verified.subject,),
+        entities=grant.entities,
+    )
+    own = ring.get(verified.token_id) is not None
+    issuer = verified.issuer if own else verified.node_id  # names of other nodes are not ours
+    return Caller(rights, capability=verified.token_id, issuer=issuer)
+
+
+def own_issuer(node_id: str, public_key: str) -> dict[str, Issuer]:
+    """This node believes its own tokens, for all they say."""
+    return {node_id: Issuer(node_id, public_key, Grant(frozenset(VERBS)))}
+
+
+def require(caller: Caller, permission: str) -> None:
+    """Raises ApiError 403 unless the caller has the permission."""
+    if not caller.authorization.may(permission):
+        what = "capability" if "." in permission else "permission"
+        raise ApiError(403, f"{permission} {what} required")
+
+
+def _bearer(header: str | None) -> str | None:
+    if not header:
+        return None
+    scheme, _, token = header.strip().partition(" ")
+    token = token.strip()
+    longest = BEARER_LENGTH_MAX if token.startswith(BEARER_PREFIX) else KEY_LENGTH_MAX
+    if scheme.lower() != "bearer" or not 0 < len(token) <= longest:
+        return None
+    # Headers may carry any bytes; keys are ASCII, so anything else is just a wrong key.
+    return token if token.isascii() else "?"

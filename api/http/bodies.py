@@ -1,0 +1,174 @@
+"""Bytes in, bytes out: bounded request bodies, strict JSON, JSON answers.
+
+JSON is read by msgspec: no NaN or Infinity, no lone surrogates, UTF-8 only. NUL is refused
+wherever it stands. Repeated query parameters are refused; unknown ones are reported.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar, cast
+
+import msgspec
+from aiohttp import web
+from pydantic import BaseModel, ValidationError
+
+from engramlog.api.http.errors import ApiError, coded, entries_of, entry, unprocessable
+
+Model = TypeVar("Model", bound=BaseModel)
+
+_decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder(enc_hook=str).encode
+_PLUS = re.compile(r"^([0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9:.]+) ([0-9]{2}:[0-9]{2})$")
+"""An instant whose ``+`` arrived as a space, since a query string writes a space so."""
+JSON_DEPTH_MAX = 100
+"""Deepest nesting of a body."""
+_NUL = re.compile(rb"\\u0000|\x00")
+_FAULTS = (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError)
+
+
+def answer(
+    body: object, status: int = 200, headers: Mapping[str, str] | None = None
+) -> web.Response:
+    """A JSON response."""
+    return web.Response(
+        body=encoded(body), status=status, headers=headers, content_type="application/json"
+    )
+
+
+def encoded(body: object) -> bytes:
+    """A body as JSON."""
+    return _encode(body)
+
+
+async def read_bytes(request: web.Request, limit: int) -> bytes:
+    """The request's body. Raises ApiError 413 as soon as it passes ``limit`` bytes, 400
+    ``malformed_body`` where it does not arrive as its headers say."""
+    declared = request.content_length
+    if declared is not None and declared > limit:
+        raise _too_large(limit)
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        async for chunk in request.content.iter_any():
+            size += len(chunk)
+            if size > limit:
+                raise _too_large(limit)
+            chunks.append(chunk)
+    except web.RequestPayloadError as fault:
+        message = "the body does not arrive as its headers say"
+        raise ApiError(
+            400,
+            {"code": "malformed_body", "message": message},
+            headers={"Connection": "close"},
+        ) from fault
+    return b"".join(chunks)
+
+
+def _too_large(limit: int) -> ApiError:
+    return ApiError(
+        413,
+        {"code": "body_too_large", "message": f"request body exceeds {limit} bytes"},
+        headers={"Connection": "close"},
+        extra={"max_request_body_bytes": limit},
+    )
+
+
+def parse_json(data: bytes, what: str = "the body") -> Any:
+    """Strict JSON. Raises ApiError 400 ``malformed_json``, which says ``what`` is none."""
+    try:
+        value = _decode(data)
+    except _FAULTS as fault:
+        raise coded("malformed_json", f"{what} is not JSON: {_reason(fault)}") from fault
+    if data.count(b"{") + data.count(b"[") > JSON_DEPTH_MAX and _too_deep(value):
+        raise coded("malformed_json", f"{what} is nested deeper than {JSON_DEPTH_MAX} levels")
+    if _NUL.search(data) and _holds_nul(value):
+        raise coded("malformed_json", "strings must not hold the NUL character")
+    return value
+
+
+def _reason(fault: Exception) -> str:
+    if str(fault) == "Input data was truncated":
+        return "it ends too early, or holds a lone surrogate"
+    return str(fault)
+
+
+def _too_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(JSON_DEPTH_MAX):
+        level = [inner for each in level for inner in _items(each)]
+        if not level:
+            return False
+    return True
+
+
+def _items(value: Any) -> Iterable[Any]:
+    """What a list or an object holds."""
+    if isinstance(value, list):
+        return cast("list[Any]", value)
+    return cast("dict[str, Any]", value).values() if isinstance(value, dict) else ()
+
+
+def _holds_nul(value: Any) -> bool:
+    if isinstance(value, str):
+        return "\x00" in value
+    items: list[Any] = []
+    if isinstance(value, list):
+        items = cast("list[Any]", value)
+    elif isinstance(value, dict):
+        fields = cast("dict[str, Any]", value)
+        items = [*fields, *fields.values()]
+    return any(_holds_nul(item) for item in items)
+
+
+def validated(model: type[Model], value: object, *where: str | int) -> Model:
+    """``value`` as ``model``. Raises ApiError 422 with ``loc`` starting at ``where``."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as fault:
+        raise unprocessable(entries_of(fault, *where)) from fault
+
+
+def parse_body(model: type[Model], data: bytes) -> Model:
+    """A JSON body as ``model``. Raises ApiError 400 or 422."""
+    if not data.strip():
+        raise unprocessable([entry("missing", ["body"], "Field required")])
+    return validated(model, parse_json(data), "body")
+
+
+def unknown_fields(item: BaseModel) -> list[str]:
+    """Names the caller sent that the model does not have, in the order sent."""
+    return list(item.model_extra or {})
+
+
+def query_of(model: type[Model], request: web.Request) -> Model:
+    """The query string as ``model`` (empty parameters count as absent).
+
+    Raises:
+        ApiError: 422 for a repeated or ill-typed parameter.
+    """
+    pairs = request.query
+    repeated = sorted({name for name in pairs if len(pairs.getall(name)) > 1})
+    if repeated:
+        raise unprocessable(
+            [
+                entry("repeated_parameter", ["query", name], "must be given at most once")
+                for name in repeated
+            ]
+        )
+    bad = [name for name, text in pairs.items() if "\x00" in text or not _is_text(text)]
+    if bad:
+        raise unprocessable(
+            [entry("invalid_text", ["query", name], "must be valid UTF-8 text") for name in bad]
+        )
+    given = {name: _PLUS.sub(r"\1+\2", text) for name, text in pairs.items() if text != ""}
+    return validated(model, given, "query")
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,134 @@
+"""What a web page may make a browser ask of this node, and what it may read of the answer.
+
+A page elsewhere is refused by its ``Origin``. A page that was served under a name which now
+points here (DNS rebinding) is refused by its ``Host``, where no key stands in its way. A body
+that a browser sends without asking first (a preflight) is refused where it bears no key.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from aiohttp import hdrs, web
+
+from engramlog.api.http.errors import ApiError, coded
+from engramlog.api.settings import Settings
+
+PREFLIGHT_SECONDS = 600
+EXPOSED_HEADERS = "X-Total-Count, Retry-After"
+DEV_ORIGIN = re.compile(r"https?://(localhost|127\.0\.0\.1)(:[0-9]{1,5})?")
+LOOPBACK_HOST = re.compile(r"localhost|127(\.[0-9]{1,3}){3}|::1")
+SIMPLE_TYPES = frozenset(
+    {"", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data"}
+)
+"""Types of a body that a browser sends to any site without a preflight."""
+_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True)
+class BrowserPolicy:
+    """See the module. Made once of the settings."""
+
+    origins: frozenset[str]
+    origin_pattern: re.Pattern[str] | None
+    dev_localhost: bool
+    credentials: bool
+    hosts: frozenset[str] | None
+    """Names under which this node may be asked for; None for any."""
+
+    @classmethod
+    def of(cls, settings: Settings) -> BrowserPolicy:
+        """The policy that the settings ask for."""
+        pattern = settings.cors_allowed_origin_regex
+        hosts = None
+        if not settings.auth_required:
+            own = urlsplit(settings.public_url).hostname or ""
+            given = {host.lower() for host in settings.allowed_hosts}
+            hosts = frozenset({own, settings.host.lower(), *given})
+        return cls(
+            origins=frozenset(origin.rstrip("/") for origin in settings.cors_allowed_origins),
+            origin_pattern=re.compile(pattern) if pattern else None,
+            dev_localhost=settings.cors_dev_localhost,
+            credentials=settings.cors_allow_credentials,
+            hosts=hosts,
+        )
+
+    @property
+    def configured(self) -> bool:
+        """Whether pages of any other origin are let in."""
+        return bool(self.origins or self.origin_pattern or self.dev_localhost)
+
+    def check(self, request: web.Request) -> None:
+        """Raises ApiError 403 ``host_forbidden`` or ``origin_forbidden``, 415 for a body that a
+        browser would send unasked."""
+        host, port = _host_of(request)
+        if self.hosts is not None and not self._is_own(host):
+            raise coded("host_forbidden", f"this node does not answer under the name {host!r}")
+        origin = request.headers.get(hdrs.ORIGIN)
+        if origin is not None and not self.allows(origin):
+            own = (host, port or _PORTS.get(origin.partition(":")[0]))
+            if _parts(origin) != own:
+                raise coded("origin_forbidden", "pages of this origin may not use this node")
+        if request.body_exists and hdrs.AUTHORIZATION not in request.headers:
+            declared = request.headers.get(hdrs.CONTENT_TYPE, "").partition(";")[0]
+            if declared.strip().lower() in SIMPLE_TYPES:
+                message = "declare the body with Content-Type: application/json"
+                raise ApiError(415, {"code": "unsupported_media_type", "message": message})
+
+    def allows(self, origin: str) -> bool:
+        """Whether pages of another origin may use this node."""
+        if self.dev_localhost and DEV_ORIGIN.fullmatch(origin):
+            return True
+        if self.origin_pattern is not None and self.origin_pattern.fullmatch(origin):
+            return True
+        return origin in self.origins
+
+    def headers(self, request: web.Request) -> dict[str, str]:
+        """What tells the browser that the page may read the answer."""
+        if not self.configured:
+            return {}
+        headers = {"Vary": "Origin"}
+        origin = request.headers.get(hdrs.ORIGIN)
+        if origin is not None and self.allows(origin):
+            headers["Access-Control-Allow-Origin"] = origin
+            headers["Access-Control-Expose-Headers"] = EXPOSED_HEADERS
+            if self.credentials:
+                headers["Access-Control-Allow-Credentials"] = "true"
+        return headers
+
+    def preflight(self, request: web.Request, methods: frozenset[str]) -> web.Response:
+        """The answer to OPTIONS: which methods the route takes, and what a page may send."""
+        allowed = ", ".join(sorted(methods | {"OPTIONS"}))
+        headers = {"Allow": allowed, **self.headers(request)}
+        if "Access-Control-Allow-Origin" in headers:
+            headers["Access-Control-Allow-Methods"] = allowed
+            asked = request.headers.get("Access-Control-Request-Headers", "")
+            if asked and asked.isascii() and asked.isprintable():
+                headers["Access-Control-Allow-Headers"] = asked
+            headers["Access-Control-Max-Age"] = str(PREFLIGHT_SECONDS)
+        return web.Response(status=200, headers=headers)
+
+    def _is_own(self, host: str) -> bool:
+        assert self.hosts is not None
+        return LOOPBACK_HOST.fullmatch(host) is not None or host in self.hosts
+
+
+def _host_of(request: web.Request) -> tuple[str, int | None]:
+    """The name and port a request was sent to."""
+    try:
+        parts = urlsplit(f"//{request.headers.get(hdrs.HOST, '')}")
+        return (parts.hostname or "").rstrip("."), parts.port
+    except ValueError:
+        return "", None
+
+
+def _parts(origin: str) -> tuple[str, int | None] | None:
+    """Host and port of an origin; None for one that has none, as ``null``."""
+    try:
+        parts = urlsplit(origin)
+        port = parts.port or _PORTS.get(parts.scheme)
+    except ValueError:
+        return None
+    return None if not parts.hostname else (parts.hostname, port)

@@ -1,0 +1,115 @@
+"""One request on its way through a handler: who asks, what of, and at which moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, TypeVar
+
+from aiohttp import web
+from pydantic import BaseModel
+
+from engramlog.api.commands.request_context import RequestContext
+from engramlog.api.http.bodies import parse_body, query_of, read_bytes, unknown_fields
+from engramlog.api.http.errors import coded
+from engramlog.api.http.sessions import SESSION_LENGTH_MAX
+from engramlog.eventlog.log import Idempotency
+
+IDEMPOTENCY_KEY_LENGTH_MAX = 255
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Call(RequestContext):
+    """A request over HTTP, and the context in which it asks."""
+
+    request: web.Request
+
+    def segment(self, name: str) -> str:
+        """A part of the path."""
+        return self.request.match_info[name]
+
+    # -- what came ------------------------------------------------------------------------
+
+    async def raw(self, limit: int | None = None) -> bytes:
+        """The raw body, at most ``limit`` bytes. Raises ApiError 413."""
+        most = self.service.settings.request_body_bytes_max if limit is None else limit
+        return await read_bytes(self.request, most)
+
+    async def body(self, model: type[Model]) -> Model:
+        """The JSON body as ``model``. Raises ApiError 400, 413 or 422."""
+        return parse_body(model, await self.raw())
+
+    def query(self, model: type[Model]) -> Model:
+        """The query string as ``model``. Raises ApiError 422."""
+        return query_of(model, self.request)
+
+    def session(self) -> str | None:
+        """The ``Stigmem-Session`` header.
+
+        Raises:
+            ApiError: 400 ``session_id_too_long`` or ``invalid_session_id``.
+        """
+        text = self.request.headers.get("Stigmem-Session", "").strip()
+        if len(text) > SESSION_LENGTH_MAX:
+            raise coded(
+                "session_id_too_long", f"Stigmem-Session exceeds {SESSION_LENGTH_MAX} characters"
+            )
+        if not text.isprintable():
+            raise coded("invalid_session_id", "Stigmem-Session must be printable text")
+        return text or None
+
+    def credential(self) -> bytes:
+        """What tells this caller's credential from every other: of the key, not of its owner."""
+        given = self.request.headers.get("Authorization", "")
+        return sha256(f"{self.caller.principal}\n{given}".encode(errors="replace")).digest()
+
+    def note_facts(self, facts: Iterable[Mapping[str, Any]]) -> None:
+        """Remember for the session the scopes of records that were shown."""
+        if self.session() is not None:
+            self.note_read(frozenset(str(fact["scope"]) for fact in facts))
+
+    def note_read(self, scopes: Sequence[str] | frozenset[str]) -> None:
+        """Remember for the session that these scopes were read."""
+        session = self.session()
+        if session is not None:
+            self.service.sessions.note_read(self.caller.principal, session, scopes)
+
+    def idempotency(self, body: bytes) -> Idempotency | None:
+        """The ``Idempotency-Key`` header with a digest of this request.
+
+        Raises:
+            ApiError: 400 for a key that is empty, over 255 characters or not printable ASCII.
+        """
+        key = self.request.headers.get("Idempotency-Key")
+        if key is None:
+            return None
+        if (
+            not key
+            or len(key) > IDEMPOTENCY_KEY_LENGTH_MAX
+            or not (key.isascii() and key.isprintable())
+        ):
+            raise coded(
+                "invalid_idempotency_key",
+                f"Idempotency-Key must be 1 to {IDEMPOTENCY_KEY_LENGTH_MAX} printable characters",
+            )
+        what = f"{self.request.method} {self.request.path_qs}\n".encode()
+        return Idempotency(self.caller.principal, key, sha256(what + body).digest())
+
+
+def warned(body: dict[str, Any], *parts: BaseModel | None) -> dict[str, Any]:
+    """``body`` with ``warnings`` where something sent is ignored; else as the protocol has it."""
+    warnings = ignored(*parts)
+    return {**body, "warnings": warnings} if warnings else body
+
+
+def ignored(*parts: BaseModel | None) -> list[str]:
+    """Warnings that name the fields and parameters nothing reads."""
+    return [
+        f"unknown field {name!r} is ignored"
+        for part in parts
+        if part is not None
+        for name in unknown_fields(part)
+    ]

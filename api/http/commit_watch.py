@@ -1,0 +1,50 @@
+"""Waiting in the event loop until the log has grown, for requests that follow it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from engramlog.eventlog.event import Recorded
+
+
+class CommitWatch:
+    """Waits in one event loop; ``committed`` is told of events from the writer's thread."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._grown = asyncio.Event()
+        self._ending = False
+
+    def stop(self) -> None:
+        """Let every waiting request go, now and from here on."""
+        self._ending = True
+        self._wake()
+
+    def committed(self, _: Sequence[Recorded]) -> None:
+        """Events were published."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._wake)
+
+    @property
+    def ending(self) -> bool:
+        """Whether nobody is to wait any more."""
+        return self._ending
+
+    async def wait(self, grown: Callable[[], bool], seconds: float) -> bool:
+        """Whether ``grown`` holds within so many seconds; it is asked after every commit."""
+        loop = self._loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while not grown():
+            left = deadline - loop.time()
+            if left <= 0 or self._ending:
+                return False
+            try:
+                await asyncio.wait_for(self._grown.wait(), left)
+            except TimeoutError:
+                return grown()
+        return True
+
+    def _wake(self) -> None:
+        self._grown.set()
+        self._grown = asyncio.Event()

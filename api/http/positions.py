@@ -1,0 +1,40 @@
+"""Reading one's own writes from any node: an answer names the position that the node has shown,
+and a request may name one that must have been."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from engramlog.api.http.errors import coded
+from engramlog.api.node.service import Service
+
+POSITION_HEADER = "X-Engramlog-Position"
+POSITION_PARAMETER = "min_position"
+WAIT_SECONDS_MAX = 5.0
+"""How long a request waits for this node to come to the position it names."""
+
+
+async def at_position(request: web.Request, service: Service) -> web.Request:
+    """The request once the node has shown the position that it names, if it names one.
+
+    Raises ApiError: the position is no number, or is not reached in time.
+    """
+    wanted = request.query.get(POSITION_PARAMETER, request.headers.get(POSITION_HEADER))
+    if wanted is None:
+        return request
+    if not (wanted.isascii() and wanted.isdigit() and len(wanted) <= 18):
+        raise coded("invalid_position", f"{POSITION_PARAMETER} must be a position, is {wanted!r}")
+    position, image = int(wanted), service.node.reader.image
+    if not await service.commits.wait(lambda: image.position >= position, WAIT_SECONDS_MAX):
+        raise coded(
+            "position_not_reached",
+            f"this node has shown position {image.position}, not yet {position}",
+        )
+    if POSITION_PARAMETER not in request.query:
+        return request
+    return request.clone(rel_url=request.rel_url.without_query_params(POSITION_PARAMETER))
+
+
+def note_position(response: web.StreamResponse, service: Service) -> None:
+    """Say which position the answer is at, or after."""
+    response.headers.setdefault(POSITION_HEADER, str(service.node.reader.image.position))

@@ -1,0 +1,87 @@
+"""Per-principal quotas: how many reads and writes a key's entity has left (wire 4).
+
+A bucket of tokens per (principal, dimension) holds an hour's worth and fills evenly. A request
+passes while there is one; a batch is charged for each of its items, if need be on credit, so
+that no batch is too large to pass and none is cheaper than single writes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from time import monotonic
+from typing import Literal, TypeAlias
+
+from engramlog.api.http.errors import STATUS_BY_CODE, ApiError
+
+Dimension: TypeAlias = Literal["read", "write"]
+HOUR_S = 3600.0
+
+
+ROUNDING = 1e-9
+"""What sums of seconds may lose: who waited as long as was said has a whole token."""
+
+
+class Quotas:
+    """The buckets, in memory: a restart fills them. For use within one event loop.
+
+    Args:
+        reads, writes: requests an hour; 0 for as many as they like.
+        now_s: seconds of a clock that never goes back.
+    """
+
+    def __init__(
+        self, reads: int = 0, writes: int = 0, now_s: Callable[[], float] = monotonic
+    ) -> None:
+        self._rates: dict[Dimension, int] = {"read": reads, "write": writes}
+        self._now_s = now_s
+        self._buckets: dict[tuple[str, Dimension], tuple[float, float]] = {}
+        """Tokens, and when they were counted."""
+
+    def take(self, principal: str, dimension: Dimension) -> None:
+        """Let one request pass.
+
+        Raises:
+            ApiError: 429 ``quota_exceeded``, with the seconds to wait.
+        """
+        rate = self._rates[dimension]
+        if not rate:
+            return
+        tokens = self._tokens(principal, dimension, rate)
+        if tokens < 1.0 - ROUNDING:
+            raise _exceeded(principal, dimension, (1.0 - tokens) * HOUR_S / rate)
+        self._buckets[principal, dimension] = (tokens - 1.0, self._now_s())
+
+    def charge(self, principal: str, dimension: Dimension, count: int) -> None:
+        """Count what a request that has passed turned out to hold besides itself."""
+        rate = self._rates[dimension]
+        if rate and count > 0:
+            tokens = self._tokens(principal, dimension, rate)
+            self._buckets[principal, dimension] = (tokens - count, self._now_s())
+
+    def _tokens(self, principal: str, dimension: Dimension, rate: int) -> float:
+        tokens, at_s = self._buckets.get((principal, dimension), (float(rate), 0.0))
+        return min(float(rate), tokens + (self._now_s() - at_s) * rate / HOUR_S)
+
+
+def dimension_of(method: str, permission: str) -> Dimension:
+    """What a route counts as: asking is reading, whatever the method."""
+    asks = method == "GET" or permission in ("read", "audit.read")
+    return "read" if asks else "write"
+
+
+def _exceeded(principal: str, dimension: Dimension, wait_s: float) -> ApiError:
+    seconds = max(1, math.ceil(wait_s))
+    code = "quota_exceeded"
+    message = f"too many {dimension}s within an hour; try again in {seconds} s"
+    return ApiError(
+        STATUS_BY_CODE[code],
+        {"code": code, "message": message},
+        headers={"Retry-After": str(seconds)},
+        extra={
+            "error": code,
+            "dimension": f"fact_{dimension}",
+            "principal": principal,
+            "retry_after": seconds,
+        },
+    )

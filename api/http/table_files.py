@@ -1,0 +1,42 @@
+"""Answers as files: the same rows as JSON would have, flat, in CSV or Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from aiohttp import web
+
+from engramlog.projections.audit.tables import as_csv, as_parquet
+
+_TYPES = {"csv": "text/csv", "parquet": "application/vnd.apache.parquet"}
+
+
+def records_as(form: str, name: str, records: Sequence[dict[str, Any]]) -> web.Response:
+    """Records as a file; nested objects become columns with dotted names."""
+    flat = [_flat(record) for record in records]
+    columns = list(dict.fromkeys(column for record in flat for column in record))
+    rows = [[record.get(column) for column in columns] for record in flat]
+    return table_as(form, name, columns, rows)
+
+
+def table_as(
+    form: str, name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]
+) -> web.Response:
+    """A table as a file to save."""
+    body = as_csv(columns, rows) if form == "csv" else as_parquet(columns, rows)
+    return web.Response(
+        body=body,
+        content_type=_TYPES[form],
+        headers={"Content-Disposition": f'attachment; filename="{name}.{form}"'},
+    )
+
+
+def _flat(record: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in record.items():
+        if isinstance(value, dict):
+            flat |= _flat(cast("dict[str, Any]", value), f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat

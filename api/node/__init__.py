@@ -1,0 +1,1 @@
+"""The running node: opening and closing a data directory, and what runs beside requests."""

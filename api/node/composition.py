@@ -1,0 +1,115 @@
+"""The service of an open node put together: its tasks in the order in which they start."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+from engramlog.api.answers.chain_proof import FactChains
+from engramlog.api.http.browser_policy import BrowserPolicy
+from engramlog.api.http.commit_watch import CommitWatch
+from engramlog.api.http.cursors import CursorSealer
+from engramlog.api.http.metrics import Metrics
+from engramlog.api.http.quotas import Quotas
+from engramlog.api.http.sessions import Sessions
+from engramlog.api.node.consolidator import Consolidator
+from engramlog.api.node.node import Node
+from engramlog.api.node.recall_workers.pool import RecallWorkers
+from engramlog.api.node.service import Service
+from engramlog.api.node.tasks.archive_sealing import ArchiveSealing
+from engramlog.api.node.tasks.card_refreshing import CardRefreshing
+from engramlog.api.node.tasks.consolidation_schedule import ConsolidationScheduler
+from engramlog.api.node.tasks.embedding import Embedding
+from engramlog.api.node.tasks.erasure_cleaning import cleaning_of
+from engramlog.api.node.tasks.jobs import RequestJobs, SingleJob
+from engramlog.api.node.tasks.peering import Peers
+from engramlog.api.node.tasks.protocol_federation import ProtocolFederation
+from engramlog.api.node.tasks.recall_tracking import RecallTracker
+from engramlog.api.node.tasks.snapshots import SnapshotTaking
+from engramlog.api.node.tasks.summary_folder import SummaryFolder
+from engramlog.api.node.tasks.task import Tasks
+from engramlog.api.node.tasks.tombstone_sharing import TombstonePuller
+from engramlog.api.node.tasks.webhook_delivery import WebhookDelivery
+from engramlog.api.settings import Settings
+from engramlog.projections.archive.archive import Archive
+from engramlog.projections.audit.desk import AuditDesk
+from engramlog.projections.cards.serving import Cards
+
+READ_THREADS = 4
+STAGE_THREADS = 8
+
+
+def create_service(node: Node, settings: Settings, *, control_token: str | None = None) -> Service:
+    """What requests share. Nothing of it runs yet."""
+    archive = Archive(node.directory.path, node.log)
+    desk = AuditDesk(archive)
+    commits = CommitWatch()
+    consolidator = Consolidator(node)
+    cards = Cards(
+        node.reader.rows,
+        node.reader.pin,
+        node.clock.now_us,
+        node.reader.slot_of,
+        max_age_s=settings.card_max_age_s,
+        queue_max=settings.card_queue_max,
+        vectors=lambda: None if node.embeddings is None else node.embeddings.cards,
+    )
+    tracker = RecallTracker(node.writer, settings.recall_track_interval_s)
+    jobs = RequestJobs()
+    rebuilds = SingleJob("rebuild", "events", node.clock.now_us)
+    reindexing = SingleJob("reindex", "facts", node.clock.now_us)
+    recalls = RecallWorkers(node, settings, settings.recall_workers)
+    cleaning = cleaning_of(node, archive, desk, tracker.flush)
+    snapshots = SnapshotTaking(node, settings.snapshots_every_events, settings.snapshots_keep)
+    peers = Peers(node, settings)
+    federation = ProtocolFederation(node, settings, peers)
+    deliverer = WebhookDelivery(node, settings, commits)
+    scheduler = ConsolidationScheduler(node, consolidator, enabled=settings.consolidation_enabled)
+    # Stopped in the opposite order: what writes by itself first, what others lean on last.
+    tasks = Tasks(
+        CardRefreshing(cards, node.reader),
+        tracker,
+        reindexing,
+        Embedding(node),
+        rebuilds,
+        jobs,
+        recalls,
+        ArchiveSealing(archive),
+        cleaning,
+        snapshots,
+        peers,
+        federation,
+        TombstonePuller(node, settings, federation.shared_scopes),
+        deliverer,
+        scheduler,
+        SummaryFolder(node, settings),
+    )
+    return Service(
+        node=node,
+        settings=settings,
+        cursors=CursorSealer(node.cursor_key, settings.cursor_ttl_s * 1_000_000),
+        sessions=Sessions(),
+        jobs=jobs,
+        quotas=Quotas(settings.quota_reads_per_hour, settings.quota_writes_per_hour),
+        cards=cards,
+        tracker=tracker,
+        cleaning=cleaning,
+        metrics=Metrics(),
+        rebuilds=rebuilds,
+        snapshots=snapshots,
+        reindexing=reindexing,
+        chains=FactChains(),
+        archive=archive,
+        desk=desk,
+        consolidator=consolidator,
+        scheduler=scheduler,
+        pool=ThreadPoolExecutor(READ_THREADS, thread_name_prefix="read"),
+        stage_pool=ThreadPoolExecutor(STAGE_THREADS, thread_name_prefix="stage"),
+        recalls=recalls,
+        control_token=control_token,
+        commits=commits,
+        browsers=BrowserPolicy.of(settings),
+        deliverer=deliverer,
+        federation=federation,
+        peers=peers,
+        tasks=tasks,
+    )

@@ -1,0 +1,377 @@
+"""Passes of consolidation rules over a node.
+
+A pass reads episodes behind the rule's watermark, lets salience decide which count, makes
+deltas of them (``projections/episodes/classifying.py``) and hands these to the writer together
+with the note that they were read. Whatever stops it, the log says how far it came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+from uuid import uuid4
+
+import msgspec
+from msgspec import Struct, field
+
+from engramlog.api.node.node import SYSTEM_ACTOR, Node
+from engramlog.eventlog.event import fact_partition
+from engramlog.eventlog.kinds import ConsolidationRan, SetAsideEpisode
+from engramlog.projections.episodes import reading
+from engramlog.projections.episodes.classifying import Emitted, Standing, emit, key_of
+from engramlog.projections.episodes.delta import Proposal, kind_of_delta, promoted_id
+from engramlog.projections.episodes.episode import Episode
+from engramlog.projections.episodes.matching import match_count
+from engramlog.projections.episodes.reading import Readers
+from engramlog.projections.episodes.rule import Rule
+from engramlog.projections.episodes.salience import RuleBasedScorer, SalienceContext, SalienceScorer
+from engramlog.projections.normalization import normalize_uri
+from engramlog.projections.writing.commands import ApplyDeltas, Consolidate, Done, Refused
+
+CHUNK_EPISODES = 1_000
+DRY_RUN_EPISODES_MAX = 10_000
+
+Trigger = Literal["manual", "every", "cron"]
+Progress = Callable[[int, int], None]
+"""Called with (episodes done, episodes in all)."""
+
+
+class RunReport(Struct, kw_only=True):
+    """What a run did: counts, the deltas' results, and what was set aside.
+
+    ``to_position`` is the watermark afterwards; ``raced`` says that another run of the rule
+    was faster and this one stopped. ``more``: a dry run left episodes unread.
+    """
+
+    rule_id: str
+    run_id: str
+    from_position: int
+    to_position: int
+    dry_run: bool = False
+    replay: bool = False
+    episodes: int = 0
+    applied: int = 0
+    known: int = 0
+    rejected: int = 0
+    gated: int = 0
+    quarantined: list[dict[str, str]] = field(default_factory=list)
+    proposals: list[Proposal] = field(default_factory=list)
+    results: list[dict[str, Any]] = field(default_factory=list)
+    fires: int = 0
+    raced: bool = False
+    more: bool = False
+
+
+class Consolidator:
+    """Runs rules over a node; one run of a rule at a time."""
+
+    def __init__(self, node: Node, scorer: SalienceScorer | None = None) -> None:
+        self._node = node
+        self._scorer: SalienceScorer = RuleBasedScorer() if scorer is None else scorer
+        self._turns: dict[str, asyncio.Lock] = {}
+
+    async def run(
+        self,
+        rule: Rule,
+        *,
+        trigger: Trigger = "manual",
+        asked_by: str | None = None,
+        from_position: int | None = None,
+        until: int | None = None,
+        most: int | None = None,
+        scheduled_us: int | None = None,
+        run_id: str | None = None,
+        keep: bool = False,
+        progress: Progress = lambda _done, _all: None,
+    ) -> RunReport:
+        """Read everything behind the watermark, a chunk at a time.
+
+        Args:
+            rule: what to run.
+            trigger: why it runs.
+            asked_by: who asked.
+            from_position: read again from here on; what was applied before stays as it is,
+                and the watermark where it was.
+            until: read up to here; by default to the log's head.
+            most: read at most so many episodes; ``report.more`` tells whether any are left.
+            scheduled_us: which fire of a timetable this is.
+            run_id: by default a new one.
+            keep: whether the report holds proposals and results.
+            progress: told after each chunk.
+        """
+        async with self._turn(rule):
+            head = self._node.log.head().position
+            until = head if until is None else min(until, head)
+            start = await self._start(rule, from_position)
+            last_wanted = None
+            if most is not None:
+                last_wanted = await asyncio.to_thread(self._due, rule, start, most)
+                until = until if last_wanted is None else min(until, last_wanted)
+            base = ConsolidationRan(
+                rule_id=rule.id,
+                run_id=run_id or uuid4().hex,
+                from_position=start,
+                to_position=start,
+                at_us=self._node.clock.now_us(),
+                trigger=trigger,
+                asked_by=asked_by,
+                scheduled_us=scheduled_us,
+                replay=from_position is not None,
+            )
+            report = _report(base)
+            if last_wanted is not None:
+                left = await asyncio.to_thread(self._pending, rule, last_wanted, head)
+                report.more = left > 0
+            total = await asyncio.to_thread(self._pending, rule, start, until)
+            after = start
+            while True:
+                episodes = await self._read(rule, after, until, CHUNK_EPISODES)
+                last = len(episodes) < CHUNK_EPISODES
+                reached = until if last else episodes[-1].position
+                chunk = msgspec.structs.replace(base, from_position=after, to_position=reached)
+                if episodes or (scheduled_us is not None and after == start):
+                    standing = await self._standing(rule, episodes)
+                    step = await self._step(rule, episodes, chunk, standing, report)
+                    if not await self._submit([step], report, keep=keep):
+                        return report
+                progress(report.episodes, total)
+                after = reached
+                if last:
+                    return report
+
+    async def fire(self, rule: Rule, every: int) -> RunReport | None:
+        """The fires that are due of a rule that runs every so many episodes, some at a time;
+        None where none is due. Each fire reads exactly that many."""
+        async with self._turn(rule):
+            start = await self._start(rule, None)
+            due = await asyncio.to_thread(self._due, rule, start, every)
+            if due is None:
+                return None
+        if every > CHUNK_EPISODES:
+            return await self.run(rule, trigger="every", until=due)
+        async with self._turn(rule):
+            start = await self._start(rule, None)
+            head = self._node.log.head().position
+            episodes = await self._read(rule, start, head, CHUNK_EPISODES // every * every)
+            standing = await self._standing(rule, episodes)
+            steps: list[Consolidate] = []
+            report: RunReport | None = None
+            after, now_us = start, self._node.clock.now_us()
+            for first in range(0, len(episodes) - every + 1, every):
+                taken = episodes[first : first + every]
+                run = ConsolidationRan(
+                    rule_id=rule.id,
+                    run_id=uuid4().hex,
+                    from_position=after,
+                    to_position=taken[-1].position,
+                    at_us=now_us,
+                    trigger="every",
+                )
+                report = report or _report(run)
+                steps.append(await self._step(rule, taken, run, standing, report))
+                after = taken[-1].position
+            if report is None:
+                return None
+            await self._submit(steps, report, keep=True)
+            return report
+
+    async def dry_run(self, rule: Rule, *, from_position: int | None = None) -> RunReport:
+        """What a run would emit, of at most ``DRY_RUN_EPISODES_MAX`` episodes. Writes nothing."""
+        head = self._node.log.head().position
+        start = await self._start(rule, from_position)
+        episodes = await self._read(rule, start, head, DRY_RUN_EPISODES_MAX + 1)
+        more = len(episodes) > DRY_RUN_EPISODES_MAX
+        episodes = episodes[:DRY_RUN_EPISODES_MAX]
+        run = ConsolidationRan(
+            rule_id=rule.id,
+            run_id="",
+            from_position=start,
+            to_position=episodes[-1].position if more else head,
+            at_us=self._node.clock.now_us(),
+            replay=from_position is not None,
+        )
+        report = _report(run)
+        standing = await self._standing(rule, episodes)
+        step = await self._step(rule, episodes, run, standing, report)
+        report.dry_run, report.more = True, more
+        _count(report, step.run)
+        report.proposals = list(step.apply.proposals)
+        return report
+
+    # -- parts ----------------------------------------------------------------------------
+
+    def _turn(self, rule: Rule) -> asyncio.Lock:
+        return self._turns.setdefault(rule.id, asyncio.Lock())
+
+    async def _start(self, rule: Rule, from_position: int | None) -> int:
+        if from_position is not None:
+            return max(0, from_position - 1)
+        return await asyncio.to_thread(self._watermark, rule.id)
+
+    def _watermark(self, rule_id: str) -> int:
+        with self._node.reader.pool.connection() as db:
+            return reading.watermark(db, rule_id)
+
+    def _pending(self, rule: Rule, after: int, until: int) -> int:
+        with self._node.reader.pool.connection() as db:
+            return reading.pending(db, readers_of(rule), after)[0] if until > after else 0
+
+    def _due(self, rule: Rule, after: int, every: int) -> int | None:
+        with self._node.reader.pool.connection() as db:
+            return reading.nth_behind(db, readers_of(rule), after, every)
+
+    async def _read(self, rule: Rule, after: int, until: int, limit: int) -> list[Episode]:
+        def read() -> list[Episode]:
+            with self._node.reader.pool.connection() as db:
+                return reading.behind(db, readers_of(rule), after=after, until=until, limit=limit)
+
+        return await asyncio.to_thread(read)
+
+    async def _standing(self, rule: Rule, episodes: Sequence[Episode]) -> Standing:
+        """Which facts stand for what these episodes speak of. Matchers need not know."""
+        keys = [] if rule.matchers else [key for e in episodes if (key := key_of(e)) is not None]
+        if not keys:
+            return Standing({})
+
+        def read() -> Standing:
+            with self._node.reader.pool.connection() as db:
+                return Standing(reading.standing_facts(db, keys))
+
+        return await asyncio.to_thread(read)
+
+    async def _step(
+        self,
+        rule: Rule,
+        episodes: Sequence[Episode],
+        run: ConsolidationRan,
+        standing: Standing,
+        report: RunReport,
+    ) -> Consolidate:
+        """What a run makes of some episodes, as the writer's command; ``report`` is told which
+        of them were set aside."""
+        fresh = await self._unpromoted(rule, episodes) if run.replay else list(episodes)
+        admitted, scores = await self._admitted(rule, fresh, run.at_us)
+        emitted: Emitted = emit(rule, admitted, standing, scores)
+        report.quarantined += [
+            {"id": episode.id, "key": episode.key, "reason": reason}
+            for episode, reason in emitted.set_aside
+        ]
+        run = msgspec.structs.replace(
+            run,
+            episodes=len(episodes),
+            known=len(episodes) - len(fresh),
+            gated=len(fresh) - len(admitted),
+            quarantined=[
+                SetAsideEpisode(episode.key, reason) for episode, reason in emitted.set_aside
+            ],
+        )
+        apply = ApplyDeltas(
+            scope=rule.scope,
+            garden_id=rule.garden_id,
+            proposals=tuple(_in_stored_form(each) for each in emitted.proposals),
+            run_id=run.run_id or None,
+            strict=False,
+            single_valued=tuple(rule.single_valued),
+        )
+        return Consolidate(apply=apply, run=run, expected=run.from_position)
+
+    async def _unpromoted(self, rule: Rule, episodes: Sequence[Episode]) -> list[Episode]:
+        """The episodes of which this version of the rule has made nothing yet."""
+        version = rule.version
+        ids = [promoted_id(rule.id, version, each.place, [each.id]) for each in episodes]
+
+        def read() -> set[str]:
+            with self._node.reader.pool.connection() as db:
+                return reading.known_deltas(db, ids)
+
+        known = await asyncio.to_thread(read)
+        return [each for each, made in zip(episodes, ids, strict=True) if made not in known]
+
+    async def _admitted(
+        self, rule: Rule, episodes: list[Episode], now_us: int
+    ) -> tuple[list[Episode], dict[str, float]]:
+        """The episodes that salience lets through, and their scores where anybody asks."""
+        gate = rule.salience
+        asked = any(each.field == "salience" for m in rule.matchers for each in m.when)
+        if gate.threshold <= 0.0 and not asked:
+            return episodes, {}
+        scores: dict[str, float] = {}
+        for episode in episodes:
+            context = SalienceContext(
+                now_us=now_us,
+                last_access_us=episode.at_us
+                if episode.last_access_us is None
+                else episode.last_access_us,
+                access_count=episode.access_count,
+                rule_match_count=match_count(rule.matchers, episode),
+                weights=gate.weights,
+                tau_seconds=gate.tau_seconds,
+                frequency=gate.frequency,
+            )
+            scores[episode.key] = await self._scorer.score(episode, context)
+        return [each for each in episodes if scores[each.key] >= gate.threshold], scores
+
+    async def _submit(self, steps: Sequence[Consolidate], report: RunReport, *, keep: bool) -> bool:
+        """Write steps as one command. False where another run was faster."""
+        future = self._node.writer.submit(steps, actor=SYSTEM_ACTOR, atomic=True)
+        answer = await asyncio.wrap_future(future)
+        for outcome in answer.outcomes:
+            if isinstance(outcome, Refused):
+                report.raced = outcome.code == "consolidation_raced"
+                if not report.raced:
+                    raise ConsolidationFailed(outcome)
+                return False
+        for step, outcome in zip(steps, answer.outcomes, strict=True):
+            assert isinstance(outcome, Done)
+            _count(report, outcome.detail["run"])
+            if keep:
+                report.proposals += step.apply.proposals
+                report.results += outcome.detail["results"]
+        return True
+
+
+class ConsolidationFailed(Exception):
+    """The writer refused a run for another reason than a race (a garden that is gone)."""
+
+    def __init__(self, refusal: Refused) -> None:
+        super().__init__(refusal.message)
+        self.refusal = refusal
+
+
+def readers_of(rule: Rule) -> Readers:
+    """Whose episodes a rule reads."""
+    partition = fact_partition(rule.scope, rule.garden_id)
+    return Readers(partition, rule.user, rule.agent, rule.peers)
+
+
+def delta_kinds(proposals: Sequence[Proposal]) -> dict[str, int]:
+    """How many deltas of each kind."""
+    counts: dict[str, int] = {"add": 0, "update": 0, "delete": 0, "noop": 0}
+    for proposal in proposals:
+        counts[kind_of_delta(proposal.delta)] += 1
+    return counts
+
+
+def _in_stored_form(proposal: Proposal) -> Proposal:
+    return msgspec.structs.replace(proposal, source=normalize_uri(proposal.source))
+
+
+def _report(run: ConsolidationRan) -> RunReport:
+    return RunReport(
+        rule_id=run.rule_id,
+        run_id=run.run_id,
+        from_position=run.from_position,
+        to_position=run.from_position,
+        replay=run.replay,
+    )
+
+
+def _count(report: RunReport, run: ConsolidationRan) -> None:
+    report.to_position = run.to_position
+    report.fires += 1
+    report.episodes += run.episodes
+    report.applied += run.applied
+    report.known += run.known
+    report.rejected += run.rejected
+    report.gated += run.gated

@@ -1,0 +1,107 @@
+"""Where the log of a data directory is: in it, or on a server that many nodes share.
+
+A directory remembers a log that is elsewhere (``log.json``): opened without it, it would begin
+an empty log under the same identity, and so a second history.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+from msgspec import Struct
+
+from engramlog.eventlog.clock import Clock
+from engramlog.eventlog.directory import DataDirectory
+from engramlog.eventlog.durable_file import replace
+from engramlog.eventlog.engines.choosing import is_log_url, open_shared_log, shown_url
+from engramlog.eventlog.engines.sqlite.log import SqliteLog
+from engramlog.eventlog.errors import DataDirectoryError
+from engramlog.eventlog.log import WholeLog
+
+if TYPE_CHECKING:
+    from engramlog.eventlog.engines.postgres.log import PostgresLog
+
+PLACE_FILE = "log.json"
+
+Durability = Literal["quorum", "server"]
+
+
+class Place(Struct, frozen=True):
+    """Where the log was when the directory was last opened; without any password."""
+
+    url: str
+
+
+def remembered(path: Path) -> str | None:
+    """The address of the directory's log, where that is not in it. Raises DataDirectoryError."""
+    try:
+        return msgspec.json.decode((path / PLACE_FILE).read_bytes(), type=Place).url
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.MsgspecError) as fault:
+        raise DataDirectoryError(f"cannot read {path / PLACE_FILE}: {fault}") from fault
+
+
+def require_own_log(path: Path) -> None:
+    """Raises DataDirectoryError where the directory's log is not in it."""
+    url = remembered(path)
+    if url is not None:
+        raise DataDirectoryError(
+            f"the log of {path} is in PostgreSQL ({url}): name it with --log or STIGMEM_LOG; to "
+            "take it out, see 'engramlog copy-log'"
+        )
+
+
+def open_log(directory: DataDirectory, clock: Clock, url: str, durability: Durability) -> WholeLog:
+    """The log of an open data directory; ``url`` is empty for one in the directory.
+
+    Raises:
+        DataDirectoryError: the directory has another log than the one asked for.
+        CorruptLog, StorageFailed: it cannot be opened.
+    """
+    identity = directory.identity
+    if not url:
+        require_own_log(directory.path)
+        return SqliteLog.open(
+            directory.log_path, origin=identity.node_id, epoch=identity.epoch, clock=clock
+        )
+    if not is_log_url(url):
+        raise DataDirectoryError(f"log must be a postgresql:// address, is {url!r}")
+    if directory.log_path.exists():
+        raise DataDirectoryError(
+            f"{directory.path} has a log of its own: copy it with 'engramlog copy-log "
+            f"{directory.path} URL', then move {directory.log_path} out of the directory"
+        )
+    log = open_shared_log(
+        url, origin=identity.node_id, epoch=identity.epoch, clock=clock, durability=durability
+    )
+    replace(directory.path / PLACE_FILE, msgspec.json.encode(Place(shown_url(url))) + b"\n")
+    return log
+
+
+def open_log_to_read(directory: DataDirectory, clock: Clock, url: str) -> WholeLog:
+    """The log of a directory that another process may hold; nothing is written to it."""
+    identity = directory.identity
+    if url:
+        return open_shared_log(
+            url, origin=identity.node_id, epoch=identity.epoch, clock=clock, durability="server"
+        )
+    require_own_log(directory.path)
+    return SqliteLog.open(
+        directory.log_path,
+        origin=identity.node_id,
+        epoch=identity.epoch,
+        clock=clock,
+        read_only=True,
+    )
+
+
+def shared(log: WholeLog) -> PostgresLog | None:
+    """The log as one that other nodes write to as well, where it is."""
+    if isinstance(log, SqliteLog):
+        return None
+    from engramlog.eventlog.engines.postgres.log import PostgresLog
+
+    return log if isinstance(log, PostgresLog) else None

@@ -1,0 +1,447 @@
+"""A node: one open data directory with its log, projections, memory image and writer.
+
+The composition root; the HTTP app, the CLI and the tests all open one of these.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from engramlog.api.node.log_place import Durability, open_log, shared
+from engramlog.eventlog.clock import Clock, SystemClock
+from engramlog.eventlog.directory import DataDirectory
+from engramlog.eventlog.event import NODE_STREAM, stream_name
+from engramlog.eventlog.identity import Identity
+from engramlog.eventlog.kinds import (
+    EmbeddingModelPinned,
+    EpochStarted,
+    NodeKeyRotated,
+    ReplicaPromoted,
+    SetValuedDeclared,
+)
+from engramlog.eventlog.log import Idempotency, WholeLog
+from engramlog.projections.embedding.choosing import follow_pin, space_of
+from engramlog.projections.embedding.current import CurrentEmbeddings, ReindexReport
+from engramlog.projections.embedding.current import Progress as IndexProgress
+from engramlog.projections.embedding.errors import EmbeddingsOff
+from engramlog.projections.embedding.recipe import Space
+from engramlog.projections.embedding.settings import EmbeddingSettings
+from engramlog.projections.image.reader import Reader
+from engramlog.projections.moment import Moment
+from engramlog.projections.tables.digest import Digests
+from engramlog.projections.writing.commands import Command, Done, Refused
+from engramlog.projections.writing.writer import Writer
+from engramlog.replay.opening import open_tables
+from engramlog.replay.rebuild import Progress, RebuildReport, build_green, rebuild_serving
+from engramlog.replay.replication.follower import LogSource, PrimaryFollower
+from engramlog.replay.replication.state import (
+    ReplicaState,
+    end_state,
+    load_state,
+    promoted_state,
+    save_state,
+)
+from engramlog.replay.snapshot import Snapshot, SnapshotFault
+from engramlog.replay.snapshots import Snapshots
+
+CURSOR_KEY_BYTES = 32
+CURSOR_CONTEXT = b"engramlog/cursor-key/1\n"
+ROTATION_PAGE_EVENTS = 10_000
+SYSTEM_ACTOR = "system:engramlog"
+EpochClock = Literal["wall", "file"]
+
+
+class NotAReplica(Exception):
+    """What only a replica can do was asked of a node that is none."""
+
+
+class LogNotEmpty(Exception):
+    """File times were asked for, but the log already holds events of the wall clock."""
+
+
+class Node:
+    """See the module. Open with ``Node.open``; close when done."""
+
+    def __init__(
+        self,
+        directory: DataDirectory,
+        log: WholeLog,
+        writer: Writer,
+        reader: Reader,
+        clock: Clock,
+        cursor_key: bytes,
+    ) -> None:
+        self.embeddings: CurrentEmbeddings | None = None
+        self.replica: ReplicaState | None = None
+        self.follower: PrimaryFollower | None = None
+        self.directory = directory
+        self.log = log
+        self.shared = shared(log)
+        self.writer = writer
+        self.reader = reader
+        self.clock = clock
+        self.cursor_key = cursor_key
+        self.snapshots = Snapshots(directory.path)
+        self._closed = False
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        *,
+        clock: Clock | None = None,
+        set_valued: Sequence[str] = (),
+        epoch_clock: EpochClock = "wall",
+        embedding: EmbeddingSettings | None = None,
+        progress: Progress | None = None,
+        log: str = "",
+        durability: Durability = "quorum",
+    ) -> Node:
+        """Open (or create) the data directory at ``path`` and catch up.
+
+        Args:
+            path: the data directory.
+            clock: where time comes from; the machine's by default.
+            set_valued: relations to declare set-valued if they are not yet.
+            epoch_clock: ``file`` marks an empty log as one whose receipt times come from
+                an imported file.
+            embedding: how facts are embedded; None opens the node without, for tools that
+                neither recall nor serve.
+            progress: called with (events done, events in all) while catching up.
+            log: address of a log in PostgreSQL; empty for one in the directory.
+            durability: when that one acknowledges a write.
+
+        Raises:
+            DataDirectoryError, CorruptLog: the directory cannot be used.
+            LogNotEmpty: ``epoch_clock`` is ``file`` and the log holds events already.
+            EmbeddingError: ``embedding`` names another model than the log pins, or one that
+                cannot be had.
+        """
+        clock = clock or SystemClock()
+        directory = DataDirectory.open(path)
+        opened: list[Callable[[], None]] = [directory.close]
+        try:
+            events = open_log(directory, clock, log, durability)
+            opened.append(events.close)
+            if epoch_clock == "file" and (position := events.head().position):
+                raise LogNotEmpty(
+                    f"file times need an empty log; this one ends at position {position}"
+                )
+            snapshots = Snapshots(directory.path)
+            snapshots.sweep()
+            store, image = open_tables(directory.projections_path, events, progress, snapshots)
+            reader = Reader(directory.projections_path, image, events)
+            opened.append(reader.close)
+            writer = Writer(events, store, image, clock, reader.committed)
+            writer.start()
+            opened.append(writer.close)
+            node = cls(directory, events, writer, reader, clock, _cursor_key(directory, log))
+            if node.shared is not None:
+                node.shared.on_growth(writer.follow)
+            node.replica = load_state(path)
+            if node.replica is None:
+                node._begin_epoch(epoch_clock)
+                node._record_rotations()
+                node._declare(set_valued)
+            else:
+                writer.primary = node.replica.primary_url
+            if embedding is not None and node.replica is not None:
+                # A replica embeds as its primary has pinned, and pins nothing itself.
+                pinned = node.pinned_space()
+                embedding = None if pinned is None else follow_pin(embedding, pinned)
+            if embedding is not None:
+                node.embed(embedding)
+                opened.append(node._close_embeddings)
+        except BaseException:
+            for close in reversed(opened):
+                close()
+            raise
+        return node
+
+    @property
+    def identity(self) -> Identity:
+        return self.directory.identity
+
+    @property
+    def node_id(self) -> str:
+        """Whose log this is: the primary's, where the node is a replica."""
+        return self.identity.node_id if self.replica is None else self.replica.node_id
+
+    @property
+    def leads(self) -> bool:
+        """Whether this node does what only one is to do: fire rules, pull peers, deliver
+        webhooks. A replica never does, and of nodes over one log one does."""
+        return self.replica is None and (self.shared is None or self.shared.leads)
+
+    @property
+    def public_key(self) -> str:
+        """The key (base64) of ``node_id``."""
+        return self.identity.public_key_b64 if self.replica is None else self.replica.public_key
+
+    def follow(self, source: LogSource) -> None:
+        """Copy what the primary writes, from here on. Raises NotAReplica."""
+        if self.replica is None:
+            raise NotAReplica("this node is a replica of nobody")
+        self.follower = PrimaryFollower(
+            source,
+            self.log,
+            lambda events, keys: self.writer.copy(self.log, events, keys).result(),
+            self.replica.node_id,
+            self.clock.now_us,
+            self._primary_key,
+        )
+        self.follower.start()
+
+    def promote(self) -> None:
+        """Follow no more and take writes, under this node's own identity: a new origin.
+
+        Raises:
+            NotAReplica: it is a replica of nobody.
+        """
+        state = self.replica
+        if state is None:
+            raise NotAReplica("this node is a replica of nobody")
+        if self.follower is not None:
+            self.follower.stop()
+        end_state(self.directory.path)
+        self.replica = self.follower = self.writer.primary = None
+        self._begin_epoch("wall")
+
+    def _primary_key(self, public_key: str) -> None:
+        state = self.replica
+        if state is not None and state.public_key != public_key:
+            self.replica = msgspec.structs.replace(state, public_key=public_key)
+            save_state(self.directory.path, self.replica)
+
+    def moment(self) -> Moment:
+        """Now: the published position and the wall clock."""
+        return Moment(self.reader.image.position, self.clock.now_us())
+
+    def write(self, *commands: Command, actor: str = SYSTEM_ACTOR) -> list[Done | Refused]:
+        """Submit commands and wait for their outcomes; for tools, not for the event loop."""
+        return self.writer.submit(commands, actor=actor).result().outcomes
+
+    def rebuild(
+        self, progress: Progress | None = None, *, from_scratch: bool = False
+    ) -> RebuildReport:
+        """Rebuild the projections and swap them in, while reads and writes go on;
+        ``from_scratch``: from the first event, whatever snapshots there are."""
+        return rebuild_serving(
+            self.directory.projections_path,
+            self.log,
+            self.writer,
+            progress,
+            self.reader.pool.reopen,
+            None if from_scratch else self.snapshots,
+        )
+
+    def snapshot(
+        self,
+        position: int | None = None,
+        progress: Progress = lambda _done, _total: None,
+        *,
+        automatic: bool = False,
+    ) -> Snapshot:
+        """Take a snapshot: of the tables in use, or of those at a past position, made from
+        the log aside.
+
+        Raises:
+            SnapshotFault: there is nothing to take, or no such position.
+            ProjectorHalted, StorageError: the tables cannot be made or copied.
+        """
+        link, now_us = self.directory.projections_path, self.clock.now_us()
+        if position is None:
+            return self.snapshots.take(link, now_us, progress, automatic=automatic)
+        if not 1 <= position <= self.log.head().position:
+            raise SnapshotFault(f"the log has no position {position}")
+
+        def fill(target: Path) -> None:
+            build_green(link, self.log, position, progress, snapshots=self.snapshots, path=target)
+
+        return self.snapshots.make(fill, now_us, automatic=automatic)
+
+    def snapshot_fault(
+        self,
+        snapshot: Snapshot,
+        progress: Progress = lambda _done, _total: None,
+        *,
+        replay: bool = False,
+    ) -> str | None:
+        """Why a snapshot cannot be used, every row of it read; with ``replay`` also whether
+        the log makes the same tables. None where it can."""
+        fault = self.snapshots.fault(snapshot, self.log)
+        if fault is not None or not replay:
+            return fault
+
+        def build(target: Path) -> Digests:
+            link = self.directory.projections_path
+            return build_green(link, self.log, snapshot.position, progress, path=target).digests
+
+        return self.snapshots.replay_fault(snapshot, build)
+
+    def embed(self, settings: EmbeddingSettings) -> None:
+        """Begin to embed facts. Raises EmbeddingError as ``open`` does."""
+        self.embeddings = CurrentEmbeddings.open(
+            self.directory.path,
+            self.log,
+            self.reader,
+            settings,
+            self.pinned_space(),
+            pin=self._pin,
+            environment=os.environ,
+        )
+
+    def pinned_space(self) -> Space | None:
+        """What the log says facts are embedded with, if anything."""
+        return space_of(self.reader.pinned_model(self.log.head().position))
+
+    def reindex(self, settings: EmbeddingSettings, progress: IndexProgress) -> ReindexReport:
+        """Embed all facts anew while the old vectors serve. Raises EmbeddingError."""
+        if self.embeddings is None:
+            raise EmbeddingsOff("this node was opened without embeddings")
+        return self.embeddings.reindex(settings, progress)
+
+    def status(self) -> dict[str, Any]:
+        """Position, every projector's checkpoint, and why the node is not ready, if so."""
+        head = self.log.head().position
+        store = self.writer.store
+        projections = {
+            name: {
+                "version": mark.version,
+                "position": mark.position,
+                "lag": head - mark.position,
+                "halted": mark.halted,
+            }
+            for name, mark in sorted(store.checkpoints.items())
+        }
+        halted = [f"projector {name} is halted: {why}" for name, why in store.halted.items()]
+        return {
+            "position": head,
+            "projections": projections,
+            "degraded": self.writer.degraded or (halted[0] if halted else self._log_fault()),
+            **self._replica_status(),
+        }
+
+    def _log_fault(self) -> str | None:
+        """Why the log's server would not take or hold a write; None where the log is here."""
+        return None if self.shared is None else self.shared.fault
+
+    def _replica_status(self) -> dict[str, Any]:
+        """What only replicas have to say; ``degraded`` where an operator is needed."""
+        if self.replica is None:
+            return {}
+        told: dict[str, Any] = {"primary": self.replica.primary_url}
+        if self.follower is None:
+            return {"replica": told | {"connected": False, "reason": "not following"}}
+        status = self.follower.status
+        told |= msgspec.structs.asdict(status)
+        behind_us = told.pop("behind_us")
+        told["behind_s"] = None if behind_us is None else round(behind_us / 1e6, 3)
+        return {"replica": told} | ({"degraded": status.fault} if status.fault else {})
+
+    def close(self) -> None:
+        """Finish waiting writes and let go of the directory. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        if self.follower is not None:
+            self.follower.stop()
+        self._close_embeddings()
+        self.writer.close()
+        self.reader.close()
+        self.writer.store.close()
+        self.log.close()
+        self.directory.close()
+
+    def _close_embeddings(self) -> None:
+        if self.embeddings is not None:
+            self.embeddings.close()
+
+    def _pin(self, space: Space) -> None:
+        self.write(
+            EmbeddingModelPinned(
+                provider=space.provider,
+                model=space.model,
+                dimensions=space.dimensions,
+                recipe=space.recipe,
+                truncated_dimensions=space.truncated,
+            )
+        )
+
+    def _begin_epoch(self, epoch_clock: EpochClock) -> None:
+        identity = self.identity
+        own = stream_name(identity.node_id, identity.epoch, NODE_STREAM)
+        if own in self.log.stream_heads():
+            return
+        begun: list[Command] = [
+            EpochStarted(
+                node_id=identity.node_id,
+                epoch=identity.epoch,
+                public_key=identity.public_key_b64,
+                reason=identity.reason,
+                clock=epoch_clock,
+            )
+        ]
+        before = promoted_state(self.directory.path)
+        if before is not None and identity.epoch == 1:
+            begun.append(
+                ReplicaPromoted(
+                    primary_node_id=before.node_id,
+                    primary_url=before.primary_url,
+                    position=self.log.head().position,
+                )
+            )
+        # Of nodes that open a new log at once, one begins the epoch.
+        key = Idempotency(SYSTEM_ACTOR, f"epoch-{identity.epoch}", b"")
+        self.writer.submit(
+            begun, actor=SYSTEM_ACTOR, idempotency=None if self.shared is None else key
+        ).result()
+
+    def _record_rotations(self) -> None:
+        """Record key rotations that a crash kept out of the log."""
+        rotations = self.identity.rotations
+        if not rotations:
+            return
+        own = [name for name in self.log.stream_heads() if name.endswith(f"/{NODE_STREAM}")]
+        recorded: set[str] = set()
+        after = 0
+        while page := self.log.read(after, ROTATION_PAGE_EVENTS, own):
+            payloads = [event.payload for event in page]
+            recorded |= {each.public_key for each in payloads if isinstance(each, NodeKeyRotated)}
+            after = page[-1].position
+        for rotation in rotations:
+            if rotation.public_key not in recorded:
+                self.write(
+                    NodeKeyRotated(
+                        previous_public_key=rotation.previous_public_key,
+                        public_key=rotation.public_key,
+                        signature=rotation.signature,
+                    )
+                )
+
+    def _declare(self, set_valued: Sequence[str]) -> None:
+        declared = self.reader.set_valued(self.log.head().position)
+        if set(set_valued) - set(declared):
+            self.write(SetValuedDeclared(relations=[*declared, *set_valued]))
+
+
+def _cursor_key(directory: DataDirectory, log: str) -> bytes:
+    """The secret that signs page cursors; made once, readable by the owner alone. Nodes over one
+    log make the same of their common key, so that a page may be asked of any."""
+    if log:
+        return sha256(directory.identity.sign(CURSOR_CONTEXT)).digest()
+    file = directory.path / "identity" / "cursor.key"
+    try:
+        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return file.read_bytes()
+    with os.fdopen(handle, "wb") as out:
+        key = os.urandom(CURSOR_KEY_BYTES)
+        out.write(key)
+    return key

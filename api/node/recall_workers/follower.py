@@ -1,0 +1,106 @@
+"""A node's files read by another process: the same tables, memory image and vectors, never written.
+
+The serving process names the position it has published; the follower then takes the events
+up to there from the log. Positions, their order and so every answer are the same in both.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from engramlog.api.node.log_place import open_log_to_read
+from engramlog.api.node.node import Node
+from engramlog.eventlog.clock import FixedClock
+from engramlog.eventlog.directory import DataDirectory
+from engramlog.eventlog.kinds import ReplicaPromoted
+from engramlog.projections.arrays import F32, I32, I64, Bool
+from engramlog.projections.embedding.following import Ask, FollowedEmbeddings
+from engramlog.projections.embedding.settings import EmbeddingSettings
+from engramlog.projections.image.image import MemoryImage, load_at_once
+from engramlog.projections.image.reader import Reader
+from engramlog.projections.writing.writer import NoWriter
+from engramlog.replay.replication.state import load_state
+
+PAGE_EVENTS = 5_000
+
+
+class LogFollower:
+    """See the module. ``node`` answers reads and takes no command.
+
+    Args:
+        path: the data directory that another process serves.
+        embedding: as that process has it.
+        ask: for the vector of a question's text.
+        log: address of the log, where it is not in the directory.
+    """
+
+    def __init__(self, path: Path, embedding: EmbeddingSettings, ask: Ask, log: str = "") -> None:
+        self.clock = FixedClock()
+        directory = DataDirectory.inspect(path)
+        self._log = open_log_to_read(directory, self.clock, log)
+        self._path = path
+        self._link = directory.projections_path
+        self._image = MemoryImage()
+        self._arrived: list[tuple[I64, F32]] = []
+        self._generation = os.readlink(self._link)
+        load_at_once(self._image, self._link)
+        self._reader = Reader(self._link, self._image)
+        self.node = Node(directory, self._log, NoWriter(), self._reader, self.clock, b"")
+        self.node.replica = load_state(path)
+        space = self.node.pinned_space()
+        self._embeddings = FollowedEmbeddings.following(path, self._reader, embedding, space, ask)
+        self.node.embeddings = self._embeddings
+
+    def follow(self, position: int, now_us: int) -> None:
+        """Know what was published at ``position``; the clock shows ``now_us``."""
+        self.clock.set(now_us)
+        generation = os.readlink(self._link)
+        if generation != self._generation:
+            self._reader.pool.reopen()
+            self._generation = generation
+        while self._image.position < position:
+            wanted = min(PAGE_EVENTS, position - self._image.position)
+            events = self._log.read(self._image.position, wanted)
+            if not events:
+                raise RuntimeError(f"the log does not reach position {position}")
+            self._image.apply(events, events[-1].position)
+            self._reader.committed(events)
+            if any(isinstance(event.payload, ReplicaPromoted) for event in events):
+                self.node.replica = load_state(self._path)
+        if self._arrived:
+            self._place_vectors()
+
+    def embedded(self, positions: bytes, rows: bytes) -> None:
+        """Take in vectors of facts, once the facts are known here."""
+        of: I64 = np.frombuffer(positions, dtype=np.int64)
+        matrix: F32 = np.frombuffer(rows, dtype=np.float32).reshape(len(of), -1)
+        self._arrived.append((of, matrix))
+        self._place_vectors()
+
+    def forgotten(self, positions: bytes) -> None:
+        """Let vectors of facts go."""
+        slots, known = self._slots(np.frombuffer(positions, dtype=np.int64))
+        self._embeddings.forget(slots[known])
+
+    def _place_vectors(self) -> None:
+        waiting: list[tuple[I64, F32]] = []
+        for of, rows in self._arrived:
+            slots, known = self._slots(of)
+            if known.any():
+                self._embeddings.put(slots[known], rows[known])
+            ahead = of > self._image.position
+            if ahead.any():
+                waiting.append((of[ahead], rows[ahead]))
+        self._arrived = waiting
+
+    def _slots(self, positions: I64) -> tuple[I32, Bool]:
+        """Slots of the facts asserted at positions, and which of these are known here."""
+        starts = self._reader.pin().from_position
+        if not len(starts):
+            return np.zeros(len(positions), dtype=np.int32), np.zeros(len(positions), dtype=bool)
+        slots = np.minimum(starts.searchsorted(positions), len(starts) - 1).astype(np.int32)
+        known: Bool = starts[slots] == positions
+        return slots, known

@@ -1,0 +1,364 @@
+"""The serving process's side of recall workers: starting them, asking them, replacing them.
+
+A recall that has the node to itself is answered in the serving process, which is quickest.
+Workers answer those that come while another is under way; they are started once that has
+happened often. A recall is also answered in the serving process while there is no worker,
+where the worker fails, and where it needs what only that process has (see ``_fits``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+
+import numpy as np
+
+from engramlog.api.answers.recall_outcome import RecallOutcome
+from engramlog.api.commands.recall_shapes import profile_named
+from engramlog.api.http.auth import Caller
+from engramlog.api.http.errors import ApiError
+from engramlog.api.node.node import Node
+from engramlog.api.node.recall_workers.messages import (
+    LENGTH_BYTES,
+    Embedded,
+    Failed,
+    Forgotten,
+    Found,
+    FromWorker,
+    Question,
+    Ready,
+    ToWorker,
+    Vector,
+    Wanted,
+    decode_from_worker,
+    framed,
+)
+from engramlog.api.node.tasks.task import TaskStatus
+from engramlog.api.schemas.recall import RecallBody
+from engramlog.api.settings import Settings
+from engramlog.projections.arrays import F32, I32
+from engramlog.projections.embedding.errors import EmbeddingError
+from engramlog.projections.embedding.semantics import Semantics
+from engramlog.projections.moment import Moment
+
+OVERLAPS_BEFORE_START = 20
+"""Recalls that met another under way, after which workers are worth their start."""
+QUERY_SECONDS_MAX = 2.0
+"""Longest a question waits for its vector before a worker answers without it."""
+START_SECONDS_MAX = 600.0
+ANSWER_SECONDS_MAX = 60.0
+IDLE_SECONDS_MAX = 2.0
+"""Longest a recall waits for a worker before it is answered here."""
+PAUSE_SECONDS = 5.0
+AUTO_FACTS_MAX = 250_000
+"""Facts up to which workers are started unless told so: each holds a memory image of its own."""
+AUTO_WORKERS_MAX = 4
+
+_log = logging.getLogger(__name__)
+
+
+class RecallWorkers:
+    """See the module. Without ``start`` this process answers everything.
+
+    Args:
+        count: how many processes, which then answer all they can; None decides by the machine
+            and the facts, and uses them for recalls that come side by side.
+    """
+
+    name = "recall_workers"
+
+    def __init__(self, node: Node, settings: Settings, count: int | None) -> None:
+        self._node = node
+        self._settings = settings
+        self._wanted = count
+        self._open = False
+        self._overlaps = 0
+        self._under_way = 0
+        self._begun = False
+        self._heard: Semantics | None = None
+        self._workers: list[_Worker] = []
+        self._idle: asyncio.Queue[_Worker] = asyncio.Queue()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def ready(self) -> int:
+        """Workers that answer."""
+        return sum(worker.ready for worker in self._workers)
+
+    async def start(self) -> None:
+        """Allow workers from here on."""
+        self._open = self.count > 0
+
+    def status(self) -> TaskStatus:
+        if not self._open:
+            return TaskStatus(self.name, "off")
+        return TaskStatus(self.name, "running" if self._begun else "idle")
+
+    @property
+    def count(self) -> int:
+        """How many workers there are to be."""
+        if self._wanted is not None:
+            return self._wanted
+        few = self._node.reader.pin().count <= AUTO_FACTS_MAX
+        cores = os.cpu_count() or 1
+        return min(cores - 1, AUTO_WORKERS_MAX) if few else 0
+
+    async def stop(self) -> None:
+        """End the workers."""
+        self._open = False
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for worker in self._workers:
+            worker.end()
+        self._workers.clear()
+        self._listen(None)
+
+    async def answer(
+        self,
+        caller: Caller,
+        body: RecallBody,
+        warnings: list[str],
+        *,
+        legacy: bool,
+        verify: bool,
+        here: Callable[[], Awaitable[RecallOutcome]],
+    ) -> RecallOutcome:
+        """The answer to a recall, from a worker or, by ``here``, from this process.
+
+        Raises:
+            ApiError: as ``answered``.
+        """
+        self._under_way += 1
+        try:
+            found: RecallOutcome | None = None
+            if self._open and (self._under_way > 1 or self._wanted is not None):
+                found = await self._from_worker(caller, body, warnings, legacy, verify)
+            if found is not None:
+                return found
+            return await here()
+        finally:
+            self._under_way -= 1
+
+    async def _from_worker(
+        self, caller: Caller, body: RecallBody, warnings: list[str], legacy: bool, verify: bool
+    ) -> RecallOutcome | None:
+        """A worker's answer; None where there is none to be had."""
+        self._overlaps += 1
+        often = self._wanted is not None or self._overlaps > OVERLAPS_BEFORE_START
+        if often and not self._begun:
+            self._begin()
+        elif self._begun and self._heard is not self._semantics():
+            self._renew()
+        if not self.ready or verify or not self._fits(body):
+            return None
+        return await self._told(caller, body, warnings, legacy)
+
+    def _fits(self, body: RecallBody) -> bool:
+        """Cards and the vectors of facts that ended are kept by the serving process alone."""
+        if body.entity is not None or body.as_of is not None or body.force_refresh:
+            return False
+        position = self._node.reader.image.position
+        name = body.profile or self._settings.recall_profile
+        return not profile_named(self._node.reader, name, Moment(position, 0)).cards.fast_path
+
+    async def _told(
+        self, caller: Caller, body: RecallBody, warnings: list[str], legacy: bool
+    ) -> RecallOutcome | None:
+        try:
+            worker = await asyncio.wait_for(self._idle.get(), IDLE_SECONDS_MAX)
+        except TimeoutError:
+            return None
+        question = Question(
+            body=body.model_dump(
+                mode="json", include=set(RecallBody.model_fields), exclude_unset=True
+            ),
+            warnings=warnings,
+            legacy=legacy,
+            caller=caller,
+            position=self._node.reader.image.position,
+            now_us=self._node.clock.now_us(),
+        )
+        try:
+            message = await asyncio.wait_for(worker.ask(question, self._vector), ANSWER_SECONDS_MAX)
+        except asyncio.CancelledError:
+            self._replace(worker)  # its answer to somebody who has gone would come first
+            raise
+        except (OSError, EOFError, TimeoutError) as fault:
+            _log.warning("a recall worker failed, its question is answered here: %r", fault)
+            self._replace(worker)
+            return None
+        self._idle.put_nowait(worker)
+        if isinstance(message, Failed):
+            raise ApiError(
+                message.status, message.detail, headers=message.headers, extra=message.extra
+            )
+        return message.answered if isinstance(message, Found) else None
+
+    async def _vector(self, query: str) -> bytes | None:
+        """The vector of a question's text, made here: workers have no model."""
+        semantics = self._semantics()
+        if semantics is None:
+            return None
+        try:
+            made = asyncio.to_thread(semantics.query, query)
+            return (await asyncio.wait_for(made, QUERY_SECONDS_MAX)).tobytes()
+        except (EmbeddingError, TimeoutError):
+            return None
+
+    # -- their lives ----------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        self._begun = True
+        self._listen(self._broadcast)
+        for _ in range(self.count):
+            self._spawn(0.0)
+
+    def _spawn(self, after_seconds: float) -> None:
+        task = asyncio.get_running_loop().create_task(self._bring_up(after_seconds))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _bring_up(self, after_seconds: float) -> None:
+        await asyncio.sleep(after_seconds)
+        worker = _Worker()
+        self._workers.append(worker)
+        try:
+            await asyncio.wait_for(worker.begin(self._settings), START_SECONDS_MAX)
+        except (OSError, EOFError, TimeoutError) as fault:
+            _log.warning("a recall worker did not start: %r", fault)
+            self._replace(worker)
+            return
+        except asyncio.CancelledError:
+            worker.end()
+            raise
+        self._idle.put_nowait(worker)
+
+    def _replace(self, worker: _Worker) -> None:
+        worker.end()
+        if worker in self._workers:
+            self._workers.remove(worker)
+        if self._open:
+            self._spawn(PAUSE_SECONDS)
+
+    # -- vectors --------------------------------------------------------------------------
+
+    def _semantics(self) -> Semantics | None:
+        embeddings = self._node.embeddings
+        return None if embeddings is None else embeddings.semantics
+
+    def _listen(self, tell: Callable[[ToWorker], None] | None) -> None:
+        """Be told of vectors from here on, in the event loop; or no more."""
+        semantics = self._heard = self._semantics()
+        if semantics is None:
+            return
+        if tell is None:
+            semantics.on_vectors(lambda _slots, _rows: None, lambda _slots: None)
+            return
+        loop = asyncio.get_running_loop()
+
+        def positions(slots: I32) -> bytes:
+            return self._node.reader.pin().from_position[slots].astype(np.int64).tobytes()
+
+        def put(slots: I32, rows: F32) -> None:
+            message = Embedded(
+                positions(slots),
+                np.ascontiguousarray(rows, dtype=np.float32).tobytes(),
+            )
+            loop.call_soon_threadsafe(tell, message)
+
+        def forget(slots: I32) -> None:
+            message = Forgotten(positions(slots))
+            loop.call_soon_threadsafe(tell, message)
+
+        semantics.on_vectors(put, forget)
+
+    def _broadcast(self, message: ToWorker) -> None:
+        data = framed(message)
+        for worker in self._workers:
+            worker.send(data)
+
+    def _renew(self) -> None:
+        """Facts are embedded otherwise from here on: workers start anew."""
+        _log.info("recall workers start anew: the embedding model was changed")
+        self._listen(self._broadcast)
+        while not self._idle.empty():
+            self._idle.get_nowait()
+        for worker in list(self._workers):
+            self._replace(worker)
+
+
+class _Worker:
+    """One process and the socket to it; one question at a time."""
+
+    def __init__(self) -> None:
+        self.ready = False
+        self._process: subprocess.Popen[bytes] | None = None
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+
+    async def begin(self, settings: Settings) -> None:
+        """Start the process and wait until it is ready. Raises OSError or EOFError."""
+        here, there = socket.socketpair()
+        try:
+            self._process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    "engramlog.api.node.recall_workers.worker",
+                    str(there.fileno()),
+                ],
+                pass_fds=(there.fileno(),),
+                stdin=subprocess.DEVNULL,
+            )
+        finally:
+            there.close()
+        self._reader, self._writer = await asyncio.open_connection(sock=here)
+        data = settings.model_dump_json().encode()
+        self._writer.write(len(data).to_bytes(LENGTH_BYTES, "big") + data)
+        if not isinstance(await self._next(), Ready):
+            raise EOFError("a worker must say first that it is ready")
+        self.ready = True
+
+    async def ask(
+        self, question: Question, vector: Callable[[str], Awaitable[bytes | None]]
+    ) -> FromWorker:
+        """The answer to a question; ``vector`` makes those that the worker wants for it.
+
+        Raises OSError or EOFError where the process is gone.
+        """
+        assert self._writer is not None
+        message: ToWorker = question
+        while True:
+            self._writer.write(framed(message))
+            await self._writer.drain()
+            answer = await self._next()
+            if not isinstance(answer, Wanted):
+                return answer
+            message = Vector(answer.text, await vector(answer.text))
+
+    def send(self, data: bytes) -> None:
+        """Send what wants no answer."""
+        if self._writer is not None and not self._writer.is_closing():
+            self._writer.write(data)
+
+    def end(self) -> None:
+        """Close the socket, which ends the process; kill it if that does not. Idempotent."""
+        self.ready = False
+        if self._writer is not None:
+            with contextlib.suppress(OSError):
+                self._writer.close()
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+    async def _next(self) -> FromWorker:
+        assert self._reader is not None
+        length = int.from_bytes(await self._reader.readexactly(LENGTH_BYTES), "big")
+        return decode_from_worker(await self._reader.readexactly(length))

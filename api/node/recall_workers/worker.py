@@ -1,0 +1,156 @@
+"""A recall worker: a process that follows a node's files and answers questions.
+
+Started by ``pool`` with one end of a socket; it ends when the other end is closed.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+
+import numpy as np
+
+from engramlog.api.commands.recall_answer import answered
+from engramlog.api.commands.request_context import RequestContext
+from engramlog.api.http.errors import ApiError
+from engramlog.api.node.composition import create_service
+from engramlog.api.node.recall_workers.follower import LogFollower
+from engramlog.api.node.recall_workers.messages import (
+    LENGTH_BYTES,
+    Embedded,
+    Failed,
+    Forgotten,
+    Found,
+    FromWorker,
+    Question,
+    Ready,
+    Vector,
+    Wanted,
+    decode_to_worker,
+    framed,
+)
+from engramlog.api.node.service import Service
+from engramlog.api.node.thread_switching import take_short_turns
+from engramlog.api.schemas.recall import RecallBody
+from engramlog.api.settings import Settings
+from engramlog.projections.arrays import F32
+from engramlog.projections.embedding.errors import ProviderUnavailable
+
+NICENESS = 5
+"""Where all cores are taken, writes come first: an agent waits for its write to be durable, and
+a worker also follows every write."""
+
+VECTOR_SECONDS_MAX = 3.0
+"""The serving process gives up sooner; it says that it has none."""
+
+_log = logging.getLogger(__name__)
+
+
+def run(handle: int) -> int:
+    """Serve one socket until it is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the serving process says when to end
+    os.nice(NICENESS)
+    link = _Link(socket.socket(fileno=handle))
+    first = link.received()
+    if first is None:
+        return 0
+    settings = Settings(**json.loads(first))
+    take_short_turns()
+    follower = LogFollower(settings.data_dir, settings.embedding, link.vector, settings.log)
+    service = create_service(follower.node, settings)
+    link.send(Ready())
+    # Questions and vectors of facts are taken in their order by one thread, while this one
+    # hears the vectors that a question waits for.
+    with ThreadPoolExecutor(1) as taking:
+        while (data := link.received()) is not None:
+            message = decode_to_worker(data)
+            if isinstance(message, Vector):
+                link.vectors.put(message)
+            else:
+                taking.submit(_take, link, follower, service, message)
+    return 0
+
+
+class _Link:
+    """The socket to the serving process. One thread receives, any may send."""
+
+    def __init__(self, link: socket.socket) -> None:
+        self.vectors: SimpleQueue[Vector] = SimpleQueue()
+        self._socket = link
+        self._sending = threading.Lock()
+        self._wanting = threading.Lock()
+
+    def send(self, message: FromWorker) -> None:
+        with self._sending:
+            self._socket.sendall(framed(message))
+
+    def received(self) -> bytes | None:
+        """The next message; None once the other end is closed."""
+        length = self._exactly(LENGTH_BYTES)
+        return None if length is None else self._exactly(int.from_bytes(length, "big"))
+
+    def vector(self, text: str) -> F32:
+        """The vector of a question's text. Raises ProviderUnavailable."""
+        with self._wanting:
+            self.send(Wanted(text))
+            try:
+                while (told := self.vectors.get(timeout=VECTOR_SECONDS_MAX)).text != text:
+                    pass  # of a question whose recall did not wait for it
+            except Empty:
+                raise ProviderUnavailable("no vector came in time") from None
+        if told.row is None:
+            raise ProviderUnavailable("the serving process has no vector")
+        return np.frombuffer(told.row, dtype=np.float32)
+
+    def close(self) -> None:
+        """End both directions: the receiving thread, and with it the process, ends."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def _exactly(self, count: int) -> bytes | None:
+        parts: list[bytes] = []
+        while count:
+            part = self._socket.recv(min(count, 1 << 20))
+            if not part:
+                return None
+            parts.append(part)
+            count -= len(part)
+        return b"".join(parts)
+
+
+def _take(
+    link: _Link, follower: LogFollower, service: Service, message: Question | Embedded | Forgotten
+) -> None:
+    try:
+        if isinstance(message, Embedded):
+            follower.embedded(message.positions, message.rows)
+        elif isinstance(message, Forgotten):
+            follower.forgotten(message.positions)
+        else:
+            link.send(_answer(follower, service, message))
+    except BaseException:
+        _log.exception("the recall worker ends")
+        link.close()
+        raise
+
+
+def _answer(follower: LogFollower, service: Service, question: Question) -> FromWorker:
+    try:
+        follower.follow(question.position, question.now_us)
+        context = RequestContext(service, question.caller)
+        body = RecallBody.model_validate(question.body)
+        return Found(answered(context, body, question.warnings, legacy=question.legacy))
+    except ApiError as fault:
+        return Failed(fault.status, fault.headers, fault.detail, fault.extra)
+
+
+if __name__ == "__main__":
+    sys.exit(run(int(sys.argv[1])))

@@ -1,0 +1,101 @@
+"""Making a data directory a replica's, and bringing it up to its primary before it serves."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from engramlog.api.client.replica_source import HttpLogSource
+from engramlog.eventlog.clock import SystemClock
+from engramlog.eventlog.directory import DataDirectory
+from engramlog.eventlog.engines.sqlite.log import SqliteLog
+from engramlog.projections.tables.store import current_generation
+from engramlog.replay.replication.bootstrap import fetch_snapshot
+from engramlog.replay.replication.follower import (
+    LogSource,
+    PrimaryFollower,
+    PrimaryUnreachable,
+    catch_up,
+)
+from engramlog.replay.replication.state import ReplicaState, load_state, save_state
+from engramlog.replay.snapshots import Snapshots
+
+_log = logging.getLogger(__name__)
+
+
+class ReplicaError(Exception):
+    """The directory cannot be a replica of that primary; the message says what to do."""
+
+
+def source_of(url: str, key: str) -> HttpLogSource:
+    """A primary's log at ``url``. Raises ReplicaError for what is no URL."""
+    try:
+        return HttpLogSource(url, key)
+    except ValueError as fault:
+        raise ReplicaError(f"replica_of: {fault}") from fault
+
+
+def prepare(
+    data: Path,
+    url: str,
+    key: str,
+    progress: Callable[[int, int], None],
+    fetching: Callable[[int, int], None] | None = None,
+) -> None:
+    """Copy what the primary has, log first: the tables are made from it in one go later.
+
+    An existing replica starts with what it has where the primary does not answer.
+
+    Args:
+        progress: called with (events copied, events in all).
+        fetching: called with (bytes, bytes in all) of the snapshot that a replica without
+            tables makes them from; None to make them from the log alone.
+
+    Raises:
+        ReplicaError: the directory is a node of its own, or a new replica finds no primary.
+        ReplicationError, CorruptLog: the primary's log cannot be followed.
+        DataDirectoryError, StorageError: the directory cannot be used.
+    """
+    source = source_of(url, key)
+    directory = DataDirectory.open(data)
+    try:
+        clock, identity = SystemClock(), directory.identity
+        with SqliteLog.open(
+            directory.log_path, origin=identity.node_id, epoch=identity.epoch, clock=clock
+        ) as log:
+            state = _state(data, log, source, url)
+            follower = PrimaryFollower(source, log, log.copy, state.node_id, clock.now_us)
+            try:
+                catch_up(follower, progress)
+            except PrimaryUnreachable as fault:
+                _log.warning("serving what this replica has, up to %s: %s", log.head(), fault)
+                return
+            if fetching is not None and current_generation(directory.projections_path) is None:
+                snapshots = Snapshots(directory.path)
+                snapshots.sweep()
+                fetch_snapshot(source, snapshots, log, clock.now_us(), fetching)
+    finally:
+        source.close()
+        directory.close()
+
+
+def _state(data: Path, log: SqliteLog, source: LogSource, url: str) -> ReplicaState:
+    state = load_state(data)
+    if state is not None:
+        if state.primary_url != url.rstrip("/"):
+            state = ReplicaState(url.rstrip("/"), state.node_id, state.public_key)
+            save_state(data, state)
+        return state
+    if log.head().position:
+        raise ReplicaError(
+            f"{data} holds the log of a node of its own; a replica needs a directory of its own: "
+            "name a new one with --data"
+        )
+    try:
+        page = source.fetch(0, b"", 1, 0.0)
+    except PrimaryUnreachable as fault:
+        raise ReplicaError(str(fault)) from fault
+    state = ReplicaState(url.rstrip("/"), page.node_id, page.public_key)
+    save_state(data, state)
+    return state

@@ -1,0 +1,105 @@
+"""A scratch node (``engramlog.replay.fork``) in the place of the node it was made from."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+
+from engramlog.api.node.node import Node
+from engramlog.eventlog.log import WholeLog
+from engramlog.projections.arrays import I32
+from engramlog.projections.columns.fact_columns import NOWHERE
+from engramlog.projections.embedding.card_vectors import CardVectors
+from engramlog.projections.embedding.current import CurrentEmbeddings
+from engramlog.projections.embedding.errors import EmbeddingError
+from engramlog.projections.embedding.recipe import Space, composed
+from engramlog.projections.embedding.semantics import Semantics
+from engramlog.projections.embedding.worker import WorkerStatus
+from engramlog.projections.image.view import View
+from engramlog.projections.moment import Moment
+from engramlog.replay.fork import Scratch
+
+
+class SupposedEmbeddings(CurrentEmbeddings):
+    """The node's embeddings over the scratch node's facts; nothing follows, nothing is kept."""
+
+    def __init__(self, node: CurrentEmbeddings, semantics: Semantics) -> None:
+        self._node = node
+        self._semantics = semantics
+
+    @property
+    def space(self) -> Space | None:
+        return self._node.space
+
+    @property
+    def semantics(self) -> Semantics | None:
+        return self._semantics
+
+    @property
+    def cards(self) -> CardVectors | None:
+        return None
+
+    def status(self) -> WorkerStatus | None:
+        return self._node.status()
+
+    def close(self) -> None:
+        """Nothing is its own."""
+
+
+class ScratchNode(Node):
+    """Answers reads as a node does. It owns nothing: whoever made the scratch ends it."""
+
+    def __init__(self, node: Node, scratch: Scratch) -> None:
+        # Reads ask of a log what the protocol has; the rest of the type is for replicas.
+        log = cast("WholeLog", scratch.log)
+        super().__init__(
+            node.directory, log, scratch.writer, scratch.reader, scratch.clock, node.cursor_key
+        )
+        self.replica = node.replica
+        self._of = node
+        self._begun = scratch.reader.pin().count
+        self._classify_as_now()
+        self.embed_supposed()
+
+    def _classify_as_now(self) -> None:
+        """What was classified since then hides the past as well: rights are of the present."""
+        image, now = self.reader.image, self._of.reader.pin()
+        theirs = _slots_there(self.reader.pin(), now, self._begun)
+        known = np.flatnonzero(theirs >= 0)
+        image.facts.arrays["classification"][known] = now.classification[theirs[known]]
+        image.attributes.confidential |= now.confidential
+
+    def embed_supposed(self) -> None:
+        """Give facts that were supposed since their vectors, where the model answers; where
+        not, recall says that vectors are partial."""
+        current = self._of.embeddings
+        semantics = None if current is None else current.semantics
+        if current is None or semantics is None:
+            return
+        view = self.reader.pin()
+        slots: I32 = np.arange(self._begun, view.count, dtype=np.int32)
+        confidence = view.confidence(slots, Moment(view.position, 0))
+        slots = slots[confidence > semantics.min_confidence]
+        rows = self.reader.rows(view.from_position[slots].tolist())
+        texts = [composed(row.entity, row.relation, row.value_v) for row in rows]
+        theirs = _slots_there(view, self._of.reader.pin(), self._begun)
+        try:
+            made = semantics.supposing(theirs, slots, texts)
+        except EmbeddingError:
+            made = semantics.supposing(theirs, slots[:0], [])
+        self.embeddings = SupposedEmbeddings(current, made)
+
+    def close(self) -> None:
+        """See the class."""
+
+
+def _slots_there(mine: View, theirs: View, count: int) -> I32:
+    """The slots that the node has for our first ``count`` slots; -1 where it has none."""
+    wanted = mine.from_position[:count]
+    places = np.searchsorted(theirs.from_position, wanted)
+    known = np.minimum(places, max(theirs.count - 1, 0))
+    same = np.zeros(count, dtype=np.bool_)
+    if theirs.count:
+        same = (theirs.from_position[known] == wanted) & (theirs.scope[known] != NOWHERE)
+    return np.where(same, known, -1).astype(np.int32)

@@ -1,0 +1,94 @@
+"""The service of an open node: what all of its requests share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from engramlog.api.answers.chain_proof import FactChains
+from engramlog.api.answers.recall_outcome import RecallOutcome
+from engramlog.api.http.auth import Caller
+from engramlog.api.http.browser_policy import BrowserPolicy
+from engramlog.api.http.commit_watch import CommitWatch
+from engramlog.api.http.cursors import CursorSealer
+from engramlog.api.http.metrics import Metrics
+from engramlog.api.http.quotas import Quotas
+from engramlog.api.http.sessions import Sessions
+from engramlog.api.node.consolidator import Consolidator
+from engramlog.api.node.node import Node
+from engramlog.api.node.tasks.consolidation_schedule import ConsolidationScheduler
+from engramlog.api.node.tasks.erasure_cleaning import ErasureCleaning
+from engramlog.api.node.tasks.jobs import RequestJobs, SingleJob
+from engramlog.api.node.tasks.peering import Peers
+from engramlog.api.node.tasks.protocol_federation import ProtocolFederation
+from engramlog.api.node.tasks.recall_tracking import RecallTracker
+from engramlog.api.node.tasks.snapshots import SnapshotTaking
+from engramlog.api.node.tasks.task import Tasks
+from engramlog.api.node.tasks.webhook_delivery import WebhookDelivery
+from engramlog.api.schemas.recall import RecallBody
+from engramlog.api.settings import Settings
+from engramlog.projections.archive.archive import Archive
+from engramlog.projections.audit.desk import AuditDesk
+from engramlog.projections.cards.serving import Cards
+
+
+class Recalls(Protocol):
+    """What answers recalls: a worker or, by ``here``, this process."""
+
+    @property
+    def ready(self) -> int: ...
+    async def answer(
+        self,
+        caller: Caller,
+        body: RecallBody,
+        warnings: list[str],
+        *,
+        legacy: bool,
+        verify: bool,
+        here: Callable[[], Awaitable[RecallOutcome]],
+    ) -> RecallOutcome: ...
+
+
+@dataclass(frozen=True)
+class Service:
+    """What requests share: the node, its tasks, and the state of the HTTP face."""
+
+    node: Node
+    settings: Settings
+    cursors: CursorSealer
+    sessions: Sessions
+    quotas: Quotas
+    jobs: RequestJobs
+    tracker: RecallTracker
+    cards: Cards
+    metrics: Metrics
+    rebuilds: SingleJob
+    snapshots: SnapshotTaking
+    reindexing: SingleJob
+    chains: FactChains
+    archive: Archive
+    cleaning: ErasureCleaning
+    desk: AuditDesk
+    consolidator: Consolidator
+    scheduler: ConsolidationScheduler
+    pool: ThreadPoolExecutor
+    stage_pool: ThreadPoolExecutor
+    recalls: Recalls
+    commits: CommitWatch
+    browsers: BrowserPolicy
+    deliverer: WebhookDelivery
+    peers: Peers
+    federation: ProtocolFederation
+    tasks: Tasks
+    control_token: str | None = None
+    forking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held by the one fork that is under way: each takes memory of its own."""
+
+    def close(self) -> None:
+        """Let threads and files go; the tasks have stopped."""
+        self.pool.shutdown(wait=True, cancel_futures=True)
+        self.desk.close()
+        self.stage_pool.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,268 @@
+"""Running a node as a process: listen, serve, stop gracefully, tell the command line where.
+
+While it serves, ``control.json`` in the data directory (mode 0600) holds the process id,
+the URL and a token, so that commands given the same directory reach the running node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import ipaddress
+import json
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+from aiohttp import web
+from aiohttp.abc import AbstractAccessLogger
+from aiohttp.http_exceptions import HttpProcessingError
+
+from engramlog.api.http.app import create_app
+from engramlog.api.node.control_file import CONTROL_NAME, Control, write_control
+from engramlog.api.node.node import Node
+from engramlog.api.routes.node.control import add_control_routes
+from engramlog.api.settings import Settings
+from engramlog.projections.recall.profile import UnknownProfile, load_profile
+
+BACKLOG = 1024
+START_SECONDS_MAX = 30.0
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+_access = logging.getLogger("engramlog.access")
+
+
+class ServingError(Exception):
+    """The node cannot be served as asked; the message says what to change."""
+
+
+class AccessLogger(AbstractAccessLogger):
+    """One JSON object a request. Query strings stay out: they hold what callers ask for."""
+
+    def log(self, request: web.BaseRequest, response: web.StreamResponse, time: float) -> None:
+        _access.info(
+            "request",
+            extra={
+                "fields": {
+                    "method": request.method,
+                    "path": request.path,
+                    "status": response.status,
+                    "ms": round(time * 1000, 2),
+                    "bytes": response.body_length,
+                    "remote": request.remote,
+                }
+            },
+        )
+
+
+class JsonFormatter(logging.Formatter):
+    """Log records as one JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, object] = {
+            "at": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+            + f".{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        line.update(getattr(record, "fields", {}))
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str, ensure_ascii=False)
+
+
+class CallersFaults(logging.Filter):
+    """What a caller did to HTTP itself is no failure of the node: one line, without the place
+    in the code, at level info."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        fault = record.exc_info[1] if record.exc_info else None
+        if not isinstance(fault, HttpProcessingError | web.RequestPayloadError):
+            return True
+        record.msg = f"{record.getMessage()}: {' '.join(str(fault).split())}"
+        record.args, record.exc_info = (), None
+        record.levelno, record.levelname = logging.INFO, "INFO"
+        return logging.getLogger(record.name).isEnabledFor(logging.INFO)
+
+
+def start_logging(level: str) -> None:
+    """Send log records to stderr as JSON lines."""
+    logging.getLogger("aiohttp.server").addFilter(CallersFaults())
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter())
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A bound, listening socket. Raises ServingError where the address cannot be had."""
+    try:
+        info = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        family = info[0]
+        bound = socket.socket(family, socket.SOCK_STREAM)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            bound.bind(info[4])
+            bound.listen(BACKLOG)
+        except OSError:
+            bound.close()
+            raise
+    except OSError as fault:
+        reason = fault.strerror or str(fault)
+        other = "--port" if fault.errno in (errno.EADDRINUSE, errno.EACCES) else "--host"
+        raise ServingError(
+            f"cannot listen on {host} port {port}: {reason}; choose another with {other}"
+        ) from fault
+    bound.setblocking(False)
+    return bound
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def check_exposure(settings: Settings) -> None:
+    """Raises ServingError where everybody on the network could write without a key."""
+    if not settings.auth_required and not is_loopback(settings.host):
+        raise ServingError(
+            f"refusing to listen on {settings.host} without authentication; "
+            "leave out --no-auth (STIGMEM_AUTH_REQUIRED=true) or use --host 127.0.0.1"
+        )
+
+
+async def serve(
+    node: Node,
+    settings: Settings,
+    bound: socket.socket,
+    *,
+    token: str,
+    stop: asyncio.Event,
+    on_ready: Callable[[], None] = lambda: None,
+) -> None:
+    """Serve until ``stop``; then accept nothing new and let running requests finish."""
+    app = create_app(node, settings, control_token=token)
+    add_control_routes(app, node, settings, token)
+    runner = web.AppRunner(
+        app,
+        access_log_class=AccessLogger,
+        access_log=_access if settings.access_log else None,
+        shutdown_timeout=settings.shutdown_timeout_s,
+        handle_signals=False,
+    )
+    await runner.setup()
+    try:
+        await web.SockSite(runner, bound, backlog=BACKLOG).start()
+        on_ready()
+        await stop.wait()
+    finally:
+        await runner.cleanup()
+
+
+def check_profile(node: Node, settings: Settings) -> None:
+    """Raises ServingError where recall would answer with a profile that does not exist."""
+    name = settings.recall_profile
+    if name in node.reader.profiles(node.log.head().position):
+        return
+    try:
+        load_profile(name)
+    except UnknownProfile as fault:
+        raise ServingError(f"recall_profile: {fault}") from fault
+
+
+def run(node: Node, settings: Settings, on_ready: Callable[[Settings], None]) -> None:
+    """Serve an open node until SIGINT or SIGTERM. Closing the node is the caller's.
+
+    Raises:
+        ServingError: exposed without authentication, the address is taken, or the recall
+            profile does not exist.
+    """
+    check_exposure(settings)
+    check_profile(node, settings)
+    bound = listen(settings.host, settings.port)
+    settings = settings.model_copy(update={"port": bound.getsockname()[1]})
+    token = secrets.token_urlsafe(32)
+    control_path = node.directory.path / CONTROL_NAME
+
+    async def main() -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, stop.set)
+
+        def ready() -> None:
+            local = local_url(settings)
+            write_control(control_path, Control(os.getpid(), local, token))
+            on_ready(settings)
+
+        await serve(node, settings, bound, token=token, stop=stop, on_ready=ready)
+
+    try:
+        asyncio.run(main())
+    finally:
+        bound.close()
+        control_path.unlink(missing_ok=True)
+
+
+def local_url(settings: Settings) -> str:
+    """The URL under which this machine reaches the node, whatever it is called outside."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)
+    return settings.model_copy(update={"host": host, "node_url": ""}).public_url
+
+
+@contextmanager
+def serve_in_background(
+    node: Node, settings: Settings, bound: socket.socket | None = None
+) -> Generator[Control]:
+    """Serve an open node from a thread for the length of a ``with`` block.
+
+    Commands use it on a directory nobody serves, so that they ask one way only. ``bound``
+    is the listening socket, if there is one already.
+    """
+    bound = bound or listen(settings.host, settings.port)
+    settings = settings.model_copy(update={"port": bound.getsockname()[1]})
+    token = secrets.token_urlsafe(32)
+    ready = threading.Event()
+    ended: list[BaseException] = []
+    stopper: list[Callable[[], object]] = []
+
+    async def main() -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        stopper.append(lambda: loop.call_soon_threadsafe(stop.set))
+        await serve(node, settings, bound, token=token, stop=stop, on_ready=ready.set)
+
+    def body() -> None:
+        try:
+            asyncio.run(main())
+        except BaseException as fault:
+            ended.append(fault)
+        finally:
+            ready.set()
+
+    thread = threading.Thread(target=body, name="engramlog-serve", daemon=True)
+    thread.start()
+    ready.wait(START_SECONDS_MAX)
+    try:
+        if ended:
+            raise ServingError(f"the node did not start: {ended[0]}") from ended[0]
+        yield Control(os.getpid(), local_url(settings), token)
+    finally:
+        for stop in stopper:
+            with contextlib.suppress(RuntimeError):
+                stop()
+        thread.join(settings.shutdown_timeout_s + START_SECONDS_MAX)
+        bound.close()

@@ -1,0 +1,39 @@
+"""The task that writes memory cards anew behind the scenes, after the events that touch them."""
+
+from __future__ import annotations
+
+import asyncio
+
+from engramlog.api.node.tasks.task import TaskStatus
+from engramlog.projections.cards.serving import Cards
+from engramlog.projections.image.reader import Reader
+
+
+class CardRefreshing:
+    """See the module. The cards have threads of their own."""
+
+    name = "cards"
+
+    def __init__(self, cards: Cards, reader: Reader) -> None:
+        self._cards = cards
+        self._reader = reader
+        self._running = False
+
+    async def start(self) -> None:
+        self._running = True
+        self._cards.start()
+        self._reader.followers.append(self._cards.committed)
+
+    async def stop(self) -> None:
+        """Finish the card that is being written, forget what waits."""
+        if not self._running:
+            return
+        self._running = False
+        self._reader.followers.remove(self._cards.committed)
+        await asyncio.to_thread(self._cards.close)
+
+    def status(self) -> TaskStatus:
+        if not self._running:
+            return TaskStatus(self.name, "stopped")
+        waiting = self._cards.queue.waiting + self._cards.embedding.waiting
+        return TaskStatus(self.name, "running" if waiting else "idle")

@@ -1,0 +1,145 @@
+"""The scheduler of consolidation rules: what is due, judged anew from the log each time.
+
+It keeps no state of its own. Rules that count episodes are looked at after each write that
+holds one, rules by the clock when their instant comes; what was due while the node was down
+is due at its start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Sequence
+
+from engramlog.api.node.consolidator import ConsolidationFailed, Consolidator
+from engramlog.api.node.node import Node
+from engramlog.api.node.tasks.task import LoopTask
+from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.kinds import ConsolidationRuleSet, EpisodeRecorded
+from engramlog.projections.episodes import reading
+from engramlog.projections.episodes.cadence import due_fire, next_fire, run_name
+from engramlog.projections.episodes.rule import Rule, RuleError, parse_rule
+from engramlog.projections.writing.writer import WriterBusy, WriterClosed, WriterDegraded
+
+SKIP_GRACE_US = 60_000_000
+"""A fire that is later than this is a missed one."""
+SLEEP_SECONDS_MAX = 60.0
+"""Clocks may be set, so none is slept towards for longer."""
+RETRY_SECONDS = 5.0
+
+_log = logging.getLogger(__name__)
+
+
+class ConsolidationScheduler(LoopTask):
+    """See the module; ``tick`` does what is due now."""
+
+    def __init__(self, node: Node, consolidator: Consolidator, *, enabled: bool = True) -> None:
+        super().__init__("consolidation")
+        self._node = node
+        self._consolidator = consolidator
+        self._enabled = enabled
+        self._wake = asyncio.Event()
+        self._turn = asyncio.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping = False
+
+    @property
+    def wanted(self) -> bool:
+        return self._enabled
+
+    def committed(self, events: Sequence[Recorded]) -> None:
+        """Told of published events, in the writer's thread."""
+        wanted = (EpisodeRecorded, ConsolidationRuleSet)
+        loop = self._loop
+        if loop is not None and any(isinstance(event.payload, wanted) for event in events):
+            with contextlib.suppress(RuntimeError):  # the loop has closed
+                loop.call_soon_threadsafe(self._wake.set)
+
+    async def start(self) -> None:
+        """Begin; what is due already is done first."""
+        if not self._enabled:
+            return
+        self._loop = asyncio.get_running_loop()
+        self._node.reader.followers.append(self.committed)
+        self._wake.set()
+        await super().start()
+
+    async def stop(self) -> None:
+        """Do what is still due, then stop."""
+        if self._task is None:
+            return
+        self._stopping = True
+        self._wake.set()
+        await asyncio.gather(self._task, return_exceptions=True)
+        self._task, self._loop = None, None
+        self._node.reader.followers.remove(self.committed)
+
+    async def run(self) -> None:
+        while True:
+            stopping = self._stopping
+            self._wake.clear()
+            pause = RETRY_SECONDS
+            try:
+                pause = await self.tick()
+                self.error = None
+            except (WriterBusy, WriterDegraded) as fault:
+                _log.warning("consolidation waits: %s", fault)
+                self.error = str(fault)
+            except WriterClosed:
+                return
+            except Exception as fault:
+                self.failed(fault)
+            if stopping:
+                return
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), pause)
+
+    async def tick(self) -> float:
+        """Fire what is due; the seconds until a timetable may want it again."""
+        async with self._turn:
+            pause = SLEEP_SECONDS_MAX
+            if not self._node.leads:  # rules fire on the node that does
+                return pause
+            for rule, set_at in await asyncio.to_thread(self._rules):
+                try:
+                    pause = min(pause, await self._attend(rule, set_at))
+                except ConsolidationFailed as fault:
+                    _log.warning("rule %s cannot write: %s", rule.id, fault)
+            return pause
+
+    def _rules(self) -> list[tuple[Rule, int]]:
+        with self._node.reader.pool.connection() as db:
+            rows = reading.rules_at(db, self._node.reader.image.position)
+        rules: list[tuple[Rule, int]] = []
+        for rule_id, document, _, set_at in rows:
+            try:
+                rule = parse_rule(document)
+            except RuleError as fault:  # a zone that this machine does not know
+                _log.warning("rule %s cannot run here: %s", rule_id, fault)
+                continue
+            if rule.enabled:
+                rules.append((rule, set_at))
+        return rules
+
+    async def _attend(self, rule: Rule, set_at: int) -> float:
+        cadence = rule.timetable
+        if cadence.every is not None:
+            while await self._consolidator.fire(rule, cadence.every) is not None:
+                pass
+            return SLEEP_SECONDS_MAX
+        now_us = self._node.clock.now_us()
+        last = await asyncio.to_thread(self._last_fire, rule.id)
+        due = due_fire(cadence, max(set_at, last or 0), now_us)
+        if due is not None and (cadence.missed != "skip" or now_us - due <= SKIP_GRACE_US):
+            await self._consolidator.run(
+                rule,
+                trigger="cron",
+                scheduled_us=due,
+                run_id=run_name(rule.id, rule.version, str(due)),
+            )
+        return max(0.05, (next_fire(cadence, now_us) - now_us) / 1e6)
+
+    def _last_fire(self, rule_id: str) -> int | None:
+        with self._node.reader.pool.connection() as db:
+            return reading.last_fire(db, rule_id)

@@ -1,0 +1,155 @@
+"""The task that cleans up after erasures while the node serves, and goes on after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+from engramlog.api.node.node import Node
+from engramlog.api.node.tasks.task import LoopTask
+from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.kinds import FactErased
+from engramlog.projections.archive.archive import Archive
+from engramlog.projections.audit.desk import AuditDesk
+from engramlog.projections.embedding.current import purge_files
+from engramlog.projections.image.reader import Reader
+from engramlog.replay.erasing import Cleaner, VectorFiles
+
+RETRY_SECONDS = 30.0
+
+
+class ErasureCleaning(LoopTask):
+    """See the module; ``wake`` after every erasure.
+
+    Args:
+        noted: told of every erasure, and at the start of all that are not clean, with the
+            positions of what they took: files that still hold it are not to be read.
+        flush: writes down receipts of recalls that wait in memory: they may repeat the text.
+
+    Attributes:
+        step: what is being cleaned, None where nothing is.
+    """
+
+    def __init__(
+        self,
+        cleaner: Cleaner,
+        reader: Reader,
+        flush: Callable[[], Awaitable[None]],
+        noted: Callable[[list[int]], None],
+    ) -> None:
+        super().__init__("erasure_cleaning")
+        self._noted = noted
+        self.step: str | None = None
+        self._cleaner = cleaner
+        self._reader = reader
+        self._flush = flush
+        self._wanted = asyncio.Event()
+        self._round = asyncio.Condition()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def start(self) -> None:
+        self._noted(self._cleaner.positions(self._cleaner.unclean()))
+        self._wanted.set()  # whatever a process before this one left unclean
+        self._loop = asyncio.get_running_loop()
+        self._reader.followers.append(self._committed)
+        await super().start()
+
+    async def stop(self) -> None:
+        if self._committed in self._reader.followers:
+            self._reader.followers.remove(self._committed)
+        await super().stop()
+
+    def _committed(self, events: Sequence[Recorded]) -> None:
+        """Erasures come from requests, and from other nodes."""
+        took = [
+            event.payload
+            for event in events
+            if event.peer is None and isinstance(event.payload, FactErased)
+        ]
+        if self._loop is not None and took:
+            self._noted(self._cleaner.positions_named(took))
+            self._loop.call_soon_threadsafe(self._wanted.set)
+
+    def wake(self) -> None:
+        """There is something to clean."""
+        self._wanted.set()
+
+    async def wait(self, erasure_id: str, timeout_seconds: float) -> bool:
+        """Whether an erasure is clean, waiting at most that long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_seconds), self._round:
+                await self._round.wait_for(lambda: self._is_clean(erasure_id))
+        return self._is_clean(erasure_id)
+
+    def _is_clean(self, erasure_id: str) -> bool:
+        return self._reader.erasure_receipt(erasure_id) is not None
+
+    async def run(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(
+                    self._wanted.wait(), None if self.error is None else RETRY_SECONDS
+                )
+            self._wanted.clear()
+            await self._once()
+            async with self._round:
+                self._round.notify_all()
+
+    async def _once(self) -> None:
+        try:
+            if not await asyncio.to_thread(self._cleaner.unclean):
+                self.error = None
+                return
+            await self._flush()
+            await self.in_thread(lambda: self._cleaner.clean(self._note))
+            self.error = None
+        except Exception as fault:
+            self.failed(fault)
+        self.step = None
+
+    def _note(self, step: str) -> None:
+        self.step = step
+
+
+class _Vectors:
+    """The vectors of a node, whatever it embeds with at the time."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def purge(self, position: int, gone: frozenset[str], keys: Iterator[bytes]) -> None:
+        if self._node.embeddings is None:
+            purge_files(self._node.directory.path)
+        else:
+            self._node.embeddings.purge(position, gone, keys)
+
+
+def cleaning_of(
+    node: Node, archive: Archive, desk: AuditDesk, flush: Callable[[], Awaitable[None]]
+) -> ErasureCleaning:
+    """What cleans up after the erasures of a node."""
+
+    def noted(positions: list[int]) -> None:
+        archive.note_erased(positions)
+        desk.note_erased()
+
+    return ErasureCleaning(cleaner_of(node, archive, desk), node.reader, flush, noted)
+
+
+def cleaner_of(node: Node, archive: Archive, desk: AuditDesk) -> Cleaner:
+    """What cleans the files of a node."""
+    vectors: VectorFiles = _Vectors(node)
+    return Cleaner(
+        node.log,
+        node.writer,
+        node.reader,
+        node.identity,
+        node.clock,
+        node.directory.projections_path,
+        archive,
+        lambda: vectors,
+        node.snapshots,
+        further={"audit files": lambda _positions: desk.close()},
+        copies=lambda: not node.leads,
+    )

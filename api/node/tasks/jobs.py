@@ -1,0 +1,229 @@
+"""Jobs: long work that a request begins and others ask after.
+
+``RequestJobs`` are the answers that come later: a request over much becomes a job, whose result
+is fetched by id. A job is its starter's alone: only the same credential finds it, all others
+are told that there is none. Results are kept for ten minutes, in memory; a restart forgets them.
+
+``SingleJob`` is work on the whole node (a rebuild, a snapshot): at most one of a kind at a time,
+in a thread, with progress to look at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from time import monotonic
+from typing import Any, Literal, cast
+from uuid import uuid4
+
+import msgspec
+from msgspec import Struct
+
+from engramlog.api.http.errors import ApiError, coded, plain
+from engramlog.api.node.tasks.task import TaskStatus
+from engramlog.eventlog.errors import EventLogError
+from engramlog.projections.moment import format_instant
+
+KEPT_S = 600.0
+RUNNING_MAX = 2
+"""Jobs that work at a time, so that reads keep threads; others are pending."""
+JOBS_MAX = 1000
+FACTS_PER_S = 200_000
+"""A cautious rate, for ``estimated_s``."""
+
+Progress = Callable[[int, int], None]
+"""Called with (done, in all)."""
+JobState = Literal["idle", "pending", "running", "done", "error"]
+
+_log = logging.getLogger(__name__)
+
+
+class Job(Struct, kw_only=True):
+    """One job. ``owner``: digest of the credential that may ask for it; empty for any."""
+
+    kind: str
+    owner: bytes = b""
+    job_id: str | None = msgspec.field(default_factory=lambda: str(uuid4()))
+    status: JobState = "pending"
+    result: Any = None
+    error: str | None = None
+    began_s: float = 0.0
+    ended_s: float | None = None
+
+    async def run(self, work: Awaitable[Any], now_s: Callable[[], float]) -> None:
+        """Wait for the work, and keep what came of it."""
+        self.status, self.began_s = "running", now_s()
+        try:
+            self.result = await work
+            self.status = "done"
+        except Exception as fault:
+            self.error, self.status = self._reason(fault), "error"
+        self.ended_s = now_s()
+
+    def _reason(self, fault: Exception) -> str:
+        """What may be said of a failure: to callers nothing of the node's own."""
+        if isinstance(fault, ApiError):
+            return _said(fault)
+        if isinstance(fault, EventLogError) and not self.owner:  # says all there is to say
+            _log.warning("%s failed: %s", self.kind, fault)
+            return str(fault)
+        _log.exception("job %s (%s) failed", self.job_id, self.kind)
+        return "the node failed; its log has the cause" if self.owner else str(fault)
+
+    def wire(self) -> dict[str, Any]:
+        """The job in the protocol's shape: ``result`` once done, ``error`` once failed."""
+        told: dict[str, Any] = {"job_id": self.job_id, "status": self.status}
+        if self.status == "done":
+            told["result"] = self.result
+        if self.status == "error":
+            told["error"] = self.error
+        return told
+
+
+class RequestJobs:
+    """See the module. For use within one event loop."""
+
+    name = "jobs"
+
+    def __init__(self, now_s: Callable[[], float] = monotonic) -> None:
+        self._now_s = now_s
+        self._jobs: dict[str, Job] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._free = asyncio.Semaphore(RUNNING_MAX)
+
+    async def start(self) -> None:
+        """Nothing runs before a request begins it."""
+
+    async def stop(self) -> None:
+        """Drop what waits and wait for what runs."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def status(self) -> TaskStatus:
+        return TaskStatus(self.name, "running" if self._tasks else "idle")
+
+    def begin(self, kind: str, owner: bytes, work: Callable[[], Awaitable[Any]]) -> Job:
+        """Begin a job, as soon as one of those that run is done.
+
+        Raises:
+            ApiError: 503 ``too_many_jobs``.
+        """
+        self._forget()
+        if len(self._jobs) >= JOBS_MAX:
+            raise coded("too_many_jobs", "too many jobs wait or keep a result; try again later")
+        job = Job(kind=kind, owner=owner)
+        self._jobs[str(job.job_id)] = job
+        task = asyncio.create_task(self._run(job, work), name=f"{kind}-{job.job_id}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return job
+
+    def get(self, job_id: str, kind: str, owner: bytes) -> Job:
+        """The owner's job of this id and kind. Raises ApiError 404."""
+        self._forget()
+        job = self._jobs.get(job_id)
+        if job is None or (job.kind, job.owner) != (kind, owner):
+            raise plain("job_not_found")
+        return job
+
+    async def _run(self, job: Job, work: Callable[[], Awaitable[Any]]) -> None:
+        async with self._free:
+            await job.run(work(), self._now_s)
+
+    def _forget(self) -> None:
+        before = self._now_s() - KEPT_S
+        for name, job in list(self._jobs.items()):
+            if job.ended_s is not None and job.ended_s < before:
+                del self._jobs[name]
+
+
+class SingleJob:
+    """``begin`` begins the work in a thread, ``record`` tells how far it is.
+
+    Args:
+        name: of the work, for the log and for refusals (``rebuild``).
+        unit: what progress counts (``events``); names the fields of ``record``.
+        now_us: the node's clock.
+    """
+
+    def __init__(self, name: str, unit: str, now_us: Callable[[], int]) -> None:
+        self.name = name
+        self._unit = unit
+        self._now_us = now_us
+        self._task: asyncio.Task[None] | None = None
+        self._job = Job(kind=name, job_id=None, status="idle")
+        self._progress = (0, 0)
+        self._started_at: str | None = None
+        self._finished_at: str | None = None
+
+    async def start(self) -> None:
+        """Nothing runs before a request begins it."""
+
+    async def stop(self) -> None:
+        """Wait for running work: it cannot be left half done."""
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def status(self) -> TaskStatus:
+        working = self._task is not None and not self._task.done()
+        return TaskStatus(self.name, "running" if working else "idle", self._job.error)
+
+    def begin(self, work: Callable[[Progress], object]) -> None:
+        """Begin. Raises ApiError 409 ``{name}_running`` while such work runs."""
+        if self._task is not None and not self._task.done():
+            raise coded(f"{self.name}_running", f"a {self.name} is running")
+        self._progress = (0, 0)
+        self._started_at, self._finished_at = self._now(), None
+        self._job = Job(kind=self.name, status="running", began_s=monotonic())
+        self._task = asyncio.create_task(self._run(self._job, work), name=self.name)
+
+    def record(self) -> dict[str, Any]:
+        """Id, state, progress, times, and the report of the run: the last, or the present one.
+
+        ``{unit}_per_s``: the rate so far; ``left_s``: seconds it will take at that rate, null
+        where that is not known.
+        """
+        job, (done, total) = self._job, self._progress
+        seconds = (job.ended_s or monotonic()) - job.began_s
+        rate = done / seconds if done and seconds > 0 else None
+        left = (total - done) / rate if rate and job.status == "running" else None
+        return {
+            "job_id": job.job_id,
+            "status": job.status,
+            self._unit: done,
+            f"{self._unit}_total": total,
+            f"{self._unit}_per_s": None if rate is None else round(rate, 1),
+            "left_s": None if left is None else round(left, 1),
+            "started_at": self._started_at,
+            "finished_at": self._finished_at,
+            "result": job.result,
+            "error": job.error,
+        }
+
+    async def _run(self, job: Job, work: Callable[[Progress], object]) -> None:
+        await job.run(asyncio.to_thread(lambda: msgspec.to_builtins(work(self._count))), monotonic)
+        self._finished_at = self._now()
+
+    def _count(self, done: int, total: int) -> None:
+        self._progress = (done, total)
+
+    def _now(self) -> str:
+        return format_instant(self._now_us())
+
+
+def accepted(job: Job, facts: int) -> dict[str, Any]:
+    """The answer 202 to the request that became a job over so many facts."""
+    return {
+        "job_id": job.job_id,
+        "status": job.status,
+        "estimated_s": max(1, round(facts / FACTS_PER_S)),
+    }
+
+
+def _said(fault: ApiError) -> str:
+    if not isinstance(fault.detail, dict):
+        return str(fault.detail)
+    detail = cast("dict[str, object]", fault.detail)
+    return str(detail.get("message", detail))

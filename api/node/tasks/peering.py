@@ -1,0 +1,253 @@
+"""Peers of this node: who they are, and a thread for each that is replayed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import threading
+import time
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from engramlog.api.client.event_source import HttpPeerSource
+from engramlog.api.node.node import Node
+from engramlog.api.node.tasks.task import TaskStatus
+from engramlog.api.settings import Settings
+from engramlog.eventlog.errors import EventLogError
+from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.kinds import PeerDeclared, PeerStateSet
+from engramlog.projections.http_exchange import AnswerLimits
+from engramlog.projections.tables.peers.peers import PeerRow
+from engramlog.projections.writing.commands import Command, WriteAnswer
+from engramlog.projections.writing.writer import WriterBusy, WriterClosed, WriterDegraded
+from engramlog.replay.federation.declaration import SHARED_SCOPES, wire_key
+from engramlog.replay.federation.page import PageFault
+from engramlog.replay.federation.pulling import PeerUnreachable, pull
+from engramlog.replay.stigmem.peer_token import sign_peer_token
+from engramlog.replay.stigmem.peers import ProtocolPeer
+
+ACTOR = "system:engramlog:federation"
+WAIT_SECONDS = 20.0
+LEAD_LOOK_SECONDS = 5.0
+PAGES_A_ROUND = 50
+BACKOFF_SECONDS_MIN = 0.2
+BACKOFF_SECONDS_MAX = 30.0
+
+_log = logging.getLogger(__name__)
+
+
+class ReplayState(Struct):
+    """How replaying a peer stands, since this node began to serve."""
+
+    rounds: int = 0
+    pages: int = 0
+    events: int = 0
+    fault: str | None = None
+    passed_over: list[str] = []
+    """Streams that it offered and that are not granted to it, at most a few."""
+    level_at_us: int | None = None
+    """When this node last had all that the peer offered."""
+
+
+class Peers:
+    """See the module; also the ``PeerBook`` of the protocol's federation."""
+
+    name = "peer_replay"
+
+    def __init__(self, node: Node, settings: Settings) -> None:
+        self.states: dict[str, ReplayState] = {}
+        self.limits = AnswerLimits()
+        self._node = node
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._threads: dict[str, _Replaying] = {}
+        self._running = False
+
+    # -- the book -------------------------------------------------------------------------
+
+    def rows(self) -> dict[str, PeerRow]:
+        """Every peer by node id."""
+        return {row.node_id: row for row in self._node.reader.known_peers}
+
+    def find(self, node_id: str) -> ProtocolPeer | None:
+        row = self.rows().get(node_id)
+        return None if row is None else protocol_peer(row)
+
+    def all(self) -> list[ProtocolPeer]:
+        return [protocol_peer(row) for row in self.rows().values()]
+
+    def open_scopes(self) -> frozenset[str]:
+        """Scopes that may leave this node at all."""
+        team = ("team",) if self._settings.federation_allow_team else ()
+        return frozenset((*SHARED_SCOPES, *team))
+
+    # -- replaying ------------------------------------------------------------------------
+
+    @property
+    def wanted(self) -> bool:
+        """Whether peers are replayed here; a replica leaves that to its primary."""
+        return self._settings.federation_enabled and self._node.replica is None
+
+    async def start(self) -> None:
+        self._running = self.wanted
+        self._node.reader.followers.append(self.committed)
+        self.attend()
+        if self._running and self._node.shared is not None:
+            threading.Thread(target=self._watch_lead, name="peers", daemon=True).start()
+
+    async def stop(self) -> None:
+        """End every replay; waits for what is being written."""
+        await asyncio.to_thread(self._end)
+
+    def status(self) -> TaskStatus:
+        if not self._running:
+            return TaskStatus(self.name, "stopped" if self.wanted else "off")
+        with self._lock:
+            states = [self.states[name] for name in self._threads]
+        faults = [state.fault for state in states if state.fault is not None]
+        if faults:
+            return TaskStatus(self.name, "failing", faults[0])
+        return TaskStatus(self.name, "running" if states else "idle")
+
+    def _end(self) -> None:
+        self._running = False
+        if self.committed in self._node.reader.followers:
+            self._node.reader.followers.remove(self.committed)
+        with self._lock:
+            ending, self._threads = list(self._threads.values()), {}
+        for each in ending:
+            each.stop()
+        for each in ending:
+            each.join()
+
+    def committed(self, events: Sequence[Recorded]) -> None:
+        """Take note of peers that came, changed or went; called in the writer's thread, when
+        the reader knows of them."""
+        if any(isinstance(event.payload, PeerDeclared | PeerStateSet) for event in events):
+            threading.Thread(target=self.attend, name="peers", daemon=True).start()
+
+    def _watch_lead(self) -> None:
+        """Of nodes over one log one pulls; which, may change."""
+        while self._running:
+            time.sleep(LEAD_LOOK_SECONDS)
+            self.attend()
+
+    def attend(self) -> None:
+        """Have one thread for each peer that is to be replayed from here."""
+        with self._lock:
+            if not self._running:
+                return
+            wanted = {
+                row.node_id: row
+                for row in (self.rows().values() if self._node.leads else ())
+                if row.active and row.grants is not None
+                and row.grants.pull and row.grants.wire == "events"
+            }  # fmt: skip
+            for node_id in [name for name in self._threads if name not in wanted]:
+                self._threads.pop(node_id).stop()
+            for node_id in wanted:
+                if node_id not in self._threads:
+                    state = self.states.setdefault(node_id, ReplayState())
+                    self._threads[node_id] = _Replaying(self, self._node, node_id, state)
+                    self._threads[node_id].start()
+
+    def source(self, row: PeerRow) -> HttpPeerSource:
+        """The peer's federation routes, asked with a token for each request."""
+        scopes = sorted(self.open_scopes() & set(row.allowed_scopes))
+        node = self._node
+
+        def token() -> str:
+            now_ms = node.clock.now_us() // 1000
+            return sign_peer_token(node.identity, row.node_id, scopes, now_ms)
+
+        return HttpPeerSource(row.node_url, token, self.limits)
+
+
+class _Replaying(threading.Thread):
+    """Replays one peer until told to stop; a slow one delays no other."""
+
+    def __init__(self, peers: Peers, node: Node, node_id: str, state: ReplayState) -> None:
+        super().__init__(name=f"replay {node_id}", daemon=True)
+        self._peers = peers
+        self._node = node
+        self._node_id = node_id
+        self._state = state
+        self._ending = threading.Event()
+        self._source: HttpPeerSource | None = None
+
+    def stop(self) -> None:
+        """End, also a request that waits."""
+        self._ending.set()
+        source = self._source
+        if source is not None:
+            source.close()
+
+    def run(self) -> None:
+        pause = BACKOFF_SECONDS_MIN
+        while not self._ending.is_set():
+            try:
+                if self._round():
+                    self._state.level_at_us = self._node.clock.now_us()
+                self._state.fault = None
+                pause = BACKOFF_SECONDS_MIN
+                continue
+            except (WriterClosed, EventLogError) as fault:
+                self._note(str(fault))
+            except (PeerUnreachable, PageFault, WriterBusy, WriterDegraded) as fault:
+                self._note(str(fault))
+            except Exception as fault:
+                _log.exception("replaying %s", self._node_id)
+                self._note(f"{type(fault).__name__}: {fault}")
+            self._ending.wait(pause * (0.5 + random.random()))
+            pause = min(2 * pause, BACKOFF_SECONDS_MAX)
+
+    def _round(self) -> bool:
+        row = self._peers.rows().get(self._node_id)
+        if row is None or not row.active:
+            self._ending.wait(1.0)
+            return False
+        if self._source is None or self._source.url != row.node_url.rstrip("/"):
+            self._source = self._peers.source(row)
+        reader = self._node.reader
+        known = {each.stream: each for each in reader.peer_streams()}
+        # What is level waits at the peer for something new; what is behind asks on.
+        wait = WAIT_SECONDS if self._state.level_at_us is not None else 0.0
+        self._source.wait_seconds = wait
+        pulled = pull(
+            self._source, self._node.log, self._submit, row, known, self._node.clock.now_us,
+            pages_max=PAGES_A_ROUND,
+        )  # fmt: skip
+        self._state.rounds += 1
+        self._state.pages += pulled.pages
+        self._state.events += pulled.events
+        self._state.passed_over = list(pulled.passed_over)
+        if not pulled.complete:
+            self._source.forget()
+        return pulled.complete
+
+    def _submit(self, commands: Sequence[Command]) -> WriteAnswer:
+        if self._ending.is_set():
+            raise PeerUnreachable("replaying this peer ends")
+        return self._node.writer.submit(commands, actor=ACTOR, atomic=True).result()
+
+    def _note(self, reason: str) -> None:
+        if self._state.fault != reason and not self._ending.is_set():
+            _log.warning("replaying %s: %s", self._node_id, reason)
+        self._state.fault = reason
+
+
+def protocol_peer(row: PeerRow) -> ProtocolPeer:
+    """A peer as the protocol's federation knows it."""
+    grants = row.grants
+    return ProtocolPeer(
+        node_id=row.node_id,
+        node_url=row.node_url,
+        public_key=wire_key(row.public_key),
+        scopes=frozenset(row.allowed_scopes if grants is None else grants.scopes)
+        & frozenset(row.allowed_scopes),
+        active=row.active,
+        pulled=grants is not None and grants.pull and grants.wire == "facts",
+        served=grants is None or grants.serve,
+    )

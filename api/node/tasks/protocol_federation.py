@@ -1,0 +1,204 @@
+"""The protocol's federation as a service of the node: who may ask, and pulling every peer.
+
+Each peer is pulled by a task of its own, so that a slow or broken one delays no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Sequence
+
+import aiohttp
+from msgspec import Struct
+
+from engramlog.api.client.peer_source import HttpFactSource, PeerBusy
+from engramlog.api.node.node import Node
+from engramlog.api.node.tasks.task import LoopTask, TaskStatus, end_tasks
+from engramlog.api.settings import Settings
+from engramlog.projections.http_exchange import open_session
+from engramlog.projections.tables.peers.protocol_facts import ForeignCursor
+from engramlog.projections.writing.commands import ReceiveForeign, Refused
+from engramlog.replay.stigmem.peer_token import (
+    Nonces,
+    PeerClaims,
+    PeerTokenError,
+    check_peer_token,
+    sign_peer_token,
+)
+from engramlog.replay.stigmem.peers import PeerBook, ProtocolPeer
+from engramlog.replay.stigmem.pulling import PAGES_MAX, PeerFault, RoundReport, pull_round
+from engramlog.replay.stigmem.records import Bounds
+
+LOOK_SECONDS = 0.5
+"""How often the list of peers is looked at."""
+BACKOFF_SECONDS_MAX = 60.0
+ACTOR = "system:engramlog:federation"
+
+_log = logging.getLogger(__name__)
+
+
+class PullState(Struct):
+    """How a peer stands: the last round, and why the last attempt failed, if it did."""
+
+    rounds: int = 0
+    report: RoundReport | None = None
+    fault: str | None = None
+
+
+class NodeDesk:
+    """The puller's view of the node (``engramlog.replay.stigmem.pulling.Desk``), for one peer."""
+
+    def __init__(self, node: Node, node_id: str) -> None:
+        self._node = node
+        self._node_id = node_id
+
+    def cursor(self) -> str:
+        found = self._node.reader.foreign_cursor(self._node_id)
+        return "" if found is None else found.cursor
+
+    def settled(self, names: Sequence[str]) -> frozenset[str]:
+        return self._node.reader.foreign_settled(self._node_id, names)
+
+    async def take(self, command: ReceiveForeign) -> tuple[int, int]:
+        states = await take(self._node, command)
+        accepted = sum(state == "accepted" for state in states.values())
+        return accepted, sum(state not in ("accepted", "known") for state in states.values())
+
+
+async def take(node: Node, command: ReceiveForeign) -> dict[str, str]:
+    """Write a page of foreign facts; what became of each, by its id at the peer."""
+    future = node.writer.submit([command], actor=ACTOR, atomic=True)
+    outcome = (await asyncio.wrap_future(future)).outcomes[0]
+    assert not isinstance(outcome, Refused)  # facts are refused one by one, pages are not
+    states: dict[str, str] = outcome.detail["states"]
+    return states
+
+
+class ProtocolFederation(LoopTask):
+    """See the module.
+
+    Attributes:
+        states: by node id, how pulling each peer stands.
+    """
+
+    def __init__(self, node: Node, settings: Settings, peers: PeerBook) -> None:
+        super().__init__("peer_pulls")
+        self.peers = peers
+        self.states: dict[str, PullState] = {}
+        self._node = node
+        self._settings = settings
+        self._nonces = Nonces(self._now_ms())
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._session: aiohttp.ClientSession | None = None
+
+    def peer_of(self, header: str | None) -> tuple[ProtocolPeer, PeerClaims]:
+        """The peer behind an Authorization header. Raises PeerTokenError."""
+        scheme, _, token = (header or "").strip().partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            raise PeerTokenError("peer token required")
+        if not self._settings.federation_enabled:
+            raise PeerTokenError("peer not registered")
+        own = self._node.node_id
+        return check_peer_token(token.strip(), own, self._now_ms(), self.peers.find, self._nonces)
+
+    def shared_scopes(self, scopes: frozenset[str]) -> frozenset[str]:
+        """What of these may leave the node at all: never ``local``, ``team`` where allowed."""
+        never = {"local"} if self._settings.federation_allow_team else {"local", "team"}
+        return scopes - never
+
+    def bounds(self, node_id: str, scopes: frozenset[str], source: str | None = None) -> Bounds:
+        """What is taken of a peer."""
+        limit = self._settings.value_bytes_max
+        return Bounds(node_id, self.shared_scopes(scopes), limit, source)
+
+    def pulled(self, node_id: str) -> ForeignCursor | None:
+        """What came of a peer so far."""
+        return self._node.reader.foreign_cursor(node_id)
+
+    @property
+    def wanted(self) -> bool:
+        return self._settings.federation_enabled
+
+    async def start(self) -> None:
+        """Begin to pull; a replica never does."""
+        if self.wanted:
+            self._session = open_session()
+        await super().start()
+
+    async def stop(self) -> None:
+        """Stop pulling; what was fetched is written or not, never half."""
+        await super().stop()
+        await end_tasks(*self._tasks.values())
+        self._tasks.clear()
+        if self._session is not None:
+            await self._session.close()
+
+    async def pull_once(self, peer: ProtocolPeer) -> RoundReport:
+        """One round with a peer. Raises PeerFault."""
+        assert self._session is not None
+        scopes = sorted(self.shared_scopes(peer.scopes))
+
+        def token() -> str:
+            return sign_peer_token(self._node.identity, peer.node_id, scopes, self._now_ms())
+
+        source = HttpFactSource(self._session, peer.node_url, token)
+        desk = NodeDesk(self._node, peer.node_id)
+        bounds = self.bounds(peer.node_id, peer.scopes)
+        return await pull_round(source, desk, bounds, self._node.clock.now_us)
+
+    def status(self) -> TaskStatus:
+        own = super().status()
+        if own.state != "running":
+            return own
+        states = [self.states[name] for name in self._tasks if name in self.states]
+        faults = [state.fault for state in states if state.fault is not None]
+        if faults:
+            return TaskStatus(self.name, "failing", faults[0])
+        return own if self._tasks else TaskStatus(self.name, "idle")
+
+    async def run(self) -> None:
+        while True:
+            peers = self.peers.all() if self._node.leads else []
+            wanted = {each.node_id for each in peers if each.active and each.pulled}
+            for node_id in wanted - self._tasks.keys():
+                task = asyncio.create_task(self._pull(node_id), name=f"pull {node_id}")
+                self._tasks[node_id] = task
+            for node_id in [name for name in self._tasks if name not in wanted]:
+                self._tasks.pop(node_id).cancel()
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _pull(self, node_id: str) -> None:
+        """Pull a peer for ever."""
+        state = self.states.setdefault(node_id, PullState())
+        failures = 0
+        while True:
+            wait = self._settings.federation_pull_interval_s
+            try:
+                peer = self.peers.find(node_id)
+                if peer is not None:
+                    state.report = await self.pull_once(peer)
+                    if state.report.pages >= PAGES_MAX:
+                        wait = 0.0  # there is more
+                state.rounds += 1
+                failures, state.fault = 0, None
+            except PeerBusy as fault:
+                state.fault, wait = str(fault), fault.seconds
+            except PeerFault as fault:
+                failures += 1
+                wait = min(wait * 2 ** min(failures, 10), BACKOFF_SECONDS_MAX)
+                self._note(node_id, state, str(fault))
+            except Exception as fault:
+                failures += 1
+                wait = min(wait * 2 ** min(failures, 10), BACKOFF_SECONDS_MAX)
+                self._note(node_id, state, f"{type(fault).__name__}: {fault}")
+            await asyncio.sleep(wait * (0.75 + random.random() / 2))
+
+    def _note(self, node_id: str, state: PullState, fault: str) -> None:
+        if state.fault != fault:
+            _log.warning("pulling %s: %s", node_id, fault)
+        state.fault = fault
+
+    def _now_ms(self) -> int:
+        return self._node.clock.now_us() // 1000

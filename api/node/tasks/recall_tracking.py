@@ -1,0 +1,135 @@
+"""Recall tracking: what recalls returned, and to whom, written to the log in batches.
+
+Counts and receipts gather in memory and go to the writer at most every ``FLUSH_SECONDS``,
+when enough of them wait, and at shutdown. A failed flush keeps them for the next. A receipt
+that is not in the log yet is found here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterable, Sequence
+from itertools import groupby, islice
+
+from engramlog.api.node.tasks.task import LoopTask
+from engramlog.eventlog.kinds import RecallAnswered, RecallServed, RecallUse
+from engramlog.projections.tables.facts.access_counts import KEPT_MAX
+from engramlog.projections.writing.writer import Writer
+
+FLUSH_SECONDS = 30.0
+PENDING_MAX = 20_000
+RECEIPTS_FLUSHED_AT = 1_000
+RECEIPTS_KEPT_MAX = 50_000
+"""Receipts held while the log takes none; beyond this the oldest are given up, with a warning."""
+RECEIPTS_PER_COMMAND = 200
+ACTOR = "system:engramlog:recall"
+
+_log = logging.getLogger(__name__)
+
+
+class RecallTracker(LoopTask):
+    """Gathers uses and receipts and flushes them. Used from the event loop alone."""
+
+    def __init__(self, writer: Writer, flush_seconds: float = FLUSH_SECONDS) -> None:
+        super().__init__("recall_tracking")
+        self._writer = writer
+        self._flush_seconds = flush_seconds
+        self._uses: dict[str, tuple[int, list[int]]] = {}
+        self._receipts: dict[str, RecallAnswered] = {}
+        self._full = asyncio.Event()
+
+    @property
+    def pending(self) -> int:
+        """Facts with uses that are not in the log yet."""
+        return len(self._uses)
+
+    @property
+    def waiting(self) -> int:
+        """Receipts that are not in the log yet."""
+        return len(self._receipts)
+
+    def note(self, fact_ids: Iterable[str], at_us: int) -> None:
+        """Count one use of each fact at ``at_us`` (microseconds); a replica counts none."""
+        if self._writer.primary is not None:
+            return
+        for fact_id in fact_ids:
+            self._add(fact_id, 1, [at_us])
+        if len(self._uses) >= PENDING_MAX:
+            self._full.set()
+
+    def _add(self, fact_id: str, uses: int, instants: list[int]) -> None:
+        count, known = self._uses.get(fact_id, (0, []))
+        self._uses[fact_id] = (count + uses, sorted((*known, *instants))[-KEPT_MAX:])
+
+    def keep(self, receipt: RecallAnswered) -> None:
+        """Take a receipt for the log."""
+        self._receipts[receipt.receipt_id] = receipt
+        if len(self._receipts) % RECEIPTS_FLUSHED_AT == 0:
+            self._full.set()
+
+    def receipt(self, receipt_id: str) -> RecallAnswered | None:
+        """A receipt that waits, for the caller to check who may read it."""
+        return self._receipts.get(receipt_id)
+
+    async def stop(self) -> None:
+        """Stop the loop and flush what waits."""
+        await super().stop()
+        await self.flush()
+
+    async def flush(self) -> None:
+        """Write what has gathered: counts as one event, receipts as one each."""
+        self._full.clear()
+        await self._flush_uses()
+        await self.flush_receipts()
+
+    async def _flush_uses(self) -> None:
+        if not self._uses:
+            return
+        taken, self._uses = self._uses, {}
+        uses = [
+            RecallUse(fact, count, instants[-1], tuple(instants[:-1]))
+            for fact, (count, instants) in taken.items()
+        ]
+        try:
+            await asyncio.wrap_future(self._writer.submit([RecallServed(uses=uses)], actor=ACTOR))
+        except Exception as fault:
+            _log.warning("recall tracking could not be written, kept for later: %s", fault)
+            for fact, (count, instants) in taken.items():
+                self._add(fact, count, instants)
+
+    async def flush_receipts(self) -> None:
+        """Write the receipts that wait."""
+        # Two flushes at once write nothing twice: the table keeps the first of an id.
+        taken = sorted(self._receipts.values(), key=lambda each: each.principal)
+        for principal, group in groupby(taken, key=lambda each: each.principal):
+            theirs = list(group)
+            for first in range(0, len(theirs), RECEIPTS_PER_COMMAND):
+                if not await self._written(principal, theirs[first : first + RECEIPTS_PER_COMMAND]):
+                    return
+
+    async def _written(self, principal: str, receipts: Sequence[RecallAnswered]) -> bool:
+        """Whether they went to the log. Each stays here to be found until it is there."""
+        try:
+            await asyncio.wrap_future(self._writer.submit(receipts, actor=principal))
+        except Exception as fault:
+            _log.warning("recall receipts could not be written, kept for later: %s", fault)
+            self._give_up_oldest()
+            return False
+        for each in receipts:
+            self._receipts.pop(each.receipt_id, None)
+        return True
+
+    def _give_up_oldest(self) -> None:
+        excess = len(self._receipts) - RECEIPTS_KEPT_MAX
+        if excess > 0:
+            _log.warning("%d recall receipts were given up: the log takes none", excess)
+            for receipt_id in list(islice(self._receipts, excess)):
+                del self._receipts[receipt_id]
+
+    async def run(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._full.wait(), self._flush_seconds)
+            await self.flush()

@@ -1,0 +1,147 @@
+"""Snapshots of a serving node: those it takes by itself, and the job of those it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from msgspec import Struct
+
+from engramlog.api.http.errors import coded
+from engramlog.api.node.node import Node
+from engramlog.api.node.tasks.jobs import Progress, SingleJob
+from engramlog.api.node.tasks.task import LoopTask, TaskStatus
+from engramlog.projections.moment import format_instant
+from engramlog.replay.snapshot import Snapshot, SnapshotFault, mismatch
+
+LOOK_SECONDS = 5.0
+
+
+class Checked(Struct, frozen=True):
+    """One snapshot that was verified; ``fault`` is null where it holds."""
+
+    position: int
+    fault: str | None
+
+
+class Verified(Struct, frozen=True):
+    """What a verification found."""
+
+    checked: list[Checked]
+
+
+class SnapshotTaking(LoopTask):
+    """See the module.
+
+    Args:
+        every_events: after how many a snapshot is taken; 0 for never.
+        keep: how many of those are kept.
+
+    Attributes:
+        job: takes and verifies what somebody asked for.
+    """
+
+    def __init__(self, node: Node, every_events: int, keep: int) -> None:
+        super().__init__("snapshots")
+        self.job = SingleJob("snapshot", "steps", node.clock.now_us)
+        self._node = node
+        self._every_events = every_events
+        self._keep = keep
+
+    @property
+    def wanted(self) -> bool:
+        return self._every_events > 0
+
+    async def stop(self) -> None:
+        """Stop after the snapshot that is being taken."""
+        await super().stop()
+        await self.job.stop()
+
+    def status(self) -> TaskStatus:
+        own = super().status()
+        return own if self.job.status().state == "idle" else TaskStatus(self.name, "running")
+
+    def take(self, position: int | None) -> None:
+        """Begin to take one. Raises ApiError 409 ``snapshot_running``, or 400
+        ``as_of_future`` for a position that the log does not have."""
+        head = self._node.log.head().position
+        if position is not None and position > head:
+            raise coded("as_of_future", f"position {position} is beyond the log's end, {head}")
+
+        def work(progress: Progress) -> dict[str, Any]:
+            return told(self._node.snapshot(position, progress), None)
+
+        self.job.begin(work)
+
+    def verify(self, position: int | None, *, replay: bool) -> None:
+        """Begin to verify one or all. Raises ApiError 409 ``snapshot_running``, or 404
+        ``snapshot_not_found``."""
+        if position is not None:
+            try:
+                self._node.snapshots.get(position)
+            except SnapshotFault as fault:
+                raise coded("snapshot_not_found", str(fault)) from fault
+        self.job.begin(lambda progress: self._verify(position, replay, progress))
+
+    def told_all(self) -> dict[str, Any]:
+        """Every snapshot, and what the node does by itself."""
+        found, broken = self._node.snapshots.all()
+        records = [told(each, mismatch(each, self._node.log)) for each in found]
+        records += [_unreadable(each.position, each.reason) for each in broken]
+        return {
+            "snapshots": sorted(records, key=lambda each: -int(each["position"])),
+            "every_events": self._every_events,
+            "keep": self._keep,
+            "error": self.error,
+            "job": self.job.record(),
+        }
+
+    def _verify(self, position: int | None, replay: bool, progress: Progress) -> Verified:
+        node = self._node
+        if position is not None:
+            found, checked = [node.snapshots.get(position)], []
+        else:
+            found, broken = node.snapshots.all()
+            checked = [Checked(each.position, each.reason) for each in broken]
+        for number, snapshot in enumerate(found):
+            progress(number, len(found))
+            fault = node.snapshot_fault(snapshot, progress, replay=replay)
+            checked.append(Checked(snapshot.position, fault))
+        progress(len(found), len(found))
+        return Verified(checked)
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self.in_thread(self._take_due)
+                self.error = None
+            except Exception as fault:
+                self.failed(fault)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def _take_due(self) -> None:
+        node = self._node
+        found, _ = node.snapshots.all()
+        newest = max((each.position for each in found), default=0)
+        # Of the tables, which may be a step behind the log: it is they that are copied.
+        if node.reader.image.position - newest >= self._every_events:
+            node.snapshot(automatic=True)
+            node.snapshots.prune(self._keep)
+
+
+def told(snapshot: Snapshot, reason: str | None) -> dict[str, Any]:
+    """A snapshot as answers have it."""
+    return {
+        "position": snapshot.position,
+        "hash": snapshot.hash,
+        "made_at": format_instant(snapshot.made_at_us),
+        "automatic": snapshot.automatic,
+        "bytes": snapshot.bytes,
+        "digest": snapshot.digest,
+        "reason": reason,
+    }
+
+
+def _unreadable(position: int, reason: str) -> dict[str, Any]:
+    fields = ("hash", "made_at", "automatic", "bytes", "digest")
+    return {"position": position, **dict.fromkeys(fields), "reason": reason}

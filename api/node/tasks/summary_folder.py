@@ -1,0 +1,229 @@
+"""The folder of Markdown summaries, kept up with while the node serves.
+
+What changed while it was down is taken in at the start. Every file that is written, changed or
+deleted becomes a ``summary_recorded`` event; the folder itself is only read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+from msgspec import Struct
+from watchfiles import awatch  # pyright: ignore[reportUnknownVariableType]  # takes trio's events
+
+from engramlog.api.node.node import Node
+from engramlog.api.node.tasks.task import LoopTask
+from engramlog.api.settings import Settings
+from engramlog.eventlog.event import fact_partition
+from engramlog.projections.memories.summary_naming import FOLDER, TIERS, period_of_name
+from engramlog.projections.summaries.paragraphs import paragraphs_of
+from engramlog.projections.summaries.reading import FileState, recorded_files
+from engramlog.projections.writing.commands import RecordSummary, Refused
+from engramlog.projections.writing.writer import (
+    ReplicaReadOnly,
+    WriterBusy,
+    WriterClosed,
+    WriterDegraded,
+)
+
+ACTOR = "system:engramlog:summaries"
+FILE_BYTES_MAX = 4_194_304
+FILES_PER_COMMAND = 20
+SETTLE_MS = 300
+"""A file that is being written is read once it has been quiet for about so long."""
+LOOK_MS = 1_000
+LOOKS_PER_SCAN = 30
+"""All files are looked at again after so many quiet looks: some file systems tell nothing."""
+RETRY_SECONDS = 5.0
+
+_log = logging.getLogger(__name__)
+
+
+class UnusableSummary(Exception):
+    """A file that cannot be a summary; the message says why."""
+
+
+class Summary(Struct, frozen=True):
+    """A file as it was read."""
+
+    text: str
+    state: FileState
+
+
+class SummaryFolder(LoopTask):
+    """See the module. Without a folder there is nothing to do."""
+
+    def __init__(self, node: Node, settings: Settings) -> None:
+        super().__init__("summaries")
+        self._node = node
+        self._settings = settings
+        self._root = Path(settings.summaries_dir).resolve() if settings.summaries_dir else None
+        self._owner = settings.summaries_owner
+        self._stopping = asyncio.Event()
+        self._told: dict[str, str] = {}
+
+    @property
+    def wanted(self) -> bool:
+        return self._root is not None
+
+    async def stop(self) -> None:
+        """Stop after the files that are being taken in."""
+        self._stopping.set()
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def run(self) -> None:
+        root = self._root
+        assert root is not None
+        while not self._stopping.is_set():
+            try:
+                await self._take(root, ())
+                self.error = None
+                await self._watch(root)
+            except WriterClosed:
+                raise
+            except Exception as fault:
+                self.error = f"the folder of summaries is not followed: {fault}"
+                self._tell("", self.error)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), RETRY_SECONDS)
+
+    async def _watch(self, root: Path) -> None:
+        quiet = LOOKS_PER_SCAN - 1  # what changed before the watching began is found at once
+        async for changes in awatch(
+            root,
+            watch_filter=None,
+            debounce=SETTLE_MS,
+            stop_event=self._stopping,
+            rust_timeout=LOOK_MS,
+            yield_on_timeout=True,
+            ignore_permission_denied=True,
+        ):
+            if not root.is_dir():
+                raise FileNotFoundError(f"{root} is gone")
+            quiet += 1
+            if changes or quiet >= LOOKS_PER_SCAN:
+                quiet = 0
+                await self._take(root, {path for _, path in changes})
+
+    async def _take(self, root: Path, changed: Collection[str]) -> None:
+        """Record what differs from the log; files ``changed`` are read in any case."""
+        try:
+            await asyncio.to_thread(self._record, root, changed)
+            self._told.pop("", None)
+        except (WriterBusy, WriterDegraded, ReplicaReadOnly) as fault:
+            raise OSError(f"nothing can be written: {fault}") from fault
+
+    def _record(self, root: Path, changed: Collection[str]) -> None:
+        partition = fact_partition(self._settings.summaries_scope, None)
+        with self._node.reader.pool.connection() as db:
+            known = recorded_files(db, partition, self._owner)
+        present = summary_files(root)
+        asked: list[RecordSummary] = []
+        for name, path in present.items():
+            if str(path) in changed or known.get(name, FileState(None, None)) != state_of(path):
+                asked += self._command(name, path)
+        asked += [self._asked(name, None) for name in sorted(known.keys() - present.keys())]
+        for start in range(0, len(asked), FILES_PER_COMMAND):
+            if self._stopping.is_set():
+                return
+            some = asked[start : start + FILES_PER_COMMAND]
+            outcomes = self._node.write(*some, actor=ACTOR)
+            for command, outcome in zip(some, outcomes, strict=True):
+                if isinstance(outcome, Refused):
+                    self._tell(command.name, outcome.message)
+
+    def _command(self, name: str, path: Path) -> list[RecordSummary]:
+        try:
+            read = read_summary(path, self._settings.value_bytes_max)
+        except FileNotFoundError:
+            return [self._asked(name, None)]
+        except (OSError, UnusableSummary) as fault:
+            self._tell(name, str(fault))
+            return []
+        self._told.pop(name, None)
+        return [self._asked(name, read)]
+
+    def _asked(self, name: str, read: Summary | None) -> RecordSummary:
+        return RecordSummary(
+            name=name,
+            text=None if read is None else read.text,
+            owner=self._owner,
+            scope=self._settings.summaries_scope,
+            modified_us=None if read is None else read.state.modified_us,
+            size=None if read is None else read.state.size,
+        )
+
+    def _tell(self, name: str, why: str) -> None:
+        """Warn, once for each reason."""
+        if self._told.get(name) != why:
+            self._told[name] = why
+            _log.warning("summary %s: %s", name or self._root, why)
+
+
+def summary_files(root: Path) -> dict[str, Path]:
+    """Files under a folder whose names are those of summaries, by name. Links are not followed.
+
+    Raises:
+        OSError: the folder itself is not there or cannot be read.
+    """
+    if not root.is_dir():
+        raise FileNotFoundError(f"{root} is not a folder")
+    found: dict[str, Path] = {}
+    for above in (root / FOLDER, root):
+        if above != root and above.is_symlink():
+            continue
+        for tier in TIERS:
+            for path in _files(above / tier):
+                name = path.relative_to(root).as_posix()
+                if period_of_name(name) is not None:
+                    found[name] = path
+    return found
+
+
+def _files(folder: Path) -> Iterable[Path]:
+    if folder.is_symlink():
+        return []
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(
+                Path(entry.path) for entry in entries if entry.is_file(follow_symlinks=False)
+            )
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def state_of(path: Path) -> FileState | None:
+    """Time and size of a file; None where it is gone."""
+    try:
+        status = path.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    return FileState(status.st_mtime_ns // 1_000, status.st_size)
+
+
+def read_summary(path: Path, value_bytes_max: int) -> Summary:
+    """A file's text, with time and size as they were when it was read.
+
+    Raises:
+        OSError: it cannot be read.
+        UnusableSummary: too long, or no UTF-8.
+    """
+    with path.open("rb") as file:
+        status = os.fstat(file.fileno())
+        data = file.read(FILE_BYTES_MAX + 1)
+    if len(data) > FILE_BYTES_MAX:
+        raise UnusableSummary(f"the file exceeds {FILE_BYTES_MAX} bytes")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as fault:
+        raise UnusableSummary(f"the file is not UTF-8: {fault}") from fault
+    if any(len(each.encode()) > value_bytes_max for each in paragraphs_of(text)):
+        raise UnusableSummary(f"a paragraph exceeds {value_bytes_max} bytes")
+    return Summary(text, FileState(status.st_mtime_ns // 1_000, status.st_size))

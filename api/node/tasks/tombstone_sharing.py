@@ -1,0 +1,158 @@
+"""Tombstones between peers: what this node tells, what it takes, and asking every peer.
+
+Only what this node itself signed is told; nothing is relayed. A peer's record counts where the
+peer is granted ``erase_foreign``, in the scopes that are shared with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, cast
+
+import aiohttp
+
+from engramlog.api.answers.tombstone_records import revocation_record, tombstone_record
+from engramlog.api.client.peer_source import fetch_json
+from engramlog.api.node.node import Node
+from engramlog.api.node.tasks.task import LoopTask
+from engramlog.api.settings import Settings
+from engramlog.projections.http_exchange import open_session
+from engramlog.projections.tables.facts.tombstones import TombstoneRow
+from engramlog.projections.tables.peers.peers import PeerRow
+from engramlog.projections.writing.commands import Refused
+from engramlog.replay.federation.declaration import wire_key
+from engramlog.replay.stigmem.peer_token import sign_peer_token
+from engramlog.replay.stigmem.pulling import PeerFault
+from engramlog.replay.stigmem.tombstones import Bounds, NotTaken, command_of
+
+PATH = "/v1/federation/tombstones"
+ACTOR = "system:engramlog:federation"
+PAGE = 200
+PAGES_MAX = 100
+
+_log = logging.getLogger(__name__)
+
+
+def told(node: Node, scopes: frozenset[str], after: int, limit: int) -> dict[str, Any]:
+    """A page of what this node said of tombstones in ``scopes``, without the reasons."""
+    changes = node.reader.tombstone_changes(after, limit)
+    tombstones: list[dict[str, Any]] = []
+    revocations: list[dict[str, Any]] = []
+    for _, change in changes:
+        if isinstance(change, TombstoneRow):
+            if change.scopes & scopes:
+                tombstones.append(tombstone_record(change) | {"reason": None})
+            continue
+        row = node.reader.tombstone(change.tombstone_id)
+        if row is not None and row.node_id is None and row.scopes & scopes:
+            revocations.append(revocation_record(change) | {"reason": ""})
+    cursor = str(changes[-1][0]) if changes else None
+    return {"tombstones": tombstones, "revocations": revocations, "cursor": cursor}
+
+
+def bounds_of(node: Node, node_id: str, public_key: str, scopes: frozenset[str]) -> Bounds:
+    """What the peer's records may do here now."""
+    granted = any(row.node_id == node_id and _granted(row) for row in node.reader.known_peers)
+    return Bounds(node_id, public_key, scopes, granted)
+
+
+async def take(node: Node, record: dict[str, Any], bounds: Bounds) -> str:
+    """Write a peer's record; its id. Raises NotTaken, also for one that is known."""
+    command = command_of(record, bounds)
+    future = node.writer.submit([command], actor=ACTOR)
+    outcome = (await asyncio.wrap_future(future)).outcomes[0]
+    if isinstance(outcome, Refused):
+        raise NotTaken(outcome.code, outcome.message)
+    return str(record["id"])
+
+
+def _granted(row: PeerRow) -> bool:
+    return row.active and row.grants is not None and row.grants.erase_foreign
+
+
+class TombstonePuller(LoopTask):
+    """Asks every peer that may hide facts here what it says of tombstones, now and then.
+
+    Args:
+        shared: what of a peer's scopes may be shared at all.
+    """
+
+    def __init__(
+        self, node: Node, settings: Settings, shared: Callable[[frozenset[str]], frozenset[str]]
+    ) -> None:
+        super().__init__("peer_tombstones")
+        self._node = node
+        self._settings = settings
+        self._shared = shared
+        self._cursors: dict[str, str] = {}
+        self._faults: dict[str, str] = {}
+
+    @property
+    def wanted(self) -> bool:
+        return self._settings.federation_enabled
+
+    async def run(self) -> None:
+        async with open_session() as session:
+            await self._ask_for_ever(session)
+
+    async def _ask_for_ever(self, session: aiohttp.ClientSession) -> None:
+        while True:
+            self.error = None
+            peers = self._node.reader.known_peers if self._node.leads else []
+            for row in peers:
+                if not _granted(row) or row.grants is None or not row.grants.pull:
+                    continue
+                try:
+                    await self._ask(session, row)
+                    self._faults.pop(row.node_id, None)
+                except Exception as fault:
+                    self._note(row.node_id, str(fault) or type(fault).__name__)
+            await asyncio.sleep(self._settings.federation_pull_interval_s)
+
+    async def _ask(self, session: aiohttp.ClientSession, row: PeerRow) -> None:
+        """Everything a peer has to say that it did not say before. Raises PeerFault."""
+        node = self._node
+        assert row.grants is not None
+        scopes = self._shared(frozenset(row.grants.scopes))
+        bounds = bounds_of(node, row.node_id, wire_key(row.public_key), scopes)
+        for _ in range(PAGES_MAX):
+            now_ms = node.clock.now_us() // 1000
+            token = sign_peer_token(node.identity, row.node_id, sorted(scopes), now_ms)
+            query = {"limit": str(PAGE)}
+            if row.node_id in self._cursors:
+                query["cursor"] = self._cursors[row.node_id]
+            page = await fetch_json(session, row.node_url.rstrip("/") + PATH, query, token)
+            records, cursor = _records(page)
+            for record in records:
+                await self._take(record, bounds)
+            if cursor is None:
+                return
+            self._cursors[row.node_id] = cursor
+
+    async def _take(self, record: dict[str, Any], bounds: Bounds) -> None:
+        try:
+            await take(self._node, record, bounds)
+        except NotTaken as fault:
+            known = ("tombstone_already_exists", "tombstone_already_revoked")
+            if fault.code not in known:
+                self._note(bounds.node_id, f"{fault.code}: {fault}")
+
+    def _note(self, node_id: str, fault: str) -> None:
+        if self._faults.get(node_id) != fault:
+            _log.warning("tombstones of %s: %s", node_id, fault)
+        self._faults[node_id] = self.error = fault
+
+
+def _records(page: object) -> tuple[list[dict[str, Any]], str | None]:
+    """The records of an answer, tombstones first, and its cursor. Raises PeerFault."""
+    fields = cast("dict[str, Any]", page) if isinstance(page, dict) else {}
+    found: list[dict[str, Any]] = []
+    for name in ("tombstones", "revocations"):
+        listed = fields.get(name)
+        if not isinstance(listed, list):
+            raise PeerFault(f"the peer's answer has no list of {name}")
+        found += [each for each in cast("list[Any]", listed) if isinstance(each, dict)]
+    cursor = fields.get("cursor")
+    return found, cursor if isinstance(cursor, str) else None

@@ -1,0 +1,209 @@
+"""Webhooks: one task a subscription, at least once, in order, with patience and an end to it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+
+import aiohttp
+from msgspec.structs import replace
+
+from engramlog.api.answers.subscription_messages import (
+    rights_of,
+    secret_of,
+    signature_of,
+    told_after,
+    webhook_body,
+)
+from engramlog.api.client.webhook_addresses import PublicResolver, address_fault
+from engramlog.api.http.commit_watch import CommitWatch
+from engramlog.api.node.node import Node
+from engramlog.api.node.tasks.task import LoopTask, TaskStatus, end_tasks
+from engramlog.api.settings import Settings
+from engramlog.projections.tables.declared.subscriptions import (
+    Delivered,
+    DeliveryLedger,
+    SubscriptionRow,
+)
+from engramlog.projections.writing.commands import Unsubscribe
+
+LEDGER_NAME = "deliveries.db"
+ACTOR = "system:engramlog:subscriptions"
+LOOK_SECONDS = 0.5
+WAIT_SECONDS = 20.0
+ATTEMPT_SECONDS = 10.0
+BACKOFF_SECONDS_MAX = 300.0
+CIRCUIT_FAILURES = 10
+CIRCUIT_SECONDS = 300.0
+GONE = 410
+
+_log = logging.getLogger(__name__)
+
+
+class WebhookDelivery(LoopTask):
+    """See the module."""
+
+    def __init__(self, node: Node, settings: Settings, commits: CommitWatch) -> None:
+        super().__init__("webhooks")
+        self._node = node
+        self._settings = settings
+        self._commits = commits
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._session: aiohttp.ClientSession | None = None
+        self._opened: DeliveryLedger | None = None
+
+    @property
+    def ledger(self) -> DeliveryLedger:
+        """How far each subscription was told."""
+        if self._opened is None:
+            self._opened = DeliveryLedger(self._node.directory.path / LEDGER_NAME)
+        return self._opened
+
+    @property
+    def behind(self) -> int:
+        """Webhook subscriptions that have not been told everything, for whatever reason."""
+        head = self._node.reader.image.position
+        return sum(
+            self.told(row).position < head
+            for row in self._node.reader.subscriptions()
+            if is_pushed(row)
+        )
+
+    def told(self, row: SubscriptionRow) -> Delivered:
+        """How far a subscription was told."""
+        return self.ledger.get(row.id) or Delivered(row.position)
+
+    @property
+    def wanted(self) -> bool:
+        """A replica leaves it to its primary."""
+        return self._node.replica is None
+
+    async def start(self) -> None:
+        if not self.wanted:
+            return
+        private = self._settings.webhooks_allow_private
+        connector = aiohttp.TCPConnector(resolver=PublicResolver(private=private))
+        timeout = aiohttp.ClientTimeout(total=ATTEMPT_SECONDS)
+        self._session = aiohttp.ClientSession(connector=connector, timeout=timeout)
+        await super().start()
+
+    async def stop(self) -> None:
+        """Stop; what was posted and not noted is posted again after the next start."""
+        await super().stop()
+        await end_tasks(*self._tasks.values())
+        self._tasks.clear()
+        if self._session is not None:
+            await self._session.close()
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+
+    def status(self) -> TaskStatus:
+        own = super().status()
+        return TaskStatus(self.name, "idle") if own.state == "running" and not self._tasks else own
+
+    async def run(self) -> None:
+        while True:
+            if not self._node.leads:
+                for task in self._tasks.values():
+                    task.cancel()
+                self._tasks.clear()
+                await asyncio.sleep(LOOK_SECONDS)
+                continue
+            rows = await asyncio.to_thread(self._node.reader.subscriptions)
+            wanted = {row.id: row for row in rows if is_pushed(row)}
+            for name in [name for name in self._tasks if name not in wanted]:
+                self._tasks.pop(name).cancel()
+                self.ledger.forget(name)
+            for name, row in wanted.items():
+                task = self._tasks.get(name)
+                if task is None or task.done():
+                    self._tasks[name] = asyncio.create_task(self._serve(row), name=f"to {name}")
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _serve(self, row: SubscriptionRow) -> None:
+        """Tell one subscriber for ever."""
+        node = self._node
+        while True:
+            told = self.told(row)
+            pause = (told.open_until_us - node.clock.now_us()) / 1e6
+            if pause > 0:
+                await asyncio.sleep(min(pause, CIRCUIT_SECONDS))
+                continue
+            await self._commits.wait(
+                lambda at=told.position: node.reader.image.position > at, WAIT_SECONDS
+            )
+            rights = rights_of(node, self._settings, row)
+            if rights is None:  # a key that comes back is told from where it went
+                await asyncio.sleep(LOOK_SECONDS)
+                continue
+            found, read_to = await asyncio.to_thread(told_after, node, row, rights, told.position)
+            if not await self._tell(row, [(p, n.id, webhook_body(row, n, b)) for p, n, b in found]):
+                continue
+            if read_to > told.position:
+                now = self.told(row)
+                self.ledger.put(row.id, replace(now, position=max(read_to, now.position)))
+
+    async def _tell(self, row: SubscriptionRow, told: list[tuple[int, str, bytes]]) -> bool:
+        """Post every notice in order; whether all went through."""
+        for number, (position, name, body) in enumerate(told):
+            # Rights may have gone since the page was read.
+            if rights_of(self._node, self._settings, row) is None:
+                return False
+            status, reason = await self._post(row, name, body)
+            if status == GONE:
+                await self._end(row)
+                return False
+            if not 200 <= status < 300:
+                await self._failed(row, reason or f"answered {status}")
+                return False
+            last = number + 1 == len(told) or told[number + 1][0] != position
+            now = self.told(row)
+            at = position if last else now.position
+            self.ledger.put(row.id, Delivered(at, 0, 0, self._node.clock.now_us()))
+        return True
+
+    async def _post(self, row: SubscriptionRow, name: str, body: bytes) -> tuple[int, str]:
+        """The receiver's status, 0 with a reason where there was none."""
+        private = self._settings.webhooks_allow_private
+        fault = address_fault(row.delivery_address, private=private)
+        if fault is not None:
+            return 0, fault
+        assert self._session is not None
+        headers = {
+            "Content-Type": "application/json",
+            "X-Stigmem-Event-Id": name,
+            "X-Engramlog-Signature": signature_of(secret_of(self._node, row.id), body),
+        }
+        try:
+            async with self._session.post(
+                row.delivery_address, data=body, headers=headers, allow_redirects=False
+            ) as found:
+                return found.status, ""
+        except (aiohttp.ClientError, TimeoutError, OSError) as fault_met:
+            return 0, f"{type(fault_met).__name__}: {fault_met}"
+
+    async def _failed(self, row: SubscriptionRow, reason: str) -> None:
+        """Wait longer after every failure, and after many for the circuit's time."""
+        now = self.told(row)
+        failures = now.failures + 1
+        opened = failures >= CIRCUIT_FAILURES
+        wait = min(2.0 ** (failures - 1), BACKOFF_SECONDS_MAX)
+        seconds = CIRCUIT_SECONDS if opened else wait * (0.5 + random.random() / 2)
+        if failures == 1 or opened:
+            _log.warning("webhook of subscription %s failed: %s", row.id, reason)
+        until = self._node.clock.now_us() + int(seconds * 1e6)
+        self.ledger.put(row.id, replace(now, failures=failures, open_until_us=until))
+
+    async def _end(self, row: SubscriptionRow) -> None:
+        """The receiver is gone for good."""
+        command = Unsubscribe(
+            subscription_id=row.id, subscriber=None, reason="receiver answered 410"
+        )
+        await asyncio.wrap_future(self._node.writer.submit([command], actor=ACTOR))
+
+
+def is_pushed(row: SubscriptionRow) -> bool:
+    """Whether anything is posted: a ``wake`` may name somebody who looks by themselves."""
+    return row.delivery_address.startswith(("http://", "https://"))

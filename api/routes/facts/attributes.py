@@ -1,0 +1,63 @@
+"""Setting a fact's attributes over HTTP."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from engramlog.api.commands.assertions import check_source
+from engramlog.api.commands.garden_access import member_of
+from engramlog.api.http.bodies import answer, parse_body
+from engramlog.api.http.call import Call
+from engramlog.api.http.errors import entry, unprocessable
+from engramlog.api.http.routing import Routes
+from engramlog.api.routes.facts.facts import find
+from engramlog.api.schemas.answers import AttributesTaken
+from engramlog.api.schemas.attributes import AttributesPatch
+from engramlog.projections.writing.commands import SetAttributes
+
+routes = Routes("facts")
+
+
+@routes.add(
+    "PATCH",
+    "/v1/facts/{fact_id}/attributes",
+    permission="write",
+    summary="Set attributes of a fact",
+    body=AttributesPatch,
+    answers={200: AttributesTaken},
+    errors=(400, 404, 409, 413, 503, 507),
+    headers=("Idempotency-Key",),
+)
+async def set_attributes(call: Call) -> web.Response:
+    """Set attributes of one's own fact, or as an admin of any; the answer is its record.
+
+    Raises:
+        ApiError: 404 where the fact is not the caller's to see; 403 where it is not theirs to
+            speak for, or more than they may say.
+    """
+    data = await call.raw()
+    patch = parse_body(AttributesPatch, data)
+    changes = patch.changes()
+    if not changes and not patch.relevance_change:
+        raise unprocessable([entry("missing", ["body"], "name at least one attribute")])
+    rights = call.authorization.alone()
+    fact_id = call.segment("fact_id")
+    call.check_served(fact_id)
+    view = call.view()
+    slot = find(call, view, call.moment(view), fact_id, rights)
+    admin = rights.may("admin")
+    if not admin:
+        check_source(call, view.sources.text(int(view.source[slot])))
+    row = call.node.reader.rows([int(view.from_position[slot])])[0]
+    command = SetAttributes(
+        fact_id=row.id,
+        changes=changes,
+        relevance_change=patch.relevance_change,
+        scopes=rights.scopes,
+        admin=admin,
+        member=member_of(call),
+    )
+    done = await call.do(command, idempotency=call.idempotency(data))
+    view = call.view()
+    record = call.records(view, [slot], call.moment(view))[0]
+    return answer({"id": row.id, "position": done.position, "fact": record})

@@ -1,0 +1,207 @@
+"""Many writes in one request: an array or lines, each item answered in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from aiohttp import web
+from msgspec import Struct
+
+from engramlog.api.answers.records import Record, record_of_event
+from engramlog.api.answers.sanitizer_modes import Mode, warned_record
+from engramlog.api.commands.assertions import assertion_of
+from engramlog.api.commands.garden_access import member_of
+from engramlog.api.http.bodies import answer, parse_json, validated
+from engramlog.api.http.call import Call
+from engramlog.api.http.errors import ApiError, coded, entry, plain, refused, unprocessable
+from engramlog.api.http.routing import Routes
+from engramlog.api.routes.facts.facts import answering_slot, as_written, asserted_event, now_of
+from engramlog.api.schemas.answers import BatchAnswer
+from engramlog.api.schemas.facts import (
+    BATCH_ITEMS_MAX,
+    BatchAssert,
+    BatchItem,
+    BatchQuery,
+    BatchRetract,
+)
+from engramlog.projections.writing.commands import Command, Done, Refused, RetractFact
+
+routes = Routes("facts")
+
+NDJSON_TYPES = frozenset({"application/x-ndjson", "application/ndjson", "application/jsonl"})
+
+
+class Prepared(Struct, frozen=True):
+    """One item: a command with its warnings, or why it cannot be one."""
+
+    command: Command | None = None
+    warnings: list[str] = []
+    error: ApiError | None = None
+
+
+@routes.add(
+    "POST",
+    "/v1/facts/batch",
+    permission="write",
+    summary="Write many items in one request",
+    body=BatchItem,
+    lines=True,
+    query=BatchQuery,
+    answers={200: BatchAnswer},
+    errors=(400, 409, 413, 503, 507),
+    headers=("Stigmem-Session", "Idempotency-Key"),
+    delegable=True,
+)
+async def write_batch(call: Call) -> web.Response:
+    """Write items in order. Each has its own status; ``atomic=true`` writes all or none."""
+    query = call.query(BatchQuery)
+    data = await call.raw(call.service.settings.batch_body_bytes_max)
+    prepared = await call.in_pool(lambda: _prepare_all(call, data))
+    if call.caller.charged is not None:
+        call.service.quotas.charge(call.caller.charged, "write", len(prepared) - 1)
+    if query.atomic and any(each.error is not None for each in prepared):
+        return _nothing_written(prepared, ())
+    commands = [each.command for each in prepared if each.command is not None]
+    if not commands:
+        head = call.node.log.head().position
+        return answer({"results": _results(call, prepared, ()), "position": head})
+    outcome = await call.submit(commands, idempotency=call.idempotency(data), atomic=query.atomic)
+    outcomes = outcome.outcomes
+    if query.atomic and any(isinstance(each, Refused) for each in outcomes):
+        return _nothing_written(prepared, outcomes)
+    results = await call.in_pool(lambda: _results(call, prepared, outcomes))
+    body: dict[str, Any] = {"results": results, "position": outcome.position}
+    if query.wait is not None:
+        body["embedded"] = await call.embedded(outcome.position)
+    return answer(body)
+
+
+def _prepare_all(call: Call, data: bytes) -> list[Prepared]:
+    return [_prepare(call, index, item) for index, item in enumerate(_items(call, data))]
+
+
+def _items(call: Call, data: bytes) -> list[Any]:
+    """The items of a JSON array, or one a line. Raises ApiError 400, 413 or 422."""
+    lines = call.request.content_type in NDJSON_TYPES
+    given: Any = (
+        [
+            parse_json(line, f"line {number}")
+            for number, line in enumerate(data.split(b"\n"), 1)
+            if line.strip()
+        ]
+        if lines
+        else parse_json(data)
+    )
+    if not isinstance(given, list):
+        raise unprocessable([entry("list_type", ["body"], "Input should be a valid list")])
+    items = cast("list[Any]", given)
+    if len(items) > BATCH_ITEMS_MAX:
+        raise unprocessable(
+            [entry("too_long", ["body"], f"at most {BATCH_ITEMS_MAX} items, not {len(items)}")]
+        )
+    return items
+
+
+def _prepare(call: Call, index: int, item: Any) -> Prepared:
+    try:
+        if _operation(item) == "retract":
+            ask = validated(BatchRetract, item, "body", index)
+            call.check_served(ask.id)
+            intent = RetractFact(
+                fact_id=ask.id,
+                reason=ask.reason,
+                scopes=call.authorization.scopes,
+                member=member_of(call),
+                rights=call.authorization.alone(),
+            )
+            return Prepared(intent)
+        assertion = assertion_of(call, validated(BatchAssert, item, "body", index))
+        return Prepared(assertion.command, assertion.warnings)
+    except ApiError as fault:
+        return Prepared(error=fault)
+
+
+def _operation(item: Any) -> object:
+    return cast("dict[str, Any]", item).get("op") if isinstance(item, dict) else None
+
+
+def _results(
+    call: Call, prepared: list[Prepared], outcomes: Sequence[Done | Refused]
+) -> list[dict[str, Any]]:
+    """One result an item, in order."""
+    stored = _stored_records(call, outcomes)
+    waiting = iter(enumerate(outcomes))
+    results: list[dict[str, Any]] = []
+    for each in prepared:
+        if each.error is not None:
+            results.append(_failed(each.error))
+        else:
+            place, outcome = next(waiting)
+            mode = call.service.settings.sanitizer_mode
+            results.append(_settled(call, each, outcome, stored.get(place), mode))
+    return results
+
+
+def _stored_records(call: Call, outcomes: Sequence[Done | Refused]) -> dict[int, Record]:
+    """Records of the facts that items touched but did not write, by place among outcomes."""
+    view = call.view()
+    slots: dict[int, int] = {}
+    for place, outcome in enumerate(outcomes):
+        if isinstance(outcome, Refused) or asserted_event(outcome) is not None:
+            continue
+        slot = answering_slot(call, view, outcome)
+        if slot is not None:
+            slots[place] = slot
+    moment = call.moment(view)
+    records: dict[int, Record] = {}
+    for ended in (False, True):
+        places = [place for place in slots if _ended(outcomes[place]) is ended]
+        chosen = [slots[place] for place in places]
+        found = call.records(view, chosen, moment, whole=not ended)
+        records |= zip(places, found, strict=True)
+    return records
+
+
+def _ended(outcome: Done | Refused) -> bool:
+    """Whether the item ended a fact, perhaps another's, instead of stating its own."""
+    return isinstance(outcome, Done) and bool(outcome.retracted)
+
+
+def _settled(
+    call: Call, item: Prepared, outcome: Done | Refused, stored: Record | None, mode: Mode
+) -> dict[str, Any]:
+    if isinstance(outcome, Refused):
+        return _failed(refused(outcome))
+    event = asserted_event(outcome)
+    if event is not None:
+        record = record_of_event(event, now_of(call, event, outcome), item.warnings)
+        record = warned_record(record, event, mode)
+    elif stored is None:
+        return _failed(plain("fact_not_found"))
+    elif isinstance(item.command, RetractFact):
+        position = outcome.position
+        return {"status": 200, "id": stored["id"], "position": position, "fact": stored}
+    else:
+        record = as_written(stored, item.warnings)
+    return {"status": 201, "id": record["id"], "position": record["position"], "fact": record}
+
+
+def _failed(fault: ApiError) -> dict[str, Any]:
+    return {"status": fault.status, "id": None, "position": None, "error": fault.body()}
+
+
+def _nothing_written(prepared: list[Prepared], outcomes: Sequence[Done | Refused]) -> web.Response:
+    """422 for an atomic batch with a refused item; the others say that they were held back."""
+    waiting = iter(outcomes)
+    results: list[dict[str, Any]] = []
+    for each in prepared:
+        outcome = None if each.error is not None else next(waiting, None)
+        fault = each.error
+        if isinstance(outcome, Refused):
+            fault = refused(outcome)
+        if fault is None:
+            fault = coded("not_written", "another item of the atomic batch was refused")
+        results.append(_failed(fault))
+    detail = {"code": "atomic_batch_refused", "message": "an item was refused; nothing is written"}
+    return answer({"detail": detail, "results": results, "position": None}, 422)

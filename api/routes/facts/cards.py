@@ -1,0 +1,60 @@
+"""Memory cards over HTTP."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from engramlog.api.commands.entity_names import entity_named
+from engramlog.api.commands.garden_access import entered_garden
+from engramlog.api.commands.memory_cards import card_answer
+from engramlog.api.http.bodies import answer
+from engramlog.api.http.call import Call, warned
+from engramlog.api.http.errors import coded, plain
+from engramlog.api.http.routing import Routes
+from engramlog.api.schemas.answers import MemoryCard
+from engramlog.api.schemas.recall import CardQuery
+from engramlog.projections.cards.source import PastCards, Served
+from engramlog.projections.moment import Moment, format_instant
+from engramlog.projections.tables.facts.cards import CardKey
+
+routes = Routes("recall")
+
+
+@routes.add(
+    "GET",
+    "/v1/cards/{entity_uri:.+}",
+    permission="read",
+    summary="The memory card of an entity",
+    query=CardQuery,
+    answers={200: MemoryCard},
+    errors=(400, 404, 501, 503),
+    headers=("Stigmem-Session",),
+    delegable=True,
+)
+async def get_card(call: Call) -> web.Response:
+    """The card of an entity in one scope, and one garden at most."""
+    query = call.query(CardQuery)
+    served, moment = await call.in_pool(lambda: _served(call, query))
+    if served.card is None:
+        if served.timed_out:
+            raise coded("card_refresh_timeout", "the card is being written; ask again")
+        raise plain("card_not_found")
+    call.note_read((query.scope,))
+    body = card_answer(served.card, served)
+    body["moment"] = {"position": moment.position, "instant": format_instant(moment.instant_us)}
+    return answer(warned(body, query))
+
+
+def _served(call: Call, query: CardQuery) -> tuple[Served, Moment]:
+    view = call.view()
+    authorization = call.narrowed(query.scope, for_model=True)
+    name = query.garden_id
+    garden = None if name is None else entered_garden(call, name).id
+    moment = call.moment(view, query)
+    entity = entity_named(call, call.segment("entity_uri"), moment.position)
+    key = CardKey(entity, query.scope, garden)
+    if query.as_of is not None or query.valid_at is not None:
+        past = PastCards(call.node.reader.rows)
+        return past.exact(view, key, authorization, moment), moment
+    cards = call.service.cards
+    return cards.read(view, key, authorization, moment, refresh=query.refresh), moment

@@ -1,0 +1,165 @@
+"""Contradictions over HTTP: list them, and settle one."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+from aiohttp import web
+
+from engramlog.api.commands.assertions import check_value
+from engramlog.api.commands.attestations import check_unattested
+from engramlog.api.commands.garden_access import member_of
+from engramlog.api.http.bodies import answer, parse_body
+from engramlog.api.http.call import Call, warned
+from engramlog.api.http.cursors import Cursor, filters_digest
+from engramlog.api.http.errors import plain
+from engramlog.api.http.routing import Routes
+from engramlog.api.schemas.answers import ConflictPage, Resolution
+from engramlog.api.schemas.conflicts import ConflictsQuery, ResolveRequest
+from engramlog.eventlog.kinds import ConflictResolved
+from engramlog.projections.contradictions.conflicts import Conflict, conflict, conflicts
+from engramlog.projections.image.view import View
+from engramlog.projections.moment import Moment, format_instant, parse_instant
+from engramlog.projections.normalization import normalize_uri
+from engramlog.projections.writing.commands import Done, ResolveConflict
+
+routes = Routes("conflicts")
+
+_KIND = "conflicts"
+_UNBOUND = frozenset({"cursor", "limit"})
+
+
+@routes.add(
+    "GET",
+    "/v1/conflicts",
+    permission="read",
+    summary="List contradictions, newest first",
+    query=ConflictsQuery,
+    answers={200: ConflictPage},
+    errors=(400, 501),
+    headers=("Stigmem-Session",),
+    delegable=True,
+)
+async def list_conflicts(call: Call) -> web.Response:
+    """Contradictions the caller may see, newest first."""
+    query = call.query(ConflictsQuery)
+    call.session()
+    body = await call.in_pool(lambda: _page(call, query))
+    call.note_facts(each[side] for each in body["conflicts"] for side in ("fact_a", "fact_b"))
+    return answer(warned(body, query))
+
+
+def _page(call: Call, query: ConflictsQuery) -> dict[str, Any]:
+    view = call.view()
+    walk = _walk(call, query, view)
+    valid_at_us = None if query.valid_at is None else parse_instant(query.valid_at)
+    moment = walk.moment(valid_at_us)
+    after = (int(walk.place[0]), str(walk.place[1])) if walk.place else None
+    found = list(
+        islice(
+            conflicts(
+                call.node.reader,
+                view,
+                call.authorization,
+                moment,
+                status=query.status,
+                after=after,
+            ),
+            query.limit + 1,
+        )
+    )
+    shown = found[: query.limit]
+    more = len(found) > query.limit
+    return {
+        "conflicts": _wire(call, view, moment, shown),
+        "cursor": _next(call, walk, shown[-1].row.place) if more else None,
+        "has_more": more,
+    }
+
+
+def _walk(call: Call, query: ConflictsQuery, view: View) -> Cursor:
+    digest = filters_digest(
+        {name: getattr(query, name) for name in ConflictsQuery.model_fields if name not in _UNBOUND}
+    )
+    now = call.moment(view, query)
+    if query.cursor is None:
+        return Cursor(_KIND, digest, now.position, now.instant_us, 0)
+    return call.service.cursors.open(
+        query.cursor, kind=_KIND, digest=digest, now_us=call.node.clock.now_us()
+    )
+
+
+def _next(call: Call, walk: Cursor, place: tuple[int, str]) -> str:
+    cursors = call.service.cursors
+    expires = cursors.expiry(call.node.clock.now_us())
+    return cursors.seal(
+        Cursor(walk.kind, walk.digest, walk.position, walk.instant_us, expires, place)
+    )
+
+
+def _wire(call: Call, view: View, moment: Moment, shown: list[Conflict]) -> list[dict[str, Any]]:
+    slots = [slot for each in shown for slot in (each.newer, each.older)]
+    records = call.records(view, slots, moment)
+    return [
+        {
+            "conflict_id": each.row.conflict_id,
+            "fact_a": records[2 * n],
+            "fact_b": records[2 * n + 1],
+            "status": each.status,
+            "resolved_by": each.row.resolution_fact_id if each.status == "resolved" else None,
+            "detected_at": format_instant(each.row.detected_at),
+            "winning_fact_id": each.row.winner_id if each.status == "resolved" else None,
+            "resolution_note": each.row.note if each.status == "resolved" else None,
+        }
+        for n, each in enumerate(shown)
+    ]
+
+
+@routes.add(
+    "POST",
+    "/v1/conflicts/{conflict_id}/resolve",
+    permission="write",
+    summary="Settle a contradiction",
+    body=ResolveRequest,
+    answers={200: Resolution},
+    errors=(400, 404, 409, 413, 503, 507),
+    headers=("Idempotency-Key",),
+)
+async def resolve_conflict(call: Call) -> web.Response:
+    """Settle a contradiction: one of its two facts wins, or a new value does."""
+    data = await call.raw()
+    request = parse_body(ResolveRequest, data)
+    if request.new_value is not None:
+        check_unattested(call)
+        check_value(call, request.new_value)
+    view = call.view()
+    conflict_id = call.segment("conflict_id")
+    rights = call.authorization.reading()
+    seen = conflict(call.node.reader, view, rights, call.moment(view), conflict_id)
+    if seen is None:
+        raise plain("conflict_not_found")
+    command = ResolveConflict(
+        conflict_id=conflict_id,
+        source=normalize_uri(call.caller.principal),
+        scopes=call.authorization.scopes,
+        fact_id=seen.row.fact_id,
+        settled=seen.status == "resolved",
+        winning_fact_id=request.winning_fact_id,
+        new_value=None if request.new_value is None else request.new_value.stored(),
+        note=request.resolution_note,
+        permissions=call.authorization.permissions,
+        member=member_of(call),
+        rights=call.authorization,
+    )
+    done = await call.do(command, idempotency=call.idempotency(data))
+    body = {"resolution_fact_id": _resolution_fact(done), "conflict_status": "resolved"}
+    return answer(warned(body, request))
+
+
+def _resolution_fact(done: Done) -> str:
+    """The fact that records the resolution, from the event that named it."""
+    for event in done.events:
+        if isinstance(event.payload, ConflictResolved):
+            return event.payload.resolution_fact_id
+    raise plain("conflict_not_found")

@@ -1,0 +1,161 @@
+"""Facts that the sanitizer flagged: what it found, and an admin's decision on them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from aiohttp import web
+from pydantic import BaseModel, ConfigDict, Field
+
+from engramlog.api.answers.records import Record, records_of
+from engramlog.api.commands.garden_access import member_of
+from engramlog.api.http.bodies import answer
+from engramlog.api.http.call import Call, warned
+from engramlog.api.http.routing import Routes
+from engramlog.api.schemas.answers import FlaggedPage, Reviewed
+from engramlog.api.schemas.facts import REASON_LENGTH_MAX
+from engramlog.eventlog.kinds import ContentReviewed
+from engramlog.projections.arrays import I32
+from engramlog.projections.image.view import View
+from engramlog.projections.moment import format_instant
+from engramlog.projections.tables.facts.verdicts import ContentReview
+from engramlog.projections.text.sanitizing import IN_NAME, NOTICES, RULESET
+from engramlog.projections.writing.commands import ReviewContent
+
+routes = Routes("content")
+
+PAGE_FACTS_MAX = 200
+
+
+class FlaggedQuery(BaseModel):
+    """``before``: a position, from ``next_before`` of the page before."""
+
+    model_config = ConfigDict(extra="allow")
+
+    status: Literal["pending", "released", "kept", "all"] = "pending"
+    limit: int = Field(default=50, ge=1, le=PAGE_FACTS_MAX)
+    before: int | None = Field(default=None, ge=1)
+
+
+class ReviewRequest(BaseModel):
+    """``release``: serve the fact again. ``keep``: it stays held back, and is done with."""
+
+    model_config = ConfigDict(extra="allow")
+
+    decision: Literal["release", "keep"]
+    reason: str = Field(default="", max_length=REASON_LENGTH_MAX)
+
+
+_STATUS_OF = {None: "pending", "release": "released", "keep": "kept"}
+_PAGE_SLOTS = 500
+
+
+@routes.add(
+    "GET",
+    "/v1/content/flagged",
+    permission="admin",
+    summary="Facts that the sanitizer flagged",
+    query=FlaggedQuery,
+    answers={200: FlaggedPage},
+)
+async def list_flagged(call: Call) -> web.Response:
+    """Flagged facts the caller may read, newest first, whole and whatever the mode."""
+    query = call.query(FlaggedQuery)
+    flagged = await call.in_pool(lambda: _flagged(call, query))
+    shown = flagged[: query.limit]
+    more = len(flagged) > query.limit
+    body = {
+        "flagged": shown,
+        "next_before": shown[-1]["fact"]["position"] if more else None,
+        "ruleset": RULESET,
+        "mode": call.service.settings.sanitizer_mode,
+    }
+    return answer(warned(body, query))
+
+
+def _flagged(call: Call, query: FlaggedQuery) -> list[dict[str, Any]]:
+    """One more than a page, where there is one."""
+    view = call.view()
+    slots = view.flagged()
+    slots = slots[call.caller.authorization.mask(view, slots)]
+    if query.before is not None:
+        slots = slots[view.from_position[slots] < query.before]
+    slots = slots[::-1]
+    found: list[dict[str, Any]] = []
+    for start in range(0, len(slots), _PAGE_SLOTS):
+        found += _entries(call, view, slots[start : start + _PAGE_SLOTS], query.status)
+        if len(found) > query.limit:
+            break
+    return found[: query.limit + 1]
+
+
+def _entries(call: Call, view: View, slots: I32, status: str) -> list[dict[str, Any]]:
+    reader = call.node.reader
+    codes = reader.codes(view.from_position[slots].tolist())
+    sentinel = [
+        slot for slot in slots.tolist() if _holds_back(codes.get(int(view.from_position[slot]), ()))
+    ]
+    rights = call.caller.authorization
+    records = records_of(
+        reader,
+        view,
+        np.asarray(sentinel, dtype=np.int32),
+        call.moment(view),
+        rights,
+        call.node.node_id,
+    )
+    reviews = reader.content_reviews([record["id"] for record in records])
+    entries = [
+        _entry(record, codes[record["position"]], reviews.get(record["id"])) for record in records
+    ]
+    return [each for each in entries if status in ("all", each["status"])]
+
+
+def _holds_back(codes: tuple[str, ...]) -> bool:
+    return any(code.removeprefix(IN_NAME) not in NOTICES for code in codes)
+
+
+def _entry(record: Record, codes: tuple[str, ...], review: ContentReview | None) -> dict[str, Any]:
+    return {
+        "fact": record | {"sanitizer_warnings": list(codes)},
+        "codes": list(codes),
+        "status": _STATUS_OF[None if review is None else review.decision],
+        "review": None
+        if review is None
+        else {
+            "decision": review.decision,
+            "reason": review.reason,
+            "reviewer": review.actor,
+            "decided_at": format_instant(review.decided_at),
+            "position": review.position,
+        },
+    }
+
+
+@routes.add(
+    "POST",
+    "/v1/content/flagged/{fact_id}/review",
+    permission="admin",
+    summary="Release a flagged fact or keep it back",
+    body=ReviewRequest,
+    answers={200: Reviewed},
+    errors=(400, 404, 409, 413, 503, 507),
+)
+async def review(call: Call) -> web.Response:
+    """Release a flagged fact, or keep it back."""
+    request = await call.body(ReviewRequest)
+    fact_id = call.segment("fact_id")
+    command = ReviewContent(
+        review=ContentReviewed(fact_id=fact_id, decision=request.decision, reason=request.reason),
+        scopes=call.authorization.scopes,
+        member=member_of(call),
+    )
+    done = await call.do(command)
+    body = {
+        "fact_id": fact_id,
+        "decision": request.decision,
+        "status": _STATUS_OF[request.decision],
+        "position": done.position,
+    }
+    return answer(warned(body, request))

@@ -1,0 +1,239 @@
+"""Decay policies, sweeps, and the relations that may hold several values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from aiohttp import web
+from pydantic import TypeAdapter, ValidationError
+
+from engramlog.api.commands.assertions import check_ends_everything
+from engramlog.api.commands.decay_sweep import policy_of_request, reach_of
+from engramlog.api.commands.garden_access import swept_gardens
+from engramlog.api.http.bodies import answer, parse_json, validated
+from engramlog.api.http.call import Call, warned
+from engramlog.api.http.errors import ApiError, coded, entry, plain, unprocessable
+from engramlog.api.http.routing import Routes
+from engramlog.api.node.tasks.jobs import accepted
+from engramlog.api.schemas.answers import JobAccepted, Policies, Policy, SetValued, SweepJob, Swept
+from engramlog.api.schemas.decay import PolicyId, PolicyRequest, SetValuedRequest, SweepRequest
+from engramlog.eventlog.kinds import DecayPolicy, PolicySet, SetValuedDeclared
+from engramlog.projections.authorization import Authorization
+from engramlog.projections.image.view import View
+from engramlog.projections.moment import Moment
+from engramlog.projections.normalization import SCOPES
+from engramlog.projections.tables.declared.policies import ALWAYS_SET_VALUED
+from engramlog.projections.writing.commands import SweepDecay
+
+routes = Routes("decay")
+
+_check_id = TypeAdapter(PolicyId).validate_python
+
+
+@routes.add(
+    "GET",
+    "/v1/decay/policies",
+    permission="read",
+    summary="Decay policies in force",
+    answers={200: Policies},
+)
+async def list_policies(call: Call) -> web.Response:
+    """Every decay policy in force."""
+    return answer({"policies": [_wire(policy) for policy in _policies(call)]})
+
+
+@routes.add(
+    "GET",
+    "/v1/decay/policies/{policy_id}",
+    permission="read",
+    summary="One decay policy",
+    answers={200: Policy},
+    errors=(404,),
+)
+async def get_policy(call: Call) -> web.Response:
+    """One decay policy."""
+    return answer(_wire(_named(call, call.segment("policy_id"))))
+
+
+@routes.add(
+    "PUT",
+    "/v1/decay/policies/{policy_id}",
+    permission="write",
+    summary="Set a decay policy",
+    body=PolicyRequest,
+    answers={200: Policy},
+    errors=(400, 413, 503, 507),
+)
+async def put_policy(call: Call) -> web.Response:
+    """Set a decay policy. It acts at the next sweep."""
+    policy_id = call.segment("policy_id")
+    try:
+        _check_id(policy_id)
+    except ValidationError as fault:
+        message = "must be letters, digits and ._:- and start with a letter or digit"
+        raise unprocessable(
+            [entry("policy_id", ["path", "policy_id"], message, policy_id)]
+        ) from fault
+    request = await call.body(PolicyRequest)
+    _check_reach(call, request.scope)
+    policy = DecayPolicy(id=policy_id, **request.model_dump())
+    await call.do(PolicySet(policy_id=policy_id, policy=policy))
+    return answer(_wire(policy))
+
+
+@routes.add(
+    "DELETE",
+    "/v1/decay/policies/{policy_id}",
+    permission="write",
+    summary="Remove a decay policy",
+    answers={204: None},
+    errors=(404, 503, 507),
+)
+async def delete_policy(call: Call) -> web.Response:
+    """Remove a decay policy. What it has swept stays swept."""
+    policy_id = call.segment("policy_id")
+    _check_reach(call, _named(call, policy_id).scope)
+    await call.do(PolicySet(policy_id=policy_id, policy=None))
+    return web.Response(status=204)
+
+
+@routes.add(
+    "POST",
+    "/v1/decay/sweep",
+    permission="write",
+    summary="Let decay act now",
+    body=SweepRequest,
+    body_required=False,
+    query=SweepRequest,
+    answers={200: Swept, 202: JobAccepted},
+    errors=(400, 413, 503, 507),
+)
+async def sweep(call: Call) -> web.Response:
+    """Let decay act now, by the stored policies or by the limits given."""
+    request = await _sweep_request(call)
+    if request.scope is not None and request.scope not in SCOPES:
+        raise ApiError(400, f"scope must be one of {sorted(SCOPES)}")
+    if request.scope is not None:
+        call.check_scope(request.scope)
+    gardens = swept_gardens(call)
+    rights = msgspec.structs.replace(call.narrowed(request.scope), gardens=frozenset(gardens))
+    told = rights.reading()
+    own = policy_of_request(request.ttl_seconds, request.min_confidence)
+    if own is not None and not request.dry_run:
+        check_ends_everything(call)
+    policies = tuple(_policies(call)) if own is None else (own,)
+    view = call.view()
+
+    async def work() -> dict[str, Any]:
+        moment = call.moment(view)
+        reach = await call.in_pool(lambda: reach_of(view, told, moment, policies))
+        if not request.dry_run and await call.in_pool(
+            lambda: _acts(view, rights, moment, policies)
+        ):
+            scopes = tuple(scope for scope in SCOPES if scope in rights.scopes)
+            await call.do(SweepDecay(scopes=scopes, policies=policies, gardens=gardens))
+        body = {"scanned": reach.scanned, "decayed": reach.decayed, "dry_run": request.dry_run}
+        if request.dry_run:
+            body |= {"decayed": 0, "would_decay": reach.decayed}
+        return warned(body, request)
+
+    facts = int(np.count_nonzero(told.mask(view)))
+    if facts > call.service.settings.job_facts_min:
+        job = call.service.jobs.begin("decay", call.credential(), work)
+        return answer(accepted(job, facts), 202)
+    return answer(await work())
+
+
+def _acts(
+    view: View, rights: Authorization, moment: Moment, policies: Sequence[DecayPolicy]
+) -> bool:
+    """Whether a sweep changes anything. It spares nothing for being held back by the sanitizer
+    mode, and needs no right to read."""
+    return reach_of(view, rights.withholding(0), moment, policies).decayed > 0
+
+
+async def _sweep_request(call: Call) -> SweepRequest:
+    """The query string with the JSON body, if any, laid over it."""
+    data = await call.raw()
+    given = call.query(SweepRequest).model_dump(exclude_unset=True)
+    if data.strip():
+        body = validated(SweepRequest, parse_json(data), "body")
+        given |= body.model_dump(exclude_unset=True)
+    return validated(SweepRequest, given, "body")
+
+
+@routes.add(
+    "GET",
+    "/v1/decay/jobs/{job_id}",
+    permission="read",
+    summary="A sweep that became a job",
+    answers={200: SweepJob},
+    errors=(404,),
+)
+async def sweep_job(call: Call) -> web.Response:
+    """A sweep that became a job."""
+    return answer(call.service.jobs.get(call.segment("job_id"), "decay", call.credential()).wire())
+
+
+@routes.add(
+    "GET",
+    "/v1/relations/set-valued",
+    permission="read",
+    summary="Relations that may hold several values",
+    answers={200: SetValued},
+)
+async def get_set_valued(call: Call) -> web.Response:
+    """Relations that may hold several values at once."""
+    declared = call.node.reader.set_valued(call.view().position)
+    return answer({"relations": declared, "built_in": list(ALWAYS_SET_VALUED)})
+
+
+@routes.add(
+    "PUT",
+    "/v1/relations/set-valued",
+    permission="write",
+    summary="Replace the list of set-valued relations",
+    body=SetValuedRequest,
+    answers={200: SetValued},
+    errors=(400, 413, 503, 507),
+)
+async def put_set_valued(call: Call) -> web.Response:
+    """Replace the list of set-valued relations."""
+    request = await call.body(SetValuedRequest)
+    _check_reach(call, "*")
+    bad = [
+        entry("relation_label", ["body", "relations", n], "'*' may only end a label", label)
+        for n, label in enumerate(request.relations)
+        if "*" in label[:-1] or " " in label
+    ]
+    if bad:
+        raise unprocessable(bad)
+    await call.do(SetValuedDeclared(relations=[*request.relations]))
+    declared = sorted(set(request.relations))
+    return answer({"relations": declared, "built_in": list(ALWAYS_SET_VALUED)})
+
+
+def _policies(call: Call) -> list[DecayPolicy]:
+    return call.node.reader.decay_policies(call.view().position)
+
+
+def _named(call: Call, policy_id: str) -> DecayPolicy:
+    for policy in _policies(call):
+        if policy.id == policy_id:
+            return policy
+    raise plain("policy_not_found")
+
+
+def _check_reach(call: Call, scope: str) -> None:
+    """A policy acts on whole scopes, whatever the source: the caller's key must cover them."""
+    check_ends_everything(call)
+    beyond = set(SCOPES if scope == "*" else (scope,)) - call.authorization.scopes
+    if beyond:
+        raise coded("scope_forbidden", f"this key does not cover scopes {sorted(beyond)}")
+
+
+def _wire(policy: DecayPolicy) -> dict[str, Any]:
+    return {name: getattr(policy, name) for name in msgspec.structs.asdict(policy)}

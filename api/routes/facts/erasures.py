@@ -1,0 +1,102 @@
+"""Erasures and legal holds over HTTP: for admins alone."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from engramlog.api.commands.assertions import stored_uri
+from engramlog.api.commands.erasures import erase, erasure_record, hold_record, known_erasure
+from engramlog.api.http.bodies import answer
+from engramlog.api.http.call import Call
+from engramlog.api.http.routing import Routes
+from engramlog.api.schemas.erasures import (
+    ErasureBegun,
+    ErasurePage,
+    ErasureRecord,
+    ErasureRequest,
+    ErasuresQuery,
+    HoldRequest,
+    Holds,
+)
+from engramlog.eventlog.kinds import LegalHoldSet
+
+routes = Routes("erasure")
+
+
+@routes.add(
+    "POST",
+    "/v1/erasures",
+    permission="admin",
+    summary="Erase facts for good",
+    body=ErasureRequest,
+    answers={202: ErasureBegun},
+    errors=(400, 404, 413, 423, 503, 507),
+)
+async def begin_erasure(call: Call) -> web.Response:
+    """Erase facts: gone from every answer at once, from every file when the status says so."""
+    return answer(await erase(call, await call.body(ErasureRequest)), 202)
+
+
+@routes.add(
+    "GET",
+    "/v1/erasures",
+    permission="admin",
+    summary="Erasures, newest first",
+    query=ErasuresQuery,
+    answers={200: ErasurePage},
+)
+async def list_erasures(call: Call) -> web.Response:
+    """Erasures, newest first."""
+    query = call.query(ErasuresQuery)
+    before = call.view().position + 1 if query.before is None else query.before
+    rows = call.node.reader.erasures(before, query.limit + 1)
+    shown = rows[: query.limit]
+    more = shown[-1].position if len(rows) > len(shown) else None
+    return answer({"erasures": [erasure_record(call, row) for row in shown], "before": more})
+
+
+@routes.add(
+    "GET",
+    "/v1/erasures/{erasure_id}",
+    permission="admin",
+    summary="Where an erasure stands, and its receipt",
+    answers={200: ErasureRecord},
+    errors=(404,),
+)
+async def get_erasure(call: Call) -> web.Response:
+    """Where an erasure stands, and its receipt once everything is clean."""
+    return answer(erasure_record(call, known_erasure(call, call.segment("erasure_id"))))
+
+
+@routes.add(
+    "GET",
+    "/v1/legal-holds",
+    permission="admin",
+    summary="What may not be erased",
+    answers={200: Holds},
+)
+async def list_holds(call: Call) -> web.Response:
+    """What may not be erased."""
+    return answer({"holds": [hold_record(hold) for hold in call.node.reader.legal_holds()]})
+
+
+@routes.add(
+    "PUT",
+    "/v1/legal-holds",
+    permission="admin",
+    summary="Hold a fact or entity, or let it go",
+    body=HoldRequest,
+    answers={200: Holds},
+    errors=(400, 404, 413, 503, 507),
+)
+async def put_hold(call: Call) -> web.Response:
+    """Hold a fact or an entity, or let it go; answers with all that is held."""
+    request = await call.body(HoldRequest)
+    if request.fact_id is not None:
+        command = LegalHoldSet(target_kind="fact", target=request.fact_id, held=request.held)
+    else:
+        assert request.entity is not None
+        entity = stored_uri(request.entity)
+        command = LegalHoldSet(target_kind="entity", target=entity, held=request.held)
+    await call.do(command)
+    return await list_holds(call)

@@ -1,0 +1,41 @@
+"""The list of facts over HTTP."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from engramlog.api.commands.fact_listing import listed, notices_of
+from engramlog.api.http.bodies import answer
+from engramlog.api.http.call import Call, warned
+from engramlog.api.http.routing import Routes
+from engramlog.api.schemas.answers import FactPage
+from engramlog.api.schemas.facts import FactsQuery
+
+routes = Routes("facts")
+
+
+@routes.add(
+    "GET",
+    "/v1/facts",
+    permission="read",
+    summary="List facts, newest first",
+    query=FactsQuery,
+    answers={200: FactPage},
+    errors=(400, 404, 501),
+    headers=("Stigmem-Session",),
+    delegable=True,
+)
+async def list_facts(call: Call) -> web.Response:
+    """Facts that match, newest first, a page at a time."""
+    query = call.query(FactsQuery)
+    call.session()
+    page, records, cursor, _ = await call.in_pool(lambda: listed(call, query))
+    notices = await call.in_pool(lambda: notices_of(call, query)) if query.cursor is None else []
+    body = {
+        "facts": records,
+        "total": page.total,
+        "cursor": cursor,
+        "tombstone_notices": notices,
+    }
+    call.note_read(frozenset(record["scope"] for record in records))
+    return answer(warned(body, query), headers={"X-Total-Count": str(page.total)})

@@ -1,0 +1,306 @@
+"""Facts: state, look up, retract, and check one against its content id."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from aiohttp import web
+
+from engramlog.api.answers.records import Record, Volatile, record_of_event
+from engramlog.api.answers.sanitizer_modes import warned_record
+from engramlog.api.commands.assertions import state_fact
+from engramlog.api.commands.garden_access import member_of
+from engramlog.api.commands.memory_cards import card_record
+from engramlog.api.http.bodies import answer, parse_body, parse_json, validated
+from engramlog.api.http.call import Call, ignored
+from engramlog.api.http.errors import ApiError, coded, plain
+from engramlog.api.http.routing import Routes
+from engramlog.api.schemas.answers import CidCheck, FactRecord, Retracted
+from engramlog.api.schemas.facts import AssertRequest, MomentQuery, RetractRequest, WriteQuery
+from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.kinds import FactAsserted, Value
+from engramlog.projections.arrays import I32
+from engramlog.projections.authorization import Authorization
+from engramlog.projections.cid import compute_cid, parse_fact_hash
+from engramlog.projections.graph.provenance import visible_of_cid
+from engramlog.projections.image.view import View
+from engramlog.projections.image.visible_facts import known
+from engramlog.projections.moment import Moment
+from engramlog.projections.tables.facts.fact_rows import FactRow
+from engramlog.projections.writing.commands import Done, RetractFact
+
+routes = Routes("facts")
+
+CID_PREFIX = "sha256:"
+
+
+@routes.add(
+    "POST",
+    "/v1/facts",
+    permission="write",
+    summary="State a fact",
+    body=AssertRequest,
+    answers={201: FactRecord},
+    errors=(400, 404, 409, 413, 503, 507),
+    headers=("Stigmem-Session", "Idempotency-Key"),
+    delegable=True,
+)
+@routes.add(
+    "PUT",
+    "/v1/facts",
+    permission="write",
+    summary="State a fact (the same as POST)",
+    body=AssertRequest,
+    answers={201: FactRecord},
+    errors=(400, 404, 409, 413, 503, 507),
+    headers=("Stigmem-Session", "Idempotency-Key"),
+    delegable=True,
+)
+async def assert_fact(call: Call) -> web.Response:
+    """State a fact; the answer is the record of it, or of the equal live one."""
+    query = call.query(WriteQuery)
+    data = await call.raw()
+    request = parse_body(AssertRequest, data)
+    done, warnings = await state_fact(call, request, call.idempotency(data))
+    record = written_record(call, done, warnings + ignored(query, request))
+    if query.wait is not None:
+        record["embedded"] = await call.embedded(call.view().position)
+    return answer(record, 201)
+
+
+def written_record(call: Call, done: Done, warnings: list[str]) -> Record:
+    """The record of the fact that answers a write, new or not.
+
+    Raises:
+        ApiError: 404 where it is gone.
+    """
+    event = asserted_event(done)
+    if event is not None:
+        record = record_of_event(event, now_of(call, event, done), warnings)
+        return warned_record(record, event, call.service.settings.sanitizer_mode)
+    view = call.view()
+    slot = answering_slot(call, view, done)
+    if slot is None:
+        raise plain("fact_not_found")
+    return as_written(call.records(view, [slot], call.moment(view), whole=True)[0], warnings)
+
+
+def answering_slot(call: Call, view: View, done: Done) -> int | None:
+    """The fact that answers a write which recorded none; None where a repeated request was
+    refused the first time."""
+    slot = None if done.fact_id is None else call.node.reader.slot_of(done.fact_id)
+    return None if slot is None or slot >= view.count else slot
+
+
+def asserted_event(done: Done) -> Recorded | None:
+    """The event of the fact that answers a write, where the write recorded it."""
+    for event in done.events:
+        if isinstance(event.payload, FactAsserted):
+            return event
+    return None
+
+
+def now_of(call: Call, event: Recorded, done: Done) -> Volatile:
+    """What a fact just written looks like: trust is told on reads only."""
+    fact = event.payload
+    assert isinstance(fact, FactAsserted)
+    garden = call.node.reader.gardens.find(fact.garden_id) if fact.garden_id else None
+    waits = garden is not None and garden.quarantine and fact.confidence > 0.0
+    contradicted = done.contradicted
+    view = call.view()
+    if contradicted:  # perhaps by what the caller may not know of
+        slot = answering_slot(call, view, done)
+        chosen: I32 = np.array([] if slot is None else [slot], dtype=np.int32)
+        rights = call.authorization.reading()
+        contradicted = bool(view.contradicted(chosen, call.moment(view), rights).any())
+    return Volatile(fact.confidence, contradicted, quarantine="pending" if waits else None)
+
+
+def as_written(record: Record, warnings: list[str]) -> Record:
+    """A stored record in the shape of a write's answer."""
+    return record | {"source_trust": None, "effective_confidence": None, "warnings": warnings}
+
+
+@routes.add(
+    "PATCH",
+    "/v1/facts/{fact_id}",
+    permission="write",
+    summary="Refused: facts never change",
+    errors=(400, 405, 413, 422),
+)
+async def patch_fact(call: Call) -> web.Response:
+    """Facts never change: 422 where the request names ``derived_from``, else 405."""
+    data = await call.raw()
+    body: Any = parse_json(data) if data.strip() else None
+    if isinstance(body, dict) and "derived_from" in body:
+        raise coded("derived_from_immutable", "derived_from cannot change once a fact is written")
+    raise ApiError(405, "Method Not Allowed", headers={"Allow": "GET,HEAD"})
+
+
+@routes.add(
+    "GET",
+    "/v1/facts/{fact_id}",
+    permission="read",
+    summary="One fact, by id or by sha256: content id",
+    query=MomentQuery,
+    answers={200: FactRecord},
+    errors=(400, 404, 409, 410, 501),
+    headers=("Stigmem-Session",),
+    delegable=True,
+)
+async def get_fact(call: Call) -> web.Response:
+    """One fact by id, or the newest visible one by ``sha256:`` content id."""
+    query = call.query(MomentQuery)
+    view = call.view()
+    moment = call.moment(view, query)
+    name = call.segment("fact_id")
+    card = card_record(call, view, moment, name) if call.node.reader.slot_of(name) is None else None
+    if card is not None:
+        call.note_read((card["scope"],))
+        return answer(card)
+    check_erased(call, name)
+    slot = find(call, view, moment, name, call.authorization.alone())
+    row = call.node.reader.rows([int(view.from_position[slot])])[0]
+    _check_cid(row)
+    record = call.records(view, [slot], moment)[0]
+    call.note_read((row.scope,))
+    return answer(record)
+
+
+def check_erased(call: Call, name: str) -> None:
+    """Raises ApiError 410 ``fact_erased`` for an erased fact, to those who may know of it: to
+    everybody else it was never there."""
+    if not call.authorization.may("admin") or call.node.reader.slot_of(name) is not None:
+        return
+    erasure = call.node.reader.erasure_of(name)
+    if erasure is not None:
+        raise coded("fact_erased", "this fact was erased", erasure_id=erasure)
+
+
+def find(
+    call: Call,
+    view: View,
+    moment: Moment,
+    name: str,
+    authorization: Authorization | None = None,
+) -> int:
+    """The slot behind an id or content id, as far as the caller (or ``authorization``, which
+    is the caller's own, narrowed) may see it.
+
+    Raises:
+        ApiError: 400 ``cid_malformed``; 404, the same for absent and unreadable.
+    """
+    rights = authorization or call.authorization
+    reader = call.node.reader
+    if name.startswith(CID_PREFIX):
+        try:
+            parse_fact_hash(name)
+        except ValueError as fault:
+            raise coded(
+                "cid_malformed", "CID must be 'sha256:' followed by 64 hex chars"
+            ) from fault
+        visible = visible_of_cid(reader, view, name, rights, moment)
+    else:
+        slot = reader.slot_of(name)
+        named = [] if slot is None or slot >= view.count else [slot]
+        visible = known(view, rights, moment, np.array(named, dtype=np.int32)).tolist()
+    if not visible:
+        raise plain("fact_not_found")
+    return max(visible, key=lambda slot: (int(view.hlc[slot]), int(view.from_position[slot])))
+
+
+def computed_cid(row: FactRow) -> str:
+    """The content id of what is stored."""
+    return compute_cid(
+        entity=row.entity,
+        relation=row.relation,
+        value=Value(row.value_type, row.value_v),  # pyright: ignore[reportArgumentType]
+        source=row.source,
+        confidence=row.base_confidence,
+        scope=row.scope,
+    )
+
+
+def _check_cid(row: FactRow) -> None:
+    if not row.cid:
+        return
+    computed = computed_cid(row)
+    if computed != row.cid:
+        raise coded(
+            "cid_mismatch",
+            "the stored content does not match its content id",
+            fact_id=row.id,
+            computed_cid=computed,
+            stored_cid=row.cid,
+        )
+
+
+@routes.add(
+    "POST",
+    "/v1/facts/{fact_id}/verify-cid",
+    permission="read",
+    summary="Check a fact against its content id",
+    answers={200: CidCheck},
+    errors=(400, 404),
+    delegable=True,
+)
+async def verify_cid(call: Call) -> web.Response:
+    """Whether a stored fact still hashes to its content id."""
+    view = call.view()
+    slot = find(call, view, call.moment(view), call.segment("fact_id"))
+    row = call.node.reader.rows([int(view.from_position[slot])])[0]
+    computed = computed_cid(row)
+    reason = None
+    if not row.cid:
+        reason = "no_stored_cid"
+    elif computed != row.cid:
+        reason = "content_mismatch"
+    return answer(
+        {
+            "cid_valid": reason is None,
+            "computed_cid": computed,
+            "stored_cid": row.cid or None,
+            "mismatch_reason": reason,
+        }
+    )
+
+
+@routes.add(
+    "POST",
+    "/v1/facts/{fact_id}/retract",
+    permission="write",
+    summary="Retract a fact",
+    body=RetractRequest,
+    body_required=False,
+    answers={200: Retracted},
+    errors=(400, 404, 409, 413, 503, 507),
+    headers=("Idempotency-Key",),
+    delegable=True,
+)
+async def retract_fact(call: Call) -> web.Response:
+    """End one fact by id. Its record stays and can still be looked up."""
+    data = await call.raw()
+    body: Any = parse_json(data) if data.strip() else {}
+    request = validated(RetractRequest, body, "body")
+    fact_id = call.segment("fact_id")
+    call.check_served(fact_id)
+    command = RetractFact(
+        fact_id=fact_id,
+        reason=request.reason,
+        scopes=call.authorization.scopes,
+        member=member_of(call),
+        rights=call.authorization.alone(),
+    )
+    done = await call.do(command, idempotency=call.idempotency(data))
+    view = call.view()
+    moment = call.moment(view)
+    slot = find(call, view, moment, fact_id, call.authorization.alone())
+    return answer(
+        {
+            "id": fact_id,
+            "retracted": True,
+            "position": done.position,
+            "fact": call.records(view, [slot], moment)[0],
+        }
+    )

@@ -1,0 +1,110 @@
+"""What became of recalled facts, over HTTP."""
+
+from __future__ import annotations
+
+import numpy as np
+from aiohttp import web
+
+from engramlog.api.commands.assertions import check_may_end
+from engramlog.api.commands.recall_receipts import receipt_named
+from engramlog.api.http.bodies import answer, parse_body
+from engramlog.api.http.call import Call
+from engramlog.api.http.errors import entry, plain, unprocessable
+from engramlog.api.http.routing import Routes
+from engramlog.api.schemas.answers import FeedbackTaken
+from engramlog.api.schemas.recall import FeedbackRequest
+from engramlog.eventlog.kinds import FactFeedback
+from engramlog.projections.arrays import I32
+from engramlog.projections.image.visible_facts import known
+from engramlog.projections.recall.citation import is_cited
+from engramlog.projections.tables.declared.garden_directory import MODERATING_ROLES
+
+routes = Routes("recall")
+
+_WORDED = ("string", "text")
+
+
+@routes.add(
+    "POST",
+    "/v1/recall/feedback",
+    permission="write",
+    summary="Say which recalled facts were cited or wrong",
+    body=FeedbackRequest,
+    answers={200: FeedbackTaken},
+    errors=(400, 404, 409, 413, 503, 507),
+    headers=("Idempotency-Key",),
+)
+async def give_feedback(call: Call) -> web.Response:
+    """Note which recalled facts were used, and which were wrong.
+
+    Raises:
+        ApiError: 404 ``receipt_not_found``; 404 where a named fact is not there for the caller;
+            422 where the receipt's recall did not return it; 403 where one is rejected without
+            a receipt that is not the caller's to end.
+    """
+    data = await call.raw()
+    request = parse_body(FeedbackRequest, data)
+    _check_readable(call, [*request.cited, *request.rejected])
+    returned: list[str] = []
+    if request.receipt_id is not None:
+        receipt, _ = receipt_named(call, request.receipt_id)
+        returned = [each.fact_id for each in receipt.returned]
+        _check_returned(request, frozenset(returned))
+    else:
+        _check_authority(call, request.rejected)
+    cited = request.cited
+    text = request.answer
+    if text is not None:
+        cited = await call.in_pool(lambda: _cited(call, returned, text))
+    command = FactFeedback(cited=cited, rejected=request.rejected, receipt_id=request.receipt_id)
+    done = await call.do(command, idempotency=call.idempotency(data))
+    return answer({"cited": cited, "rejected": request.rejected, "position": done.position})
+
+
+def _check_returned(request: FeedbackRequest, returned: frozenset[str]) -> None:
+    wrong = [
+        entry("not_returned", ["body", name, index], "the recall did not return this fact", fact)
+        for name, facts in (("cited", request.cited), ("rejected", request.rejected))
+        for index, fact in enumerate(facts)
+        if fact not in returned
+    ]
+    if wrong:
+        raise unprocessable(wrong)
+
+
+def _check_readable(call: Call, facts: list[str]) -> None:
+    if len(_readable(call, facts)) < len(frozenset(facts)):
+        raise plain("fact_not_found")
+
+
+def _check_authority(call: Call, rejected: list[str]) -> None:
+    """Without a receipt nothing shows that a fact was recalled: only who could end it may then
+    count against it. Raises ApiError 403."""
+    view = call.view()
+    for slot in _readable(call, rejected).values():
+        garden = int(view.garden[slot])
+        named = None if garden < 0 else call.node.reader.gardens.find(view.gardens.text(garden))
+        if named is None or named.role(call.caller.principal) not in MODERATING_ROLES:
+            check_may_end(call, view.sources.text(int(view.source[slot])))
+
+
+def _readable(call: Call, facts: list[str]) -> dict[str, int]:
+    """Slots of those facts that the caller may read today."""
+    view = call.view()
+    slots = {
+        fact: slot
+        for fact in facts
+        if (slot := call.node.reader.slot_of(fact)) is not None and slot < view.count
+    }
+    chosen: I32 = np.asarray(sorted(slots.values()), dtype=np.int32)
+    shown = frozenset(known(view, call.authorization.reading(), call.moment(view), chosen).tolist())
+    return {fact: slot for fact, slot in slots.items() if slot in shown}
+
+
+def _cited(call: Call, returned: list[str], text: str) -> list[str]:
+    """Those of the returned facts whose text the answer made use of."""
+    slots = _readable(call, returned)
+    view = call.view()
+    positions = [int(view.from_position[slot]) for slot in slots.values()]
+    rows = call.node.reader.rows(positions)
+    return [row.id for row in rows if row.value_type in _WORDED and is_cited(row.value_v, text)]

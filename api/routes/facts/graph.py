@@ -1,0 +1,122 @@
+"""The neighbours of an entity over HTTP, page by page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiohttp import web
+
+from engramlog.api.commands.entity_names import entity_named
+from engramlog.api.http.bodies import answer
+from engramlog.api.http.call import Call, warned
+from engramlog.api.http.cursors import Cursor, filters_digest
+from engramlog.api.http.errors import ApiError, coded
+from engramlog.api.http.routing import Routes
+from engramlog.api.schemas import answers
+from engramlog.api.schemas.recall import NeighborsQuery
+from engramlog.projections.graph.neighbors import (
+    DEPTH_MAX,
+    GraphError,
+    Mark,
+    Neighbor,
+    NeighborPage,
+    NeighborQuery,
+    neighbors,
+)
+from engramlog.projections.moment import parse_instant
+from engramlog.projections.normalization import EVERY_SCOPE, SCOPES
+
+routes = Routes("recall")
+
+_KIND = "neighbors"
+_UNBOUND = frozenset({"cursor", "page_size"})
+
+
+@routes.add(
+    "GET",
+    "/v1/graph/neighbors",
+    permission="read",
+    summary="Neighbours of an entity",
+    query=NeighborsQuery,
+    answers={200: answers.NeighborPage},
+    errors=(400, 501),
+    headers=("Stigmem-Session",),
+    delegable=True,
+)
+async def list_neighbors(call: Call) -> web.Response:
+    """Entities within a few hops, by shortest path, nearest first."""
+    query = call.query(NeighborsQuery)
+    if query.depth > DEPTH_MAX:
+        raise coded("graph_depth_exceeded", f"depth must be ≤ {DEPTH_MAX}")
+    scopes = tuple(SCOPES) if query.scope in EVERY_SCOPE else (query.scope,)
+    if scopes[0] not in SCOPES:
+        raise ApiError(400, f"scope must be one of {sorted(SCOPES)}")
+    call.session()
+    page, entity, cursor = await call.in_pool(lambda: _page(call, query))
+    if page.neighbors:
+        call.note_read(scopes)
+    body = {
+        "entity": entity,
+        "depth": query.depth,
+        "neighbors": [_wire(neighbor) for neighbor in page.neighbors],
+        "next_cursor": cursor,
+        "total_hint": page.total,
+    }
+    return answer(warned(body, query))
+
+
+def _page(call: Call, query: NeighborsQuery) -> tuple[NeighborPage, str, str | None]:
+    view = call.view()
+    walk = _walk(call, query)
+    valid_at_us = None if query.valid_at is None else parse_instant(query.valid_at)
+    after = Mark(int(walk.place[0]), str(walk.place[1])) if walk.place else None
+    question = NeighborQuery(
+        entity=entity_named(call, query.entity, walk.position),
+        scope=query.scope,
+        depth=query.depth,
+        relation_filter=query.relation_filter,
+        min_confidence=query.min_confidence,
+        min_trust=query.min_trust,
+        page_size=query.page_size,
+        after=after,
+    )
+    try:
+        page = neighbors(view, question, call.model_authorization, walk.moment(valid_at_us))
+    except GraphError as fault:
+        raise coded(fault.code, str(fault)) from fault
+    return page, question.entity, _next(call, walk, page)
+
+
+def _walk(call: Call, query: NeighborsQuery) -> Cursor:
+    """The cursor's walk, or a new one at the moment asked about."""
+    digest = filters_digest(
+        {name: getattr(query, name) for name in NeighborsQuery.model_fields if name not in _UNBOUND}
+    )
+    now = call.moment(call.view(), query)
+    if query.cursor is None:
+        return Cursor(_KIND, digest, now.position, now.instant_us, 0)
+    return call.service.cursors.open(
+        query.cursor, kind=_KIND, digest=digest, now_us=call.node.clock.now_us()
+    )
+
+
+def _next(call: Call, walk: Cursor, page: NeighborPage) -> str | None:
+    if page.next is None:
+        return None
+    cursors = call.service.cursors
+    expires = cursors.expiry(call.node.clock.now_us())
+    place = (page.next.hops, page.next.entity)
+    return cursors.seal(
+        Cursor(walk.kind, walk.digest, walk.position, walk.instant_us, expires, place)
+    )
+
+
+def _wire(neighbor: Neighbor) -> dict[str, Any]:
+    return {
+        "entity": neighbor.entity,
+        "relation": neighbor.relation,
+        "hops": neighbor.hops,
+        "confidence": neighbor.confidence,
+        "source_trust": neighbor.source_trust,
+        "path": list(neighbor.path),
+    }

@@ -1,0 +1,282 @@
+"""Intents over HTTP: an envelope becomes facts about the intent, and is read back from them.
+
+The goal, the sender and the recipients are facts (and edges) of their own, so that recall and the
+graph find them; the envelope itself is one more, and is what GET answers with.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, cast
+from uuid import uuid4
+
+import msgspec
+from aiohttp import web
+from pydantic import BaseModel, ConfigDict, Field
+
+from engramlog.api.commands.assertions import assertion_of
+from engramlog.api.commands.entity_names import entity_named, stored_uri
+from engramlog.api.http.bodies import answer, parse_body, parse_json
+from engramlog.api.http.call import Call, ignored
+from engramlog.api.http.errors import plain, refused
+from engramlog.api.http.routing import Routes
+from engramlog.api.schemas.facts import AssertRequest, MomentQuery
+from engramlog.api.schemas.values import FactValue, Instant, Name, Scope
+from engramlog.projections.image.view import View
+from engramlog.projections.image.visible_facts import live
+from engramlog.projections.moment import Moment, format_instant
+from engramlog.projections.normalization import normalize_ref
+from engramlog.projections.writing.commands import Refused
+
+routes = Routes("intents")
+
+ITEMS_MAX = 100
+TEXT_LENGTH_MAX = 20_000
+_Text = Annotated[str, Field(max_length=TEXT_LENGTH_MAX)]
+
+
+class Constraint(BaseModel):
+    """A limit that must be kept, such as a budget."""
+
+    kind: Name
+    limit: FactValue
+    unit: _Text | None = None
+
+
+class Preference(BaseModel):
+    """What is preferred, and how strongly."""
+
+    kind: Name
+    value: Any = None
+    weight: Annotated[float, Field(allow_inf_nan=False)] = 1.0
+
+
+class Deference(BaseModel):
+    """When to ask whom first; ``timeout_s`` seconds."""
+
+    condition: _Text
+    defer_to: Name
+    timeout_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+
+
+class Artifact(BaseModel):
+    """Something handed over."""
+
+    name: _Text
+    ref: _Text
+
+
+class Handoff(BaseModel):
+    """Where the work stands."""
+
+    summary: _Text
+    fact_refs: list[_Text] = Field(default_factory=list[str], max_length=ITEMS_MAX)
+    artifacts: list[Artifact] = Field(default_factory=list[Artifact], max_length=ITEMS_MAX)
+    continuation: Any = None
+
+
+class Escalation(BaseModel):
+    """Whom to tell, and how, where the intent cannot be met."""
+
+    escalate_to: Name
+    channel: Literal["stigmem", "email", "slack"] = "stigmem"
+    priority: Literal["low", "medium", "high", "critical"] = "medium"
+    include_context: bool = True
+
+
+class IntentRequest(BaseModel):
+    """An envelope. ``from`` must be a source that the caller may write as."""
+
+    model_config = ConfigDict(extra="allow")
+
+    id: Name | None = None
+    from_: Name = Field(alias="from")
+    to: list[Name] = Field(min_length=1, max_length=ITEMS_MAX)
+    goal: Annotated[str, Field(min_length=1, max_length=2048)]
+    scope: Scope = "company"
+    expires_at: Instant | None = None
+    constraint: list[Constraint] = Field(default_factory=list[Constraint], max_length=ITEMS_MAX)
+    preference: list[Preference] = Field(default_factory=list[Preference], max_length=ITEMS_MAX)
+    deference: list[Deference] = Field(default_factory=list[Deference], max_length=ITEMS_MAX)
+    escalation: Escalation | None = None
+    handoff: Handoff | None = None
+
+
+class IntentRecord(BaseModel):
+    """The envelope as it was sent, and the facts that hold it."""
+
+    id: str
+    from_: str = Field(alias="from")
+    to: list[str]
+    goal: str
+    scope: Scope
+    created_at: str
+    expires_at: str | None
+    constraint: list[dict[str, Any]]
+    preference: list[dict[str, Any]]
+    deference: list[dict[str, Any]]
+    escalation: Any
+    handoff: dict[str, Any] | None
+    fact_ids: list[str]
+    warnings: list[str] | None = None
+
+
+ENVELOPE = "intent:envelope"
+RECIPIENT = "rel:intent-to"
+"""``rel:*`` may hold several values, so that several recipients are no contradiction."""
+RELATIONS = frozenset({ENVELOPE, RECIPIENT, "intent:goal", "intent:from"})
+
+
+@routes.add(
+    "POST",
+    "/v1/intents",
+    permission="write",
+    summary="State an intent",
+    body=IntentRequest,
+    answers={201: IntentRecord},
+    errors=(400, 409, 413, 503, 507),
+    headers=("Stigmem-Session", "Idempotency-Key"),
+)
+async def create_intent(call: Call) -> web.Response:
+    """State an intent: all of its facts or none."""
+    data = await call.raw()
+    request = parse_body(IntentRequest, data)
+    sent = cast("dict[str, Any]", parse_json(data))
+    name = entity_named(call, request.id or f"intent:{uuid4()}", call.view().position)
+    before = call.view()
+    if await call.in_pool(lambda: _found(call, before, name, call.moment(before))) is not None:
+        raise plain("intent_exists")
+    envelope = _envelope(request, sent, name)
+    assertions = [assertion_of(call, each) for each in _facts(request, name, envelope)]
+    written = await call.submit(
+        [each.command for each in assertions], idempotency=call.idempotency(data), atomic=True
+    )
+    ids: list[str] = []
+    for outcome in written.outcomes:
+        if isinstance(outcome, Refused):
+            raise refused(outcome)
+        ids.append(str(outcome.fact_id))
+    view = call.view()
+    moment = call.moment(view)
+    record = await call.in_pool(lambda: _found(call, view, name, moment))
+    if record is None:  # the sanitizer holds it back: who wrote it is told all the same
+        record = _record(envelope, format_instant(moment.instant_us), ids)
+    warnings = ignored(request)
+    return answer(record | ({"warnings": warnings} if warnings else {}), 201)
+
+
+@routes.add(
+    "GET",
+    "/v1/intents/{intent_id:.+}",
+    permission="read",
+    summary="One intent",
+    query=MomentQuery,
+    answers={200: IntentRecord},
+    errors=(400, 404, 501),
+    headers=("Stigmem-Session",),
+)
+async def get_intent(call: Call) -> web.Response:
+    """An intent, as far as the caller may read it."""
+    query = call.query(MomentQuery)
+    call.session()
+    body = await call.in_pool(lambda: _read(call, query))
+    call.note_facts([body])
+    return answer(body)
+
+
+def _read(call: Call, query: MomentQuery) -> dict[str, Any]:
+    view = call.view()
+    moment = call.moment(view, query)
+    name = entity_named(call, call.segment("intent_id"), moment.position)
+    record = _found(call, view, name, moment)
+    if record is None:
+        raise plain("intent_not_found")
+    return record
+
+
+def _found(call: Call, view: View, name: str, moment: Moment) -> dict[str, Any] | None:
+    """The newest envelope under this name that the caller may read."""
+    number = view.entities.number(name)
+    if number is None:
+        return None
+    slots = live(view, call.authorization, moment, view.entity_slots(number), include_expired=True)
+    records = [
+        record
+        for record in call.records(view, slots, moment)
+        if record["relation"] in RELATIONS and not record["sanitizer_redacted"]
+    ]
+    for record in reversed(records):
+        if record["relation"] == ENVELOPE:
+            envelope = _decoded(record["value"]["v"])
+            if envelope is not None:
+                own = [each["id"] for each in records if each["source"] == record["source"]]
+                return _record(envelope, record["timestamp"], own)
+    return None
+
+
+def _decoded(text: object) -> dict[str, Any] | None:
+    """The envelope, unless somebody wrote something else under its relation."""
+    try:
+        found = msgspec.json.decode(str(text), type=dict[str, Any])
+    except msgspec.MsgspecError:
+        return None
+    return found if set(_FIELDS) <= found.keys() else None
+
+
+_FIELDS = ("id", "from", "to", "goal", "scope", "expires_at", "constraint", "preference",
+           "deference", "escalation", "handoff")  # fmt: skip
+
+
+def _record(envelope: dict[str, Any], created_at: str, fact_ids: list[str]) -> dict[str, Any]:
+    told = {name: envelope[name] for name in _FIELDS}
+    ordered = {name: told.pop(name) for name in ("id", "from", "to", "goal", "scope")}
+    return {**ordered, "created_at": created_at, **told, "fact_ids": fact_ids}
+
+
+def _envelope(request: IntentRequest, sent: dict[str, Any], name: str) -> dict[str, Any]:
+    """What GET answers with; values of limits stay as they were sent."""
+    dumped = request.model_dump(include=set(IntentRequest.model_fields), by_alias=True)
+    return {
+        **{field: dumped[field] for field in _FIELDS},
+        "id": name,
+        "from": stored_uri(request.from_),
+        "to": [stored_uri(each) for each in request.to],
+        "constraint": [
+            _constraint(each, given["limit"].get("v"))
+            for each, given in zip(request.constraint, sent.get("constraint", ()), strict=True)
+        ],
+    }
+
+
+def _constraint(given: Constraint, v: object) -> dict[str, Any]:
+    limit = {"type": given.limit.type, "v": v, "interpret_as": given.limit.interpret_as}
+    return {"kind": given.kind, "limit": limit, "unit": given.unit}
+
+
+def _facts(request: IntentRequest, name: str, envelope: dict[str, Any]) -> list[AssertRequest]:
+    values: list[tuple[str, dict[str, Any]]] = [
+        ("intent:goal", {"type": "text", "v": request.goal}),
+        ("intent:from", _ref(envelope["from"])),
+        *((RECIPIENT, _ref(each)) for each in dict.fromkeys(envelope["to"])),
+        (ENVELOPE, {"type": "text", "v": msgspec.json.encode(envelope).decode()}),
+    ]
+    return [
+        AssertRequest.model_validate(
+            {
+                "entity": name,
+                "relation": relation,
+                "value": value,
+                "source": request.from_,
+                "scope": request.scope,
+                "valid_until": request.expires_at,
+            }
+        )
+        for relation, value in values
+    ]
+
+
+def _ref(name: str) -> dict[str, str]:
+    """An edge where the name is a URI, else the name itself."""
+    try:
+        return {"type": "ref", "v": normalize_ref(name)}
+    except ValueError:
+        return {"type": "string", "v": name}

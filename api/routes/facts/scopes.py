@@ -1,0 +1,171 @@
+"""A whole scope over HTTP: what in it deserves a look, and what it knows in numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from aiohttp import web
+
+from engramlog.api.answers.records import volatile_of
+from engramlog.api.commands.entity_names import entity_named
+from engramlog.api.http.bodies import answer
+from engramlog.api.http.call import Call, warned
+from engramlog.api.http.routing import Routes
+from engramlog.api.node.tasks.jobs import accepted
+from engramlog.api.schemas.answers import JobAccepted, LintJob
+from engramlog.api.schemas.scopes import LintBody, LintReport, Synthesis, SynthesisQuery
+from engramlog.projections.graph.lint import CHECKS, LintFindings, LintRequest, lint
+from engramlog.projections.graph.synthesis import synthesize
+from engramlog.projections.moment import Moment, format_instant
+
+routes = Routes("scopes")
+
+
+@routes.add(
+    "POST",
+    "/v1/lint",
+    permission="read",
+    summary="What deserves a second look in a scope",
+    body=LintBody,
+    answers={200: LintReport, 202: JobAccepted},
+    errors=(400, 413, 501, 503),
+    headers=("Stigmem-Session",),
+    delegable=True,
+)
+async def lint_scope(call: Call) -> web.Response:
+    """What deserves a second look among the facts of a scope."""
+    body = await call.body(LintBody)
+    call.session()
+    call.narrowed(body.scope)  # answers 400 for what is no scope
+    checks = tuple(dict.fromkeys(body.checks or CHECKS))
+    call.note_read((body.scope,))
+
+    async def work() -> dict[str, Any]:
+        return warned(await call.in_pool(lambda: _report(call, body, checks)), body)
+
+    facts = await call.in_pool(lambda: _readable(call, body))
+    if facts > call.service.settings.job_facts_min:
+        job = call.service.jobs.begin("lint", call.credential(), work)
+        return answer(accepted(job, facts), 202)
+    return answer(await work())
+
+
+def _readable(call: Call, body: LintBody) -> int:
+    """Facts of the scope that the caller may read: how much there is to look at."""
+    return int(np.count_nonzero(call.narrowed(body.scope, for_model=True).mask(call.view())))
+
+
+def _report(call: Call, body: LintBody, checks: tuple[str, ...]) -> dict[str, Any]:
+    report, moment = _linted(call, body, checks)
+    return {
+        "findings": [
+            {
+                "check": each.check,
+                "severity": each.severity,
+                "entity": each.entity,
+                "relation": each.relation,
+                "fact_ids": each.fact_ids,
+                "detail": each.detail,
+            }
+            for each in report.findings
+        ],
+        "checked_at": format_instant(moment.instant_us),
+        "scope": body.scope,
+        "checks_run": list(checks),
+        "fact_count": report.fact_count,
+        "truncated": report.truncated,
+    }
+
+
+def _linted(call: Call, body: LintBody, checks: tuple[str, ...]) -> tuple[LintFindings, Moment]:
+    view = call.view()
+    moment = call.moment(view, body)
+    request = LintRequest(
+        scope=body.scope,
+        checks=checks,
+        entity=None if body.entity is None else entity_named(call, body.entity, moment.position),
+        relation=body.relation,
+        lookahead_us=int(body.stale_lookahead_s * 1_000_000),
+    )
+    return lint(call.node.reader, view, call.model_authorization, moment, request), moment
+
+
+@routes.add(
+    "GET",
+    "/v1/lint/jobs/{job_id}",
+    permission="read",
+    summary="A lint that became a job",
+    answers={200: LintJob},
+    errors=(404,),
+    delegable=True,
+)
+async def lint_job(call: Call) -> web.Response:
+    """A lint that became a job."""
+    return answer(call.service.jobs.get(call.segment("job_id"), "lint", call.credential()).wire())
+
+
+@routes.add(
+    "GET",
+    "/v1/scopes/{scope}/synthesize",
+    permission="read",
+    summary="What a scope knows, in numbers",
+    query=SynthesisQuery,
+    answers={200: Synthesis},
+    errors=(400, 501),
+    headers=("Stigmem-Session",),
+    delegable=True,
+)
+async def synthesize_scope(call: Call) -> web.Response:
+    """What a scope knows: its most confident facts, and numbers over all of them."""
+    query = call.query(SynthesisQuery)
+    call.session()
+    body = await call.in_pool(lambda: _synthesis(call, query))
+    if body["facts"]:
+        call.note_read((body["scope"],))
+    return answer(warned(body, query))
+
+
+def _synthesis(call: Call, query: SynthesisQuery) -> dict[str, Any]:
+    scope = call.segment("scope")
+    view = call.view()
+    authorization = call.narrowed(scope, for_model=True)
+    moment = call.moment(view, query)
+    found = synthesize(
+        view, authorization, moment, include_expired=query.include_expired, limit=query.limit
+    )
+    rows = call.node.reader.rows(view.from_position[found.foremost].tolist())
+    slots = [view.slot_at(row.from_position) for row in rows]
+    numbers = volatile_of(view, np.array(slots, dtype=np.int32), moment, authorization)
+    facts = [
+        {
+            "id": row.id,
+            "entity": row.entity,
+            "relation": row.relation,
+            "value": {"type": row.value_type, "v": row.value_v},
+            "confidence": now.confidence,
+            "timestamp": format_instant(row.recorded_at),
+            "valid_until": row.valid_until,
+            "is_expired": bool(view.valid_until[slot] <= moment.valid_us),
+            "age_seconds": (moment.instant_us - row.recorded_at) / 1e6,
+            "contradicted": now.contradicted,
+            "source": row.source,
+        }
+        for row, now, slot in zip(rows, numbers, slots, strict=True)
+    ]
+    return {
+        "scope": scope,
+        "fact_count": len(facts),
+        "facts": facts,
+        "contradiction_count": found.contradictions,
+        "mean_confidence": found.mean_confidence,
+        "freshest_timestamp": _instant(found.freshest_us),
+        "oldest_timestamp": _instant(found.oldest_us),
+        "expired_fact_count": found.expired,
+        "synthesized_at": format_instant(moment.instant_us),
+        "total_count": found.total,
+    }
+
+
+def _instant(instant_us: int | None) -> str | None:
+    return None if instant_us is None else format_instant(instant_us)

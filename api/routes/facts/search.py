@@ -1,0 +1,124 @@
+"""Search as one types: over names, aliases and values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from aiohttp import web
+from pydantic import ConfigDict, Field
+
+from engramlog.api.http.bodies import answer
+from engramlog.api.http.call import Call
+from engramlog.api.http.routing import Routes
+from engramlog.api.routes.time_travel.time_travel import wire_moment
+from engramlog.api.schemas.answers import Answer, FactRecord, MomentRecord
+from engramlog.api.schemas.facts import MomentQuery
+from engramlog.projections.authorization import Authorization
+from engramlog.projections.graph.search import search
+from engramlog.projections.image.view import View
+from engramlog.projections.image.visible_facts import live
+from engramlog.projections.moment import Moment
+from engramlog.projections.tables.declared.aliases import AliasRow
+
+routes = Routes("facts")
+
+SEARCH_LENGTH_MAX = 500
+
+
+class SearchQuery(MomentQuery):
+    """``q``: words, or parts of words, that a name, an alias or a fact must hold."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    q: str = Field(min_length=1, max_length=SEARCH_LENGTH_MAX)
+    scope: str | None = None
+    limit: int = Field(default=20, ge=1, le=100)
+
+
+class FoundEntity(Answer):
+    """``facts``: those that the caller may read. ``label``: what a fact says it is called.
+    ``alias``: the other name that was found."""
+
+    entity: str
+    facts: int
+    label: str | None
+    alias: str | None
+
+
+class SearchAnswer(Answer):
+    """The best first."""
+
+    entities: list[FoundEntity]
+    facts: list[FactRecord]
+    moment: MomentRecord
+
+
+ALIASES_MAX = 10_000
+_LABELS = (":name", ":label", ":title")
+"""Ends of relations whose value is what an entity is called."""
+
+
+@routes.add(
+    "GET",
+    "/v1/search",
+    permission="read",
+    summary="Search names, aliases and values as one types",
+    query=SearchQuery,
+    answers={200: SearchAnswer},
+    errors=(400, 501),
+    headers=("Stigmem-Session",),
+    delegable=True,
+)
+async def search_facts(call: Call) -> web.Response:
+    """Entities and facts in whose names, aliases and values all words are found."""
+    query = call.query(SearchQuery)
+    call.session()
+    body = await call.in_pool(lambda: _found(call, query))
+    call.note_facts(body["facts"])
+    return answer(body)
+
+
+def _found(call: Call, query: SearchQuery) -> dict[str, Any]:
+    view = call.view()
+    rights = call.narrowed(query.scope)
+    moment = call.moment(view, query)
+    found = search(view, rights, moment, query.q, _aliases(call, view, moment), query.limit)
+    return {
+        "entities": [
+            {
+                "entity": each.entity,
+                "facts": each.facts,
+                "label": _label(call, view, rights, moment, each.entity),
+                "alias": each.alias,
+            }
+            for each in found.entities
+        ],
+        "facts": call.records(view, found.slots, moment),
+        "moment": wire_moment(moment),
+    }
+
+
+def _aliases(call: Call, view: View, moment: Moment) -> list[tuple[str, str]]:
+    gone = view.hiding.covers_everywhere
+
+    def shown(row: AliasRow) -> bool:
+        return not gone(row.raw_uri) and not gone(row.canonical_uri)
+
+    book = call.node.reader.aliases
+    rows = book.list(moment.position, "", ALIASES_MAX, shown)
+    return [(row.raw_uri, book.resolve(row.raw_uri, moment.position)) for row in rows]
+
+
+def _label(
+    call: Call, view: View, rights: Authorization, moment: Moment, entity: str
+) -> str | None:
+    """The newest name that a fact the caller may read gives an entity."""
+    slots = live(view, rights, moment, view.entity_slots(view.entities.numbered(entity)))
+    relations = view.relations.texts(view.relation[slots].tolist())
+    named = [slot for slot, name in zip(slots, relations, strict=True) if name.endswith(_LABELS)]
+    if not named:
+        return None
+    newest = np.asarray(view.by_age(np.asarray(named, dtype=np.int32))[-1:], dtype=np.int32)
+    value = call.records(view, newest, moment)[0]["value"]
+    return str(value["v"]) if value["type"] in ("string", "text") else None

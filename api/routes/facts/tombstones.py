@@ -1,0 +1,99 @@
+"""Tombstones over HTTP: for admins alone (wire 5.5)."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from engramlog.api.answers.tombstone_records import revocation_record, tombstone_record
+from engramlog.api.commands import tombstones as commands
+from engramlog.api.commands.tombstones import entity_meant
+from engramlog.api.http.bodies import answer
+from engramlog.api.http.call import Call, warned
+from engramlog.api.http.routing import Routes
+from engramlog.api.schemas.tombstones import (
+    RevocationRecord,
+    RevokeRequest,
+    TombstoneMade,
+    TombstonePage,
+    TombstoneRequest,
+    TombstonesQuery,
+    TombstoneStatus,
+)
+
+routes = Routes("erasure")
+
+
+@routes.add(
+    "POST",
+    "/v1/tombstones",
+    permission="admin",
+    summary="Hide an entity from every answer",
+    body=TombstoneRequest,
+    answers={201: TombstoneMade},
+    errors=(400, 409, 413, 423, 503, 507),
+)
+async def set_tombstone(call: Call) -> web.Response:
+    """Hide an entity from every answer, about the past as well."""
+    request = await call.body(TombstoneRequest)
+    return answer(warned(await commands.set_tombstone(call, request), request), 201)
+
+
+@routes.add(
+    "GET",
+    "/v1/tombstones/{entity_uri:.+}",
+    permission="admin",
+    summary="Whether an entity is hidden",
+    answers={200: TombstoneStatus},
+    errors=(400,),
+)
+async def tombstone_status(call: Call) -> web.Response:
+    """Whether an entity is hidden, and every tombstone and revocation it ever had."""
+    entity = entity_meant(call, call.segment("entity_uri"))
+    rows, revocations = call.node.reader.tombstones_of(entity)
+    return answer(
+        {
+            "tombstoned": any(row.stands for row in rows),
+            "tombstones": [tombstone_record(row) for row in rows],
+            "revocations": [revocation_record(row) for row in revocations],
+        }
+    )
+
+
+@routes.add(
+    "POST",
+    "/v1/tombstones/{tombstone_id}/revoke",
+    permission="admin",
+    summary="Let a tombstone hide nothing any more",
+    body=RevokeRequest,
+    answers={200: RevocationRecord},
+    errors=(400, 404, 409, 413, 503, 507),
+)
+async def revoke_tombstone(call: Call) -> web.Response:
+    """Let the entity be seen again, as far as no other tombstone hides it."""
+    request = await call.body(RevokeRequest)
+    tombstone_id = call.segment("tombstone_id")
+    body = await commands.revoke_tombstone(call, tombstone_id, request.reason)
+    return answer(warned(body, request))
+
+
+@routes.add(
+    "GET",
+    "/v1/tombstones",
+    permission="admin",
+    summary="Tombstones, newest first",
+    query=TombstonesQuery,
+    answers={200: TombstonePage},
+)
+async def list_tombstones(call: Call) -> web.Response:
+    """Tombstones, newest first, revoked ones too."""
+    query = call.query(TombstonesQuery)
+    before = call.view().position + 1 if query.before is None else query.before
+    rows = call.node.reader.tombstones(before, query.limit + 1)
+    shown = rows[: query.limit]
+    told = [
+        tombstone_record(row)
+        | {"stands": row.stands, "node_id": row.node_id, "position": row.from_position}
+        for row in shown
+    ]
+    more = shown[-1].from_position if len(rows) > len(shown) else None
+    return answer({"tombstones": told, "before": more})

@@ -1,0 +1,359 @@
+"""Peers over HTTP: declare, approve, grant, revoke, look at them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+from aiohttp import web
+
+from engramlog.api.client.discovery import EVENTS_WIRE, discovered
+from engramlog.api.http.bodies import answer, parse_body
+from engramlog.api.http.call import Call
+from engramlog.api.http.errors import ApiError, coded, entry, unprocessable
+from engramlog.api.http.routing import Routes
+from engramlog.api.schemas.answers import Peers
+from engramlog.api.schemas.federation import (
+    ApproveBody,
+    DeclarationBody,
+    GrantsBody,
+    OwnDeclaration,
+    PeerApproved,
+    PeerChanged,
+    PeerComparison,
+    PeerDetail,
+    PeerRegistered,
+    ReasonBody,
+    ReleaseBody,
+)
+from engramlog.eventlog.kinds import PeerDeclared, PeerGrants, PeerStateSet
+from engramlog.projections.moment import format_instant
+from engramlog.projections.tables.peers.peers import PeerRow
+from engramlog.projections.writing.commands import TakeForeignEnds
+from engramlog.replay.federation.declaration import (
+    Declaration,
+    declaration_fault,
+    declare,
+    fingerprint,
+    stored_key,
+    wire_key,
+)
+from engramlog.replay.federation.pulling import PeerUnreachable
+
+routes = Routes("federation")
+
+
+@routes.add(
+    "GET",
+    "/v1/federation/declaration",
+    permission="none",
+    summary="This node's own declaration",
+    answers={200: OwnDeclaration},
+)
+async def own_declaration(call: Call) -> web.Response:
+    """What this node declares to those it wants to be a peer of."""
+    scopes = sorted(call.service.peers.open_scopes())
+    made = declare(
+        call.node.identity, call.service.settings.public_url, scopes, call.node.clock.now_us()
+    )
+    body = msgspec.to_builtins(made)
+    return answer({**body, "pubkey_fingerprint": fingerprint(made.federation_pubkey)})
+
+
+@routes.add(
+    "POST",
+    "/v1/federation/peers",
+    permission="federate",
+    summary="Register a node's declaration",
+    body=DeclarationBody,
+    answers={201: PeerRegistered},
+    errors=(400, 409, 413, 503, 507),
+)
+async def register_peer(call: Call) -> web.Response:
+    """Register another node's declaration; an administrator approves it."""
+    body = await call.body(DeclarationBody)
+    _require_enabled(call)
+    declaration = Declaration(
+        body.node_id, body.node_url, body.federation_pubkey, body.allowed_scopes,
+        body.signed_at, body.declaration_sig,
+    )  # fmt: skip
+    fault = declaration_fault(declaration, insecure=call.service.settings.federation_insecure)
+    if fault is None and body.node_id == call.node.node_id:
+        fault = "a node is no peer of itself"
+    if fault is None:
+        fault = await _discovery_fault(declaration)
+    peer_id = str(uuid4())
+    try:
+        key = stored_key(body.federation_pubkey)
+    except ValueError:
+        key = ""
+    await call.do(
+        PeerDeclared(
+            peer_id=peer_id,
+            node_id=body.node_id,
+            node_url=body.node_url.rstrip("/"),
+            public_key=key,
+            allowed_scopes=sorted(set(body.allowed_scopes)),
+            signed_at=body.signed_at,
+            signature=body.declaration_sig,
+            fault=fault or "",
+        )
+    )
+    status = "pending_approval" if fault is None else "rejected"
+    return answer(
+        {
+            "peer_id": peer_id,
+            "status": status,
+            "verified_at": None,
+            "reason": fault,
+            "pubkey_fingerprint": fingerprint(body.federation_pubkey),
+        },
+        201,
+    )
+
+
+async def _discovery_fault(declaration: Declaration) -> str | None:
+    """Why the node at the declared address is not the one that declares; None where it is."""
+    found = await discovered(declaration.node_url)
+    if found is None:
+        return "the node's /.well-known/stigmem cannot be read"
+    if found.get("federation_pubkey") != declaration.federation_pubkey:
+        return "the node's /.well-known/stigmem shows another federation_pubkey"
+    if found.get("node_id") != declaration.node_id:
+        return "the node's /.well-known/stigmem shows another node_id"
+    return None
+
+
+@routes.add(
+    "POST",
+    "/v1/federation/peers/{peer_id}/approve",
+    permission="admin",
+    summary="Approve a peer by its key's fingerprint",
+    body=ApproveBody,
+    answers={200: PeerApproved},
+    errors=(400, 404, 409, 413, 503, 507),
+)
+async def approve_peer(call: Call) -> web.Response:
+    """Make a declared node a peer, by the fingerprint that its operator told."""
+    _require_enabled(call)
+    body = await call.body(ApproveBody)
+    row = _peer(call)
+    if row.state != "pending":
+        raise coded("peer_not_pending", f"the peer is {row.state}")
+    if body.pubkey_fingerprint != fingerprint(wire_key(row.public_key)):
+        raise ApiError(400, "fingerprint mismatch")
+    grants = await _grants(body.grants, row)
+    await call.do_all(
+        [PeerStateSet(peer_id=row.peer_id, state="active", grants=grants), TakeForeignEnds()]
+    )
+    return answer(
+        {
+            "peer_id": row.peer_id,
+            "node_id": row.node_id,
+            "status": "active",
+            "approved_at": format_instant(call.node.clock.now_us()),
+        }
+    )
+
+
+async def _grants(body: GrantsBody, row: PeerRow) -> PeerGrants:
+    wire = body.wire
+    if wire is None:
+        found = await discovered(row.node_url)
+        wire = "events" if found is not None and found.get(EVENTS_WIRE) else "facts"
+    scopes = set(row.allowed_scopes if body.scopes is None else body.scopes)
+    if beyond := sorted(scopes - set(row.allowed_scopes)):
+        told = f"the peer's declaration does not offer {', '.join(beyond)}"
+        raise unprocessable([entry("scope_not_declared", ("body", "scopes"), told)])
+    return PeerGrants(
+        scopes=sorted(scopes),
+        gardens=sorted(set(body.gardens)),
+        wire=wire,
+        pull=body.pull,
+        serve=body.serve,
+        retract_foreign=body.retract_foreign,
+        resolve_foreign=body.resolve_foreign,
+        erase_foreign=body.erase_foreign,
+        instructions=body.instructions,
+    )
+
+
+@routes.add(
+    "PUT",
+    "/v1/federation/peers/{peer_id}/grants",
+    permission="admin",
+    summary="What a peer may do here",
+    body=GrantsBody,
+    answers={200: PeerChanged},
+    errors=(400, 404, 409, 413, 503, 507),
+)
+async def set_grants(call: Call) -> web.Response:
+    """Grant a peer more or less; what waits for a new grant takes effect."""
+    body = await call.body(GrantsBody)
+    row = _peer(call)
+    if not row.active:
+        raise coded("peer_not_pending", f"the peer is {row.state}")
+    if body.wire is None and row.grants is not None:
+        body = body.model_copy(update={"wire": row.grants.wire})
+    change = PeerStateSet(peer_id=row.peer_id, grants=await _grants(body, row))
+    await call.do_all([change, TakeForeignEnds()])
+    return _changed(call, row.peer_id)
+
+
+@routes.add(
+    "POST",
+    "/v1/federation/peers/{peer_id}/revoke",
+    permission="admin",
+    summary="End a peering",
+    body=ReasonBody,
+    body_required=False,
+    answers={200: PeerChanged},
+    errors=(400, 404, 409, 413, 503, 507),
+)
+async def revoke_peer(call: Call) -> web.Response:
+    """End a peering. What was replayed stays; nothing more is taken or given."""
+    raw = await call.raw()
+    reason = parse_body(ReasonBody, raw).reason if raw.strip() else ""
+    row = _peer(call)
+    await call.do(PeerStateSet(peer_id=row.peer_id, state="revoked", reason=reason))
+    return _changed(call, row.peer_id)
+
+
+@routes.add(
+    "POST",
+    "/v1/federation/peers/{peer_id}/release",
+    permission="admin",
+    summary="Replay a held stream again",
+    body=ReleaseBody,
+    answers={200: PeerChanged},
+    errors=(400, 404, 409, 413, 503, 507),
+)
+async def release_stream(call: Call) -> web.Response:
+    """Replay a held stream again, from where it was held."""
+    body = await call.body(ReleaseBody)
+    row = _peer(call)
+    held = {
+        each.stream
+        for each in call.node.reader.peer_streams()
+        if each.node_id == row.node_id and each.held
+    }
+    if body.stream not in held:
+        raise coded("stream_not_held", f"stream {body.stream!r} is not held")
+    await call.do(
+        PeerStateSet(peer_id=row.peer_id, stream=body.stream, held=False, reason=body.reason)
+    )
+    return _changed(call, row.peer_id)
+
+
+@routes.add(
+    "GET",
+    "/v1/federation/peers",
+    permission="federate",
+    summary="Peers",
+    answers={200: Peers},
+)
+async def list_peers(call: Call) -> web.Response:
+    """Every peer, oldest first."""
+    return answer({"peers": [_listed(row) for row in call.service.peers.rows().values()]})
+
+
+@routes.add(
+    "GET",
+    "/v1/federation/peers/{peer_id}",
+    permission="admin",
+    summary="A peer: grants, streams, evidence",
+    answers={200: PeerDetail},
+    errors=(404,),
+)
+async def get_peer(call: Call) -> web.Response:
+    """One peer, whole."""
+    row = _peer(call)
+    reader = call.node.reader
+    state = call.service.peers.states.get(row.node_id)
+    body = {
+        **_listed(row),
+        "reason": row.reason,
+        "pubkey_fingerprint": fingerprint(wire_key(row.public_key)) if row.public_key else "",
+        "grants": None if row.grants is None else msgspec.structs.asdict(row.grants),
+        "replay": None if state is None else msgspec.to_builtins(state),
+        "streams": [
+            {
+                "stream": each.stream,
+                "last_seq": each.last_seq,
+                "received_at": format_instant(each.received_at),
+                "held": each.held,
+                "reason": each.reason,
+            }
+            for each in reader.peer_streams()
+            if each.node_id == row.node_id
+        ],
+        "evidence": [
+            msgspec.to_builtins(each)
+            for each in reader.peer_evidence()
+            if each.node_id == row.node_id
+        ],
+    }
+    return answer(body)
+
+
+@routes.add(
+    "GET",
+    "/v1/federation/peers/{peer_id}/compare",
+    permission="admin",
+    summary="Compare digests with a peer",
+    answers={200: PeerComparison},
+    errors=(404, 503),
+)
+async def compare_peer(call: Call) -> web.Response:
+    """Compare what both nodes hold of the peer's streams; names the first that differs."""
+    row = _peer(call)
+    source = call.service.peers.source(row)
+    try:
+        theirs = await asyncio.to_thread(source.digests)
+    except PeerUnreachable as fault:
+        raise coded("peer_unreachable", str(fault)) from fault
+    finally:
+        source.close()
+    ours = await call.in_pool(call.node.reader.stream_digests)
+    streams = [
+        {"stream": name, "equal": ours.get(name) == digest, "ours": ours.get(name),
+         "theirs": digest}
+        for name, digest in sorted(theirs.items())
+    ]  # fmt: skip
+    first = next((each["stream"] for each in streams if not each["equal"]), None)
+    body = {"node_id": row.node_id, "equal": first is None, "streams": streams}
+    return answer({**body, "first_difference": first})
+
+
+def _listed(row: PeerRow) -> dict[str, Any]:
+    status = "pending_verification" if row.state == "pending" else row.state
+    established = row.established_at
+    return {
+        "peer_id": row.peer_id,
+        "node_id": row.node_id,
+        "node_url": row.node_url,
+        "status": status,
+        "allowed_scopes": row.allowed_scopes,
+        "established_at": None if established is None else format_instant(established),
+    }
+
+
+def _changed(call: Call, peer_id: str) -> web.Response:
+    row = next(each for each in call.node.reader.peers() if each.peer_id == peer_id)
+    return answer({"peer_id": peer_id, "node_id": row.node_id, "status": row.state})
+
+
+def _peer(call: Call) -> PeerRow:
+    """The peer of the path, by its id here or its node id. Raises ApiError 404."""
+    name = call.segment("peer_id")
+    for row in call.service.peers.rows().values():
+        if name in (row.peer_id, row.node_id):
+            return row
+    raise coded("peer_not_found", "no such peer")
+
+
+def _require_enabled(call: Call) -> None:
+    if not call.service.settings.federation_enabled:
+        raise coded("federation_disabled", "set STIGMEM_FEDERATION_ENABLED=true to have peers")

@@ -1,0 +1,275 @@
+"""The protocol's own federation: facts that peers fetch, and facts that they push."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiohttp import web
+from pydantic import BaseModel, ConfigDict, Field
+
+from engramlog.api.answers.records import Volatile, record_of
+from engramlog.api.http.auth import own_issuer
+from engramlog.api.http.bodies import answer
+from engramlog.api.http.call import Call
+from engramlog.api.http.errors import ApiError, coded
+from engramlog.api.http.routing import Routes
+from engramlog.api.node.tasks.protocol_federation import take
+from engramlog.eventlog.clock import format_hlc, parse_hlc
+from engramlog.eventlog.kinds import FactAsserted, RefusedFact
+from engramlog.projections.normalization import lies_under
+from engramlog.projections.rights.capability_token import CapabilityInvalid
+from engramlog.projections.writing.commands import ReceiveForeign
+from engramlog.replay.stigmem.peer_token import PeerTokenError
+from engramlog.replay.stigmem.records import Bounds, dated, hlc_of, is_ahead, name_of, taken
+from engramlog.replay.stigmem.serving import FactsPage, facts_page
+
+routes = Routes("federation")
+
+PUSHED_FACTS_MAX = 1000
+
+
+class PullQuery(BaseModel):
+    """``cursor``: the ``hlc`` of the last record fetched."""
+
+    model_config = ConfigDict(extra="allow")
+
+    scope: str | None = None
+    cursor: str | None = Field(default=None, max_length=100)
+    limit: int = Field(default=100, ge=1, le=500)
+
+
+class PushBody(BaseModel):
+    """Records to take."""
+
+    model_config = ConfigDict(extra="allow")
+
+    facts: list[Any] = Field(max_length=PUSHED_FACTS_MAX)
+
+
+class PullPage(BaseModel):
+    """Records in the order of their clock readings."""
+
+    facts: list[dict[str, Any]]
+    cursor: str | None
+    has_more: bool
+
+
+class PushError(BaseModel):
+    """A record that was not taken."""
+
+    fact_id: str
+    error: str
+
+
+class PushAnswer(BaseModel):
+    """What became of the records; known ones count as accepted."""
+
+    accepted: int
+    rejected: int
+    errors: list[PushError]
+
+
+class PulledPeer(BaseModel):
+    """How pulling a peer stands."""
+
+    node_id: str
+    active: bool
+    cursor: str | None
+    received: int
+    accepted: int
+    refused: int
+    rounds: int
+    held: str | None
+    fault: str | None
+    refusals: list[dict[str, Any]]
+
+
+class PulledPeers(BaseModel):
+    """Every peer that is pulled by the protocol's federation."""
+
+    pulls: list[PulledPeer]
+
+
+CAPABILITY_HEADER = "X-Stigmem-Capability"
+REFUSALS_SHOWN = 100
+_WIRE_ERRORS = frozenset({"scope_not_permitted", "source_not_owned", "hlc_skew", "cid_mismatch"})
+"""The protocol's words; every other refusal is ``ingest_error`` there."""
+
+
+@routes.add(
+    "GET",
+    "/v1/federation/facts",
+    permission="peer",
+    summary="Facts for peers (wire 3.3)",
+    query=PullQuery,
+    answers={200: PullPage},
+    errors=(400, 401, 403),
+)
+async def pull(call: Call) -> web.Response:
+    """What this node stated after a clock reading, in the scopes of the agreement."""
+    federation = call.service.federation
+    try:
+        peer, claims = federation.peer_of(call.request.headers.get("Authorization"))
+    except PeerTokenError as fault:
+        raise ApiError(401, fault.code) from fault
+    query = call.query(PullQuery)
+    scopes = federation.shared_scopes(peer.scopes & frozenset(claims.scopes))
+    if not scopes or not peer.served:
+        raise ApiError(403, "no permitted scopes")
+    if query.scope is not None:
+        if query.scope not in scopes:
+            raise ApiError(403, "scope not permitted for this peer")
+        scopes = frozenset({query.scope})
+    cursor = _cursor(query.cursor)
+    node = call.node
+
+    def page() -> FactsPage:
+        with node.reader.pool.connection() as db:
+            return facts_page(
+                db, node.log, node.reader.pin(), node.node_id, scopes, cursor, query.limit
+            )
+
+    found = await call.in_pool(page)
+    return answer(
+        {
+            "facts": [
+                record_of(row, Volatile(row.base_confidence, contradicted=False), node.node_id)
+                for row in found.rows
+            ],
+            "cursor": None if found.hlc is None else format_hlc(found.hlc),
+            "has_more": found.has_more,
+        }
+    )
+
+
+def _cursor(text: str | None) -> int:
+    if not text:
+        return 0
+    try:
+        return parse_hlc(text)
+    except ValueError as fault:
+        raise coded("invalid_cursor", "the cursor is no clock reading") from fault
+
+
+@routes.add(
+    "POST",
+    "/v1/federation/facts/push",
+    permission="peer",
+    summary="Facts from peers (wire 3.4)",
+    body=PushBody,
+    answers={202: PushAnswer},
+    errors=(400, 401, 403, 405, 409, 413, 503, 507),
+    headers=("X-Stigmem-Capability",),
+)
+async def push(call: Call) -> web.Response:
+    """Take records that a peer sends, each by itself."""
+    if not call.service.settings.federation_push_enabled:
+        raise ApiError(405, "Method Not Allowed", headers={"Allow": "GET,HEAD"})
+    bounds, prefixes = _pusher(call)
+    body = await call.body(PushBody)
+    facts, refused = _sorted_out(call, body.facts, bounds, prefixes)
+    states = {item.fact_id: item.code for item in refused}
+    if facts:
+        command = ReceiveForeign(
+            node_id=bounds.node_id,
+            facts=tuple(facts),
+            refused=(),
+            cursor="",
+            received=len(facts),
+        )
+        states |= await take(call.node, command)
+    errors = [
+        {"fact_id": name, "error": code if code in _WIRE_ERRORS else "ingest_error"}
+        for name, code in states.items()
+        if code not in ("accepted", "known")
+    ]
+    accepted = len(states) - len(errors)
+    return answer({"accepted": accepted, "rejected": len(errors), "errors": errors}, 202)
+
+
+def _pusher(call: Call) -> tuple[Bounds, tuple[str, ...]]:
+    """Who pushes, and what of it is taken: a peer its own facts, the holder of a capability
+    what it may write as its subject."""
+    federation = call.service.federation
+    text = call.request.headers.get(CAPABILITY_HEADER)
+    if text is None:
+        if "Authorization" not in call.request.headers:
+            raise ApiError(401, f"peer token or {CAPABILITY_HEADER} header required")
+        try:
+            peer, claims = federation.peer_of(call.request.headers["Authorization"])
+        except PeerTokenError as fault:
+            raise ApiError(401, fault.code) from fault
+        scopes = peer.scopes & frozenset(claims.scopes)
+        return federation.bounds(peer.node_id, scopes, peer.node_id), ()
+    node = call.node
+    try:
+        verified, grant = node.reader.capabilities.accept(
+            text, own_issuer(node.node_id, node.public_key), node.clock.now_us()
+        )
+    except CapabilityInvalid as fault:
+        raise ApiError(401, str(fault.args[0])) from fault
+    if "write" not in grant.verbs:
+        raise ApiError(403, "insufficient_capability: token verb must be 'write' for push")
+    name = f"capability:{verified.token_id}"
+    return federation.bounds(name, grant.scopes, verified.subject), grant.entities
+
+
+def _sorted_out(
+    call: Call, records: list[Any], bounds: Bounds, prefixes: tuple[str, ...]
+) -> tuple[list[FactAsserted], list[RefusedFact]]:
+    """The facts to take, and what is refused."""
+    now_us = call.node.clock.now_us()
+    facts: list[FactAsserted] = []
+    refused: list[RefusedFact] = []
+    for given in records:
+        record = dated(given)
+        hlc = hlc_of(record)
+        if hlc is not None and is_ahead(hlc, now_us):
+            refused.append(RefusedFact(name_of(record), "hlc_skew"))
+            continue
+        outcome = taken(record, bounds)
+        if isinstance(outcome, RefusedFact):
+            refused.append(outcome)
+        elif not all(lies_under(outcome.entity, prefix) for prefix in prefixes):
+            refused.append(RefusedFact(name_of(record), "entity_forbidden"))
+        else:
+            facts.append(outcome)
+    return facts, refused
+
+
+@routes.add(
+    "GET",
+    "/v1/federation/pulls",
+    permission="federate",
+    summary="How pulling each peer stands",
+    answers={200: PulledPeers},
+)
+async def pulls(call: Call) -> web.Response:
+    """How pulling each peer stands, and what was refused of it."""
+    federation, reader = call.service.federation, call.node.reader
+    told: list[dict[str, object]] = []
+    for peer in federation.peers.all():
+        if not peer.pulled:
+            continue
+        state, came = federation.states.get(peer.node_id), federation.pulled(peer.node_id)
+        report = None if state is None else state.report
+        told.append(
+            {
+                "node_id": peer.node_id,
+                "active": peer.active,
+                "cursor": None if came is None else came.cursor,
+                "received": 0 if came is None else came.received,
+                "accepted": 0 if came is None else came.accepted,
+                "refused": 0 if came is None else came.refused,
+                "rounds": 0 if state is None else state.rounds,
+                "held": None if report is None else report.held,
+                "fault": None if state is None else state.fault,
+                "refusals": [
+                    {"fact_id": name, "code": code, "position": position}
+                    for name, code, position in reader.foreign_refusals(
+                        peer.node_id, REFUSALS_SHOWN
+                    )
+                ],
+            }
+        )
+    return answer({"pulls": told})

@@ -1,0 +1,135 @@
+"""The log as replicas copy it, and a replica's promotion."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from aiohttp import web
+from pydantic import BaseModel, ConfigDict, Field
+
+from engramlog.api.http.bodies import answer
+from engramlog.api.http.call import Call
+from engramlog.api.http.errors import coded
+from engramlog.api.http.routing import Routes
+from engramlog.replay.replication.page import PAGE_EVENTS_MAX, Diverged, encode_page, read_page
+
+routes = Routes("replication")
+
+WAIT_SECONDS_MAX = 30.0
+
+
+class EventsQuery(BaseModel):
+    """``after``: the last position the replica has; ``hash``: that event's hash in hex;
+    ``wait_s``: how long to wait for the first event behind it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    after: int = Field(default=0, ge=0)
+    hash: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")
+    limit: int = Field(default=PAGE_EVENTS_MAX, ge=1, le=PAGE_EVENTS_MAX)
+    wait_s: float = Field(default=0.0, ge=0.0, le=WAIT_SECONDS_MAX)
+
+
+class ReplicationStatus(BaseModel):
+    """What the node is: ``primary``, or ``replica`` with how it stands."""
+
+    role: str
+    node_id: str
+    position: int
+    replica: dict[str, Any] | None = None
+
+
+class Promoted(BaseModel):
+    """The new origin."""
+
+    node_id: str
+    was_replica_of: str
+    position: int
+
+
+PAGE_TYPE = "application/vnd.engramlog.replication"
+
+
+@routes.add(
+    "GET",
+    "/v1/replication/events",
+    permission="replicate",
+    summary="The log, for replicas",
+    query=EventsQuery,
+    answers={200: "a page of events, zlib over MessagePack"},
+    errors=(409,),
+)
+async def events(call: Call) -> web.Response:
+    """The events behind a position, of every stream, as they are stored; waits for the first.
+
+    Only for keys with ``replicate``: a page holds what is private too.
+    """
+    query = call.query(EventsQuery)
+    node = call.node
+    await call.service.commits.wait(lambda: node.log.head().position > query.after, query.wait_s)
+
+    def page() -> bytes:
+        return encode_page(
+            read_page(
+                node.log,
+                after=query.after,
+                after_hash=bytes.fromhex(query.hash),
+                limit=query.limit,
+                node_id=node.node_id,
+                public_key=node.public_key,
+                now_us=node.clock.now_us(),
+            )
+        )
+
+    try:
+        body = await call.in_pool(page)
+    except Diverged as fault:
+        raise coded("replication_diverged", str(fault)) from fault
+    return web.Response(body=body, content_type=PAGE_TYPE)
+
+
+@routes.add(
+    "GET",
+    "/v1/replication",
+    permission="admin",
+    summary="Primary or replica, and how it stands",
+    answers={200: ReplicationStatus},
+)
+async def status(call: Call) -> web.Response:
+    """Whether the node is a primary or a replica, and how a replica stands."""
+    node = call.node
+    told = node.status()
+    replica = told.get("replica")
+    return answer(
+        {
+            "role": "primary" if replica is None else "replica",
+            "node_id": node.node_id,
+            "position": told["position"],
+            "replica": replica,
+        }
+    )
+
+
+@routes.add(
+    "POST",
+    "/v1/replication/promote",
+    permission="admin",
+    summary="Make a replica a node of its own",
+    answers={200: Promoted},
+    errors=(409, 503, 507),
+)
+async def promote(call: Call) -> web.Response:
+    """Stop following and take writes, under the replica's own identity."""
+    node = call.node
+    state = node.replica
+    if state is None:
+        raise coded("not_a_replica", "this node is a replica of nobody: it takes writes already")
+    await asyncio.to_thread(node.promote)
+    return answer(
+        {
+            "node_id": node.node_id,
+            "was_replica_of": state.node_id,
+            "position": node.log.head().position,
+        }
+    )

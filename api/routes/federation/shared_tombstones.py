@@ -1,0 +1,81 @@
+"""Tombstones for peers, and from them (wire 2.2, 5.5)."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from aiohttp import web
+
+from engramlog.api.http.bodies import answer, parse_json
+from engramlog.api.http.call import Call
+from engramlog.api.http.errors import PLAIN_TEXT, ApiError, coded, plain
+from engramlog.api.http.routing import Routes
+from engramlog.api.node.tasks import tombstone_sharing as sharing
+from engramlog.api.schemas.tombstones import SharedQuery, SharedRecord, SharedTombstones, Taken
+from engramlog.replay.stigmem.peer_token import PeerClaims, PeerTokenError
+from engramlog.replay.stigmem.peers import ProtocolPeer
+from engramlog.replay.stigmem.tombstones import NotTaken
+
+routes = Routes("federation")
+
+RECORD_BYTES_MAX = 16_384
+
+
+@routes.add(
+    "GET",
+    "/v1/federation/tombstones",
+    permission="peer",
+    summary="Tombstones for peers",
+    query=SharedQuery,
+    answers={200: SharedTombstones},
+    errors=(401, 403),
+)
+async def shared(call: Call) -> web.Response:
+    """What this node said of tombstones in the scopes of the agreement."""
+    peer, scopes = _peer(call)
+    if not scopes or not peer.served:
+        raise ApiError(403, "no permitted scopes")
+    query = call.query(SharedQuery)
+    after = int(query.cursor or 0)
+    page = await call.in_pool(lambda: sharing.told(call.node, scopes, after, query.limit))
+    return answer(page)
+
+
+@routes.add(
+    "POST",
+    "/v1/federation/tombstones/ingest",
+    permission="peer",
+    summary="A tombstone from a peer",
+    body=SharedRecord,
+    answers={201: Taken},
+    errors=(400, 401, 403, 404, 409, 413, 503, 507),
+)
+async def ingest(call: Call) -> web.Response:
+    """Take one record of a peer."""
+    peer, scopes = _peer(call)
+    record: Any = parse_json(await call.raw(RECORD_BYTES_MAX))
+    if not isinstance(record, dict):
+        raise coded("tombstone_malformed", "a record is a JSON object")
+    bounds = sharing.bounds_of(call.node, peer.node_id, peer.public_key, scopes)
+    try:
+        taken = await sharing.take(call.node, cast("dict[str, Any]", record), bounds)
+    except NotTaken as fault:
+        raise _refused(fault) from fault
+    return answer({"id": taken, "status": "accepted"}, 201)
+
+
+def _refused(fault: NotTaken) -> ApiError:
+    return plain(fault.code) if fault.code in PLAIN_TEXT else coded(fault.code, str(fault))
+
+
+def _peer(call: Call) -> tuple[ProtocolPeer, frozenset[str]]:
+    """Who asks, and the scopes shared with it now. Raises ApiError 401."""
+    federation = call.service.federation
+    try:
+        found: tuple[ProtocolPeer, PeerClaims] = federation.peer_of(
+            call.request.headers.get("Authorization")
+        )
+    except PeerTokenError as fault:
+        raise ApiError(401, fault.code) from fault
+    peer, claims = found
+    return peer, federation.shared_scopes(peer.scopes & frozenset(claims.scopes))

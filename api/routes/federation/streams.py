@@ -1,0 +1,121 @@
+"""The streams of this node, for the peers that replay them."""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+from aiohttp import web
+
+from engramlog.api.http.bodies import answer
+from engramlog.api.http.call import Call
+from engramlog.api.http.errors import ApiError, coded
+from engramlog.api.http.routing import Routes
+from engramlog.api.schemas.federation import (
+    StreamDigests,
+    StreamEventsQuery,
+    StreamsQuery,
+)
+from engramlog.eventlog.log import StreamHead
+from engramlog.projections.tables.peers.peers import PeerRow
+from engramlog.replay.federation.page import encode_page
+from engramlog.replay.federation.serving import offered, read_page, signed_streams
+from engramlog.replay.stigmem.peer_token import PeerTokenError
+
+routes = Routes("federation")
+
+PAGE_TYPE = "application/vnd.engramlog.federation"
+
+
+def _asking(call: Call) -> tuple[PeerRow, frozenset[str]]:
+    """The peer that asks, and the scopes open to it. Raises ApiError 401."""
+    service = call.service
+    try:
+        peer, claims = service.federation.peer_of(call.request.headers.get("Authorization"))
+    except PeerTokenError as fault:
+        raise ApiError(401, fault.code) from fault
+    row = service.peers.rows()[peer.node_id]
+    return row, service.peers.open_scopes() & frozenset(claims.scopes)
+
+
+def _heads(call: Call, row: PeerRow, scopes: frozenset[str]) -> dict[str, StreamHead]:
+    heads = call.node.log.stream_heads()
+    return {name: heads[name] for name in offered(row, heads, call.node.node_id, scopes)}
+
+
+def _tag(heads: dict[str, StreamHead]) -> str:
+    text = "".join(f"{name} {head.hash.hex()}\n" for name, head in sorted(heads.items()))
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+@routes.add(
+    "GET",
+    "/v1/federation/streams",
+    permission="peer",
+    summary="Signed heads, for peers",
+    query=StreamsQuery,
+    answers={200: "signed heads"},
+    errors=(401,),
+)
+async def streams(call: Call) -> web.Response:
+    """The signed heads of the streams that the peer may replay; waits for others than it has
+    seen."""
+    row, scopes = _asking(call)
+    query = call.query(StreamsQuery)
+    if query.wait_s and query.seen:
+        await call.service.commits.wait(
+            lambda: _tag(_heads(call, row, scopes)) != query.seen, query.wait_s
+        )
+        row = call.service.peers.rows().get(row.node_id, row)  # it may be revoked meanwhile
+    heads = _heads(call, row, scopes)
+    statement = signed_streams(call.node.identity, heads, call.node.clock.now_us())
+    return web.Response(
+        body=msgspec.json.encode(statement),
+        content_type="application/json",
+        headers={"ETag": _tag(heads)},
+    )
+
+
+@routes.add(
+    "GET",
+    "/v1/federation/events",
+    permission="peer",
+    summary="Events of a stream, for peers",
+    query=StreamEventsQuery,
+    answers={200: "a page of events, zlib over MessagePack", 204: None},
+    errors=(401, 404),
+)
+async def stream_events(call: Call) -> web.Response:
+    """A page of one stream behind a sequence; 204 where there is nothing."""
+    row, scopes = _asking(call)
+    query = call.query(StreamEventsQuery)
+    if query.stream not in _heads(call, row, scopes):
+        raise coded("stream_not_found", "there is no such stream, or it is not granted")
+    node = call.node
+
+    def page() -> bytes:
+        found = read_page(
+            node.identity, node.log, query.stream, query.after, query.limit, node.clock.now_us()
+        )
+        return b"" if found is None else encode_page(found)
+
+    body = await call.in_pool(page)
+    if not body:
+        return web.Response(status=204)
+    return web.Response(body=body, content_type=PAGE_TYPE)
+
+
+@routes.add(
+    "GET",
+    "/v1/federation/digests",
+    permission="peer",
+    summary="Digests of streams, for peers",
+    answers={200: StreamDigests},
+    errors=(401,),
+)
+async def digests(call: Call) -> web.Response:
+    """What the streams that the peer may replay come to here, by stream."""
+    row, scopes = _asking(call)
+    names = _heads(call, row, scopes)
+    found = await call.in_pool(call.node.reader.stream_digests)
+    return answer({"digests": {name: found[name] for name in sorted(names) if name in found}})

@@ -1,0 +1,1 @@
+"""Routes about episodes, deltas, rules, summaries and memories."""

@@ -1,0 +1,311 @@
+"""Consolidation rules over HTTP: set, looked at, run, and how far they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from engramlog.api.commands.assertions import check_source, stored_uri
+from engramlog.api.commands.episodes import delta_document
+from engramlog.api.commands.garden_access import entered_garden
+from engramlog.api.http.bodies import answer
+from engramlog.api.http.call import Call
+from engramlog.api.http.errors import coded, entry, refused, unprocessable
+from engramlog.api.http.routing import Routes
+from engramlog.api.node.consolidator import ConsolidationFailed, RunReport, delta_kinds, readers_of
+from engramlog.api.schemas.memory import (
+    ConsolidationStatus,
+    RuleDocument,
+    RulePage,
+    RuleRecord,
+    RunAnswer,
+    RunRequest,
+    RunsQuery,
+)
+from engramlog.eventlog.kinds import ConsolidationRuleSet
+from engramlog.projections.authorization import Authorization
+from engramlog.projections.episodes import reading
+from engramlog.projections.episodes.cadence import next_fire
+from engramlog.projections.episodes.rule import Rule, RuleError, parse_rule
+from engramlog.projections.moment import Moment, format_instant
+from engramlog.projections.tables.declared.garden_directory import WRITING_ROLES
+
+routes = Routes("episodes")
+
+RUNS_SHOWN = 10
+DELTAS_SHOWN_MAX = 1_000
+_Standing = tuple[str, dict[str, Any], str, int]
+
+
+@routes.add(
+    "GET",
+    "/v1/consolidation/rules",
+    permission="read",
+    summary="Consolidation rules",
+    query=RunsQuery,
+    answers={200: RulePage},
+    errors=(400, 501),
+)
+async def list_rules(call: Call) -> web.Response:
+    """The rules whose episodes the caller may read."""
+    moment = call.moment(call.view(), call.query(RunsQuery))
+    return answer({"rules": [_record(each) for each in await _visible(call, moment)]})
+
+
+@routes.add(
+    "GET",
+    "/v1/consolidation/rules/{rule_id}",
+    permission="read",
+    summary="One consolidation rule",
+    query=RunsQuery,
+    answers={200: RuleRecord},
+    errors=(400, 404, 501),
+)
+async def get_rule(call: Call) -> web.Response:
+    """One rule."""
+    moment = call.moment(call.view(), call.query(RunsQuery))
+    return answer(_record(await _standing(call, moment)))
+
+
+@routes.add(
+    "PUT",
+    "/v1/consolidation/rules/{rule_id}",
+    permission="operator",
+    summary="Install a consolidation rule",
+    body=RuleDocument,
+    answers={200: RuleRecord, 201: RuleRecord},
+    errors=(400, 404, 413, 503, 507),
+)
+async def put_rule(call: Call) -> web.Response:
+    """Install a rule, or replace it. Its watermark stays: episodes are read once."""
+    rule_id = call.segment("rule_id")
+    body = await call.body(RuleDocument)
+    document = {**(body.model_extra or {}), "id": rule_id}
+    given = (body.model_extra or {}).get("id", rule_id)
+    if given != rule_id:
+        raise unprocessable([entry("rule_id", ("body", "id"), "must be the id in the path")])
+    try:
+        rule = parse_rule(document)
+    except RuleError as fault:
+        raise unprocessable([entry("invalid_rule", ("body", fault.path), fault.reason)]) from fault
+    rule = _placed(call, rule)
+    await _check_standing(call, rule_id)
+    done = await call.do(ConsolidationRuleSet(rule_id=rule_id, document=rule.document()))
+    moment = call.moment(call.view())
+    return answer(_record(await _standing(call, moment)), 201 if done.created else 200)
+
+
+@routes.add(
+    "DELETE",
+    "/v1/consolidation/rules/{rule_id}",
+    permission="operator",
+    summary="Remove a consolidation rule",
+    answers={204: None},
+    errors=(404, 503, 507),
+)
+async def delete_rule(call: Call) -> web.Response:
+    """Remove a rule. Its facts stay, and so does how far it had read."""
+    rule_id, *_ = await _standing(call, call.moment(call.view()))
+    await call.do(ConsolidationRuleSet(rule_id=rule_id, document=None))
+    return web.Response(status=204)
+
+
+@routes.add(
+    "POST",
+    "/v1/consolidation/rules/{rule_id}/run",
+    permission="write",
+    summary="Run a consolidation rule now",
+    body=RunRequest,
+    answers={200: RunAnswer},
+    errors=(400, 404, 409, 413, 503, 507),
+)
+async def run_rule(call: Call) -> web.Response:
+    """Run a rule now, whatever its cadence; or say what it would do (``dry_run``)."""
+    request = await call.body(RunRequest)
+    _, document, *_ = await _standing(call, call.moment(call.view()))
+    rule = parse_rule(document)
+    consolidator = call.service.consolidator
+    if request.dry_run:
+        report = await consolidator.dry_run(rule, from_position=request.from_position)
+    else:
+        _check_writer(call, rule)
+        try:
+            report = await consolidator.run(
+                rule,
+                asked_by=call.caller.principal,
+                from_position=request.from_position,
+                most=request.limit,
+                keep=True,
+            )
+        except ConsolidationFailed as fault:
+            raise refused(fault.refusal) from fault
+    return answer(_report(report))
+
+
+@routes.add(
+    "GET",
+    "/v1/consolidation/status",
+    permission="read",
+    summary="How far consolidation is",
+    query=RunsQuery,
+    answers={200: ConsolidationStatus},
+    errors=(400, 501),
+)
+async def status(call: Call) -> web.Response:
+    """How far each rule has read, what waits, when it fires next, and its last runs."""
+    view = call.view()
+    moment = call.moment(view, call.query(RunsQuery))
+    rules = await _visible(call, moment)
+    now_us = moment.instant_us
+
+    def read() -> list[dict[str, Any]]:
+        with call.node.reader.pool.connection() as db:
+            return [_status(call, db, parse_rule(rule[1]), moment, now_us) for rule in rules]
+
+    running = call.service.scheduler.running
+    return answer({"scheduler": running, "rules": await call.in_pool(read)})
+
+
+def _status(call: Call, db: Any, rule: Rule, moment: Moment, now_us: int) -> dict[str, Any]:
+    mark = reading.watermark(db, rule.id, moment.position)
+    waiting, _ = reading.pending(db, readers_of(rule), mark, until=moment.position)
+    cadence = rule.timetable
+    fires = None if cadence.cron is None else format_instant(next_fire(cadence, now_us))
+    runs = reading.runs_of(db, rule.id, moment.position, RUNS_SHOWN)
+    for run in runs:
+        run["replay"] = bool(run["replay"])
+        run["at"] = format_instant(run.pop("at_us"))
+        scheduled = run.pop("scheduled_us")
+        run["scheduled_at"] = None if scheduled is None else format_instant(scheduled)
+    return {
+        "rule_id": rule.id,
+        "enabled": rule.enabled,
+        "cadence": cadence.document(),
+        "watermark": mark,
+        "read": reading.episodes_read(db, rule.id, moment.position),
+        "pending": waiting,
+        "next_fire": fires,
+        "runs": runs,
+        "quarantined": reading.quarantined_of(
+            db, call.authorization, rule.id, moment.position, call.shown(call.view())
+        ),
+    }
+
+
+async def _visible(call: Call, moment: Moment) -> list[_Standing]:
+    def read() -> list[_Standing]:
+        with call.node.reader.pool.connection() as db:
+            return reading.rules_at(db, moment.position)
+
+    rights = call.authorization
+    return [rule for rule in await call.in_pool(read) if _may_read(rights, rule[1])]
+
+
+def _may_read(rights: Authorization, document: dict[str, Any]) -> bool:
+    garden = document.get("garden_id")
+    return document.get("scope", "local") in rights.scopes and (
+        garden is None or rights.every_garden or garden in rights.gardens
+    )
+
+
+async def _standing(call: Call, moment: Moment) -> _Standing:
+    """The rule that the path names. Raises ApiError 404, also for one of episodes that the
+    caller may not read."""
+    wanted = call.segment("rule_id")
+    for rule in await _visible(call, moment):
+        if rule[0] == wanted:
+            return rule
+    raise coded("rule_not_found", "consolidation rule not found")
+
+
+async def _check_standing(call: Call, rule_id: str) -> None:
+    """Raises ApiError 403 for a rule over episodes that the caller may not read."""
+    moment = call.moment(call.view())
+
+    def read() -> list[_Standing]:
+        with call.node.reader.pool.connection() as db:
+            return reading.rules_at(db, moment.position)
+
+    for standing in await call.in_pool(read):
+        if standing[0] == rule_id and not _may_read(call.authorization, standing[1]):
+            raise coded("scope_forbidden", "a rule of this id reads what this key may not")
+
+
+def _placed(call: Call, rule: Rule) -> Rule:
+    """The rule with its garden by id and its source in stored form; the caller may write there.
+
+    Raises ApiError 403, 404.
+    """
+    call.check_scope(rule.scope)
+    source = rule.source
+    if source is not None:
+        source = stored_uri(source)
+        check_source(call, source)
+    garden = None
+    if rule.garden_id is not None:
+        found = entered_garden(call, rule.garden_id)
+        if found.scope != rule.scope:
+            raise coded("garden_scope_mismatch", f"garden scope is {found.scope!r}")
+        garden = found.id
+    placed = msgspec.structs.replace(rule, garden_id=garden, source=source)
+    _check_writer(call, placed)
+    return placed
+
+
+def _check_writer(call: Call, rule: Rule) -> None:
+    """Raises ApiError 403 where the caller may not write where the rule writes."""
+    call.check_scope(rule.scope)
+    rights = call.authorization
+    if rule.garden_id is None or rights.every_garden:
+        return
+    garden = entered_garden(call, rule.garden_id)
+    if garden.role(rights.principal) not in WRITING_ROLES:
+        raise coded("garden_write_forbidden", "write permission required in this garden")
+
+
+def _record(rule: _Standing) -> dict[str, Any]:
+    rule_id, document, set_by, set_at = rule
+    return {
+        "rule_id": rule_id,
+        "version": parse_rule(document).version,
+        "document": document,
+        "set_by": set_by,
+        "set_at": format_instant(set_at),
+    }
+
+
+def _report(report: RunReport) -> dict[str, Any]:
+    shown = report.proposals[:DELTAS_SHOWN_MAX]
+    results = {result["delta_id"]: result for result in report.results}
+    deltas: list[dict[str, Any]] = []
+    for proposal in shown:
+        made = {
+            "delta_id": proposal.delta_id,
+            "user": proposal.place.user,
+            "agent": proposal.place.agent,
+            **delta_document(proposal.delta),
+        }
+        result = results.get(proposal.delta_id)
+        if result is not None:
+            made |= {name: result[name] for name in ("status", "fact_id", "retracted", "warnings")}
+        deltas.append(made)
+    return {
+        "rule_id": report.rule_id,
+        "run_id": report.run_id,
+        "dry_run": report.dry_run,
+        "replay": report.replay,
+        "from_position": report.from_position,
+        "to_position": report.to_position,
+        "episodes": report.episodes,
+        "applied": report.applied,
+        "known": report.known,
+        "rejected": report.rejected,
+        "gated": report.gated,
+        "quarantined": report.quarantined,
+        "kinds": delta_kinds(report.proposals),
+        "deltas": deltas,
+        "raced": report.raced,
+        "more": report.more or len(report.proposals) > len(shown),
+    }

@@ -1,0 +1,171 @@
+"""Deltas and the facts they wrote, over HTTP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiohttp import web
+
+from engramlog.api.commands.episodes import (
+    application_of,
+    applied_record,
+    memory_facts,
+    promotion_of,
+    rejected_record,
+)
+from engramlog.api.http.bodies import answer
+from engramlog.api.http.call import Call
+from engramlog.api.http.cursors import Cursor, filters_digest
+from engramlog.api.http.errors import coded
+from engramlog.api.http.routing import Routes
+from engramlog.api.schemas.memory import (
+    DeltaPage,
+    DeltasAnswer,
+    DeltasQuery,
+    DeltasRequest,
+    MemoryFactPage,
+    MemoryFactsQuery,
+    TriplesRequest,
+)
+from engramlog.projections.episodes import reading
+from engramlog.projections.episodes.episode import FactPattern
+from engramlog.projections.episodes.reading import DeltaFilter
+from engramlog.projections.writing.commands import ApplyDeltas, Done
+
+routes = Routes("episodes")
+
+_KIND = "deltas"
+_UNBOUND = frozenset({"cursor", "limit"})
+
+
+@routes.add(
+    "POST",
+    "/v1/deltas",
+    permission="write",
+    summary="Apply deltas to a user's facts",
+    body=DeltasRequest,
+    answers={200: DeltasAnswer},
+    errors=(400, 404, 409, 413, 503, 507),
+)
+async def apply_deltas(call: Call) -> web.Response:
+    """Apply deltas together. A conflict answers 409 ``fact_conflict`` with its reason."""
+    request = await call.body(DeltasRequest)
+    return await _applied(call, application_of(call, request))
+
+
+@routes.add(
+    "POST",
+    "/v1/consolidation/triples",
+    permission="write",
+    summary="Promote triples to facts",
+    body=TriplesRequest,
+    answers={200: DeltasAnswer},
+    errors=(400, 404, 409, 413, 503, 507),
+)
+async def promote_triples(call: Call) -> web.Response:
+    """Promote triples of a knowledge graph to facts; once each, and one way."""
+    request = await call.body(TriplesRequest)
+    return await _applied(call, promotion_of(call, request))
+
+
+async def _applied(call: Call, command: ApplyDeltas) -> web.Response:
+    if call.caller.charged is not None:
+        call.service.quotas.charge(call.caller.charged, "write", len(command.proposals) - 1)
+    done: Done = await call.do(command)
+    conflict: dict[str, Any] | None = done.detail.get("conflict")
+    if conflict is not None:
+        raise coded(
+            "fact_conflict",
+            conflict["message"],
+            reason=conflict["reason"],
+            delta=conflict["index"],
+            delta_id=conflict["delta_id"],
+        )
+    position = done.position or call.node.reader.image.position
+    return answer({"results": done.detail["results"], "position": position})
+
+
+@routes.add(
+    "GET",
+    "/v1/deltas",
+    permission="read",
+    summary="Deltas, newest first",
+    query=DeltasQuery,
+    answers={200: DeltaPage},
+    errors=(400, 501),
+)
+async def list_deltas(call: Call) -> web.Response:
+    """Deltas, newest first: what was applied, or (``status=rejected``) what was not."""
+    query = call.query(DeltasQuery)
+    wanted = DeltaFilter(
+        user=query.user,
+        agent=query.agent,
+        rule_id=query.rule_id,
+        run_id=query.run_id,
+        fact_id=query.fact_id,
+        episode_id=query.episode_id,
+    )
+    given = {name: getattr(query, name) for name in DeltasQuery.model_fields}
+    digest = filters_digest({name: each for name, each in given.items() if name not in _UNBOUND})
+    cursors, now_us = call.service.cursors, call.node.clock.now_us()
+    if query.cursor is None:
+        moment, place = call.moment(call.view(), query), None
+    else:
+        cursor = cursors.open(query.cursor, kind=_KIND, digest=digest, now_us=now_us)
+        moment, place = cursor.moment(), (int(cursor.place[0]), int(cursor.place[1]))
+    rights, shown_to = call.authorization, call.shown(call.view())
+
+    def read() -> list[dict[str, Any]]:
+        ask = reading.rejections_at if query.status == "rejected" else reading.deltas_at
+        with call.node.reader.pool.connection() as db:
+            return ask(
+                db,
+                rights,
+                moment.position,
+                wanted,
+                limit=query.limit + 1,
+                before=place,
+                shown=shown_to,
+            )
+
+    rows = await call.in_pool(read)
+    shown, more = rows[: query.limit], len(rows) > query.limit
+    text = None
+    if more:
+        last = (shown[-1]["position"], shown[-1].get("number", 0))
+        expires = cursors.expiry(now_us)
+        text = cursors.seal(
+            Cursor(_KIND, digest, moment.position, moment.instant_us, expires, last)
+        )
+    record = rejected_record if query.status == "rejected" else applied_record
+    return answer({"deltas": [record(row) for row in shown], "cursor": text})
+
+
+@routes.add(
+    "GET",
+    "/v1/deltas/facts",
+    permission="read",
+    summary="Facts that deltas wrote, with their lineage",
+    query=MemoryFactsQuery,
+    answers={200: MemoryFactPage},
+    errors=(400, 501),
+    headers=("Stigmem-Session",),
+)
+async def list_facts(call: Call) -> web.Response:
+    """The facts of a user that deltas wrote and that hold at the moment, with their lineage."""
+    query = call.query(MemoryFactsQuery)
+    view = call.view()
+    moment = call.moment(view, query)
+    pattern = FactPattern(
+        user=query.user,
+        agent=query.agent,
+        subject=query.subject,
+        predicate=query.predicate,
+        object=query.object,
+    )
+    rights = call.authorization
+    facts = await call.in_pool(
+        lambda: memory_facts(call, view, rights, moment, pattern, query.limit)
+    )
+    call.note_read(frozenset(fact["scope"] for fact in facts))
+    return answer({"facts": facts})

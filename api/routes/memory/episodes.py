@@ -1,0 +1,234 @@
+"""Episodes over HTTP: recorded with all three names, read by any beginning of them."""
+
+from __future__ import annotations
+
+import msgspec
+from aiohttp import web
+
+from engramlog.api.commands.episodes import (
+    applied_record,
+    episode_record,
+    recording_of,
+    writable,
+)
+from engramlog.api.commands.garden_access import entered_garden
+from engramlog.api.http.bodies import answer, parse_body
+from engramlog.api.http.call import Call
+from engramlog.api.http.cursors import Cursor, filters_digest
+from engramlog.api.http.errors import coded
+from engramlog.api.http.routing import Routes
+from engramlog.api.schemas.memory import (
+    AccessAnswer,
+    AccessRequest,
+    EpisodeBody,
+    EpisodeDetail,
+    EpisodePage,
+    EpisodeRecord,
+    EpisodeRequest,
+    EpisodesAnswer,
+    EpisodesQuery,
+    EpisodesRequest,
+    RunsQuery,
+)
+from engramlog.eventlog.kinds import EpisodeAccessed
+from engramlog.projections.authorization import CEILING
+from engramlog.projections.episodes import reading
+from engramlog.projections.episodes.episode import Episode
+from engramlog.projections.episodes.reading import DeltaFilter
+from engramlog.projections.moment import Moment
+
+routes = Routes("episodes")
+
+_KIND = "episodes"
+_UNBOUND = frozenset({"cursor", "limit"})
+DELTAS_SHOWN_MAX = 100
+
+
+@routes.add(
+    "POST",
+    "/v1/episodes",
+    permission="write",
+    summary="Record an episode",
+    body=EpisodeRequest,
+    answers={200: EpisodeRecord, 201: EpisodeRecord},
+    errors=(400, 404, 409, 413, 503, 507),
+)
+async def record_episode(call: Call) -> web.Response:
+    """Record one episode. The same again answers 200; another body under its id is refused."""
+    request = await call.body(EpisodeRequest)
+    where = writable(call, request.scope, request.garden_id)
+    body = EpisodeBody.model_construct(
+        **{name: getattr(request, name) for name in EpisodeBody.model_fields}
+    )
+    done = await call.do(recording_of(call, where, [body]))
+    made = done.detail["episodes"][0]
+    episode = await _one(call, made["key"], own=True)
+    return answer(episode_record(episode), 201 if made["created"] else 200)
+
+
+@routes.add(
+    "POST",
+    "/v1/episodes/batch",
+    permission="write",
+    summary="Record several episodes",
+    body=EpisodesRequest,
+    answers={200: EpisodesAnswer, 201: EpisodesAnswer},
+    errors=(400, 404, 409, 413, 503, 507),
+)
+async def record_episodes(call: Call) -> web.Response:
+    """Record several episodes of one scope or garden, in their order, or none of them."""
+    raw = await call.raw(call.service.settings.batch_body_bytes_max)
+    request = parse_body(EpisodesRequest, raw)
+    where = writable(call, request.scope, request.garden_id)
+    if call.caller.charged is not None:
+        call.service.quotas.charge(call.caller.charged, "write", len(request.episodes) - 1)
+    done = await call.do(recording_of(call, where, request.episodes))
+    made = done.detail["episodes"]
+    recorded = sum(1 for each in made if each["created"])
+    return answer(
+        {
+            "recorded": recorded,
+            "known": len(made) - recorded,
+            "episodes": made,
+            "position": done.position or call.node.reader.image.position,
+        },
+        201 if recorded else 200,
+    )
+
+
+@routes.add(
+    "GET",
+    "/v1/episodes",
+    permission="read",
+    summary="A user's episodes, newest first",
+    query=EpisodesQuery,
+    answers={200: EpisodePage},
+    errors=(400, 404, 501),
+)
+async def list_episodes(call: Call) -> web.Response:
+    """A user's episodes, newest first; of one session or one agent where they are named."""
+    query = call.query(EpisodesQuery)
+    rights = call.narrowed(query.scope)
+    garden = None if query.garden_id is None else entered_garden(call, query.garden_id).id
+    given = {name: getattr(query, name) for name in EpisodesQuery.model_fields}
+    digest = filters_digest({name: each for name, each in given.items() if name not in _UNBOUND})
+    cursors, now_us = call.service.cursors, call.node.clock.now_us()
+    if query.cursor is None:
+        moment = call.moment(call.view(), query)
+        place = None
+    else:
+        cursor = cursors.open(query.cursor, kind=_KIND, digest=digest, now_us=now_us)
+        moment = cursor.moment()
+        place = (int(cursor.place[0]), int(cursor.place[1]))
+
+    shown_to = call.shown(call.view())
+
+    def read() -> list[Episode]:
+        with call.node.reader.pool.connection() as db:
+            return reading.recent(
+                db,
+                rights,
+                moment.position,
+                user=query.user,
+                session=query.session,
+                agent=query.agent,
+                scope=query.scope,
+                garden_id=garden,
+                limit=query.limit + 1,
+                before=place,
+                shown=shown_to,
+            )
+
+    found = await call.in_pool(read)
+    shown, more = found[: query.limit], len(found) > query.limit
+    text = None
+    if more:
+        expires = cursors.expiry(now_us)
+        last = (shown[-1].at_us, shown[-1].position)
+        text = cursors.seal(
+            Cursor(_KIND, digest, moment.position, moment.instant_us, expires, last)
+        )
+    return answer({"episodes": [episode_record(each) for each in shown], "cursor": text})
+
+
+@routes.add(
+    "GET",
+    "/v1/episodes/{episode_id}",
+    permission="read",
+    summary="One episode and what came of it",
+    query=RunsQuery,
+    answers={200: EpisodeDetail},
+    errors=(400, 404, 501),
+)
+async def get_episode(call: Call) -> web.Response:
+    """One episode, by id or key, with the deltas that came of it."""
+    query = call.query(RunsQuery)
+    view = call.view()
+    moment = call.moment(view, query)
+    episode = await _one(call, call.segment("episode_id"), moment)
+    rights = call.authorization.narrowed(frozenset({episode.scope}))
+
+    def read() -> list[dict[str, object]]:
+        with call.node.reader.pool.connection() as db:
+            rows = reading.deltas_at(
+                db,
+                rights,
+                moment.position,
+                DeltaFilter(user=episode.user, agent=episode.agent, episode_id=episode.id),
+                limit=DELTAS_SHOWN_MAX,
+                shown=call.shown(view),
+            )
+        return [applied_record(row) for row in rows if row["garden_id"] == episode.garden_id]
+
+    return answer({**episode_record(episode), "deltas": await call.in_pool(read)})
+
+
+@routes.add(
+    "POST",
+    "/v1/episodes/accesses",
+    permission="read",
+    summary="Note that episodes were looked at",
+    body=AccessRequest,
+    answers={200: AccessAnswer},
+    errors=(400, 404, 413, 503, 507),
+)
+async def note_access(call: Call) -> web.Response:
+    """Episodes were looked at: salience counts from the last such moment."""
+    request = await call.body(AccessRequest)
+    view = call.view()
+    moment, shown, names = call.moment(view), call.shown(view), request.episodes
+
+    def read() -> list[Episode]:
+        with call.node.reader.pool.connection() as db:
+            return reading.find_episodes(db, call.authorization, moment.position, names, shown)
+
+    found = await call.in_pool(read)
+    known = {name for episode in found for name in (episode.id, episode.key)}
+    for name in request.episodes:
+        if name not in known:
+            raise coded("episode_not_found", "episode not found")
+    keys = list(dict.fromkeys(episode.key for episode in found))
+    await call.do(EpisodeAccessed(episodes=keys, at_us=call.node.clock.now_us()))
+    return answer({"accessed": [episode.key for episode in found]})
+
+
+async def _one(
+    call: Call, name: str, moment: Moment | None = None, *, own: bool = False
+) -> Episode:
+    """The oldest readable episode of this id or key; ``own``: that the caller has just told,
+    whatever hides it. Raises ApiError 404."""
+    view = call.view()
+    position = view.position if moment is None else moment.position
+    shown = None if own else call.shown(view)
+    rights = call.authorization
+    if own:
+        rights = msgspec.structs.replace(rights, ceiling=CEILING)
+
+    def read() -> list[Episode]:
+        with call.node.reader.pool.connection() as db:
+            return reading.find_episodes(db, rights, position, [name], shown)
+
+    found = await call.in_pool(read)
+    if not found:
+        raise coded("episode_not_found", "episode not found")
+    return found[0]

@@ -1,0 +1,131 @@
+"""Memories over HTTP: facts written in abmind's manner, and answered in its shape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from aiohttp import web
+
+from engramlog.api.commands.entity_names import stored_uri
+from engramlog.api.commands.memories import Memory, memory_of, merge_of, refusal_of
+from engramlog.api.http.bodies import answer, parse_body
+from engramlog.api.http.call import Call
+from engramlog.api.http.errors import plain
+from engramlog.api.http.routing import Routes
+from engramlog.api.routes.facts.facts import answering_slot, asserted_event, written_record
+from engramlog.api.schemas.answers import MemoryStored, MergedMemories
+from engramlog.api.schemas.memories import MemoryRequest, MergeRequest
+from engramlog.projections.arrays import I32
+from engramlog.projections.memories.attribute_rules import PLAIN
+from engramlog.projections.writing.commands import Done
+
+routes = Routes("facts")
+
+DUPLICATE = "duplicate (skipped)"
+PARAPHRASE = "paraphrase duplicate (skipped)"
+
+
+@routes.add(
+    "POST",
+    "/v1/memories",
+    permission="write",
+    summary="Store a memory, unless it was just said (abmind)",
+    body=MemoryRequest,
+    answers={200: MemoryStored, 201: MemoryStored},
+    errors=(400, 404, 409, 413, 503, 507),
+    headers=("Stigmem-Session", "Idempotency-Key"),
+)
+async def store_memory(call: Call) -> web.Response:
+    """Store a memory, unless its owner has just said the same: 201 for a new one, else 200
+    with the reason.
+
+    Raises:
+        ApiError: as for any fact.
+    """
+    data = await call.raw()
+    request = parse_body(MemoryRequest, data)
+    owner = stored_uri(request.owner(call.caller.principal))
+    refusal = refusal_of(request, owner)
+    if refusal is not None:
+        return answer({"stored": False, "memoriesCount": 0, "error": refusal})
+    memory = await memory_of(call, request, owner)
+    done = await call.do(memory.command, idempotency=call.idempotency(data), atomic=True)
+    if asserted_event(done) is None:
+        return answer(_skipped(call, memory, done))
+    record = written_record(call, done, memory.warnings)
+    body = {
+        "stored": True,
+        "memoriesCount": 1,
+        "id": record["id"],
+        "position": record["position"],
+        "classification": _classification(record),
+        "superseded": list(done.retracted),
+        "warnings": record["warnings"],
+        "fact": record,
+    }
+    return answer(body, 201)
+
+
+def _classification(record: dict[str, Any]) -> int:
+    attributes: dict[str, Any] = record.get("attributes") or {}
+    return int(attributes.get("classification", PLAIN.classification))
+
+
+def _skipped(call: Call, memory: Memory, done: Done) -> dict[str, Any]:
+    """The answer where nothing new was stated: what stands says the same."""
+    view = call.view()
+    slot = answering_slot(call, view, done)
+    equal = slot is not None and view.said_by(slot) == memory.command.fact.value.v
+    body: dict[str, Any] = {
+        "stored": True,
+        "memoriesCount": 0,
+        "error": DUPLICATE if equal else PARAPHRASE,
+        "id": done.fact_id,
+        "position": None,
+        "superseded": [],
+        "warnings": memory.warnings,
+    }
+    if slot is not None:
+        body["position"] = int(view.from_position[slot])
+        body["classification"] = int(view.classification[slot])
+    return body
+
+
+@routes.add(
+    "POST",
+    "/v1/memories/merge",
+    permission="write",
+    summary="Merge two memories into the newer (abmind)",
+    body=MergeRequest,
+    answers={200: MergedMemories},
+    errors=(400, 404, 409, 413, 503, 507),
+    headers=("Idempotency-Key",),
+)
+async def merge_memories(call: Call) -> web.Response:
+    """Let the newer of two memories take the place of the older; the answer is its record.
+
+    Raises:
+        ApiError: 404 where one is not there for the caller; 403 where it is not theirs; 409
+            where one has ended; 422 where they are not of one owner and place.
+    """
+    data = await call.raw()
+    request = parse_body(MergeRequest, data)
+    command = merge_of(call, request.ids)
+    await call.service.tracker.flush()  # recalls that are not in the log yet count as well
+    done = await call.do(command, idempotency=call.idempotency(data), atomic=True)
+    view = call.view()
+    moment = call.moment(view)
+    slot = answering_slot(call, view, done)
+    if slot is None:
+        raise plain("fact_not_found")
+    chosen: I32 = np.array([slot], dtype=np.int32)
+    body = {
+        "kept": done.fact_id,
+        "ended": list(done.retracted),
+        "restated": asserted_event(done) is not None,
+        "recall_count": int(view.access_count(chosen, moment)[0]),
+        "position": done.position,
+        "fact": call.records(view, chosen, moment)[0],
+    }
+    return answer(body)

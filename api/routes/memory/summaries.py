@@ -1,0 +1,323 @@
+"""Summaries over HTTP: recorded by name, listed as they stood at a moment."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Annotated, Any
+
+import numpy as np
+from aiohttp import web
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+from engramlog.api.commands.assertions import check_entity, check_source
+from engramlog.api.commands.attestations import check_unattested
+from engramlog.api.commands.entity_names import stored_uri
+from engramlog.api.commands.episodes import writable
+from engramlog.api.commands.garden_access import member_of, within
+from engramlog.api.http.bodies import answer, parse_body
+from engramlog.api.http.call import Call
+from engramlog.api.http.cursors import Cursor, filters_digest
+from engramlog.api.http.errors import ApiError, refused
+from engramlog.api.http.routing import Routes
+from engramlog.api.schemas.facts import ID_LENGTH_MAX, MomentQuery
+from engramlog.api.schemas.values import Scope
+from engramlog.projections.authorization import Authorization
+from engramlog.projections.image.view import View
+from engramlog.projections.image.visible_facts import live
+from engramlog.projections.memories.summary_naming import NAME_LENGTH_MAX, Tier, period_of_name
+from engramlog.projections.moment import Moment, format_instant
+from engramlog.projections.normalization import URI_LENGTH_MAX
+from engramlog.projections.summaries.paragraphs import paragraphs_of
+from engramlog.projections.summaries.reading import (
+    SummaryFilter,
+    SummaryRow,
+    paragraphs_at,
+    summaries_at,
+)
+from engramlog.projections.writing.commands import Done, RecordSummary, Refused
+
+routes = Routes("summaries")
+
+SUMMARIES_MAX = 200
+PAGE_MAX = 200
+_STRICT = ConfigDict(extra="forbid")
+
+
+def _name(text: str) -> str:
+    if period_of_name(text) is None:
+        raise PydanticCustomError(
+            "invalid_summary", "must be a summary's path, such as weekly/weekly_2026-W25.md"
+        )
+    return text
+
+
+def _day(text: str) -> str:
+    try:
+        return date.fromisoformat(text).isoformat()
+    except ValueError as fault:
+        raise PydanticCustomError("invalid_date", "must be a day, such as 2026-06-15") from fault
+
+
+Day = Annotated[str, Field(max_length=10), AfterValidator(_day)]
+
+
+class SummaryBody(BaseModel):
+    """A summary by its path, and its Markdown; without ``text`` it is gone."""
+
+    model_config = _STRICT
+
+    name: Annotated[str, Field(max_length=NAME_LENGTH_MAX), AfterValidator(_name)]
+    text: str | None
+
+
+class SummariesRequest(BaseModel):
+    """Summaries of one scope or garden; of the caller, unless ``source`` says otherwise."""
+
+    model_config = _STRICT
+
+    summaries: list[SummaryBody] = Field(min_length=1, max_length=SUMMARIES_MAX)
+    scope: Scope = "local"
+    garden_id: str | None = Field(default=None, max_length=ID_LENGTH_MAX)
+    source: str | None = Field(default=None, min_length=1, max_length=URI_LENGTH_MAX)
+
+
+class SummariesQuery(MomentQuery):
+    """Which summaries; ``since`` and ``until`` are days, both inclusive."""
+
+    model_config = _STRICT
+
+    tier: Tier | None = None
+    since: Day | None = None
+    until: Day | None = None
+    source: str | None = Field(default=None, min_length=1, max_length=URI_LENGTH_MAX)
+    scope: Scope | None = None
+    garden_id: str | None = Field(default=None, max_length=ID_LENGTH_MAX)
+    limit: int = Field(default=20, ge=1, le=PAGE_MAX)
+    cursor: str | None = Field(default=None, max_length=4096)
+
+
+class RecordedSummary(BaseModel):
+    name: str
+    tier: Tier
+    period_start: str
+    paragraphs: int
+    asserted: int
+    retracted: int
+    changed: bool
+
+
+class SummariesAnswer(BaseModel):
+    recorded: int
+    unchanged: int
+    summaries: list[RecordedSummary]
+    position: int
+
+
+class ParagraphRecord(BaseModel):
+    fact_id: str
+    text: str
+    confidence: float
+
+
+class SummaryRecord(BaseModel):
+    name: str
+    tier: Tier
+    period_start: str
+    source: str
+    scope: Scope
+    garden_id: str | None
+    recorded_at: str
+    paragraphs: list[ParagraphRecord]
+
+
+class SummaryPage(BaseModel):
+    summaries: list[SummaryRecord]
+    cursor: str | None
+
+
+_KIND = "summaries"
+_UNBOUND = frozenset({"cursor", "limit"})
+_ROWS = 200
+"""Summaries that are looked up at once: some may hold nothing that the caller may read."""
+
+
+@routes.add(
+    "POST",
+    "/v1/summaries",
+    permission="write",
+    summary="Record summaries, or that they are gone",
+    body=SummariesRequest,
+    answers={200: SummariesAnswer, 201: SummariesAnswer},
+    errors=(400, 404, 413, 503, 507),
+)
+async def record_summaries(call: Call) -> web.Response:
+    """Record several summaries of one scope or garden, or none of them."""
+    raw = await call.raw(call.service.settings.batch_body_bytes_max)
+    request = parse_body(SummariesRequest, raw)
+    commands = _commands(call, request)
+    if call.caller.charged is not None:
+        call.service.quotas.charge(call.caller.charged, "write", len(commands) - 1)
+    submitted = await call.submit(commands, atomic=True)
+    made: list[dict[str, Any]] = []
+    for command, outcome in zip(commands, submitted.outcomes, strict=False):
+        if isinstance(outcome, Refused):
+            raise refused(outcome)
+        made.append(_made(command, outcome))
+    recorded = sum(each["changed"] for each in made)
+    return answer(
+        {
+            "recorded": recorded,
+            "unchanged": len(made) - recorded,
+            "summaries": made,
+            "position": submitted.position,
+        },
+        201 if recorded else 200,
+    )
+
+
+def _commands(call: Call, request: SummariesRequest) -> list[RecordSummary]:
+    check_unattested(call)
+    where = writable(call, request.scope, request.garden_id)
+    owner = stored_uri(call.caller.principal if request.source is None else request.source)
+    if request.source is not None:
+        check_source(call, owner)
+    limit = call.service.settings.value_bytes_max
+    commands: list[RecordSummary] = []
+    for each in request.summaries:
+        period = period_of_name(each.name)
+        assert period is not None  # the schema has asked
+        check_entity(call, period.entity)
+        if any(len(part.encode()) > limit for part in paragraphs_of(each.text or "")):
+            raise ApiError(
+                413,
+                {
+                    "code": "value_too_large",
+                    "message": f"a paragraph of {each.name} exceeds {limit} bytes",
+                },
+                extra={"max_value_bytes": limit},
+            )
+        commands.append(
+            RecordSummary(
+                name=each.name,
+                text=each.text,
+                owner=owner,
+                scope=where.scope,
+                garden_id=where.garden_id,
+                member=member_of(call),
+                rights=call.authorization.alone(),
+            )
+        )
+    return commands
+
+
+def _made(command: RecordSummary, done: Done) -> dict[str, Any]:
+    return {"name": command.name, **done.detail, "changed": done.created}
+
+
+@routes.add(
+    "GET",
+    "/v1/summaries",
+    permission="read",
+    summary="Summaries of days, weeks and quarters, newest first",
+    query=SummariesQuery,
+    answers={200: SummaryPage},
+    errors=(400, 404, 501),
+)
+async def list_summaries(call: Call) -> web.Response:
+    """Summaries at a moment with the paragraphs that the caller may read, newest period first.
+    One without such a paragraph is not there."""
+    query = call.query(SummariesQuery)
+    call.session()
+    found, cursor = await call.in_pool(lambda: _listed(call, query))
+    call.note_read(frozenset(str(each["scope"]) for each in found))
+    return answer({"summaries": found, "cursor": cursor})
+
+
+def _listed(call: Call, query: SummariesQuery) -> tuple[list[dict[str, Any]], str | None]:
+    view = call.view()
+    rights = within(call, call.narrowed(query.scope), query.garden_id)
+    given = {name: getattr(query, name) for name in SummariesQuery.model_fields}
+    digest = filters_digest({name: each for name, each in given.items() if name not in _UNBOUND})
+    cursors, now_us = call.service.cursors, call.node.clock.now_us()
+    moment, before = call.moment(view, query), None
+    if query.cursor is not None:
+        cursor = cursors.open(query.cursor, kind=_KIND, digest=digest, now_us=now_us)
+        moment = Moment(cursor.position, cursor.instant_us, moment.valid_at_us)
+        before = (str(cursor.place[0]), int(cursor.place[1]))
+    found: list[tuple[SummaryRow, list[int]]] = []
+    while len(found) <= query.limit:
+        rows, some = _some(call, query, view, rights, moment, before)
+        found += some
+        if len(rows) < _ROWS:
+            break
+        before = (rows[-1].period_start, rows[-1].position)
+    shown = found[: query.limit]
+    text = None
+    if len(found) > query.limit:
+        last = shown[-1][0]
+        place = (last.period_start, last.position)
+        expires = cursors.expiry(now_us)
+        text = cursors.seal(
+            Cursor(_KIND, digest, moment.position, moment.instant_us, expires, place)
+        )
+    return [_record(call, view, moment, row, slots) for row, slots in shown], text
+
+
+def _some(
+    call: Call,
+    query: SummariesQuery,
+    view: View,
+    rights: Authorization,
+    moment: Moment,
+    before: tuple[str, int] | None,
+) -> tuple[list[SummaryRow], list[tuple[SummaryRow, list[int]]]]:
+    """The next summaries, and those of them that hold anything for the caller, with the slots
+    of their paragraphs."""
+    chosen = SummaryFilter(
+        tier=query.tier,
+        since=query.since,
+        until=query.until,
+        owner=None if query.source is None else stored_uri(query.source),
+        before=before,
+    )
+    reader = call.node.reader
+    with reader.pool.connection() as db:
+        rows = summaries_at(db, moment.position, rights, chosen, _ROWS)
+        facts = paragraphs_at(db, [row.position for row in rows])
+    slots = {
+        fact: slot
+        for ids in facts.values()
+        for fact in ids
+        if (slot := reader.slot_of(fact)) is not None and slot < view.count
+    }
+    asked = np.array(sorted(set(slots.values())), dtype=np.int32)
+    readable = set(live(view, rights, moment, asked).tolist())
+    held = [
+        (row, [n for fact in facts[row.position] if (n := slots.get(fact, -1)) in readable])
+        for row in rows
+    ]
+    return rows, [(row, kept) for row, kept in held if kept]
+
+
+def _record(
+    call: Call, view: View, moment: Moment, row: SummaryRow, slots: list[int]
+) -> dict[str, Any]:
+    records = call.records(view, slots, moment)
+    return {
+        "name": row.name,
+        "tier": row.tier,
+        "period_start": row.period_start,
+        "source": row.owner,
+        "scope": row.scope,
+        "garden_id": row.garden_id,
+        "recorded_at": format_instant(row.recorded_at),
+        "paragraphs": [
+            {
+                "fact_id": each["id"],
+                "text": str(each["value"]["v"]),
+                "confidence": each["confidence"],
+            }
+            for each in records
+        ],
+    }

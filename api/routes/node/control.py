@@ -1,0 +1,139 @@
+"""Routes for the command line of the same machine, opened by the token in ``control.json``.
+
+They let ``engramlog`` commands work through the node that holds a data directory: write
+import lines with every operation, look up a fact by content, and tell the node's status.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import os
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from aiohttp import web
+
+from engramlog.api.node.node import Node
+from engramlog.api.settings import Settings
+from engramlog.api.transfer.importing import SinkError
+from engramlog.api.transfer.lines.line_kinds import LineError, decode_line, decode_lines
+from engramlog.api.transfer.lines.memories import EpisodeLine
+from engramlog.api.transfer.sinks import NodeSink
+from engramlog.eventlog.signing import SignedHeads, sign_heads
+
+IMPORT_BYTES_MAX = 1024 * 1024 * 1024
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def add_control_routes(app: web.Application, node: Node, settings: Settings, token: str) -> None:
+    """Add the routes to an app that is not running yet."""
+    routes = _ControlRoutes(node, settings, token)
+    for method, path, handler in (
+        ("GET", "/v1/control/ping", routes.ping),
+        ("POST", "/v1/control/import", routes.take_lines),
+        ("GET", "/v1/control/find", routes.find),
+        ("POST", "/v1/control/find-episode", routes.find_episode),
+        ("GET", "/v1/control/status", routes.status),
+        ("GET", "/v1/control/heads", routes.heads),
+    ):
+        app.router.add_route(method, path, routes.guarded(handler))
+
+
+class _ControlRoutes:
+    def __init__(self, node: Node, settings: Settings, token: str) -> None:
+        self._node = node
+        self._settings = settings
+        self._expected = f"Bearer {token}".encode()
+
+    def guarded(self, handler: Handler) -> Handler:
+        """The handler behind the token; without it the route looks absent."""
+
+        async def check(request: web.Request) -> web.StreamResponse:
+            given = request.headers.get("Authorization", "").encode("utf-8", "replace")
+            if not hmac.compare_digest(given, self._expected):
+                return _answer({"detail": "Not Found"}, 404)
+            return await handler(request)
+
+        return check
+
+    async def ping(self, _: web.Request) -> web.Response:
+        """The node that the token belongs to answers."""
+        return _answer({"pid": os.getpid()})
+
+    async def take_lines(self, request: web.Request) -> web.Response:
+        """Write a JSON array of import lines, all or none with ``atomic=true``."""
+        data = bytearray()
+        async for chunk in request.content.iter_any():
+            data += chunk
+            if len(data) > IMPORT_BYTES_MAX:
+                return _answer({"detail": f"over {IMPORT_BYTES_MAX} bytes"}, 413)
+        atomic = request.query.get("atomic") == "true"
+        sink = NodeSink(self._node, self._settings.value_bytes_max)
+        try:
+            lines = await asyncio.to_thread(decode_lines, bytes(data))
+            results = await asyncio.to_thread(sink.write, lines, received_at=None, atomic=atomic)
+        except LineError as fault:
+            return _answer({"detail": str(fault)}, 422)
+        except SinkError as fault:
+            return _answer({"detail": str(fault)}, 503)
+        return _answer({"results": results})
+
+    async def find(self, request: web.Request) -> web.Response:
+        """The id of the newest fact with a content id, or of the ``back``-th newest."""
+        sink = NodeSink(self._node, self._settings.value_bytes_max)
+        try:
+            back = int(request.query.get("back", "1"))
+        except ValueError:
+            return _answer({"detail": "back must be a number"}, 422)
+        found = await asyncio.to_thread(sink.find, request.query.get("cid", ""), back)
+        return _answer({"id": found})
+
+    async def find_episode(self, request: web.Request) -> web.Response:
+        """The episode that an import line recorded."""
+        sink = NodeSink(self._node, self._settings.value_bytes_max)
+        try:
+            line = decode_line(await request.read())
+            if not isinstance(line, EpisodeLine):
+                return _answer({"detail": "op must be episode"}, 422)
+            found = await asyncio.to_thread(sink.find_episode, line)
+        except LineError as fault:
+            return _answer({"detail": str(fault)}, 422)
+        return _answer({"episode": found})
+
+    async def status(self, _: web.Request) -> web.Response:
+        """Position, projectors and digests."""
+        return _answer(await asyncio.to_thread(node_status, self._node))
+
+    async def heads(self, _: web.Request) -> web.Response:
+        """The heads of all streams, signed by the node."""
+        return _answer(await asyncio.to_thread(signed_heads, self._node))
+
+
+def node_status(node: Node) -> dict[str, object]:
+    """What ``replay status`` prints."""
+    digests = node.reader.digests()
+    head = node.log.head()
+    return {
+        "node_id": node.identity.node_id,
+        "epoch": node.identity.epoch,
+        **node.status(),
+        "received_at_us": head.received_at,
+        "digests": {
+            "position": digests.position,
+            "local": digests.local,
+            "shared": digests.shared,
+        },
+    }
+
+
+def signed_heads(node: Node) -> SignedHeads:
+    """The node's signed statement about where its streams end."""
+    head, streams = node.log.head(), node.log.stream_heads()
+    return sign_heads(node.identity, head, streams, node.clock.now_us())
+
+
+def _answer(body: object, status: int = 200) -> web.Response:
+    return web.Response(
+        body=msgspec.json.encode(body), status=status, content_type="application/json"
+    )

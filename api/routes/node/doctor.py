@@ -1,0 +1,141 @@
+"""The self-check: what could be wrong with a node, looked at one by one."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from typing import Literal
+
+from aiohttp import web
+from msgspec import Struct
+
+from engramlog.api.http.bodies import answer
+from engramlog.api.http.call import Call
+from engramlog.api.http.routing import Routes
+from engramlog.api.routes.recall.embeddings import status_of
+from engramlog.api.schemas.answers import Doctor
+
+routes = Routes("node")
+
+DISK_FREE_BYTES_MIN = 1 << 30
+CLOCK_AHEAD_MS_MAX = 60_000
+EMBEDDING_LAG_MAX = 10_000
+UNKNOWN_NAMED_MAX = 5
+
+
+class CheckOutcome(Struct, frozen=True):
+    """What one look found."""
+
+    name: str
+    status: Literal["ok", "warning", "failed"]
+    detail: str
+
+
+@routes.add(
+    "GET",
+    "/v1/doctor",
+    permission="any",
+    summary="A short self-check",
+    answers={200: Doctor},
+)
+async def doctor(call: Call) -> web.Response:
+    """A self-check of the node."""
+    checks = await call.in_pool(lambda: list(_checks(call)))
+    failed = [check.detail for check in checks if check.status == "failed"]
+    return answer(
+        {
+            "status": "degraded" if failed else "ok",
+            "memory_garden_acl_filtering": "enabled",
+            "reason": failed[0] if failed else None,
+            "position": call.node.log.head().position,
+            "checks": checks,
+        }
+    )
+
+
+def _checks(call: Call) -> Iterator[CheckOutcome]:
+    for look in (
+        _log,
+        _projections,
+        _events,
+        _disk,
+        _clock,
+        _embeddings,
+        _authentication,
+        _sanitizer,
+    ):
+        yield look(call)
+
+
+def _log(call: Call) -> CheckOutcome:
+    reason = call.node.writer.degraded
+    if reason is not None:
+        return CheckOutcome("log", "failed", reason)
+    shared = call.node.shared
+    if shared is not None and shared.fault is not None:
+        return CheckOutcome("log", "failed", shared.fault)
+    return CheckOutcome("log", "ok", "writes are taken")
+
+
+def _projections(call: Call) -> CheckOutcome:
+    halted = call.node.writer.store.halted
+    if halted:
+        name, why = next(iter(sorted(halted.items())))
+        return CheckOutcome("projections", "failed", f"projector {name} is halted: {why}")
+    return CheckOutcome("projections", "ok", "every projector runs")
+
+
+def _events(call: Call) -> CheckOutcome:
+    """What peers of later releases sent is kept and chained; here it means nothing yet."""
+    unknown = call.node.reader.unknown_events()
+    if not unknown:
+        return CheckOutcome("events", "ok", "every event is of a kind and version known here")
+    named = [f"{count} of kind {kind!r} version {version}" for kind, version, count in unknown]
+    told = ", ".join(named[:UNKNOWN_NAMED_MAX])
+    return CheckOutcome("events", "warning", f"events of later releases mean nothing here: {told}")
+
+
+def _disk(call: Call) -> CheckOutcome:
+    free = shutil.disk_usage(call.node.directory.path).free
+    if free < DISK_FREE_BYTES_MIN:
+        return CheckOutcome("disk", "warning", "less than 1 GiB is free for the data directory")
+    return CheckOutcome("disk", "ok", "1 GiB and more is free")
+
+
+def _clock(call: Call) -> CheckOutcome:
+    """Events received from a clock that is ahead hold this node's own readings up."""
+    ahead_ms = call.node.log.head().received_hlc // 1000 - call.node.clock.now_us() // 1000
+    if ahead_ms > CLOCK_AHEAD_MS_MAX:
+        return CheckOutcome(
+            "clock", "warning", "the log is over a minute ahead of this machine's clock"
+        )
+    return CheckOutcome("clock", "ok", "the clock and the log agree")
+
+
+def _embeddings(call: Call) -> CheckOutcome:
+    found = status_of(call)
+    if not found["enabled"]:
+        return CheckOutcome("embeddings", "ok", "off: recall works by words and graph")
+    if found["error"]:
+        return CheckOutcome("embeddings", "warning", str(found["error"]))
+    if int(str(found["lag"])) > EMBEDDING_LAG_MAX:
+        return CheckOutcome("embeddings", "warning", "facts wait to be embedded")
+    return CheckOutcome("embeddings", "ok", "facts are embedded as they come")
+
+
+def _authentication(call: Call) -> CheckOutcome:
+    if call.service.settings.auth_required:
+        return CheckOutcome("authentication", "ok", "callers need a key")
+    return CheckOutcome("authentication", "warning", "whoever reaches the node may read and write")
+
+
+def _sanitizer(call: Call) -> CheckOutcome:
+    mode = call.service.settings.sanitizer_mode
+    if mode == "off":
+        return CheckOutcome("sanitizer", "warning", "facts are served without being judged")
+    return CheckOutcome("sanitizer", "ok", f"mode {mode}")
+
+
+_LOOKS = (
+    _log, _projections, _events, _disk, _clock, _embeddings, _authentication, _sanitizer,
+)  # fmt: skip

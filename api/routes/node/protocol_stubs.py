@@ -1,0 +1,87 @@
+"""What the protocol asks of every node, however little there is to say here (wire 2.2)."""
+
+from __future__ import annotations
+
+import numpy as np
+from aiohttp import web
+
+from engramlog.api.http.bodies import answer
+from engramlog.api.http.call import Call
+from engramlog.api.http.errors import plain
+from engramlog.api.http.routing import Routes
+from engramlog.api.schemas.answers import CidBackfill, Connectors
+
+routes = Routes("node")
+
+CONNECTORS = (
+    ("claude-code", "Claude Code", "~/.claude/mcp_servers.json", "json"),
+    ("codex-cli", "Codex CLI", "~/.codex/config.toml", "toml"),
+    ("gemini-cli", "Gemini CLI", "~/.gemini/settings.json", "json"),
+    ("continue-dev", "Continue.dev", "~/.continue/config.json", "json"),
+    ("cursor", "Cursor", "~/.cursor/mcp.json", "json"),
+    ("zed", "Zed", "~/.config/zed/settings.json", "jsonc"),
+)
+"""Editor, label, configuration file and its format, as the protocol lists them."""
+
+
+@routes.add(
+    "GET",
+    "/v1/admin/cid-backfill/status",
+    permission="read",
+    summary="Whether every fact has a content id",
+    answers={200: CidBackfill},
+)
+async def cid_backfill(call: Call) -> web.Response:
+    """Whether every fact has its content id: here each has had it from the first."""
+    view = call.view()
+    total = await call.in_pool(lambda: int(np.count_nonzero(call.authorization.mask(view))))
+    return answer(
+        {
+            "total_facts": total,
+            "backfilled_facts": total,
+            "pending_facts": 0,
+            "backfill_complete": True,
+        }
+    )
+
+
+@routes.add(
+    "POST",
+    "/v1/auth/oidc/exchange",
+    permission="none",
+    summary="Not enabled: keys are made by admins",
+    errors=(503,),
+)
+async def oidc_exchange(_: Call) -> web.Response:
+    """Identity tokens are not taken: an admin makes keys."""
+    raise plain("oidc_not_enabled")
+
+
+@routes.add(
+    "GET",
+    "/v1/mcp/connectors",
+    permission="none",
+    summary="Editors that speak MCP, and their files",
+    answers={200: Connectors},
+)
+async def mcp_connectors(call: Call) -> web.Response:
+    """Editors that start MCP servers, and what to tell them. We have tried none of them."""
+    url = call.service.settings.public_url
+    return answer(
+        {
+            "version": "1",
+            "connectors": [
+                {
+                    "editor": editor,
+                    "label": label,
+                    "validation_tier": "experimental",
+                    "docs_link": f"{url}/docs",
+                    "config_path": path,
+                    "config_format": form,
+                }
+                for editor, label, path, form in CONNECTORS
+            ],
+            "command": ["engramlog", "mcp"],
+            "env": {"STIGMEM_URL": url, "STIGMEM_API_KEY": ""},
+        }
+    )

@@ -1,0 +1,356 @@
+"""The node itself: discovery, health, metrics, who am I, the rebuild, and the API's description."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from functools import cache, partial
+from importlib.resources import files
+
+from aiohttp import web
+
+from engramlog.api.client.discovery import EVENTS_WIRE
+from engramlog.api.http.bodies import answer, parse_body
+from engramlog.api.http.call import Call
+from engramlog.api.http.metrics import Sample
+from engramlog.api.http.openapi import DOCUMENT
+from engramlog.api.http.routing import Routes
+from engramlog.api.node.node import Node
+from engramlog.api.routes.recall.embeddings import status_of
+from engramlog.api.schemas.answers import Health, Me, NodeInfo, Ready, Rebuild
+from engramlog.api.schemas.keys import TENANT
+from engramlog.api.schemas.snapshots import RebuildBody
+from engramlog.replay.federation.declaration import wire_key
+
+routes = Routes("node")
+
+PROTOCOL_VERSION = "1.0"
+NAMESPACES = ("stigmem:", "rel:", "memory:", "intent:", "roadmap:", "preference:", "garden:")
+SPEC_URL = "https://github.com/eidetic-labs/stigmem/blob/main/spec/stigmem-spec-v1.0.md"
+
+_READY_EMBEDDING = ("provider", "model", "dimensions", "lag", "error")
+_EMBEDDING_GAUGES = {
+    "engramlog_embedding_lag": "Positions by which embedding is behind the log.",
+    "engramlog_embedding_waiting": "Facts that are to get a vector.",
+    "engramlog_embedding_skipped": "Facts that the embedding provider refuses.",
+    "engramlog_embedding_vectors": "Live facts with a vector.",
+}
+
+
+_REPLICA_GAUGES = {
+    "engramlog_replica_connected": "1 while the replica's primary answers.",
+    "engramlog_replica_lag": "Positions by which the replica is behind its primary.",
+    "engramlog_replica_behind_s": "Seconds since it held all its primary had; -1 for never.",
+    "engramlog_replica_events": "Events copied since start.",
+}
+
+
+@routes.add(
+    "GET",
+    "/.well-known/stigmem",
+    permission="none",
+    summary="Discovery",
+    answers={200: NodeInfo},
+    delegable=True,
+)
+async def discovery(call: Call) -> web.Response:
+    """What the node is and speaks (wire 2.3)."""
+    settings = call.service.settings
+    embedding = status_of(call)
+    return answer(
+        {
+            "version": PROTOCOL_VERSION,
+            "node_id": call.node.node_id,
+            "node_url": settings.public_url,
+            "auth": "required" if settings.auth_required else "none",
+            **_federation(call),
+            "source_attestation": "required" if settings.attestation_required else "off",
+            "namespaces": list(NAMESPACES),
+            "spec": SPEC_URL,
+            "cors": {
+                "dev_localhost": settings.cors_dev_localhost,
+                "configured": call.service.browsers.configured,
+            },
+            "embedding": {
+                name: embedding[name] for name in ("model", "dimensions", "truncated_dimensions")
+            },
+        }
+    )
+
+
+def _federation(call: Call) -> dict[str, object]:
+    """Whether peers are possible, and what they need to know (wire 2.3)."""
+    settings = call.service.settings
+    if not settings.federation_enabled:
+        return {"federation": "disabled"}
+    push = "/v1/federation/facts/push" if settings.federation_push_enabled else None
+    return {
+        "federation": "enabled",
+        "federation_pubkey": wire_key(call.node.identity.public_key_b64),
+        "federation_version": "0.5",
+        "federation_endpoints": {
+            "peers": "/v1/federation/peers",
+            "facts": "/v1/federation/facts",
+            "push": push,
+        },
+        EVENTS_WIRE: 1,
+    }
+
+
+@routes.add(
+    "GET",
+    "/healthz",
+    permission="none",
+    summary="The process answers",
+    answers={200: Health},
+    delegable=True,
+)
+@routes.add(
+    "GET",
+    "/v1/health",
+    permission="none",
+    summary="The process answers (alias)",
+    answers={200: Health},
+    delegable=True,
+)
+async def health(_: Call) -> web.Response:
+    """The process answers."""
+    return answer({"status": "ok"})
+
+
+@routes.add(
+    "GET",
+    "/readyz",
+    permission="none",
+    summary="The node can serve",
+    answers={200: Ready, 503: Ready},
+    delegable=True,
+)
+async def ready(call: Call) -> web.Response:
+    """Whether the node can serve reads and writes; 503 where it is degraded."""
+    status, embedding = call.node.status(), status_of(call)
+    reason = status["degraded"]
+    body: dict[str, object] = {
+        "status": "ok" if reason is None else "degraded",
+        "position": status["position"],
+        "projections": status["projections"],
+        "embedding": {name: embedding[name] for name in _READY_EMBEDDING},
+        "tasks": {each.name: each.state for each in call.service.tasks.statuses()},
+    }
+    if "replica" in status:
+        body["replica"] = status["replica"]
+    if reason is not None:
+        body["reason"] = reason
+    return answer(body, 200 if reason is None else 503)
+
+
+@routes.add(
+    "GET",
+    "/metrics",
+    permission="none",
+    summary="Prometheus metrics",
+    answers={200: None},
+    delegable=True,
+)
+async def metrics(call: Call) -> web.Response:
+    """Counters and gauges as Prometheus text."""
+    text = call.service.metrics.render(_gauges(call))
+    return web.Response(text=text, content_type="text/plain", charset="utf-8")
+
+
+def _shared_log_gauges(node: Node) -> Iterator[Sample]:
+    """How a log in PostgreSQL does; nothing for one in the data directory."""
+    if node.shared is None:
+        return
+    figures = node.shared.figures
+    lag = figures.standby_lag_bytes
+    lag_bytes = -1 if lag is None else lag
+    for name, meaning, value in (
+        ("engramlog_log_locks", "Times the log's lock was asked for.", figures.locks),
+        ("engramlog_log_lock_seconds", "Seconds until it was had.", figures.lock_seconds),
+        ("engramlog_log_commits", "Commits to the log.", figures.commits),
+        ("engramlog_log_commit_seconds", "Seconds until confirmed.", figures.commit_seconds),
+        ("engramlog_log_leads", "1 on the node that leads.", int(node.shared.leads)),
+        ("engramlog_log_standby_lag_bytes", "Lag of the quickest standby.", lag_bytes),
+    ):
+        yield name, meaning, "", value
+
+
+def _gauges(call: Call) -> Iterator[Sample]:
+    status = call.node.status()
+    writer = call.node.writer
+    plain: tuple[tuple[str, str, float], ...] = (
+        ("engramlog_log_position", "Last position of the log.", status["position"]),
+        ("engramlog_ready", "1 while the node is ready.", float(status["degraded"] is None)),
+        ("engramlog_writer_waiting", "Commands that wait for the writer.", writer.waiting),
+        ("engramlog_writer_groups", "Groups committed since start.", writer.groups),
+        ("engramlog_writer_commands", "Commands committed since start.", writer.submissions),
+        (
+            "engramlog_writer_group_size",
+            "Commands a group, on average since start.",
+            writer.submissions / writer.groups if writer.groups else 0.0,
+        ),
+        (
+            "engramlog_recall_uses_waiting",
+            "Facts whose recall counts are not in the log yet.",
+            call.service.tracker.pending,
+        ),
+        (
+            "engramlog_recall_receipts_waiting",
+            "Receipts of recalls that are not in the log yet.",
+            call.service.tracker.waiting,
+        ),
+        (
+            "engramlog_webhooks_behind",
+            "Subscriptions with a webhook that have not been told everything.",
+            call.service.deliverer.behind,
+        ),
+        (
+            "engramlog_peers_active",
+            "Approved peers.",
+            sum(row.active for row in call.service.peers.rows().values()),
+        ),
+        (
+            "engramlog_peer_streams_held",
+            "Streams of peers that are held until an operator releases them.",
+            sum(each.held for each in call.node.reader.peer_streams()),
+        ),
+        (
+            "engramlog_foreign_claims_waiting",
+            "Ends of facts that other nodes stated and that have not taken effect here.",
+            call.node.reader.waiting_claims(),
+        ),
+        (
+            "engramlog_unknown_events",
+            "Events of kinds or versions that only later releases know.",
+            sum(count for _, _, count in call.node.reader.unknown_events()),
+        ),
+        (
+            "engramlog_recall_workers_ready",
+            "Processes that answer recalls beside this one.",
+            call.service.recalls.ready,
+        ),
+        (
+            "engramlog_cards_waiting",
+            "Memory cards that wait to be written ahead.",
+            call.service.cards.queue.waiting,
+        ),
+        (
+            "engramlog_cards_refused",
+            "Memory cards not queued since start because the queue was full.",
+            call.service.cards.queue.refused,
+        ),
+        (
+            "engramlog_card_vectors_waiting",
+            "Memory cards that wait to be embedded.",
+            call.service.cards.embedding.waiting,
+        ),
+        ("engramlog_cards_kept", "Memory cards kept in memory.", len(call.service.cards.cache)),
+    )
+    for name, meaning, value in plain:
+        yield name, meaning, "", value
+    embedding = status_of(call)
+    for name, meaning in _EMBEDDING_GAUGES.items():
+        yield name, meaning, "", embedding[name.rpartition("_")[2]]
+    replica = status.get("replica")
+    if replica is not None:
+        for name, meaning in _REPLICA_GAUGES.items():
+            value = replica.get(name.split("_", 2)[2])
+            yield name, meaning, "", -1.0 if value is None else float(value)
+    yield from _shared_log_gauges(call.node)
+    for projector, mark in status["projections"].items():
+        labels = f'{{projection="{projector}"}}'
+        yield "engramlog_projection_lag", "Positions behind the log.", labels, mark["lag"]
+
+
+@routes.add(
+    "GET",
+    "/v1/me",
+    permission="any",
+    summary="Who the caller is",
+    answers={200: Me},
+    delegable=True,
+)
+async def me(call: Call) -> web.Response:
+    """Who the caller is."""
+    rights = call.authorization
+    return answer(
+        {
+            "entity_uri": rights.principal,
+            "permissions": sorted(rights.permissions),
+            "oidc_sub": None,
+            "tenant_id": TENANT,
+            "scopes": sorted(rights.scopes),
+        }
+    )
+
+
+@routes.add(
+    "POST",
+    "/v1/admin/rebuild",
+    permission="admin",
+    summary="Rebuild the projections",
+    body=RebuildBody,
+    body_required=False,
+    answers={202: Rebuild},
+    errors=(400, 409, 413),
+)
+async def start_rebuild(call: Call) -> web.Response:
+    """Rebuild the projections in the background; look at progress with GET."""
+    data = await call.raw()
+    body = parse_body(RebuildBody, data) if data.strip() else RebuildBody()
+    call.service.rebuilds.begin(partial(call.node.rebuild, from_scratch=body.from_scratch))
+    return answer(call.service.rebuilds.record(), 202)
+
+
+@routes.add(
+    "GET",
+    "/v1/admin/rebuild",
+    permission="admin",
+    summary="How far the rebuild is",
+    answers={200: Rebuild},
+)
+async def rebuild_progress(call: Call) -> web.Response:
+    """How far the rebuild is, or how the last one went."""
+    return answer(call.service.rebuilds.record())
+
+
+@routes.add(
+    "GET",
+    "/openapi.json",
+    permission="none",
+    summary="This API's description",
+    answers={200: "OpenAPI 3.1"},
+    delegable=True,
+)
+async def openapi(call: Call) -> web.Response:
+    """This API as OpenAPI 3.1, made from the route table."""
+    document = await asyncio.to_thread(call.request.app[DOCUMENT])
+    return web.Response(body=document, content_type="application/json")
+
+
+@routes.add(
+    "GET",
+    "/docs",
+    permission="none",
+    summary="This API's documentation",
+    answers={200: None},
+    delegable=True,
+)
+async def docs(_: Call) -> web.Response:
+    """The API's documentation, on one page that needs nothing from elsewhere."""
+    return web.Response(
+        body=_docs_page(),
+        content_type="text/html",
+        charset="utf-8",
+        headers={
+            "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; "
+            "script-src 'unsafe-inline'; connect-src 'self'; base-uri 'none'; "
+            "form-action 'none'; frame-ancestors 'none'"
+        },
+    )
+
+
+@cache
+def _docs_page() -> bytes:
+    return files("engramlog.api").joinpath("web", "docs.html").read_bytes()

@@ -1,0 +1,124 @@
+"""How facts are embedded: where the worker stands, and indexing them anew with another model."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from aiohttp import web
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from engramlog.api.http.bodies import answer, parse_body
+from engramlog.api.http.call import Call
+from engramlog.api.http.errors import coded
+from engramlog.api.http.routing import Routes
+from engramlog.api.schemas.answers import EmbeddingStatus, Reindex
+from engramlog.projections.embedding.settings import EmbeddingSettings
+
+routes = Routes("node")
+
+Dimensions = Annotated[int, Field(strict=True, ge=1, le=65_536)]
+
+
+class ReindexBody(BaseModel):
+    """The model to index with; all null means: the one that is configured."""
+
+    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+
+    provider: Literal["auto", "ollama", "openai", "voyage", "minilm"] | None = None
+    model: str | None = Field(default=None, min_length=1, max_length=200)
+    dimensions: Dimensions | None = None
+    truncated_dimensions: Dimensions | None = None
+
+    @model_validator(mode="after")
+    def _check_provider(self) -> ReindexBody:
+        rest = (self.model, self.dimensions, self.truncated_dimensions)
+        if self.provider is None and any(each is not None for each in rest):
+            raise ValueError("model, dimensions and truncated_dimensions need a provider")
+        return self
+
+
+OFF: dict[str, Any] = {
+    "enabled": False,
+    "provider": "none",
+    "model": None,
+    "dimensions": None,
+    "truncated_dimensions": None,
+    "position": 0,
+    "lag": 0,
+    "waiting": 0,
+    "skipped": 0,
+    "vectors": 0,
+    "error": None,
+}
+
+
+@routes.add(
+    "GET",
+    "/v1/embeddings",
+    permission="admin",
+    summary="What facts are embedded with, and how far",
+    answers={200: EmbeddingStatus},
+)
+async def embedding_status(call: Call) -> web.Response:
+    """The model in use, how far the facts are embedded, and the last re-indexing."""
+    return answer({**status_of(call), "reindex": call.service.reindexing.record()})
+
+
+@routes.add(
+    "POST",
+    "/v1/embeddings/reindex",
+    permission="admin",
+    summary="Embed all facts with another model",
+    body=ReindexBody,
+    body_required=False,
+    answers={202: Reindex},
+    errors=(400, 409),
+)
+async def start_reindex(call: Call) -> web.Response:
+    """Embed all facts with another model; the old vectors serve until the new ones are there."""
+    data = await call.raw()
+    asked = parse_body(ReindexBody, data) if data.strip() else ReindexBody()
+    if call.node.embeddings is None:
+        raise coded("embeddings_off", "this node does not embed facts")
+    settings = target_of(call, asked)
+    call.service.reindexing.begin(lambda progress: call.node.reindex(settings, progress))
+    return answer(call.service.reindexing.record(), 202)
+
+
+def target_of(call: Call, asked: ReindexBody) -> EmbeddingSettings:
+    """What to index with: what was asked, else what is configured. The address is only ever
+    the configured one, and only for the provider it was configured for."""
+    own = call.service.settings.embedding
+    if asked.provider is None:
+        return own
+    same = asked.provider == own.provider
+    return EmbeddingSettings(
+        provider=asked.provider,
+        model=asked.model,
+        url=own.url if same else None,
+        dimensions=asked.dimensions,
+        truncated_dimensions=asked.truncated_dimensions,
+        min_confidence=own.min_confidence,
+    )
+
+
+def status_of(call: Call) -> dict[str, Any]:
+    """What readiness, discovery and metrics tell of embeddings."""
+    embeddings = call.node.embeddings
+    space = None if embeddings is None else embeddings.space
+    status = None if embeddings is None else embeddings.status()
+    if space is None or status is None:
+        return OFF
+    return {
+        "enabled": True,
+        "provider": space.provider,
+        "model": space.model,
+        "dimensions": space.dimensions,
+        "truncated_dimensions": space.truncated,
+        "position": status.position,
+        "lag": status.lag,
+        "waiting": status.waiting,
+        "skipped": status.skipped,
+        "vectors": status.vectors,
+        "error": status.error,
+    }

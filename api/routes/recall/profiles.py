@@ -1,0 +1,122 @@
+"""Recall profiles: those that come with the node, and those installed in its log."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from aiohttp import web
+from pydantic import RootModel
+
+from engramlog.api.http.bodies import answer, parse_json
+from engramlog.api.http.call import Call
+from engramlog.api.http.errors import coded, entry, unprocessable
+from engramlog.api.http.routing import Routes
+from engramlog.api.schemas.answers import ProfileRecord, Profiles
+from engramlog.eventlog.kinds import ProfileSet
+from engramlog.projections.recall.profile import (
+    ProfileError,
+    UnknownProfile,
+    built_in_document,
+    parse_profile,
+    profile_names,
+)
+
+routes = Routes("recall")
+
+
+class ProfileDocument(RootModel[dict[str, Any]]):
+    """A profile as ``GET /v1/profiles/{name}`` shows it under ``document``."""
+
+
+NAME_PATTERN = r"^[a-z][a-z0-9_-]{0,63}$"
+
+
+@routes.add(
+    "GET",
+    "/v1/profiles",
+    permission="read",
+    summary="Recall profiles",
+    answers={200: Profiles},
+    delegable=True,
+)
+async def list_profiles(call: Call) -> web.Response:
+    """The recall profiles this node can answer with, whole, by name."""
+    documents = {name: _listed(built_in_document(name), "built-in") for name in profile_names()}
+    installed = call.node.reader.profiles(call.view().position)
+    documents |= {name: _listed(document, "installed") for name, document in installed.items()}
+    listed = [{"name": name, **documents[name]} for name in sorted(documents)]
+    return answer({"profiles": listed, "default": call.service.settings.recall_profile})
+
+
+@routes.add(
+    "GET",
+    "/v1/profiles/{name}",
+    permission="read",
+    summary="One recall profile",
+    answers={200: ProfileRecord},
+    errors=(404,),
+    delegable=True,
+)
+async def get_profile(call: Call) -> web.Response:
+    """One profile."""
+    name = call.segment("name")
+    installed = call.node.reader.profiles(call.view().position)
+    if name in installed:
+        return answer({"name": name, **_listed(installed[name], "installed")})
+    try:
+        return answer({"name": name, **_listed(built_in_document(name), "built-in")})
+    except UnknownProfile as fault:
+        raise coded("profile_not_found", str(fault)) from fault
+
+
+@routes.add(
+    "PUT",
+    "/v1/profiles/{name}",
+    permission="operator",
+    summary="Install a recall profile",
+    body=ProfileDocument,
+    answers={200: ProfileRecord},
+    errors=(400, 413),
+    headers=("Idempotency-Key",),
+)
+async def put_profile(call: Call) -> web.Response:
+    """Install a profile from here on, in place of one with that name."""
+    name = call.segment("name")
+    data = await call.raw()
+    document = parse_json(data)
+    if not isinstance(document, dict):
+        raise unprocessable([entry("dict_type", ["body"], "Input should be an object", document)])
+    document = cast("dict[str, Any]", document)
+    document.setdefault("name", name)
+    if document["name"] != name:
+        raise unprocessable(
+            [entry("value_error", ["body", "name"], f"must be {name!r}, as in the path")]
+        )
+    try:
+        parse_profile(document)
+    except ProfileError as fault:
+        where: list[str | int] = ["body", *fault.path.removeprefix("$").strip(".").split(".")]
+        raise unprocessable([entry("invalid_profile", where, fault.reason)]) from fault
+    await call.do(ProfileSet(name=name, document=document), idempotency=call.idempotency(data))
+    return answer({"name": name, **_listed(document, "installed")})
+
+
+@routes.add(
+    "DELETE",
+    "/v1/profiles/{name}",
+    permission="operator",
+    summary="Remove an installed profile",
+    answers={204: None},
+    errors=(404,),
+)
+async def delete_profile(call: Call) -> web.Response:
+    """Remove an installed profile; a built-in one of that name answers again."""
+    name = call.segment("name")
+    if name not in call.node.reader.profiles(call.view().position):
+        raise coded("profile_not_found", f"no recall profile {name!r} is installed")
+    await call.do(ProfileSet(name=name, document=None))
+    return web.Response(status=204)
+
+
+def _listed(document: dict[str, Any], origin: str) -> dict[str, Any]:
+    return {"description": document.get("description"), "origin": origin, "document": document}

@@ -1,0 +1,95 @@
+"""Recall over HTTP: POST as the protocol's clients speak it, GET as the seed wrote it."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from engramlog.api.commands.recall_answer import answered
+from engramlog.api.commands.recall_shapes import body_of_query
+from engramlog.api.http.call import Call, ignored
+from engramlog.api.http.errors import ApiError
+from engramlog.api.http.routing import Routes
+from engramlog.api.schemas.answers import RecallResponse
+from engramlog.api.schemas.recall import LegacyQuery, RecallBody, RecallQuery
+
+routes = Routes("recall")
+
+SEED_MEDIA_TYPE = "application/vnd.stigmem.x11+json"
+_SEED_CODES = frozenset({"invalid_token_budget", "recall_depth_exceeded", "invalid_weights"})
+
+
+@routes.add(
+    "POST",
+    "/v1/recall",
+    permission="read",
+    summary="Recall facts for a question",
+    body=RecallBody,
+    query=LegacyQuery,
+    answers={200: RecallResponse},
+    errors=(400, 409, 413, 501),
+    headers=("Stigmem-Session", "Stigmem-Verify", "Accept"),
+    delegable=True,
+)
+async def recall_by_post(call: Call) -> web.Response:
+    """The facts that answer a question best within a token budget."""
+    query = call.query(LegacyQuery)
+    try:
+        body = await call.body(RecallBody)
+        return await _recall(call, body, ignored(query, body), legacy=query.legacy_format)
+    except ApiError as fault:
+        if SEED_MEDIA_TYPE in call.request.headers.get("Accept", ""):
+            raise _as_seed(fault) from fault
+        raise
+
+
+@routes.add(
+    "GET",
+    "/v1/recall",
+    permission="read",
+    summary="Recall facts for a short question",
+    query=RecallQuery,
+    answers={200: RecallResponse},
+    errors=(400, 409, 501),
+    headers=("Stigmem-Session", "Stigmem-Verify"),
+    delegable=True,
+)
+async def recall_by_get(call: Call) -> web.Response:
+    """The same with the seed's limits and its 400 codes."""
+    query = call.query(RecallQuery)
+    try:
+        body = body_of_query(query)
+        return await _recall(call, body, ignored(query), legacy=query.legacy_format)
+    except ApiError as fault:
+        raise _as_seed(fault) from fault
+
+
+def _as_seed(fault: ApiError) -> ApiError:
+    """400 with the seed's code, where a 422 entry carries one."""
+    for item in fault.entries:
+        code = item.get("ctx", {}).get("code")
+        if code in _SEED_CODES:
+            return ApiError(400, {"code": code, "message": item["msg"]})
+    return fault
+
+
+async def _recall(
+    call: Call, body: RecallBody, warnings: list[str], *, legacy: bool
+) -> web.Response:
+    call.session()
+    verify = call.request.headers.get("Stigmem-Verify", "").strip().lower() == "full"
+    found = await call.service.recalls.answer(
+        call.caller,
+        body,
+        warnings,
+        legacy=legacy,
+        verify=verify,
+        here=lambda: call.in_pool(
+            lambda: answered(call, body, warnings, legacy=legacy, verify=verify)
+        ),
+    )
+    call.service.tracker.note(found.used, found.at_us)
+    if found.receipt is not None:
+        call.service.tracker.keep(found.receipt)
+    call.note_read(found.scopes)
+    headers = {"X-Total-Count": str(found.total)}
+    return web.Response(body=found.data, headers=headers, content_type="application/json")

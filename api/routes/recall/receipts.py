@@ -1,0 +1,122 @@
+"""Receipts of recalls over HTTP: what was asked, what came back, and how it would be now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+from aiohttp import web
+
+from engramlog.api.commands.recall_receipts import (
+    is_hidden,
+    logged,
+    receipt_named,
+    replayed,
+    sees_all,
+    wire_receipt,
+)
+from engramlog.api.http.bodies import answer
+from engramlog.api.http.call import Call
+from engramlog.api.http.cursors import Cursor, filters_digest
+from engramlog.api.http.errors import coded
+from engramlog.api.http.routing import Routes
+from engramlog.api.schemas.answers import Receipt, ReceiptPage, ReplayedRecall
+from engramlog.api.schemas.recall import ReceiptsQuery
+from engramlog.eventlog.kinds import RecallAnswered
+from engramlog.projections.image.view import View
+
+routes = Routes("recall")
+
+_KIND = "recall-receipts"
+
+
+@routes.add(
+    "GET",
+    "/v1/recall/receipts",
+    permission="read",
+    summary="Receipts of recalls, newest first",
+    query=ReceiptsQuery,
+    answers={200: ReceiptPage},
+    errors=(400, 403),
+)
+async def list_receipts(call: Call) -> web.Response:
+    """Receipts of the caller's recalls, newest first; an auditor's list is of everybody's."""
+    query = call.query(ReceiptsQuery)
+    whose = _whose(call, query)
+    await call.service.tracker.flush_receipts()
+    return answer(await call.in_pool(lambda: _page(call, query, whose)))
+
+
+def _whose(call: Call, query: ReceiptsQuery) -> str | None:
+    """The principal whose receipts are listed; None for all. Raises ApiError 403."""
+    own = call.caller.principal
+    if query.principal is not None and query.principal != own and not sees_all(call):
+        raise coded("receipts_of_others", "listing the receipts of others needs audit.read")
+    return query.principal or (None if sees_all(call) else own)
+
+
+def _page(call: Call, query: ReceiptsQuery, whose: str | None) -> dict[str, Any]:
+    view = call.view()
+    digest = filters_digest({"principal": whose})
+    before = view.position + 1
+    if query.cursor is not None:
+        opened = call.service.cursors.open(
+            query.cursor, kind=_KIND, digest=digest, now_us=call.node.clock.now_us()
+        )
+        before = int(opened.place[0])
+    found = list(islice(_shown(call, view, whose, before, query.limit), query.limit + 1))
+    more, found = len(found) > query.limit, found[: query.limit]
+    return {
+        "receipts": [wire_receipt(call, view, receipt, at) for receipt, at in found],
+        "cursor": _sealed(call, digest, found[-1][1]) if more else None,
+    }
+
+
+def _shown(
+    call: Call, view: View, whose: str | None, before: int, rows_a_page: int
+) -> Iterator[tuple[RecallAnswered, int]]:
+    """Receipts that are there for the caller, newest first, and where they stand."""
+    while True:
+        rows = call.node.reader.receipts(whose, before, rows_a_page + 1)
+        for row in rows:
+            receipt = logged(call, row.position)
+            if receipt is not None and not is_hidden(view, receipt):
+                yield receipt, row.position
+        if len(rows) <= rows_a_page:
+            return
+        before = rows[-1].position
+
+
+def _sealed(call: Call, digest: bytes, before: int) -> str:
+    cursors = call.service.cursors
+    now_us = call.node.clock.now_us()
+    return cursors.seal(Cursor(_KIND, digest, before, now_us, cursors.expiry(now_us), (before,)))
+
+
+@routes.add(
+    "GET",
+    "/v1/recall/receipts/{receipt_id}",
+    permission="read",
+    summary="The receipt of a recall",
+    answers={200: Receipt},
+    errors=(404,),
+)
+async def get_receipt(call: Call) -> web.Response:
+    """One receipt, of the caller's own recall or for an auditor."""
+    receipt, position = receipt_named(call, call.segment("receipt_id"))
+    return answer(await call.in_pool(lambda: wire_receipt(call, call.view(), receipt, position)))
+
+
+@routes.add(
+    "POST",
+    "/v1/recall/receipts/{receipt_id}/replay",
+    permission="read",
+    summary="Ask a receipt's question again, then and now",
+    answers={200: ReplayedRecall},
+    errors=(400, 404),
+)
+async def replay_receipt(call: Call) -> web.Response:
+    """The receipt's question again, at its own moment and now. Nothing is counted."""
+    receipt, _ = receipt_named(call, call.segment("receipt_id"))
+    return answer(await call.in_pool(lambda: replayed(call, receipt)))

@@ -1,0 +1,1 @@
+"""Routes about keys, capabilities, gardens, trust and names."""

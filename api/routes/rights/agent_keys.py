@@ -1,0 +1,95 @@
+"""Agents' public keys over HTTP (wire 1.6)."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+from aiohttp import web
+
+from engramlog.api.commands.attestations import PUBLIC_KEY_BYTES, decoded
+from engramlog.api.http.bodies import answer
+from engramlog.api.http.call import Call, warned
+from engramlog.api.http.errors import ApiError, plain
+from engramlog.api.http.routing import Routes
+from engramlog.api.schemas.answers import AgentKey
+from engramlog.api.schemas.keys import AgentKeyRequest
+from engramlog.eventlog.kinds import AgentKeySet
+from engramlog.projections.moment import format_instant
+from engramlog.projections.tables.declared.agent_keys import AgentKeyRow
+from engramlog.projections.writing.commands import RevokeAgentKey
+
+routes = Routes("keys")
+
+
+@routes.add(
+    "POST",
+    "/v1/auth/agent-keys",
+    permission="write",
+    summary="Register a public key for attestations",
+    body=AgentKeyRequest,
+    answers={201: AgentKey},
+    errors=(400, 413, 503, 507),
+)
+async def register(call: Call) -> web.Response:
+    """Register an Ed25519 public key for the caller's entity."""
+    request = await call.body(AgentKeyRequest)
+    try:
+        size = len(decoded(request.public_key))
+    except ValueError as fault:
+        raise ApiError(400, f"invalid Ed25519 public key: {fault}") from fault
+    if size != PUBLIC_KEY_BYTES:
+        raise ApiError(400, f"invalid Ed25519 public key: {size} bytes, must be 32")
+    command = AgentKeySet(
+        key_id=str(uuid4()),
+        entity_uri=call.caller.principal,
+        public_key=request.public_key.rstrip("="),
+        description=request.description,
+    )
+    await call.do(command)
+    row = call.node.reader.agent_keys[command.key_id]
+    return answer(warned(_wire(row), request), 201)
+
+
+@routes.add(
+    "GET",
+    "/v1/auth/agent-keys",
+    permission="any",
+    summary="Public keys of the caller's entity",
+    answers={200: [AgentKey]},
+)
+async def list_own(call: Call) -> web.Response:
+    """The keys of the caller's entity, active and revoked, newest first."""
+    rows = call.node.reader.agent_keys.values()
+    return answer([_wire(row) for row in rows if row.entity_uri == call.caller.principal])
+
+
+@routes.add(
+    "DELETE",
+    "/v1/auth/agent-keys/{key_id}",
+    permission="any",
+    summary="Revoke a public key",
+    answers={204: None},
+    errors=(403, 404, 409, 503, 507),
+)
+async def revoke(call: Call) -> web.Response:
+    """The key attests nothing any more."""
+    key_id = call.segment("key_id")
+    row = call.node.reader.agent_keys.get(key_id)
+    if row is None:
+        raise plain("agent_key_not_found")
+    if row.entity_uri != call.caller.principal and not call.authorization.may("admin"):
+        raise ApiError(403, "cannot revoke another entity's key")
+    await call.do(RevokeAgentKey(key_id=key_id))
+    return web.Response(status=204)
+
+
+def _wire(row: AgentKeyRow) -> dict[str, Any]:
+    return {
+        "id": row.key_id,
+        "entity_uri": row.entity_uri,
+        "public_key": row.public_key,
+        "description": row.description,
+        "registered_at": format_instant(row.registered_at),
+        "status": row.status,
+    }

@@ -1,0 +1,238 @@
+"""Other names of entities, and which entity a name means (wire 2.2)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from aiohttp import web
+from pydantic import BaseModel, ConfigDict, Field
+
+from engramlog.api.commands.assertions import check_ends_everything
+from engramlog.api.commands.entity_names import entity_named, stored_uri
+from engramlog.api.http.bodies import answer
+from engramlog.api.http.call import Call, ignored, warned
+from engramlog.api.http.errors import ApiError, coded
+from engramlog.api.http.routing import Routes
+from engramlog.api.schemas.facts import MomentQuery
+from engramlog.api.schemas.values import NAME_LENGTH_MAX, Name, QueryShare
+from engramlog.eventlog.kinds import AliasSet
+from engramlog.projections.graph.name_similarity import entities_seen, names_like
+from engramlog.projections.image.visible_facts import live
+from engramlog.projections.moment import format_instant
+from engramlog.projections.normalization import SCOPES
+from engramlog.projections.tables.declared.aliases import AliasRow
+
+routes = Routes("names")
+
+ALIAS_KINDS = ("migration", "user")
+ALIASES_PAGE_MAX = 10_000
+
+
+class AliasRequest(BaseModel):
+    """Another name of an entity. ``kind`` ``migration`` is for admins, and only they undo it."""
+
+    model_config = ConfigDict(extra="allow")
+
+    raw_uri: Name
+    canonical_uri: Name
+    kind: Literal["user", "migration"] = "user"
+
+
+class AliasRecord(BaseModel):
+    """An alias. ``warnings`` only in the answer to POST, where there is something to say."""
+
+    raw_uri: str
+    canonical_uri: str
+    kind: Literal["user", "migration"]
+    created_at: str
+    warnings: list[str] | None = None
+
+
+class AliasesQuery(MomentQuery):
+    """Aliases by name, from behind ``after``: all, or those of one ``kind`` or entity."""
+
+    kind: str | None = None
+    canonical_uri: Annotated[str | None, Field(min_length=1, max_length=NAME_LENGTH_MAX)] = None
+    after: str = Field(default="", max_length=NAME_LENGTH_MAX)
+    limit: int = Field(default=1000, ge=1, le=ALIASES_PAGE_MAX)
+
+
+class ResolveQuery(MomentQuery):
+    """Which name, and how like it others must be to be named."""
+
+    uri: Annotated[str, Field(min_length=1, max_length=NAME_LENGTH_MAX)]
+    top_k: int = Field(default=5, ge=0, le=50)
+    threshold: QueryShare = 0.5
+
+
+class LikeName(BaseModel):
+    """An entity with a name like the one asked about; ``score`` from 0 to 1."""
+
+    uri: str
+    score: float
+
+
+class ResolvedName(BaseModel):
+    """``canonical``: the entity that the name means; ``best``: the best guess at what is meant.
+    Layers: 1 the name as it is, 2 its alias, 3 names like it."""
+
+    query: str
+    canonical: str
+    best: str
+    resolution_layer: Literal[1, 2, 3] | None
+    layer1_match: bool
+    layer2_match: str | None
+    layer3_candidates: list[LikeName]
+
+
+@routes.add(
+    "POST",
+    "/v1/aliases",
+    permission="write",
+    summary="Give an entity another name",
+    body=AliasRequest,
+    answers={201: AliasRecord},
+    errors=(400, 404, 409, 413, 503, 507),
+)
+async def set_alias(call: Call) -> web.Response:
+    """Give an entity another name: from here on the name means the entity."""
+    request = await call.body(AliasRequest)
+    _check_rights(call)
+    if request.kind == "migration" and not call.authorization.may("admin"):
+        raise coded("alias_is_migration", "aliases of a migration are set by admins")
+    raw, canonical = stored_uri(request.raw_uri), stored_uri(request.canonical_uri)
+    if raw == canonical:
+        raise ApiError(400, "raw_uri and canonical_uri must differ")
+    await call.do(AliasSet(raw_uri=raw, canonical_uri=canonical, alias_kind=request.kind))
+    row = call.node.reader.aliases.get(raw, call.view().position)
+    if row is None:  # taken back by somebody else in this very moment
+        raise coded("alias_not_found", "alias not found")
+    warnings = ignored(request) + await call.in_pool(lambda: _left_behind(call, raw))
+    return answer(_wire(row) | ({"warnings": warnings} if warnings else {}), 201)
+
+
+def _left_behind(call: Call, raw: str) -> list[str]:
+    """A warning of facts that stand under the name and are no longer found by it."""
+    view = call.view()
+    number = view.entities.number(raw)
+    if number is None:
+        return []
+    slots = live(view, call.authorization, call.moment(view), view.entity_slots(number))
+    if not len(slots):
+        return []
+    return [f"{len(slots)} facts stand under {raw!r}; asking for that name no longer finds them"]
+
+
+@routes.add(
+    "GET",
+    "/v1/aliases",
+    permission="read",
+    summary="Other names of entities",
+    query=AliasesQuery,
+    answers={200: [AliasRecord]},
+    errors=(400, 501),
+)
+async def list_aliases(call: Call) -> web.Response:
+    """Aliases by name."""
+    query = call.query(AliasesQuery)
+    if query.kind not in (None, *ALIAS_KINDS):
+        raise ApiError(400, f"kind must be one of {sorted(ALIAS_KINDS)}")
+    wanted = None if query.canonical_uri is None else stored_uri(query.canonical_uri)
+    view = call.view()
+    moment = call.moment(view, query)
+    gone = view.hiding.covers_everywhere
+
+    def shown(row: AliasRow) -> bool:
+        return (
+            query.kind in (None, row.kind)
+            and wanted in (None, row.canonical_uri)
+            and not gone(row.raw_uri)
+            and not gone(row.canonical_uri)
+        )
+
+    rows = call.node.reader.aliases.list(moment.position, query.after, query.limit, shown)
+    return answer([_wire(row) for row in rows])
+
+
+@routes.add(
+    "DELETE",
+    "/v1/aliases/{raw_uri:.+}",
+    permission="write",
+    summary="Take an alias back",
+    answers={204: None},
+    errors=(400, 404, 503, 507),
+)
+async def delete_alias(call: Call) -> web.Response:
+    """Take an alias back: the name means itself again."""
+    _check_rights(call)
+    raw = stored_uri(call.segment("raw_uri"))
+    kind = "migration" if call.authorization.may("admin") else "user"
+    await call.do(AliasSet(raw_uri=raw, alias_kind=kind))
+    return web.Response(status=204)
+
+
+@routes.add(
+    "GET",
+    "/v1/entities/resolve",
+    permission="read",
+    summary="Which entity a name means",
+    query=ResolveQuery,
+    answers={200: ResolvedName},
+    errors=(400, 501),
+)
+async def resolve_entity(call: Call) -> web.Response:
+    """Which entity a name means: itself, by an alias, or perhaps one with a name like it."""
+    query = call.query(ResolveQuery)
+    return answer(warned(await call.in_pool(lambda: _resolved(call, query)), query))
+
+
+def _resolved(call: Call, query: ResolveQuery) -> dict[str, Any]:
+    view = call.view()
+    moment = call.moment(view, query)
+    name = stored_uri(query.uri)
+    canonical = entity_named(call, query.uri, moment.position)
+    seen = entities_seen(view, call.authorization, moment)
+    number = view.entities.number(name)
+    known = number is not None and number in seen
+    like = names_like(
+        canonical,
+        view.entities,
+        seen,
+        call.node.reader.image.name_signatures.of(view.entities),
+        threshold=query.threshold,
+        limit=query.top_k,
+    )
+    alias = canonical if canonical != name else None
+    if alias is not None:
+        layer, best = 2, alias
+    elif known:
+        layer, best = 1, name
+    else:
+        layer, best = (3, like[0].entity) if like else (None, canonical)
+    return {
+        "query": query.uri,
+        "canonical": canonical,
+        "best": best,
+        "resolution_layer": layer,
+        "layer1_match": known,
+        "layer2_match": alias,
+        "layer3_candidates": [{"uri": each.entity, "score": each.score} for each in like],
+    }
+
+
+def _check_rights(call: Call) -> None:
+    """An alias holds in every scope, and hides what stands under the name: the caller's key must
+    cover them all, and every source."""
+    check_ends_everything(call)
+    beyond = set(SCOPES) - call.authorization.scopes
+    if beyond:
+        raise coded("scope_forbidden", f"this key does not cover scopes {sorted(beyond)}")
+
+
+def _wire(row: AliasRow) -> dict[str, Any]:
+    return {
+        "raw_uri": row.raw_uri,
+        "canonical_uri": row.canonical_uri,
+        "kind": row.kind,
+        "created_at": format_instant(row.set_at),
+    }

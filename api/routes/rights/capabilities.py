@@ -1,0 +1,376 @@
+"""Capability tokens: signed for whoever the caller trusts, with at most the caller's rights."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import msgspec
+from aiohttp import web
+
+from engramlog.api.commands.assertions import check_source
+from engramlog.api.commands.entity_names import stored_uri
+from engramlog.api.http.auth import require
+from engramlog.api.http.bodies import answer, parse_json, validated
+from engramlog.api.http.call import Call
+from engramlog.api.http.errors import ApiError, coded, entry, plain, unprocessable
+from engramlog.api.http.routing import Routes
+from engramlog.api.node.issuers import issuers_of
+from engramlog.api.schemas.capabilities import (
+    LIFETIME_SECONDS,
+    CapabilitiesQuery,
+    CapabilityClaims,
+    CapabilityPage,
+    CapabilityRequest,
+    IssuedCapability,
+    ProtocolRevokeRequest,
+    ProtocolToken,
+    ProtocolTokenRequest,
+    ProtocolVerified,
+    ProtocolVerifyRequest,
+    RevokeBody,
+    RevokedCapability,
+    TokenBody,
+)
+from engramlog.eventlog.kinds import CapabilityIssued
+from engramlog.projections.authorization import CEILING
+from engramlog.projections.moment import format_instant, parse_instant
+from engramlog.projections.normalization import SCOPES
+from engramlog.projections.rights.capability_grant import (
+    VERBS,
+    Grant,
+    GrantError,
+    parse_grant,
+    stored_prefix,
+)
+from engramlog.projections.rights.capability_token import (
+    LIFETIME_US_MAX,
+    Capability,
+    CapabilityInvalid,
+    Root,
+    encode_bearer,
+    issue,
+)
+from engramlog.projections.rights.capability_verification import Verified
+from engramlog.projections.tables.declared.capabilities import CapabilityRow
+from engramlog.projections.writing.commands import RevokeCapability
+
+routes = Routes("capabilities")
+
+SECOND_US = 1_000_000
+
+
+@routes.add(
+    "POST",
+    "/v1/capabilities",
+    permission="any",
+    summary="Sign a capability token",
+    body=CapabilityRequest,
+    answers={201: IssuedCapability},
+    errors=(400, 403, 413, 503, 507),
+)
+async def issue_capability(call: Call) -> web.Response:
+    """Sign a token that its holder can narrow further without asking."""
+    request = await call.body(CapabilityRequest)
+    own = call.authorization
+    scopes = own.scopes if request.scopes is None else frozenset(request.scopes)
+    try:
+        entities = () if request.entity is None else (stored_prefix(request.entity),)
+    except GrantError as fault:
+        raise unprocessable(
+            [entry("entity_prefix", ["body", "entity"], str(fault), request.entity)]
+        ) from fault
+    grant = Grant(frozenset(request.verbs), scopes, entities)
+    now_us = call.node.clock.now_us()
+    expires_us = _expiry(request, now_us)
+    row, token = await _issue(
+        call, request.subject, grant, now_us, expires_us, request.description, narrowable=True
+    )
+    return answer({**_listed(call, row), "token": encode_bearer(token)}, 201)
+
+
+def _expiry(request: CapabilityRequest, now_us: int) -> int:
+    if request.expires_at is None:
+        return now_us + (request.ttl_seconds or LIFETIME_SECONDS) * SECOND_US
+    if request.ttl_seconds is not None:
+        raise unprocessable(
+            [entry("one_of", ["body", "expires_at"], "give expires_at or ttl_seconds, not both")]
+        )
+    expires_us = parse_instant(request.expires_at)
+    if not now_us < expires_us <= now_us + LIFETIME_US_MAX:
+        raise unprocessable(
+            [entry("lifetime", ["body", "expires_at"], "must be within the next 90 days")]
+        )
+    return expires_us
+
+
+async def _issue(
+    call: Call,
+    subject_text: str,
+    grant: Grant,
+    now_us: int,
+    expires_us: int,
+    description: str | None,
+    *,
+    narrowable: bool,
+) -> tuple[CapabilityRow, Capability]:
+    subject = stored_uri(subject_text)
+    _check_rights(call, subject, grant)
+    key = call.node.reader.keys.get(call.caller.key_id or "")
+    if key is not None and key.expires_at_us is not None:
+        expires_us = min(expires_us, key.expires_at_us)
+    token = issue(
+        call.node.identity,
+        issuer=call.caller.principal,
+        subject=subject,
+        grant=grant,
+        issued_at_us=now_us,
+        expires_at_us=expires_us,
+        narrowable=narrowable,
+        token_id=str(uuid4()),
+    )
+    verified = call.node.reader.capabilities.read(encode_bearer(token))
+    await call.do(
+        CapabilityIssued(
+            token_id=verified.token_id,
+            issuer=verified.issuer,
+            subject=subject,
+            verb=grant.verb,
+            object=grant.object,
+            expires_at_us=expires_us,
+            token_sha256=verified.digest.hex(),
+            key_id=call.caller.key_id,
+            description=description,
+        )
+    )
+    row = call.node.reader.capabilities.get(verified.token_id)
+    if row is None:
+        raise plain("capability_not_found")
+    return row, token
+
+
+def _check_rights(call: Call, subject: str, grant: Grant) -> None:
+    """Raises ApiError 403 where the token would allow more than its issuer may do."""
+    own = call.authorization
+    beyond = sorted({f"verb {verb!r}" for verb in grant.verbs if not own.may(verb)})
+    beyond += [f"scope {scope!r}" for scope in SCOPES if scope in grant.scopes - own.scopes]
+    if own.ceiling < CEILING:  # a token says nothing of classifications
+        beyond.append("every classification that its holder would read")
+    if beyond:
+        raise coded("capability_exceeds_rights", f"you do not have {', '.join(beyond)} yourself")
+    if "write" in grant.verbs:
+        check_source(call, subject)  # its holder will write as the subject
+
+
+@routes.add(
+    "GET",
+    "/v1/capabilities",
+    permission="any",
+    summary="Capabilities that the caller issued",
+    query=CapabilitiesQuery,
+    answers={200: CapabilityPage},
+    errors=(403,),
+)
+async def list_capabilities(call: Call) -> web.Response:
+    """The tokens that the caller issued; with ``all=true`` an admin sees everybody's."""
+    query = call.query(CapabilitiesQuery)
+    if query.all:
+        require(call.caller, "admin")
+    rows = call.node.reader.capabilities.list(None if query.all else call.caller.principal)
+    return answer({"capabilities": [_listed(call, row) for row in rows]})
+
+
+@routes.add(
+    "POST",
+    "/v1/capabilities/{token_id}/revoke",
+    permission="any",
+    summary="Revoke a token, or one derived from it",
+    body=RevokeBody,
+    body_required=False,
+    answers={200: RevokedCapability},
+    errors=(400, 403, 404, 409, 413, 503, 507),
+)
+async def revoke_capability(call: Call) -> web.Response:
+    """The token, or one derived from it, allows nothing any more, here or elsewhere."""
+    data = await call.raw()
+    request = validated(RevokeBody, parse_json(data) if data.strip() else {}, "body")
+    token_id = call.segment("token_id")
+    revocation_id = ""
+    if request.token is not None:
+        verified = _read(call, request.token)
+        if verified.token_id != token_id:
+            raise coded("invalid_capability", "the token is not derived from this capability")
+        revocation_id = verified.revocation_ids[-1]
+    return answer(await _revoke(call, token_id, request.reason, revocation_id))
+
+
+async def _revoke(call: Call, token_id: str, reason: str, revocation_id: str) -> dict[str, str]:
+    row = call.node.reader.capabilities.get(token_id)
+    if row is None:
+        raise coded("capability_not_found", "capability not found")
+    if row.issuer != call.caller.principal and not call.authorization.may("admin"):
+        raise ApiError(403, "Cannot revoke another issuer's capability")
+    await call.do(
+        RevokeCapability(
+            token_id=token_id,
+            node_id=call.node.identity.node_id,
+            revocation_id=revocation_id,
+            reason=reason,
+        )
+    )
+    revoked_at = format_instant(call.node.clock.now_us())
+    return {"token_id": token_id, "revoked_at": revoked_at, "status": "revoked"}
+
+
+@routes.add(
+    "POST",
+    "/v1/capabilities/inspect",
+    permission="any",
+    summary="What a token says and whether it holds",
+    body=TokenBody,
+    answers={200: CapabilityClaims},
+    errors=(400, 413),
+    delegable=True,
+)
+async def inspect_capability(call: Call) -> web.Response:
+    """What a token says after all narrowing, and whether it holds here and now."""
+    request = await call.body(TokenBody)
+    ring = call.node.reader.capabilities
+    try:
+        verified = ring.read(request.token)
+    except CapabilityInvalid as fault:
+        return answer({"valid": False, "reason": str(fault.args[-1])})
+    reason = _fault(call, request.token)
+    return answer({"valid": reason is None, "reason": reason, **claims(verified)})
+
+
+def claims(verified: Verified) -> dict[str, object]:
+    """A verified token in words."""
+    grant = verified.grant
+    return {
+        "token_id": verified.token_id,
+        "node_id": verified.node_id,
+        "issuer": verified.issuer,
+        "subject": verified.subject,
+        "verbs": [verb for verb in VERBS if verb in grant.verbs],
+        "scopes": [scope for scope in SCOPES if scope in grant.scopes],
+        "entities": list(grant.entities),
+        "issued_at": format_instant(verified.issued_at_us),
+        "expiry": format_instant(verified.expires_at_us),
+        "blocks": len(verified.revocation_ids) - 1,
+    }
+
+
+def _fault(call: Call, text: str) -> str | None:
+    """Why this node does not accept the token now, in the protocol's words."""
+    try:
+        call.node.reader.capabilities.accept(text, issuers_of(call.node), call.node.clock.now_us())
+    except CapabilityInvalid as fault:
+        return str(fault.args[0])
+    return None
+
+
+def _read(call: Call, text: str) -> Verified:
+    try:
+        return call.node.reader.capabilities.read(text)
+    except CapabilityInvalid as fault:
+        raise coded("invalid_capability", str(fault.args[-1])) from fault
+
+
+def _listed(call: Call, row: CapabilityRow) -> dict[str, object]:
+    node_id = call.node.identity.node_id
+    status = "active"
+    if row.token_id in call.node.reader.capabilities.revoked(node_id):
+        status = "revoked"
+    elif row.expires_at_us <= call.node.clock.now_us():
+        status = "expired"
+    return {
+        "token_id": row.token_id,
+        "issuer": row.issuer,
+        "subject": row.subject,
+        "verb": row.verb,
+        "object": row.object,
+        "issued_at": format_instant(row.issued_at_us),
+        "expiry": format_instant(row.expires_at_us),
+        "status": status,
+        "description": row.description,
+    }
+
+
+# -- the protocol's own routes (wire 3.8) -------------------------------------------------
+
+
+@routes.add(
+    "POST",
+    "/v1/federation/capability-tokens",
+    permission="any",
+    summary="Sign a token in the protocol's form",
+    body=ProtocolTokenRequest,
+    answers={201: ProtocolToken},
+    errors=(400, 403, 413, 503, 507),
+)
+async def protocol_issue(call: Call) -> web.Response:
+    """Sign a token whose JSON is all of it: it cannot be narrowed."""
+    request = await call.body(ProtocolTokenRequest)
+    if stored_uri(request.issuer) != call.caller.principal:
+        raise ApiError(403, "issuer must be the caller")
+    try:
+        grant = parse_grant(request.verb, request.object)
+    except GrantError as fault:
+        raise coded("invalid_capability", str(fault)) from fault
+    now_us = call.node.clock.now_us()
+    _check_manifest(call, stored_uri(request.subject), now_us)
+    expires_us = now_us + request.ttl_seconds * SECOND_US
+    _, token = await _issue(
+        call, request.subject, grant, now_us, expires_us, None, narrowable=False
+    )
+    root = msgspec.json.decode(token.root, type=Root)
+    names = ("token_id", "issuer", "subject", "verb", "object", "issued_at", "expiry", "nonce")
+    fields = {name: getattr(root, name) for name in names}
+    return answer({**fields, "token_json": token.root}, 201)
+
+
+def _check_manifest(call: Call, subject: str, now_us: int) -> None:
+    """Raises ApiError 403 where the issuer's manifest, if one holds, leaves the subject out."""
+    issuer = call.caller.principal
+    manifest = call.node.reader.manifest(issuer)
+    if manifest is None or manifest.expires_at_us <= now_us or subject == issuer:
+        return
+    if subject not in {stored_uri(entity) for entity in manifest.entities}:
+        raise ApiError(403, "subject is none of the entities of the issuer's manifest")
+
+
+@routes.add(
+    "POST",
+    "/v1/federation/capability-tokens/verify",
+    permission="any",
+    summary="Whether a token's JSON holds",
+    body=ProtocolVerifyRequest,
+    answers={200: ProtocolVerified},
+    errors=(400, 413),
+    delegable=True,
+)
+async def protocol_verify(call: Call) -> web.Response:
+    """Whether a token's JSON holds here and now."""
+    request = await call.body(ProtocolVerifyRequest)
+    reason = _fault(call, request.token_json)
+    if reason is None:
+        return answer({"valid": True})
+    known = ("token_revoked", "token_expired")
+    return answer({"valid": False, "reason": reason if reason in known else "token_invalid"})
+
+
+@routes.add(
+    "POST",
+    "/v1/federation/capability-tokens/{token_id}/revoke",
+    permission="any",
+    summary="Revoke a token",
+    body=ProtocolRevokeRequest,
+    body_required=False,
+    answers={200: RevokedCapability},
+    errors=(400, 403, 404, 409, 413, 503, 507),
+)
+async def protocol_revoke(call: Call) -> web.Response:
+    """The token allows nothing any more."""
+    data = await call.raw()
+    request = validated(ProtocolRevokeRequest, parse_json(data) if data.strip() else {}, "body")
+    return answer(await _revoke(call, call.segment("token_id"), request.reason, ""))

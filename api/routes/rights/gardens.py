@@ -1,0 +1,194 @@
+"""Gardens and their members over HTTP (wire 2.2, 4)."""
+
+from __future__ import annotations
+
+from typing import Literal
+from uuid import uuid4
+
+from aiohttp import web
+
+from engramlog.api.commands.entity_names import stored_uri
+from engramlog.api.commands.garden_access import (
+    admin_of,
+    entered_garden,
+    garden_record,
+    known_garden,
+    member_record,
+)
+from engramlog.api.http.bodies import answer
+from engramlog.api.http.call import Call, warned
+from engramlog.api.http.errors import plain
+from engramlog.api.http.routing import Routes
+from engramlog.api.schemas.answers import GardenMember, GardenRecord
+from engramlog.api.schemas.gardens import GardenRequest, MemberRequest, RoleRequest
+from engramlog.eventlog.kinds import GardenCreated, GardenMemberSet, GardenRole
+from engramlog.projections.tables.declared.garden_directory import Garden, Member
+from engramlog.projections.writing.commands import DeleteGarden, SetMember
+
+routes = Routes("gardens")
+
+
+@routes.add(
+    "POST",
+    "/v1/gardens",
+    permission="write",
+    summary="Make a garden",
+    body=GardenRequest,
+    answers={201: GardenRecord},
+    errors=(400, 409, 413, 503, 507),
+)
+async def create_garden(call: Call) -> web.Response:
+    """Make a garden; the caller becomes its first admin."""
+    request = await call.body(GardenRequest)
+    call.check_scope(request.scope)
+    command = GardenCreated(
+        garden_id=str(uuid4()),
+        slug=request.slug,
+        name=request.name,
+        scope=request.scope,
+        created_by=call.caller.principal,
+        description=request.description,
+        quarantine=request.quarantine,
+    )
+    done = await call.do(command)
+    garden = call.node.reader.gardens.find(done.detail["garden_id"])
+    if garden is None:  # deleted in the meantime
+        raise plain("garden_not_found")
+    return answer(warned(garden_record(call, garden), request), 201)
+
+
+@routes.add(
+    "GET",
+    "/v1/gardens",
+    permission="read",
+    summary="The caller's gardens",
+    answers={200: [GardenRecord]},
+)
+async def list_gardens(call: Call) -> web.Response:
+    """The gardens the caller is a member of; all of them to an admin of the node."""
+    rights = call.authorization
+    everything = rights.every_garden or rights.may("admin")
+    return answer(
+        [
+            garden_record(call, garden)
+            for garden in call.node.reader.gardens.list()
+            if everything or garden.id in rights.gardens
+        ]
+    )
+
+
+@routes.add(
+    "GET",
+    "/v1/gardens/{garden_id}",
+    permission="read",
+    summary="One garden, by slug, id or URI",
+    answers={200: GardenRecord},
+    errors=(404,),
+)
+async def get_garden(call: Call) -> web.Response:
+    """One garden by slug or id."""
+    return answer(garden_record(call, known_garden(call, call.segment("garden_id"))))
+
+
+@routes.add(
+    "DELETE",
+    "/v1/gardens/{garden_id}",
+    permission="write",
+    summary="Delete a garden",
+    answers={204: None},
+    errors=(404, 409, 503, 507),
+)
+async def delete_garden(call: Call) -> web.Response:
+    """The garden is gone; what it held is nobody's to see any more."""
+    garden = known_garden(call, call.segment("garden_id"))
+    await call.do(DeleteGarden(garden_id=garden.id, admin=admin_of(call)))
+    return web.Response(status=204)
+
+
+@routes.add(
+    "GET",
+    "/v1/gardens/{garden_id}/members",
+    permission="read",
+    summary="Members of a garden",
+    answers={200: [GardenMember]},
+    errors=(404,),
+)
+async def list_members(call: Call) -> web.Response:
+    """Who is in a garden."""
+    garden = known_garden(call, call.segment("garden_id"))
+    if not call.authorization.may("admin"):
+        garden = entered_garden(call, garden.id)
+    return answer([member_record(member) for member in garden.members])
+
+
+@routes.add(
+    "POST",
+    "/v1/gardens/{garden_id}/members",
+    permission="write",
+    summary="Add a member",
+    body=MemberRequest,
+    answers={201: GardenMember},
+    errors=(400, 404, 409, 413, 503, 507),
+)
+async def add_member(call: Call) -> web.Response:
+    """Let an entity into a garden."""
+    request = await call.body(MemberRequest)
+    member = await _set(call, stored_uri(request.entity_uri), "add", request.role)
+    return answer(warned(member_record(member), request), 201)
+
+
+@routes.add(
+    "PATCH",
+    "/v1/gardens/{garden_id}/members/{entity_uri:.+}",
+    permission="write",
+    summary="Change a member's role",
+    body=RoleRequest,
+    answers={200: GardenMember},
+    errors=(400, 404, 413, 503, 507),
+)
+async def change_member(call: Call) -> web.Response:
+    """Give a member another role."""
+    request = await call.body(RoleRequest)
+    member = await _set(call, stored_uri(call.segment("entity_uri")), "change", request.role)
+    return answer(warned(member_record(member), request))
+
+
+@routes.add(
+    "DELETE",
+    "/v1/gardens/{garden_id}/members/{entity_uri:.+}",
+    permission="write",
+    summary="Remove a member",
+    answers={204: None},
+    errors=(400, 404, 503, 507),
+)
+async def remove_member(call: Call) -> web.Response:
+    """End a membership."""
+    garden = known_garden(call, call.segment("garden_id"))
+    await call.do(_change(call, garden, stored_uri(call.segment("entity_uri")), "remove", None))
+    return web.Response(status=204)
+
+
+async def _set(
+    call: Call, entity_uri: str, change: Literal["add", "change"], role: GardenRole
+) -> Member:
+    garden = known_garden(call, call.segment("garden_id"))
+    await call.do(_change(call, garden, entity_uri, change, role))
+    now = call.node.reader.gardens.find(garden.id)
+    members = () if now is None else now.members
+    for member in members:
+        if member.entity_uri == entity_uri:
+            return member
+    raise plain("member_not_found")  # removed in the meantime
+
+
+def _change(
+    call: Call,
+    garden: Garden,
+    entity_uri: str,
+    change: Literal["add", "change", "remove"],
+    role: GardenRole | None,
+) -> SetMember:
+    member = GardenMemberSet(
+        garden_id=garden.id, entity_uri=entity_uri, added_by=call.caller.principal, role=role
+    )
+    return SetMember(member=member, change=change, admin=admin_of(call))

@@ -1,0 +1,225 @@
+"""API keys: who may call this node, minted by admins, revoked by their owner or an admin."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from typing import Any
+from uuid import uuid4
+
+from aiohttp import web
+
+from engramlog.api.commands.entity_names import stored_uri
+from engramlog.api.http.auth import require
+from engramlog.api.http.bodies import answer
+from engramlog.api.http.call import Call, warned
+from engramlog.api.http.errors import ApiError, coded, entry, plain, unprocessable
+from engramlog.api.http.routing import Routes
+from engramlog.api.schemas.answers import ExpiringKey, KeyRecord
+from engramlog.api.schemas.keys import TENANT, ExpiringQuery, KeyRequest, KeysQuery
+from engramlog.eventlog.kinds import KeyIssued, KeyRevoked
+from engramlog.projections.authorization import PERMISSIONS
+from engramlog.projections.moment import format_instant, parse_instant
+from engramlog.projections.normalization import SCOPES
+from engramlog.projections.tables.declared.keys import KeyRow
+
+routes = Routes("keys")
+
+DAY_US = 86_400_000_000
+LIFETIME_DAYS = 90
+
+
+@routes.add(
+    "POST",
+    "/v1/auth/keys",
+    permission="admin",
+    summary="Accept an API key",
+    body=KeyRequest,
+    answers={201: KeyRecord},
+    errors=(400, 409, 413, 503, 507),
+)
+async def create_key(call: Call) -> web.Response:
+    """Accept a key. Only its SHA-256 is kept."""
+    request = await call.body(KeyRequest)
+    if not request.permissions:
+        raise ApiError(400, "permissions must name at least one permission")
+    unknown = sorted(set(request.permissions) - set(PERMISSIONS))
+    if unknown:
+        raise ApiError(400, f"unknown permissions: {unknown}")
+    if "replicate" in request.permissions and not call.authorization.every_garden:
+        # It reads gardens too, which an admin of the node may not.
+        raise ApiError(403, "only the machine's own command line can grant replicate")
+    scopes = _scopes(call, request)
+    now_us = call.node.clock.now_us()
+    expires_us = now_us + LIFETIME_DAYS * DAY_US
+    if request.expires_at is not None:
+        expires_us = parse_instant(request.expires_at)
+        if expires_us > now_us + LIFETIME_DAYS * DAY_US:
+            raise ApiError(400, f"expires_at exceeds the keys' max age of {LIFETIME_DAYS} days")
+    command = KeyIssued(
+        key_id=str(uuid4()),
+        entity_uri=stored_uri(request.entity_uri),
+        permissions=sorted(set(request.permissions)),
+        key_sha256=hashlib.sha256(request.raw_key.encode()).hexdigest(),
+        scopes=list(scopes),
+        description=request.description,
+        expires_at_us=expires_us,
+        sources=list(_sources(call, request)),
+        max_classification=min(request.max_classification, call.authorization.ceiling),
+    )
+    done = await call.do(command)
+    body = {
+        "id": done.detail["key_id"],
+        "entity_uri": command.entity_uri,
+        "permissions": list(command.permissions),
+        "description": command.description,
+        "created_at": _seconds(now_us),
+        "expires_at": _isoformat(expires_us),
+        "tenant_id": TENANT,
+        "scopes": list(scopes),
+        "sources": [command.entity_uri, *command.sources],
+        "max_classification": command.max_classification,
+    }
+    return answer(_told(body, request), 201)
+
+
+def _told(body: dict[str, Any], request: KeyRequest) -> dict[str, Any]:
+    """The answer, and what was asked for that is not so."""
+    body = warned(body, request)
+    if request.tenant_id in (None, TENANT):
+        return body
+    warning = (
+        f"tenant_id {request.tenant_id!r} is not kept: a key reads and writes whatever its scopes"
+        " and gardens allow; tenants are separate nodes or gardens here"
+    )
+    return {**body, "warnings": [*body.get("warnings", []), warning]}
+
+
+def _scopes(call: Call, request: KeyRequest) -> tuple[str, ...]:
+    """The new key's scopes: at most the caller's own."""
+    own = call.authorization.scopes
+    wanted = own if request.scopes is None else frozenset(request.scopes)
+    beyond = sorted(wanted - own)
+    if beyond:
+        raise coded("scope_forbidden", f"this key does not cover scopes {beyond}")
+    return tuple(scope for scope in SCOPES if scope in wanted)
+
+
+def _sources(call: Call, request: KeyRequest) -> tuple[str, ...]:
+    """What the new key may write as besides its own entity: at most what the caller may."""
+    if request.sources is None:
+        wanted = call.authorization.sources if "admin" in request.permissions else ()
+        return tuple(sorted(set(wanted)))
+    wanted = tuple(sorted({_source(text) for text in request.sources}))
+    beyond = [text for text in wanted if not call.authorization.writes_as(text)]
+    if beyond:
+        raise coded("source_forbidden", f"this key may not write as {beyond}")
+    return wanted
+
+
+def _source(text: str) -> str:
+    """A source, or a glob of them, in stored form. Raises ApiError 400 or 422."""
+    if "*" in text[:-1]:
+        raise unprocessable(
+            [entry("source_glob", ["body", "sources"], "'*' may only end a source", text)]
+        )
+    return text.strip().lower() if text.endswith("*") else stored_uri(text)
+
+
+@routes.add(
+    "GET",
+    "/v1/auth/keys",
+    permission="any",
+    summary="The caller's keys",
+    query=KeysQuery,
+    answers={200: [KeyRecord]},
+    errors=(403,),
+)
+async def list_keys(call: Call) -> web.Response:
+    """The caller's own keys; with ``all=true`` an admin sees everybody's."""
+    query = call.query(KeysQuery)
+    return answer([_listed(row) for row in _rows(call, everybody=query.all)])
+
+
+@routes.add(
+    "GET",
+    "/v1/auth/keys/expiring-soon",
+    permission="admin",
+    summary="Keys that expire soon",
+    query=ExpiringQuery,
+    answers={200: [ExpiringKey]},
+    errors=(403,),
+)
+async def expiring_keys(call: Call) -> web.Response:
+    """Every key that expires within ``within_days``, soonest first."""
+    query = call.query(ExpiringQuery)
+    now_us = call.node.clock.now_us()
+    horizon_us = now_us + query.within_days * DAY_US
+    due = [
+        (row.expires_at_us, row)
+        for row in call.node.reader.keys.list()
+        if row.expires_at_us is not None and now_us < row.expires_at_us <= horizon_us
+    ]
+    return answer(
+        [
+            {
+                **_listed(row),
+                "tenant_id": TENANT,
+                "days_remaining": math.ceil((expires_us - now_us) / DAY_US),
+            }
+            for expires_us, row in sorted(due, key=lambda each: each[0])
+        ]
+    )
+
+
+@routes.add(
+    "DELETE",
+    "/v1/auth/keys/{key_id}",
+    permission="any",
+    summary="Revoke a key",
+    answers={204: None},
+    errors=(403, 404, 503, 507),
+)
+async def revoke_key(call: Call) -> web.Response:
+    """The key opens nothing any more."""
+    key_id = call.segment("key_id")
+    row = call.node.reader.keys.get(key_id)
+    if row is None:
+        raise plain("key_not_found")
+    if row.entity_uri != call.caller.principal and not call.authorization.may("admin"):
+        raise ApiError(403, "Cannot revoke another entity's key")
+    await call.do(KeyRevoked(key_id=key_id))
+    return web.Response(status=204)
+
+
+def _rows(call: Call, *, everybody: bool) -> list[KeyRow]:
+    if everybody:
+        require(call.caller, "admin")
+        return call.node.reader.keys.list()
+    return call.node.reader.keys.list(call.caller.principal)
+
+
+def _listed(row: KeyRow) -> dict[str, object]:
+    return {
+        "id": row.key_id,
+        "entity_uri": row.entity_uri,
+        "permissions": list(row.permissions),
+        "description": row.description,
+        "created_at": _seconds(row.created_at_us),
+        "expires_at": None if row.expires_at_us is None else _isoformat(row.expires_at_us),
+        "oidc_sub": None,
+        "scopes": list(row.scopes),
+        "max_classification": row.max_classification,
+        "sources": [row.entity_uri, *row.sources],
+    }
+
+
+def _isoformat(instant_us: int) -> str:
+    """An instant as Python writes it: microseconds only where there are any."""
+    return format_instant(instant_us) if instant_us % 1_000_000 else _seconds(instant_us)
+
+
+def _seconds(instant_us: int) -> str:
+    """``2026-11-20T20:33:17+00:00``: the protocol writes keys' times in whole seconds."""
+    text = format_instant(instant_us)
+    return text[:19] + text[26:]

@@ -1,0 +1,185 @@
+"""Manifests: put by their entity, served to everybody who asks (wire 3.8)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from aiohttp import web
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from engramlog.api.commands.entity_names import stored_uri
+from engramlog.api.http.bodies import answer, parse_json, validated
+from engramlog.api.http.call import Call
+from engramlog.api.http.errors import ApiError, entry, plain, unprocessable
+from engramlog.api.http.routing import Routes
+from engramlog.eventlog.identity import Identity
+from engramlog.eventlog.kinds import OrgManifestSet
+from engramlog.projections.moment import format_instant
+from engramlog.projections.rights.capability_token import to_url_text
+from engramlog.projections.rights.manifest_document import (
+    OrgManifest,
+    canonical,
+    manifest_fault,
+    read_manifest,
+)
+from engramlog.projections.writing.commands import PutManifest
+from engramlog.replay.federation.declaration import fingerprint, wire_key
+
+routes = Routes("federation")
+
+Text = Annotated[str, StringConstraints(min_length=1, max_length=2_048)]
+
+
+class RotationEvent(BaseModel):
+    """One change of key, signed by the key that it retires."""
+
+    model_config = ConfigDict(extra="allow")
+
+    previous_key_id: Text
+    new_key_id: Text
+    new_public_key: Text
+    previous_public_key: Text | None = None
+    rotated_at: Text
+    signature: Text
+
+
+class ManifestBody(BaseModel):
+    """What an organisation states about its key and its entities."""
+
+    model_config = ConfigDict(extra="allow")
+
+    entity_uri: Text
+    key_id: Text
+    public_key: Text
+    issued_at: Text
+    expires_at: Text
+    entities: list[Text] = Field(default=[], max_length=10_000)
+    rotation_events: list[RotationEvent] = Field(default=[], max_length=1_000)
+    signature: Text
+
+
+class ManifestPut(BaseModel):
+    """The manifest that holds now. No transparency log exists here: ``tl_warning`` says so."""
+
+    entity_uri: str
+    key_id: str
+    issued_at: str
+    expires_at: str
+    tl_warning: str
+
+
+class ManifestAnswer(BaseModel):
+    """A manifest as it was signed; ``log_entry`` is null without a transparency log."""
+
+    model_config = ConfigDict(extra="allow")
+
+    entity_uri: str
+    key_id: str
+    public_key: str
+    issued_at: str
+    expires_at: str
+    entities: list[str] = []
+    rotation_events: list[dict[str, Any]] = []
+    signature: str
+    log_entry: dict[str, Any] | None
+
+
+DAY_US = 86_400_000_000
+OWN_LIFETIME_US = 365 * DAY_US
+NO_LOG = "no transparency log is configured: the manifest is vouched for by its signature alone"
+
+
+@routes.add(
+    "PUT",
+    "/v1/federation/manifest",
+    permission="write",
+    summary="Put an organisation's manifest",
+    body=ManifestBody,
+    answers={200: ManifestPut},
+    errors=(400, 403, 409, 413, 429, 503, 507),
+)
+async def put_manifest(call: Call) -> web.Response:
+    """Take a manifest in the place of the entity's last one."""
+    body = parse_json(await call.raw())
+    validated(ManifestBody, body, "body")
+    entity = stored_uri(body["entity_uri"])
+    operator = call.authorization.may("admin") or not call.service.settings.auth_required
+    if entity != call.caller.principal and not operator:
+        raise ApiError(403, "entity_uri must be the caller's own")
+    manifest = _read(body)
+    fault = manifest_fault(manifest, call.node.clock.now_us())
+    if fault is not None:
+        raise _refusal(fault)
+    await call.do(
+        PutManifest(
+            manifest=OrgManifestSet(
+                entity_uri=entity,
+                key_id=manifest.key_id,
+                public_key=manifest.public_key,
+                issued_at_us=manifest.issued_at_us,
+                expires_at_us=manifest.expires_at_us,
+                document=manifest.document,
+            ),
+            rotations=manifest.rotations,
+        )
+    )
+    names = ("entity_uri", "key_id", "issued_at", "expires_at")
+    return answer({**{name: manifest.document[name] for name in names}, "tl_warning": NO_LOG})
+
+
+def _read(body: dict[str, Any]) -> OrgManifest:
+    try:
+        return read_manifest(body)
+    except ValueError as fault:
+        raise _refusal(str(fault)) from fault
+
+
+def _refusal(fault: str) -> ApiError:
+    name, _, message = fault.partition(": ")
+    return unprocessable([entry("manifest_invalid", ["body", name], message)])
+
+
+@routes.add(
+    "GET",
+    "/v1/federation/manifest/{entity_uri:.+}",
+    permission="read",
+    summary="An organisation's manifest",
+    answers={200: ManifestAnswer},
+    errors=(400, 404),
+)
+async def get_manifest(call: Call) -> web.Response:
+    """The entity's manifest, unless it has expired."""
+    entity = stored_uri(call.segment("entity_uri"))
+    row = call.node.reader.manifest(entity)
+    if row is None or row.expires_at_us <= call.node.clock.now_us():
+        raise plain("manifest_not_found")
+    return answer({**row.document, "log_entry": None})
+
+
+@routes.add(
+    "GET",
+    "/.well-known/stigmem-manifest.json",
+    permission="none",
+    summary="This node's own manifest",
+    answers={200: ManifestAnswer},
+)
+async def own_manifest(call: Call) -> web.Response:
+    """What this node states about its own key; the same all day."""
+    day_us = call.node.clock.now_us() // DAY_US * DAY_US
+    return answer({**node_manifest(call.node.identity, day_us), "log_entry": None})
+
+
+def node_manifest(identity: Identity, issued_us: int) -> dict[str, Any]:
+    """A node's own manifest. Its key's rotations are in every statement of its stream heads,
+    signed in another form, so none are repeated here."""
+    key = wire_key(identity.public_key_b64)
+    unsigned: dict[str, Any] = {
+        "entity_uri": identity.node_id,
+        "key_id": fingerprint(key),
+        "public_key": key,
+        "issued_at": format_instant(issued_us),
+        "expires_at": format_instant(issued_us + OWN_LIFETIME_US),
+        "entities": [identity.node_id],
+        "rotation_events": [],
+    }
+    return {**unsigned, "signature": to_url_text(identity.sign(canonical(unsigned)))}

@@ -1,0 +1,213 @@
+"""Quarantine over HTTP: what waits for a review, and the review (wire 2.2)."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from aiohttp import web
+
+from engramlog.api.answers.records import Record, Volatile, volatile_of
+from engramlog.api.commands.garden_access import entered_garden, known_garden, member_of
+from engramlog.api.http.bodies import answer
+from engramlog.api.http.call import Call, warned
+from engramlog.api.http.errors import ApiError, plain
+from engramlog.api.http.routing import Routes
+from engramlog.api.schemas.answers import Admitted, QuarantinePage, Rejected
+from engramlog.api.schemas.gardens import (
+    PromoteRequest,
+    QuarantineQuery,
+    RejectRequest,
+    ReviewQuery,
+)
+from engramlog.projections.image.visible_facts import known
+from engramlog.projections.moment import format_instant
+from engramlog.projections.tables.declared.garden_directory import QuarantineReview
+from engramlog.projections.tables.facts.fact_rows import FactRow
+from engramlog.projections.writing.commands import ReviewQuarantined
+
+routes = Routes("gardens")
+
+_STATUS_ASKED = {"admitted": "promoted"}
+"""Both names of one status."""
+
+
+@routes.add(
+    "GET",
+    "/v1/quarantine",
+    permission="read",
+    summary="Facts in quarantine",
+    query=QuarantineQuery,
+    answers={200: QuarantinePage},
+    errors=(404,),
+)
+async def list_quarantined(call: Call) -> web.Response:
+    """Facts of quarantine gardens the caller is a member of, newest first."""
+    query = call.query(QuarantineQuery)
+    return answer(warned(await call.in_pool(lambda: _page(call, query)), query))
+
+
+def _page(call: Call, query: QuarantineQuery) -> dict[str, Any]:
+    view, rights = call.view(), call.authorization
+    moment = call.moment(view)
+    if query.garden_id is not None:
+        rights = rights.within(entered_garden(call, query.garden_id).id)
+    held = np.flatnonzero(view.garden >= 0).astype(np.int32)
+    held = held[view.in_quarantine(held) & (view.base[held] > 0.0)]
+    slots = known(view, rights, moment, held)
+    numbers = volatile_of(view, slots, moment, rights)
+    wanted = _STATUS_ASKED.get(query.quarantine_status or "", query.quarantine_status)
+    chosen = [
+        (slot, now)
+        for slot, now in zip(slots.tolist(), numbers, strict=True)
+        if now.quarantine == wanted or (wanted is None and now.quarantine != "withdrawn")
+    ]
+    chosen.sort(key=lambda pair: int(view.from_position[pair[0]]), reverse=True)
+    shown = chosen[query.offset : query.offset + query.limit]
+    positions = view.from_position[np.array([slot for slot, _ in shown], dtype=np.int32)]
+    rows = call.node.reader.rows(positions.tolist())
+    reviews = call.node.reader.reviews([row.id for row in rows])
+    items = [
+        _wire(row, now, reviews.get(row.id)) for row, (_, now) in zip(rows, shown, strict=True)
+    ]
+    return {"items": items, "total": len(chosen)}
+
+
+def _wire(row: FactRow, now: Volatile, review: QuarantineReview | None) -> Record:
+    return {
+        "fact_id": row.id,
+        "entity": row.entity,
+        "relation": row.relation,
+        "source": row.source,
+        "quarantine_status": now.quarantine,
+        "quarantine_garden_id": row.garden_id,
+        "quarantine_reason": None if review is None else review.reason,
+        "quarantine_acted_by": None if review is None else review.reviewed_by,
+        "quarantine_acted_at": None if review is None else format_instant(review.reviewed_at),
+        "source_trust": now.source_trust,
+        "received_from": row.received_from,
+        "timestamp": format_instant(row.recorded_at),
+    }
+
+
+@routes.add(
+    "POST",
+    "/v1/gardens/{garden_id}/promote",
+    permission="write",
+    summary="Admit a fact from quarantine",
+    body=PromoteRequest,
+    answers={200: Admitted},
+    errors=(400, 404, 409, 413, 503, 507),
+)
+async def promote(call: Call) -> web.Response:
+    """Admit a pending fact of a quarantine garden."""
+    request = await call.body(PromoteRequest)
+    garden_id = _quarantine(call)
+    target = _target(call, request.target_garden_id)
+    return answer(
+        await _review(
+            call, request.fact_id, "promoted", request.reason, garden_id=garden_id, target=target
+        )
+    )
+
+
+@routes.add(
+    "POST",
+    "/v1/gardens/{garden_id}/reject",
+    permission="write",
+    summary="Reject a fact from quarantine",
+    body=RejectRequest,
+    answers={200: Rejected},
+    errors=(400, 404, 409, 413, 503, 507),
+)
+async def reject(call: Call) -> web.Response:
+    """Reject a pending fact of a quarantine garden."""
+    request = await call.body(RejectRequest)
+    garden_id = _quarantine(call)
+    return answer(
+        await _review(call, request.fact_id, "rejected", request.reason, garden_id=garden_id)
+    )
+
+
+@routes.add(
+    "POST",
+    "/v1/quarantine/{fact_id}/admit",
+    permission="write",
+    summary="Admit a fact from quarantine, by its id",
+    query=ReviewQuery,
+    answers={200: Admitted},
+    errors=(400, 404, 409, 503, 507),
+)
+async def admit_fact(call: Call) -> web.Response:
+    """Admit a pending fact, wherever it waits."""
+    query = call.query(ReviewQuery)
+    target = _target(call, query.target_garden_id)
+    fact_id = call.segment("fact_id")
+    return answer(await _review(call, fact_id, "admitted", query.reason, target=target))
+
+
+@routes.add(
+    "POST",
+    "/v1/quarantine/{fact_id}/reject",
+    permission="write",
+    summary="Reject a fact from quarantine, by its id",
+    query=ReviewQuery,
+    answers={200: Rejected},
+    errors=(404, 409, 503, 507),
+)
+async def reject_fact(call: Call) -> web.Response:
+    """Reject a pending fact, wherever it waits."""
+    query = call.query(ReviewQuery)
+    return answer(await _review(call, call.segment("fact_id"), "rejected", query.reason))
+
+
+def _quarantine(call: Call) -> str:
+    garden = known_garden(call, call.segment("garden_id"))
+    if not garden.quarantine:
+        raise plain("not_a_quarantine")
+    return entered_garden(call, garden.id).id
+
+
+def _target(call: Call, name: str | None) -> str | None:
+    """The id of the garden to admit to. Raises ApiError 404 in the words for targets."""
+    if not name:
+        return None
+    try:
+        return entered_garden(call, name).id
+    except ApiError as fault:
+        if fault.status == 404:
+            raise plain("target_garden_not_found") from fault
+        raise
+
+
+async def _review(
+    call: Call,
+    fact_id: str,
+    action: Literal["promoted", "admitted", "rejected"],
+    reason: str,
+    *,
+    garden_id: str | None = None,
+    target: str | None = None,
+) -> Record:
+    admitted = action != "rejected"
+    command = ReviewQuarantined(
+        fact_id=fact_id,
+        decision="admitted" if admitted else "rejected",
+        scopes=call.authorization.scopes,
+        reason=reason,
+        garden_id=garden_id,
+        target_garden_id=target,
+        member=member_of(call),
+        permissions=call.authorization.permissions,
+        rights=call.authorization.alone().withholding(0),
+    )
+    done = await call.do(command)
+    event = done.events[-1]
+    record: Record = {"fact_id": fact_id, "action": action}
+    if admitted:
+        record["target_garden_id"] = target
+    record["acted_by"] = event.header.actor
+    record["acted_at"] = format_instant(event.header.recorded_at)
+    if admitted:
+        record["admitted_fact_id"] = done.detail["admitted_fact_id"]
+    return record | {"position": event.position}

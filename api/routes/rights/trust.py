@@ -1,0 +1,188 @@
+"""Trust in sources over HTTP: what was set, what follows, and the formula's parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+from aiohttp import web
+
+from engramlog.api.commands.entity_names import stored_uri
+from engramlog.api.http.bodies import answer
+from engramlog.api.http.call import Call, warned
+from engramlog.api.http.cursors import Cursor, filters_digest
+from engramlog.api.http.routing import Routes
+from engramlog.api.schemas.facts import MomentQuery
+from engramlog.api.schemas.trust import (
+    TrustPage,
+    TrustPolicyRequest,
+    TrustQuery,
+    TrustRecord,
+    TrustRequest,
+)
+from engramlog.eventlog.kinds import SourceTrustSet, TrustPolicy, TrustPolicySet
+from engramlog.projections.image.visible_facts import known
+from engramlog.projections.moment import Moment, format_instant
+from engramlog.projections.tables.declared.trust import TrustSetting
+
+routes = Routes("trust")
+
+_KIND = "trust"
+_UNBOUND = frozenset({"cursor", "limit"})
+
+
+@routes.add(
+    "GET",
+    "/v1/trust/sources",
+    permission="admin",
+    summary="Trust in sources",
+    query=TrustQuery,
+    answers={200: TrustPage},
+    errors=(400, 501),
+)
+async def list_sources(call: Call) -> web.Response:
+    """What operators have set of sources, or how far one source is trusted and why."""
+    query = call.query(TrustQuery)
+    return answer(warned(await call.in_pool(lambda: _sources(call, query)), query))
+
+
+@routes.add(
+    "PUT",
+    "/v1/trust/sources",
+    permission="admin",
+    summary="Set the trust in a source",
+    body=TrustRequest,
+    answers={200: TrustRecord},
+    errors=(400, 413, 503, 507),
+)
+async def put_source(call: Call) -> web.Response:
+    """Trust a source to a degree from here on. It says nothing of earlier moments."""
+    request = await call.body(TrustRequest)
+    source = stored_uri(request.source)
+    await call.do(SourceTrustSet(source=source, trust=request.trust, reason=request.reason))
+    view = call.view()
+    return answer(_one(call, source, call.moment(view)))
+
+
+@routes.add(
+    "GET",
+    "/v1/trust/policy",
+    permission="admin",
+    summary="The formula's parameters",
+    query=MomentQuery,
+    answers={200: TrustPolicyRequest},
+    errors=(400, 501),
+)
+async def get_policy(call: Call) -> web.Response:
+    """The parameters by which trust is computed where nothing was set."""
+    query = call.query(MomentQuery)
+    moment = call.moment(call.view(), query)
+    return answer(warned(_policy(call.node.reader.trust_policy(moment.position)), query))
+
+
+@routes.add(
+    "PUT",
+    "/v1/trust/policy",
+    permission="admin",
+    summary="Replace the formula's parameters",
+    body=TrustPolicyRequest,
+    answers={200: TrustPolicyRequest},
+    errors=(400, 413, 503, 507),
+)
+async def put_policy(call: Call) -> web.Response:
+    """Replace the parameters; what is left out takes its default."""
+    request = await call.body(TrustPolicyRequest)
+    policy = TrustPolicy(**request.model_dump())
+    await call.do(TrustPolicySet(policy=policy))
+    return answer(_policy(policy))
+
+
+def _sources(call: Call, query: TrustQuery) -> dict[str, Any]:
+    walk = _walk(call, query)
+    moment = walk.moment()
+    if query.source is not None:
+        one = _one(call, stored_uri(query.source), moment)
+        return {"sources": [one], "mode": _mode(call, moment), "cursor": None}
+    after = str(walk.place[0]) if walk.place else ""
+    found = call.node.reader.trust_settings(moment.position, after, query.limit + 1)
+    shown = found[: query.limit]
+    cursor = None
+    if len(found) > query.limit:
+        sealer = call.service.cursors
+        expires = sealer.expiry(call.node.clock.now_us())
+        place = (shown[-1].source,)
+        cursor = sealer.seal(
+            Cursor(_KIND, walk.digest, walk.position, walk.instant_us, expires, place)
+        )
+    return {
+        "sources": [_setting(each) for each in shown],
+        "mode": _mode(call, moment),
+        "cursor": cursor,
+    }
+
+
+def _walk(call: Call, query: TrustQuery) -> Cursor:
+    digest = filters_digest(
+        {name: getattr(query, name) for name in TrustQuery.model_fields if name not in _UNBOUND}
+    )
+    now = call.moment(call.view(), query)
+    if query.cursor is None:
+        return Cursor(_KIND, digest, now.position, now.instant_us, 0)
+    return call.service.cursors.open(
+        query.cursor, kind=_KIND, digest=digest, now_us=call.node.clock.now_us()
+    )
+
+
+def _one(call: Call, source: str, moment: Moment) -> dict[str, Any]:
+    """A source's setting, or where its trust comes from if nothing was set."""
+    setting = call.node.reader.trust_setting(source, moment.position)
+    if setting is not None:
+        return _setting(setting)
+    holds_key = call.node.reader.image.trust.keyed(source, moment.position + 1)
+    return {
+        "source": source,
+        "trust": 1.0 if holds_key or _mode(call, moment) == "off" else None,
+        "origin": "key" if holds_key else "formula",
+        "reason": "",
+        "set_by": None,
+        "set_at": None,
+        "position": None,
+        "fact_trust": _fact_trust(call, source, moment),
+    }
+
+
+def _fact_trust(call: Call, source: str, moment: Moment) -> dict[str, float] | None:
+    """The least and the greatest trust in this source's facts, as far as the caller may see
+    them; None without any."""
+    view = call.view()
+    number = view.sources.number(source)
+    if number is None:
+        return None
+    slots = np.flatnonzero(view.source == number).astype(np.int32)
+    slots = known(view, call.authorization, moment, slots)
+    if not len(slots):
+        return None
+    trust = view.trust(slots, moment)
+    return {"least": float(trust.min()), "greatest": float(trust.max())}
+
+
+def _mode(call: Call, moment: Moment) -> str:
+    return call.node.reader.trust_policy(moment.position).mode
+
+
+def _setting(setting: TrustSetting) -> dict[str, Any]:
+    return {
+        "source": setting.source,
+        "trust": setting.trust,
+        "origin": "set",
+        "reason": setting.reason,
+        "set_by": setting.actor,
+        "set_at": format_instant(setting.set_at_us),
+        "position": setting.position,
+        "fact_trust": None,
+    }
+
+
+def _policy(policy: TrustPolicy) -> dict[str, Any]:
+    return {name: getattr(policy, name) for name in msgspec.structs.asdict(policy)}

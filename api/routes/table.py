@@ -1,0 +1,112 @@
+"""Every route of the API, collected from the files that serve them.
+
+The router, the permission check, OpenAPI and the docs page are made from this table. A row
+stands beside its handler.
+"""
+
+from __future__ import annotations
+
+from engramlog.api.http.routing import Route, Routes
+from engramlog.api.routes.facts import (
+    attributes,
+    batch,
+    cards,
+    conflicts,
+    content,
+    decay,
+    erasures,
+    fact_list,
+    facts,
+    feedback,
+    graph,
+    intents,
+    provenance,
+    scopes,
+    search,
+    tombstones,
+)
+from engramlog.api.routes.federation import (
+    peers,
+    protocol_facts,
+    replication,
+    shared_tombstones,
+    streams,
+)
+from engramlog.api.routes.memory import consolidation, deltas, episodes, memories, summaries
+from engramlog.api.routes.node import (
+    doctor,
+    pages,
+    protocol_stubs,
+    snapshots,
+    storage,
+    system,
+    tasks,
+)
+from engramlog.api.routes.recall import embeddings, profiles, recall, receipts
+from engramlog.api.routes.rights import (
+    agent_keys,
+    aliases,
+    capabilities,
+    gardens,
+    keys,
+    manifests,
+    quarantine,
+    trust,
+)
+from engramlog.api.routes.time_travel import audit, export, log, subscriptions, time_travel
+
+_COLLECTED: tuple[Routes, ...] = (
+    facts.routes,
+    fact_list.routes,
+    search.routes,
+    batch.routes,
+    attributes.routes,
+    provenance.routes,
+    memories.routes,
+    conflicts.routes,
+    content.routes,
+    recall.routes,
+    feedback.routes,
+    receipts.routes,
+    graph.routes,
+    cards.routes,
+    profiles.routes,
+    gardens.routes,
+    quarantine.routes,
+    scopes.routes,
+    decay.routes,
+    trust.routes,
+    time_travel.routes,
+    log.routes,
+    audit.routes,
+    export.routes,
+    aliases.routes,
+    intents.routes,
+    episodes.routes,
+    deltas.routes,
+    consolidation.routes,
+    keys.routes,
+    agent_keys.routes,
+    capabilities.routes,
+    erasures.routes,
+    tombstones.routes,
+    summaries.routes,
+    subscriptions.routes,
+    replication.routes,
+    peers.routes,
+    streams.routes,
+    protocol_facts.routes,
+    shared_tombstones.routes,
+    manifests.routes,
+    snapshots.routes,
+    system.routes,
+    tasks.routes,
+    storage.routes,
+    doctor.routes,
+    protocol_stubs.routes,
+    embeddings.routes,
+    pages.routes,
+)
+"""In the order of the documentation."""
+
+ROUTES: tuple[Route, ...] = tuple(row for routes in _COLLECTED for row in routes.rows)

@@ -1,0 +1,1 @@
+"""Routes about the past: audit, time travel, export, subscriptions."""

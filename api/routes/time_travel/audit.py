@@ -1,0 +1,391 @@
+"""The protocol's audit routes: the trail of facts, and the journal of the node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from aiohttp import web
+from pydantic import BaseModel, ConfigDict, Field
+
+from engramlog.api.commands.entity_names import stored_uri
+from engramlog.api.http.bodies import answer
+from engramlog.api.http.call import Call, warned
+from engramlog.api.http.cursors import Cursor, filters_digest
+from engramlog.api.http.errors import coded, plain
+from engramlog.api.http.routing import Routes
+from engramlog.api.http.table_files import table_as
+from engramlog.api.schemas.facts import ID_LENGTH_MAX, MomentQuery
+from engramlog.api.schemas.keys import TENANT
+from engramlog.api.schemas.values import NAME_LENGTH_MAX, Instant
+from engramlog.eventlog.identifiers import id_text
+from engramlog.eventlog.kinds import FactAsserted
+from engramlog.projections.audit.journal import Journal, JournalEntry, JournalQuery
+from engramlog.projections.audit.trail import (
+    Step,
+    Trail,
+    TrailFilters,
+    events_at,
+    positions_of_actor,
+    reasons_of,
+    trail_of,
+)
+from engramlog.projections.image.view import View
+from engramlog.projections.moment import Moment, format_instant, parse_instant
+
+routes = Routes("audit")
+
+EXPORT_ROWS_MAX = 100_000
+
+
+class TrailQuery(MomentQuery):
+    """Whose entries (``entity_uri``: who wrote), of which facts. ``oidc_sub`` matches nobody."""
+
+    entity_uri: str | None = Field(default=None, min_length=1, max_length=NAME_LENGTH_MAX)
+    oidc_sub: str | None = None
+    source: str | None = Field(default=None, min_length=1, max_length=NAME_LENGTH_MAX)
+    fact_id: str | None = Field(default=None, min_length=1, max_length=ID_LENGTH_MAX)
+    attested: bool | None = None
+    cursor: str | None = None
+    limit: int = Field(default=50, ge=1, le=500)
+
+
+class TrailExportQuery(TrailQuery):
+    """The same as CSV, in one go."""
+
+    limit: int = Field(default=10_000, ge=1, le=EXPORT_ROWS_MAX)
+
+
+class TrailEntry(BaseModel):
+    """Who did what to a fact. ``event_type``: ``fact_write``, ``fact_retract`` or
+    ``fact_decay``; ``fact_value_v`` is the stored text."""
+
+    id: str
+    fact_id: str | None
+    event_type: str
+    entity_uri: str
+    oidc_sub: str | None
+    source: str | None
+    attested_key_id: str | None
+    ts: str
+    attested_key_entity_uri: str | None
+    attested_key_description: str | None
+    fact_entity: str | None
+    fact_relation: str | None
+    fact_value_type: str | None
+    fact_value_v: str | None
+    fact_scope: str | None
+    position: int
+    reason: str | None
+
+
+class TrailPage(BaseModel):
+    """Entries, newest first; ``total`` counts all that match."""
+
+    entries: list[TrailEntry]
+    total: int
+    cursor: str | None
+
+
+class JournalRequest(BaseModel):
+    """Which events of the log; ``cursor`` is the ``seq`` behind which to go on."""
+
+    model_config = ConfigDict(extra="allow")
+
+    since: Instant | None = None
+    until: Instant | None = None
+    principal: str | None = Field(default=None, min_length=1, max_length=NAME_LENGTH_MAX)
+    event_type: str | None = Field(default=None, min_length=1, max_length=100)
+    cursor: int = Field(default=0, ge=0)
+    limit: int = Field(default=200, ge=1, le=1000)
+
+
+class JournalRecord(BaseModel):
+    """An event of the log. ``seq`` is its position, ``detail`` its payload where it is not
+    about facts."""
+
+    seq: int
+    id: str
+    event_type: str
+    entity_uri: str
+    oidc_sub: str | None
+    fact_id: str | None
+    source: str | None
+    attested_key_id: str | None
+    ts: str
+    tenant_id: str
+    detail: dict[str, Any] | None
+
+
+class JournalAnswer(BaseModel):
+    """Oldest first. ``total`` counts this page; a page may be short and yet not the last."""
+
+    entries: list[JournalRecord]
+    total: int
+    next_cursor: int | None
+
+
+_KIND = "audit"
+_UNBOUND = frozenset({"cursor", "limit"})
+_TYPES = {
+    "fact_asserted": "fact_write",
+    "fact_retracted": "fact_retract",
+    "decay_swept": "fact_decay",
+}
+"""Kinds of our events that the protocol has names for."""
+_KINDS = {name: kind for kind, name in _TYPES.items()}
+
+EXPORTED = {
+    "id": "id",
+    "fact_id": "fact_id",
+    "event_type": "event_type",
+    "principal_entity_uri": "entity_uri",
+    "principal_oidc_sub": "oidc_sub",
+    "source": "source",
+    "attested_key_id": "attested_key_id",
+    "attested_key_entity_uri": "attested_key_entity_uri",
+    "attested_key_description": "attested_key_description",
+    "fact_entity": "fact_entity",
+    "fact_relation": "fact_relation",
+    "fact_value_type": "fact_value_type",
+    "fact_value_v": "fact_value_v",
+    "fact_scope": "fact_scope",
+    "ts": "ts",
+    "position": "position",
+    "reason": "reason",
+}
+"""Columns of the CSV as the protocol names and orders them, ours last, and the fields they show."""
+
+
+@routes.add(
+    "GET",
+    "/v1/audit",
+    permission="read",
+    summary="Who wrote and ended which facts",
+    query=TrailQuery,
+    answers={200: TrailPage},
+    errors=(400, 501),
+    headers=("Stigmem-Session",),
+)
+async def list_trail(call: Call) -> web.Response:
+    """Who wrote and ended which facts, newest first."""
+    query = call.query(TrailQuery)
+    call.session()
+    entries, total, cursor = await call.in_pool(lambda: _page(call, query))
+    call.note_read(_scopes(entries))
+    body = {"entries": entries, "total": total, "cursor": cursor}
+    return answer(warned(body, query), headers={"X-Total-Count": str(total)})
+
+
+@routes.add(
+    "GET",
+    "/v1/audit/export",
+    permission="read",
+    summary="The same as CSV",
+    query=TrailExportQuery,
+    answers={200: "CSV"},
+    errors=(400, 501),
+    headers=("Stigmem-Session",),
+)
+async def export_trail(call: Call) -> web.Response:
+    """The trail as CSV. ``X-Next-Cursor`` is there where rows were left out."""
+    query = call.query(TrailExportQuery)
+    call.session()
+    entries, total, cursor = await call.in_pool(lambda: _page(call, query))
+    call.note_read(_scopes(entries))
+    rows = [[entry[name] for name in EXPORTED.values()] for entry in entries]
+    response = table_as("csv", "audit", list(EXPORTED), rows)
+    response.headers["X-Total-Count"] = str(total)
+    if cursor is not None:
+        response.headers["X-Next-Cursor"] = cursor
+    return response
+
+
+@routes.add(
+    "GET",
+    "/v1/audit/facts/{fact_id}",
+    permission="read",
+    summary="Who wrote and ended a fact",
+    query=MomentQuery,
+    answers={200: [TrailEntry]},
+    errors=(400, 404, 501),
+    headers=("Stigmem-Session",),
+)
+async def trail_of_fact(call: Call) -> web.Response:
+    """Who wrote and ended one fact."""
+    query = call.query(MomentQuery)
+    call.session()
+    entries = await call.in_pool(lambda: _of_fact(call, query))
+    call.note_read(_scopes(entries))
+    return answer(entries)
+
+
+def _scopes(entries: Sequence[dict[str, Any]]) -> frozenset[str]:
+    return frozenset(str(entry["fact_scope"]) for entry in entries)
+
+
+def _of_fact(call: Call, query: MomentQuery) -> list[dict[str, Any]]:
+    view = call.view()
+    moment = call.moment(view, query)
+    slot = call.node.reader.slot_of(call.segment("fact_id"))
+    if slot is None or slot >= view.count:
+        raise plain("fact_not_found")
+    trail = trail_of(view, call.authorization, moment, TrailFilters(slot=slot))
+    if not len(trail):
+        raise plain("fact_not_found")
+    return _entries(call, view, moment, trail.behind(None, len(trail)))
+
+
+def _page(call: Call, query: TrailQuery) -> tuple[list[dict[str, Any]], int, str | None]:
+    view = call.view()
+    walk = _walk(call, query, view)
+    moment = walk.moment()
+    trail = _trail(call, query, view, moment)
+    mark = Step(int(walk.place[0]), int(walk.place[1])) if walk.place else None
+    steps = trail.behind(mark, query.limit + 1)
+    shown = steps[: query.limit]
+    cursor = _next(call, walk, shown[-1]) if len(steps) > len(shown) else None
+    return _entries(call, view, moment, shown), len(trail), cursor
+
+
+def _trail(call: Call, query: TrailQuery, view: View, moment: Moment) -> Trail:
+    reader = call.node.reader
+    slot = None
+    if query.fact_id is not None:
+        found = reader.slot_of(query.fact_id)
+        slot = -1 if found is None or found >= view.count else found
+    acted = None
+    if query.entity_uri is not None:
+        with reader.pool.connection() as db:
+            acted = positions_of_actor(db, stored_uri(query.entity_uri))
+    if query.oidc_sub is not None or slot == -1:
+        acted, slot = np.zeros(0, dtype=np.int64), None
+    filters = TrailFilters(
+        source=None if query.source is None else stored_uri(query.source),
+        slot=slot,
+        attested=query.attested,
+    )
+    return trail_of(view, call.authorization, moment, filters, acted)
+
+
+def _walk(call: Call, query: TrailQuery, view: View) -> Cursor:
+    digest = filters_digest(
+        {name: getattr(query, name) for name in TrailQuery.model_fields if name not in _UNBOUND}
+    )
+    if query.cursor is not None:
+        return call.service.cursors.open(
+            query.cursor, kind=_KIND, digest=digest, now_us=call.node.clock.now_us()
+        )
+    now = call.moment(view, query)
+    return Cursor(_KIND, digest, now.position, now.instant_us, 0)
+
+
+def _next(call: Call, walk: Cursor, last: Step) -> str:
+    cursors = call.service.cursors
+    expires = cursors.expiry(call.node.clock.now_us())
+    place = (last.position, last.asserted)
+    return cursors.seal(Cursor(_KIND, walk.digest, walk.position, walk.instant_us, expires, place))
+
+
+def _entries(call: Call, view: View, moment: Moment, steps: Sequence[Step]) -> list[dict[str, Any]]:
+    """Entries as the protocol has them, with what the sanitizer mode lets be seen."""
+    reader = call.node.reader
+    asserted = [step.asserted for step in steps]
+    slots = view.from_position.searchsorted(asserted).astype(np.int32)
+    records = call.records(view, slots, moment)
+    rows = reader.rows(asserted)
+    events = events_at(call.node.log, [step.position for step in steps])
+    with reader.pool.connection() as db:
+        reasons = reasons_of(db, [row.id for row in rows])
+    made: list[dict[str, Any]] = []
+    for step, record, row in zip(steps, records, rows, strict=True):
+        event = events[step.position]
+        wrote = step.position == row.from_position
+        key = reader.agent_keys.get(record["attested_key_id"] or "")
+        event_id = id_text(event.event_id)
+        made.append(
+            {
+                "id": event_id if wrote else f"{event_id}/{row.id}",
+                "fact_id": row.id,
+                "event_type": _TYPES.get(event.kind, event.kind),
+                "entity_uri": event.header.actor,
+                "oidc_sub": None,
+                "source": row.source,
+                "attested_key_id": record["attested_key_id"],
+                "ts": format_instant(event.header.recorded_at),
+                "attested_key_entity_uri": None if key is None else key.entity_uri,
+                "attested_key_description": None if key is None else key.description,
+                "fact_entity": row.entity,
+                "fact_relation": row.relation,
+                "fact_value_type": row.value_type,
+                "fact_value_v": "" if record["sanitizer_redacted"] else row.value_v,
+                "fact_scope": row.scope,
+                "position": step.position,
+                "reason": None if wrote else reasons.get(row.id),
+            }
+        )
+    return made
+
+
+@routes.add(
+    "GET",
+    "/v1/admin/audit",
+    permission="audit.read",
+    summary="Every event of the log",
+    query=JournalRequest,
+    answers={200: JournalAnswer},
+    errors=(400,),
+)
+async def list_journal(call: Call) -> web.Response:
+    """Every event of the log that the caller may know of, oldest first."""
+    query = call.query(JournalRequest)
+    return answer(warned(await call.in_pool(lambda: _journal(call, query)), query))
+
+
+def _journal(call: Call, query: JournalRequest) -> dict[str, Any]:
+    view = call.view()
+    log = call.node.log
+    after = query.cursor
+    if query.since is not None:
+        after = max(after, log.position_at(parse_instant(query.since) - 1))
+    if after > view.position:
+        if query.cursor > view.position:
+            raise coded("invalid_cursor", "the cursor lies beyond the end of the log")
+        after = view.position
+    journal = Journal(log, view, call.authorization, call.node.reader.slot_of)
+    page = journal.page(
+        JournalQuery(
+            after=after,
+            until=view.position,
+            until_us=None if query.until is None else parse_instant(query.until),
+            actor=None if query.principal is None else stored_uri(query.principal),
+            kind=None if query.event_type is None else _kind_named(query.event_type),
+            limit=query.limit,
+        )
+    )
+    entries = [_journal_record(entry) for entry in page.entries]
+    return {"entries": entries, "total": len(entries), "next_cursor": page.reached}
+
+
+def _kind_named(event_type: str) -> str:
+    return _KINDS.get(event_type, event_type)
+
+
+def _journal_record(entry: JournalEntry) -> dict[str, Any]:
+    event = entry.event
+    fact = event.payload if isinstance(event.payload, FactAsserted) else None
+    attestation = None if fact is None else fact.attestation
+    return {
+        "seq": event.position,
+        "id": id_text(event.event_id),
+        "event_type": _TYPES.get(event.kind, event.kind),
+        "entity_uri": event.header.actor,
+        "oidc_sub": None,
+        "fact_id": entry.fact_ids[0] if entry.fact_ids else None,
+        "source": None if fact is None else fact.source,
+        "attested_key_id": None if attestation is None else attestation.key_id,
+        "ts": format_instant(event.header.recorded_at),
+        "tenant_id": TENANT,
+        "detail": entry.detail,
+    }

@@ -1,0 +1,65 @@
+"""The log as import lines over HTTP, as far as the caller may read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from aiohttp import web
+from pydantic import BaseModel, ConfigDict
+
+from engramlog.api.http.auth import require
+from engramlog.api.http.call import Call
+from engramlog.api.http.routing import Routes
+from engramlog.api.transfer.export_rights import Readable
+from engramlog.api.transfer.exporting import export_lines
+
+routes = Routes("audit")
+
+
+class ExportQuery(BaseModel):
+    """``declarations``: also policies, trust, rules, aliases and what else admins set."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    declarations: bool = False
+
+
+LINES_AT_ONCE = 500
+CONTENT_TYPE = "application/x-ndjson"
+
+
+@routes.add(
+    "GET",
+    "/v1/export",
+    permission="read",
+    summary="What the caller may read of the log, as import lines",
+    query=ExportQuery,
+    answers={200: "JSON lines"},
+)
+async def export(call: Call) -> web.StreamResponse:
+    """Lines as ``engramlog export`` writes them, of everything up to now."""
+    query = call.query(ExportQuery)
+    if query.declarations:
+        require(call.caller, "admin")
+    lines = await call.in_pool(lambda: _lines(call, declarations=query.declarations))
+    some = await call.in_pool(lambda: _next(lines))
+    response = web.StreamResponse(headers={"Content-Type": CONTENT_TYPE})
+    await response.prepare(call.request)
+    while some:
+        await response.write(some)
+        some = await call.in_pool(lambda: _next(lines))
+    await response.write_eof()
+    return response
+
+
+def _lines(call: Call, *, declarations: bool) -> Iterator[tuple[int, bytes]]:
+    view = call.view()
+    # As what a model is given: what the sanitizer holds back leaves the node no other way.
+    rights = call.model_authorization
+    sieve = Readable(call.node.reader, view, rights, declarations=declarations)
+    return export_lines(call.node.log, view.position, sieve=sieve)
+
+
+def _next(lines: Iterator[tuple[int, bytes]]) -> bytes:
+    return b"".join(line for _, line in islice(lines, LINES_AT_ONCE))

@@ -1,0 +1,344 @@
+"""The log for a reader: its pace over time, its events newest first, and one event whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from aiohttp import web
+from pydantic import BaseModel, ConfigDict, Field
+
+from engramlog.api.commands.entity_names import entity_named, stored_uri
+from engramlog.api.http.bodies import answer
+from engramlog.api.http.call import Call
+from engramlog.api.http.errors import coded
+from engramlog.api.http.routing import Routes
+from engramlog.api.schemas.answers import Answer, FactRecord
+from engramlog.api.schemas.values import NAME_LENGTH_MAX
+from engramlog.eventlog.clock import format_hlc
+from engramlog.eventlog.event import Recorded, UnknownPayload
+from engramlog.eventlog.identifiers import id_text
+from engramlog.projections.arrays import I64
+from engramlog.projections.audit.journal import Journal, JournalEntry
+from engramlog.projections.audit.log_pages import (
+    Linked,
+    LogFilter,
+    causes,
+    linked,
+    newest_first,
+    timeline,
+)
+from engramlog.projections.image.view import View
+from engramlog.projections.image.visible_facts import known
+from engramlog.projections.moment import LIVE, format_instant
+from engramlog.projections.tables.registry import PROJECTORS
+
+routes = Routes("time travel")
+
+
+class TimelineQuery(BaseModel):
+    """``buckets``: into how many even steps of time the log is cut."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    buckets: int = Field(default=100, ge=1, le=500)
+
+
+class Timeline(Answer):
+    """Instants at even steps from the first event to the last, and the log's last position at
+    each: event density is the difference of two neighbours. Both lists are empty for an empty
+    log."""
+
+    instants: list[str]
+    positions: list[int]
+    head: int
+
+
+class LogQuery(BaseModel):
+    """Which events, newest first. ``before``: only those at lower positions. ``stream``: a
+    stream's name, or its end such as ``scope/public``. ``entity``: events that stated, ended or
+    settled facts about it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    before: int | None = Field(default=None, ge=1)
+    kind: str | None = Field(default=None, min_length=1, max_length=100)
+    stream: str | None = Field(default=None, min_length=1, max_length=NAME_LENGTH_MAX)
+    actor: str | None = Field(default=None, min_length=1, max_length=NAME_LENGTH_MAX)
+    peer: str | None = Field(default=None, min_length=1, max_length=NAME_LENGTH_MAX)
+    entity: str | None = Field(default=None, min_length=1, max_length=NAME_LENGTH_MAX)
+    limit: int = Field(default=100, ge=1, le=500)
+
+
+class LogEvent(Answer):
+    """An event's place and header. ``fact_ids``: the facts it touched that the caller may read;
+    ``entity`` and ``relation`` are those of the first. ``stream_seq`` is null for all but the
+    operator (the machine's own command line, or every caller where no key is asked for): it
+    counts events that others may not know of."""
+
+    position: int
+    event_id: str
+    kind: str
+    schema_version: int
+    actor: str
+    stream: str
+    stream_seq: int | None
+    origin: str
+    peer: str | None
+    recorded_at: str
+    received_at: str
+    causation_id: str | None
+    fact_ids: list[str]
+    entity: str | None
+    relation: str | None
+
+
+class LogPage(Answer):
+    """``next_before``: where the next page begins; null at the beginning of the log. A page may
+    be short and yet not the last."""
+
+    events: list[LogEvent]
+    next_before: int | None
+    head: int
+
+
+class ChainLink(Answer):
+    """The hashes as stored, the neighbours in the stream, and whether the event's own hashes,
+    computed anew from its bytes, fit. ``fault`` says what does not."""
+
+    hash: str
+    prev_hash: str
+    payload_hash: str
+    previous: int | None
+    next: int | None
+    verified: bool
+    fault: str | None
+
+
+class ReadBy(Answer):
+    """A projection that reads events of this kind. ``applied``: whether it has read this one."""
+
+    projection: str
+    tables: list[str]
+    applied: bool
+
+
+class LogEventAnswer(Answer):
+    """``payload`` is there where it is not a fact itself, without what the caller may not know.
+    ``causes``: the events that led to it, the first first. ``facts``: as they stand now.
+    ``chain`` is null where ``stream_seq`` is, for the same reason."""
+
+    event: LogEvent
+    hlc: str
+    erased: bool
+    payload: dict[str, Any] | None
+    chain: ChainLink | None
+    causes: list[LogEvent]
+    facts: list[FactRecord]
+    read_by: list[ReadBy]
+
+
+FACTS_SHOWN_MAX = 50
+_TOLD = frozenset({"fact_retracted", "conflict_resolved", "fact_erased", "fact_attributes_set"})
+"""Kinds of fact events whose payload says nothing beside which facts, and why."""
+
+
+@routes.add(
+    "GET",
+    "/v1/time-travel/timeline",
+    permission="read",
+    summary="How the log's events lie in time",
+    query=TimelineQuery,
+    answers={200: Timeline},
+)
+async def show_timeline(call: Call) -> web.Response:
+    """How the log's events lie in time."""
+    query = call.query(TimelineQuery)
+    log = call.node.log
+    instants, positions = await call.in_pool(lambda: timeline(log, query.buckets))
+    return answer(
+        {
+            "instants": [format_instant(instant) for instant in instants],
+            "positions": positions,
+            "head": positions[-1] if positions else 0,
+        }
+    )
+
+
+@routes.add(
+    "GET",
+    "/v1/log",
+    permission="read",
+    summary="Events of the log, newest first",
+    query=LogQuery,
+    answers={200: LogPage},
+    errors=(400,),
+)
+async def list_events(call: Call) -> web.Response:
+    """Events that the caller may know of, newest first."""
+    query = call.query(LogQuery)
+    return answer(await call.in_pool(lambda: _page(call, query)))
+
+
+def _page(call: Call, query: LogQuery) -> dict[str, Any]:
+    view = call.view()
+    asked = LogFilter(
+        kind=query.kind,
+        stream=query.stream,
+        actor=None if query.actor is None else stored_uri(query.actor),
+        peer=query.peer,
+        positions=None if query.entity is None else _positions_of(call, view, query.entity),
+    )
+    before = view.position + 1 if query.before is None else min(query.before, view.position + 1)
+    audits = call.authorization.may("audit.read")
+    page = newest_first(_journal(call, view), asked, before, query.limit, audits=audits)
+    return {
+        "events": [_event(call, view, entry) for entry in page.entries],
+        "next_before": page.reached,
+        "head": view.position,
+    }
+
+
+def _journal(call: Call, view: View) -> Journal:
+    return Journal(call.node.log, view, call.authorization, call.node.reader.slot_of)
+
+
+def _positions_of(call: Call, view: View, name: str) -> I64:
+    """Where facts about an entity that the caller may read were stated and ended."""
+    moment = call.moment(view)
+    number = view.entities.number(entity_named(call, name, moment.position))
+    if number is None:
+        return np.empty(0, dtype=np.int64)
+    slots = known(view, call.authorization, moment, view.entity_slots(number))
+    ended = view.to_position[slots]
+    settled = view.set_aside[slots]
+    found = np.concatenate((view.from_position[slots], ended, settled))
+    return np.unique(found[(found > 0) & (found < LIVE) & (found <= view.position)])
+
+
+@routes.add(
+    "GET",
+    "/v1/log/{position}",
+    permission="read",
+    summary="One event of the log",
+    answers={200: LogEventAnswer},
+    errors=(404,),
+)
+async def show_event(call: Call) -> web.Response:
+    """One event: its header, what the caller may know of its payload, its place in the chain,
+    what led to it, and which projections read it."""
+    text = call.segment("position")
+    if not text.isascii() or not text.isdigit() or len(text) > 18:
+        raise _unknown(text)
+    return answer(await call.in_pool(lambda: _one(call, int(text))))
+
+
+def _unknown(text: str) -> Exception:
+    return coded("event_not_found", f"no event is at position {text[:20]!r}")
+
+
+def _one(call: Call, position: int) -> dict[str, Any]:
+    view = call.view()
+    journal = _journal(call, view)
+    audits = call.authorization.may("audit.read")
+    found = linked(call.node.log, position) if 0 < position <= view.position else None
+    entry = None if found is None else journal.entry(found.recorded)
+    if found is None or entry is None or not (audits or entry.fact_ids):
+        raise _unknown(str(position))
+    path = [journal.entry(event) for event in causes(call.node.log, found.recorded)]
+    slots = [slot for fact in entry.fact_ids if (slot := view.slot_of(fact)) is not None]
+    status = call.node.status()["projections"]
+    kind = found.recorded.kind
+    return {
+        "event": _event(call, view, entry),
+        "hlc": format_hlc(found.recorded.header.hlc),
+        "erased": found.stored.payload is None,
+        "payload": _payload(entry),
+        "chain": _chain(found) if _sees_chains(call) else None,
+        "causes": [
+            _event(call, view, each)
+            for each in path
+            if each is not None and (audits or each.fact_ids)
+        ],
+        "facts": call.records(view, slots[:FACTS_SHOWN_MAX], call.moment(view)),
+        "read_by": [
+            {
+                "projection": projector.name,
+                "tables": list(projector.tables),
+                "applied": status[projector.name]["position"] >= position,
+            }
+            for projector in PROJECTORS
+            if kind in projector.kinds
+        ],
+    }
+
+
+def _payload(entry: JournalEntry) -> dict[str, Any] | None:
+    """The payload where it is no fact: those are told as records, as the sanitizer mode lets
+    them be seen."""
+    payload = entry.event.payload
+    if entry.detail is not None or payload is None or isinstance(payload, UnknownPayload):
+        return entry.detail
+    if entry.event.kind not in _TOLD:
+        return None
+    return _only_shown(msgspec.to_builtins(payload), frozenset(entry.fact_ids))
+
+
+def _only_shown(payload: dict[str, Any], shown: frozenset[str]) -> dict[str, Any]:
+    from engramlog.projections.archive.rows import touched, without
+
+    named = frozenset(touched("", "", payload))
+    return {name: each for name, each in without(payload, named - shown).items() if name != "kind"}
+
+
+def _sees_chains(call: Call) -> bool:
+    """Whether neighbours in a stream may be shown: to the operator, since they count events that
+    others may not know of."""
+    anonymous = call.caller.key_id is None and not call.service.settings.auth_required
+    return call.authorization.every_garden or anonymous
+
+
+def _chain(found: Linked) -> dict[str, Any]:
+    header = found.recorded.header
+    return {
+        "hash": found.stored.hash.hex(),
+        "prev_hash": header.prev_hash.hex(),
+        "payload_hash": header.payload_hash.hex(),
+        "previous": found.previous,
+        "next": found.next,
+        "verified": found.fault is None,
+        "fault": found.fault,
+    }
+
+
+def _event(call: Call, view: View, entry: JournalEntry) -> dict[str, Any]:
+    event: Recorded = entry.event
+    header = event.header
+    entity, relation = _subject(view, entry.fact_ids)
+    return {
+        "position": event.position,
+        "event_id": id_text(header.event_id),
+        "kind": header.kind,
+        "schema_version": header.schema_version,
+        "actor": header.actor,
+        "stream": header.stream,
+        "stream_seq": header.stream_seq if _sees_chains(call) else None,
+        "origin": header.origin,
+        "peer": event.peer,
+        "recorded_at": format_instant(header.recorded_at),
+        "received_at": format_instant(event.received_at),
+        "causation_id": None if header.causation_id is None else id_text(header.causation_id),
+        "fact_ids": entry.fact_ids,
+        "entity": entity,
+        "relation": relation,
+    }
+
+
+def _subject(view: View, facts: Sequence[str]) -> tuple[str | None, str | None]:
+    slot = view.slot_of(facts[0]) if facts else None
+    if slot is None:
+        return None, None
+    entity, relation = int(view.entity[slot]), int(view.relation[slot])
+    return view.entities.text(entity), view.relations.text(relation)

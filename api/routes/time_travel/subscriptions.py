@@ -1,0 +1,334 @@
+"""Subscriptions over HTTP: make, list, end; their events by page and as a stream."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Literal
+from uuid import uuid4
+
+import msgspec
+from aiohttp import web
+from pydantic import BaseModel, ConfigDict, Field
+
+from engramlog.api.answers.subscription_messages import (
+    event_record,
+    rights_of,
+    secret_of,
+    told_after,
+)
+from engramlog.api.client.webhook_addresses import address_fault
+from engramlog.api.commands.assertions import stored_uri
+from engramlog.api.http.bodies import answer
+from engramlog.api.http.call import Call, warned
+from engramlog.api.http.cursors import Cursor, filters_digest
+from engramlog.api.http.errors import coded
+from engramlog.api.http.routing import Routes
+from engramlog.api.node.tasks.webhook_delivery import CIRCUIT_FAILURES
+from engramlog.api.schemas.values import NAME_LENGTH_MAX
+from engramlog.eventlog.kinds import SubscriptionSet
+from engramlog.projections.audit.subscription_events import EVENT_TYPES
+from engramlog.projections.moment import format_instant
+from engramlog.projections.normalization import SCOPES
+from engramlog.projections.tables.declared.subscriptions import SubscriptionRow
+from engramlog.projections.writing.commands import Subscribe, Unsubscribe
+
+routes = Routes("subscriptions")
+
+EventType = Literal[
+    "fact_asserted", "fact_retracted", "contradiction_detected", "contradiction_resolved",
+    "facts_decayed", "card_refreshed",
+]  # fmt: skip
+
+
+class SubscribeBody(BaseModel):
+    """``target``: a scope or an entity. ``delivery_address``: a URL; for ``wake`` it may be
+    anything, and the subscriber looks for events themselves. ``event_types``: all without it."""
+
+    model_config = ConfigDict(extra="allow")
+
+    target: str = Field(min_length=1, max_length=NAME_LENGTH_MAX)
+    on_change: Literal["webhook", "wake"]
+    delivery_address: str = Field(min_length=1, max_length=NAME_LENGTH_MAX)
+    idempotency_key: str | None = Field(default=None, min_length=1, max_length=255)
+    event_types: list[EventType] | None = Field(default=None, min_length=1)
+
+
+class EventsQuery(BaseModel):
+    """``cursor``: of the page before."""
+
+    model_config = ConfigDict(extra="allow")
+
+    cursor: str | None = None
+    limit: int = Field(default=100, ge=1, le=500)
+
+
+class StreamQuery(BaseModel):
+    """``cursor``: an event's id line, as ``Last-Event-ID`` carries it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    cursor: str | None = None
+
+
+class SubscriptionRecord(BaseModel):
+    """A subscription; ``signing_secret`` only in the answer that made it."""
+
+    id: str
+    subscriber_identity: str
+    target: str
+    target_kind: Literal["scope", "entity"]
+    on_change: Literal["webhook", "wake"]
+    delivery_address: str
+    idempotency_key: str | None
+    created_at: str
+    last_delivered_at: str | None
+    circuit_open: bool
+    consecutive_failures: int
+    event_types: list[str]
+    signing_secret: str | None = None
+
+
+class Subscriptions(BaseModel):
+    """A caller's subscriptions, oldest first."""
+
+    subscriptions: list[SubscriptionRecord]
+    total: int
+
+
+class SubscriptionEvents(BaseModel):
+    """What there was to tell, oldest first; the cursor resumes behind the page."""
+
+    events: list[dict[str, Any]]
+    total: int
+    cursor: str | None
+
+
+_KIND = "subscription-events"
+HEARTBEAT_SECONDS = 15.0
+STREAM_WRITE_SECONDS = 30.0
+"""A reader that takes longer for one part is let go; it resumes with its last id."""
+
+
+@routes.add(
+    "POST",
+    "/v1/subscriptions",
+    permission="read",
+    summary="Be told of changes",
+    body=SubscribeBody,
+    answers={201: SubscriptionRecord},
+    errors=(400, 409, 413, 503, 507),
+)
+async def create(call: Call) -> web.Response:
+    """Subscribe to a scope or an entity."""
+    body = await call.body(SubscribeBody)
+    kind = "scope" if body.target in SCOPES else "entity"
+    target = body.target if kind == "scope" else stored_uri(body.target)
+    if kind == "scope":
+        call.check_scope(target)
+    pushed = body.on_change == "webhook" or body.delivery_address.startswith("http")
+    private = call.service.settings.webhooks_allow_private
+    fault = address_fault(body.delivery_address, private=private) if pushed else None
+    if fault is not None:
+        raise coded("delivery_address_refused", fault)
+    types = EVENT_TYPES if body.event_types is None else body.event_types
+    subscription = SubscriptionSet(
+        subscription_id=str(uuid4()),
+        subscriber=call.caller.principal,
+        target=target,
+        target_kind="scope" if kind == "scope" else "entity",
+        on_change=body.on_change,
+        delivery_address=body.delivery_address,
+        event_types=list(dict.fromkeys(types)),
+        key_id=call.caller.key_id,
+        idempotency_key=body.idempotency_key,
+    )
+    most = call.service.settings.subscriptions_max
+    done = await call.do(Subscribe(subscription=subscription, most=most))
+    row = _find(call, str(done.detail["id"]))
+    shown = {**_record(call, row), "signing_secret": secret_of(call.node, row.id)}
+    return answer(warned(shown, body), 201)
+
+
+@routes.add(
+    "GET",
+    "/v1/subscriptions",
+    permission="read",
+    summary="The caller's subscriptions",
+    answers={200: Subscriptions},
+)
+async def list_own(call: Call) -> web.Response:
+    """The caller's subscriptions."""
+    own = [row for row in call.node.reader.subscriptions() if _is_own(call, row)]
+    return answer({"subscriptions": [_record(call, row) for row in own], "total": len(own)})
+
+
+@routes.add(
+    "GET",
+    "/v1/subscriptions/{subscription_id}",
+    permission="read",
+    summary="One subscription",
+    answers={200: SubscriptionRecord},
+    errors=(404,),
+)
+async def get_one(call: Call) -> web.Response:
+    """One of the caller's subscriptions."""
+    return answer(_record(call, _find(call, call.segment("subscription_id"))))
+
+
+@routes.add(
+    "DELETE",
+    "/v1/subscriptions/{subscription_id}",
+    permission="read",
+    summary="End a subscription",
+    answers={204: None},
+    errors=(404, 503, 507),
+)
+async def delete(call: Call) -> web.Response:
+    """End a subscription."""
+    row = _find(call, call.segment("subscription_id"))
+    await call.do(Unsubscribe(subscription_id=row.id, subscriber=row.subscriber))
+    return web.Response(status=204)
+
+
+def _is_own(call: Call, row: SubscriptionRow) -> bool:
+    return row.subscriber == call.caller.principal
+
+
+def _find(call: Call, name: str) -> SubscriptionRow:
+    for row in call.node.reader.subscriptions():
+        if row.id == name and _is_own(call, row):
+            return row
+    raise coded("subscription_not_found", "no such subscription")
+
+
+def _record(call: Call, row: SubscriptionRow) -> dict[str, Any]:
+    told = call.service.deliverer.told(row)
+    return {
+        "id": row.id,
+        "subscriber_identity": row.subscriber,
+        "target": row.target,
+        "target_kind": row.target_kind,
+        "on_change": row.on_change,
+        "delivery_address": row.delivery_address,
+        "idempotency_key": row.idempotency_key,
+        "created_at": format_instant(row.created_at),
+        "last_delivered_at": format_instant(told.last_at_us) if told.last_at_us else None,
+        "circuit_open": told.failures >= CIRCUIT_FAILURES,
+        "consecutive_failures": told.failures,
+        "event_types": sorted(row.event_types),
+    }
+
+
+# -- events -------------------------------------------------------------------------------
+
+
+@routes.add(
+    "GET",
+    "/v1/subscriptions/{subscription_id}/events",
+    permission="read",
+    summary="What there was to tell",
+    query=EventsQuery,
+    answers={200: SubscriptionEvents},
+    errors=(400, 404),
+)
+async def list_events(call: Call) -> web.Response:
+    """What there was to tell since the subscription began, or behind a cursor."""
+    query = call.query(EventsQuery)
+    row = _find(call, call.segment("subscription_id"))
+    return answer(await call.in_pool(lambda: _page(call, row, query)))
+
+
+def _page(call: Call, row: SubscriptionRow, query: EventsQuery) -> dict[str, Any]:
+    after = row.position if query.cursor is None else _opened(call, row, query.cursor)
+    rights = rights_of(call.node, call.service.settings, row)
+    told_to = call.service.deliverer.told(row).position
+    events: list[dict[str, Any]] = []
+    head = call.node.reader.image.position
+    while rights is not None and len(events) < query.limit and after < head:
+        found, read_to = told_after(call.node, row, rights, after)
+        for position in dict.fromkeys(position for position, _, _ in found):
+            of_event = [(n, b) for p, n, b in found if p == position]
+            events += [event_record(row, n, b, told_to, position) for n, b in of_event]
+            after = position
+            if len(events) >= query.limit:
+                break
+        else:
+            if read_to == after:
+                break
+            after = read_to
+    more = bool(events) and after < head
+    return {
+        "events": events,
+        "total": len(events),
+        "cursor": _sealed(call, row, after) if more else None,
+    }
+
+
+def _sealed(call: Call, row: SubscriptionRow, position: int) -> str:
+    """Where a walk stands; never expires, and tells nobody how long the log is."""
+    digest = filters_digest({"subscription": row.id})
+    return call.service.cursors.seal(Cursor(_KIND, digest, 0, 0, 0, (position,)))
+
+
+def _opened(call: Call, row: SubscriptionRow, text: str) -> int:
+    digest = filters_digest({"subscription": row.id})
+    now_us = call.node.clock.now_us()
+    cursor = call.service.cursors.open(text, kind=_KIND, digest=digest, now_us=now_us)
+    return int(cursor.place[0])
+
+
+@routes.add(
+    "GET",
+    "/v1/subscriptions/{subscription_id}/stream",
+    permission="read",
+    summary="The same as server-sent events",
+    query=StreamQuery,
+    answers={200: "server-sent events"},
+    errors=(400, 404),
+    headers=("Last-Event-ID",),
+)
+async def stream(call: Call) -> web.StreamResponse:
+    """Server-sent events from here on, or behind ``Last-Event-ID``; at least once."""
+    query = call.query(StreamQuery)
+    row = _find(call, call.segment("subscription_id"))
+    last = call.request.headers.get("Last-Event-ID") or query.cursor
+    after = call.node.reader.image.position if last is None else _opened(call, row, last)
+    response = web.StreamResponse(
+        headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
+    )
+    await response.prepare(call.request)
+    await _write(response, b": subscribed\n\n")
+    node, commits = call.node, call.service.commits
+    while not commits.ending:
+        grown = await commits.wait(
+            lambda at=after: node.reader.image.position > at, HEARTBEAT_SECONDS
+        )
+        if commits.ending or not await asyncio.to_thread(_stands, call, row):
+            break
+        rights = rights_of(node, call.service.settings, row)
+        if rights is None:
+            break
+        if not grown:
+            await _write(response, b": still here\n\n")
+            continue
+        found, after = await call.in_pool(
+            lambda at=after, may=rights: told_after(node, row, may, at)
+        )
+        for position, notice, body in found:
+            told = event_record(row, notice, body, 0, position)
+            data = msgspec.json.encode(told).decode()
+            # A part's id resumes before the events of its position, so none is skipped.
+            name = _sealed(call, row, position - 1)
+            if position == found[-1][0] and notice is found[-1][1]:
+                name = _sealed(call, row, position)
+            await _write(response, f"id: {name}\nevent: {notice.type}\ndata: {data}\n\n".encode())
+    await response.write_eof()
+    return response
+
+
+def _stands(call: Call, row: SubscriptionRow) -> bool:
+    return any(each.id == row.id for each in call.node.reader.subscriptions())
+
+
+async def _write(response: web.StreamResponse, data: bytes) -> None:
+    await asyncio.wait_for(response.write(data), STREAM_WRITE_SECONDS)

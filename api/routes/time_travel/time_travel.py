@@ -1,0 +1,400 @@
+"""Time travel and audit: the state at a moment, what changed between two, and lives of facts."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from aiohttp import web
+
+from engramlog.api.answers.records import Record
+from engramlog.api.commands.entity_names import entity_named, stored_uri
+from engramlog.api.commands.fact_listing import listed
+from engramlog.api.commands.fork import fork
+from engramlog.api.http.bodies import answer
+from engramlog.api.http.call import Call
+from engramlog.api.http.cursors import Cursor, filters_digest
+from engramlog.api.http.errors import coded, plain
+from engramlog.api.http.routing import Routes
+from engramlog.api.http.table_files import records_as, table_as
+from engramlog.api.schemas.answers import Difference, EntityLife, FactLife, Fork, SqlAnswer, State
+from engramlog.api.schemas.facts import MomentQuery
+from engramlog.api.schemas.fork import ForkBody
+from engramlog.api.schemas.time_travel import DiffQuery, LifeQuery, SqlBody, StateQuery
+from engramlog.projections.arrays import I32
+from engramlog.projections.audit.changes import Changes, Filters, belief_curve, changes
+from engramlog.projections.audit.lives import Touch, touches
+from engramlog.projections.audit.sandbox import Limits, StatementRefused
+from engramlog.projections.image.view import View
+from engramlog.projections.image.visible_facts import tells_of
+from engramlog.projections.moment import Moment, format_instant
+
+routes = Routes("time travel")
+
+_KIND = "diff"
+CHANGES = ("added", "retracted", "decayed", "resolved")
+
+
+@routes.add(
+    "GET",
+    "/v1/time-travel/state",
+    permission="read",
+    summary="What was known at a moment",
+    query=StateQuery,
+    answers={200: State},
+    errors=(400, 501),
+    headers=("Stigmem-Session",),
+    delegable=True,
+)
+async def state(call: Call) -> web.Response:
+    """What was known at a moment, both sides of contradictions included."""
+    query = call.query(StateQuery)
+    call.session()
+    page, records, cursor, moment = await call.in_pool(lambda: listed(call, query))
+    call.note_facts(records)
+    body = {
+        "facts": records,
+        "total": page.total,
+        "cursor": cursor,
+        "moment": wire_moment(moment),
+    }
+    return answer(body)
+
+
+@routes.add(
+    "GET",
+    "/v1/time-travel/diff",
+    permission="read",
+    summary="What changed between two moments",
+    query=DiffQuery,
+    answers={200: Difference},
+    errors=(400, 501),
+    headers=("Stigmem-Session",),
+    delegable=True,
+)
+async def diff(call: Call) -> web.Response:
+    """What was added, retracted, decayed and resolved between two moments."""
+    query = call.query(DiffQuery)
+    call.session()
+    body = await call.in_pool(lambda: _diff(call, query))
+    call.note_facts(record for change in CHANGES for record in body.get(change, ()))
+    if query.format == "json":
+        return answer(body)
+    rows = [{"change": change, **record} for change in CHANGES for record in body.get(change, ())]
+    return records_as(query.format, "diff", rows)
+
+
+def _diff(call: Call, query: DiffQuery) -> dict[str, Any]:
+    view = call.view()
+    before = call.moment(view, MomentQuery(as_of=query.from_))
+    walk = _walk(call, query, view)
+    after = walk.moment()
+    if before.position > after.position:
+        raise coded("moments_reversed", "from lies after to")
+    filters = Filters(
+        entity=None if query.entity is None else entity_named(call, query.entity, after.position),
+        relation=query.relation,
+        scope=query.scope,
+        source=None if query.source is None else stored_uri(query.source),
+    )
+    found = changes(view, call.narrowed(query.scope), before, after, filters)
+    wanted = CHANGES if query.change is None else (query.change,)
+    begin = int(walk.place[0]) if walk.place else -1
+    body: dict[str, Any] = {
+        "from": wire_moment(before),
+        "to": wire_moment(after),
+        "counts": {name: len(getattr(found, name)) for name in CHANGES},
+        "cursor": None,
+    }
+    if call.authorization.may("admin"):
+        reader = call.node.reader
+        body["erased"] = [
+            {"fact_id": fact, "erasure_id": erasure, "position": position}
+            for fact, erasure, position in reader.erased_between(
+                before.position, after.position, query.limit
+            )
+        ]
+    for name in wanted:
+        slots: I32 = getattr(found, name)
+        left = slots[slots > begin]
+        shown = left[: query.limit]
+        body[name] = _records(call, view, shown, found, name, before, after)
+        if query.change is not None and len(left) > len(shown):
+            body["cursor"] = _next(call, walk, int(shown[-1]))
+    return body
+
+
+def _walk(call: Call, query: DiffQuery, view: View) -> Cursor:
+    unbound = {"cursor", "limit", "format"}
+    digest = filters_digest(
+        {name: getattr(query, name) for name in DiffQuery.model_fields if name not in unbound}
+    )
+    if query.cursor is not None:
+        return call.service.cursors.open(
+            query.cursor, kind=_KIND, digest=digest, now_us=call.node.clock.now_us()
+        )
+    now = call.moment(view, MomentQuery(as_of=query.to))
+    return Cursor(_KIND, digest, now.position, now.instant_us, 0)
+
+
+def _next(call: Call, walk: Cursor, slot: int) -> str:
+    cursors = call.service.cursors
+    expires = cursors.expiry(call.node.clock.now_us())
+    return cursors.seal(
+        Cursor(_KIND, walk.digest, walk.position, walk.instant_us, expires, (slot,))
+    )
+
+
+def _records(
+    call: Call,
+    view: View,
+    slots: I32,
+    found: Changes,
+    name: str,
+    before: Moment,
+    after: Moment,
+) -> list[Record]:
+    """Records as they stood at the end that still knew them."""
+    moment = before if name == "retracted" else after
+    records = call.records(view, slots, moment)
+    if name == "decayed":
+        places = np.searchsorted(found.decayed, slots)
+        for record, place in zip(records, places.tolist(), strict=True):
+            record["confidence_before"] = float(found.confidence_before[place])
+            record["confidence_after"] = float(found.confidence_after[place])
+    if name == "retracted":
+        for record, slot in zip(records, slots.tolist(), strict=True):
+            record["retracted_at_position"] = int(view.to_position[slot])
+    return records
+
+
+@routes.add(
+    "POST",
+    "/v1/time-travel/sql",
+    permission="audit.read",
+    summary="Read-only SQL over the log",
+    body=SqlBody,
+    answers={200: SqlAnswer},
+    errors=(400, 501),
+)
+async def sql(call: Call) -> web.Response:
+    """One read-only SELECT over the events that the caller may read."""
+    body = await call.body(SqlBody)
+    limits = Limits(seconds=call.service.settings.audit_sql_timeout_s, rows=body.limit)
+    view = call.view()
+    moment = call.moment(view, MomentQuery(as_of=body.as_of))
+    try:
+        table = await call.in_pool(
+            lambda: call.service.desk.ask(view, call.authorization, moment, body.sql, limits)
+        )
+    except StatementRefused as fault:
+        raise coded(fault.code, str(fault)) from fault
+    if body.format != "json":
+        return table_as(body.format, "answer", table.columns, table.rows)
+    return answer(
+        {
+            "columns": [
+                {"name": name, "type": kind}
+                for name, kind in zip(table.columns, table.types, strict=True)
+            ],
+            "rows": table.rows,
+            "truncated": table.truncated,
+            "moment": wire_moment(moment),
+        }
+    )
+
+
+@routes.add(
+    "POST",
+    "/v1/time-travel/fork",
+    permission="read",
+    summary="What if something had been said",
+    body=ForkBody,
+    answers={200: Fork},
+    errors=(400, 404, 409, 413, 501),
+    headers=("Stigmem-Session",),
+)
+async def fork_moment(call: Call) -> web.Response:
+    """How a question would be answered if something had been said; one at a time."""
+    body = await call.body(ForkBody)
+    call.session()
+    async with call.service.forking:
+        return answer(await call.in_pool(lambda: fork(call, body)))
+
+
+@routes.add(
+    "GET",
+    "/v1/time-travel/facts/{fact_id}",
+    permission="read",
+    summary="The life of a fact",
+    query=LifeQuery,
+    answers={200: FactLife},
+    errors=(400, 404, 501),
+    headers=("Stigmem-Session",),
+    delegable=True,
+)
+async def life_of_fact(call: Call) -> web.Response:
+    """Every event that touched a fact, with actor and cause, and how confidence in it went."""
+    query = call.query(LifeQuery)
+    call.session()
+    body = await call.in_pool(lambda: _life(call, query))
+    call.note_facts([body["fact"]])
+    if query.format == "json":
+        return answer(body)
+    return records_as(query.format, "life", body["events"])
+
+
+def _life(call: Call, query: LifeQuery) -> dict[str, Any]:
+    view = call.view()
+    moment = call.moment(view, MomentQuery(as_of=query.as_of))
+    slot = call.node.reader.slot_of(call.segment("fact_id"))
+    if slot is None or not _known(call, view, slot, moment):
+        return _erased_life(call, view, moment, query.limit)
+    record = call.records(view, [slot], moment)[0]
+    first = int(view.from_position[slot])
+    with call.service.archive.reading(moment.position) as sources:
+        seen = partial(_may_see, call, view)
+        found = touches(sources, first, moment.position, [record["id"]], query.limit, seen)
+    sweeps = view.sweep_positions()
+    return {
+        "fact": record,
+        "events": [_event(call, view, touch) for touch in found],
+        "belief": [
+            {
+                "position": point.position,
+                "at": format_instant(call.node.log.received_at(point.position)),
+                "confidence": point.confidence,
+                "cause": point.cause,
+            }
+            for point in belief_curve(view, slot, moment.position, sweeps)
+        ],
+        "moment": wire_moment(moment),
+    }
+
+
+def _erased_life(call: Call, view: View, moment: Moment, limit: int) -> dict[str, Any]:
+    """What is left of an erased fact, for those who may know of it: the events that name it.
+    Raises ApiError 404 for everybody else, as for a fact that never was."""
+    fact = call.segment("fact_id")
+    erasure = call.node.reader.erasure_of(fact) if call.authorization.may("admin") else None
+    if erasure is None or call.node.reader.slot_of(fact) is not None:
+        raise plain("fact_not_found")
+    with call.service.archive.reading(moment.position) as sources:
+        found = touches(sources, 1, moment.position, [fact], limit)
+    return {
+        "fact": None,
+        "erased": {"fact_id": fact, "erasure_id": erasure},
+        "events": [_event(call, view, touch) for touch in found],
+        "belief": [],
+        "moment": wire_moment(moment),
+    }
+
+
+@routes.add(
+    "GET",
+    "/v1/time-travel/entities/{entity_uri:.+}",
+    permission="read",
+    summary="The life of an entity",
+    query=LifeQuery,
+    answers={200: EntityLife},
+    errors=(400, 404, 501),
+    delegable=True,
+)
+async def life_of_entity(call: Call) -> web.Response:
+    """Every event that touched a fact about an entity."""
+    query = call.query(LifeQuery)
+    body = await call.in_pool(lambda: _entity_life(call, query))
+    if query.format == "json":
+        return answer(body)
+    return records_as(query.format, "life", body["events"])
+
+
+def _entity_life(call: Call, query: LifeQuery) -> dict[str, Any]:
+    view = call.view()
+    moment = call.moment(view, MomentQuery(as_of=query.as_of))
+    entity = entity_named(call, call.segment("entity_uri"), moment.position)
+    number = view.entities.number(entity)
+    slots = np.zeros(0, dtype=np.int32) if number is None else view.entity_slots(number)
+    slots = slots[view.from_position[slots] <= moment.position]
+    slots = slots[call.authorization.mask(view, slots)]
+    if not len(slots):
+        raise coded("entity_not_found", f"no facts about {entity} are known")
+    rows = call.node.reader.rows(view.from_position[slots].tolist())
+    ids = [row.id for row in rows]
+    first = int(view.from_position[slots[0]])
+    with call.service.archive.reading(moment.position) as sources:
+        seen = partial(_may_see, call, view)
+        found = touches(sources, first, moment.position, ids, query.limit + 1, seen)
+    return {
+        "entity": entity,
+        "facts": len(ids),
+        "events": [_event(call, view, touch) for touch in found[: query.limit]],
+        "truncated": len(found) > query.limit,
+        "moment": wire_moment(moment),
+    }
+
+
+def _known(call: Call, view: View, slot: int, moment: Moment) -> bool:
+    return (
+        slot < view.count
+        and int(view.from_position[slot]) <= moment.position
+        and _readable(call, view, slot)
+    )
+
+
+def _readable(call: Call, view: View, slot: int) -> bool:
+    one: I32 = np.array([slot], dtype=np.int32)
+    return slot < view.count and bool(call.authorization.mask(view, one)[0])
+
+
+_TOLD = frozenset({"recall_served", "recall_answered"})
+
+
+def _may_see(call: Call, view: View, touch: Touch) -> bool:
+    """Who was told what is for those who were told, and for auditors; settlements and denials
+    are for those who may read both sides."""
+    rights = call.authorization
+    if touch.kind == "fact_denied":
+        marker, *denied = touch.fact_ids
+        return tells_of(view, rights, marker, denied)
+    if touch.winner_id is not None:
+        return tells_of(view, rights, touch.winner_id, touch.loser_ids or ())
+    return (
+        touch.kind not in _TOLD
+        or touch.actor == rights.principal
+        or rights.may("audit.read")
+        or rights.may("admin")
+    )
+
+
+def _event(call: Call, view: View, touch: Touch) -> Record:
+    """An event as the caller may see it: of the facts it touched, those they may read."""
+    slot_of = call.node.reader.slot_of
+    shown = [
+        fact
+        for fact in touch.fact_ids
+        if (slot := slot_of(fact)) is not None and _readable(call, view, slot)
+    ]
+    winner = touch.winner_id if touch.winner_id in shown else None
+    return {
+        "position": touch.position,
+        "received_at": format_instant(touch.received_at_us),
+        "recorded_at": format_instant(touch.recorded_at_us),
+        "kind": touch.kind,
+        "actor": touch.actor,
+        "event_id": touch.event_id,
+        "causation_id": touch.causation_id,
+        "origin": touch.origin,
+        "peer": touch.peer,
+        "fact_ids": shown,
+        "reason": touch.reason,
+        "note": touch.note,
+        "conflict_id": touch.conflict_id,
+        "winner_id": winner,
+    }
+
+
+def wire_moment(moment: Moment) -> dict[str, Any]:
+    """A moment as answers carry it."""
+    return {"position": moment.position, "instant": format_instant(moment.instant_us)}

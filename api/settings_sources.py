@@ -1,0 +1,156 @@
+"""Where the settings of a node come from: flags, ``STIGMEM_*`` variables, the TOML file."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+)
+
+from engramlog.api.settings import PREFIX, Settings
+
+FILE_NAME = "engramlog.toml"
+CLIENT_VARIABLES = frozenset(
+    {
+        "STIGMEM_URL",
+        "STIGMEM_API_KEY",
+        "STIGMEM_SESSION_ID",
+        "STIGMEM_POLL_LIMIT",
+        "STIGMEM_MCP_MAX_ARGUMENT_BYTES",
+    }
+)
+
+
+class SettingsError(Exception):
+    """A setting cannot be used; the message names it and where its value came from."""
+
+
+class _File(InitSettingsSource):
+    """The values of the TOML file, ranked under the environment."""
+
+
+def load_settings(
+    flags: Mapping[str, object],
+    *,
+    config: Path | None = None,
+) -> tuple[Settings, list[str]]:
+    """The settings in force, and warnings about variables nothing reads.
+
+    Args:
+        flags: values of command-line flags; ``None`` means not given.
+        config: the TOML file; by default ``engramlog.toml`` of the data directory, if there.
+
+    Raises:
+        SettingsError: the file cannot be read, holds an unknown key, or a value is unusable.
+    """
+    given = {name: value for name, value in flags.items() if value is not None}
+    path = config if config is not None else _default_file(given)
+    in_file = {} if path is None else _read_file(path)
+
+    class Layered(Settings):
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+            file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            return init_settings, env_settings, _File(settings_cls, in_file)
+
+    try:
+        settings = Layered(**given)  # pyright: ignore[reportArgumentType]
+    except ValidationError as fault:
+        raise SettingsError(_explain(fault, given, path)) from fault
+    return settings, unknown_variables(os.environ)
+
+
+def unknown_variables(environ: Mapping[str, str]) -> list[str]:
+    """One warning for each ``STIGMEM_*`` variable that neither a node nor a client reads."""
+    known = {variable(name) for name in Settings.model_fields} | CLIENT_VARIABLES
+    return [
+        f"{name} is not a setting and is ignored{_suggest(name, known)}"
+        for name in sorted(environ)
+        if name.startswith(PREFIX) and name not in known
+    ]
+
+
+def variable(field: str) -> str:
+    """The environment variable of a setting."""
+    return PREFIX + field.upper()
+
+
+def settings_table() -> str:
+    """Every setting as a Markdown table; ``docs/settings.md`` holds exactly this."""
+    rows = ["| setting | variable | default | meaning |", "|---|---|---|---|"]
+    for name, field in Settings.model_fields.items():
+        default: Any = field.default
+        shown = "left out" if default is None else f"`{_toml(default)}`"
+        rows.append(f"| `{name}` | `{variable(name)}` | {shown} | {field.description} |")
+    return "\n".join(rows)
+
+
+def _toml(value: Any) -> str:
+    """A default as the file would write it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return "[]"
+    return str(value) if isinstance(value, int | float) else f'"{value}"'
+
+
+def _default_file(given: Mapping[str, object]) -> Path | None:
+    default: object = Settings.model_fields["data_dir"].default
+    data = given.get("data_dir") or os.environ.get(variable("data_dir")) or default
+    path = Path(str(data)) / FILE_NAME
+    return path if path.is_file() else None
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as fault:
+        raise SettingsError(f"cannot read {path}: {fault.strerror or fault}") from fault
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as fault:
+        raise SettingsError(f"{path} is not TOML: {fault}") from fault
+    for name in values:
+        if name not in Settings.model_fields:
+            known = set(Settings.model_fields)
+            raise SettingsError(f"{path}: unknown setting {name!r}{_suggest(name, known)}")
+    return values
+
+
+def _suggest(name: str, known: set[str] | frozenset[str]) -> str:
+    """A hint at the known name that is most like this one; their prefix counts for nothing."""
+    bare = {each.removeprefix(PREFIX): each for each in known}
+    close = difflib.get_close_matches(name.removeprefix(PREFIX), bare, n=1, cutoff=0.7)
+    return f"; did you mean {bare[close[0]]}?" if close else ""
+
+
+def _explain(
+    fault: ValidationError,
+    given: Mapping[str, object],
+    path: Path | None,
+) -> str:
+    lines: list[str] = []
+    for error in fault.errors():
+        name = str(error["loc"][0])
+        if name in given:
+            origin = f"--{name.replace('_', '-')}"
+        elif variable(name) in os.environ:
+            origin = variable(name)
+        else:
+            origin = f"{path}: {name}"
+        message = error["msg"].removeprefix("Value error, ")
+        lines.append(f"{origin}: {message} (got {error['input']!r})")
+    return "; ".join(lines)

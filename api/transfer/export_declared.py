@@ -1,0 +1,169 @@
+"""Import lines of what was declared, and of what was said about facts, from their events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from engramlog.api.transfer.export_names import Names
+from engramlog.api.transfer.lines.declarations import HoldLine, PolicyLine, SweepLine
+from engramlog.api.transfer.lines.gardens import EVERY_GARDEN, GardenLine
+from engramlog.api.transfer.lines.line_kinds import AnyLine
+from engramlog.api.transfer.lines.payload_lines import PAYLOADS, SHAPES, PayloadLine
+from engramlog.api.transfer.lines.payload_parts import mapped, says_nothing
+from engramlog.api.transfer.lines.tombstones import TombstoneLine
+from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.kinds import (
+    ConsolidationRuleSet,
+    DecaySwept,
+    DeltaRejected,
+    GardenCreated,
+    GardenDeleted,
+    GardenMemberSet,
+    LegalHoldSet,
+    Payload,
+    PolicySet,
+    SetValuedDeclared,
+    TombstoneRevoked,
+    TombstoneSet,
+    TrustPolicySet,
+)
+from engramlog.projections.normalization import SCOPES
+
+
+def declared_lines(
+    event: Recorded, names: Names, stones: dict[str, list[Any]], at: str
+) -> list[AnyLine]:
+    """Lines of a declaration, or of what is said about facts that went out.
+
+    ``stones``: the tombstones that went out, by id; grows and shrinks.
+    """
+    payload = event.payload
+    if isinstance(payload, GardenCreated | GardenDeleted):
+        return _garden(payload, names, at)
+    if isinstance(payload, Payload) and type(payload).line in PAYLOADS:
+        return payload_lines(event, payload, names, at)
+    return _declared(payload, names, stones, at) if names.sieve.declarations else []
+
+
+def payload_lines(event: Recorded, payload: Payload, names: Names, at: str) -> list[AnyLine]:
+    """The line that carries a payload, with what may be read of it; none where nothing is left."""
+    if not _may_go(payload, names):
+        return []
+    left = mapped(
+        payload,
+        {
+            "fact": lambda fact, _: None if names.origin(fact) is None else fact,
+            "episode": lambda key, _: next(iter(names.episodes([key])), None),
+            "garden": lambda garden, _: names.garden(garden),
+        },
+    )
+    if left is None or says_nothing(left):
+        return []
+    shape = SHAPES.get(type(payload))
+    actor = event.header.actor if shape is not None and shape.actor else None
+    return [PayloadLine(payload=left, actor=actor, recorded_at=at)]
+
+
+def _may_go(payload: Payload, names: Names) -> bool:
+    """Whether whoever asks may know of it at all."""
+    match payload:
+        case GardenMemberSet():
+            return names.sieve.garden(payload.garden_id)
+        case DeltaRejected():
+            return names.sieve.rejection(payload)
+        case ConsolidationRuleSet():
+            return names.sieve.declarations and names.sieve.rule(payload.rule_id)
+        case _:
+            return names.sieve.declarations
+
+
+def _declared(
+    payload: object, names: Names, stones: dict[str, list[Any]], at: str
+) -> list[AnyLine]:
+    match payload:
+        case SetValuedDeclared() as declared:
+            return [PolicyLine(set_valued=list(declared.relations), recorded_at=at)]
+        case PolicySet(policy=None) as removed:
+            return [PolicyLine(remove_decay=removed.policy_id, recorded_at=at)]
+        case PolicySet() as policy:
+            return [PolicyLine(decay=policy.policy, recorded_at=at)]
+        case TrustPolicySet() as formula:
+            return [PolicyLine(trust=formula.policy, recorded_at=at)]
+        case DecaySwept() as sweep:
+            gardens = [
+                names.slugs.get(garden, garden)
+                for garden in sweep.gardens
+                if garden == EVERY_GARDEN or garden in names.slugs
+            ]
+            return [
+                SweepLine(
+                    scopes=[sweep.scope],
+                    policies=list(sweep.policies),
+                    gardens=gardens,
+                    recorded_at=at,
+                )
+            ]
+        case LegalHoldSet() as hold:
+            return _hold(hold, names, at)
+        case TombstoneSet() | TombstoneRevoked() as change:
+            return _tombstoned(change, stones, at)
+        case _:
+            return []
+
+
+def _hold(hold: LegalHoldSet, names: Names, at: str) -> list[AnyLine]:
+    if hold.target_kind == "entity":
+        return [HoldLine(entity=hold.target, held=hold.held, recorded_at=at)]
+    if names.origin(hold.target) is None:
+        return []
+    return [HoldLine(target=hold.target, held=hold.held, recorded_at=at)]
+
+
+def _garden(change: GardenCreated | GardenDeleted, names: Names, at: str) -> list[AnyLine]:
+    if not names.sieve.garden(change.garden_id):
+        return []
+    if isinstance(change, GardenCreated):
+        names.slugs[change.garden_id] = change.slug
+        line = GardenLine(
+            slug=change.slug,
+            id=change.garden_id,
+            name=change.name,
+            scope=change.scope,
+            description=change.description,
+            quarantine=change.quarantine,
+            created_by=change.created_by,
+            recorded_at=at,
+        )
+        return [line]
+    slug = names.garden(change.garden_id) or change.garden_id
+    return [GardenLine(slug=slug, remove=True, recorded_at=at)]
+
+
+def _tombstoned(
+    change: TombstoneSet | TombstoneRevoked, stones: dict[str, list[Any]], at: str
+) -> list[AnyLine]:
+    """One line a scope, where it hides in several and not in all."""
+    if isinstance(change, TombstoneSet):
+        every = len(change.scopes) == len(SCOPES)
+        lines = [
+            TombstoneLine(
+                entity=change.entity,
+                scope=scope,
+                reason=change.reason,
+                legal_hold=change.legal_hold and change.node_id is None,
+                signed_by=change.signed_by,
+                recorded_at=at,
+            )
+            for scope in (["all"] if every else change.scopes)
+        ]
+        stones[change.tombstone_id] = lines
+        return [*lines]
+    return [
+        msgspec.structs.replace(
+            line, revoke=True, reason=change.reason, legal_hold=False,
+            signed_by=change.signed_by, recorded_at=at,
+        )
+        for line in stones.pop(change.tombstone_id, [])
+    ]  # fmt: skip

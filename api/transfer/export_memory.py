@@ -1,0 +1,212 @@
+"""Import lines of episodes, deltas, summaries and runs, from their events.
+
+A batch of deltas and what it stated and ended are several events; they become one line. Those of
+a peer may come apart, with others in between: then what has come goes out before anything that
+may speak of it, and the rest follows.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from engramlog.api.transfer.export_names import Names
+from engramlog.api.transfer.lines.facts import AssertLine, RetractLine
+from engramlog.api.transfer.lines.line_kinds import AnyLine
+from engramlog.api.transfer.lines.memories import (
+    DeltaItem,
+    DeltasLine,
+    EpisodeLine,
+    SummaryLine,
+)
+from engramlog.api.transfer.lines.payload_lines import instant_text
+from engramlog.api.transfer.lines.runs import RunLine, SetAside
+from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.identifiers import id_text
+from engramlog.eventlog.kinds import (
+    AppliedDelta,
+    ConsolidationRan,
+    DeltaApplied,
+    EpisodeRecorded,
+    SummaryRecorded,
+)
+
+LINE_CHARACTERS = 2_000_000
+"""From this size on a batch of deltas goes on in another line."""
+
+
+def episode_line(event: Recorded, episode: EpisodeRecorded, names: Names, at: str) -> list[AnyLine]:
+    """An episode, where it may be read. Its ``id`` is always said: what refers to it does so by
+    that, also where it was not its recorder who gave it."""
+    if not names.sieve.episode(episode):
+        return []
+    key = id_text(event.event_id)
+    names.add_episode(key, event.hash.hex(), event.position)
+    line = EpisodeLine(
+        key=key,
+        id=episode.id or key,
+        user=episode.user,
+        session=episode.session,
+        agent=episode.agent,
+        content=episode.content,
+        timestamp=instant_text(episode.at_us),
+        scope=episode.scope,
+        garden_id=names.garden(episode.garden_id),
+        source_node=episode.source_node,
+        metadata=episode.metadata,
+        run_id=episode.run_id,
+        step=episode.step,
+        recorded_by=event.header.actor,
+        recorded_at=at,
+    )
+    return [line]
+
+
+def run_line(run: ConsolidationRan, names: Names, at: str) -> list[AnyLine]:
+    """How far a rule has read, where its episodes may be read: positions become the last
+    episodes before them."""
+    if not names.sieve.rule(run.rule_id):
+        return []
+    kept = {each.episode: each.reason for each in run.quarantined}
+    scheduled = run.scheduled_us
+    line = RunLine(
+        rule_id=run.rule_id,
+        run_id=run.run_id,
+        at=instant_text(run.at_us),
+        after=names.last_episode(run.from_position),
+        through=names.last_episode(run.to_position),
+        trigger=run.trigger,
+        asked_by=run.asked_by,
+        scheduled_at=None if scheduled is None else instant_text(scheduled),
+        again=run.replay,
+        episodes=run.episodes,
+        applied=run.applied,
+        known=run.known,
+        rejected=run.rejected,
+        gated=run.gated,
+        set_aside=[SetAside(key, kept[key]) for key in names.episodes(kept)],
+        recorded_at=at,
+    )
+    return [line]
+
+
+class FollowedEvent:
+    """An event whose facts follow it, until all have come."""
+
+    def __init__(
+        self, event: Recorded, payload: DeltaApplied | SummaryRecorded, names: Names, at: str
+    ) -> None:
+        self.event = event
+        self._payload = payload
+        self._names = names
+        self._at = at
+        self._then: list[AssertLine | RetractLine] = []
+        self._left = list(payload.deltas) if isinstance(payload, DeltaApplied) else []
+        self._held: set[str] = set()
+        self._readable = names.sieve.place(payload.scope, payload.garden_id)
+
+    def absorb(self, lines: list[AnyLine]) -> None:
+        """What the event led to."""
+        for line in lines:
+            assert isinstance(line, AssertLine | RetractLine)
+            self._then.append(line)
+            if isinstance(line, AssertLine) and line.key is not None:
+                self._held.add(line.key)
+
+    def lines(self) -> list[AnyLine]:
+        """What has come: one line, or several where it is much."""
+        then, self._then = self._then, []
+        if not self._readable:
+            return []
+        if isinstance(self._payload, SummaryRecorded):
+            line = self._summary(self._payload, then)
+            hidden = self._payload.fact_ids and not line.facts and not self._payload.removed
+            return [] if hidden else [line]
+        made: list[AnyLine] = []
+        part: list[AssertLine | RetractLine] = []
+        size = 0
+        for item in then:
+            if size > LINE_CHARACTERS:
+                made += self._deltas(self._payload, part)
+                part, size = [], 0
+            part.append(item)
+            if isinstance(item, AssertLine):
+                size += len(str(item.value.v))
+        return made + self._deltas(self._payload, part)
+
+    def _deltas(self, payload: DeltaApplied, then: list[AssertLine | RetractLine]) -> list[AnyLine]:
+        """The deltas whose facts are out with these; a fact that no delta names goes alone."""
+        self._held -= {item.key for item in then if isinstance(item, AssertLine)}
+        ready = [delta for delta in self._left if self._is_ready(delta)]
+        self._left = [delta for delta in self._left if not self._is_ready(delta)]
+        named = {delta.fact_id for delta in ready}
+        alone = [item for item in then if isinstance(item, AssertLine) and item.key not in named]
+        if not ready:
+            return [*then]
+        line = DeltasLine(
+            deltas=[self._item(delta) for delta in ready],
+            scope=payload.scope,
+            garden_id=self._names.garden(payload.garden_id),
+            run_id=payload.run_id,
+            applied_by=self.event.header.actor,
+            then=[_nested(item) for item in then if item not in alone],
+            recorded_at=self._at,
+        )
+        return [*alone, line]
+
+    def _is_ready(self, delta: AppliedDelta) -> bool:
+        """Whether its fact went out, and none of its facts waits for another line. One whose
+        fact was erased never is."""
+        fact = delta.fact_id
+        if fact is not None and not self._names.counts(self.event, fact):
+            return False
+        ended = delta.retracted
+        if fact is None and ended and not self._names.counting(self.event, ended):
+            return False  # of facts that are not the caller's to read
+        return self._held.isdisjoint({fact, *delta.retracted})
+
+    def _item(self, delta: AppliedDelta) -> DeltaItem:
+        return DeltaItem(
+            delta_id=delta.delta_id,
+            kind=delta.delta,
+            user=delta.user,
+            agent=delta.agent,
+            rule_id=delta.rule_id,
+            source_episode_ids=delta.source_episode_ids,
+            promotion_ts=instant_text(delta.promotion_us),
+            confidence=delta.confidence,
+            replaces=delta.replaces,
+            name=delta.name,
+            subject=delta.subject,
+            predicate=delta.predicate,
+            fact=delta.fact_id,
+            retracted=self._names.counting(self.event, delta.retracted),
+            payload=delta.payload,
+            provenance=delta.provenance,
+            lineage=delta.lineage,
+        )
+
+    def _summary(
+        self, summary: SummaryRecorded, then: list[AssertLine | RetractLine]
+    ) -> SummaryLine:
+        modified = summary.modified_us
+        return SummaryLine(
+            name=summary.name,
+            owner=summary.owner,
+            facts=self._names.counting(self.event, summary.fact_ids),
+            retracted=self._names.counting(self.event, summary.retracted),
+            scope=summary.scope,
+            garden_id=self._names.garden(summary.garden_id),
+            removed=summary.removed,
+            modified_at=None if modified is None else instant_text(modified),
+            size=summary.size,
+            recorded_by=self.event.header.actor,
+            then=[_nested(item) for item in then],
+            recorded_at=self._at,
+        )
+
+
+def _nested(line: AssertLine | RetractLine) -> AssertLine | RetractLine:
+    """A line inside another: what an event states is always new."""
+    if isinstance(line, AssertLine):
+        return replace(line, recorded_at=None, again=False)
+    return replace(line, recorded_at=None)

@@ -1,0 +1,157 @@
+"""What an export has written so far, so that later lines can name it, and what it may write."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import Protocol
+
+from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.kinds import DeltaRejected, EpisodeRecorded, Parent
+
+
+class Sieve(Protocol):
+    """What whoever asks for an export may read."""
+
+    @property
+    def declarations(self) -> bool:
+        """Whether all that was declared is theirs to know, and not only what they may read."""
+        ...
+
+    def fact(self, fact_id: str) -> bool:
+        """Whether they may read a fact, ended or not."""
+        ...
+
+    def place(self, scope: str, garden_id: str | None) -> bool:
+        """Whether they may read what lies in a scope, or in a garden of it."""
+        ...
+
+    def episode(self, episode: EpisodeRecorded) -> bool:
+        """Whether they may read an episode."""
+        ...
+
+    def rejection(self, delta: DeltaRejected) -> bool:
+        """Whether they may read of a rejected delta."""
+        ...
+
+    def garden(self, garden_id: str) -> bool:
+        """Whether they are inside a garden."""
+        ...
+
+    def rule(self, rule_id: str) -> bool:
+        """Whether they may read whatever a rule has ever read."""
+        ...
+
+
+class Whole:
+    """Of the node's own tools: everything."""
+
+    declarations = True
+
+    def fact(self, fact_id: str) -> bool:
+        return bool(fact_id)
+
+    def place(self, scope: str, garden_id: str | None) -> bool:
+        return bool(scope or garden_id)
+
+    def episode(self, episode: EpisodeRecorded) -> bool:
+        return bool(episode)
+
+    def rejection(self, delta: DeltaRejected) -> bool:
+        return bool(delta)
+
+    def garden(self, garden_id: str) -> bool:
+        return bool(garden_id)
+
+    def rule(self, rule_id: str) -> bool:
+        return bool(rule_id)
+
+
+class Names:
+    """Facts, episodes and gardens that went out.
+
+    Attributes:
+        values: of a fact, the type and text of its value.
+        slugs: of gardens, by id.
+    """
+
+    def __init__(self, sieve: Sieve) -> None:
+        self.sieve = sieve
+        self.values: dict[str, tuple[str, str]] = {}
+        self.slugs: dict[str, str] = {}
+        self._origins: dict[str, str] = {}
+        self._standing: dict[tuple[object, ...], set[str]] = {}
+        self._content: dict[str, tuple[object, ...]] = {}
+        self._episode_of_hash: dict[str, str] = {}
+        self._episodes: set[str] = set()
+        self._places: list[int] = []
+        self._in_order: list[str] = []
+
+    # -- facts ----------------------------------------------------------------------------
+
+    def add_fact(self, key: str, value: tuple[str, str], origin: str) -> None:
+        self.values[key] = value
+        self._origins[key] = origin
+
+    def stands_already(self, key: str, content: tuple[object, ...]) -> bool:
+        """Whether an equal fact stands, as far as lines have told; this one does from here on."""
+        before = self._standing.setdefault(content, set())
+        stood = bool(before)
+        before.add(key)
+        self._content[key] = content
+        return stood
+
+    def fell(self, facts: Iterable[str]) -> None:
+        """Facts ended."""
+        for fact in facts:
+            content = self._content.pop(fact, None)
+            if content is not None:
+                self._standing[content].discard(fact)
+
+    def origin(self, fact: str) -> str | None:
+        """Who stated a fact; None where it did not go out."""
+        return self._origins.get(fact)
+
+    def counts(self, event: Recorded, fact: str) -> bool:
+        """Whether the fact went out and the event's word on it counts: this node's own, or that
+        of whoever stated it."""
+        origin = self._origins.get(fact)
+        return origin is not None and (event.peer is None or origin == event.header.origin)
+
+    def counting(self, event: Recorded, facts: Iterable[str]) -> list[str]:
+        """Those of the facts of which ``counts`` holds."""
+        return [fact for fact in facts if self.counts(event, fact)]
+
+    def ended(self, event: Recorded, facts: Iterable[str]) -> list[str]:
+        """Those of the facts that went out, where the event is this node's own: another's word on
+        the end of facts counts once an event of this node takes it up, whosever they are."""
+        return [] if event.peer is not None else [fact for fact in facts if fact in self._origins]
+
+    def parent(self, parent: Parent) -> str | Parent:
+        """An entry of ``derived_from``: a key where what it means went out."""
+        if parent.fact_id is not None and parent.fact_id in self.values:
+            return parent.fact_id
+        return self._episode_of_hash.get(parent.hash, parent)
+
+    # -- episodes -------------------------------------------------------------------------
+
+    def add_episode(self, key: str, hash: str, position: int) -> None:
+        self._episode_of_hash[hash] = key
+        self._episodes.add(key)
+        self._places.append(position)
+        self._in_order.append(key)
+
+    def episodes(self, keys: Iterable[str]) -> list[str]:
+        """Those that went out."""
+        return [key for key in keys if key in self._episodes]
+
+    def last_episode(self, position: int) -> str | None:
+        """The last one up to a position."""
+        found = bisect_right(self._places, position)
+        return self._in_order[found - 1] if found else None
+
+    # -- gardens --------------------------------------------------------------------------
+
+    def garden(self, garden_id: str | None) -> str | None:
+        """A garden as lines name it."""
+        return None if garden_id is None else self.slugs.get(garden_id, garden_id)

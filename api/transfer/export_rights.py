@@ -1,0 +1,70 @@
+"""What of a log a caller may take away: what they may read, and no more."""
+
+from __future__ import annotations
+
+from engramlog.eventlog.event import fact_partition
+from engramlog.eventlog.kinds import DeltaRejected, EpisodeRecorded
+from engramlog.projections.arrays import Bool
+from engramlog.projections.authorization import OPEN_CLASS, Authorization
+from engramlog.projections.episodes.reading import named_facts, rule_places
+from engramlog.projections.episodes.shown import Shown, hides
+from engramlog.projections.image.reader import Reader
+from engramlog.projections.image.view import View
+
+
+class Readable:
+    """The facts, episodes and gardens of a caller, as of a view (``export_names.Sieve``).
+
+    ``declarations``: whether what was declared goes with it (an admin's to ask for).
+    """
+
+    def __init__(
+        self, reader: Reader, view: View, rights: Authorization, *, declarations: bool
+    ) -> None:
+        self.declarations = declarations
+        self._reader = reader
+        self._rights = rights
+        self._view = view
+        self._shown = Shown(view, rights)
+        self._mask: Bool = rights.mask(view)
+        with reader.pool.connection() as db:
+            self._rules = rule_places(db, view.position)
+
+    def fact(self, fact_id: str) -> bool:
+        """See ``Sieve``."""
+        slot = self._reader.slot_of(fact_id)
+        return slot is not None and slot < len(self._mask) and bool(self._mask[slot])
+
+    def place(self, scope: str, garden_id: str | None) -> bool:
+        """See ``Sieve``. A right to some entities alone is none to what people said."""
+        rights = self._rights
+        if rights.entities or rights.ceiling < OPEN_CLASS or scope not in rights.scopes:
+            return False
+        return not rights.only_gardens if garden_id is None else self.garden(garden_id)
+
+    def episode(self, episode: EpisodeRecorded) -> bool:
+        """See ``Sieve``."""
+        where = (episode.user, episode.agent, episode.session, episode.scope)
+        return self.place(episode.scope, episode.garden_id) and not hides(
+            self._view.hiding, *where, episode.metadata
+        )
+
+    def rejection(self, delta: DeltaRejected) -> bool:
+        """See ``Sieve``."""
+        if not self.place(delta.scope, delta.garden_id):
+            return False
+        if delta.reason == "missing":
+            return True
+        partition = fact_partition(delta.scope, delta.garden_id)
+        with self._reader.pool.connection() as db:
+            named = named_facts(db, partition, delta.replaces)
+        return self._shown.rejection(named, {"message": delta.message})
+
+    def garden(self, garden_id: str) -> bool:
+        """See ``Sieve``."""
+        return self._rights.every_garden or garden_id in self._rights.gardens
+
+    def rule(self, rule_id: str) -> bool:
+        """See ``Sieve``."""
+        places = self._rules.get(rule_id)
+        return bool(places) and all(self.place(*place) for place in places)

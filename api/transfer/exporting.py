@@ -1,0 +1,295 @@
+"""A log as import lines: what was asserted, retracted, settled, declared and remembered, in order.
+
+Read back with ``import --clock-from-file`` into an empty directory, the lines give an equal
+state at the same times. Ids and signatures are the new log's own. Every kind of event says by its
+``line`` whether it travels.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from engramlog.api.schemas.values import wire_v
+from engramlog.api.transfer.export_declared import declared_lines
+from engramlog.api.transfer.export_memory import (
+    FollowedEvent,
+    episode_line,
+    run_line,
+)
+from engramlog.api.transfer.export_names import Names, Sieve, Whole
+from engramlog.api.transfer.lines.facts import (
+    AssertLine,
+    AttributesLine,
+    DenyLine,
+    LineValue,
+    RetractLine,
+)
+from engramlog.api.transfer.lines.line_kinds import AnyLine, ResolveLine, encode_line
+from engramlog.api.transfer.lines.payload_lines import instant_text
+from engramlog.api.transfer.lines.payload_parts import names_kind
+from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.identifiers import id_text
+from engramlog.eventlog.kinds import (
+    KINDS,
+    ConflictResolved,
+    ConsolidationRan,
+    DeltaApplied,
+    EpisodeRecorded,
+    FactAsserted,
+    FactAttributesSet,
+    FactDenied,
+    FactRetracted,
+    SummaryRecorded,
+)
+from engramlog.eventlog.log import EventLog
+from engramlog.projections.tables.peers.protocol_facts import unwrapped
+
+RESOLUTION_PREFIX = "stigmem:resolution:"
+_ZERO = "zero"
+"""What a record of confidence 0 says, instead of a value's type: each is a side of its own."""
+
+TRAVELS = {kind: shape.line for kind, shape in KINDS.items() if shape.line}
+"""Kinds that become lines, and which."""
+
+COUNTED = {
+    "recall_answered": "receipts of recalls",
+    "fact_erased": "erasures",
+    "erasure_certified": "receipts of erasures",
+    "key_issued": "API keys",
+    "agent_key_set": "agents' keys",
+    "org_manifest_set": "organisations' manifests",
+    "capability_issued": "capability tokens",
+    "subscription_set": "subscriptions",
+    "peer_declared": "peers",
+}
+"""How kinds that no line carries are counted, where somebody put them in a log."""
+
+_SPEAKING = frozenset(
+    {"fact_asserted", "delta_applied", "legal_hold_set"}
+    | {kind for kind, shape in KINDS.items() if names_kind(shape, "fact")}
+)
+"""Kinds that may name facts of a batch that came apart."""
+
+
+def export_lines(
+    log: EventLog,
+    until: int | None = None,
+    left_out: Counter[str] | None = None,
+    sieve: Sieve | None = None,
+) -> Iterator[tuple[int, bytes]]:
+    """(position, line) of every event that import can repeat, up to ``until``.
+
+    Args:
+        left_out: is told how many of what there are besides (``COUNTED``).
+        sieve: what the asker may read; None for all there is.
+    """
+    exporter = _Exporter(sieve or Whole())
+    position = 0
+    for event, following in _with_next(log.iterate(0, until)):
+        position = event.position
+        exporter.settles = _settling(event, following)
+        if left_out is not None and event.kind in COUNTED:
+            left_out[COUNTED[event.kind]] += 1
+        for line in exporter.lines_of(event):
+            yield position, encode_line(line) + b"\n"
+    for line in exporter.rest():
+        yield position, encode_line(line) + b"\n"
+
+
+class _Exporter:
+    """Turns events into lines, one after another."""
+
+    def __init__(self, sieve: Sieve) -> None:
+        self._names = Names(sieve)
+        self._stones: dict[str, list[Any]] = {}
+        self._groups: dict[tuple[str, str], FollowedEvent] = {}
+        self._said: dict[str, AssertLine] = {}
+        self._waiting: dict[str, list[AnyLine]] = {}
+        """Denials of facts that have not gone out, by fact."""
+        self._deniers: set[str] = set()
+        self.settles: ConflictResolved | None = None
+
+    def lines_of(self, event: Recorded) -> list[AnyLine]:
+        """The lines that an event completes."""
+        event, at = unwrapped(event), instant_text(event.received_at)
+        lane = _lane(event)
+        group = self._groups.get(lane)
+        if group is not None and event.header.causation_id == group.event.event_id:
+            if isinstance(event.payload, FactAsserted | FactRetracted):
+                group.absorb(self._of(event, at))
+                return []
+        elif group is not None:
+            del self._groups[lane]
+        done = [] if group is None else group.lines()
+        if event.kind in _SPEAKING:
+            done += [line for other in self._groups.values() for line in other.lines()]
+        return [*done, *self._of(event, at)]
+
+    def rest(self) -> list[AnyLine]:
+        """What has not gone out when the log ends."""
+        return [line for group in self._groups.values() for line in group.lines()]
+
+    def _of(self, event: Recorded, at: str) -> list[AnyLine]:
+        names = self._names
+        match event.payload:
+            case FactAsserted() as fact:
+                return self._asserted(event, fact, at)
+            case FactRetracted() as retraction:
+                names.fell(retraction.fact_ids)
+                return self._retracted(event, retraction, at)
+            case FactDenied() as denial:
+                return self._denied(denial, at)
+            case FactAttributesSet() as change if names.counts(event, change.fact_id):
+                attributes = msgspec.to_builtins(change.attributes)
+                return [
+                    AttributesLine(target=change.fact_id, attributes=attributes, recorded_at=at)
+                ]
+            case ConflictResolved() as resolution:
+                return self._resolved(event, resolution, at)
+            case EpisodeRecorded() as episode:
+                return episode_line(event, episode, names, at)
+            case DeltaApplied() as deltas:
+                self._groups[_lane(event)] = FollowedEvent(event, deltas, names, at)
+                return []
+            case SummaryRecorded() as summary if event.peer is None:
+                self._groups[_lane(event)] = FollowedEvent(event, summary, names, at)
+                return []
+            case ConsolidationRan() as run if names.sieve.declarations:
+                return run_line(run, names, at)
+            case _:
+                return declared_lines(event, names, self._stones, at)
+
+    def _asserted(self, event: Recorded, fact: FactAsserted, at: str) -> list[AnyLine]:
+        names = self._names
+        if fact.entity.startswith(RESOLUTION_PREFIX):
+            return []  # the resolve line makes it anew
+        key = fact.id or id_text(event.event_id)
+        if names.origin(key) is not None and fact.foreign is not None:
+            return []  # another node wrapped it too
+        if not names.sieve.fact(key):
+            return []
+        parents = tuple(parent.hash for parent in fact.derived_from)
+        content = (fact.cid, fact.garden_id, fact.valid_from, fact.valid_until,
+                   fact.value.interpret_as, parents)  # fmt: skip
+        again = names.stands_already(key, content) and fact.confidence > 0.0
+        said = (fact.value.type, fact.value.v) if fact.confidence else (_ZERO, key)
+        names.add_fact(key, said, event.header.origin)
+        line = AssertLine(
+            key=key,
+            entity=fact.entity,
+            relation=fact.relation,
+            value=LineValue(
+                fact.value.type,
+                wire_v(fact.value.type, fact.value.v),
+                fact.value.interpret_as,
+            ),
+            source=fact.source,
+            scope=fact.scope,
+            confidence=fact.confidence,
+            valid_from=fact.valid_from,
+            valid_until=fact.valid_until,
+            derived_from=[names.parent(parent) for parent in fact.derived_from],
+            write_mode=fact.write_mode,
+            garden_id=names.garden(fact.garden_id),
+            attributes=msgspec.to_builtins(fact.attributes),
+            again=again,
+            alone=fact.confidence == 0.0,
+            recorded_at=at,
+        )
+        if self.settles is not None and len(self._losers(event, self.settles)) == 2:
+            self._said[key] = line  # the resolve line says it
+            return []
+        return [line, *self._waiting.pop(key, [])]
+
+    def _retracted(self, event: Recorded, retraction: FactRetracted, at: str) -> list[AnyLine]:
+        names, marker = self._names, retraction.marker_id
+        return [
+            RetractLine(
+                target=fact,
+                reason=retraction.reason,
+                marker=marker if marker in names.values else None,
+                recorded_at=at,
+            )
+            for fact in names.ended(event, retraction.fact_ids)
+            if names.values[fact][0] != _ZERO or fact in self._deniers
+        ]
+
+    def _denied(self, denial: FactDenied, at: str) -> list[AnyLine]:
+        """A line for each fact that is denied, once it went out."""
+        lines: list[AnyLine] = []
+        if denial.marker_id not in self._names.values:
+            return lines
+        self._deniers.add(denial.marker_id)
+        for fact in denial.fact_ids:
+            line = DenyLine(target=fact, marker=denial.marker_id, recorded_at=at)
+            waits = fact not in self._names.values
+            (self._waiting.setdefault(fact, []) if waits else lines).append(line)
+        return lines
+
+    def _losers(self, event: Recorded, resolution: ConflictResolved) -> list[str]:
+        """One fact of each losing value: the writer sets aside all facts of a value."""
+        names = self._names
+        losers: dict[Any, str] = {}
+        for fact in names.ended(event, resolution.loser_ids):
+            losers.setdefault(names.values[fact], fact)
+        return list(losers.values())
+
+    def _resolved(self, event: Recorded, resolution: ConflictResolved, at: str) -> list[AnyLine]:
+        """One line for each losing value; or one, where neither side was right."""
+        losers = self._losers(event, resolution)
+        if not self._names.ended(event, [resolution.winner_id]):
+            return []
+        said = self._said.pop(resolution.winner_id, None)
+        if said is not None:
+            return [
+                ResolveLine(
+                    winner=losers[0],
+                    loser=losers[1],
+                    note=resolution.note,
+                    states=msgspec.structs.replace(said, recorded_at=None),
+                    recorded_at=at,
+                )
+            ]
+        return [
+            ResolveLine(
+                winner=resolution.winner_id,
+                loser=loser,
+                note=resolution.note,
+                source=event.header.actor,
+                recorded_at=at,
+            )
+            for loser in losers
+        ]
+
+
+def _with_next(events: Iterator[Recorded]) -> Iterator[tuple[Recorded, tuple[Recorded, ...]]]:
+    """Each event, and the two behind it."""
+    window: list[Recorded] = []
+    for event in events:
+        window.append(event)
+        if len(window) == 3:
+            yield window[0], tuple(window[1:])
+            del window[0]
+    while window:
+        yield window[0], tuple(window[1:])
+        del window[0]
+
+
+def _settling(event: Recorded, following: tuple[Recorded, ...]) -> ConflictResolved | None:
+    """The resolution that a fact was stated for: a note, and the resolution itself, follow."""
+    if len(following) < 2 or not isinstance(event.payload, FactAsserted):
+        return None
+    resolution = following[1].payload
+    if not isinstance(resolution, ConflictResolved):
+        return None
+    return resolution if resolution.winner_id == id_text(event.event_id) else None
+
+
+def _lane(event: Recorded) -> tuple[str, str]:
+    """Events of a batch follow each other in it: all that is this node's own, or a peer's
+    stream."""
+    return ("", "") if event.peer is None else (event.header.origin, event.header.stream)

@@ -1,0 +1,59 @@
+"""The files of an import: the lines it reads, and the receipts it writes."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from engramlog.api.transfer.importing import ImportStopped, RefusedLine, Written
+
+LINE_BYTES_MAX = 16 * 1024 * 1024
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+def read_lines(raw: IO[bytes]) -> Iterator[bytes]:
+    """Lines of a plain or gzip stream, without their ends.
+
+    Raises:
+        ImportStopped: a line of over 16 MiB, or a gzip stream that is damaged.
+    """
+    stream: IO[bytes] = raw
+    peek = getattr(raw, "peek", None)
+    if peek is not None and peek(2)[:2] == _GZIP_MAGIC:
+        stream = gzip.GzipFile(fileobj=raw)  # pyright: ignore[reportAssignmentType]
+    number = 0
+    while True:
+        try:
+            text = stream.readline(LINE_BYTES_MAX + 1)
+        except (EOFError, OSError) as fault:
+            raise ImportStopped(f"after line {number}: cannot read on: {fault}") from fault
+        if not text:
+            return
+        number += 1
+        if len(text) > LINE_BYTES_MAX:
+            raise ImportStopped(f"line {number}: is over {LINE_BYTES_MAX} bytes")
+        yield text
+
+
+class Receipts:
+    """Writes one JSON object a line of the import: ``line``, ``status``, ``id``, ``position``."""
+
+    def __init__(self, path: Path, *, append: bool) -> None:
+        self._file = path.open("ab" if append else "wb")
+        self._encode = msgspec.json.Encoder().encode
+
+    def note(self, number: int, result: Written | RefusedLine) -> None:
+        """Add the receipt of one line."""
+        row: dict[str, object] = {"line": number}
+        if isinstance(result, Written):
+            row |= {"status": result.status, "id": result.id, "position": result.position}
+        else:
+            row |= {"status": "refused", "field": result.field, "error": result.message}
+        self._file.write(self._encode(row) + b"\n")
+
+    def close(self) -> None:
+        self._file.close()

@@ -1,0 +1,364 @@
+"""Importing a file: lines are read, put into batches, written, and accounted for one by one.
+
+A line is in the log when its batch has been acknowledged. With ``stop`` (the default) a
+batch is all or nothing and the import ends at the first line that cannot be written, with
+everything before it in the log and nothing after it; with ``skip`` such lines are reported
+and left out. Keys live in ``Translator`` and are replaced before a line is written.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Literal, Protocol, TypeAlias
+
+from msgspec import Struct
+
+from engramlog.api.transfer.lines.gardens import GardenLine
+from engramlog.api.transfer.lines.key_translation import NamedByKey, Translator
+from engramlog.api.transfer.lines.line_kinds import AnyLine, LineError, ResolveLine, recorded_us
+from engramlog.api.transfer.lines.memories import EpisodeLine
+from engramlog.api.transfer.lines.payload_commands import checked_rule
+from engramlog.api.transfer.lines.payload_lines import PayloadLine
+from engramlog.api.transfer.lines.tombstones import TombstoneLine
+from engramlog.eventlog.kinds import ConsolidationRuleSet, GardenMemberSet
+
+BATCH_LINES = 1000
+
+
+class Written(Struct, frozen=True, omit_defaults=True):
+    """What became of a line: its fact's id (of an episode, its key), and the position it was
+    recorded at. ``hash``: of an episode; ``facts``: ids of what came of deltas, by key."""
+
+    status: Literal[
+        "asserted", "existing", "retracted", "resolved", "declared", "recorded", "applied"
+    ]
+    id: str | None = None
+    position: int | None = None
+    hash: str | None = None
+    facts: dict[str, str] = {}
+
+
+class RefusedLine(Struct, frozen=True):
+    """Why a line was not written."""
+
+    message: str
+    field: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}" if self.field else self.message
+
+
+Result: TypeAlias = Written | RefusedLine | None
+"""What became of a line of a batch; ``None`` where it was not tried because another was refused."""
+
+
+class Sink(Protocol):
+    """Where lines go. Called from one thread at a time, not always the same."""
+
+    def write(
+        self, lines: Sequence[AnyLine], *, received_at: Sequence[int] | None, atomic: bool
+    ) -> list[Result]:
+        """Write a batch and return once it is durable. ``received_at``: for each line, or the
+        clock's.
+
+        Raises:
+            SinkError: nothing of the batch was written (disk, connection, shutdown).
+        """
+        ...
+
+    @property
+    def acts_on_rules(self) -> bool:
+        """Whether a rule that is written begins to read at once: rules are then written last,
+        so that it finds what other nodes' runs have read already."""
+        ...
+
+    def find(self, cid: str, back: int = 1) -> str | None:
+        """The id of the ``back``-th newest fact with this content id; the oldest, if there are
+        fewer."""
+        ...
+
+    def find_episode(self, line: EpisodeLine) -> NamedByKey | None:
+        """The episode that a line recorded."""
+        ...
+
+
+class SinkError(Exception):
+    """A batch could not be handed over; nothing of it was acknowledged."""
+
+
+class ImportStopped(Exception):
+    """The import ended early; the message says how far it came and how to go on."""
+
+
+class Options(Struct, frozen=True):
+    """How to import. ``skip``: lines at the start that are in the log already."""
+
+    on_error: Literal["stop", "skip"] = "stop"
+    skip: int = 0
+    file_clock: bool = False
+    batch_lines: int = BATCH_LINES
+    value_bytes_max: int = 262_144
+
+
+class ImportReport(Struct):
+    """What an import did. ``seconds`` is wall time."""
+
+    lines: int = 0
+    failed: int = 0
+    position: int = 0
+    seconds: float = 0.0
+    counts: dict[str, int] = {}
+
+
+class Numbered(Struct, frozen=True):
+    """A line with its number in the file, 1 for the first (0: put first by a mapping), and
+    its receipt time where the file says it."""
+
+    number: int
+    line: AnyLine
+    at: int | None = None
+
+
+class _Running(Struct, frozen=True):
+    """A batch on its way into the log."""
+
+    batch: list[Numbered]
+    answer: Future[list[Result]]
+
+
+class Importer:
+    """One import.
+
+    While one batch is written, the next is read and parsed; it is handed over only once the
+    one before it is in, so a stop leaves no gap.
+
+    Args:
+        sink: where lines go.
+        parse: a line's bytes → the line; raises LineError.
+        receipt: called for every line that was written or refused.
+        advance: called with the number of lines done, for a progress bar.
+        complain: called with a sentence for every line that is left out.
+    """
+
+    def __init__(
+        self,
+        sink: Sink,
+        options: Options,
+        parse: Callable[[bytes], AnyLine],
+        *,
+        receipt: Callable[[int, Written | RefusedLine], None] | None = None,
+        advance: Callable[[int], None] = lambda _: None,
+        complain: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._sink = sink
+        self._options = options
+        self._parse = parse
+        self._receipt = receipt or _no_receipt
+        self._advance = advance
+        self._complain = complain
+        self._translator = Translator(sink, options.value_bytes_max)
+        self._rules: dict[str, Numbered] = {}
+        self._batch: list[Numbered] = []
+        self._running: _Running | None = None
+        self._pool = ThreadPoolExecutor(1, "import")
+        self._done = options.skip
+        self.report = ImportReport()
+
+    def run(self, lines: Iterator[bytes], first: Sequence[AnyLine] = ()) -> ImportReport:
+        """Import all lines. Raises ImportStopped."""
+        started = time.monotonic()
+        waiting = [] if self._options.skip else [Numbered(0, line) for line in first]
+        try:
+            for number, text in enumerate(lines, 1):
+                if number <= self._options.skip:
+                    self._leave_out(text)
+                elif text.strip():
+                    self._take(number, text, waiting)
+                    waiting = []
+            self._drain()
+            self._write_rules()
+        except KeyboardInterrupt:
+            self._settle_running()
+            raise ImportStopped(f"interrupted; {self._so_far()}") from None
+        finally:
+            self._pool.shutdown()
+            self.report.seconds = time.monotonic() - started
+        return self.report
+
+    def _hold_back(self, item: Numbered) -> bool:
+        """Keep a rule for the end, where it would act on what has not come yet. Of several
+        lines the last counts; a rule that the file sets and removes again is none.
+
+        Raises:
+            LineError: it is no rule.
+        """
+        line = item.line
+        rule = line.payload if isinstance(line, PayloadLine) else None
+        if not isinstance(rule, ConsolidationRuleSet) or not self._sink.acts_on_rules:
+            return False
+        checked_rule(rule)
+        earlier = self._rules.pop(rule.rule_id, None)
+        if earlier is not None:
+            self._count(earlier.number, Written("declared"))
+        if rule.document is None and earlier is not None:
+            self._count(item.number, Written("declared"))
+        else:
+            self._rules[rule.rule_id] = item
+        return True
+
+    def _write_rules(self) -> None:
+        """Write the rules that were kept. Raises ImportStopped once all were tried."""
+        faults: list[str] = []
+        for item in self._rules.values():
+            (result,) = self._results([item], partial(self._write, [item]))
+            if isinstance(result, Written):
+                self._count(item.number, result)
+                continue
+            refused = result or RefusedLine("was not written")
+            self.report.failed += 1
+            self._receipt(item.number, refused)
+            faults.append(f"line {item.number}: {refused}")
+        if faults and self._options.on_error == "stop":
+            raise ImportStopped(f"{'; '.join(faults)}; every other line is in the log")
+        for fault in faults:
+            self._complain(fault)
+
+    def _leave_out(self, text: bytes) -> None:
+        if text.strip():
+            try:
+                line = self._parse(text)
+                self._translator.leave_out(line)
+                self._hold_back(Numbered(0, line))  # the earlier run did not reach the end
+            except LineError:
+                return  # an earlier run reported it
+
+    def _take(self, number: int, text: bytes, before: Sequence[Numbered]) -> None:
+        self.report.lines += 1
+        try:
+            line = self._parse(text)
+            at = self._time_of(line)
+            for item in before:
+                self._add(Numbered(item.number, item.line, at))
+            self._add(Numbered(number, line, at))
+        except LineError as fault:
+            self._drain()
+            self._refuse(number, RefusedLine(fault.message, fault.field))
+
+    def _time_of(self, line: AnyLine) -> int | None:
+        if not self._options.file_clock:
+            return None
+        at = recorded_us(line)
+        if at > time.time() * 1_000_000:
+            raise LineError("lies in the future", "recorded_at")
+        return at
+
+    def _add(self, item: Numbered) -> None:
+        if self._hold_back(item):
+            return
+        line = item.line
+        after = self._batch and _goes_alone(self._batch[-1].line)
+        if after or _goes_alone(line) or self._translator.names_pending(line):
+            self._drain()
+        elif len(self._batch) >= self._options.batch_lines:
+            self._launch()
+        line = self._translator.translate(line)
+        self._translator.announce(line)
+        self._batch.append(Numbered(item.number, line, item.at))
+
+    def _drain(self) -> None:
+        """Write what has gathered, and wait until it is in."""
+        self._launch()
+        self._settle_running()
+
+    def _launch(self) -> None:
+        """Hand over what has gathered, once the batch before it is in; do not wait for it."""
+        batch, self._batch = self._batch, []
+        self._settle_running()
+        if batch:
+            self._running = _Running(batch, self._pool.submit(self._write, batch))
+
+    def _settle_running(self) -> None:
+        """Account for the batch that is under way, if there is one."""
+        running, self._running = self._running, None
+        if running is None:
+            return
+        batch = running.batch
+        results = self._results(batch, running.answer.result)
+        bad = next((i for i, result in enumerate(results) if isinstance(result, RefusedLine)), None)
+        if bad is not None and self._options.on_error == "stop":
+            refused, good = results[bad], batch[:bad]
+            done = sum(isinstance(result, Written) for result in results[:bad])
+            if done < bad:  # the rest was held back, all of it after what was written
+                again = self._results(good[done:], lambda: self._write(good[done:]))
+                results = [*results[:done], *again]
+            if good:
+                self._settle(good, results[:bad])
+            assert isinstance(refused, RefusedLine)
+            self._refuse(batch[bad].number, refused)
+        self._settle(batch, results)
+
+    def _results(
+        self, batch: Sequence[Numbered], write: Callable[[], list[Result]]
+    ) -> list[Result]:
+        try:
+            return write()
+        except SinkError as fault:
+            span = f"lines {batch[0].number} to {batch[-1].number}"
+            raise ImportStopped(f"{span}: {fault}; {self._so_far()}") from fault
+
+    def _write(self, batch: Sequence[Numbered]) -> list[Result]:
+        lines = [item.line for item in batch]
+        times = [item.at for item in batch if item.at is not None]
+        atomic = self._options.on_error == "stop"
+        return self._sink.write(lines, received_at=times or None, atomic=atomic)
+
+    def _settle(self, batch: Sequence[Numbered], results: Sequence[Result]) -> None:
+        for item, result in zip(batch, results, strict=True):
+            if isinstance(result, Written):
+                self._translator.learn(item.line, result.id, result.hash, result.facts)
+                self._count(item.number, result)
+            else:
+                self._translator.learn(item.line, None, None, {})
+                self._refuse(item.number, result or RefusedLine("was not written"))
+        self._done = max(self._done, batch[-1].number)
+        self._advance(len(batch))
+
+    def _count(self, number: int, result: Written) -> None:
+        report = self.report
+        report.counts[result.status] = report.counts.get(result.status, 0) + 1
+        report.position = max(report.position, result.position or 0)
+        if number:
+            self._receipt(number, result)
+
+    def _refuse(self, number: int, refused: RefusedLine) -> None:
+        """Report a line that is left out; the end of the import with ``stop``."""
+        self.report.failed += 1
+        self._receipt(number, refused)
+        if self._options.on_error == "stop":
+            raise ImportStopped(f"line {number}: {refused}; {self._so_far(number - 1)}")
+        self._complain(f"line {number}: {refused}")
+        self._done = max(self._done, number)
+
+    def _so_far(self, done: int | None = None) -> str:
+        done = self._done if done is None else done
+        if not done:
+            return "nothing was imported"
+        position = f" (position {self.report.position})" if self.report.position else ""
+        return (
+            f"lines 1 to {done} are in the log{position} and nothing after them; "
+            f"go on with --skip {done}"
+        )
+
+
+def _goes_alone(line: AnyLine) -> bool:
+    """Whether what a line asks for depends on what was written before."""
+    if isinstance(line, PayloadLine):
+        return isinstance(line.payload, GardenMemberSet)
+    return isinstance(line, ResolveLine | GardenLine | TombstoneLine)
+
+
+def _no_receipt(_number: int, _result: Written | RefusedLine) -> None:
+    """Nobody wants receipts."""

@@ -1,0 +1,1 @@
+"""The lines of an import file, by subject."""

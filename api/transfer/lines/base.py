@@ -1,0 +1,51 @@
+"""What all lines of an import file have in common, and how a line is refused."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from engramlog.projections.moment import parse_instant
+from engramlog.projections.normalization import normalize_uri
+
+Scope: TypeAlias = Literal["local", "team", "company", "public"]
+IMPORT_ACTOR = "system:import"
+
+
+class LineError(Exception):
+    """A line cannot be used. ``field`` names the part at fault, empty for the whole line."""
+
+    def __init__(self, message: str, field: str = "") -> None:
+        super().__init__(f"{field}: {message}" if field else message)
+        self.message = message
+        self.field = field
+
+
+class Line(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    tag_field="op",
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+):
+    """Base of all lines. ``recorded_at``: when the file's author learned it (RFC 3339)."""
+
+    recorded_at: str | None = None
+
+
+def line_uri(text: str, where: str) -> str:
+    """An entity or source in stored form. Raises LineError."""
+    try:
+        return normalize_uri(text)
+    except ValueError as fault:
+        raise LineError(str(fault), where) from fault
+
+
+def line_instant(text: str, where: str) -> int:
+    """An RFC 3339 instant in microseconds. Raises LineError."""
+    try:
+        return parse_instant(text)
+    except (ValueError, OverflowError) as fault:
+        raise LineError(str(fault), where) from fault

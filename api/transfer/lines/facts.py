@@ -1,0 +1,242 @@
+"""Lines of an import file that state facts and end them, and the commands they stand for."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct, field
+from pydantic import ValidationError
+
+from engramlog.api.schemas.attributes import Attributes
+from engramlog.api.schemas.values import FactValue
+from engramlog.api.transfer.lines.base import Line, LineError, Scope, line_instant, line_uri
+from engramlog.api.transfer.lines.gardens import FindGarden, garden_id_of
+from engramlog.eventlog.kinds import FactAttributes, FactDenied, Parent, Value
+from engramlog.projections.cid import compute_cid, parse_fact_hash
+from engramlog.projections.memories.attribute_rules import PLAIN, settled
+from engramlog.projections.normalization import SCOPES, URI_LENGTH_MAX
+from engramlog.projections.writing.commands import (
+    AssertFact,
+    Command,
+    RetractFact,
+    RetractMatching,
+    SetAttributes,
+)
+from engramlog.projections.writing.instruction_sources import INSTRUCTION_PERMISSION
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+class LineValue(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A typed value as JSON carries it."""
+
+    type: str
+    v: Any = None
+    interpret_as: Literal["content", "instruction"] = "content"
+
+
+class AssertLine(Line, frozen=True, kw_only=True, tag="assert"):
+    """A fact. ``derived_from`` holds keys of earlier lines, hashes, or parent objects.
+
+    ``again``: it stands beside an equal fact; without, such a line is answered by that one.
+    ``alone``: a record of confidence 0 whose effect other lines say; without, as in files of
+    version 0.1, it ends every fact that it says is not so, whoever stated it.
+    """
+
+    entity: str
+    relation: str
+    value: LineValue
+    source: str
+    scope: Scope = "local"
+    confidence: float = 1.0
+    key: str | None = None
+    valid_from: str | None = None
+    valid_until: str | None = None
+    derived_from: list[str | Parent] = field(default_factory=list)
+    write_mode: Literal["assert", "summarize_with_provenance"] = "assert"
+    garden_id: str | None = None
+    attributes: dict[str, Any] | None = None
+    again: bool = False
+    alone: bool = False
+
+
+class ContentMatch(
+    Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """The content of the one live fact that a retraction means."""
+
+    entity: str
+    relation: str
+    value: LineValue
+    scope: Scope = "local"
+    source: str | None = None
+    valid_from: str | None = None
+    valid_until: str | None = None
+    garden_id: str | None = None
+
+
+class RetractLine(Line, frozen=True, kw_only=True, tag="retract"):
+    """A fact no longer holds: exactly one of ``target`` (a key), ``id`` and ``match``.
+    ``marker``: the record of confidence 0 that ended it."""
+
+    target: str | None = None
+    id: str | None = None
+    match: ContentMatch | None = None
+    reason: str = ""
+    marker: str | None = None
+
+
+class DenyLine(Line, frozen=True, kw_only=True, tag="deny"):
+    """A record of confidence 0 (``marker``) of another source denies a fact: both by key, or by
+    fact id."""
+
+    target: str
+    marker: str
+
+
+class AttributesLine(Line, frozen=True, kw_only=True, tag="attributes"):
+    """All attributes of a fact from here on; the fact by key (``target``) or ``id``."""
+
+    attributes: dict[str, Any]
+    target: str | None = None
+    id: str | None = None
+
+
+def assert_command(line: AssertLine, value_bytes_max: int) -> AssertFact:
+    """The command of an ``assert`` line.
+
+    Intervals that end before they start are kept: what others once recorded is history,
+    and such a fact is simply never valid.
+    """
+    entity, source = line_uri(line.entity, "entity"), line_uri(line.source, "source")
+    relation = label(line.relation, "relation")
+    value = stored_value(line.value, "value")
+    if len(value.v) * 4 > value_bytes_max and len(value.v.encode()) > value_bytes_max:
+        raise LineError(f"is over {value_bytes_max} bytes", "value.v")
+    if not 0 <= line.confidence <= 1:
+        raise LineError("must be from 0 to 1", "confidence")
+    for name in ("valid_from", "valid_until"):
+        text: str | None = getattr(line, name)
+        if text is not None:
+            line_instant(text, name)
+    return AssertFact(
+        entity=entity,
+        relation=relation,
+        value=value,
+        source=source,
+        scope=line.scope,
+        confidence=line.confidence,
+        cid=compute_cid(
+            entity=entity,
+            relation=relation,
+            value=value,
+            source=source,
+            confidence=line.confidence,
+            scope=line.scope,
+        ),
+        valid_from=line.valid_from,
+        valid_until=line.valid_until,
+        derived_from=tuple(_parent(item) for item in line.derived_from),
+        permissions=frozenset({INSTRUCTION_PERMISSION}),  # lines are the operator's own
+        write_mode=line.write_mode,
+        attributes=stored_attributes(line.attributes),
+        anew=line.again,
+        zero="does nothing" if line.alone else "ends all",
+    )
+
+
+def stored_attributes(given: dict[str, Any] | None) -> FactAttributes | None:
+    """Attributes as events carry them; None where they say nothing. Raises LineError."""
+    if given is None:
+        return None
+    made = settled(stated_attributes_of(given))
+    return None if made == PLAIN else made
+
+
+def stated_attributes_of(given: dict[str, Any]) -> FactAttributes:
+    """Attributes as a line states them. Raises LineError."""
+    try:
+        return Attributes.model_validate(given).stated()
+    except ValidationError as fault:
+        error = fault.errors(include_url=False)[0]
+        place = ".".join(("attributes", *(str(part) for part in error["loc"])))
+        raise LineError(error["msg"], place) from fault
+
+
+def stored_value(value: LineValue, where: str) -> Value:
+    """The canonical form of a value. Raises LineError."""
+    if value.type == "string" and type(value.v) is str:
+        return Value("string", value.v, value.interpret_as)
+    try:
+        given = {"type": value.type, "v": value.v, "interpret_as": value.interpret_as}
+        return FactValue.model_validate(given).stored()
+    except ValidationError as fault:
+        error = fault.errors(include_url=False)[0]
+        place = ".".join((where, *(str(part) for part in error["loc"])))
+        raise LineError(error["msg"], place) from fault
+
+
+def parent_hash(text: str) -> str | None:
+    """The hash in a ``derived_from`` entry; None where it is a key instead."""
+    try:
+        return parse_fact_hash(text)
+    except ValueError:
+        return None
+
+
+def _parent(item: str | Parent) -> Parent:
+    if isinstance(item, str):
+        item = Parent(item)
+    try:
+        return Parent(parse_fact_hash(item.hash), item.fact_id)
+    except ValueError as fault:
+        raise LineError(
+            f"{item.hash!r} is no key of an earlier line; {fault}", "derived_from"
+        ) from fault
+
+
+def retract_command(line: RetractLine, find: FindGarden) -> Command:
+    """What a ``retract`` line asks for. Raises LineError."""
+    if line.id is not None:
+        return RetractFact(
+            fact_id=line.id,
+            reason=line.reason,
+            scopes=frozenset(SCOPES),
+            marker_id=line.marker,
+        )
+    if line.match is None:
+        raise LineError("needs exactly one of target, id and match", "op")
+    match = line.match
+    return RetractMatching(
+        entity=line_uri(match.entity, "match.entity"),
+        relation=label(match.relation, "match.relation"),
+        value=stored_value(match.value, "match.value"),
+        scope=match.scope,
+        source=None if match.source is None else line_uri(match.source, "match.source"),
+        valid_from=match.valid_from,
+        valid_until=match.valid_until,
+        reason=line.reason,
+        garden_id=garden_id_of(match.garden_id, find, "match.garden_id"),
+    )
+
+
+def attributes_command(line: AttributesLine) -> SetAttributes:
+    """Set all attributes of a fact. Raises LineError."""
+    if line.id is None:
+        raise LineError("needs target or id", "target")
+    changes = msgspec.structs.asdict(stated_attributes_of(line.attributes))
+    return SetAttributes(fact_id=line.id, changes=changes, scopes=frozenset(SCOPES), admin=True)
+
+
+def deny_command(line: DenyLine) -> FactDenied:
+    """What a ``deny`` line asks for."""
+    return FactDenied(fact_ids=[line.target], marker_id=line.marker)
+
+
+def label(text: str, where: str) -> str:
+    """A relation, checked. Raises LineError."""
+    if not text or len(text) > URI_LENGTH_MAX or _CONTROL.search(text):
+        raise LineError(f"must have 1 to {URI_LENGTH_MAX} characters, none of them control", where)
+    return text

@@ -1,0 +1,332 @@
+"""Keys of an import file, replaced by the ids and hashes of the facts and episodes they stand for.
+
+A key made by a line of the same batch of deltas stays: the writer knows it (``RestateBatch``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Protocol, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from engramlog.api.transfer.lines.base import LineError
+from engramlog.api.transfer.lines.declarations import HoldLine
+from engramlog.api.transfer.lines.facts import (
+    AssertLine,
+    AttributesLine,
+    DenyLine,
+    RetractLine,
+    assert_command,
+    parent_hash,
+)
+from engramlog.api.transfer.lines.line_kinds import AnyLine, ResolveLine
+from engramlog.api.transfer.lines.memories import DeltaItem, DeltasLine, EpisodeLine, SummaryLine
+from engramlog.api.transfer.lines.payload_lines import PayloadLine
+from engramlog.api.transfer.lines.payload_parts import mapped, named_in
+from engramlog.api.transfer.lines.runs import RunLine
+from engramlog.eventlog.kinds import Parent
+
+_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_Batch = TypeVar("_Batch", DeltasLine, SummaryLine)
+
+
+class NamedByKey(Struct, frozen=True):
+    """What a key stands for: the id of a fact, or the key of an episode (whose ``name`` is its
+    own id), and the hash by which others are derived from it (64 hex digits)."""
+
+    id: str
+    hash: str
+    name: str | None = None
+
+
+class Finder(Protocol):
+    """Finds what earlier runs imported."""
+
+    def find(self, cid: str, back: int) -> str | None:
+        """The id of the ``back``-th newest fact with this content id."""
+        ...
+
+    def find_episode(self, line: EpisodeLine) -> NamedByKey | None:
+        """The episode that a line recorded."""
+        ...
+
+
+class _LeftOut(Struct, frozen=True):
+    """The ``number``-th fact of this content id that an earlier run imported."""
+
+    cid: str
+    number: int
+
+
+class Translator:
+    """Keys of the file → what they stand for."""
+
+    def __init__(self, finder: Finder, value_bytes_max: int) -> None:
+        self._finder = finder
+        self._value_bytes_max = value_bytes_max
+        self._known: dict[str, NamedByKey] = {}
+        self._left_out: dict[str, _LeftOut | EpisodeLine] = {}
+        self._of_cid: Counter[str] = Counter()
+        self.pending: set[str] = set()
+
+    def announce(self, line: AnyLine) -> None:
+        """A line is about to be written. Raises LineError where its key was used before."""
+        for where, key in _keys_made(line):
+            if key in self.pending or key in self._known or key in self._left_out:
+                raise LineError(f"{key!r} is the key of an earlier line", where)
+            self.pending.add(key)
+
+    def learn(
+        self, line: AnyLine, fact_id: str | None, hash: str | None, facts: dict[str, str]
+    ) -> None:
+        """A line was written (or not, without ids)."""
+        self.pending.difference_update(key for _, key in _keys_made(line))
+        if isinstance(line, EpisodeLine):
+            if line.key is not None and fact_id is not None:
+                self._known[line.key] = NamedByKey(fact_id, hash or "", line.id or fact_id)
+            return
+        for made in _facts_made(line):
+            found = fact_id if isinstance(line, AssertLine) else facts.get(made.key or "")
+            if made.key is not None and found is not None:
+                self._known[made.key] = NamedByKey(found, self._cid(made).removeprefix("sha256:"))
+
+    def leave_out(self, line: AnyLine) -> None:
+        """A line that an earlier run imported; what it made is looked up if its key is used."""
+        if isinstance(line, EpisodeLine):
+            if line.key is not None:
+                self._left_out[line.key] = line
+            return
+        for made in _facts_made(line):
+            cid = self._cid(made)
+            self._of_cid[cid] += 1
+            if made.key is not None:
+                self._left_out[made.key] = _LeftOut(cid, self._of_cid[cid])
+
+    def names_pending(self, line: AnyLine) -> bool:
+        """Whether the line names a key of the batch that is not written yet."""
+        return bool(self.pending) and any(key in self.pending for key in _keys_named(line))
+
+    def translate(self, line: AnyLine) -> AnyLine:
+        """The line with ids and hashes for its keys. Raises LineError."""
+        match line:
+            case AssertLine():
+                return self._assert(line)
+            case RetractLine():
+                given = (line.target, line.id, line.match)
+                if sum(item is not None for item in given) != 1:
+                    raise LineError("needs exactly one of target, id and match", "target")
+                line = replace(line, reason=self._reason(line.reason))
+                if line.marker is not None:
+                    line = replace(line, marker=self._id(line.marker, "marker"))
+                return self._targeted(line)
+            case AttributesLine():
+                if (line.target is None) == (line.id is None):
+                    raise LineError("needs either target or id", "target")
+                return self._targeted(line)
+            case HoldLine():
+                return self._targeted(line)
+            case ResolveLine():
+                winner = self._id(line.winner, "winner")
+                return replace(line, winner=winner, loser=self._id(line.loser, "loser"))
+            case DeltasLine():
+                return self._deltas(line)
+            case SummaryLine():
+                line = self._then(line)
+                mine = _own_keys(line)
+                return replace(
+                    line,
+                    facts=self._all(line.facts, "facts", mine),
+                    retracted=self._all(line.retracted, "retracted", mine),
+                )
+            case _:
+                return self._mention(line)
+
+    def _mention(self, line: AnyLine) -> AnyLine:
+        match line:
+            case DenyLine():
+                target = self._id(line.target, "target")
+                return replace(line, target=target, marker=self._id(line.marker, "marker"))
+            case RunLine():
+                aside = [
+                    replace(each, episode=self._id(each.episode, f"set_aside.{number}.episode"))
+                    for number, each in enumerate(line.set_aside)
+                ]
+                after, through = (
+                    None if key is None else self._id(key, name)
+                    for name, key in (("after", line.after), ("through", line.through))
+                )
+                return replace(line, after=after, through=through, set_aside=aside)
+            case PayloadLine():
+                return self._payload(line)
+            case _:
+                return line
+
+    def _payload(self, line: PayloadLine) -> PayloadLine:
+        def change(key: str, where: str) -> str:
+            if line.shape.either_id:
+                return key if line.by_id else self._lookup(key, line.word(where)).id
+            return self._id(key, line.word(where))
+
+        payload = mapped(line.payload, {"fact": change, "episode": change})
+        assert payload is not None  # no name was left out
+        return replace(line, payload=payload, by_id=bool(line.shape.either_id))
+
+    def _assert(self, line: AssertLine) -> AssertLine:
+        if not line.derived_from:
+            return line
+        return replace(line, derived_from=[self._parent(item) for item in line.derived_from])
+
+    def _targeted(
+        self, line: RetractLine | AttributesLine | HoldLine
+    ) -> RetractLine | AttributesLine | HoldLine:
+        if line.target is None:
+            return line
+        return replace(line, target=None, id=self._lookup(line.target, "target").id)
+
+    def _reason(self, text: str) -> str:
+        """A reason, with ids of facts for the keys in it: it may say what took their place."""
+        return _ID.sub(lambda found: self._where_key(found[0]), text)
+
+    def _deltas(self, line: DeltasLine) -> DeltasLine:
+        line = self._then(line)
+        mine = _own_keys(line)
+        items = [
+            self._delta(item, mine, f"deltas.{number}") for number, item in enumerate(line.deltas)
+        ]
+        return replace(line, deltas=items)
+
+    def _delta(self, item: DeltaItem, mine: frozenset[str], place: str) -> DeltaItem:
+        """Names in ``replaces`` and episodes' ids stay where no key of the file is meant."""
+        return replace(
+            item,
+            fact=None if item.fact is None else self._id(item.fact, f"{place}.fact", mine),
+            retracted=self._all(item.retracted, f"{place}.retracted", mine),
+            replaces=[name if name in mine else self._where_key(name) for name in item.replaces],
+            source_episode_ids=[self._where_key(name) for name in item.source_episode_ids],
+        )
+
+    def _then(self, line: _Batch) -> _Batch:
+        mine = _own_keys(line)
+        then: list[AssertLine | RetractLine] = []
+        for number, item in enumerate(line.then):
+            try:
+                if isinstance(item, AssertLine):
+                    then.append(self._assert(item))
+                elif item.target in mine:
+                    then.append(item)
+                elif item.match is not None or (item.target is None) == (item.id is None):
+                    raise LineError("needs either target or id", "target")
+                else:
+                    target = item.target
+                    fact_id = item.id if target is None else self._id(target, "target")
+                    then.append(replace(item, target=None, id=fact_id))
+            except LineError as fault:
+                raise LineError(fault.message, f"then.{number}.{fault.field}") from fault
+        return replace(line, then=then)
+
+    def _all(
+        self, keys: Sequence[str], field: str, mine: frozenset[str] = frozenset()
+    ) -> list[str]:
+        return [self._id(key, field, mine) for key in keys]
+
+    def _id(self, key: str, field: str, mine: frozenset[str] = frozenset()) -> str:
+        return key if key in mine else self._lookup(key, field, ids=True).id
+
+    def _where_key(self, name: str) -> str:
+        """What episodes and facts are called here: a key's name or id, and any other as it is."""
+        if name not in self._known and name not in self._left_out:
+            return name
+        found = self._lookup(name, "")
+        return found.name or found.id
+
+    def _parent(self, item: str | Parent) -> str | Parent:
+        if not isinstance(item, str) or (
+            item not in self._known and item not in self._left_out and parent_hash(item)
+        ):
+            return item
+        found = self._lookup(item, "derived_from")
+        return Parent(found.hash, found.id if found.name is None else None)
+
+    def _lookup(self, key: str, field: str, *, ids: bool = False) -> NamedByKey:
+        known = self._known.get(key)
+        if known is not None:
+            return known
+        found = self._looked_up(key)
+        if found is not None:
+            self._known[key] = found
+            return found
+        if ids and key.count("-") == 4:
+            return NamedByKey(key, "")
+        raise LineError(f"{key!r} is no key of an earlier line", field)
+
+    def _looked_up(self, key: str) -> NamedByKey | None:
+        sought = self._left_out.get(key)
+        if sought is None:
+            return None
+        if isinstance(sought, EpisodeLine):
+            return self._finder.find_episode(sought)
+        back = self._of_cid[sought.cid] - sought.number + 1
+        fact_id = self._finder.find(sought.cid, back)
+        return None if fact_id is None else NamedByKey(fact_id, sought.cid.removeprefix("sha256:"))
+
+    def _cid(self, line: AssertLine) -> str:
+        """The content id, which parents are no part of: they may be keys still."""
+        return assert_command(replace(line, derived_from=[]), self._value_bytes_max).cid
+
+
+def _facts_made(line: AnyLine) -> list[AssertLine]:
+    """The facts that a line states."""
+    if isinstance(line, AssertLine):
+        return [line]
+    if isinstance(line, ResolveLine):
+        return [] if line.states is None else [line.states]
+    if isinstance(line, DeltasLine | SummaryLine):
+        return [item for item in line.then if isinstance(item, AssertLine)]
+    return []
+
+
+def _keys_made(line: AnyLine) -> list[tuple[str, str]]:
+    """(field, key) of what a line gives a key to."""
+    if isinstance(line, EpisodeLine):
+        return [] if line.key is None else [("key", line.key)]
+    where = "key" if isinstance(line, AssertLine) else "then.key"
+    where = "states.key" if isinstance(line, ResolveLine) else where
+    return [(where, made.key) for made in _facts_made(line) if made.key is not None]
+
+
+def _own_keys(line: DeltasLine | SummaryLine) -> frozenset[str]:
+    return frozenset(key for _, key in _keys_made(line))
+
+
+def _keys_named(line: AnyLine) -> Iterable[str]:
+    match line:
+        case AssertLine():
+            return [item for item in line.derived_from if isinstance(item, str)]
+        case RetractLine():
+            named = [key for key in (line.target, line.marker) if key]
+            return [*_ID.findall(line.reason), *named]
+        case DenyLine():
+            return [line.target, line.marker]
+        case AttributesLine() | HoldLine():
+            return [line.target] if line.target else []
+        case ResolveLine():
+            return [line.winner, line.loser]
+        case PayloadLine():
+            return named_in(line.payload, "fact", "episode")
+        case RunLine():
+            named = [line.after, line.through, *(each.episode for each in line.set_aside)]
+            return [key for key in named if key is not None]
+        case DeltasLine() | SummaryLine():
+            named = [key for item in line.then for key in _keys_named(item)]
+            if isinstance(line, SummaryLine):
+                return [*named, *line.facts, *line.retracted]
+            for delta in line.deltas:
+                named += [*delta.source_episode_ids, *delta.replaces, *delta.retracted]
+                named += [delta.fact] if delta.fact is not None else []
+            return named
+        case _:
+            return []

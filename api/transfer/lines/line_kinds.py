@@ -1,0 +1,244 @@
+"""The lines of an import file: what each may say, and the commands they stand for.
+
+``assert`` (also where ``op`` is absent) states a fact and may give it a ``key``; later
+lines name that key. Keys are the file's own and never reach the log: before a line is
+written, they are replaced by ids and content hashes (``translating.Translator``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, TypeAlias, get_args
+
+import msgspec
+from msgspec.structs import replace
+
+from engramlog.api.transfer.lines.base import Line, LineError, line_instant
+from engramlog.api.transfer.lines.declarations import (
+    HoldLine,
+    PolicyLine,
+    SweepLine,
+    hold_command,
+    policy_command,
+    sweep_command,
+)
+from engramlog.api.transfer.lines.facts import (
+    AssertLine,
+    AttributesLine,
+    ContentMatch,
+    DenyLine,
+    LineValue,
+    RetractLine,
+    assert_command,
+    attributes_command,
+    deny_command,
+    parent_hash,
+    retract_command,
+    stored_value,
+)
+from engramlog.api.transfer.lines.gardens import (
+    FindGarden,
+    GardenLine,
+    garden_command,
+    garden_id_of,
+)
+from engramlog.api.transfer.lines.memories import (
+    DeltasLine,
+    EpisodeLine,
+    SummaryLine,
+    deltas_command,
+    recording_of,
+    summary_command,
+)
+from engramlog.api.transfer.lines.payload_commands import payload_command
+from engramlog.api.transfer.lines.payload_lines import (
+    PAYLOADS,
+    PayloadLine,
+    read_line,
+    written_line,
+)
+from engramlog.api.transfer.lines.runs import PositionOf, RunLine, run_command
+from engramlog.api.transfer.lines.tombstones import TombstoneLine
+from engramlog.projections.writing.commands import Command
+
+__all__ = [
+    "AnyLine",
+    "AssertLine",
+    "AttributesLine",
+    "ContentMatch",
+    "LineError",
+    "LineValue",
+    "PolicyLine",
+    "ResolveLine",
+    "RetractLine",
+    "SweepLine",
+    "assert_command",
+    "command_of",
+    "convert_line",
+    "decode_line",
+    "decode_lines",
+    "encode_line",
+    "parent_hash",
+    "recorded_us",
+    "stored_value",
+]  # fmt: skip
+_FIELD = re.compile(r" - at `\$\.?(.*)`$")
+
+
+class ResolveLine(Line, frozen=True, kw_only=True, tag="resolve"):
+    """A contradiction is settled; both sides by key, or by fact id.
+
+    ``states``: neither side was right; this is said instead, by whom it names as its source.
+    """
+
+    winner: str
+    loser: str
+    note: str = ""
+    source: str | None = None
+    states: AssertLine | None = None
+
+
+OwnLine: TypeAlias = (
+    AssertLine
+    | RetractLine
+    | DenyLine
+    | ResolveLine
+    | PolicyLine
+    | SweepLine
+    | AttributesLine
+    | GardenLine
+    | TombstoneLine
+    | EpisodeLine
+    | DeltasLine
+    | SummaryLine
+    | RunLine
+    | HoldLine
+)
+"""Lines with a model of their own."""
+AnyLine: TypeAlias = OwnLine | PayloadLine
+OPERATIONS = (
+    *(str(shape.__struct_config__.tag) for shape in get_args(OwnLine)),
+    *PAYLOADS,
+)
+
+
+class _Operation(msgspec.Struct):
+    op: str = "assert"
+
+
+_operation = msgspec.json.Decoder(_Operation)
+_own = msgspec.json.Decoder(OwnLine)
+_assert = msgspec.json.Decoder(AssertLine)
+_object = msgspec.json.Decoder(dict[str, Any])
+_many = msgspec.json.Decoder(list[msgspec.Raw])
+_encode = msgspec.json.Encoder().encode
+
+
+def decode_line(text: bytes | msgspec.Raw) -> AnyLine:
+    """The line in a JSON text. Raises LineError."""
+    try:
+        return _own.decode(text)
+    except msgspec.ValidationError as fault:
+        try:
+            op = _operation.decode(text).op
+            if op in PAYLOADS:
+                return read_line(op, _object.decode(text))
+            if "missing required field `op`" in str(fault):
+                return _assert.decode(text)
+        except msgspec.ValidationError as other:
+            raise _line_error(other) from other
+        raise _line_error(fault) from fault
+    except msgspec.DecodeError as fault:
+        raise LineError(f"is not JSON: {fault}") from fault
+
+
+def convert_line(item: dict[str, Any]) -> AnyLine:
+    """The line that a mapping made. Raises LineError."""
+    op = item.get("op", "assert")
+    if op in PAYLOADS:
+        return read_line(op, item)
+    try:
+        return msgspec.convert({"op": "assert", **item}, OwnLine)
+    except msgspec.ValidationError as fault:
+        raise _line_error(fault) from fault
+
+
+def decode_lines(data: bytes) -> list[AnyLine]:
+    """A JSON array of lines, as the running node receives it. Raises LineError."""
+    try:
+        return [decode_line(line) for line in _many.decode(data)]
+    except msgspec.DecodeError as fault:
+        raise LineError(str(fault)) from fault
+
+
+def encode_line(line: AnyLine) -> bytes:
+    """The JSON text of a line."""
+    return _encode(written_line(line) if isinstance(line, PayloadLine) else line)
+
+
+def _line_error(fault: msgspec.ValidationError) -> LineError:
+    text = str(fault)
+    found = _FIELD.search(text)
+    if found is None:
+        return LineError(text)
+    where, message = found[1], text[: found.start()]
+    if where == "op":
+        return LineError(f"must be one of {', '.join(OPERATIONS)}", "op")
+    return LineError(message, where)
+
+
+def recorded_us(line: Line) -> int:
+    """``recorded_at`` in microseconds. Raises LineError where absent or not an instant."""
+    if line.recorded_at is None:
+        raise LineError("is needed with --clock-from-file", "recorded_at")
+    return line_instant(line.recorded_at, "recorded_at")
+
+
+def command_of(
+    line: AnyLine, value_bytes_max: int, find: FindGarden, position_of: PositionOf
+) -> Command:
+    """What a line asks of the writer; its keys replaced by ids and hashes before.
+
+    ``resolve`` lines have no command of their own: the conflict must be looked up first. Nor
+    have ``tombstone`` lines: the node signs the record.
+
+    Raises:
+        LineError: a field cannot be used.
+    """
+    match line:
+        case AssertLine():
+            garden_id = garden_id_of(line.garden_id, find, "garden_id")
+            command = assert_command(line, value_bytes_max)
+            return command if garden_id is None else replace(command, garden_id=garden_id)
+        case EpisodeLine():
+            return recording_of(line, value_bytes_max, find)
+        case DeltasLine():
+            return deltas_command(line, value_bytes_max, find)
+        case SummaryLine():
+            return summary_command(line, value_bytes_max, find)
+        case RunLine():
+            return run_command(line, position_of)
+        case PayloadLine():
+            return payload_command(line, find)
+        case ResolveLine():
+            raise LineError("a resolution needs its conflict", "op")
+        case TombstoneLine():
+            raise LineError("a tombstone needs the node that signs it", "op")
+        case _:
+            made = _PLAIN.get(type(line))
+            return _IN_GARDENS[type(line)](line, find) if made is None else made(line)
+
+
+_PLAIN: dict[type, Callable[[Any], Command]] = {
+    DenyLine: deny_command,
+    PolicyLine: policy_command,
+    HoldLine: hold_command,
+    AttributesLine: attributes_command,
+}
+_IN_GARDENS: dict[type, Callable[[Any, FindGarden], Command]] = {
+    RetractLine: retract_command,
+    GardenLine: garden_command,
+    SweepLine: sweep_command,
+}
+"""What a line asks for that needs nothing else, and that may name gardens."""

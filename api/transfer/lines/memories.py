@@ -1,0 +1,259 @@
+"""Lines of an import file about episodes, deltas and summaries, and what they ask for.
+
+Deltas were applied elsewhere: a line says what came of them, and nothing is decided anew. What
+they stated and ended stands in ``then``, in its order, as lines of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+from pydantic import ValidationError
+
+from engramlog.api.schemas.memory import EpisodeBody
+from engramlog.api.transfer.lines.base import Line, LineError, Scope, line_instant, line_uri
+from engramlog.api.transfer.lines.facts import AssertLine, RetractLine, assert_command
+from engramlog.api.transfer.lines.gardens import FindGarden, garden_id_of
+from engramlog.api.transfer.lines.payload_commands import given_name, named, part
+from engramlog.eventlog.kinds import (
+    AppliedDelta,
+    DeltaApplied,
+    EpisodeRecorded,
+    SummaryRecorded,
+)
+from engramlog.projections.episodes.delta import REPLACES_MAX, SOURCES_MAX
+from engramlog.projections.memories.summary_naming import period_of_name
+from engramlog.projections.writing.commands import (
+    Command,
+    OnBehalf,
+    RecordEpisodes,
+    RestateBatch,
+    RestatedFact,
+)
+
+DELTAS_MAX = 1_000
+Kind: TypeAlias = Literal["add", "update", "delete", "noop"]
+
+
+class EpisodeLine(Line, frozen=True, kw_only=True, tag="episode"):
+    """Something that happened in a session. ``id``: its recorder's name for it, ``key`` the
+    file's; ``timestamp``: when; ``recorded_by``: whose word it is."""
+
+    user: str
+    session: str
+    agent: str
+    content: str
+    timestamp: str
+    key: str | None = None
+    id: str | None = None
+    scope: Scope = "local"
+    garden_id: str | None = None
+    source_node: str = ""
+    metadata: dict[str, Any] = field(default_factory=dict)
+    run_id: str | None = None
+    step: int | None = None
+    recorded_by: str | None = None
+
+
+class DeltaItem(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One delta and what came of it: ``fact`` is what it stated or found standing, ``retracted``
+    what it ended, by key. ``name``: the fact's own in the delta."""
+
+    delta_id: str
+    kind: Kind
+    user: str
+    agent: str
+    rule_id: str
+    source_episode_ids: list[str]
+    promotion_ts: str
+    confidence: float = 1.0
+    replaces: list[str] = field(default_factory=list)
+    name: str | None = None
+    subject: str | None = None
+    predicate: str | None = None
+    fact: str | None = None
+    retracted: list[str] = field(default_factory=list)
+    payload: dict[str, Any] = field(default_factory=dict)
+    provenance: dict[str, str] = field(default_factory=dict)
+    lineage: list[dict[str, Any]] = field(default_factory=list)
+
+
+class DeltasLine(Line, frozen=True, kw_only=True, tag="deltas"):
+    """Deltas of one scope or garden that were applied together, and the facts of it."""
+
+    deltas: list[DeltaItem]
+    scope: Scope = "local"
+    garden_id: str | None = None
+    run_id: str | None = None
+    applied_by: str | None = None
+    then: list[AssertLine | RetractLine] = field(default_factory=list)
+
+
+class SummaryLine(Line, frozen=True, kw_only=True, tag="summary"):
+    """A summary has these paragraphs (facts, by key) from here on, or is gone (``removed``)."""
+
+    name: str
+    owner: str
+    facts: list[str] = field(default_factory=list)
+    retracted: list[str] = field(default_factory=list)
+    scope: Scope = "local"
+    garden_id: str | None = None
+    removed: bool = False
+    modified_at: str | None = None
+    size: int | None = None
+    recorded_by: str | None = None
+    then: list[AssertLine | RetractLine] = field(default_factory=list)
+
+
+def episode_command(line: EpisodeLine, value_bytes_max: int, find: FindGarden) -> EpisodeRecorded:
+    """The episode of a line. Raises LineError."""
+    names = ("user", "session", "agent", "content", "timestamp", "id", "source_node", "metadata",
+             "run_id", "step")  # fmt: skip
+    try:
+        body = EpisodeBody.model_validate({name: getattr(line, name) for name in names})
+    except ValidationError as fault:
+        error = fault.errors(include_url=False)[0]
+        raise LineError(error["msg"], ".".join(str(part) for part in error["loc"])) from fault
+    if len(body.content.encode()) > value_bytes_max:
+        raise LineError(f"is over {value_bytes_max} bytes", "content")
+    return EpisodeRecorded(
+        user=body.user,
+        session=body.session,
+        agent=body.agent,
+        content=body.content,
+        at_us=line_instant(line.timestamp, "timestamp"),
+        scope=line.scope,
+        garden_id=garden_id_of(line.garden_id, find, "garden_id"),
+        id=body.id,
+        source_node=body.source_node,
+        metadata=body.metadata,
+        run_id=body.run_id,
+        step=body.step,
+    )
+
+
+def recording_of(line: EpisodeLine, value_bytes_max: int, find: FindGarden) -> Command:
+    """Record the episode of a line. Raises LineError."""
+    recording = RecordEpisodes(episodes=(episode_command(line, value_bytes_max, find),))
+    return _by(line.recorded_by, "recorded_by", recording)
+
+
+def deltas_command(line: DeltasLine, value_bytes_max: int, find: FindGarden) -> Command:
+    """Restate a batch of deltas. Raises LineError."""
+    if not 1 <= len(line.deltas) <= DELTAS_MAX:
+        raise LineError(f"must be 1 to {DELTAS_MAX}", "deltas")
+    garden_id = garden_id_of(line.garden_id, find, "garden_id")
+    applied = [_applied(item, f"deltas.{number}") for number, item in enumerate(line.deltas)]
+    made = {item.key for item in line.then if isinstance(item, AssertLine)}
+    loose = made - {item.fact for item in line.deltas}
+    if loose:
+        raise LineError("states a fact that no delta names", "then")
+    payload = DeltaApplied(
+        scope=line.scope,
+        deltas=applied,
+        garden_id=garden_id,
+        run_id=given_name("run_id", line.run_id),
+    )
+    batch = RestateBatch(payload=payload, then=_then(line, garden_id, value_bytes_max))
+    return _by(line.applied_by, "applied_by", batch)
+
+
+def summary_command(line: SummaryLine, value_bytes_max: int, find: FindGarden) -> Command:
+    """Restate a summary. Raises LineError."""
+    period = period_of_name(line.name)
+    if period is None:
+        raise LineError(f"{line.name!r} is no name of a summary", "name")
+    garden_id = garden_id_of(line.garden_id, find, "garden_id")
+    made = {item.key for item in line.then if isinstance(item, AssertLine)}
+    if made - set(line.facts):
+        raise LineError("states a fact that is no paragraph of it", "then")
+    modified = line.modified_at
+    payload = SummaryRecorded(
+        name=line.name,
+        tier=period.tier,
+        period_start=period.start.isoformat(),
+        owner=line_uri(line.owner, "owner"),
+        scope=line.scope,
+        garden_id=garden_id,
+        fact_ids=list(line.facts),
+        retracted=list(line.retracted),
+        removed=line.removed,
+        modified_us=None if modified is None else line_instant(modified, "modified_at"),
+        size=line.size,
+    )
+    batch = RestateBatch(payload=payload, then=_then(line, garden_id, value_bytes_max))
+    return _by(line.recorded_by, "recorded_by", batch)
+
+
+def _by(actor: str | None, where: str, command: Command) -> Command:
+    return command if actor is None else OnBehalf(line_uri(actor, where), command)
+
+
+def actor_of(text: str | None, where: str) -> str | None:
+    """Who did it, in stored form. Raises LineError."""
+    return None if text is None else line_uri(text, where)
+
+
+def _applied(item: DeltaItem, place: str) -> AppliedDelta:
+    if not 0 <= item.confidence <= 1:
+        raise LineError("must be from 0 to 1", f"{place}.confidence")
+    if not item.rule_id:
+        raise LineError("must not be empty", f"{place}.rule_id")
+    if not 1 <= len(item.source_episode_ids) <= SOURCES_MAX:
+        raise LineError(f"must be 1 to {SOURCES_MAX}", f"{place}.source_episode_ids")
+    if len(item.replaces) > REPLACES_MAX:
+        raise LineError(f"must be at most {REPLACES_MAX}", f"{place}.replaces")
+    return AppliedDelta(
+        delta_id=named(f"{place}.delta_id", item.delta_id),
+        delta=item.kind,
+        user=part(f"{place}.user", item.user),
+        agent=part(f"{place}.agent", item.agent),
+        rule_id=item.rule_id,
+        source_episode_ids=list(item.source_episode_ids),
+        promotion_us=line_instant(item.promotion_ts, f"{place}.promotion_ts"),
+        confidence=item.confidence,
+        replaces=list(item.replaces),
+        name=given_name(f"{place}.name", item.name),
+        subject=item.subject,
+        predicate=item.predicate,
+        fact_id=item.fact,
+        retracted=list(item.retracted),
+        payload=item.payload,
+        provenance=item.provenance,
+        lineage=item.lineage,
+    )
+
+
+def _then(
+    line: DeltasLine | SummaryLine, garden_id: str | None, value_bytes_max: int
+) -> tuple[RestatedFact, ...]:
+    """What the line stated and ended, of its own scope or garden. Raises LineError."""
+    made: list[RestatedFact] = []
+    for number, item in enumerate(line.then):
+        place = f"then.{number}"
+        try:
+            made.append(_restated(item, line, garden_id, value_bytes_max))
+        except LineError as fault:
+            where = f"{place}.{fault.field}" if fault.field else place
+            raise LineError(fault.message, where) from fault
+    return tuple(made)
+
+
+def _restated(
+    item: AssertLine | RetractLine,
+    line: DeltasLine | SummaryLine,
+    garden_id: str | None,
+    value_bytes_max: int,
+) -> RestatedFact:
+    if isinstance(item, RetractLine):
+        return RestatedFact(ends=item.target or item.id or "", reason=item.reason)
+    if item.key is None:
+        raise LineError("is needed", "key")
+    if item.scope != line.scope or item.garden_id != line.garden_id:
+        raise LineError("must lie where the line does", "scope")
+    if item.confidence == 0.0:
+        raise LineError("must be above 0", "confidence")
+    fact = replace(assert_command(item, value_bytes_max), garden_id=garden_id)
+    return RestatedFact(key=item.key, fact=fact)

@@ -1,0 +1,251 @@
+"""Lines that are a payload under another name: read into it, and written from it.
+
+What differs is little, and is read from the payload's types: instants are texts, gardens go by
+slug and facts and episodes by key. ``SHAPES`` says the rest, where there is any. A kind that says
+its ``line`` and is not made by another file of this folder needs nothing here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import msgspec
+from msgspec import Struct
+
+from engramlog.api.transfer.lines.base import Line, LineError, line_instant, line_uri
+from engramlog.api.transfer.lines.gardens import FindGarden, garden_of
+from engramlog.api.transfer.lines.payload_parts import Part, mapped, parts_of
+from engramlog.eventlog.kinds import (
+    KINDS,
+    AliasSet,
+    ConsolidationRuleSet,
+    ContentReviewed,
+    DeltaRejected,
+    EpisodeAccessed,
+    FactFeedback,
+    GardenMemberSet,
+    MemoriesMerged,
+    Payload,
+    QuarantineReviewed,
+    RecallServed,
+)
+from engramlog.projections.moment import format_instant
+
+
+class Shape(Struct, frozen=True):
+    """How a payload is written as a line.
+
+    Attributes:
+        names: what fields are called there, its parts' fields too; those that are not here keep
+            their name, instants without ``_us``.
+        left_out: fields that are this log's own.
+        actor: the field that says who did it, where lines do.
+        defaults: what a line need not say, though the payload must.
+        either_id: whether ``id`` may name a fact by its id, beside the key.
+    """
+
+    names: dict[str, str] = {}
+    left_out: frozenset[str] = frozenset()
+    actor: str = ""
+    defaults: dict[str, Any] = {}
+    either_id: str = ""
+
+
+SHAPES: dict[type[Payload], Shape] = {
+    AliasSet: Shape({"raw_uri": "name", "canonical_uri": "entity", "alias_kind": "kind"}),
+    ContentReviewed: Shape({"fact_id": "target"}, either_id="target"),
+    FactFeedback: Shape(left_out=frozenset({"receipt_id"})),
+    RecallServed: Shape({"fact_id": "fact", "last_at_us": "last"}),
+    MemoriesMerged: Shape({"kept_id": "kept", "merged_ids": "merged"}),
+    EpisodeAccessed: Shape(),
+    ConsolidationRuleSet: Shape(actor="set_by"),
+    QuarantineReviewed: Shape(
+        {
+            "fact_id": "target",
+            "garden_id": "garden",
+            "target_garden_id": "to",
+            "admitted_fact_id": "admitted",
+        },
+        actor="judged_by",
+    ),
+    GardenMemberSet: Shape({"garden_id": "garden"}, defaults={"added_by": "system:import"}),
+    DeltaRejected: Shape({"delta": "kind"}, actor="applied_by", defaults={"scope": "local"}),
+}
+MADE_BY_HAND = frozenset(
+    {
+        "assert", "retract", "deny", "resolve", "attributes", "policy", "sweep", "garden",
+        "tombstone", "hold", "episode", "deltas", "summary", "run",
+    }
+)  # fmt: skip
+"""Lines that differ more from what they lead to; each has its model beside this file."""
+PAYLOADS: dict[str, type[Payload]] = {
+    shape.line: shape for shape in KINDS.values() if shape.line not in {*MADE_BY_HAND, ""}
+}
+"""By ``op``."""
+
+
+class PayloadLine(Line, frozen=True, kw_only=True, tag="payload"):
+    """A payload, its facts and episodes by key and its gardens by slug."""
+
+    payload: Payload
+    actor: str | None = None
+    by_id: bool = False
+    """Whether its fact was named by id, and not by key."""
+
+    @property
+    def shape(self) -> Shape:
+        """How it is written."""
+        return SHAPES.get(type(self.payload), _PLAIN)
+
+    def word(self, place: str) -> str:
+        """What lines call the field at a place in the payload."""
+        return ".".join(self.shape.names.get(each, each) for each in place.split("."))
+
+
+_PLAIN = Shape()
+
+
+# -- reading and writing ------------------------------------------------------------------
+
+
+def read_line(op: str, fields: dict[str, Any]) -> PayloadLine:
+    """The line in a JSON object. Raises LineError."""
+    kind = PAYLOADS[op]
+    shape = SHAPES.get(kind, _PLAIN)
+    said = {name: value for name, value in fields.items() if name != "op"}
+    recorded_at = _text(said.pop("recorded_at", None), "recorded_at")
+    actor = _text(said.pop(shape.actor, None), shape.actor) if shape.actor else None
+    by_id = bool(shape.either_id) and said.get("id") is not None
+    if shape.either_id:
+        if (said.get(shape.either_id) is None) != by_id:
+            raise LineError(f"needs either {shape.either_id} or id", shape.either_id)
+        said[shape.either_id] = said.pop("id") if by_id else said[shape.either_id]
+    for name, value in shape.defaults.items():
+        said[name] = value if said.get(name) is None else said[name]
+    try:
+        body = _renamed_back(kind, said, shape)
+        payload = msgspec.convert({"kind": kind.__struct_config__.tag, **body}, kind)
+    except msgspec.ValidationError as fault:
+        raise _line_error(fault, shape) from fault
+    return PayloadLine(payload=payload, actor=actor, recorded_at=recorded_at, by_id=by_id)
+
+
+def written_line(line: PayloadLine) -> dict[str, Any]:
+    """The JSON object of a line."""
+    made: dict[str, Any] = {"op": type(line.payload).line}
+    if line.recorded_at is not None:
+        made["recorded_at"] = line.recorded_at
+    made |= _renamed(line.payload, line.shape)
+    if line.by_id:
+        made["id"] = made.pop(line.shape.either_id)
+    if line.actor is not None and line.shape.actor:
+        made[line.shape.actor] = line.actor
+    return made
+
+
+def _line_name(name: str, part: Part | None, shape: Shape) -> str:
+    if name in shape.names:
+        return shape.names[name]
+    return name.removesuffix("_us") if part is not None and part.names == "instant" else name
+
+
+def _renamed(struct: Struct, shape: Shape) -> dict[str, Any]:
+    """A payload, or a part of one, as lines say it."""
+    parts = parts_of(type(struct))
+    made: dict[str, Any] = {}
+    plain: dict[str, Any] = msgspec.to_builtins(struct)
+    for name in struct.__struct_fields__:
+        if name not in plain or name in shape.left_out:
+            continue  # what holds its default goes without saying
+        part, value = parts.get(name), plain[name]
+        if part is not None and part.struct is not None:
+            value = [_renamed(each, shape) for each in getattr(struct, name)]
+        elif part is not None and part.names == "instant":
+            value = _each(value, instant_text)
+        made[_line_name(name, part, shape)] = value
+    return made
+
+
+def _renamed_back(
+    struct: type[Struct], said: dict[str, Any], shape: Shape, place: str = ""
+) -> dict[str, Any]:
+    """The fields of a payload, or of a part of one, from what a line says. Raises LineError."""
+    parts = parts_of(struct)
+    known = {
+        _line_name(name, parts.get(name), shape): name
+        for name in struct.__struct_fields__
+        if name not in shape.left_out
+    }
+    made: dict[str, Any] = {}
+    for word, value in said.items():
+        name = known.get(word)
+        if name is None:
+            raise LineError(f"Object contains unknown field `{word}`", place.rstrip("."))
+        made[name] = _read(value, parts.get(name), f"{place}{word}", shape)
+    return made
+
+
+def _read(value: Any, part: Part | None, place: str, shape: Shape) -> Any:
+    if part is not None and part.names == "instant":
+        return _each(value, lambda text: line_instant(_text(text, place), place))
+    if part is not None and part.struct is not None and isinstance(value, list):
+        items = _objects(cast(list[Any], value), place)
+        return [
+            _renamed_back(part.struct, each, shape, f"{place}.{number}.")
+            for number, each in enumerate(items)
+        ]
+    return value
+
+
+def _each(value: Any, change: Callable[[Any], Any]) -> Any:
+    if value is None:
+        return None
+    if isinstance(value, list | tuple):
+        return [change(each) for each in cast(list[Any], value)]
+    return change(value)
+
+
+def _objects(values: list[Any], where: str) -> list[dict[str, Any]]:
+    try:
+        return msgspec.convert(values, list[dict[str, Any]])
+    except msgspec.ValidationError as fault:
+        raise LineError(str(fault), where) from fault
+
+
+def _text(value: Any, where: str) -> Any:
+    if value is not None and not isinstance(value, str):
+        raise LineError(f"Expected `str | null`, got `{type(value).__name__}`", where)
+    return value
+
+
+def _line_error(fault: msgspec.ValidationError, shape: Shape) -> LineError:
+    text, _, path = str(fault).partition(" - at `$.")
+    words = [
+        shape.names.get(word, word.removesuffix("_us")) for word in path.rstrip("`").split(".")
+    ]
+    for name, word in shape.names.items():
+        text = text.replace(f"`{name}`", f"`{word}`")
+    return LineError(text, ".".join(words))
+
+
+def instant_text(instant_us: int) -> str:
+    """An instant as lines write it."""
+    return format_instant(instant_us).replace("+00:00", "Z")
+
+
+# -- from the line to the payload of this log ---------------------------------------------
+
+
+def settled_payload(line: PayloadLine, find: FindGarden) -> Payload:
+    """The payload with the names of this log. Its keys were translated before. Raises LineError."""
+
+    settled = mapped(
+        line.payload,
+        {
+            "garden": lambda name, where: garden_of(name, find, line.word(where)).id,
+            "entity": lambda name, where: line_uri(name, line.word(where)),
+        },
+    )
+    assert settled is not None  # no name was left out
+    return settled

@@ -1,0 +1,255 @@
+"""Where imported lines go: an open node, a running node of this machine, or one by URL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from engramlog.api.client.client import Client, ClientError
+from engramlog.api.node.node import Node
+from engramlog.api.transfer.importing import RefusedLine, Result, SinkError, Written
+from engramlog.api.transfer.lines.base import IMPORT_ACTOR, line_uri
+from engramlog.api.transfer.lines.key_translation import NamedByKey
+from engramlog.api.transfer.lines.line_kinds import (
+    AnyLine,
+    AssertLine,
+    LineError,
+    ResolveLine,
+    RetractLine,
+    assert_command,
+    command_of,
+    encode_line,
+)
+from engramlog.api.transfer.lines.memories import (
+    DeltasLine,
+    EpisodeLine,
+    SummaryLine,
+    episode_command,
+)
+from engramlog.api.transfer.lines.tombstones import TombstoneLine, tombstone_command
+from engramlog.eventlog.clock import FixedClock
+from engramlog.eventlog.errors import EventLogError
+from engramlog.eventlog.event import fact_partition
+from engramlog.projections.authorization import everything
+from engramlog.projections.contradictions.conflicts import conflict_between
+from engramlog.projections.episodes.reading import place_of_episode, same_episode
+from engramlog.projections.normalization import SCOPES
+from engramlog.projections.writing.commands import Command, Done, Refused, ResolveConflict
+from engramlog.projections.writing.instruction_sources import INSTRUCTION_PERMISSION
+from engramlog.projections.writing.writer import WriterBusy, WriterClosed, WriterDegraded
+
+_REFUSALS = (EventLogError, WriterBusy, WriterClosed, WriterDegraded)
+
+
+class NodeSink:
+    """Lines into an open node, through its writer.
+
+    ``clock``: the node's own clock where the file's times are to be its receipt times.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        value_bytes_max: int,
+        *,
+        clock: FixedClock | None = None,
+        actor: str = IMPORT_ACTOR,
+    ) -> None:
+        self._node = node
+        self._value_bytes_max = value_bytes_max
+        self._clock = clock
+        self._actor = actor
+        self._position = node.log.head().position
+
+    def write(
+        self, lines: Sequence[AnyLine], *, received_at: Sequence[int] | None, atomic: bool
+    ) -> list[Result]:
+        """See ``importing.Sink``."""
+        results: list[Result] = [None] * len(lines)
+        commands: list[Command] = []
+        places: list[int] = []
+        for place, line in enumerate(lines):
+            try:
+                commands.append(self._command(line))
+                places.append(place)
+            except LineError as fault:
+                results[place] = RefusedLine(fault.message, fault.field)
+                if atomic:
+                    return results
+        times = None if received_at is None else [received_at[place] for place in places]
+        outcomes = self._submit(commands, times, atomic) if commands else []
+        refused = atomic and any(isinstance(outcome, Refused) for outcome in outcomes)
+        for place, outcome in zip(places, outcomes, strict=True):
+            if isinstance(outcome, Refused):
+                results[place] = RefusedLine(outcome.message, outcome.field or "")
+            elif not refused:
+                results[place] = self._written(lines[place], outcome)
+        return results
+
+    @property
+    def acts_on_rules(self) -> bool:
+        """Only a node that serves has a scheduler."""
+        return False
+
+    def find(self, cid: str, back: int = 1) -> str | None:
+        """See ``importing.Sink``."""
+        view = self._node.reader.pin()
+        slots = [slot for slot in self._node.reader.slots_of_cid(cid) if slot < view.count]
+        if not slots:
+            return None
+        slot = slots[max(0, len(slots) - back)]
+        return self._node.reader.rows([int(view.from_position[slot])])[0].id
+
+    def find_episode(self, line: EpisodeLine) -> NamedByKey | None:
+        """See ``importing.Sink``."""
+        episode = episode_command(line, self._value_bytes_max, self._node.reader.gardens.find)
+        partition = fact_partition(episode.scope, episode.garden_id)
+        with self._node.reader.pool.connection() as db:
+            found = same_episode(db, partition, episode)
+        return None if found is None else NamedByKey(found[0], found[1], line.id or found[0])
+
+    def _position_of(self, episode: str) -> int | None:
+        with self._node.reader.pool.connection() as db:
+            return place_of_episode(db, episode)
+
+    def _submit(
+        self, commands: Sequence[Command], received_at: Sequence[int] | None, atomic: bool
+    ) -> list[Done | Refused]:
+        if self._clock is not None and received_at is not None:
+            self._clock.set(received_at[-1])
+        try:
+            future = self._node.writer.submit(
+                commands, actor=self._actor, received_at=received_at, atomic=atomic
+            )
+            return future.result().outcomes
+        except _REFUSALS as fault:
+            raise SinkError(str(fault)) from fault
+
+    def _command(self, line: AnyLine) -> Command:
+        if isinstance(line, ResolveLine):
+            return self._resolution(line)
+        if isinstance(line, TombstoneLine):
+            return tombstone_command(line, self._node)
+        find = self._node.reader.gardens.find
+        return command_of(line, self._value_bytes_max, find, self._position_of)
+
+    def _resolution(self, line: ResolveLine) -> ResolveConflict:
+        """The conflict between the values of two facts, in favour of the winner's."""
+        conflict_id, winner_id = open_conflict(self._node, line.winner, line.loser)
+        source = self._actor if line.source is None else line_uri(line.source, "source")
+        said = None
+        if line.states is not None:
+            said = assert_command(line.states, self._value_bytes_max)
+            source = said.source
+        return ResolveConflict(
+            conflict_id=conflict_id,
+            source=source,
+            scopes=frozenset(SCOPES),
+            winning_fact_id=winner_id if said is None else None,
+            new_value=None if said is None else said.value,
+            note=line.note,
+            permissions=frozenset({INSTRUCTION_PERMISSION}),
+        )
+
+    def _written(self, line: AnyLine, done: Done) -> Written:
+        if done.position is not None:
+            self._position = done.position
+        if isinstance(line, AssertLine):
+            status = "asserted" if done.created else "existing"
+            return Written(status, done.fact_id, self._position)
+        if isinstance(line, RetractLine):
+            return Written("retracted", done.fact_id, self._position)
+        if isinstance(line, ResolveLine):
+            said = None if line.states is None else line.states.key
+            facts = {} if said is None or done.fact_id is None else {said: done.fact_id}
+            note = done.detail.get("resolution_fact_id")
+            return Written("resolved", note, self._position, facts=facts)
+        if isinstance(line, EpisodeLine):
+            return self._recorded(line, done)
+        if isinstance(line, DeltasLine | SummaryLine):
+            status = "applied" if done.created else "existing"
+            return Written(status, None, self._position, facts=done.detail["facts"])
+        return Written("declared", None, self._position)
+
+    def _recorded(self, line: EpisodeLine, done: Done) -> Written:
+        key: str = done.detail["episodes"][0]["key"]
+        if done.events:
+            return Written("recorded", key, self._position, hash=done.events[0].hash.hex())
+        known = self.find_episode(line)
+        return Written("existing", key, self._position, hash=known.hash if known else None)
+
+
+class ControlSink:
+    """Lines into the node that holds the directory, over its control routes."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def write(
+        self, lines: Sequence[AnyLine], *, received_at: Sequence[int] | None, atomic: bool
+    ) -> list[Result]:
+        """See ``importing.Sink``."""
+        if received_at is not None:
+            raise SinkError("a running node gives its own receipt times")
+        try:
+            answer = self._client.request(
+                "POST",
+                "/v1/control/import",
+                query={"atomic": atomic},
+                raw=b"[" + b",".join(encode_line(line) for line in lines) + b"]",
+            )
+        except ClientError as fault:
+            raise SinkError(str(fault)) from fault
+        return [result_of(item) for item in answer["results"]]
+
+    @property
+    def acts_on_rules(self) -> bool:
+        """The node serves."""
+        return True
+
+    def find(self, cid: str, back: int = 1) -> str | None:
+        """See ``importing.Sink``."""
+        answer = self._client.get("/v1/control/find", {"cid": cid, "back": back})
+        found: str | None = answer["id"]
+        return found
+
+    def find_episode(self, line: EpisodeLine) -> NamedByKey | None:
+        """See ``importing.Sink``."""
+        answer = self._client.request(
+            "POST", "/v1/control/find-episode", raw=msgspec.json.encode(line)
+        )
+        return msgspec.convert(answer["episode"], NamedByKey | None)
+
+
+def result_of(item: dict[str, Any] | None) -> Result:
+    """A result as the control route sends it."""
+    if item is None:
+        return None
+    return msgspec.convert(item, RefusedLine if "message" in item else Written)
+
+
+def open_conflict(node: Node, winner: str, loser: str) -> tuple[str, str]:
+    """The open conflict between the values of two facts: its id, and the side that wins.
+
+    Raises:
+        LineError: one of the facts is unknown, or they do not contradict each other.
+    """
+    view, reader = node.reader.pin(), node.reader
+    slots: list[int] = []
+    for field, fact_id in (("winner", winner), ("loser", loser)):
+        slot = reader.slot_of(fact_id)
+        if slot is None or slot >= view.count:
+            raise LineError(f"there is no fact {fact_id!r}", field)
+        slots.append(slot)
+    rights = everything().past_tombstones()  # what was settled before it was hidden
+    found = conflict_between(reader, view, rights, node.moment(), winner, loser)
+    if found is None:
+        raise LineError("the two facts have no open conflict", "winner")
+    same = view.value[found.newer] == view.value[slots[0]]
+    side = found.newer if same else found.older
+    if slots[0] in (found.newer, found.older):
+        side = slots[0]
+    row = reader.rows([int(view.from_position[side])])[0]
+    return found.row.conflict_id, row.id

@@ -1,0 +1,293 @@
+"""Import lines into a node by its URL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from engramlog.api.client.client import Client, ClientError, failure_of
+from engramlog.api.schemas.attributes import AttributesPatch
+from engramlog.api.transfer.importing import RefusedLine, Result, SinkError, Written
+from engramlog.api.transfer.lines.facts import AttributesLine, DenyLine, stated_attributes_of
+from engramlog.api.transfer.lines.key_translation import NamedByKey
+from engramlog.api.transfer.lines.line_kinds import (
+    AnyLine,
+    AssertLine,
+    ContentMatch,
+    LineError,
+    LineValue,
+    ResolveLine,
+    RetractLine,
+    stored_value,
+)
+from engramlog.api.transfer.lines.memories import DeltasLine, EpisodeLine, SummaryLine
+from engramlog.api.transfer.lines.payload_lines import PayloadLine
+from engramlog.api.transfer.lines.runs import RunLine
+from engramlog.eventlog.kinds import (
+    AliasSet,
+    ConsolidationRuleSet,
+    DeltaRejected,
+    EpisodeAccessed,
+    FactFeedback,
+)
+
+_BATCHED = AssertLine | RetractLine
+_OF_THE_FILE = frozenset({"key", "recorded_at", "again", "alone"})
+"""Fields of an ``assert`` line that no route takes."""
+_LOCAL = "needs --data on the node's own machine: {}"
+"""Why a line is refused here."""
+_REFUSED: dict[type, str] = {
+    EpisodeAccessed: "looks of the past are not taken by URL",
+    DeltasLine: "what rules made elsewhere is not taken by URL, and would be made anew",
+    DeltaRejected: "what rules made elsewhere is not taken by URL, and would be made anew",
+    RunLine: "how far rules have read is not taken by URL",
+    SummaryLine: "summaries are recorded here as files of their own",
+}
+
+
+class _BatchAnswer(msgspec.Struct):
+    results: list[dict[str, Any]]
+
+
+class UrlSink:
+    """Lines into any node, over its public routes and with the caller's own rights.
+
+    Facts and retractions go in batches, everything else one by one. What a node takes from
+    nobody but its own machine is refused: see ``_LOCAL``.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    @property
+    def acts_on_rules(self) -> bool:
+        """The node serves."""
+        return True
+
+    def write(
+        self, lines: Sequence[AnyLine], *, received_at: Sequence[int] | None, atomic: bool
+    ) -> list[Result]:
+        """See ``importing.Sink``."""
+        if received_at is not None:
+            raise SinkError("a running node gives its own receipt times")
+        results: list[Result] = []
+        try:
+            for together, run in groupby(lines, _goes_in_batch):
+                some = list(run)
+                results += self._batch(some, atomic) if together else self._one_by_one(some, atomic)
+                if atomic and any(not isinstance(result, Written) for result in results):
+                    break
+        except ClientError as fault:
+            raise SinkError(str(fault)) from fault
+        return results + [None] * (len(lines) - len(results))
+
+    def find(self, cid: str, back: int = 1) -> str | None:
+        """The id of the newest fact with this content id: of older ones no route tells."""
+        if back > 1:
+            return None
+        try:
+            return str(self._client.get(f"/v1/facts/{quote(cid, safe=':')}")["id"])
+        except ClientError as fault:
+            if fault.status == 404:
+                return None
+            raise SinkError(str(fault)) from fault
+
+    def find_episode(self, line: EpisodeLine) -> NamedByKey | None:
+        """The episode that a line recorded; without an ``id`` it cannot be found."""
+        if line.id is None:
+            return None
+        try:
+            found = self._client.get(f"/v1/episodes/{quote(line.id, safe='')}")
+        except ClientError as fault:
+            if fault.status == 404:
+                return None
+            raise SinkError(str(fault)) from fault
+        return NamedByKey(found["key"], found["hash"], found["id"])
+
+    def _one_by_one(self, lines: Sequence[AnyLine], atomic: bool) -> list[Result]:
+        results: list[Result] = []
+        for line in lines:
+            results.append(self._alone(line))
+            if atomic and not isinstance(results[-1], Written):
+                return results + [None] * (len(lines) - len(results))
+        return results
+
+    def _alone(self, line: AnyLine) -> Result:
+        """One line over the route that is for it; what the node refuses is the line's fault."""
+        said = line.payload if isinstance(line, PayloadLine) else line
+        try:
+            match said:
+                case ResolveLine():
+                    return self._resolve(said)
+                case EpisodeLine():
+                    return self._episode(said)
+                case ConsolidationRuleSet():
+                    return self._rule(said)
+                case AliasSet():
+                    return self._alias(said)
+                case FactFeedback():
+                    body = {"cited": said.cited, "rejected": said.rejected}
+                    self._client.post("/v1/recall/feedback", body)
+                    return Written("declared")
+                case AttributesLine():
+                    return self._attributes(said)
+                case RetractLine() | DenyLine():
+                    return Written("existing")  # its record did what the node lets it do
+                case _:
+                    why = _REFUSED.get(type(said), "it declares what is the operator's")
+                    return RefusedLine(_LOCAL.format(why), "op")
+        except ClientError as fault:
+            if not 400 <= fault.status < 500 or fault.status == 401:
+                raise
+            return RefusedLine(str(fault))
+
+    def _episode(self, line: EpisodeLine) -> Written:
+        body: dict[str, Any] = msgspec.to_builtins(line)
+        own = ("op", "key", "recorded_at", "recorded_by")
+        made = self._client.post(
+            "/v1/episodes", {name: body[name] for name in body if name not in own}
+        )
+        return Written("recorded", made["key"], made["position"], hash=made["hash"])
+
+    def _rule(self, rule: ConsolidationRuleSet) -> Written:
+        path = f"/v1/consolidation/rules/{quote(rule.rule_id, safe='')}"
+        if rule.document is None:
+            self._client.request("DELETE", path)
+        else:
+            self._client.request("PUT", path, body={"id": rule.rule_id, **rule.document})
+        return Written("declared")
+
+    def _attributes(self, line: AttributesLine) -> Written:
+        """All of them, as they are from here on."""
+        attributes = stated_attributes_of(line.attributes)
+        whole = msgspec.structs.asdict(attributes)
+        # What a fact is stated with for good is said only where it is not the default.
+        stated: dict[str, Any] = msgspec.to_builtins(
+            {name: whole[name] for name in whole if name in AttributesPatch.model_fields}
+            | msgspec.to_builtins(attributes)
+        )
+        path = f"/v1/facts/{quote(line.id or '', safe='')}/attributes"
+        self._client.request("PATCH", path, body=stated)
+        return Written("declared")
+
+    def _alias(self, alias: AliasSet) -> Written:
+        name = alias.raw_uri
+        if alias.canonical_uri is None:
+            self._client.request("DELETE", f"/v1/aliases/{quote(name, safe=':')}")
+        else:
+            body = {"raw_uri": name, "canonical_uri": alias.canonical_uri, "kind": alias.alias_kind}
+            self._client.post("/v1/aliases", body)
+        return Written("declared")
+
+    def _batch(self, lines: Sequence[AnyLine], atomic: bool) -> list[Result]:
+        results: list[Result] = [None] * len(lines)
+        items: list[dict[str, Any]] = []
+        for place, line in enumerate(lines):
+            try:
+                items.append(self._item(line))
+            except LineError as fault:
+                results[place] = RefusedLine(fault.message, fault.field)
+                if atomic:
+                    return results
+        waiting = iter(self._answers(items, atomic) if items else ())
+        return [
+            _batch_result(line, next(waiting)) if result is None else result
+            for line, result in zip(lines, results, strict=True)
+        ]
+
+    def _answers(self, items: list[dict[str, Any]], atomic: bool) -> list[dict[str, Any]]:
+        """What the batch route says of each item, also where it refused the whole batch."""
+        try:
+            answer: Any = self._client.post("/v1/facts/batch", items, {"atomic": atomic})
+        except ClientError as fault:
+            if fault.status != 422 or fault.code != "atomic_batch_refused":
+                raise
+            answer = fault.answer
+        try:
+            return msgspec.convert(answer, _BatchAnswer).results
+        except msgspec.ValidationError as fault:
+            raise SinkError(f"not the answer of a batch: {fault}") from fault
+
+    def _item(self, line: AnyLine) -> dict[str, Any]:
+        """A line as the batch route takes it. Raises LineError."""
+        if isinstance(line, AssertLine):
+            item: dict[str, Any] = msgspec.to_builtins(line)
+            return {
+                name: item[name]
+                for name in item
+                if name not in ("key", "recorded_at", "again", "alone")
+            }
+        if isinstance(line, RetractLine):
+            fact_id = line.id if line.match is None else self._matching(line.match)
+            return {"op": "retract", "id": fact_id, "reason": line.reason}
+        raise LineError(_LOCAL.format("no route takes it"), "op")
+
+    def _matching(self, match: ContentMatch) -> str:
+        """The id of the one live fact with this content. Raises LineError."""
+        query = {
+            "entity": match.entity,
+            "relation": match.relation,
+            "scope": match.scope,
+            "source": match.source,
+            "garden_id": match.garden_id,
+            "include_expired": True,
+            "include_contradicted": True,
+            "limit": 500,
+        }
+        wanted = stored_value(match.value, "match.value")
+        found = [
+            str(fact["id"])
+            for fact in self._client.get("/v1/facts", query)["facts"]
+            if (match.garden_id is not None or fact.get("garden_id") is None)
+            and _stored_value_of(fact) == (wanted.type, wanted.v)
+            and fact.get("valid_from") == match.valid_from
+            and fact.get("valid_until") == match.valid_until
+        ]
+        if len(found) == 1:
+            return found[0]
+        raise LineError("more than one live fact matches" if found else "no live fact matches",
+                        "match")  # fmt: skip
+
+    def _resolve(self, line: ResolveLine) -> Result:
+        query: dict[str, object] = {"status": "unresolved", "limit": 500}
+        sides = {line.winner, line.loser}
+        while True:
+            page = self._client.get("/v1/conflicts", query)
+            for conflict in page["conflicts"]:
+                if {conflict["fact_a"]["id"], conflict["fact_b"]["id"]} == sides:
+                    return self._settle(str(conflict["conflict_id"]), line)
+            if not page.get("cursor"):
+                return RefusedLine("these facts have no open conflict", "winner")
+            query["cursor"] = page["cursor"]
+
+    def _settle(self, conflict_id: str, line: ResolveLine) -> Written:
+        body: dict[str, Any] = {"winning_fact_id": line.winner, "resolution_note": line.note}
+        if line.states is not None:
+            value = msgspec.to_builtins(line.states.value)
+            body = {"new_value": value, "resolution_note": line.note}
+        path = f"/v1/conflicts/{quote(conflict_id, safe=':')}/resolve"
+        return Written("resolved", self._client.post(path, body).get("resolution_fact_id"))
+
+
+def _goes_in_batch(line: AnyLine) -> bool:
+    return isinstance(line, _BATCHED) and not (isinstance(line, RetractLine) and line.marker)
+
+
+def _stored_value_of(fact: dict[str, Any]) -> tuple[str, str]:
+    value = stored_value(LineValue(fact["value"]["type"], fact["value"].get("v")), "value")
+    return value.type, value.v
+
+
+def _batch_result(line: AnyLine, answer: dict[str, Any]) -> Result:
+    if answer["status"] < 300:
+        status = "retracted" if isinstance(line, RetractLine) else "asserted"
+        return Written(status, answer["id"], answer["position"])
+    detail: Any = answer.get("error", {}).get("detail", answer)
+    if isinstance(detail, dict) and detail.get("code") == "not_written":  # pyright: ignore[reportUnknownMemberType]
+        return None
+    fault = failure_of(answer["status"], {"detail": detail})
+    return RefusedLine(str(fault))

@@ -1,0 +1,247 @@
+"""Conversations and passages that questions are asked of, in nodes of their own, written as
+any client would write them.
+
+One fact a turn, in order; the speaker is the entity and the session the source. A passage is a
+fact, an entity and a source of its own. Nothing of the questions is written.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from collections import defaultdict
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from time import monotonic, process_time, sleep
+from typing import Any
+
+import apsw
+from msgspec import Struct
+
+from engramlog.api.node.node import Node
+from engramlog.eventlog.kinds import Value
+from engramlog.projections.authorization import everything
+from engramlog.projections.cid import compute_cid
+from engramlog.projections.embedding.service import CACHE_FILE
+from engramlog.projections.embedding.settings import EmbeddingSettings
+from engramlog.projections.normalization import normalize_uri
+from engramlog.projections.recall import RecallAnswer, RecallRequest, recall
+from engramlog.projections.recall.profile import Profile
+from engramlog.projections.writing.commands import AssertFact, Done
+
+FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data"
+DATA = FOLDER / "locomo"
+EMBEDDING_SECONDS = 3600.0
+WRITES_TOGETHER = 200
+TIMES = ("%I:%M %p on %d %B, %Y", "%d.%m.%Y, %H:%M:%S", "%B-%d-%Y")
+
+
+class QuestionSet(Struct, frozen=True):
+    """Questions of one kind. ``cut``: how many facts of an answer are looked at; ``prefix``: how
+    the names of its conversations begin in the folder; ``unanswerable``: the category of
+    questions that the memory has no answer to."""
+
+    name: str
+    kind: str
+    folder: str
+    cut: int = 10
+    prefix: str = ""
+    unanswerable: str = ""
+
+    @property
+    def path(self) -> Path:
+        return FOLDER / self.folder
+
+
+SETS = (
+    QuestionSet("LoCoMo", "people", "locomo", unanswerable="5"),
+    QuestionSet("REALTALK", "people", "realtalk"),
+    QuestionSet("BEAM 100K", "assistant", "beam", prefix="beam-100K", unanswerable="abstention"),
+    QuestionSet("BEAM 500K", "assistant", "beam", prefix="beam-500K", unanswerable="abstention"),
+    QuestionSet("MuSiQue", "passages", "passages", cut=5),
+)
+
+
+class Question(Struct, frozen=True):
+    """What is asked of one conversation, and the turns that hold the answer; none where the
+    conversation does not hold it."""
+
+    id: str
+    text: str
+    category: str
+    evidence: frozenset[str]
+
+
+class Turn(Struct, frozen=True):
+    """``id``, what was said with the speaker first, the session, and its date. A passage has
+    neither session nor date."""
+
+    id: str
+    text: str
+    ts: str | None
+    session: str | None
+
+
+class Conversation(Struct, frozen=True):
+    """Turns in order, the questions whose evidence is known, and those that have none."""
+
+    name: str
+    turns: tuple[Turn, ...]
+    questions: tuple[Question, ...]
+    unanswerable: tuple[Question, ...] = ()
+
+
+class Store(Struct, frozen=True):
+    """A conversation in a node. ``answer`` recalls, ``turn_of`` names the turn of a fact."""
+
+    conversation: Conversation
+    answer: Callable[[Profile, RecallRequest], RecallAnswer]
+    turn_of: dict[str, str]
+
+    def ask(self, profile: Profile, text: str, token_budget: int) -> list[str]:
+        """The ids of the turns recalled within a budget, best first."""
+        return self.turns(
+            self.answer(profile, RecallRequest(query=text, token_budget=token_budget))
+        )
+
+    def turns(self, answer: RecallAnswer) -> list[str]:
+        """The ids of the turns of an answer."""
+        return [self.turn_of[each.row.id] for each in answer.results]
+
+
+def conversations(
+    folder: Path = DATA, prefix: str = "", unanswerable: str = ""
+) -> list[Conversation]:
+    """The conversations of a data set, by name."""
+    evidence: dict[str, set[str]] = defaultdict(set)
+    for line in (folder / "qrels.tsv").read_text().splitlines():
+        question, turn, _ = line.split("\t")
+        evidence[question].add(turn)
+    turns: dict[str, list[Turn]] = defaultdict(list)
+    for each in _lines(folder / "corpus.jsonl"):
+        if each["space"].startswith(prefix):
+            turns[each["space"]].append(Turn(each["id"], each["text"], each["ts"], each["session"]))
+    known = {space: {turn.id for turn in said} for space, said in turns.items()}
+    asked: dict[str, list[Question]] = defaultdict(list)
+    for each in _lines(folder / "queries.jsonl"):
+        if each["space"] in known:
+            held = frozenset(evidence[each["id"]] & known[each["space"]])
+            made = Question(each["id"], each["text"], str(each["category"]), held)
+            asked[each["space"]].append(made)
+    return [
+        Conversation(
+            name,
+            tuple(turns[name]),
+            tuple(each for each in asked[name] if each.evidence),
+            tuple(each for each in asked[name] if each.category == unanswerable),
+        )
+        for name in sorted(turns)
+    ]
+
+
+@contextmanager
+def stored(
+    folder: Path,
+    chosen: Sequence[Conversation],
+    embedding: EmbeddingSettings | None,
+    vectors: Path | None = None,
+) -> Generator[list[Store]]:
+    """Each conversation in a new node under ``folder``, embedded to the last turn.
+
+    Args:
+        vectors: where the vectors of each are kept for the next run.
+    """
+    with ExitStack() as stack:
+        stores: list[Store] = []
+        for conversation in chosen:
+            path = folder / conversation.name
+            kept = None if vectors is None else vectors / f"{conversation.name}.db"
+            if kept is not None and kept.exists():
+                path.mkdir()
+                shutil.copy(kept, path / CACHE_FILE)
+            node = Node.open(path, set_valued=["said"], embedding=embedding)
+            stack.callback(node.close)
+            stores.append(_write(node, conversation))
+            if kept is not None and not kept.exists():
+                kept.parent.mkdir(parents=True, exist_ok=True)
+                with apsw.Connection(str(path / CACHE_FILE)) as cache:
+                    cache.execute("VACUUM INTO ?", (str(kept),))
+        yield stores
+
+
+def _write(node: Node, conversation: Conversation) -> Store:
+    intents = [intent_of_turn(conversation.name, turn) for turn in conversation.turns]
+    turn_of: dict[str, str] = {}
+    for first in range(0, len(intents), WRITES_TOGETHER):
+        group = slice(first, first + WRITES_TOGETHER)
+        done = node.write(*intents[group])
+        for turn, outcome in zip(conversation.turns[group], done, strict=True):
+            assert isinstance(outcome, Done)
+            assert outcome.fact_id is not None
+            turn_of[outcome.fact_id] = turn.id
+    semantics = None
+    if node.embeddings is not None:
+        wait_embedded(node)
+        semantics = node.embeddings.semantics
+    view, moment = node.reader.pin(), node.moment()
+
+    def answer(profile: Profile, request: RecallRequest) -> RecallAnswer:
+        return recall(
+            view, node.reader.rows, request, profile, everything(), moment, semantics=semantics,
+            stopwatch=process_time,
+        )  # fmt: skip
+
+    return Store(conversation, answer, turn_of)
+
+
+def wait_embedded(node: Node) -> None:
+    """Until every fact that is to have a vector has it. Raises TimeoutError."""
+    began = monotonic()
+    while node.embeddings is not None and (status := node.embeddings.status()) is not None:
+        if not status.lag and not status.waiting:
+            return
+        if monotonic() - began > EMBEDDING_SECONDS:
+            raise TimeoutError(f"{status.waiting} facts have no vector: {status}")
+        sleep(0.02)
+
+
+def intent_of_turn(space: str, turn: Turn) -> AssertFact:
+    """The fact that a turn of a conversation, or a passage, is."""
+    host = space.replace("_", "-").lower()
+    speaker = turn.text.partition(":")[0].strip().replace(" ", "-")
+    said = turn.session is not None
+    entity = f"person/{speaker}" if said else f"doc/{turn.id}"
+    source = f"session/{turn.session}" if said else entity
+    entity = normalize_uri(f"stigmem://{host}.example/{entity}")
+    source = normalize_uri(f"stigmem://{host}.example/{source}")
+    relation, value = "said" if said else "text", Value("text", turn.text)
+    return AssertFact(
+        entity=entity, relation=relation, value=value, source=source, scope="local",
+        valid_from=None if turn.ts is None else _date(turn.ts).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        cid=compute_cid(
+            entity=entity, relation=relation, value=value, source=source, confidence=1.0,
+            scope="local",
+        ),
+    )  # fmt: skip
+
+
+def _date(text: str) -> datetime:
+    for form in TIMES:
+        with suppress(ValueError):
+            return datetime.strptime(text, form).replace(tzinfo=UTC)
+    raise ValueError(f"no date: {text}")
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    zipped = path.with_name(f"{path.name}.gz")
+    text = gzip.decompress(zipped.read_bytes()).decode() if zipped.exists() else path.read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+__all__ = [
+    "DATA", "SETS", "Conversation", "Question", "QuestionSet", "Store", "Turn", "conversations",
+    "intent_of_turn", "stored", "wait_embedded",
+]  # fmt: skip

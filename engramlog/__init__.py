@@ -1,0 +1,35 @@
+"""engramlog: a memory node for AI agents whose only truth is an append-only event log.
+
+This module is the public door. Everything else is reached through it or is internal.
+"""
+
+from __future__ import annotations
+
+import importlib
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from engramlog.api.node.node import Node
+    from engramlog.eventlog.errors import EventLogError
+
+__version__ = version("engramlog")
+
+__all__ = ["EventLogError", "Node", "__version__"]
+
+_HOMES = {
+    "EventLogError": "engramlog.eventlog.errors",
+    "Node": "engramlog.api.node.node",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name when it is first used, so that ``import engramlog`` stays quick."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'engramlog' has no attribute {name!r}")
+    return getattr(importlib.import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,10 @@
+"""``python -m engramlog``: the ``engramlog`` command."""
+
+from __future__ import annotations
+
+import sys
+
+from engramlog.api.console.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())

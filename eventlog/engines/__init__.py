@@ -1,0 +1,1 @@
+"""Storage engines behind one ``EventLog`` protocol, and the writing transaction they share."""

@@ -1,0 +1,272 @@
+"""The one writing transaction, the same for every engine.
+
+It decides (idempotency, conditions, duplicate identifiers, sizes), links drafts onto the
+chain in memory, and hands the whole to its ``Ledger`` on commit. An append that raises
+leaves the transaction as it was before that append.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+from msgspec import Struct
+
+from engramlog.eventlog.chain import EVENT_ID_BYTES, Chain, Link
+from engramlog.eventlog.clock import Clock
+from engramlog.eventlog.codec import decode_header, encode_payload, read_payload
+from engramlog.eventlog.errors import AppendError, ExpectationFailed, IdempotencyConflict
+from engramlog.eventlog.event import Draft, Foreign, Recorded
+from engramlog.eventlog.identifiers import id_text
+from engramlog.eventlog.log import TRANSACTION_EVENTS_MAX, Appended, Expect, Idempotency
+
+
+class KeyUse(Struct, frozen=True):
+    """What an idempotency key recorded: positions first to last (last < first for none)."""
+
+    digest: bytes
+    first_position: int
+    last_position: int
+
+
+KeyUses = Mapping[tuple[str, str], KeyUse]
+"""Uses by (actor, key)."""
+
+
+class Ledger(Protocol):
+    """What a transaction needs of the engine behind it; called under the writer's lock."""
+
+    @property
+    def chain(self) -> Chain: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    def key_use(self, actor: str, key: str) -> KeyUse | None:
+        """The durable use of an idempotency key."""
+        ...
+
+    def holds(self, event_id: bytes) -> bool:
+        """Whether an event with this identifier is durable."""
+        ...
+
+    def recorded(self, first: int, last: int) -> list[Recorded]:
+        """The durable events of these positions."""
+        ...
+
+    def store(self, links: Sequence[Link], keys: KeyUses, erased: Sequence[bytes]) -> None:
+        """Make all durable, or nothing; then no payload of the events ``erased`` is left.
+        Raises StorageError, EraseRefused."""
+        ...
+
+    def confirm(self) -> None:
+        """A transaction that wrote nothing commits: what it read is durable once this returns.
+        Raises StorageError."""
+        ...
+
+    def release(self) -> None:
+        """The transaction is over: another may begin."""
+        ...
+
+
+class WriterTurn:
+    """One transaction at a time: others wait, and a second in one thread is a mistake."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._thread = 0
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether this thread has the transaction that is open."""
+        return self._thread == threading.get_ident()
+
+    def take(self) -> None:
+        if self.is_mine:
+            raise RuntimeError("this thread already has a transaction open")
+        self._lock.acquire()
+        self._thread = threading.get_ident()
+
+    def give_back(self) -> None:
+        self._thread = 0
+        self._lock.release()
+
+
+def _encode(draft: Draft) -> bytes:
+    """The payload's bytes, proven readable: what is in the log can never be taken back."""
+    try:
+        data = encode_payload(draft.payload)
+        read_payload(data)
+    except (msgspec.MsgspecError, TypeError, UnicodeError) as fault:
+        raise AppendError(f"payload could not be read back: {fault}") from fault
+    return data
+
+
+class Transaction:
+    """Implements ``AppendTransaction`` over a ledger."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._links: list[Link] = []
+        self._ids: set[bytes] = set()
+        self._keys: dict[tuple[str, str], KeyUse] = {}
+        self._erased: list[bytes] = []
+        self._open = True
+
+    def append(
+        self,
+        drafts: Sequence[Draft],
+        *,
+        received_at: int | None = None,
+        idempotency: Idempotency | None = None,
+        since: int | None = None,
+        expect: Expect | None = None,
+    ) -> Appended:
+        self._require_open()
+        if idempotency is not None and since is None:
+            before = self.replayed(idempotency)
+            if before is not None:
+                return before
+        if expect is not None:
+            self._check_expectation(expect)
+        payloads = [_encode(draft) for draft in drafts]
+        ids = self._new_ids(drafts)
+        ledger = self._ledger
+        links = ledger.chain.link(
+            drafts,
+            payloads,
+            ledger.clock.now_us() if received_at is None else received_at,
+            None if idempotency is None else idempotency.key,
+        )
+        self._ids |= ids
+        self._links += links
+        if idempotency is not None:
+            last = ledger.chain.position
+            first = last - len(links) + 1 if since is None else since + 1
+            self._keys[idempotency.actor, idempotency.key] = KeyUse(idempotency.digest, first, last)
+        return Appended([recorded for recorded, _ in links])
+
+    def adopt(
+        self,
+        events: Sequence[Foreign],
+        peer: str,
+        *,
+        received_at: int | None = None,
+        erasable: Collection[bytes] = (),
+    ) -> Appended:
+        """See ``AppendTransaction``."""
+        self._require_open()
+        ledger = self._ledger
+        ids = self._ids_of([decode_header(event.header).event_id for event in events])
+        now_us = ledger.clock.now_us() if received_at is None else received_at
+        links = ledger.chain.adopt(events, peer, now_us, erasable)
+        self._ids |= ids
+        self._links += links
+        return Appended([recorded for recorded, _ in links])
+
+    def replayed(self, idempotency: Idempotency) -> Appended | None:
+        self._require_open()
+        actor, key = idempotency.actor, idempotency.key
+        buffered = self._keys.get((actor, key))
+        use = buffered or self._ledger.key_use(actor, key)
+        if use is None:
+            return None
+        if use.digest != idempotency.digest:
+            raise IdempotencyConflict(actor, key)
+        first, last = use.first_position, use.last_position
+        if buffered is None:
+            return Appended(self._ledger.recorded(first, last), replayed=True)
+        start = self._ledger.chain.position - len(self._links) + 1
+        events = [recorded for recorded, _ in self._links[first - start : last + 1 - start]]
+        return Appended(events, replayed=True)
+
+    def erase(self, event_ids: Sequence[bytes]) -> None:
+        self._require_open()
+        self._erased += event_ids
+
+    def commit(self) -> None:
+        self._require_open()
+        stored = False
+        try:
+            if self._links or self._keys or self._erased:
+                self._ledger.store(self._links, self._keys, self._erased)
+            else:
+                self._ledger.confirm()
+            stored = True
+        finally:
+            self._finish(stored)
+
+    def rollback(self) -> None:
+        if self._open:
+            self._finish(stored=False)
+
+    def _finish(self, stored: bool) -> None:
+        self._open = False
+        if not stored:
+            self._ledger.chain.take_back()
+        self._ledger.release()
+
+    def _require_open(self) -> None:
+        if not self._open:
+            raise RuntimeError("this transaction is over: begin another")
+
+    def _check_expectation(self, expect: Expect) -> None:
+        chain = self._ledger.chain
+        if expect.position is not None and expect.position != chain.position:
+            raise ExpectationFailed("log position", expect.position, chain.position)
+        if expect.stream is not None:
+            actual = chain.stream_seq(expect.stream)
+            if actual != (expect.stream_seq or 0):
+                raise ExpectationFailed(f"stream {expect.stream}", expect.stream_seq or 0, actual)
+
+    def _new_ids(self, drafts: Sequence[Draft]) -> set[bytes]:
+        return self._ids_of([draft.event_id for draft in drafts])
+
+    def _ids_of(self, given: Sequence[bytes]) -> set[bytes]:
+        if len(self._links) + len(given) > TRANSACTION_EVENTS_MAX:
+            raise AppendError(
+                f"transaction would hold {len(self._links) + len(given)} events, "
+                f"over {TRANSACTION_EVENTS_MAX}"
+            )
+        ids: set[bytes] = set()
+        taken, holds = self._ids, self._ledger.holds
+        for event_id in given:
+            if len(event_id) != EVENT_ID_BYTES:
+                raise AppendError(f"event id has {len(event_id)} bytes, not {EVENT_ID_BYTES}")
+            if event_id in ids or event_id in taken or holds(event_id):
+                raise AppendError(f"event id {id_text(event_id)} is already recorded")
+            ids.add(event_id)
+        return ids
+
+
+class AppendingLog(ABC):
+    """What an engine that opens such transactions need not write again."""
+
+    @abstractmethod
+    def begin(self) -> Transaction:
+        """See ``EventLog``."""
+
+    def confirm(self) -> None:  # noqa: B027 - most engines have nothing to do
+        """See ``Ledger``: where this process alone commits, what it can read is durable."""
+
+    def append(
+        self,
+        drafts: Sequence[Draft],
+        *,
+        received_at: int | None = None,
+        idempotency: Idempotency | None = None,
+        expect: Expect | None = None,
+    ) -> Appended:
+        """See ``EventLog``."""
+        transaction = self.begin()
+        try:
+            appended = transaction.append(
+                drafts, received_at=received_at, idempotency=idempotency, expect=expect
+            )
+            transaction.commit()
+        finally:
+            transaction.rollback()
+        return appended

@@ -1,0 +1,54 @@
+"""The engine that an address asks for. PostgreSQL's driver is loaded only where one does."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from engramlog.eventlog.clock import Clock
+from engramlog.eventlog.errors import DataDirectoryError
+
+if TYPE_CHECKING:
+    from engramlog.eventlog.engines.postgres.log import PostgresLog
+
+SCHEMES = ("postgresql://", "postgres://")
+
+
+def is_log_url(address: str) -> bool:
+    """Whether an address is that of a log on a server, not a directory."""
+    return address.startswith(SCHEMES)
+
+
+def shown_url(url: str) -> str:
+    """The address as it may be shown and kept: without its password."""
+    parts = urlsplit(url)
+    password = parts.password
+    netloc = parts.netloc if password is None else parts.netloc.replace(f":{password}@", "@", 1)
+    kept = [pair for pair in parse_qsl(parts.query) if pair[0] != "password"]
+    return urlunsplit((parts.scheme, netloc, parts.path, urlencode(kept), ""))
+
+
+def require_driver() -> None:
+    """Raises DataDirectoryError where PostgreSQL's driver is not installed."""
+    try:
+        import_module("psycopg")
+    except ImportError as fault:
+        raise DataDirectoryError(
+            f"a log in PostgreSQL needs its driver: pip install 'engramlog[postgres]' ({fault})"
+        ) from fault
+
+
+def open_shared_log(
+    url: str,
+    *,
+    origin: str,
+    epoch: int,
+    clock: Clock,
+    durability: Literal["quorum", "server"],
+) -> PostgresLog:
+    """The log in the database that ``url`` names. Raises as ``PostgresLog.open``."""
+    require_driver()
+    from engramlog.eventlog.engines.postgres.log import PostgresLog
+
+    return PostgresLog.open(url, origin=origin, epoch=epoch, clock=clock, durability=durability)

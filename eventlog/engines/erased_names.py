@@ -1,0 +1,29 @@
+"""Which events an erasure names, the same for every engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from engramlog.eventlog.chain import Link
+from engramlog.eventlog.identifiers import id_bytes
+from engramlog.eventlog.kinds import FactErased
+
+
+def event_ids_of(erasure: FactErased) -> list[bytes]:
+    """The events that an erasure names; what is no identifier names nothing."""
+    ids: list[bytes] = []
+    for text in erasure.events:
+        with suppress(ValueError):
+            ids.append(id_bytes(text))
+    return ids
+
+
+def erased_of(links: Sequence[Link]) -> list[bytes]:
+    """What a log's own ``fact_erased`` events among ``links`` name."""
+    return [
+        event_id
+        for recorded, _ in links
+        if isinstance(recorded.payload, FactErased) and recorded.peer is None
+        for event_id in event_ids_of(recorded.payload)
+    ]

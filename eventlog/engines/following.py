@@ -1,0 +1,91 @@
+"""Following a log: a subscription that reads pages and waits for more.
+
+Within the process that writes, a commit wakes it; in another process it looks again
+every ``POLL_SECONDS``.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Collection, Iterator
+
+from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.log import EventLog
+
+POLL_SECONDS = 0.2
+PAGE_EVENTS = 1000
+
+
+def walk(log: EventLog, after: int, until: int | None) -> Iterator[Recorded]:
+    """All events after a position, page by page, to ``until`` or the end met on the way."""
+    while until is None or after < until:
+        page = log.read(after, PAGE_EVENTS if until is None else min(PAGE_EVENTS, until - after))
+        if not page:
+            return
+        yield from page
+        after = page[-1].position
+
+
+class CommitSignal:
+    """Wakes whoever waits for a commit. ``live`` is false where another process commits."""
+
+    def __init__(self, live: bool) -> None:
+        self._condition = threading.Condition()
+        self._commits = 0
+        self._live = live
+
+    @property
+    def commits(self) -> int:
+        """A number that changes with every commit: take it before reading."""
+        return self._commits
+
+    def notify(self) -> None:
+        with self._condition:
+            self._commits += 1
+            self._condition.notify_all()
+
+    def wait(self, seen: int, timeout_seconds: float) -> None:
+        """Return after a commit later than ``seen``, after the timeout, or a poll interval."""
+        if not self._live:
+            timeout_seconds = min(timeout_seconds, POLL_SECONDS)
+        with self._condition:
+            self._condition.wait_for(lambda: self._commits != seen, timeout_seconds)
+
+
+class LogSubscription:
+    """Implements ``Subscription`` over any log's ``read``."""
+
+    def __init__(
+        self,
+        log: EventLog,
+        signal: CommitSignal,
+        after: int,
+        streams: Collection[str] | None,
+    ) -> None:
+        self._log = log
+        self._signal = signal
+        self._after = after
+        self._streams = None if streams is None else frozenset(streams)
+        self._open = True
+
+    def take(self, limit: int, timeout_seconds: float) -> list[Recorded]:
+        """The next events, waiting at most that long; empty when none came or it is closed.
+        Raises LogClosed when the log closes meanwhile."""
+        deadline = time.monotonic() + timeout_seconds
+        while self._open:
+            seen = self._signal.commits
+            events = self._log.read(self._after, limit, self._streams)
+            if events:
+                self._after = events[-1].position
+                return events
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                return []
+            self._signal.wait(seen, remaining)
+        return []
+
+    def close(self) -> None:
+        """Idempotent; a waiting ``take`` returns empty."""
+        self._open = False
+        self._signal.notify()

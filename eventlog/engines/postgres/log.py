@@ -1,0 +1,418 @@
+"""The event log in PostgreSQL, for any number of nodes that share its origin.
+
+Whoever writes takes the lock of the row ``engramlog.head``, brings its own heads up to the
+log's, decides, and commits the events and the moved head in one transaction. A commit whose
+answer is lost is unknown, never acknowledged, and found out by the next transaction, which
+reads the head again.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import nullcontext
+from typing import Self
+
+from engramlog.eventlog.chain import Chain, Link
+from engramlog.eventlog.clock import Clock
+from engramlog.eventlog.codec import decode
+from engramlog.eventlog.engines.appending import (
+    AppendingLog,
+    KeyUse,
+    KeyUses,
+    Transaction,
+    WriterTurn,
+)
+from engramlog.eventlog.engines.erased_names import erased_of
+from engramlog.eventlog.engines.following import CommitSignal, LogSubscription, walk
+from engramlog.eventlog.engines.postgres import statements, writing
+from engramlog.eventlog.engines.postgres.connecting import Connection, connect, failures
+from engramlog.eventlog.engines.postgres.listening import Listener
+from engramlog.eventlog.engines.postgres.opening import (
+    another_history,
+    check_owner,
+    check_tail,
+    state_of,
+)
+from engramlog.eventlog.engines.postgres.reading import (
+    PostgresReading,
+    fetch,
+    key_use_of,
+    scalar,
+    stream_heads_of,
+)
+from engramlog.eventlog.engines.postgres.schema import check_version
+from engramlog.eventlog.engines.postgres.server import (
+    LOCK,
+    TIMELINE,
+    Durability,
+    ServerState,
+    durability_fault,
+)
+from engramlog.eventlog.engines.postgres.session import Figures, WritingSession
+from engramlog.eventlog.errors import (
+    DataDirectoryError,
+    HistoryChanged,
+    NotDurable,
+    StorageFailed,
+)
+from engramlog.eventlog.event import Recorded, Stored
+from engramlog.eventlog.log import Head, KeyCopy, check_limit
+
+
+class PostgresLog(PostgresReading, AppendingLog):
+    """Implements ``EventLog``. Open it with ``PostgresLog.open``.
+
+    Attributes:
+        fault: why nothing can be acknowledged now, or None.
+    """
+
+    def __init__(self, url: str, clock: Clock, chain: Chain, durability: Durability) -> None:
+        super().__init__(url)
+        self.clock = clock
+        self.chain = chain
+        self.fault: str | None = None
+        self._url = url
+        self._durability: Durability = durability
+        self._session = WritingSession(url, self._check)
+        self._head = self._seen = Head()
+        self._head_hash = b""
+        self._unproven = False
+        self._stale = False
+        self._timeline = 0
+        self._stream_numbers: dict[str, int] = {}
+        self._last_event_id = b""
+        self._changed: str | None = None
+        self._turn = WriterTurn()
+        self._seeing = threading.Lock()
+        self._signal = CommitSignal(live=True)
+        self._mark = (0, b"")
+        self._grown: Callable[[], None] = lambda: None
+        self._listener = Listener(url, self._saw, self._lost)
+
+    @classmethod
+    def open(
+        cls,
+        url: str,
+        *,
+        origin: str,
+        epoch: int,
+        clock: Clock,
+        durability: Durability = "quorum",
+        entropy: Callable[[int], bytes] = os.urandom,
+    ) -> Self:
+        """Open the log in the database that ``url`` names, as a role that may append.
+
+        Claims an empty log for ``origin``, and checks the last ``TAIL_CHECK_EVENTS`` events.
+        Whether the server would hold a write is asked before every write, not here: a node may
+        open and say why it does not write.
+
+        Raises:
+            DataDirectoryError: there is no log, or it is another node's, or in a later epoch.
+            CorruptLog: its last events contradict themselves.
+            StorageFailed: the server cannot be reached.
+        """
+        log = cls(url, clock, Chain(origin, epoch, Head(), {}, entropy), durability)
+        try:
+            with failures(), connect(url) as db:
+                check_version(db)
+                with db.transaction():
+                    state = state_of(db, LOCK)
+                    check_owner(state, origin, epoch)
+                    if (state.origin, state.epoch) != (origin, epoch):
+                        db.execute(statements.CLAIM, (origin, epoch))
+                    log._load(db, state)
+                check_tail(db, log.head())
+            log._listener.start()
+        except BaseException:
+            log.close()
+            raise
+        return log
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.close()
+
+    @property
+    def origin(self) -> str:
+        return self.chain.origin
+
+    @property
+    def epoch(self) -> int:
+        return self.chain.epoch
+
+    # -- writing
+
+    def begin(self) -> Transaction:
+        """Take the log's lock and follow what others wrote; waits for this process's other
+        transactions to end.
+
+        Raises:
+            LogBusy: another node holds the lock and does not give it up in time.
+            NotDurable: the server would not hold what it acknowledges.
+            HistoryChanged: the log is not the one this node has followed.
+            StorageFailed: the server cannot be reached.
+        """
+        self._turn.take()
+        try:
+            self._lock()
+        except BaseException:
+            self.release()
+            raise
+        return Transaction(self)
+
+    def copy(self, events: Sequence[Stored], keys: Sequence[KeyCopy] = ()) -> None:
+        """See ``CopyableLog``."""
+        self._turn.take()
+        stored = False
+        try:
+            self._lock()
+            links = self.chain.follow(events)
+            uses = {
+                (each.actor, each.key): KeyUse(each.digest, each.first_position, each.last_position)
+                for each in keys
+            }
+            self.store(links, uses, erased_of(links))
+            stored = True
+        finally:
+            if not stored:
+                self.chain.take_back()
+            self.release()
+
+    def key_use(self, actor: str, key: str) -> KeyUse | None:
+        with failures():
+            return key_use_of(self._writer(), actor, key)
+
+    def holds(self, event_id: bytes) -> bool:
+        # As in the SQLite engine: identifiers are time-ordered, so most are new at a glance.
+        if event_id > self._last_event_id:
+            return False
+        with failures():
+            return scalar(self._writer(), statements.EVENT_HELD, event_id) is not None
+
+    def recorded(self, first: int, last: int) -> list[Recorded]:
+        bindings = first - 1, max(0, last - first + 1)
+        with failures():
+            rows = fetch(self._writer(), statements.READ_ALL, bindings)
+        return [decode(Stored(*row)) for row in rows]
+
+    def store(self, links: Sequence[Link], keys: KeyUses, erased: Sequence[bytes]) -> None:
+        """See ``Ledger``. Raises OutcomeUnknown where the server is lost at the commit."""
+        db = self._writer()
+        head, digest = self._head, self._head_hash
+        if links:
+            last = links[-1][1]
+            head = Head(last.position, last.received_at, last.received_hlc)
+            digest = last.hash
+        before = (self._head.position, self._head_hash, self.epoch)
+        after = (head.position, head.received_at, head.received_hlc, digest)
+        one_trip = len(links) < writing.COPY_EVENTS_MIN and not erased
+        self._stale = True  # until it is done: numbers given to new streams may not be kept
+        with failures(), db.pipeline() if one_trip else nullcontext():
+            writing.write_links(db, links, self._stream_numbers)
+            writing.write_keys(db, keys)
+            writing.write_names(db, links)
+            if erased:
+                writing.erase(db, erased)
+        moved = (statements.MOVE_HEAD, (*before, *after))
+        self._session.commit([moved] if links else [(statements.PROVE, ())])
+        newest = max((recorded.header.event_id for recorded, _ in links), default=b"")
+        self._last_event_id = max(self._last_event_id, newest)
+        self._settle(self.chain.settle(), digest)
+        self._unproven = self._stale = False
+
+    def confirm(self) -> None:
+        """See ``Ledger``: what other nodes wrote may be visible before a standby has it."""
+        self._writer()
+        if self._unproven:
+            self._session.prove()
+            self._unproven = False
+
+    def release(self) -> None:
+        self._session.abandon()
+        self._turn.give_back()
+        self._signal.notify()
+
+    def scrub(self) -> None:
+        """Write the tables anew without the deleted rows. What standbys hold follows; copies in
+        archived write-ahead logs and base backups go when the operator lets those expire."""
+        self._turn.take()
+        try:
+            self._lock()
+            self._session.scrub()
+        finally:
+            self.release()
+
+    def _lock(self) -> None:
+        self._require_open()
+        if self._changed is not None:
+            raise HistoryChanged(self._changed)
+        state = self._session.lock()
+        try:
+            with failures():
+                self._follow(self._writer(), state)
+        except BaseException:
+            self._session.abandon()
+            raise
+        self.fault = None
+
+    def _writer(self) -> Connection:
+        self._require_open()
+        return self._session.db
+
+    def _check(self, state: ServerState) -> None:
+        """Raises where nothing may be written to a server in this state."""
+        fault = durability_fault(state, self._durability)
+        if fault is not None:
+            self.fault = fault
+            raise NotDurable(fault)
+        try:
+            check_owner(state, self.origin, self.epoch)
+        except DataDirectoryError as other:
+            raise self._diverged(str(other)) from other
+        self._check_timeline(state.timeline)
+
+    def _check_timeline(self, timeline: int) -> None:
+        """Raises StorageFailed where another server has taken this one's place: the next
+        connection may find that."""
+        if timeline < self._timeline:
+            raise StorageFailed(
+                f"the server is on timeline {timeline}, this node has seen {self._timeline}: "
+                "another server has taken its place"
+            )
+        self._timeline = timeline
+
+    def _check_reader(self, db: Connection) -> None:
+        self._check_timeline(scalar(db, TIMELINE))
+
+    def _follow(self, db: Connection, state: ServerState) -> None:
+        """Bring the heads in memory up to the log's, which is locked."""
+        mine, digest = self._head.position, self._head_hash
+        if (state.position, state.hash) == (mine, digest):
+            if self._stale:
+                self._stream_numbers = dict(fetch(db, statements.STREAMS))
+                self._stale = False
+            return
+        held = digest if mine == 0 else scalar(db, statements.HASH_AT, mine)
+        if state.position < mine or held != digest:
+            raise self._diverged(another_history(state.position, mine))
+        self._stream_numbers = dict(fetch(db, statements.STREAMS))
+        self._last_event_id = scalar(db, statements.LAST_EVENT_ID) or b""
+        head = Head(state.position, state.received_at, state.received_hlc)
+        self.chain.advance(head, stream_heads_of(db, mine))
+        self._settle(head, state.hash)
+        self._unproven, self._stale = True, False
+
+    def _diverged(self, reason: str) -> HistoryChanged:
+        self._changed = self.fault = reason
+        return HistoryChanged(reason)
+
+    # -- heads
+
+    def _load(self, db: Connection, state: ServerState) -> None:
+        """Take the log's heads as they are found on opening, under the lock."""
+        self._timeline = state.timeline
+        self._stream_numbers = dict(fetch(db, statements.STREAMS))
+        self._last_event_id = scalar(db, statements.LAST_EVENT_ID) or b""
+        head = Head(state.position, state.received_at, state.received_hlc)
+        self.chain.restart(head, stream_heads_of(db))
+        self._settle(head, state.hash)
+
+    def _settle(self, head: Head, digest: bytes) -> None:
+        """The log ends here for this process's next transaction."""
+        with self._seeing:
+            self._head, self._head_hash = head, digest
+            if head.position > self._seen.position:
+                self._seen = head
+            if head.position > self._mark[0]:
+                self._mark = (head.position, digest)
+
+    def _saw(self, state: ServerState) -> None:
+        """The listener's word: wake who waits where the log has grown."""
+        self._check_timeline(state.timeline)
+        self.fault = self._changed or durability_fault(state, self._durability)
+        head = Head(state.position, state.received_at, state.received_hlc)
+        with self._seeing:
+            grown = head.position > self._seen.position
+            if grown:
+                self._seen = head
+        if grown:
+            self._signal.notify()
+        self._grown()
+
+    def _lost(self, reason: str) -> None:
+        self.fault = self._changed or f"the log's server cannot be reached: {reason}"
+        self._readers.drop_idle()
+
+    # -- following
+
+    @property
+    def leads(self) -> bool:
+        """Whether this node, of all over the log, does what only one is to do."""
+        return self._listener.leads
+
+    @property
+    def figures(self) -> Figures:
+        """How long locks and commits took, and how far the standbys are behind."""
+        return self._session.figures(self._listener.standby_lag_bytes)
+
+    def on_growth(self, grown: Callable[[], None]) -> None:
+        """Call ``grown`` from now on whenever the log may hold more, from another thread."""
+        self._grown = grown
+
+    def read_stored(
+        self, after: int = 0, limit: int = 1000, streams: Collection[str] | None = None
+    ) -> list[Stored]:
+        """See ``EventLog``. Reading on from the last event known here proves that it is still
+        there: raises HistoryChanged where it is not."""
+        mark, digest = self._mark
+        if streams is not None or after > mark or limit == 0:
+            return super().read_stored(after, limit, streams)
+        check_limit(limit)
+        first = after if after < mark else max(0, mark - 1)
+        with self._reader() as db:
+            rows = fetch(db, statements.READ_ALL, (first, limit + after - first))
+            page = [Stored(*row) for row in rows]
+            complete = len(page) < limit + after - first
+            if mark and (complete or page[-1].position >= mark):
+                here = page[mark - first - 1] if len(page) >= mark - first else None
+                if here is None or (here.position, here.hash) != (mark, digest):
+                    self._check_reader(db)
+                    raise self._diverged(another_history(first + len(page), mark))
+        if page and page[-1].position > mark:
+            with self._seeing:
+                if page[-1].position > self._mark[0]:
+                    self._mark = (page[-1].position, page[-1].hash)
+        return page[after - first :]
+
+    # -- reading
+
+    def head(self) -> Head:
+        """Where the log ends, as this process last saw it."""
+        self._require_open()
+        return self._seen
+
+    def iterate(self, after: int = 0, until: int | None = None) -> Iterator[Recorded]:
+        return walk(self, after, until)
+
+    def subscribe(self, after: int = 0, streams: Collection[str] | None = None) -> LogSubscription:
+        self._require_open()
+        return LogSubscription(self, self._signal, after, streams)
+
+    def close(self) -> None:
+        """Waits for another thread's transaction to end; one of this thread is lost."""
+        self._closed = True
+        self._signal.notify()
+        self._listener.close()
+        waits = not self._turn.is_mine
+        if waits:
+            self._turn.take()
+        try:
+            self._readers.close()
+            self._session.close()
+        finally:
+            if waits:
+                self._turn.give_back()

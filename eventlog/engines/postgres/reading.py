@@ -1,0 +1,142 @@
+"""Reading the log over a pool of connections: each question is one statement, and so one state."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from engramlog.eventlog.codec import decode, decode_header
+from engramlog.eventlog.engines.appending import KeyUse
+from engramlog.eventlog.engines.postgres import statements
+from engramlog.eventlog.engines.postgres.connecting import Connection, ReaderPool
+from engramlog.eventlog.engines.postgres.schema import schema_fault
+from engramlog.eventlog.engines.storage_audit import Row
+from engramlog.eventlog.errors import LogClosed
+from engramlog.eventlog.event import Recorded, Stored
+from engramlog.eventlog.log import KeyCopy, StreamHead, check_limit
+
+
+class PostgresReading:
+    """The part of ``EventLog`` that asks and never writes."""
+
+    def __init__(self, url: str) -> None:
+        self._readers = ReaderPool(url, self._check_reader)
+        self._closed = False
+
+    def _check_reader(self, db: Connection) -> None:
+        """Raises StorageFailed where nothing should be read over this connection."""
+
+    def read(
+        self, after: int = 0, limit: int = 1000, streams: Collection[str] | None = None
+    ) -> list[Recorded]:
+        return [decode(stored) for stored in self.read_stored(after, limit, streams)]
+
+    def read_stored(
+        self, after: int = 0, limit: int = 1000, streams: Collection[str] | None = None
+    ) -> list[Stored]:
+        check_limit(limit)
+        with self._reader() as db:
+            if streams is None:
+                rows = fetch(db, statements.READ_ALL, (after, limit))
+            else:
+                bindings = (after, limit, list(streams), limit)
+                rows = fetch(db, statements.READ_STREAMS, bindings)
+        return [Stored(*row) for row in rows]
+
+    def read_stream(self, stream: str, after_seq: int = 0, limit: int = 1000) -> list[Stored]:
+        check_limit(limit)
+        with self._reader() as db:
+            rows = fetch(db, statements.READ_STREAM_SEQ, (stream, after_seq, limit))
+        return [Stored(*row) for row in rows]
+
+    def read_rows(self, after: int, limit: int) -> list[Row]:
+        """Stored events with the columns that repeat their headers, for ``verify``."""
+        with self._reader() as db:
+            rows = fetch(db, statements.READ_ROWS, (after, limit))
+        return [Row(Stored(*row[:8]), *row[8:]) for row in rows]
+
+    def storage_fault(self) -> str | None:
+        """What is wrong with the guards and tables as a whole; None if nothing."""
+        with self._reader() as db:
+            fault = schema_fault(db)
+            stray = scalar(db, statements.STRAY)
+            orphan = scalar(db, statements.ORPHAN)
+        if fault is None and stray is not None:
+            fault = f"position {stray} is behind the head"
+        if fault is None and orphan is not None:
+            fault = f"position {orphan} has a payload and no event"
+        return fault
+
+    def stream_heads(self) -> dict[str, StreamHead]:
+        with self._reader() as db:
+            return stream_heads_of(db)
+
+    def position_at(self, instant_us: int) -> int:
+        with self._reader() as db:
+            return scalar(db, statements.POSITION_AT, instant_us)
+
+    def received_at(self, position: int) -> int:
+        if position == 0:
+            self._require_open()
+            return 0
+        with self._reader() as db:
+            instant = scalar(db, statements.RECEIVED_AT, position)
+        if instant is None:
+            raise IndexError(f"position {position} is not in the log")
+        return instant
+
+    def positions_of(self, event_ids: Sequence[bytes]) -> dict[bytes, int]:
+        with self._reader() as db:
+            return dict(fetch(db, statements.POSITIONS_OF, (list(event_ids),)))
+
+    def keys_of(self, events: Sequence[Stored]) -> list[KeyCopy]:
+        """See ``CopyableLog``."""
+        found: dict[tuple[str, str], KeyCopy] = {}
+        positions = {stored.position for stored in events}
+        with self._reader() as db:
+            for stored in events:
+                header = decode_header(stored.header)
+                name = (header.actor, header.idempotency_key or "")
+                if header.idempotency_key is None or name in found:
+                    continue
+                use = key_use_of(db, *name)
+                if use is not None and use.last_position in positions:
+                    found[name] = KeyCopy(*name, use.digest, use.first_position, use.last_position)
+        return list(found.values())
+
+    def _reader(self) -> AbstractContextManager[Connection]:
+        self._require_open()
+        return self._readers.connection()
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise LogClosed("the log is closed")
+
+
+def fetch(db: Connection, statement: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    """All rows, with bytes as they are stored."""
+    with db.cursor(binary=True) as cursor:
+        return cursor.execute(statement, bindings).fetchall()  # pyright: ignore[reportArgumentType]
+
+
+def scalar(db: Connection, statement: str, *bindings: Any) -> Any:
+    """The first column of the first row, or None."""
+    rows = fetch(db, statement, bindings)
+    return rows[0][0] if rows else None
+
+
+def key_use_of(db: Connection, actor: str, key: str) -> KeyUse | None:
+    """The use of an idempotency key that the log holds."""
+    rows = fetch(db, statements.KEY_USE, (actor.encode(), key.encode()))
+    return KeyUse(*rows[0]) if rows else None
+
+
+def stream_heads_of(db: Connection, after: int | None = None) -> dict[str, StreamHead]:
+    """The last event of every stream, or of those that grew after a position."""
+    rows = (
+        fetch(db, statements.STREAM_HEADS)
+        if after is None
+        else fetch(db, statements.STREAM_HEADS_AFTER, (after,))
+    )
+    return {stream: StreamHead(stream, seq, digest) for stream, seq, digest in rows}

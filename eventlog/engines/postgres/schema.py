@@ -1,0 +1,314 @@
+"""What the database of a log holds: tables, what guards them, and who may do what.
+
+The triggers and grants are part of the format. What is in the log is never updated or deleted,
+but for the payloads that a ``fact_erased`` event in it names; the application's role cannot even
+do that, except through ``engramlog.erase``. The row of ``head`` is the log's lock: it is taken
+before a transaction decides and moves with its events, so positions follow the order of commits
+and no reader sees a gap.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import psycopg
+from psycopg import sql
+
+from engramlog.eventlog.engines.postgres.connecting import connect, failures
+from engramlog.eventlog.errors import DataDirectoryError
+
+SCHEMA_VERSION = 1
+
+TABLES = """
+CREATE SCHEMA engramlog;
+CREATE TABLE engramlog.head (
+  one boolean PRIMARY KEY DEFAULT true CHECK (one),
+  schema_version integer NOT NULL,
+  origin text,
+  epoch bigint NOT NULL DEFAULT 0,
+  position bigint NOT NULL DEFAULT 0,
+  received_at bigint NOT NULL DEFAULT 0,
+  received_hlc bigint NOT NULL DEFAULT 0,
+  hash bytea NOT NULL DEFAULT '',
+  proofs bigint NOT NULL DEFAULT 0
+) WITH (fillfactor = 10);
+CREATE TABLE engramlog.streams (
+  stream_no integer PRIMARY KEY,
+  stream text NOT NULL UNIQUE
+);
+CREATE TABLE engramlog.events (
+  position bigint PRIMARY KEY CHECK (position > 0),
+  stream_no integer NOT NULL,
+  stream_seq bigint NOT NULL,
+  event_id bytea NOT NULL UNIQUE CHECK (length(event_id) = 16),
+  kind text NOT NULL,
+  received_at bigint NOT NULL,
+  received_hlc bigint NOT NULL,
+  peer text,
+  header bytea NOT NULL,
+  hash bytea NOT NULL,
+  UNIQUE (stream_no, stream_seq)
+);
+CREATE INDEX events_stream ON engramlog.events (stream_no, position);
+CREATE TABLE engramlog.payloads (
+  position bigint PRIMARY KEY,
+  salt bytea NOT NULL,
+  payload bytea NOT NULL
+);
+CREATE TABLE engramlog.idempotency (
+  actor bytea NOT NULL,
+  key bytea NOT NULL,
+  digest bytea NOT NULL,
+  first_position bigint NOT NULL,
+  last_position bigint NOT NULL,
+  PRIMARY KEY (actor, key)
+);
+CREATE TABLE engramlog.erased (
+  event_id bytea PRIMARY KEY,
+  position bigint NOT NULL
+);
+"""
+"""``head.proofs`` is counted up where a commit must be waited for and there is nothing to write.
+Actors and keys are bytes: a caller's text may hold U+0000, which ``text`` cannot."""
+
+GUARDS = """
+CREATE FUNCTION engramlog.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  RAISE EXCEPTION 'the log is append-only: no % on %', TG_OP, TG_TABLE_NAME
+    USING ERRCODE = 'EGA01';
+END $$;
+
+CREATE FUNCTION engramlog.check_head() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF NEW.position < OLD.position OR NEW.epoch < OLD.epoch
+    OR OLD.origin IS NOT NULL AND NEW.origin IS DISTINCT FROM OLD.origin
+    OR OLD.position > 0 AND (NEW.received_at < OLD.received_at
+      OR NEW.received_hlc < OLD.received_hlc)
+    OR NEW.position = OLD.position AND NEW.hash <> OLD.hash
+    OR NEW.position > OLD.position AND (
+      (SELECT count(*) FROM engramlog.events
+        WHERE position > OLD.position AND position <= NEW.position)
+        <> NEW.position - OLD.position
+      OR NOT EXISTS (SELECT FROM engramlog.events
+        WHERE position = NEW.position AND hash = NEW.hash))
+    OR EXISTS (SELECT FROM engramlog.events WHERE position > NEW.position)
+  THEN
+    RAISE EXCEPTION 'the head may only follow the events: % to %', OLD.position, NEW.position
+      USING ERRCODE = 'EGA01';
+  END IF;
+  RETURN NEW;
+END $$;
+
+CREATE FUNCTION engramlog.move_head(before bigint, before_hash bytea, in_epoch bigint,
+  to_position bigint, to_received_at bigint, to_received_hlc bigint, to_hash bytea)
+RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  UPDATE engramlog.head SET position = to_position, received_at = to_received_at,
+      received_hlc = to_received_hlc, hash = to_hash
+    WHERE position = before AND hash = before_hash AND epoch = in_epoch;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'the head is not at % any more', before USING ERRCODE = 'EGH01';
+  END IF;
+  PERFORM pg_notify('engramlog', to_position::text);
+END $$;
+
+CREATE FUNCTION engramlog.check_erased() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF NOT EXISTS (
+    SELECT FROM engramlog.events e JOIN engramlog.payloads p USING (position),
+      json_array_elements_text(convert_from(p.payload, 'UTF8')::json -> 'events') named
+    WHERE e.position = NEW.position AND e.kind = 'fact_erased'
+      AND replace(named, '-', '') = encode(NEW.event_id, 'hex'))
+  THEN
+    RAISE EXCEPTION 'the fact_erased event does not name this event' USING ERRCODE = 'EGE01';
+  END IF;
+  RETURN NEW;
+END $$;
+
+CREATE FUNCTION engramlog.check_payload_deleted() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF NOT EXISTS (SELECT FROM engramlog.events JOIN engramlog.erased USING (event_id)
+    WHERE events.position = OLD.position AND kind <> 'fact_erased')
+  THEN
+    RAISE EXCEPTION 'the log is append-only: no DELETE on payloads but erased ones'
+      USING ERRCODE = 'EGE01';
+  END IF;
+  RETURN OLD;
+END $$;
+
+CREATE FUNCTION engramlog.check_key_blanked() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF NOT (NEW.actor = OLD.actor AND NEW.key = OLD.key AND NEW.digest = ''
+    AND NEW.first_position = OLD.first_position AND NEW.last_position = OLD.last_position
+    AND EXISTS (SELECT FROM engramlog.events e LEFT JOIN engramlog.payloads p USING (position)
+      WHERE e.position BETWEEN OLD.first_position AND OLD.last_position AND p.position IS NULL))
+  THEN
+    RAISE EXCEPTION 'the log is append-only: no UPDATE on idempotency' USING ERRCODE = 'EGA01';
+  END IF;
+  RETURN NEW;
+END $$;
+
+CREATE FUNCTION engramlog.erase(event_ids bytea[], actors bytea[], keys bytea[]) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  DELETE FROM engramlog.payloads USING engramlog.events e
+    WHERE payloads.position = e.position AND e.event_id = ANY (event_ids);
+  UPDATE engramlog.idempotency i SET digest = ''
+    FROM unnest(actors, keys) AS used (actor, key)
+    WHERE i.actor = used.actor AND i.key = used.key AND digest <> ''
+      AND EXISTS (SELECT FROM engramlog.events e LEFT JOIN engramlog.payloads p USING (position)
+        WHERE e.position BETWEEN first_position AND last_position AND p.position IS NULL);
+END $$;
+
+CREATE FUNCTION engramlog.scrub() RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  CLUSTER engramlog.payloads USING payloads_pkey;
+  CLUSTER engramlog.idempotency USING idempotency_pkey;
+END $$;
+
+CREATE FUNCTION engramlog.position_at(instant bigint) RETURNS bigint
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  below bigint := 0;
+  above bigint := coalesce((SELECT max(position) FROM engramlog.events), 0);
+  middle bigint;
+BEGIN
+  WHILE below < above LOOP
+    middle := (below + above + 1) / 2;
+    IF (SELECT received_at FROM engramlog.events WHERE position = middle) <= instant THEN
+      below := middle;
+    ELSE
+      above := middle - 1;
+    END IF;
+  END LOOP;
+  RETURN below;
+END $$;
+"""
+"""``move_head`` is the fence: it fails where the head is not where its caller read it under the
+lock. ``erase`` is the one way to delete; ``scrub`` writes the tables anew without what was deleted.
+``position_at`` halves the log, since receipt times never go back: an index would cost 20 bytes an
+event for a question that is seldom asked."""
+
+PROC_GUARDS = {
+    "head": "check_head",
+    "erased": "check_erased",
+    "payloads": "check_payload_deleted",
+    "idempotency": "check_key_blanked",
+}
+_CHECKED = {
+    "head": "UPDATE",
+    "erased": "INSERT",
+    "payloads": "DELETE",
+    "idempotency": "UPDATE",
+}
+GUARDED = ("head", "streams", "events", "payloads", "idempotency", "erased")
+
+
+def _triggers() -> list[sql.Composed]:
+    """Refuse every UPDATE, DELETE and TRUNCATE, but for what a check lets through."""
+    statements: list[sql.Composed] = []
+    for table in GUARDED:
+        checked = _CHECKED.get(table)
+        refused = [verb for verb in ("UPDATE", "DELETE") if verb != checked]
+        statements += [
+            sql.SQL(
+                "CREATE TRIGGER {name} BEFORE {verbs} ON engramlog.{table}"
+                " FOR EACH ROW EXECUTE FUNCTION engramlog.refuse()"
+            ).format(
+                name=sql.Identifier(f"{table}_append_only"),
+                verbs=sql.SQL(" OR ").join(map(sql.SQL, refused)),  # pyright: ignore[reportArgumentType]
+                table=sql.Identifier(table),
+            ),
+            sql.SQL(
+                "CREATE TRIGGER {name} BEFORE TRUNCATE ON engramlog.{table}"
+                " FOR EACH STATEMENT EXECUTE FUNCTION engramlog.refuse()"
+            ).format(name=sql.Identifier(f"{table}_not_emptied"), table=sql.Identifier(table)),
+        ]
+        if checked is not None:
+            statements.append(
+                sql.SQL(
+                    "CREATE TRIGGER {name} BEFORE {verb} ON engramlog.{table}"
+                    " FOR EACH ROW EXECUTE FUNCTION engramlog.{check}()"
+                ).format(
+                    name=sql.Identifier(f"{table}_checked"),
+                    verb=sql.SQL(checked),  # pyright: ignore[reportArgumentType]
+                    table=sql.Identifier(table),
+                    check=sql.Identifier(PROC_GUARDS[table]),
+                )
+            )
+    return statements
+
+
+_GRANTS = """
+GRANT USAGE ON SCHEMA engramlog TO {role};
+GRANT SELECT ON ALL TABLES IN SCHEMA engramlog TO {role};
+GRANT INSERT ON engramlog.streams, engramlog.events, engramlog.payloads, engramlog.idempotency,
+  engramlog.erased TO {role};
+GRANT UPDATE (origin, epoch, position, received_at, received_hlc, hash, proofs)
+  ON engramlog.head TO {role};
+GRANT EXECUTE ON FUNCTION engramlog.erase, engramlog.scrub, engramlog.position_at TO {role};
+"""
+_REVOKES = """
+REVOKE ALL ON FUNCTION engramlog.erase, engramlog.scrub, engramlog.position_at FROM PUBLIC;
+"""
+
+
+def prepare(url: str, role: str) -> None:
+    """Make the tables of an empty log, as the owner that ``url`` names, for nodes that connect
+    as ``role``.
+
+    Raises:
+        DataDirectoryError: the database holds a log already, or has no such role.
+        StorageFailed: the server cannot be reached or refuses.
+    """
+    with failures(), connect(url) as db, db.transaction():
+        if db.execute("SELECT to_regnamespace('engramlog')").fetchone() != (None,):
+            raise DataDirectoryError("the database holds a log already")
+        if not db.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (role,)).fetchone():
+            raise DataDirectoryError(f"the server has no role {role!r}: create it first")
+        db.execute(TABLES)
+        db.execute(GUARDS)
+        for statement in _triggers():
+            db.execute(statement)
+        db.execute(
+            sql.SQL("INSERT INTO engramlog.head (schema_version) VALUES ({})").format(
+                SCHEMA_VERSION
+            )
+        )
+        db.execute(_REVOKES)
+        db.execute(sql.SQL(_GRANTS).format(role=sql.Identifier(role)))
+        with suppress(psycopg.errors.InsufficientPrivilege), db.transaction():
+            # Only for the metric of how far the standbys are behind.
+            db.execute(sql.SQL("GRANT pg_monitor TO {}").format(sql.Identifier(role)))
+
+
+def check_version(db: psycopg.Connection) -> None:
+    """Raises DataDirectoryError where there is no log, or one of another schema version."""
+    if db.execute("SELECT to_regclass('engramlog.head')").fetchone() == (None,):
+        raise DataDirectoryError(
+            "the database holds no log: make one with 'engramlog log prepare', as its owner"
+        )
+    row = db.execute("SELECT schema_version FROM engramlog.head").fetchone()
+    version = None if row is None else row[0]
+    if version != SCHEMA_VERSION:
+        raise DataDirectoryError(
+            f"the log has schema {version}, this release reads {SCHEMA_VERSION}: "
+            "use a release that knows it"
+        )
+
+
+def schema_fault(db: psycopg.Connection) -> str | None:
+    """Which guard is missing or switched off."""
+    found = {
+        str(name)
+        for (name,) in db.execute(
+            "SELECT tgname FROM pg_trigger t JOIN pg_class c ON c.oid = tgrelid"
+            " JOIN pg_namespace n ON n.oid = relnamespace"
+            " WHERE nspname = 'engramlog' AND NOT tgisinternal AND tgenabled IN ('O', 'A')"
+        )
+    }
+    wanted = {f"{table}_{what}" for table in GUARDED for what in ("append_only", "not_emptied")}
+    wanted |= {f"{table}_checked" for table in _CHECKED}
+    missing = sorted(wanted - found)
+    return f"trigger {missing[0]} is missing or switched off" if missing else None

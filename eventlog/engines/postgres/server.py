@@ -1,0 +1,67 @@
+"""What the server says of itself, and whether it would hold what it acknowledges.
+
+Read with the log's lock, for every group of writes: an operator may change settings, and a
+failover the server, at any time.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from msgspec import Struct
+
+Durability = Literal["quorum", "server"]
+"""``quorum``: a write is acknowledged once a synchronous standby has it on disk too. ``server``:
+once the server has it, whatever that is worth."""
+
+STATE = """
+SELECT h.position, h.received_at, h.received_hlc, h.hash, h.origin, h.epoch,
+  current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),
+  current_setting('fsync'), current_setting('full_page_writes'),
+  ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint,
+  pg_is_in_recovery()
+FROM engramlog.head h"""
+TIMELINE = "SELECT ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint"
+LOCK = STATE + " FOR UPDATE OF h"
+
+_LIST = re.compile(r"^\s*(?:(?:(?:ANY|FIRST)\s+)?(\d+)\s*)?\((.+)\)\s*$", re.IGNORECASE | re.DOTALL)
+
+
+class ServerState(Struct, frozen=True):
+    """The log's head and the settings on which durability depends."""
+
+    position: int
+    received_at: int
+    received_hlc: int
+    hash: bytes
+    origin: str | None
+    epoch: int
+    synchronous_commit: str
+    synchronous_standby_names: str
+    fsync: str
+    full_page_writes: str
+    timeline: int
+    in_recovery: bool
+
+
+def standbys_awaited(names: str) -> int:
+    """How many standbys ``synchronous_standby_names`` makes a commit wait for."""
+    if not names.strip():
+        return 0
+    listed = _LIST.match(names)
+    return int(listed[1] or 1) if listed else 1
+
+
+def durability_fault(state: ServerState, wanted: Durability) -> str | None:
+    """Why the server would not hold an acknowledged write; None where it would."""
+    if state.fsync != "on" or state.full_page_writes != "on":
+        return "the server runs with fsync or full_page_writes off: a power cut would lose writes"
+    if state.synchronous_commit not in ("on", "remote_apply"):
+        return f"synchronous_commit is {state.synchronous_commit}: writes would not be waited for"
+    if wanted == "quorum" and standbys_awaited(state.synchronous_standby_names) < 1:
+        return (
+            "synchronous_standby_names is empty, so no standby holds what is acknowledged: set it "
+            "on the server, such as 'ANY 1 (one, two)', or set log_durability = \"server\" here"
+        )
+    return None

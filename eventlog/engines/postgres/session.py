@@ -1,0 +1,177 @@
+"""The one connection of a node that writes: the log's lock, and commits that are waited for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import psycopg
+from msgspec import Struct
+from psycopg.pq import TransactionStatus
+
+from engramlog.eventlog.engines.postgres import statements
+from engramlog.eventlog.engines.postgres.connecting import (
+    Connection,
+    connect,
+    failures,
+    is_lost,
+    storage_error,
+)
+from engramlog.eventlog.engines.postgres.server import LOCK, ServerState
+from engramlog.eventlog.errors import OutcomeUnknown, StorageFailed
+
+LOCK_SECONDS_MAX = 5.0
+COMMIT_SECONDS_MAX = 10.0
+HOLD_SECONDS_MAX = 30
+"""How long the server lets a node hold the lock without a word: one that was stopped or cut off
+loses it then, and its transaction with it."""
+SCRUB_SECONDS_MAX = 3600.0
+
+
+class Figures(Struct, frozen=True):
+    """Counters since the log was opened, and the lag of the quickest standby."""
+
+    locks: int
+    lock_seconds: float
+    commits: int
+    commit_seconds: float
+    standby_lag_bytes: int | None
+
+
+class WritingSession:
+    """See the module. ``check`` looks at the server's state under the lock and raises where
+    nothing may be written."""
+
+    def __init__(self, url: str, check: Callable[[ServerState], None]) -> None:
+        self._url = url
+        self._check = check
+        self._db: Connection | None = None
+        self._locks = self._commits = 0
+        self._lock_seconds = self._commit_seconds = 0.0
+
+    @property
+    def db(self) -> Connection:
+        """The connection whose transaction holds the lock. Raises StorageFailed."""
+        if self._db is None or is_lost(self._db):
+            raise StorageFailed("the connection that held the log's lock is lost")
+        return self._db
+
+    def lock(self) -> ServerState:
+        """Begin a transaction that holds the log's lock.
+
+        Raises:
+            LogBusy: another node holds it and does not give it up in time.
+            NotDurable, HistoryChanged: as ``check`` says.
+            StorageFailed: the server cannot be reached.
+        """
+        started = time.perf_counter()
+        try:
+            with failures():
+                return self._locked(self._connected())
+        except StorageFailed:
+            self.close()  # another connection may lead to another server
+            raise
+        except BaseException:
+            self.abandon()
+            raise
+        finally:
+            self._locks += 1
+            self._lock_seconds += time.perf_counter() - started
+
+    def _locked(self, db: Connection) -> ServerState:
+        with db.pipeline():
+            db.execute("BEGIN")
+            locking = db.cursor(binary=True).execute(LOCK)
+        row = locking.fetchone()
+        if row is None:
+            raise StorageFailed("the log has no head")
+        state = ServerState(*row)
+        self._check(state)
+        return state
+
+    def _connected(self) -> Connection:
+        if self._db is not None and not is_lost(self._db):
+            return self._db
+        self._db = connect(
+            self._url,
+            lock_timeout=f"{int(LOCK_SECONDS_MAX * 1000)}",
+            idle_in_transaction_session_timeout=f"{HOLD_SECONDS_MAX}s",
+            tcp_keepalives_idle="10",
+            tcp_keepalives_interval="5",
+        )
+        # A server may show what it committed and could not replicate before it was lost.
+        self._locked(self._db)
+        self.prove()
+        return self._db
+
+    def prove(self) -> None:
+        """Wait for one commit of our own: then the standbys hold all that came before it too."""
+        self.commit([(statements.PROVE, ())])
+
+    def commit(self, last: Sequence[tuple[str, Sequence[Any]]]) -> None:
+        """Execute the last statements and commit, in one round trip.
+
+        Raises:
+            OutcomeUnknown: the server did not say in time that it is done, or says that no
+                standby has it: waits that are cancelled end with a warning, not an error.
+            HistoryChanged, EraseRefused, StorageFull, StorageFailed: nothing was written.
+        """
+        db, warned, started = self.db, list[str](), time.perf_counter()
+
+        def note(notice: psycopg.errors.Diagnostic) -> None:
+            warned.append(notice.message_primary or "")
+
+        db.add_notice_handler(note)
+        try:
+            with db.patience(COMMIT_SECONDS_MAX), db.pipeline():
+                for statement, bindings in last:
+                    db.execute(statement, bindings)  # pyright: ignore[reportArgumentType]
+                db.execute("COMMIT")
+        except psycopg.Error as fault:
+            if not is_lost(db) and fault.sqlstate is not None and fault.sqlstate[:2] != "57":
+                raise storage_error(fault) from fault
+            db.close()
+            raise OutcomeUnknown(
+                "the server was lost before it acknowledged the commit: it may have been written"
+            ) from fault
+        finally:
+            self._commits += 1
+            self._commit_seconds += time.perf_counter() - started
+            with suppress(ValueError):
+                db.remove_notice_handler(note)
+        if warned:
+            db.close()
+            raise OutcomeUnknown(f"the commit was not waited for: {warned[0]}")
+
+    def figures(self, standby_lag_bytes: int | None) -> Figures:
+        return Figures(
+            self._locks,
+            self._lock_seconds,
+            self._commits,
+            self._commit_seconds,
+            standby_lag_bytes,
+        )
+
+    def scrub(self) -> None:
+        """Write the tables anew without deleted rows, and commit."""
+        with failures(), self.db.patience(SCRUB_SECONDS_MAX):
+            self.db.execute(statements.SCRUB)
+        self.prove()
+
+    def abandon(self) -> None:
+        """Roll back what is open; a connection that cannot is closed, which does the same."""
+        db = self._db
+        if db is None or is_lost(db):
+            self._db = None
+        elif db.info.transaction_status != TransactionStatus.IDLE:
+            try:
+                db.execute("ROLLBACK")
+            except psycopg.Error:
+                self.close()
+
+    def close(self) -> None:
+        if self._db is not None:
+            self._db.close()
+            self._db = None

@@ -1,0 +1,107 @@
+"""Writing a transaction's events under the log's lock: one round trip for few, COPY for many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import Any
+
+from engramlog.eventlog.chain import Link
+from engramlog.eventlog.codec import decode_header
+from engramlog.eventlog.engines.appending import KeyUses
+from engramlog.eventlog.engines.erased_names import event_ids_of
+from engramlog.eventlog.engines.postgres import statements
+from engramlog.eventlog.engines.postgres.connecting import Connection
+from engramlog.eventlog.kinds import FactErased
+from engramlog.eventlog.log import Head
+
+COPY_EVENTS_MIN = 256
+"""From so many on, two streams of COPY cost less than arrays of parameters."""
+
+
+def write_links(db: Connection, links: Sequence[Link], numbers: dict[str, int]) -> None:
+    """Insert events with their payloads, and the streams that are new, into ``numbers`` too."""
+    for stream in dict.fromkeys(recorded.header.stream for recorded, _ in links):
+        if stream not in numbers:
+            numbers[stream] = len(numbers) + 1
+            db.execute(statements.INSERT_STREAM, (numbers[stream], stream))
+    events = [_event_row(link, numbers) for link in links]
+    payloads = [
+        (stored.position, stored.salt, stored.payload)
+        for _, stored in links
+        if stored.payload is not None
+    ]
+    if len(events) >= COPY_EVENTS_MIN:
+        _copy(db, statements.COPY_EVENTS, statements.EVENT_TYPES, events)
+        _copy(db, statements.COPY_PAYLOADS, statements.PAYLOAD_TYPES, payloads)
+    elif events:
+        db.execute(statements.INSERT_EVENTS, _columns(events))
+        if payloads:
+            db.execute(statements.INSERT_PAYLOADS, _columns(payloads))
+
+
+def write_keys(db: Connection, keys: KeyUses) -> None:
+    rows = [
+        (actor.encode(), key.encode(), use.digest, use.first_position, use.last_position)
+        for (actor, key), use in keys.items()
+    ]
+    if rows:
+        db.execute(statements.INSERT_KEYS, _columns(rows))
+
+
+def write_names(db: Connection, links: Sequence[Link]) -> None:
+    """Enter what ``fact_erased`` events among ``links`` name."""
+    names = [
+        (event_id, stored.position)
+        for recorded, stored in links
+        if isinstance(recorded.payload, FactErased)
+        for event_id in event_ids_of(recorded.payload)
+    ]
+    if names:
+        db.execute(statements.NAME_ERASED, _columns(names))
+
+
+def erase(db: Connection, event_ids: Sequence[bytes]) -> None:
+    """Delete payloads, and blank the digests of the requests that wrote them."""
+    headers = db.execute(statements.HEADERS_OF, (list(event_ids),)).fetchall()
+    keys = {decode_header(header).idempotency_key for (header,) in headers} - {None}
+    named = [key.encode() for key in keys if key is not None]
+    used = db.execute(statements.KEYS_NAMED, (named,)).fetchall() if named else []
+    actors, used_keys = [actor for actor, _ in used], [key for _, key in used]
+    db.execute(statements.ERASE, (list(event_ids), actors, used_keys))
+
+
+def move_head(db: Connection, before: tuple[int, bytes, int], head: Head, digest: bytes) -> None:
+    """Move the head on from where it was read: position, hash, epoch. Fails elsewhere."""
+    after = (head.position, head.received_at, head.received_hlc, digest)
+    db.execute(statements.MOVE_HEAD, (*before, *after))
+
+
+def _event_row(link: Link, numbers: dict[str, int]) -> tuple[Any, ...]:
+    recorded, stored = link
+    header = recorded.header
+    return (
+        stored.position,
+        numbers[header.stream],
+        header.stream_seq,
+        header.event_id,
+        header.kind,
+        stored.received_at,
+        stored.received_hlc,
+        stored.peer,
+        stored.header,
+        stored.hash,
+    )
+
+
+def _columns(rows: Sequence[tuple[Any, ...]]) -> tuple[list[Any], ...]:
+    return tuple([*map(itemgetter(number), rows)] for number in range(len(rows[0])))
+
+
+def _copy(
+    db: Connection, statement: str, types: Sequence[str], rows: Sequence[tuple[Any, ...]]
+) -> None:
+    with db.cursor().copy(statement) as copy:  # pyright: ignore[reportArgumentType]
+        copy.set_types(types)
+        for row in rows:
+            copy.write_row(row)

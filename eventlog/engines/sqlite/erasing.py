@@ -1,0 +1,66 @@
+"""Erasing payloads in ``log.db``: deleting them, and emptying the write-ahead log after."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import cast
+
+import apsw
+import msgspec
+
+from engramlog.eventlog.chain import Link
+from engramlog.eventlog.codec import decode_header
+from engramlog.eventlog.engines.erased_names import event_ids_of
+from engramlog.eventlog.engines.sqlite import schema
+from engramlog.eventlog.errors import StorageFailed
+from engramlog.eventlog.kinds import FactErased
+
+TRUNCATE_ATTEMPTS = 100
+TRUNCATE_PAUSE_SECONDS = 0.1
+
+
+def name_erased(db: apsw.Connection, links: Sequence[Link]) -> None:
+    """Enter what ``fact_erased`` events among ``links`` name, inside the open transaction."""
+    for recorded, stored in links:
+        if isinstance(recorded.payload, FactErased):
+            names = event_ids_of(recorded.payload)
+            db.executemany(schema.NAME, [(event_id, stored.position) for event_id in names])
+
+
+def positions_of(db: apsw.Connection, event_ids: Sequence[bytes]) -> dict[bytes, int]:
+    """Positions of those events that are in the log."""
+    asked = msgspec.json.encode([event_id.hex() for event_id in event_ids]).decode()
+    return dict(cast("Iterator[tuple[bytes, int]]", db.execute(schema.SELECT_POSITIONS, (asked,))))
+
+
+def erase(db: apsw.Connection, event_ids: Sequence[bytes]) -> None:
+    """Delete the payloads of events inside the open transaction, and blank the digests of the
+    requests that wrote them. Raises apsw.ConstraintError where no event names one of them."""
+    db.executemany(schema.ERASE, [(event_id,) for event_id in event_ids])
+    named = msgspec.json.encode([event_id.hex() for event_id in event_ids]).decode()
+    headers = cast("Iterator[tuple[bytes]]", db.execute(schema.SELECT_HEADERS, (named,)))
+    keys = {decode_header(header).idempotency_key for (header,) in headers} - {None}
+    if keys:
+        asked = msgspec.json.encode(sorted(key for key in keys if key is not None)).decode()
+        used = db.execute(schema.SELECT_KEYS_OF, (asked,)).fetchall()
+        db.executemany(schema.BLANK, cast("list[tuple[str, str]]", used))
+
+
+def is_named(db: apsw.Connection, position: int) -> bool:
+    """Whether a ``fact_erased`` event names the event at a position."""
+    with schema.reading(position):
+        return db.execute(schema.IS_NAMED, (position,)).fetchone() is not None
+
+
+def truncate_wal(db: apsw.Connection) -> None:
+    """Empty a database's write-ahead log, waiting for readers to finish.
+    Raises StorageFailed where they do not."""
+    for _ in range(TRUNCATE_ATTEMPTS):
+        busy, *_ = cast(
+            "tuple[int, int, int]", db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        )
+        if not busy:
+            return
+        time.sleep(TRUNCATE_PAUSE_SECONDS)
+    raise StorageFailed("the write-ahead log cannot be emptied: a reader does not finish")

@@ -1,0 +1,419 @@
+"""The event log in one SQLite file: one writing connection, a pool of reading ones.
+
+A transaction is kept in memory until ``commit``, which writes it in one ``BEGIN IMMEDIATE``
+with an fsync (WAL, ``synchronous=FULL``). After a failed commit the heads are read again
+from the file before the next transaction, so that memory and disk agree.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Self, cast
+
+import apsw
+
+from engramlog.eventlog.chain import PAYLOAD_MISSING, Chain, Link, check_link
+from engramlog.eventlog.clock import Clock
+from engramlog.eventlog.codec import decode, decode_header
+from engramlog.eventlog.engines.appending import (
+    AppendingLog,
+    KeyUse,
+    KeyUses,
+    Transaction,
+    WriterTurn,
+)
+from engramlog.eventlog.engines.erased_names import erased_of
+from engramlog.eventlog.engines.following import CommitSignal, LogSubscription, walk
+from engramlog.eventlog.engines.sqlite import schema
+from engramlog.eventlog.engines.sqlite.erasing import (
+    erase,
+    is_named,
+    name_erased,
+    positions_of,
+    truncate_wal,
+)
+from engramlog.eventlog.engines.sqlite.reading import (
+    AuditRow,
+    ReaderPool,
+    StoredRow,
+    log_head,
+    stored_rows,
+    stream_heads,
+    stream_rows,
+)
+from engramlog.eventlog.engines.storage_audit import Row
+from engramlog.eventlog.errors import CorruptLog, EraseRefused, LogClosed, StorageFailed
+from engramlog.eventlog.event import Recorded, Stored
+from engramlog.eventlog.log import Head, KeyCopy, StreamHead, check_limit
+
+TAIL_CHECK_EVENTS = 64
+
+
+class SqliteLog(AppendingLog):
+    """Implements ``EventLog``. Open it with ``SqliteLog.open``."""
+
+    def __init__(
+        self, clock: Clock, chain: Chain, writer: apsw.Connection | None, readers: ReaderPool
+    ) -> None:
+        self.clock = clock
+        self.chain = chain
+        self._writer = writer
+        self._readers = readers
+        self._head = Head()
+        self._stream_numbers: dict[str, int] = {}
+        self._last_event_id = b""
+        self._stale = False
+        self._closed = False
+        self._turn = WriterTurn()
+        self._signal = CommitSignal(live=writer is not None)
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        *,
+        origin: str,
+        epoch: int,
+        clock: Clock,
+        read_only: bool = False,
+        entropy: Callable[[int], bytes] = os.urandom,
+    ) -> Self:
+        """Open or create the log at ``path``.
+
+        A writing log checks its last ``TAIL_CHECK_EVENTS`` events first. A read-only one
+        checks nothing, so that ``verify`` can look at damage, and may be open beside a
+        writer in another process.
+
+        Raises:
+            DataDirectoryError: no log, not a log, or of another schema version.
+            CorruptLog: the file or its last events contradict themselves.
+            StorageFailed: the file cannot be opened.
+        """
+        with schema.reading():
+            writer = None if read_only else schema.connect_writer(path)
+            readers = ReaderPool(path)
+        log = cls(clock, Chain(origin, epoch, Head(), {}, entropy), writer, readers)
+        if writer is None:
+            return log
+        try:
+            log._check_tail(writer)
+            log._load_heads(writer)
+        except BaseException:
+            log.close()
+            raise
+        return log
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.close()
+
+    @property
+    def origin(self) -> str:
+        return self.chain.origin
+
+    @property
+    def epoch(self) -> int:
+        return self.chain.epoch
+
+    # -- writing
+
+    def begin(self) -> Transaction:
+        """Open the one writing transaction; waits for that of another thread to end."""
+        self._turn.take()
+        try:
+            writer = self._require_writer()
+            if self._stale:
+                self._load_heads(writer)
+        except BaseException:
+            self.release()
+            raise
+        return Transaction(self)
+
+    def copy(self, events: Sequence[Stored], keys: Sequence[KeyCopy] = ()) -> None:
+        """See ``CopyableLog``."""
+        self._turn.take()
+        stored = False
+        try:
+            writer = self._require_writer()
+            if self._stale:
+                self._load_heads(writer)
+            links = self.chain.follow(events)
+            uses = {
+                (each.actor, each.key): KeyUse(each.digest, each.first_position, each.last_position)
+                for each in keys
+            }
+            # What the other log erased of itself is erased here, wherever the copy stood then.
+            self.store(links, uses, erased_of(links))
+            stored = True
+        finally:
+            if not stored:
+                self.chain.take_back()
+            self.release()
+
+    def keys_of(self, events: Sequence[Stored]) -> list[KeyCopy]:
+        """See ``CopyableLog``."""
+        found: dict[tuple[str, str], KeyCopy] = {}
+        positions = {stored.position for stored in events}
+        with self._reader() as db, schema.reading():
+            for stored in events:
+                header = decode_header(stored.header)
+                name = (header.actor, header.idempotency_key or "")
+                if header.idempotency_key is None or name in found:
+                    continue
+                row = db.execute(schema.SELECT_KEY, name).fetchone()
+                if row is not None and row[2] in positions:
+                    found[name] = KeyCopy(*name, *cast("tuple[bytes, int, int]", row))
+        return list(found.values())
+
+    def key_use(self, actor: str, key: str) -> KeyUse | None:
+        with schema.reading():
+            row = self._require_writer().execute(schema.SELECT_KEY, (actor, key)).fetchone()
+        return None if row is None else KeyUse(*cast("tuple[bytes, int, int]", row))
+
+    def holds(self, event_id: bytes) -> bool:
+        # Identifiers are time-ordered: one beyond the last cannot be there, and asking
+        # the index for every event would halve the speed of appending.
+        if event_id > self._last_event_id:
+            return False
+        with schema.reading():
+            found = self._require_writer().execute(schema.SELECT_EVENT_ID, (event_id,)).fetchone()
+        return found is not None
+
+    def recorded(self, first: int, last: int) -> list[Recorded]:
+        bindings = first - 1, max(0, last - first + 1)
+        rows = stored_rows(self._require_writer(), schema.READ_ALL, bindings, first - 1)
+        return [decode(Stored(*row)) for row in rows]
+
+    def store(self, links: Sequence[Link], keys: KeyUses, erased: Sequence[bytes]) -> None:
+        db = self._require_writer()
+        try:
+            db.execute("BEGIN IMMEDIATE")
+            self._insert(db, links, keys)
+            name_erased(db, links)
+            if erased:
+                erase(db, erased)
+            db.execute("COMMIT")
+        except BaseException as fault:
+            self._stale = True
+            _abandon(db)
+            if isinstance(fault, apsw.ConstraintError) and erased:
+                raise EraseRefused(str(fault)) from fault
+            if isinstance(fault, apsw.Error):
+                raise schema.storage_error(fault) from fault
+            raise
+        newest = max((recorded.header.event_id for recorded, _ in links), default=b"")
+        self._last_event_id = max(self._last_event_id, newest)
+        self._head = self.chain.settle()
+
+    def scrub(self) -> None:
+        """Rewrites the file: deleting a row overwrites it, but pages that were split or merged
+        before may hold copies of it, and so may the write-ahead log."""
+        db = self._require_writer()
+        self._turn.take()
+        try:
+            with schema.reading():
+                db.execute("VACUUM")
+                truncate_wal(db)
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        self._turn.give_back()
+        self._signal.notify()
+
+    def _insert(self, db: apsw.Connection, links: Sequence[Link], keys: KeyUses) -> None:
+        numbers = self._stream_numbers
+        for stream in dict.fromkeys(recorded.header.stream for recorded, _ in links):
+            if stream not in numbers:
+                numbers[stream] = len(numbers) + 1
+                db.execute(schema.INSERT_STREAM, (numbers[stream], stream))
+        db.executemany(
+            schema.INSERT_EVENT,
+            [
+                (
+                    stored.position,
+                    numbers[recorded.header.stream],
+                    recorded.header.stream_seq,
+                    recorded.header.event_id,
+                    recorded.header.kind,
+                    stored.received_at,
+                    stored.received_hlc,
+                    stored.peer,
+                    stored.header,
+                    stored.hash,
+                )
+                for recorded, stored in links
+            ],
+        )
+        db.executemany(
+            schema.INSERT_PAYLOAD,
+            [
+                (stored.position, stored.salt, stored.payload)
+                for _, stored in links
+                if stored.payload is not None
+            ],
+        )
+        db.executemany(
+            schema.INSERT_KEY,
+            [
+                (actor, key, use.digest, use.first_position, use.last_position)
+                for (actor, key), use in keys.items()
+            ],
+        )
+
+    def _load_heads(self, db: apsw.Connection) -> None:
+        """Make memory agree with the file."""
+        with schema.reading():
+            self._stream_numbers = {
+                str(stream): cast("int", number)
+                for stream, number in db.execute(schema.SELECT_STREAMS)
+            }
+            last_id = cast("bytes | None", db.execute(schema.SELECT_LAST_EVENT_ID).get)
+            self._head = log_head(db)
+            self.chain.restart(self._head, stream_heads(db))
+        self._last_event_id = last_id or b""
+        self._stale = False
+
+    def _check_tail(self, db: apsw.Connection) -> None:
+        """Raises CorruptLog where the last events contradict themselves."""
+        with schema.reading():
+            after = max(0, log_head(db).position - TAIL_CHECK_EVENTS)
+        tips: dict[str, StreamHead] = {}
+        for row in stored_rows(db, schema.READ_ALL, (after, TAIL_CHECK_EVENTS), after):
+            stored = Stored(*row)
+            if stored.position != after + 1:
+                raise CorruptLog(after + 1, f"missing: the next event is at {stored.position}")
+            after = stored.position
+            header = decode(stored).header
+            # Before the first event of a stream in the tail stands one we did not read.
+            before = StreamHead(header.stream, header.stream_seq - 1, header.prev_hash)
+            fault = check_link(tips.get(header.stream, before), stored)
+            if fault == PAYLOAD_MISSING and is_named(db, stored.position):
+                fault = None
+            if fault is not None:
+                raise CorruptLog(stored.position, fault)
+            tips[header.stream] = StreamHead(header.stream, header.stream_seq, stored.hash)
+
+    # -- reading
+
+    def read(
+        self, after: int = 0, limit: int = 1000, streams: Collection[str] | None = None
+    ) -> list[Recorded]:
+        return [decode(Stored(*row)) for row in self._rows(after, limit, streams)]
+
+    def read_stored(
+        self, after: int = 0, limit: int = 1000, streams: Collection[str] | None = None
+    ) -> list[Stored]:
+        return [Stored(*row) for row in self._rows(after, limit, streams)]
+
+    def read_stream(self, stream: str, after_seq: int = 0, limit: int = 1000) -> list[Stored]:
+        check_limit(limit)
+        with self._reader() as db, schema.reading():
+            rows = db.execute(schema.READ_STREAM_SEQ, (stream, after_seq, limit)).fetchall()
+        return [Stored(*cast("StoredRow", row)) for row in rows]
+
+    def read_rows(self, after: int, limit: int) -> list[Row]:
+        """Stored events with the columns that repeat their headers, for ``verify``."""
+        with self._reader() as db:
+            rows = list(stored_rows(db, schema.READ_ROWS, (after, limit), after))
+        return [Row(Stored(*row[:8]), *row[8:]) for row in cast("list[AuditRow]", rows)]
+
+    def storage_fault(self) -> str | None:
+        """What SQLite or our schema find wrong with the file as a whole; None if nothing.
+
+        Reads everything once, indexes included: seconds for millions of events.
+        """
+        with self._reader() as db, schema.reading():
+            fault = schema.schema_fault(db)
+            if fault is None:
+                finding = str(db.execute("PRAGMA integrity_check(1)").get)
+                fault = None if finding == "ok" else finding
+        return fault
+
+    def iterate(self, after: int = 0, until: int | None = None) -> Iterator[Recorded]:
+        return walk(self, after, until)
+
+    def head(self) -> Head:
+        self._require_open()
+        if self._writer is not None:
+            return self._head
+        with self._reader() as db, schema.reading():
+            return log_head(db)
+
+    def stream_heads(self) -> dict[str, StreamHead]:
+        with self._reader() as db, schema.reading():
+            return stream_heads(db)
+
+    def position_at(self, instant_us: int) -> int:
+        with self._reader() as db, schema.reading():
+            return cast("int", db.execute(schema.SELECT_POSITION_AT, (instant_us,)).get or 0)
+
+    def received_at(self, position: int) -> int:
+        if position == 0:
+            self._require_open()
+            return 0
+        with self._reader() as db, schema.reading(position):
+            instant = db.execute(schema.SELECT_RECEIVED_AT, (position,)).get
+        if instant is None:
+            raise IndexError(f"position {position} is not in the log")
+        return cast("int", instant)
+
+    def positions_of(self, event_ids: Sequence[bytes]) -> dict[bytes, int]:
+        with self._reader() as db, schema.reading():
+            return positions_of(db, event_ids)
+
+    def subscribe(self, after: int = 0, streams: Collection[str] | None = None) -> LogSubscription:
+        self._require_open()
+        return LogSubscription(self, self._signal, after, streams)
+
+    def close(self) -> None:
+        """Waits for another thread's transaction to end; one of this thread is lost."""
+        self._closed = True
+        self._signal.notify()
+        waits = not self._turn.is_mine
+        if waits:
+            self._turn.take()
+        try:
+            # The writer last: what closes last merges the write-ahead log into the file.
+            self._readers.close()
+            if self._writer is not None:
+                self._writer.close()
+        finally:
+            if waits:
+                self._turn.give_back()
+
+    def _rows(self, after: int, limit: int, streams: Collection[str] | None) -> list[StoredRow]:
+        check_limit(limit)
+        with self._reader() as db:
+            if streams is None:
+                return list(stored_rows(db, schema.READ_ALL, (after, limit), after))
+            return stream_rows(db, after, limit, streams)
+
+    def _reader(self) -> AbstractContextManager[apsw.Connection]:
+        self._require_open()
+        return self._readers.connection()
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise LogClosed("the log is closed")
+
+    def _require_writer(self) -> apsw.Connection:
+        self._require_open()
+        if self._writer is None:
+            raise StorageFailed("the log was opened for reading only")
+        return self._writer
+
+
+def _abandon(db: apsw.Connection) -> None:
+    """Roll back what a failed commit left open, if SQLite has not done so itself."""
+    if db.in_transaction:
+        try:
+            db.execute("ROLLBACK")
+        except apsw.Error:
+            # The error that led here says more; the next transaction starts from the file.
+            return

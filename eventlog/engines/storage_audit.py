@@ -1,0 +1,36 @@
+"""What an engine shows to ``verify`` beyond the log's contract: how it stores what it stores."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+from msgspec import Struct
+
+from engramlog.eventlog.event import Stored
+
+
+class Row(Struct, frozen=True):
+    """A stored event with the columns in which an engine repeats parts of its header.
+
+    The columns are read as they are: damage can leave any type in them.
+    """
+
+    stored: Stored
+    stream: str
+    stream_seq: int
+    event_id: bytes
+    kind: str
+
+
+@runtime_checkable
+class Auditable(Protocol):
+    """An engine whose storage can disagree with itself."""
+
+    def read_rows(self, after: int, limit: int) -> list[Row]:
+        """Rows with position > ``after``, in order. Raises CorruptLog where reading stops;
+        its position is then the first that could not be read."""
+        ...
+
+    def storage_fault(self) -> str | None:
+        """What is wrong with the storage as a whole (indexes, constraints, schema)."""
+        ...

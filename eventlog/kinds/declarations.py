@@ -1,0 +1,171 @@
+"""What operators declare of this node: policies, profiles, aliases, trust, subscriptions."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal, TypeAlias
+
+from msgspec import Struct, field
+
+from engramlog.eventlog.kinds.payload import EntityUri, InstantUs, Payload
+
+
+class DecayPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How facts lose confidence. ``*`` matches every relation or scope.
+
+    ``confidence`` mode: half-life ``half_life_s`` with ``min_confidence`` as the floor.
+    ``retract`` mode: retract what is older than ``ttl_s`` or has sunk under
+    ``min_confidence``.
+    """
+
+    id: str
+    relation: str = "*"
+    scope: str = "*"
+    mode: Literal["retract", "confidence"] = "retract"
+    ttl_s: float | None = None
+    half_life_s: float | None = None
+    min_confidence: float | None = None
+    exempt_relations: list[str] = field(default_factory=list)
+
+
+class DecaySwept(Payload, frozen=True, tag="decay_swept"):
+    """One sweep of one scope at ``at_us``, with the policies as they stood.
+
+    Facts outside gardens are swept, and those of ``gardens`` (ids, or ``*`` for all).
+    """
+
+    version: ClassVar[int] = 2
+    line: ClassVar[str] = "sweep"
+    scope: str
+    at_us: InstantUs
+    policies: list[DecayPolicy]
+    gardens: list[str] = field(default_factory=list)
+
+
+class PolicySet(Payload, frozen=True, tag="policy_set"):
+    """A decay policy was set, or removed where ``policy`` is null."""
+
+    line: ClassVar[str] = "policy"
+    policy_id: str
+    policy: DecayPolicy | None = None
+
+
+class SetValuedDeclared(Payload, frozen=True, tag="set_valued_declared"):
+    """Relations (labels or suffix-``*`` globs) that may hold several values at once."""
+
+    line: ClassVar[str] = "policy"
+    relations: list[str]
+
+
+class ProfileSet(Payload, frozen=True, tag="profile_set"):
+    """A recall profile was installed under ``name``, or removed where null."""
+
+    line: ClassVar[str] = "profile"
+    name: str
+    document: dict[str, Any] | None = None
+
+
+class AliasSet(Payload, frozen=True, tag="alias_set"):
+    """The name ``raw_uri`` means the entity ``canonical_uri`` from here on; null: itself."""
+
+    line: ClassVar[str] = "alias"
+    raw_uri: EntityUri
+    canonical_uri: EntityUri | None = None
+    alias_kind: Literal["user", "migration"] = "user"
+
+
+class SourceTrustSet(Payload, frozen=True, tag="source_trust_set"):
+    """This node trusts ``source`` to the degree ``trust`` in [0, 1] from here on."""
+
+    line: ClassVar[str] = "trust"
+    source: EntityUri
+    trust: float
+    reason: str = ""
+
+
+class TrustPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How trust in a source is computed where nothing was set (wire 3.5); all in [0, 1] but
+    for the counts. The trust is the weighted sum of one level of each group.
+
+    ``mode``: ``off`` trusts everybody fully. ``hidden_below`` (``strict_hidden_below`` in
+    ``strict`` mode): lists leave out facts of less effective confidence whose source is not
+    fully trusted.
+    """
+
+    mode: Literal["strict", "relaxed", "off"] = "relaxed"
+    identity_weight: float = 0.35
+    history_weight: float = 0.30
+    authority_weight: float = 0.25
+    attestation_weight: float = 0.10
+    identity_logged: float = 1.0
+    identity_manifest: float = 0.7
+    identity_key: float = 0.4
+    identity_bare: float = 0.1
+    history_new: float = 0.5
+    history_known: float = 0.7
+    history_failing: float = 0.3
+    history_proven: float = 1.0
+    history_known_from: int = 10
+    history_proven_from: int = 100
+    history_failing_share: float = 0.05
+    authority_self: float = 0.9
+    authority_own: float = 0.7
+    authority_shared: float = 0.5
+    authority_other: float = 0.2
+    attestation_signed: float = 1.0
+    attestation_default: float = 0.2
+    hidden_below: float = 0.2
+    strict_hidden_below: float = 0.3
+
+
+class TrustPolicySet(Payload, frozen=True, tag="trust_policy_set"):
+    """From here on trust in sources is computed by this policy."""
+
+    line: ClassVar[str] = "policy"
+    policy: TrustPolicy
+
+
+class EmbeddingModelPinned(Payload, frozen=True, tag="embedding_model_pinned"):
+    """From here on facts are embedded with this model; vectors of others are not compared.
+
+    ``truncated_dimensions`` is how many numbers of each vector are kept, null for all;
+    ``recipe`` names the rule by which a fact becomes the text that is embedded.
+    """
+
+    provider: str
+    model: str
+    dimensions: int
+    recipe: str
+    truncated_dimensions: int | None = None
+
+
+class SubscriptionSet(Payload, frozen=True, tag="subscription_set"):
+    """Somebody wants to be told of changes; or no longer, where ``ended``.
+
+    ``key_id`` is the key it was made with (null: none was needed): what it is told is decided by
+    that key's rights when it is told. ``target`` is a scope or an entity.
+    """
+
+    subscription_id: str
+    subscriber: str
+    target: str
+    target_kind: Literal["scope", "entity"]
+    on_change: Literal["webhook", "wake"]
+    delivery_address: str
+    event_types: list[str]
+    key_id: str | None = None
+    idempotency_key: str | None = None
+    ended: bool = False
+    reason: str = ""
+
+
+DeclarationPayload: TypeAlias = (
+    DecaySwept
+    | PolicySet
+    | SetValuedDeclared
+    | ProfileSet
+    | AliasSet
+    | SourceTrustSet
+    | TrustPolicySet
+    | EmbeddingModelPinned
+    | SubscriptionSet
+)

@@ -1,0 +1,60 @@
+"""The node itself: its epochs, its keys, its promotion from a replica, requests it remembers."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct, field
+
+from engramlog.eventlog.kinds.payload import Payload
+
+
+class EpochStarted(Payload, frozen=True, tag="epoch_started"):
+    """The node's first event, and the first after a restore or an accepted copy."""
+
+    node_id: str
+    epoch: int
+    public_key: str
+    reason: Literal["created", "restored", "copied"] = "created"
+    clock: Literal["wall", "file"] = "wall"
+
+
+class NodeKeyRotated(Payload, frozen=True, tag="node_key_rotated"):
+    """The node signs with a new key from here; the old key vouches for it."""
+
+    previous_public_key: str
+    public_key: str
+    signature: str
+
+
+class ReplicaPromoted(Payload, frozen=True, tag="replica_promoted"):
+    """The node, until here a replica, writes by itself from here on, under its own origin.
+
+    ``position`` is the last that it copied from the primary.
+    """
+
+    primary_node_id: str
+    primary_url: str
+    position: int
+
+
+class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What became of one command: how many of the request's events are its own, the fact that
+    answers it and those that it ended; or why it was refused."""
+
+    events: int = 0
+    fact_id: str | None = None
+    retracted: list[str] = field(default_factory=list)
+    refused: str | None = None
+    message: str = ""
+    where: str | None = None
+
+
+class RequestAnswered(Payload, frozen=True, tag="request_answered"):
+    """What became of each command of a request with an ``Idempotency-Key``, in order, where its
+    events alone do not say it: some commands wrote, and others did not."""
+
+    outcomes: list[Outcome]
+
+
+NodePayload: TypeAlias = EpochStarted | NodeKeyRotated | ReplicaPromoted | RequestAnswered

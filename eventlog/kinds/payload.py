@@ -1,0 +1,51 @@
+"""What all payloads have in common."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal, TypeAlias
+
+from msgspec import Meta, Struct
+
+Scope: TypeAlias = Literal["local", "team", "company", "public"]
+
+FactId: TypeAlias = Annotated[str, Meta(extra={"names": "fact"})]
+EpisodeKey: TypeAlias = Annotated[str, Meta(extra={"names": "episode"})]
+GardenId: TypeAlias = Annotated[str, Meta(extra={"names": "garden"})]
+EntityUri: TypeAlias = Annotated[str, Meta(extra={"names": "entity"})]
+InstantUs: TypeAlias = Annotated[int, Meta(extra={"names": "instant"})]
+"""What a field of a payload names. Whoever carries payloads from log to log, as an export does,
+reads from the types what must be called otherwise there."""
+
+
+class Payload(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    tag_field="kind",
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+    gc=False,
+):
+    """Base of all payloads; ``kind`` is the tag in the bytes.
+
+    Attributes:
+        version: the schema version that the kind is written with.
+        replicated: whether it lies in scope and garden streams, which travel to peers.
+        line: the ``op`` of the import line that carries it; empty where it stays in its log.
+    """
+
+    version: ClassVar[int] = 1
+    replicated: ClassVar[bool] = False
+    line: ClassVar[str] = ""
+
+
+_TAGS: dict[type, str] = {}
+
+
+def kind_of(payload: Payload) -> str:
+    """The payload's tag, as written in headers."""
+    shape = type(payload)
+    tag = _TAGS.get(shape)
+    if tag is None:
+        tag = _TAGS[shape] = str(payload.__struct_config__.tag)
+    return tag

@@ -1,0 +1,149 @@
+"""The log for a reader: events newest first, one event with what it hangs on to, and its pace.
+
+What a caller may know of an event is the journal's to say. Callers without ``audit.read`` see
+the events that speak of facts they may read, and no others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from engramlog.eventlog.chain import link_fault
+from engramlog.eventlog.codec import decode
+from engramlog.eventlog.event import Recorded, Stored
+from engramlog.eventlog.log import EventLog, StreamHead
+from engramlog.projections.arrays import I64
+from engramlog.projections.audit.journal import SCANNED_MAX, Journal, JournalEntry
+
+_READ_EVENTS = 1_000
+CAUSES_MAX = 32
+"""Events of a path of causes; a longer one ends there."""
+
+
+class LogFilter(Struct, frozen=True, kw_only=True):
+    """Which events. ``stream`` is a name or its end, as in ``scope/public``. ``positions``:
+    only events at these, ascending, where something else than the log knows them."""
+
+    kind: str | None = None
+    stream: str | None = None
+    actor: str | None = None
+    peer: str | None = None
+    positions: I64 | None = None
+
+    def keeps(self, event: Recorded) -> bool:
+        """Whether an event passes."""
+        return (
+            (self.kind is None or event.kind == self.kind)
+            and (self.stream is None or event.header.stream.endswith(self.stream))
+            and (self.actor is None or event.header.actor == self.actor)
+            and (self.peer is None or event.peer == self.peer)
+        )
+
+
+class EventPage(Struct, frozen=True):
+    """Entries, newest first; ``reached``: go on before this position, None at the beginning."""
+
+    entries: list[JournalEntry]
+    reached: int | None
+
+
+def newest_first(
+    journal: Journal, asked: LogFilter, before: int, limit: int, *, audits: bool
+) -> EventPage:
+    """Events at positions below ``before``. One page looks at ``SCANNED_MAX`` events at most.
+
+    Args:
+        audits: whether the caller may see events that speak of no fact.
+    """
+    entries: list[JournalEntry] = []
+    reached = before
+    for events in _backwards(journal.log, asked, before):
+        for event in reversed(events):
+            reached = event.position
+            entry = journal.entry(event) if asked.keeps(event) else None
+            if entry is not None and (audits or entry.fact_ids):
+                entries.append(entry)
+                if len(entries) == limit:
+                    return EventPage(entries, reached if reached > 1 else None)
+    more = reached > 1 if asked.positions is None else _left(asked.positions, reached)
+    return EventPage(entries, reached if more else None)
+
+
+def _left(positions: I64, reached: int) -> bool:
+    return bool(len(positions)) and int(positions[0]) < reached
+
+
+def _backwards(log: EventLog, asked: LogFilter, before: int) -> Iterator[Sequence[Recorded]]:
+    """Runs of events below ``before``, the newest run first."""
+    if asked.positions is not None:
+        chosen = asked.positions[asked.positions < before][-SCANNED_MAX:]
+        for position in chosen[::-1].tolist():
+            yield log.read(position - 1, 1)
+        return
+    end = before - 1
+    floor = max(0, end - SCANNED_MAX)
+    while end > floor:
+        begin = max(floor, end - _READ_EVENTS)
+        yield log.read(begin, end - begin)
+        end = begin
+
+
+class Linked(Struct, frozen=True):
+    """An event in its stream: the positions before and after it, and what is wrong with the
+    chain here, if anything."""
+
+    stored: Stored
+    recorded: Recorded
+    previous: int | None
+    next: int | None
+    fault: str | None
+
+
+def linked(log: EventLog, position: int) -> Linked | None:
+    """An event, its hashes computed anew from the bytes in the log. None where there is none."""
+    found = log.read_stored(position - 1, 1)
+    if not found or found[0].position != position:
+        return None
+    stored = found[0]
+    recorded = decode(stored)
+    header = recorded.header
+    around = log.read_stream(header.stream, max(0, header.stream_seq - 2), 3)
+    before = StreamHead(header.stream, 0, bytes(32))
+    previous = following = None
+    for each in around:
+        sequence = decode(each).header.stream_seq
+        if sequence == header.stream_seq - 1:
+            previous, before = each.position, StreamHead(header.stream, sequence, each.hash)
+        elif sequence == header.stream_seq + 1:
+            following = each.position
+    fault = link_fault(before, stored, header, erasable=True)
+    return Linked(stored, recorded, previous, following, fault)
+
+
+def causes(log: EventLog, event: Recorded) -> list[Recorded]:
+    """The event's cause, the cause of that, and so on, the first cause first."""
+    path: list[Recorded] = []
+    cause = event.header.causation_id
+    while cause is not None and len(path) < CAUSES_MAX:
+        position = log.positions_of([cause]).get(cause)
+        found = [] if position is None else log.read(position - 1, 1)
+        if not found or found[0].position in {each.position for each in path}:
+            break
+        path.append(found[0])
+        cause = found[0].header.causation_id
+    return path[::-1]
+
+
+def timeline(log: EventLog, buckets: int) -> tuple[list[int], list[int]]:
+    """Instants (microseconds) at even steps over the log, and its last position at each."""
+    head = log.head().position
+    if head == 0:
+        return [], []
+    first, last = log.received_at(1), log.received_at(head)
+    instants = np.linspace(first, last, buckets + 1).astype(np.int64).tolist()
+    positions = [log.position_at(instant) for instant in instants]
+    instants[-1], positions[-1] = last, head
+    return instants, positions

@@ -1,0 +1,149 @@
+"""What a subscriber is told of an event: nothing that their rights of this moment hide.
+
+A notice is a function of the event, the subscription and what the rights leave: facts that
+may not be read leave no notice, no gap and no count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from uuid import UUID, uuid5
+
+import numpy as np
+from msgspec import Struct
+
+from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.kinds import (
+    ConflictResolved,
+    DecaySwept,
+    FactAsserted,
+    FactDenied,
+    FactRetracted,
+)
+from engramlog.projections.arrays import I32
+from engramlog.projections.authorization import Authorization
+from engramlog.projections.image.reader import Reader
+from engramlog.projections.image.view import View, everything
+from engramlog.projections.image.visible_facts import tells_of
+from engramlog.projections.moment import Moment
+from engramlog.projections.normalization import SCOPES
+from engramlog.projections.tables.declared.subscriptions import SubscriptionRow
+from engramlog.projections.tables.facts.cards import CardKey
+from engramlog.projections.tables.facts.facts import fact_id
+
+EVENT_TYPES = (
+    "fact_asserted", "fact_retracted", "contradiction_detected", "contradiction_resolved",
+    "facts_decayed", "card_refreshed",
+)  # fmt: skip
+_NAMESPACE = UUID("0d8d7f3e-6f7c-5a49-8d38-1f6f9f0e4b52")
+
+
+class Notice(Struct, frozen=True):
+    """One thing to tell. ``slot`` is the fact it is about; ``id`` is the same whenever it is
+    told again; ``at_us`` is when the node learned of it."""
+
+    id: str
+    type: str
+    entity: str
+    slot: int
+    fact_id: str | None
+    at_us: int
+    detail: dict[str, str] = {}
+
+
+def notices_of(
+    event: Recorded,
+    subscription: SubscriptionRow,
+    reader: Reader,
+    view: View,
+    rights: Authorization,
+) -> list[Notice]:
+    """Everything a subscriber is told of one event, in a fixed order."""
+    wanted = subscription.event_types
+    found: list[Notice] = []
+    for number, (sort, slot, detail) in enumerate(_happened(event, reader, view, rights)):
+        if sort not in wanted or not _meant(view, slot, subscription):
+            continue
+        name = str(uuid5(_NAMESPACE, f"{subscription.id} {event.event_id.hex()} {number}"))
+        row = reader.rows([int(view.from_position[slot])])[0]
+        fact = None if sort in ("facts_decayed", "card_refreshed") else row.id
+        found.append(Notice(name, sort, row.entity, slot, fact, event.received_at, detail))
+    return found
+
+
+def _meant(view: View, slot: int, subscription: SubscriptionRow) -> bool:
+    if subscription.target_kind == "scope":
+        return SCOPES[int(view.scope[slot])] == subscription.target
+    return view.entities.text(int(view.entity[slot])) == subscription.target
+
+
+def _happened(
+    event: Recorded, reader: Reader, view: View, rights: Authorization
+) -> Iterator[tuple[str, int, dict[str, str]]]:
+    """(type, slot, detail) of what happened to facts that may be read."""
+    payload = event.payload
+    if isinstance(payload, FactAsserted):
+        for slot in _readable(reader, view, rights, [fact_id(event)]):
+            if payload.confidence == 0.0:
+                continue  # a retraction's marker: what it ended follows
+            yield "fact_asserted", slot, {}
+            at = Moment(event.position, event.received_at)
+            if bool(view.contradicted(np.array([slot], dtype=np.int32), at, rights)[0]):
+                yield "contradiction_detected", slot, {}
+            yield "card_refreshed", slot, _card(view, slot)
+    elif isinstance(payload, FactRetracted):
+        for slot in _readable(reader, view, rights, payload.fact_ids):
+            if int(view.to_position[slot]) == event.position:
+                yield "fact_retracted", slot, {"reason": payload.reason}
+                yield "card_refreshed", slot, _card(view, slot)
+    elif isinstance(payload, FactDenied):
+        yield from _denied(event, payload, reader, view, rights)
+    elif isinstance(payload, ConflictResolved):
+        told = tells_of(view, rights, payload.winner_id, payload.loser_ids)
+        for slot in _readable(reader, view, rights, [payload.winner_id]) if told else ():
+            yield "contradiction_resolved", slot, {"conflict_id": payload.conflict_id}
+    elif isinstance(payload, DecaySwept):
+        yield from _decayed(event, payload, view, rights)
+
+
+def _denied(
+    event: Recorded, denial: FactDenied, reader: Reader, view: View, rights: Authorization
+) -> Iterator[tuple[str, int, dict[str, str]]]:
+    """One notice a fact that is denied, to those who may read the record that does."""
+    at = Moment(event.position, event.received_at)
+    for slot in _readable(reader, view, rights, denial.fact_ids):
+        if len(view.deniers(slot, at, rights)):
+            yield "contradiction_detected", slot, {}
+            yield "card_refreshed", slot, _card(view, slot)
+
+
+def _decayed(
+    event: Recorded, sweep: DecaySwept, view: View, rights: Authorization
+) -> Iterator[tuple[str, int, dict[str, str]]]:
+    """One notice an entity whose facts lost confidence, about the first of them."""
+    slots = everything(view)
+    slots = slots[view.from_position[slots] < event.position]
+    slots = slots[rights.mask(view, slots)]
+    before = view.confidence(slots, Moment(event.position - 1, event.received_at))
+    after = view.confidence(slots, Moment(event.position, event.received_at))
+    ended = view.to_position[slots] == event.position
+    changed = slots[(before != after) | ended]
+    _, first = np.unique(view.entity[changed], return_index=True)
+    for slot in np.sort(changed[first]).tolist():
+        yield "facts_decayed", slot, {"scope": sweep.scope}
+
+
+def _readable(reader: Reader, view: View, rights: Authorization, facts: Sequence[str]) -> list[int]:
+    slots = [slot for fact in facts if (slot := reader.slot_of(fact)) is not None]
+    known: I32 = np.array([slot for slot in slots if slot < view.count], dtype=np.int32)
+    if not len(known):
+        return []
+    return known[rights.mask(view, known)].tolist()
+
+
+def _card(view: View, slot: int) -> dict[str, str]:
+    number = int(view.garden[slot])
+    garden = None if number < 0 else view.gardens.text(number)
+    scope = SCOPES[int(view.scope[slot])]
+    key = CardKey(view.entities.text(int(view.entity[slot])), scope, garden)
+    return {"card_id": key.card_id, "scope": scope}

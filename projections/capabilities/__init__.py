@@ -1,1 +1,0 @@
-"""Capability tokens: rights that travel with whoever holds them, and prove themselves."""

@@ -1,0 +1,153 @@
+"""Growing numpy arrays and slot lists: the storage under the memory image."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from engramlog.projections.arrays import I32
+from engramlog.projections.moment import LIVE
+
+COLUMN_TYPES: dict[str, type[np.generic]] = {
+    "from_position": np.int64,
+    "to_position": np.int64,
+    "entity": np.int32,
+    "relation": np.int32,
+    "source": np.int32,
+    "scope": np.int8,
+    "garden": np.int32,
+    "value": np.int32,
+    "value_type": np.int8,
+    "key": np.int32,
+    "object": np.int32,
+    "hlc": np.int64,
+    "recorded_at": np.int64,
+    "valid_from": np.int64,
+    "valid_until": np.int64,
+    "base": np.float64,
+    "set_aside": np.int64,
+    "length": np.int32,
+    "warrant": np.int8,
+    "asking": np.int8,
+    "tie": np.uint32,
+    "origin": np.int32,
+    "peer": np.int32,
+    "classification": np.int8,
+}
+"""The columns: one row (slot) a fact, in position order. ``tie`` tells apart facts of
+the same clock reading, on every node alike; it comes from the fact's id."""
+
+ROW_FIELDS = tuple(COLUMN_TYPES)
+
+
+class Columns:
+    """Parallel arrays that grow by doubling. Growth copies, so a reader that holds the old
+    arrays keeps a consistent past; the writer mutates only ends, at later positions."""
+
+    def __init__(self, capacity: int = 1024) -> None:
+        self.count = 0
+        self.arrays: dict[str, np.ndarray[Any, Any]] = {
+            name: np.zeros(capacity, dtype=kind) for name, kind in COLUMN_TYPES.items()
+        }
+
+    def append(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Add rows in the order of ``ROW_FIELDS``."""
+        total = self.count + len(rows)
+        if total > len(self.arrays["base"]):
+            self._grow(total)
+        if len(rows) == 1:
+            for name, value in zip(ROW_FIELDS, rows[0], strict=True):
+                self.arrays[name][self.count] = value
+        else:
+            for name, values in zip(ROW_FIELDS, zip(*rows, strict=True), strict=True):
+                self.arrays[name][self.count : total] = values
+        self.count = total
+
+    def _grow(self, total: int) -> None:
+        capacity = max(total, 2 * len(self.arrays["base"]))
+        grown: dict[str, np.ndarray[Any, Any]] = {}
+        for name, old in self.arrays.items():
+            new = np.zeros(capacity, dtype=old.dtype)
+            new[: self.count] = old[: self.count]
+            grown[name] = new
+        self.arrays = grown
+
+    def note_once(self, name: str, slots: Sequence[int] | I32, position: int) -> None:
+        """Write a position into a column of rows that have none yet."""
+        column = self.arrays[name]
+        for slot in slots:
+            if column[slot] == LIVE:
+                column[slot] = position
+
+
+class Postings:
+    """Lists of increasing slots by number or term, cut to what a reader has pinned.
+
+    A list of one slot is kept as a plain integer: most are, and an array costs four times
+    as much memory.
+    """
+
+    def __init__(self) -> None:
+        self._lists: dict[Any, int | array[int]] = {}
+
+    def add(self, name: Any, slot: int) -> None:
+        """List a slot under a name."""
+        found = self._lists.get(name)
+        if found is None:
+            self._lists[name] = slot
+        elif isinstance(found, array):
+            found.append(slot)
+        else:
+            self._lists[name] = array("i", (found, slot))
+
+    def add_all(self, names: Sequence[Any], slot: int) -> None:
+        """List a slot under several names, as often as each occurs."""
+        lists = self._lists
+        for name in names:
+            found = lists.get(name)
+            if found is None:
+                lists[name] = slot
+            elif isinstance(found, array):
+                found.append(slot)
+            else:
+                lists[name] = array("i", (found, slot))
+
+    def drop(self, slots: Collection[int]) -> set[Any]:
+        """Take slots out of every list; returns the names whose lists changed. Reads every
+        list: for erasures, which are rare."""
+        gone = frozenset(slots)
+        changed: set[Any] = set()
+        for name, found in list(self._lists.items()):
+            if isinstance(found, int):
+                if found in gone:
+                    del self._lists[name]
+                    changed.add(name)
+            elif not gone.isdisjoint(found):
+                kept = array("i", (slot for slot in found if slot not in gone))
+                if kept:
+                    self._lists[name] = kept
+                else:
+                    del self._lists[name]
+                changed.add(name)
+        return changed
+
+    def slots(self, name: Any, count: int) -> I32:
+        """The slots below ``count``, in order."""
+        found = self._lists.get(name)
+        if found is None:
+            return np.zeros(0, dtype=np.int32)
+        if isinstance(found, int):
+            return np.full(int(found < count), found, dtype=np.int32)
+        # tobytes copies while holding the interpreter lock: no buffer is exported, so the
+        # writer may go on appending in its own thread.
+        slots: I32 = np.frombuffer(found.tobytes(), dtype=np.int32)
+        if len(slots) and slots[-1] >= count:
+            return slots[: int(np.searchsorted(slots, count))]
+        return slots
+
+    def __iter__(self) -> Iterator[Any]:
+        """The names with a list."""
+        return iter(self._lists)

@@ -1,0 +1,146 @@
+"""The facts in memory: one slot each, in position order, with their names and slot lists."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+
+import numpy as np
+
+from engramlog.projections.arrays import F64, I8, I32, I64, U32, Bool
+from engramlog.projections.columns.columns import Columns, Postings
+from engramlog.projections.columns.term_postings import TermPostings
+from engramlog.projections.interner import Interner
+from engramlog.projections.normalization import SCOPES
+from engramlog.projections.text.terms import Tokenizer, said_text
+
+VALUE_TYPES = ("string", "text", "number", "boolean", "datetime", "ref", "null")
+NOWHERE = -1
+"""The scope of an erased fact: no right covers it."""
+SCOPE_NUMBERS = {scope: number for number, scope in enumerate(SCOPES)}
+
+
+def cid_number(cid: str) -> int:
+    """The first 64 bits of a content id: enough to find a fact, not to identify it."""
+    return int(cid[7:23], 16)
+
+
+class FactColumns(Columns):
+    """Filled by the facts' part of the memory image (``tables.facts.facts``); other parts set
+    the columns that are theirs."""
+
+    def __init__(self, capacity: int = 1024) -> None:
+        super().__init__(capacity)
+        self.entities = Interner()
+        self.relations = Interner()
+        self.sources = Interner()
+        self.gardens = Interner()
+        self.origins = Interner()
+        self.value_numbers: dict[tuple[str, str], int] = {}
+        self.said: list[str] = []
+        """By value number: what the lexicon reads of the value."""
+        self.key_numbers: dict[tuple[int, int, int, int], int] = {}
+        self.crowded: Bool = np.zeros(1024, dtype=np.bool_)
+        """By key number: whether the key has more than one fact."""
+        self.slots: int = 0
+        """Slots given out; those of erased facts are not given again."""
+        self.slot_of: dict[str, int] = {}
+        self.attested: array[int] = array("i")
+        """Slots of facts with a source's own signature, ascending."""
+        self.passages: dict[int, str] = {}
+        """By slot of a paragraph of a summary: its text."""
+        self.by_entity = Postings()
+        self.by_key = Postings()
+        self.by_object = Postings()
+        self.by_source = Postings()
+        self.by_term = TermPostings()
+        self.by_cid = Postings()
+        self.reserved = Postings()
+        """Slots of facts about the protocol's own records, under ``""``."""
+        self.summaries = Postings()
+        """Slots of the paragraphs of summaries, under ``""``."""
+        self.tokenize = Tokenizer()
+
+    def has_key(self, entity: str, relation: str, scope: str, garden: str | None) -> bool:
+        """Whether any fact of the key was ever taken in."""
+        entity_number = self.entities.number(entity)
+        relation_number = self.relations.number(relation)
+        if entity_number is None or relation_number is None:
+            return False
+        garden_number = -1 if garden is None else self.gardens.number(garden)
+        if garden_number is None:
+            return False
+        key = (entity_number, relation_number, SCOPE_NUMBERS[scope], garden_number)
+        return key in self.key_numbers
+
+    def key_number(self, key: tuple[int, int, int, int]) -> int:
+        """The number of (entity, relation, scope, garden), for one more fact of it."""
+        number = self.key_numbers.get(key)
+        if number is not None:
+            self.crowded[number] = True
+            return number
+        number = self.key_numbers[key] = len(self.key_numbers)
+        if number >= len(self.crowded):
+            self.crowded = np.concatenate([self.crowded, np.zeros_like(self.crowded)])
+        return number
+
+    def value_number(self, value_type: str, text: str) -> int:
+        """The number of a value."""
+        number = self.value_numbers.setdefault((value_type, text), len(self.said))
+        if number == len(self.said):
+            self.said.append(said_text(value_type, text))
+        return number
+
+    def forget_values(self, numbers: Sequence[int]) -> None:
+        """Nothing says these values any more; one that is said again gets another number."""
+        gone = frozenset(numbers)
+        for value in [value for value, number in self.value_numbers.items() if number in gone]:
+            del self.value_numbers[value]
+        for number in gone:
+            self.said[number] = ""
+
+    def cut(self) -> ColumnView:
+        """Every row there is, published or not."""
+        return ColumnView(self, self.count)
+
+
+class ColumnView:
+    """The columns as far as one count of rows; its length never changes.
+
+    ``to_position`` and ``set_aside`` may still be closed underneath by later events, but only
+    with their own, later positions.
+    """
+
+    def __init__(self, facts: FactColumns, count: int) -> None:
+        arrays = facts.arrays
+        self.count = count
+        self.from_position: I64 = arrays["from_position"][:count]
+        self.to_position: I64 = arrays["to_position"][:count]
+        self.entity: I32 = arrays["entity"][:count]
+        self.relation: I32 = arrays["relation"][:count]
+        self.source: I32 = arrays["source"][:count]
+        self.scope: I8 = arrays["scope"][:count]
+        self.garden: I32 = arrays["garden"][:count]
+        self.value: I32 = arrays["value"][:count]
+        self.value_type: I8 = arrays["value_type"][:count]
+        self.key: I32 = arrays["key"][:count]
+        self.object: I32 = arrays["object"][:count]
+        self.hlc: I64 = arrays["hlc"][:count]
+        self.recorded_at: I64 = arrays["recorded_at"][:count]
+        self.valid_from: I64 = arrays["valid_from"][:count]
+        self.valid_until: I64 = arrays["valid_until"][:count]
+        self.base: F64 = arrays["base"][:count]
+        self.set_aside: I64 = arrays["set_aside"][:count]
+        self.length: I32 = arrays["length"][:count]
+        self.warrant: I8 = arrays["warrant"][:count]
+        self.asking: I8 = arrays["asking"][:count]
+        self.tie: U32 = arrays["tie"][:count]
+        self.origin: I32 = arrays["origin"][:count]
+        self.peer: I32 = arrays["peer"][:count]
+        """The peer that a fact came through, as the number of a source; -1 for this node's own."""
+        self.classification: I8 = arrays["classification"][:count]
+        """The newest of each fact: rights are of the present, also over the past."""
+        self.entities: Interner = facts.entities
+        self.relations: Interner = facts.relations
+        self.sources: Interner = facts.sources
+        self.gardens: Interner = facts.gardens

@@ -1,0 +1,119 @@
+"""Texts as substring searches read them: lower case, without accents, in one long string.
+
+``Folded`` numbers texts as their owner does and finds, at the speed of ``bytes.find``, how
+often each holds a piece. It is filled when it is first asked, grows with its texts, and is a
+pure function of them; it takes as many bytes as the texts, and 8 for each of them.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import unicodedata
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+
+import numpy as np
+from msgspec import Struct
+
+from engramlog.projections.arrays import I32, I64
+
+BLOCK = 32_768
+"""Texts in one string: between two strings, other threads get their turn."""
+
+PIECES_KEPT = 4_096
+
+_MARKS = re.compile("[\u0300-\u036f]")
+_END = b"\xff"
+"""Stands after each text; UTF-8 never holds it, so nothing is found across two texts."""
+
+
+def strip_diacritics(text: str) -> str:
+    """Lower case without combining marks; letters that are not composed (ß, ø, ł) stay."""
+    if text.isascii():
+        return text.lower()
+    return _MARKS.sub("", unicodedata.normalize("NFD", text)).lower()
+
+
+def occurrences(piece: str, text: str) -> int:
+    """How often a folded text holds a folded piece; places may overlap."""
+    return len(_places(text.encode(), piece.encode()))
+
+
+@lru_cache(maxsize=PIECES_KEPT)
+def beginning(piece: str) -> Callable[[str], bool]:
+    """Whether a word of a folded text begins with a piece, as a function of the text."""
+    search = re.compile(rf"(?<!\w){re.escape(strip_diacritics(piece))}").search
+    return lambda text: search(text) is not None
+
+
+class _Block(Struct, frozen=True):
+    """Texts from one number on: where each begins, and one end more."""
+
+    first: int
+    data: bytes
+    starts: I64
+
+
+class Folded:
+    """See the module. ``texts_from(n)`` are the owner's texts from number n on."""
+
+    def __init__(self, texts_from: Callable[[int], Sequence[str]]) -> None:
+        self._texts_from = texts_from
+        self._lock = threading.Lock()
+        self._blocks: tuple[_Block, ...] = ()
+        self._count = 0
+
+    def counts(self, piece: str) -> I32:
+        """By number: how often each text holds the folded piece."""
+        blocks = self._grown()
+        total = blocks[-1].first + len(blocks[-1].starts) - 1 if blocks else 0
+        counts = np.zeros(total, dtype=np.int32)
+        for block, at in _found(blocks, piece.encode()):
+            of = block.starts.searchsorted(at, side="right") - 1
+            size = len(block.starts) - 1
+            counts[block.first : block.first + size] = np.bincount(of, minlength=size)
+        return counts
+
+    def lengths(self) -> I32:
+        """By number: bytes of each folded text."""
+        lists = [np.diff(block.starts) - 1 for block in self._grown()]
+        return np.concatenate(lists).astype(np.int32) if lists else np.empty(0, dtype=np.int32)
+
+    def _grown(self) -> tuple[_Block, ...]:
+        with self._lock:
+            fresh = self._texts_from(self._count)
+            for at in range(0, len(fresh), BLOCK):
+                self._append([strip_diacritics(text) for text in fresh[at : at + BLOCK]])
+            return self._blocks
+
+    def _append(self, texts: Sequence[str]) -> None:
+        """Add texts, to the last block while it is small."""
+        data = [text.encode() + _END for text in texts]
+        starts = np.concatenate(([0], np.cumsum([len(each) for each in data])))
+        blocks, block = self._blocks, _Block(self._count, b"".join(data), starts)
+        if blocks and len(blocks[-1].starts) + len(texts) <= BLOCK:
+            last = blocks[-1]
+            joined = np.concatenate((last.starts[:-1], starts + len(last.data)))
+            blocks, block = blocks[:-1], _Block(last.first, last.data + block.data, joined)
+        self._blocks = (*blocks, block)
+        self._count += len(texts)
+
+
+def _found(blocks: Sequence[_Block], piece: bytes) -> Iterator[tuple[_Block, I64]]:
+    """Where a piece stands in each block that holds it."""
+    for block in blocks:
+        found = _places(block.data, piece)
+        if len(found):
+            yield block, found
+
+
+def _places(data: bytes, piece: bytes) -> I64:
+    """Where a piece stands, ascending; places may overlap."""
+    places: array[int] = array("q")
+    at = data.find(piece) if piece else -1
+    while at >= 0:
+        places.append(at)
+        at = data.find(piece, at + 1)
+    return np.frombuffer(places, dtype=np.int64)

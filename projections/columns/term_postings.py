@@ -1,0 +1,112 @@
+"""Posting lists of terms: which facts hold a term, and how often, ready for arithmetic.
+
+The writer appends a slot each time its fact says the term. What questions ask for is counted
+once and kept; later appends are counted on top of it.
+"""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from collections import OrderedDict
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+
+from engramlog.projections.arrays import I32
+from engramlog.projections.columns.columns import Postings
+
+COUNTED_ENTRIES_MAX = 8_000_000
+"""Counted entries kept in all (8 bytes each); the terms asked least recently go first."""
+COUNTED_FROM = 64
+"""Lists up to this long are counted anew each time."""
+
+
+class _Counted:
+    """Distinct slots of the first ``raw`` entries of a list, and how often each stands there.
+    Entries below ``used`` never change, so readers keep slices."""
+
+    __slots__ = ("frequencies", "raw", "slots", "used")
+
+    def __init__(self) -> None:
+        self.raw = 0
+        self.used = 0
+        self.slots: I32 = np.empty(0, dtype=np.int32)
+        self.frequencies: I32 = np.empty(0, dtype=np.int32)
+
+    def extend(self, repeated: I32) -> None:
+        """Count more entries, whose slots all come after those already counted."""
+        slots, frequencies = count(repeated)
+        total = self.used + len(slots)
+        if total > len(self.slots):
+            room = max(total, 5 * self.used // 4)
+            self.slots = _grown(self.slots, self.used, room)
+            self.frequencies = _grown(self.frequencies, self.used, room)
+        self.slots[self.used : total] = slots
+        self.frequencies[self.used : total] = frequencies
+        self.used = total
+        self.raw += len(repeated)
+
+
+class TermPostings(Postings):
+    """See the module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = threading.Lock()
+        self._counted: OrderedDict[str, _Counted] = OrderedDict()
+        self._entries = 0
+
+    def counted(self, term: str, below: int) -> tuple[I32, I32]:
+        """(slots below ``below``, how often each holds the term); ascending, not to be
+        written. Only published slots may be asked for: a fact's entries are then complete."""
+        found = self._lists.get(term)
+        if not isinstance(found, array) or len(found) <= COUNTED_FROM:
+            return count(self.slots(term, below))
+        with self._lock:
+            known = self._counted.get(term)
+            if known is None:
+                known = self._counted[term] = _Counted()
+            self._counted.move_to_end(term)
+            if len(found) > known.raw:
+                self._count_more(known, found, below)
+            slots, frequencies = known.slots[: known.used], known.frequencies[: known.used]
+        if len(slots) and slots[-1] >= below:
+            held = int(slots.searchsorted(below))
+            return slots[:held], frequencies[:held]
+        return slots, frequencies
+
+    def drop(self, slots: Collection[int]) -> set[Any]:
+        changed = super().drop(slots)
+        with self._lock:
+            for term in changed & self._counted.keys():
+                self._entries -= self._counted.pop(term).used
+        return changed
+
+    def _count_more(self, known: _Counted, found: array[int], below: int) -> None:
+        # Slicing copies while holding the interpreter lock: the writer may append meanwhile.
+        fresh: I32 = np.frombuffer(found[known.raw :].tobytes(), dtype=np.int32)
+        self._entries -= known.used
+        known.extend(fresh[: int(fresh.searchsorted(below))])
+        self._entries += known.used
+        while self._entries > COUNTED_ENTRIES_MAX and len(self._counted) > 1:
+            _, dropped = self._counted.popitem(last=False)
+            self._entries -= dropped.used
+
+
+def count(repeated: I32) -> tuple[I32, I32]:
+    """Distinct slots of an ascending list, and how often each stands in it."""
+    if not len(repeated):
+        return repeated, repeated
+    starts = np.flatnonzero(np.concatenate(([True], repeated[1:] != repeated[:-1])))
+    if len(starts) == len(repeated):
+        return repeated, np.ones(len(repeated), dtype=np.int32)
+    ends = np.append(starts[1:], len(repeated))
+    return repeated[starts], (ends - starts).astype(np.int32)
+
+
+def _grown(old: I32, used: int, room: int) -> I32:
+    new: I32 = np.empty(room, dtype=np.int32)
+    new[:used] = old[:used]
+    return new

@@ -1,0 +1,105 @@
+"""Which facts tombstones hide: a column of bits over the entities, asked before all counting."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from engramlog.projections.arrays import I8, I32, Bool
+from engramlog.projections.interner import Interner
+from engramlog.projections.normalization import SCOPES
+
+_BIT = {scope: 1 << number for number, scope in enumerate(SCOPES)}
+_BIT_OF_NUMBER = np.array([*(_BIT[scope] for scope in SCOPES), 0], dtype=np.uint8)
+"""By scope number; the last is for erased facts, which lie nowhere (-1)."""
+
+
+class SpokenOf(Protocol):
+    """Columns that say of which entities facts speak."""
+
+    @property
+    def entity(self) -> I32: ...
+    @property
+    def object(self) -> I32: ...
+    @property
+    def scope(self) -> I8: ...
+    @property
+    def entities(self) -> Interner: ...
+
+
+class Tombstone(Struct, frozen=True):
+    """What readers know of a tombstone that stands."""
+
+    tombstone_id: str
+    entity: str
+    entity_uri: str
+    scopes: frozenset[str]
+    created_at: str
+    legal_hold: bool
+
+
+class Hiding:
+    """What the tombstones that stand hide. Never changed once made, so that readers keep what
+    they pinned.
+
+    Args:
+        standing: tombstones by id, in the order in which they were set.
+        entities: the memory image's numbers of entities.
+        notes: by slot of a resolution's note: the number of the entity it is about.
+    """
+
+    def __init__(
+        self,
+        standing: Mapping[str, Tombstone],
+        entities: Interner,
+        notes: Mapping[int, int],
+    ) -> None:
+        self.standing = dict(standing)
+        self.names: dict[str, int] = {}
+        for stone in self.standing.values():
+            for scope in stone.scopes:
+                self.names[stone.entity] = self.names.get(stone.entity, 0) | _BIT[scope]
+        numbered = {
+            number: bits
+            for name, bits in self.names.items()
+            if (number := entities.number(name)) is not None
+        }
+        self._bits: NDArray[np.uint8] = np.zeros(max(numbered, default=-1) + 2, dtype=np.uint8)
+        for number, bits in numbered.items():
+            self._bits[number] = bits
+        self._notes: dict[int, int] = {
+            slot: entity for slot, entity in notes.items() if entity in numbered
+        }
+
+    def __bool__(self) -> bool:
+        return bool(self.names)
+
+    def covers(self, entity: str, scope: str) -> bool:
+        """Whether facts about an entity in a scope are hidden."""
+        return bool(self.names.get(entity, 0) & _BIT[scope])
+
+    def covers_everywhere(self, entity: str) -> bool:
+        """Whether facts about an entity are hidden in every scope."""
+        return self.names.get(entity, 0) == sum(_BIT.values())
+
+    def hidden_by(self, stone: Tombstone, view: SpokenOf, slots: I32) -> I32:
+        """Those of ``slots`` that one tombstone hides."""
+        alone = Hiding({stone.tombstone_id: stone}, view.entities, self._notes)
+        hidden = alone.mask(slots, view.entity[slots], view.object[slots], view.scope[slots])
+        return slots[hidden]
+
+    def mask(self, slots: I32 | None, entity: I32, target: I32, scope: I8) -> Bool:
+        """Which facts are hidden: those about a hidden entity, refs to one, and the notes of
+        resolutions about one. The columns are those of ``slots`` (None: of all)."""
+        last = len(self._bits) - 1  # of no entity
+        bits = self._bits[np.minimum(entity, last)]
+        bits |= self._bits[np.where(target < 0, last, np.minimum(target, last))]
+        hidden: Bool = (bits & _BIT_OF_NUMBER[scope]) != 0
+        for slot, about in self._notes.items():
+            at = slice(slot, slot + 1) if slots is None else np.flatnonzero(slots == slot)
+            hidden[at] |= (self._bits[about] & _BIT_OF_NUMBER[scope[at]]) != 0
+        return hidden

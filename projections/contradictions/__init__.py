@@ -1,0 +1,1 @@
+"""Contradictions between facts, as a caller sees them."""

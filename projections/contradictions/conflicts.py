@@ -1,0 +1,235 @@
+"""Reading conflicts: pairs of facts that contradict each other, as a caller sees them.
+
+An open conflict is one live value of a key against the key's newest, or a denial against the
+fact that it denies. Which facts stand for the two values, and whether the conflict is still open,
+is asked at the Moment; a side the caller may not read makes the whole conflict invisible. Of keys
+that hold such facts the rows are made anew without them (``partial_conflicts``); a denial depends
+on no third fact. Source: wire 5.1, 5.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import merge
+from typing import Literal
+
+import numpy as np
+from msgspec import Struct
+
+from engramlog.projections.arrays import I32
+from engramlog.projections.authorization import Authorization
+from engramlog.projections.image.partial_conflicts import Partial
+from engramlog.projections.image.reader import Reader
+from engramlog.projections.image.view import View
+from engramlog.projections.moment import Moment
+from engramlog.projections.tables.database import query, query_one
+from engramlog.projections.tables.facts.contradictions import conflict_id as conflict_id_of
+from engramlog.projections.tables.facts.contradictions import key_hash
+
+Status = Literal["unresolved", "resolved"]
+PAGE_ROWS = 500
+
+_COLUMNS = """conflict_id, fact_id, opened_by, detected_at, from_position, to_position,
+    resolved_position, winner_id, resolution_fact_id, note, resolved_by"""
+_PAGE = f"""
+SELECT {_COLUMNS} FROM conflicts
+WHERE from_position <= ?1 AND (from_position, conflict_id) < (?2, ?3)
+ORDER BY from_position DESC, conflict_id DESC LIMIT {PAGE_ROWS}
+"""
+_DENIED = """conflict_id, fact_id, marker_id, detected_at, position, NULL, resolved_position,
+    winner_id, resolution_fact_id, note, resolved_by"""
+_DENIALS = f"""
+SELECT {_DENIED} FROM denials
+WHERE position <= ?1 AND (position, conflict_id) < (?2, ?3)
+ORDER BY position DESC, conflict_id DESC LIMIT {PAGE_ROWS}
+"""
+_ONE_DENIAL = f"SELECT {_DENIED} FROM denials WHERE conflict_id=? AND position<=?"
+_ONE = f"SELECT {_COLUMNS} FROM conflicts WHERE conflict_id=? AND from_position<=?"
+_OF_KEY = f"""
+SELECT {_COLUMNS} FROM conflicts
+WHERE key_hash=? AND from_position<=? ORDER BY from_position DESC
+"""
+_START = (2**62, "")
+
+
+class ConflictRow(Struct, frozen=True):
+    """One row of ``conflicts``, or of ``denials``, which have no ``to_position``; positions as
+    in the log, ``detected_at`` in microseconds."""
+
+    conflict_id: str
+    fact_id: str
+    opened_by: str
+    detected_at: int
+    from_position: int
+    to_position: int | None
+    resolved_position: int | None
+    winner_id: str | None
+    resolution_fact_id: str | None
+    note: str | None
+    resolved_by: str | None
+
+    @property
+    def place(self) -> tuple[int, str]:
+        """The sort key, for cursors."""
+        return self.from_position, self.conflict_id
+
+
+class Conflict(Struct, frozen=True):
+    """A conflict at a moment: the slots of the newer and the older side."""
+
+    row: ConflictRow
+    status: Status
+    newer: int
+    older: int
+
+
+def conflicts(
+    reader: Reader,
+    view: View,
+    authorization: Authorization,
+    moment: Moment,
+    *,
+    status: Status | None = None,
+    after: tuple[int, str] | None = None,
+) -> Iterator[Conflict]:
+    """Conflicts the caller may see, newest first, after a place if given. Take what you need."""
+    place = after or _START
+    part = _partial(reader, view, authorization)
+    own = (ConflictRow(*values) for values in part.rows)
+    mine = (row for row in own if row.from_position <= moment.position and row.place < place)
+    rows = _rows(reader, view, part, moment, place)
+    denied = _pages(reader, _DENIALS, moment, place)
+    for row in merge(rows, mine, denied, key=lambda row: row.place, reverse=True):
+        conflict = _at(reader, view, authorization, moment, row)
+        if conflict is not None and status in (None, conflict.status):
+            yield conflict
+
+
+def _rows(
+    reader: Reader, view: View, part: Partial, moment: Moment, place: tuple[int, str]
+) -> Iterator[ConflictRow]:
+    """The table's rows after a place, but for those of keys that the caller sees in part."""
+    for row in _pages(reader, _PAGE, moment, place):
+        if not _of(reader, view, part, row):
+            yield row
+
+
+def _pages(
+    reader: Reader, sql: str, moment: Moment, place: tuple[int, str]
+) -> Iterator[ConflictRow]:
+    """A table's rows after a place, newest first."""
+    while True:
+        with reader.pool.connection() as db:
+            found = query(db, sql, (moment.position, *place))
+        for values in found:
+            yield ConflictRow(*values)
+        if len(found) < PAGE_ROWS:
+            return
+        place = ConflictRow(*found[-1]).place
+
+
+def _partial(reader: Reader, view: View, authorization: Authorization) -> Partial:
+    with reader.pool.connection() as db:
+        return reader.partial.of(db, reader.history, view, authorization, _COLUMNS)
+
+
+def _of(reader: Reader, view: View, part: Partial, row: ConflictRow) -> bool:
+    slot = reader.slot_of(row.fact_id)
+    return slot is not None and slot < view.count and int(view.key[slot]) in part.keys
+
+
+def conflict(
+    reader: Reader, view: View, authorization: Authorization, moment: Moment, conflict_id: str
+) -> Conflict | None:
+    """One conflict by id; None where it is absent or not the caller's to see."""
+    part = _partial(reader, view, authorization)
+    for values in part.rows:
+        row = ConflictRow(*values)
+        if row.conflict_id == conflict_id and row.from_position <= moment.position:
+            return _at(reader, view, authorization, moment, row)
+    with reader.pool.connection() as db:
+        values = query_one(db, _ONE, (conflict_id, moment.position))
+        denial = query_one(db, _ONE_DENIAL, (conflict_id, moment.position))
+    if denial is not None:
+        return _at(reader, view, authorization, moment, ConflictRow(*denial))
+    if values is None or _of(reader, view, part, ConflictRow(*values)):
+        return None
+    return _at(reader, view, authorization, moment, ConflictRow(*values))
+
+
+def conflict_between(
+    reader: Reader, view: View, authorization: Authorization, moment: Moment, one: str, other: str
+) -> Conflict | None:
+    """The open conflict between the values of two facts of one key, if there is one."""
+    slots = [reader.slot_of(fact) for fact in (one, other)]
+    if slots[0] is None or slots[1] is None or view.key[slots[0]] != view.key[slots[1]]:
+        return None
+    row = reader.rows([int(view.from_position[slots[0]])])[0]
+    values = {int(view.value[slot]) for slot in slots}
+    with reader.pool.connection() as db:
+        key = key_hash(row.entity, row.relation, row.scope, row.garden_id)
+        found = query(db, _OF_KEY, (key, moment.position))
+        names = [conflict_id_of(*pair) for pair in ((one, other), (other, one))]
+        denials = [row for name in names for row in query(db, _ONE_DENIAL, (name, moment.position))]
+    for entry in [*denials, *found]:
+        candidate = _at(reader, view, authorization, moment, ConflictRow(*entry))
+        if candidate is None or candidate.status != "unresolved":
+            continue
+        if {int(view.value[candidate.newer]), int(view.value[candidate.older])} == values:
+            return candidate
+    return None
+
+
+def _at(
+    reader: Reader, view: View, authorization: Authorization, moment: Moment, row: ConflictRow
+) -> Conflict | None:
+    older, opener = reader.slot_of(row.fact_id), reader.slot_of(row.opened_by)
+    if older is None or opener is None or max(older, opener) >= view.count:
+        return None
+    sides: I32 = np.array([older, opener], dtype=np.int32)
+    if not authorization.mask(view, sides).all():
+        return None
+    if row.resolved_position is not None and row.resolved_position <= moment.position:
+        return Conflict(row, "resolved", opener, older)
+    if row.to_position is None:
+        open_now = bool(view.claimed(sides[:1], moment)[0])
+        open_now &= opener in view.deniers(older, moment, authorization)
+        return Conflict(row, "unresolved", opener, older) if open_now else None
+    if row.to_position <= moment.position:
+        return None
+    return _open_at(view, authorization, moment, row, older)
+
+
+def _open_at(
+    view: View, authorization: Authorization, moment: Moment, row: ConflictRow, older: int
+) -> Conflict | None:
+    """The conflict with the facts that stand for its two values now, or None where one of
+    the values has expired or been declared compatible."""
+    if view.is_set_valued(int(view.relation[older]), moment):
+        return None
+    siblings = view.key_slots(int(view.key[older]))
+    siblings = siblings[authorization.mask(view, siblings)]
+    siblings = siblings[view.claimed(siblings, moment)]
+    same = view.value[siblings] == view.value[older]
+    if not same.any():
+        return None
+    rivals = _newer_values(view, siblings[~same], int(view.hlc[siblings[same]].max()))
+    mine, rivals = (
+        slots[view.valid_until[slots] > moment.valid_us] for slots in (siblings[same], rivals)
+    )
+    for own in mine[np.argsort(-view.hlc[mine])].tolist():
+        overlapping = rivals[
+            (view.valid_from[rivals] < view.valid_until[own])
+            & (view.valid_from[own] < view.valid_until[rivals])
+        ]
+        if len(overlapping):
+            newer = int(overlapping[np.argmax(view.hlc[overlapping])])
+            return Conflict(row, "unresolved", newer, own)
+    return None
+
+
+def _newer_values(view: View, rivals: I32, hlc: int) -> I32:
+    """Facts of the values that were claimed after ``hlc``: of two values, only the one that
+    was claimed last longer ago shows the conflict, so no pair shows twice."""
+    newer = np.unique(view.value[rivals[view.hlc[rivals] > hlc]])
+    return rivals[np.isin(view.value[rivals], newer)]

@@ -1,0 +1,181 @@
+"""Which side of a contradiction a default list shows (wire 5.1).
+
+Uncontradicted facts show; so does the winner of a settled contradiction. Of an open one shows
+the value of strictly highest effective confidence: confidence times trust in the source and in
+the peer that it came through. Of a tie every side shows, unless newness breaks it; but a source
+that states two of the values has no say in it, and where no other is left, all sides are hidden.
+Facts that are never valid at the same time do not contradict each other.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from msgspec import Struct
+
+from engramlog.projections.arrays import F64, I32, I64, Bool
+from engramlog.projections.authorization import Authorization
+from engramlog.projections.image.view import View, everything
+from engramlog.projections.moment import NO_END, NO_START, Moment
+
+FEW_KEYS = 64
+"""Up to this many keys are looked up one by one; more, by one scan of everything."""
+
+
+class Claims(Struct, frozen=True):
+    """Standing facts of keys that hold several values: slot, key, value, voice and rank of each.
+    A voice is a source and the way it came in: what a peer says in a source's name is another's.
+    """
+
+    slots: I32
+    keys: I32
+    values: I32
+    voices: I64
+    weight: F64
+    hlc: I64
+
+    def only(self, kept: Bool | I64) -> Claims:
+        return Claims(
+            self.slots[kept],
+            self.keys[kept],
+            self.values[kept],
+            self.voices[kept],
+            self.weight[kept],
+            self.hlc[kept],
+        )
+
+
+def preferred(
+    view: View,
+    slots: I32,
+    moment: Moment,
+    authorization: Authorization,
+    *,
+    prefer_newest: bool = False,
+) -> Bool:
+    """Which of ``slots`` a default list shows; ``prefer_newest`` breaks ties by HLC."""
+    claiming = _alive(view, slots, moment)
+    shown = ~(claiming & (view.set_aside[slots] <= moment.position))
+    contested = _contested(view, slots, moment, authorization, prefer_newest=prefer_newest)
+    if not len(contested.slots):
+        return shown
+    timed = np.zeros(_key_count(view), dtype=np.bool_)
+    bounded = (view.valid_from[contested.slots] != NO_START) | (
+        view.valid_until[contested.slots] != NO_END
+    )
+    timed[contested.keys[bounded]] = True
+    shown &= ~claiming | _lead(view, slots, contested.only(~timed[contested.keys]))
+    for index in np.flatnonzero(claiming & shown & timed[view.key[slots]]).tolist():
+        slot = int(slots[index])
+        shown[index] = _leads(view, slot, contested.only(contested.keys == view.key[slot]))
+    return shown
+
+
+def _key_count(view: View) -> int:
+    return int(view.key.max(initial=-1)) + 1
+
+
+def _alive(view: View, slots: I32, moment: Moment) -> Bool:
+    """Which facts still claim something: an ended one contradicts nobody."""
+    return (
+        (view.to_position[slots] > moment.position)
+        & (view.base[slots] > 0.0)
+        & (view.valid_until[slots] > moment.valid_us)
+    )
+
+
+def _contested(
+    view: View,
+    slots: I32,
+    moment: Moment,
+    authorization: Authorization,
+    *,
+    prefer_newest: bool,
+) -> Claims:
+    """The claims of those keys of ``slots`` that hold several values the caller can read."""
+    keys = np.unique(view.key[slots])
+    if len(keys) <= FEW_KEYS:
+        parts = [view.key_slots(int(key)) for key in keys]
+        standing = np.concatenate(parts) if parts else everything(view)[:0]
+    else:
+        standing = everything(view)
+    standing = standing[view.standing(standing, moment)]
+    standing = standing[authorization.mask(view, standing)]
+    standing = standing[_mixed(view, standing)]
+    standing = standing[~_several(view, standing, moment)]
+    hlc: I64 = view.hlc[standing] if prefer_newest else np.zeros(len(standing), dtype=np.int64)
+    peers: I64 = view.peer[standing].astype(np.int64) + 1
+    return Claims(
+        standing,
+        view.key[standing],
+        view.value[standing],
+        peers * len(view.sources) + view.source[standing],
+        view.confidence(standing, moment) * view.trust(standing, moment),
+        hlc,
+    )
+
+
+def _mixed(view: View, standing: I32) -> Bool:
+    """Which facts belong to a key with more than one value among ``standing``."""
+    keys, values = view.key[standing], view.value[standing]
+    first = np.full(_key_count(view), -1, dtype=np.int32)
+    first[keys[::-1]] = values[::-1]
+    mixed = np.zeros(len(first), dtype=np.bool_)
+    mixed[keys[values != first[keys]]] = True
+    found: Bool = mixed[keys]
+    return found
+
+
+def _several(view: View, standing: I32, moment: Moment) -> Bool:
+    """Which facts have a relation that may hold several values at once."""
+    numbers, inverse = np.unique(view.relation[standing], return_inverse=True)
+    covered = [view.is_set_valued(int(number), moment) for number in numbers]
+    found: Bool = np.array(covered, dtype=np.bool_)[inverse]
+    return found
+
+
+def _lead(view: View, slots: I32, claims: Claims) -> Bool:
+    """Which of ``slots`` hold a value that leads their key, or are not contested at all."""
+    contested = np.zeros(_key_count(view), dtype=np.bool_)
+    contested[claims.keys] = True
+    leading = _leading(claims)
+    width = int(view.value.max(initial=0)) + 1
+    pairs = leading.keys.astype(np.int64) * width + leading.values
+    own = view.key[slots].astype(np.int64) * width + view.value[slots]
+    return ~contested[view.key[slots]] | np.isin(own, pairs)
+
+
+def _leads(view: View, slot: int, claims: Claims) -> bool:
+    """Whether a fact's value leads among those that overlap it in validity."""
+    overlapping = (view.valid_from[claims.slots] < view.valid_until[slot]) & (
+        view.valid_from[slot] < view.valid_until[claims.slots]
+    )
+    own = view.value[slot]
+    rivals = np.append(claims.values[overlapping], own)
+    leading = _leading(claims.only(np.isin(claims.values, rivals)))
+    return bool((leading.values == own).any())
+
+
+def _leading(claims: Claims) -> Claims:
+    """The claims of highest rank of each key; but of several values, none by a voice that
+    states more than one of them."""
+    if not len(claims.keys):
+        return claims
+    order = np.lexsort((claims.hlc, claims.weight, claims.keys))
+    claims = claims.only(order)
+    starts = np.flatnonzero(np.append(True, claims.keys[1:] != claims.keys[:-1]))
+    of = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(claims.keys))))
+    last = np.append(starts[1:], len(claims.keys)) - 1
+    highest = (claims.weight == claims.weight[last][of]) & (claims.hlc == claims.hlc[last][of])
+    return _undivided(claims.only(highest))
+
+
+def _undivided(claims: Claims) -> Claims:
+    """The claims but those by voices that state several values of a key."""
+    order = np.lexsort((claims.values, claims.voices, claims.keys))
+    claims = claims.only(order)
+    same = (claims.keys[1:] == claims.keys[:-1]) & (claims.voices[1:] == claims.voices[:-1])
+    starts = np.append(True, ~same)
+    of = np.cumsum(starts) - 1
+    divided = np.zeros(len(starts), dtype=np.bool_)
+    divided[of[1:][same & (claims.values[1:] != claims.values[:-1])]] = True
+    return claims.only(~divided[of])

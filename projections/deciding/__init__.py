@@ -1,1 +1,0 @@
-"""From an intent to drafts of events, or a refusal: functions that decide and do not write."""

@@ -1,0 +1,60 @@
+"""Vectors of the cards that are kept, each a unit under its own key, for search by entity.
+
+They live exactly as long as their card is kept: what a card said is never left behind. Their
+rows in ``vec_facts`` go at the next start, as the cards themselves do.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+
+from engramlog.projections.arrays import F32
+from engramlog.projections.embedding.embedder import Embedder
+from engramlog.projections.embedding.vec_facts import VecFacts
+from engramlog.projections.embedding.vectors import COSINE_DECIMALS
+from engramlog.projections.tables.facts.cards import CardKey
+
+
+class CardVectors:
+    """Safe from any thread."""
+
+    def __init__(self, embedder: Embedder, table: VecFacts) -> None:
+        self._embedder = embedder
+        self._table = table
+        self._lock = threading.Lock()
+        self._rows: dict[CardKey, F32] = {}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def embed(self, key: CardKey, text: str) -> None:
+        """Keep the vector of a card's text. Raises as ``Provider.embed``."""
+        row: F32 = self._embedder.uncached([text])[0]
+        with self._lock:
+            self._table.write(added=[(key.vector_key, row)])
+            self._rows[key] = row
+
+    def forget(self, key: CardKey) -> None:
+        """Drop the vector of a card, if it has one."""
+        with self._lock:
+            if self._rows.pop(key, None) is not None:
+                self._table.write(ended=[key.vector_key])
+
+    def forget_all(self) -> None:
+        """Drop the vectors of all cards."""
+        for key in list(self._rows):
+            self.forget(key)
+
+    def nearest(self, query: F32, floor: float, count: int) -> list[tuple[CardKey, float]]:
+        """The ``count`` cards most like a question with a cosine above ``floor``, best first."""
+        with self._lock:
+            held = list(self._rows.items())
+        found = [
+            (key, round(float(np.dot(row.astype(np.float64), query)), COSINE_DECIMALS))
+            for key, row in held
+        ]
+        near = [each for each in found if each[1] > floor]
+        near.sort(key=lambda each: (-each[1], each[0].vector_key))
+        return near[:count]

@@ -1,0 +1,58 @@
+"""Vectors of a scratch copy of the facts: those of the node, and those of supposed facts.
+
+Nothing is copied and nothing is remembered: what the node has is looked up by way of its own
+slots, and a supposed fact's vector is forgotten with the question.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engramlog.projections.arrays import F32, F64, I32, I64, Bool
+from engramlog.projections.embedding.vectors import Vectors
+
+
+class SupposedVectors(Vectors):
+    """``theirs``: the node's slot of each of our slots, ascending, -1 where it has none;
+    what lies behind them is supposed, and ``put`` here."""
+
+    def __init__(self, node: Vectors, theirs: I32) -> None:
+        super().__init__(node.dimensions)
+        self._node = node
+        self._theirs = theirs
+
+    def _parts(self, slots: I32) -> tuple[I64, I32, I64]:
+        """Indices of the node's own among ``slots``, their slots there, and the other indices."""
+        inside = slots < len(self._theirs)
+        theirs = np.full(len(slots), -1, dtype=np.int32)
+        theirs[inside] = self._theirs[slots[inside]]
+        own = np.flatnonzero(theirs >= 0)
+        return own, theirs[own], np.flatnonzero(theirs < 0)
+
+    def present(self, slots: I32) -> Bool:
+        own, theirs, other = self._parts(slots)
+        found = np.zeros(len(slots), dtype=np.bool_)
+        found[own] = self._node.present(theirs)
+        found[other] = super().present(slots[other])
+        return found
+
+    def rows(self, slots: I32) -> tuple[F32, Bool]:
+        own, theirs, other = self._parts(slots)
+        rows = np.zeros((len(slots), self.dimensions), dtype=np.float32)
+        present = np.zeros(len(slots), dtype=np.bool_)
+        rows[own], present[own] = self._node.rows(theirs)
+        rows[other], present[other] = super().rows(slots[other])
+        return rows, present
+
+    def cosines(self, query: F32, slots: I32) -> tuple[F64, Bool]:
+        own, theirs, other = self._parts(slots)
+        cosines = np.zeros(len(slots), dtype=np.float64)
+        present = np.zeros(len(slots), dtype=np.bool_)
+        cosines[own], present[own] = self._node.cosines(query, theirs)
+        cosines[other], present[other] = super().cosines(query, slots[other])
+        return cosines, present
+
+    def likely(self, query: F32, slots: I32, count: int) -> I64:
+        """As ``Vectors.likely``; every supposed fact is likely."""
+        own, theirs, other = self._parts(slots)
+        return np.sort(np.concatenate([own[self._node.likely(query, theirs, count)], other]))

@@ -1,0 +1,1 @@
+"""Embedding models: one seam, and the providers behind it."""

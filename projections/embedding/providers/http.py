@@ -1,0 +1,214 @@
+"""Asking a provider over HTTP: deadlines, retries with back-off, Retry-After, a breaker.
+
+Requests block the calling thread. Nothing here follows redirects, so a key goes only where
+it was meant to go, and keys never appear in messages.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from engramlog.projections.embedding.errors import (
+    ProviderRefused,
+    ProviderUnavailable,
+    UnknownModel,
+)
+from engramlog.projections.embedding.providers.breaker import CircuitBreaker
+from engramlog.projections.embedding.providers.provider import Purpose
+from engramlog.projections.http_exchange import (
+    BlockingHttp,
+    HostHungUp,
+    HttpAnswer,
+    HttpFault,
+    whole_within,
+)
+
+RETRIED_STATUSES = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+MESSAGE_CHARACTERS_MAX = 300
+ANSWER_BYTES_MAX = 256 * 1024 * 1024
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class Patience(Struct, frozen=True):
+    """How long a request is tried: ``timeout_seconds`` for one attempt from connecting to
+    the last byte, ``attempts_max`` attempts, and pauses that double from
+    ``pause_seconds`` up to ``pause_seconds_max``."""
+
+    timeout_seconds: float
+    attempts_max: int
+    pause_seconds: float = 0.5
+    pause_seconds_max: float = 30.0
+
+
+PATIENCE: dict[Purpose, Patience] = {
+    "document": Patience(timeout_seconds=60.0, attempts_max=5),
+    "query": Patience(timeout_seconds=3.0, attempts_max=1),
+}
+"""Indexing waits; a person who asked a question does not."""
+
+
+class HttpClient:
+    """JSON requests to one provider.
+
+    Args:
+        base_url: ``http`` or ``https``; a key is sent over plain ``http`` to this machine only.
+        key: bearer token, or None.
+        patience: by purpose.
+        sleep, monotonic, jitter, now: seams for time and chance; ``jitter`` is uniform in
+            [0, 1) and keeps many nodes from retrying at the same instant.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        key: str | None = None,
+        patience: Mapping[Purpose, Patience] = PATIENCE,
+        breaker: CircuitBreaker | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        monotonic: Callable[[], float] = time.monotonic,
+        jitter: Callable[[], float] = random.random,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        if key is not None:
+            headers["Authorization"] = f"Bearer {key}"
+        url = urlsplit(base_url)
+        if key is not None and url.scheme == "http" and url.hostname not in LOOPBACK:
+            raise UnknownModel(f"{base_url!r} would send the API key unencrypted; use https")
+        try:
+            self._http = BlockingHttp(base_url, headers)
+        except ValueError as fault:
+            raise UnknownModel(str(fault)) from fault
+        self._host = url.netloc.rpartition("@")[2]
+        self._patience = dict(patience)
+        self._breaker = breaker or CircuitBreaker(monotonic)
+        self._sleep = sleep
+        self._jitter = jitter
+        self._now = now
+
+    def post(self, path: str, body: object, purpose: Purpose) -> bytes:
+        """The body of a 200 answer.
+
+        Raises:
+            ProviderUnavailable: no such answer within the patience for ``purpose``.
+            ProviderRefused: the provider said no.
+        """
+        content = msgspec.json.encode(body)
+        patience = self._patience[purpose]
+        for attempt in range(1, patience.attempts_max + 1):
+            wait = self._breaker.seconds_left()
+            if wait > 0:
+                raise ProviderUnavailable(
+                    f"{self._host} failed repeatedly; not asked for {wait:.0f} s more", wait
+                )
+            try:
+                return self._attempt(path, content, patience)
+            except ProviderUnavailable as fault:
+                pause = self._pause(fault, attempt, patience)
+                if pause is None:
+                    raise
+                self._sleep(pause)
+        raise AssertionError("attempts_max is at least 1")
+
+    def close(self) -> None:
+        """Close idle connections. Idempotent."""
+        self._http.close()
+
+    def _attempt(self, path: str, content: bytes, patience: Patience) -> bytes:
+        try:
+            reply = self._exchange(path, content, patience.timeout_seconds)
+        except HttpFault as fault:
+            self._breaker.failed()
+            raise ProviderUnavailable(f"{self._host} cannot be reached: {fault}") from fault
+        message = f"{self._host} answered {reply.status}: {_message(reply.body)}"
+        if reply.status == 200:
+            self._breaker.succeeded()
+            return reply.body
+        if reply.status in RETRIED_STATUSES and not _out_of_credit(reply):
+            self._breaker.failed()
+            raise ProviderUnavailable(message, self._retry_after(reply))
+        self._breaker.succeeded()  # it is there, and would answer another request
+        raise ProviderRefused(message)
+
+    def _exchange(self, path: str, content: bytes, timeout_seconds: float) -> HttpAnswer:
+        limits = whole_within(timeout_seconds)
+        try:
+            return self._http.ask(
+                "POST", path, content=content, limits=limits, bytes_max=ANSWER_BYTES_MAX
+            )
+        except HostHungUp:  # it closed a connection that lay idle: a new one decides
+            return self._http.ask(
+                "POST", path, content=content, limits=limits, bytes_max=ANSWER_BYTES_MAX
+            )
+
+    def _pause(self, fault: ProviderUnavailable, attempt: int, patience: Patience) -> float | None:
+        """Seconds before the next attempt, or None where there is to be none."""
+        if attempt >= patience.attempts_max:
+            return None
+        longest = patience.pause_seconds_max
+        if fault.retry_after_seconds is not None:
+            # Told to stay away for longer than anybody waits here: the caller comes back.
+            asked = fault.retry_after_seconds
+            return None if asked > longest else asked + self._jitter() * patience.pause_seconds
+        backed_off = min(longest, patience.pause_seconds * 2.0 ** (attempt - 1))
+        return backed_off * (0.5 + 0.5 * self._jitter())
+
+    def _retry_after(self, reply: HttpAnswer) -> float | None:
+        """Seconds from a Retry-After header of either form; None without a usable one."""
+        given = (reply.headers.get("retry-after", "")).strip()
+        if given.isdecimal():
+            return float(given)
+        try:
+            at = parsedate_to_datetime(given)
+        except ValueError:
+            return None
+        at = at if at.tzinfo else at.replace(tzinfo=UTC)
+        return max(0.0, (at - datetime.fromtimestamp(self._now(), UTC)).total_seconds())
+
+
+class _Flat(Struct):
+    error: str = ""
+    detail: str = ""
+
+    @property
+    def text(self) -> str:
+        return self.error or self.detail
+
+
+class _Inner(Struct):
+    message: str
+
+
+class _Nested(Struct):
+    error: _Inner
+
+    @property
+    def text(self) -> str:
+        return self.error.message
+
+
+def _message(body: bytes) -> str:
+    """What an error body says: Ollama's ``error``, OpenAI's ``error.message``, Voyage's
+    ``detail``, or its first characters."""
+    for shape in (_Flat, _Nested):
+        try:
+            told = msgspec.json.decode(body, type=shape).text
+        except msgspec.DecodeError:
+            continue
+        if told:
+            return told[:MESSAGE_CHARACTERS_MAX]
+    return body[:MESSAGE_CHARACTERS_MAX].decode("utf-8", "replace") or "nothing"
+
+
+def _out_of_credit(reply: HttpAnswer) -> bool:
+    """OpenAI says 429 also where the account is empty, which no waiting mends."""
+    return reply.status == 429 and b'"insufficient_quota"' in reply.body

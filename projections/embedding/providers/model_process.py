@@ -1,0 +1,168 @@
+"""The bundled model in a process of its own, started when a text is first to be embedded.
+
+A model's products hold a core for milliseconds, and its Python holds the interpreter: in the
+serving process both would come before writes and questions. One process serves a node; it is
+started again when it dies, and ends when its socket is closed.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from itertools import count
+from multiprocessing import Pipe
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from engramlog.projections.arrays import F32
+from engramlog.projections.embedding.errors import ModelFileError, ProviderUnavailable
+from engramlog.projections.embedding.providers.provider import Purpose, unit_rows
+
+SERVER = "engramlog.projections.embedding.providers.model_server"
+ANSWER_SECONDS_MAX: dict[Purpose, float] = {"query": 10.0, "document": 300.0}
+"""From request to answer; the first includes loading the model (about 0.5 s)."""
+THREADS_OF_LIBRARIES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+"""Set to 1: a second thread spins more than it multiplies, on products as small as a question's."""
+
+
+class EmbeddingRequest(Struct, frozen=True):
+    """Texts to embed. RequestQueue are answered by number, questions first."""
+
+    number: int
+    purpose: Purpose
+    texts: list[str]
+
+
+class EmbeddingAnswer(Struct, frozen=True):
+    """The rows of a request as float32, or why there are none."""
+
+    number: int
+    rows: bytes
+    fault: str | None = None
+
+
+encode = msgspec.msgpack.Encoder().encode
+decode_request = msgspec.msgpack.Decoder(EmbeddingRequest).decode
+_decode_answer = msgspec.msgpack.Decoder(EmbeddingAnswer).decode
+
+
+class ModelProcess:
+    """The provider, see the module. Safe to use from several threads."""
+
+    def __init__(self, name: str, model: str, dimensions: int) -> None:
+        self.name = name
+        self.model = model
+        self.dimensions = dimensions
+        self._lock = threading.Lock()
+        self._link: _Link | None = None
+        self._closed = False
+
+    def embed(self, texts: Sequence[str], purpose: Purpose = "document") -> F32:
+        """See ``Provider``.
+
+        Raises:
+            ModelFileError: the model's files are missing or not the right ones.
+            ProviderUnavailable: the process died or does not answer; the next call starts
+                another.
+        """
+        if not texts:
+            return np.empty((0, self.dimensions), dtype=np.float32)
+        answer = self._running().ask(purpose, list(texts))
+        if answer.fault is not None:
+            raise ModelFileError(answer.fault)
+        rows: F32 = np.frombuffer(answer.rows, dtype=np.float32)
+        return unit_rows(rows.reshape(len(texts), -1), len(texts), self.dimensions)
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            if self._link is not None:
+                self._link.close()
+
+    def _running(self) -> _Link:
+        with self._lock:
+            if self._closed:
+                raise ProviderUnavailable("the embedding process was stopped")
+            if self._link is None or not self._link.alive:
+                if self._link is not None:
+                    self._link.close()
+                self._link = _Link()
+            return self._link
+
+
+class _Link:
+    """One process, the socket to it, and the thread that hands out its answers."""
+
+    def __init__(self) -> None:
+        here, there = Pipe()
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", SERVER, str(there.fileno())],
+                pass_fds=(there.fileno(),),
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, **dict.fromkeys(THREADS_OF_LIBRARIES, "1")},
+            )
+        except OSError as fault:
+            here.close()
+            raise ProviderUnavailable(f"the embedding process cannot start: {fault}") from fault
+        finally:
+            there.close()
+        self.alive = True
+        self._connection = here
+        self._sending = threading.Lock()
+        self._numbers = count(1)
+        self._waiting: dict[int, Future[EmbeddingAnswer]] = {}
+        self._thread = threading.Thread(target=self._receive, name="embedding answers", daemon=True)
+        self._thread.start()
+
+    def ask(self, purpose: Purpose, texts: list[str]) -> EmbeddingAnswer:
+        """The answer to a request. Raises ProviderUnavailable."""
+        found: Future[EmbeddingAnswer] = Future()
+        with self._sending:
+            number = next(self._numbers)
+            self._waiting[number] = found
+            try:
+                self._connection.send_bytes(encode(EmbeddingRequest(number, purpose, texts)))
+            except OSError as fault:
+                self._waiting.pop(number, None)
+                raise ProviderUnavailable("the embedding process ended") from fault
+        if not self.alive:  # it may have ended after the last look at what waits
+            self._fail_waiting()
+        try:
+            return found.result(ANSWER_SECONDS_MAX[purpose])
+        except TimeoutError as fault:
+            raise ProviderUnavailable("the embedding process does not answer") from fault
+        finally:
+            self._waiting.pop(number, None)
+
+    def close(self) -> None:
+        """End the process. Idempotent."""
+        self.alive = False
+        self._process.kill()
+        self._process.wait()
+        self._thread.join()
+
+    def _receive(self) -> None:
+        try:
+            while True:
+                answer = _decode_answer(self._connection.recv_bytes())
+                found = self._waiting.get(answer.number)
+                if found is not None:
+                    found.set_result(answer)
+        except (OSError, EOFError, msgspec.MsgspecError):
+            pass
+        self.alive = False
+        self._connection.close()
+        self._fail_waiting()
+
+    def _fail_waiting(self) -> None:
+        for found in list(self._waiting.values()):
+            with suppress(InvalidStateError):  # answered, or failed by the other thread
+                found.set_exception(ProviderUnavailable("the embedding process ended"))

@@ -1,0 +1,74 @@
+"""What is known of each model: its dimensions, and how it wants to be addressed."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from engramlog.projections.embedding.errors import UnknownModel
+from engramlog.projections.embedding.providers.provider import Purpose
+
+
+class ModelCard(Struct, frozen=True):
+    """One model.
+
+    Attributes:
+        dimensions: of its vectors.
+        floor: fewest dimensions its vectors may be cut to; None where cutting spoils them.
+        centred: whether the mean of a vector's numbers is taken off before it is cut, which
+            is what the layer normalisation asked for by the model's authors comes to.
+        document_prefix, query_prefix: what stands before the text by the model's own rules.
+    """
+
+    dimensions: int
+    floor: int | None = None
+    centred: bool = False
+    document_prefix: str = ""
+    query_prefix: str = ""
+
+    def prefix(self, purpose: Purpose) -> str:
+        """What to put before a text."""
+        return self.query_prefix if purpose == "query" else self.document_prefix
+
+
+MODELS: dict[str, dict[str, ModelCard]] = {
+    "ollama": {
+        "nomic-embed-text": ModelCard(
+            768,
+            floor=64,
+            centred=True,
+            document_prefix="search_document: ",
+            query_prefix="search_query: ",
+        ),
+        "mxbai-embed-large": ModelCard(
+            1024,
+            floor=512,
+            query_prefix="Represent this sentence for searching relevant passages: ",
+        ),
+    },
+    "openai": {"text-embedding-3-small": ModelCard(1536, floor=512)},
+    "voyage": {"voyage-3-lite": ModelCard(512)},
+    "minilm": {"all-MiniLM-L6-v2": ModelCard(384)},
+}
+"""By provider; the first is the provider's default."""
+
+
+def card_of(provider: str, model: str, dimensions: int | None = None) -> ModelCard:
+    """The card of a model.
+
+    Args:
+        dimensions: as the operator declares them; needed for a model not listed here.
+
+    Raises:
+        UnknownModel: not listed and no dimensions declared, or listed with others.
+    """
+    known = MODELS.get(provider, {}).get(model.removesuffix(":latest"))
+    if known is None and dimensions is not None:
+        return ModelCard(dimensions)
+    if known is None:
+        listed = ", ".join(MODELS.get(provider, {})) or "none"
+        raise UnknownModel(
+            f"{provider} model {model!r} is not one known here ({listed}): declare its dimensions"
+        )
+    if dimensions not in (None, known.dimensions):
+        raise UnknownModel(f"{model} has {known.dimensions} dimensions, not {dimensions}")
+    return known

@@ -1,0 +1,47 @@
+"""Ollama: ``POST /api/embed`` of a local server.
+
+Request ``{"model", "input": [texts], "truncate": true}``; answer ``{"embeddings": [[…]]}``;
+errors ``{"error": "…"}``, 404 where the model was not pulled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+
+from engramlog.projections.embedding.errors import BadAnswer
+from engramlog.projections.embedding.providers.http import HttpClient
+from engramlog.projections.embedding.providers.models import card_of
+from engramlog.projections.embedding.providers.provider import Purpose
+from engramlog.projections.embedding.providers.remote import Dialect, Limits, RemoteProvider
+
+URL = "http://127.0.0.1:11434"
+
+
+class _Answer(Struct):
+    embeddings: list[list[float]]
+
+
+_decode = msgspec.json.Decoder(_Answer).decode
+
+
+def _body(model: str, texts: Sequence[str], _purpose: Purpose) -> object:
+    return {"model": model, "input": texts, "truncate": True}
+
+
+def _vectors(body: bytes) -> list[list[float]]:
+    try:
+        return _decode(body).embeddings
+    except msgspec.DecodeError as fault:
+        raise BadAnswer(f"ollama: {fault}") from fault
+
+
+# One machine computes all requests: more than two at a time only wait inside the server.
+DIALECT = Dialect("/api/embed", _body, _vectors, Limits(64, 262_144, 32_768, 2))
+
+
+def ollama(model: str, client: HttpClient, dimensions: int | None = None) -> RemoteProvider:
+    """The provider. ``dimensions`` is needed for models without a card."""
+    return RemoteProvider("ollama", model, card_of("ollama", model, dimensions), DIALECT, client)

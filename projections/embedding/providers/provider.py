@@ -1,0 +1,55 @@
+"""The seam to embedding models: one method, and the check that its answer is one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+import numpy as np
+
+from engramlog.projections.arrays import F32
+from engramlog.projections.embedding.errors import BadAnswer
+
+Purpose = Literal["document", "query"]
+"""What the vectors are for: some models want to be told, and a query cannot wait long."""
+
+
+class Provider(Protocol):
+    """Turns texts into unit vectors. Safe to use from several threads.
+
+    Attributes:
+        name: of the provider, as configured (``ollama``).
+        model: of the model, as the provider calls it.
+        dimensions: of every vector.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def model(self) -> str: ...
+    @property
+    def dimensions(self) -> int: ...
+
+    def embed(self, texts: Sequence[str], purpose: Purpose = "document") -> F32:
+        """One unit row a text, in order.
+
+        Raises:
+            ProviderUnavailable, ProviderRefused, BadAnswer, EmbeddingsOff.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of connections and memory. Idempotent."""
+        ...
+
+
+def unit_rows(rows: F32, count: int, dimensions: int) -> F32:
+    """``rows`` scaled to unit length. Raises BadAnswer unless it is ``count`` rows of finite
+    numbers in that many dimensions, none of them all zero."""
+    if rows.shape != (count, dimensions):
+        raise BadAnswer(f"expected {count} vectors of {dimensions} dimensions, got {rows.shape}")
+    # In double precision, so that no finite row overflows on the way.
+    lengths = np.linalg.norm(rows.astype(np.float64), axis=1)
+    if not (np.isfinite(lengths) & (lengths > 0)).all():
+        raise BadAnswer("a vector is zero or holds a number that is not finite")
+    return (rows / lengths[:, None]).astype(np.float32)

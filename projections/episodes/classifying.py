@@ -1,0 +1,261 @@
+"""From episodes to deltas: the classifier of the seed, or the matchers of a rule.
+
+A pure function of the episodes, in their order, and of which facts stood before them. What
+is in one pass or in many makes no difference: the state that a pass carries along is what the
+tables would say had each episode had a pass of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+from msgspec import Struct, field
+
+from engramlog.projections.episodes.delta import (
+    AddDelta,
+    ConsolidationRuleError,
+    DeleteDelta,
+    MemoryDelta,
+    NoopDelta,
+    Proposal,
+    UpdateDelta,
+    check_delta,
+    payload_of,
+    promoted_id,
+    replaced_by,
+)
+from engramlog.projections.episodes.episode import Episode
+from engramlog.projections.episodes.matching import filled, first_match, in_order
+from engramlog.projections.episodes.provenance_bundle import ProvenanceError, check_slots
+from engramlog.projections.episodes.rule import Rule
+from engramlog.projections.episodes.stating import entity_of
+from engramlog.projections.memories.place import Place
+
+SUBJECT_BYTES_MAX = 512
+PREDICATE_BYTES_MAX = 256
+
+KeyOfFact = tuple[Place, str, str]
+"""(place, subject, predicate)."""
+
+
+class UnusableEpisode(ValueError):
+    """A rule can make nothing of an episode; the message says why."""
+
+
+class Standing:
+    """Which facts stand for a (place, subject, predicate), newest last, by the names that
+    their deltas gave them.
+
+    ``look_up`` answers for what was there before this pass, as (name, fact id); what the pass
+    itself states and ends is kept here.
+    """
+
+    def __init__(self, look_up: Mapping[KeyOfFact, Sequence[tuple[str, str]]]) -> None:
+        self._names: dict[KeyOfFact, list[str]] = {}
+        self._keys: dict[tuple[Place, str], KeyOfFact] = {}
+        self._aliases: dict[str, str] = {}
+        for key, facts in look_up.items():
+            for name, fact_id in facts:
+                self._aliases[fact_id] = name
+                self.state(key, name)
+
+    def name_of(self, key: KeyOfFact) -> str | None:
+        """The newest fact that stands for a key."""
+        names = self._names.get(key)
+        return names[-1] if names else None
+
+    def state(self, key: KeyOfFact, name: str) -> None:
+        """From here on this fact stands for the key; one that had its name does not."""
+        self.end(key[0], [name])
+        self._names.setdefault(key, []).append(name)
+        self._keys[key[0], name] = key
+
+    def end(self, place: Place, names: Sequence[str]) -> None:
+        """These facts stand no more."""
+        for given in names:
+            name = self._aliases.get(given, given)
+            key = self._keys.pop((place, name), None)
+            if key is not None:
+                self._names[key].remove(name)
+
+
+class Emitted(Struct, frozen=True):
+    """What a pass makes of its episodes: deltas in order, and what it could not use."""
+
+    proposals: list[Proposal] = field(default_factory=list)
+    set_aside: list[tuple[Episode, str]] = field(default_factory=list)
+
+
+def emit(
+    rule: Rule,
+    episodes: Sequence[Episode],
+    standing: Standing,
+    salience: Mapping[str, float] | None = None,
+) -> Emitted:
+    """The deltas of ``rule`` for ``episodes``, oldest first.
+
+    An episode of which nothing can be made is set aside with the reason; the others go on.
+    """
+    version = rule.version
+    matchers = in_order(rule.matchers)
+    classify: Callable[[Episode], MemoryDelta] = (
+        (lambda episode: _matched(rule, matchers, episode, (salience or {}).get(episode.key)))
+        if matchers
+        else (lambda episode: _classified(rule, episode, standing))
+    )
+    made = Emitted()
+    for episode in episodes:
+        try:
+            delta = classify(episode)
+            check_delta(delta)
+            _check_applicable(delta, episode.place)
+        except (UnusableEpisode, ConsolidationRuleError, ProvenanceError) as fault:
+            made.set_aside.append((episode, str(fault)))
+            continue
+        _note(standing, episode.place, delta)
+        made.proposals.append(
+            Proposal(
+                delta,
+                episode.place,
+                promoted_id(rule.id, version, episode.place, [episode.id]),
+                rule.source or episode.actor,
+                inherited=not matchers,
+            )
+        )
+    return made
+
+
+def _check_applicable(delta: MemoryDelta, place: Place) -> None:
+    """Raises UnusableEpisode for what could never be applied, so that ``Standing`` never holds
+    what the tables will not."""
+    replaces = replaced_by(delta)
+    if len(set(replaces)) != len(replaces):
+        raise UnusableEpisode("replaces names a fact twice")
+    payload = payload_of(delta)
+    if payload is None:
+        return
+    if payload["id"] in replaces:
+        raise UnusableEpisode("the new fact is among those it replaces")
+    try:
+        entity_of(payload.get("subject"), place)
+    except ValueError as fault:
+        raise UnusableEpisode(f"subject makes no entity: {fault}") from fault
+
+
+def _note(standing: Standing, place: Place, delta: MemoryDelta) -> None:
+    if isinstance(delta, UpdateDelta | DeleteDelta):
+        standing.end(place, delta.replaces)
+    if isinstance(delta, AddDelta | UpdateDelta):
+        payload = delta.fact_payload
+        standing.end(place, [payload["id"]])
+        subject, predicate = payload.get("subject"), payload.get("predicate")
+        if subject and predicate:
+            standing.state((place, subject, predicate), payload["id"])
+
+
+# -- the seed's classifier ----------------------------------------------------------------
+
+
+def key_of(episode: Episode) -> KeyOfFact | None:
+    """What a fact made of an episode would be about; None without subject and predicate."""
+    subject, predicate = episode.text("subject"), episode.text("predicate")
+    return None if subject is None or predicate is None else (episode.place, subject, predicate)
+
+
+def _classified(rule: Rule, episode: Episode, standing: Standing) -> MemoryDelta:
+    intent = episode.metadata.get("intent")
+    if intent is not None and intent not in ("add", "update", "delete", "noop"):
+        raise UnusableEpisode("metadata.intent must be add, update, delete or noop")
+    if intent == "noop":
+        return NoopDelta(**_origin(rule, episode))
+    if intent == "delete":
+        return DeleteDelta(replaces=_replaces(episode), **_origin(rule, episode))
+    payload = _payload(episode)
+    if intent == "update":
+        return UpdateDelta(
+            replaces=_replaces(episode), fact_payload=payload, **_origin(rule, episode)
+        )
+    key = key_of(episode)
+    older = None if key is None else standing.name_of(key)
+    if older is None or older == episode.id:
+        return AddDelta(fact_payload=payload, **_origin(rule, episode))
+    return UpdateDelta(replaces=[older], fact_payload=payload, **_origin(rule, episode))
+
+
+def _origin(rule: Rule, episode: Episode, confidence: float = 1.0) -> dict[str, Any]:
+    return {
+        "source_episode_ids": [episode.id],
+        "promotion_us": episode.at_us,
+        "rule_id": rule.id,
+        "confidence": confidence,
+    }
+
+
+def _replaces(episode: Episode) -> list[str]:
+    given = episode.metadata.get("replaces")
+    if not isinstance(given, list):
+        raise UnusableEpisode("metadata.replaces must be a list of fact ids")
+    names = cast("list[Any]", given)
+    if not all(isinstance(name, str) and name for name in names):
+        raise UnusableEpisode("metadata.replaces must hold fact ids")
+    return list(names)
+
+
+def _payload(episode: Episode) -> dict[str, Any]:
+    payload: dict[str, Any] = {"id": episode.id, "content": episode.content}
+    if episode.source_node:
+        payload["source_node"] = episode.source_node
+    for name in ("subject", "predicate", "object"):
+        value = episode.metadata.get(name)
+        if value is not None:
+            payload[name] = value
+    check_payload(payload)
+    return payload
+
+
+def check_payload(payload: Mapping[str, Any]) -> None:
+    """Raises UnusableEpisode or ProvenanceError where no fact can be made of a payload."""
+    check_slots(payload)
+    for name, most in (("subject", SUBJECT_BYTES_MAX), ("predicate", PREDICATE_BYTES_MAX)):
+        value = payload.get(name)
+        if value is None:
+            continue
+        if not isinstance(value, str) or not value.strip():
+            raise UnusableEpisode(f"{name} must be a text that is not empty")
+        if len(value.encode()) > most or not value.isprintable():
+            raise UnusableEpisode(f"{name} must be printable and have at most {most} bytes")
+    stated = payload.get("object")
+    if stated is not None and not isinstance(stated, str | int | float | bool):
+        raise UnusableEpisode("object must be a text, a number or a boolean")
+    content = payload.get("content")
+    if stated is None and (not isinstance(content, str) or not content):
+        raise UnusableEpisode("a fact needs an object or a content")
+
+
+# -- matchers -----------------------------------------------------------------------------
+
+
+def _matched(
+    rule: Rule, matchers: Sequence[Any], episode: Episode, salience: float | None
+) -> MemoryDelta:
+    found = first_match(matchers, episode, salience)
+    if found is None:
+        return NoopDelta(**_origin(rule, episode))
+    then = found.matcher.then
+    origin = _origin(rule, episode, then.confidence)
+    if then.emit == "noop":
+        return NoopDelta(**origin)
+    replaces: list[str] = []
+    if then.replaces is not None:
+        replaces = [name for name in [filled(then.replaces, episode, found.groups)] if name]
+    if then.emit == "delete":
+        return DeleteDelta(replaces=replaces, **origin)
+    payload: dict[str, Any] = {
+        slot: filled(template, episode, found.groups) for slot, template in then.fact.items()
+    }
+    payload.setdefault("id", episode.id)
+    check_payload(payload)
+    if then.emit == "add":
+        return AddDelta(fact_payload=payload, **origin)
+    return UpdateDelta(replaces=replaces, fact_payload=payload, **origin)

@@ -1,0 +1,78 @@
+"""An episode and a fact of the two memories, as their stores hand them out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct, field
+
+from engramlog.projections.memories.place import Place
+
+
+class Episode(Struct, frozen=True, kw_only=True, gc=False):
+    """One thing that happened. ``key`` is the event id, ``id`` the recorder's name for it.
+
+    ``at_us``: when it happened; ``position``: when this node learned of it. ``hash`` is that
+    of the event, by which a fact can prove where it comes from. ``actor`` recorded it.
+    """
+
+    id: str
+    content: str
+    at_us: int
+    user: str = ""
+    session: str = ""
+    agent: str = ""
+    scope: str = "local"
+    key: str = ""
+    garden_id: str | None = None
+    source_node: str = ""
+    metadata: dict[str, Any] = field(default_factory=dict)
+    run_id: str | None = None
+    step: int | None = None
+    position: int = 0
+    hash: str = ""
+    actor: str = ""
+    access_count: int = 0
+    last_access_us: int | None = None
+
+    @property
+    def place(self) -> Place:
+        """Whose facts come of it."""
+        return Place(self.user, self.agent, self.scope, self.garden_id)
+
+    def text(self, name: str) -> str | None:
+        """A text of the metadata; None where it is absent or empty."""
+        value = self.metadata.get(name)
+        return value if isinstance(value, str) and value else None
+
+
+class MemoryFact(Struct, frozen=True, kw_only=True, gc=False):
+    """A fact that a delta wrote: ``id`` as the delta named it, ``fact_id`` as the node knows it.
+
+    ``lineage`` leads from it to episodes and run; ``version`` counts the facts that had this
+    ``id``.
+    """
+
+    id: str
+    fact_id: str
+    user: str
+    agent: str
+    scope: str
+    garden_id: str | None
+    payload: dict[str, Any]
+    lineage: list[dict[str, Any]]
+    confidence: float
+    pinned_us: int
+    version: int
+    delta_id: str
+    provenance: dict[str, str] = field(default_factory=dict)
+
+
+class FactPattern(Struct, frozen=True, kw_only=True):
+    """Which facts: None matches everything, all else by equality. ``user`` is required."""
+
+    user: str
+    agent: str | None = None
+    subject: str | None = None
+    predicate: str | None = None
+    object: str | None = None

@@ -1,0 +1,86 @@
+"""How much an episode deserves to be remembered: recency, relevance, importance in [0, 1].
+
+Recency counts from the last access, not from the beginning, and decays exponentially.
+Source: Park et al. 2023, by way of the Stargraph seed. The seed multiplies by frequency and
+rule matches, which makes every untouched episode worthless; ``add`` (the default) lets them
+range from one half to one instead, ``mul`` is the seed to the letter.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Literal, Protocol, runtime_checkable
+
+from msgspec import Meta, Struct
+
+from engramlog.projections.episodes.episode import Episode
+
+DAY_S = 86_400.0
+ACCESSES_SCALE = 10.0
+MATCHES_SCALE = 5.0
+_EXPONENT_MAX = 700.0
+"""Beyond this the exponential is no float any more."""
+
+Weight = Annotated[float, Meta(ge=0.0, le=1_000.0)]
+Seconds = Annotated[float, Meta(gt=0.0)]
+
+
+class Weights(Struct, frozen=True, forbid_unknown_fields=True):
+    """What counts how much; a weight that is not given counts nothing, recency but for it."""
+
+    recency: Weight = 1.0
+    relevance: Weight = 0.0
+    importance: Weight = 0.0
+
+
+class SalienceContext(Struct, frozen=True, kw_only=True):
+    """What salience depends on beside the episode itself.
+
+    ``now_us`` and ``last_access_us`` are microseconds UTC; ``tau_seconds`` is how long it
+    takes for recency to fall to 1/e. ``relevance`` is the cosine of question and episode.
+    Raises ValueError for a ``tau_seconds`` that is not above 0.
+    """
+
+    now_us: int
+    last_access_us: int
+    access_count: int = 0
+    rule_match_count: int = 0
+    relevance: float = 0.0
+    importance: float = 0.0
+    weights: Weights = Weights()
+    tau_seconds: float = DAY_S
+    frequency: Literal["add", "mul"] = "add"
+
+    def __post_init__(self) -> None:
+        if not self.tau_seconds > 0.0:
+            raise ValueError("tau_seconds must be above 0")
+
+
+@runtime_checkable
+class SalienceScorer(Protocol):
+    """Scores episodes; ``score`` answers a number in [0, 1]."""
+
+    async def score(self, memory: Episode, context: SalienceContext) -> float: ...
+
+
+class RuleBasedScorer:
+    """The formula above. It needs no model."""
+
+    async def score(self, memory: Episode, context: SalienceContext) -> float:  # noqa: ARG002
+        return salience(context)
+
+
+def salience(context: SalienceContext) -> float:
+    """The formula, clamped to [0, 1]; so an access in the future cannot lift it above 1."""
+    age_s = (context.now_us - context.last_access_us) / 1e6
+    weights = context.weights
+    weighted = (
+        weights.recency * math.exp(min(_EXPONENT_MAX, -age_s / context.tau_seconds))
+        + weights.relevance * context.relevance
+        + weights.importance * context.importance
+    )
+    frequency = math.tanh(context.access_count / ACCESSES_SCALE)
+    matches = math.tanh(context.rule_match_count / MATCHES_SCALE)
+    if context.frequency == "add":
+        frequency, matches = 0.5 + 0.5 * frequency, 0.5 + 0.5 * matches
+    return max(0.0, min(1.0, weighted * frequency * matches))

@@ -1,0 +1,119 @@
+"""What a delta's payload says as a fact of the node, and back again.
+
+``subject`` becomes the entity, ``predicate`` the relation, ``object`` the value; where there
+is no object the ``content`` is the value, as text. A subject that is no URI belongs to its
+user: ``self`` of Alice and ``self`` of Bob are two entities.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+from urllib.parse import quote
+
+from msgspec import Struct, field
+
+from engramlog.eventlog.kinds import Value
+from engramlog.projections.episodes.provenance_bundle import check_slots
+from engramlog.projections.memories.place import Place
+from engramlog.projections.normalization import normalize_uri
+
+ENTITY_PREFIX = "memory://"
+NO_SUBJECT = "self"
+NO_PREDICATE = "memory:note"
+_RESERVED = re.compile(r"[/%?#]")
+_SAID = frozenset({"id", "user", "agent", "subject", "predicate", "object"})
+
+
+class Statement(Struct, frozen=True, gc=False):
+    """A fact to be: what it says, its ``name`` in deltas, and what else its payload held."""
+
+    entity: str
+    relation: str
+    value: Value
+    name: str | None
+    subject: str | None
+    predicate: str | None
+    rest: dict[str, Any] = field(default_factory=dict)
+
+
+def statement_of(payload: Mapping[str, Any], place: Place, *, inherited: bool) -> Statement:
+    """The statement of a payload.
+
+    Args:
+        payload: checked by ``classifying.check_payload``.
+        place: whose fact it is.
+        inherited: the content is that of the source episode and need not be kept.
+
+    Raises:
+        ProvenanceError: the payload speaks in the name of provenance.
+        ValueError: the subject makes no entity.
+    """
+    check_slots(payload)
+    subject, predicate = payload.get("subject"), payload.get("predicate")
+    stated, content = payload.get("object"), payload.get("content")
+    rest = {name: value for name, value in payload.items() if name not in _SAID}
+    if stated is None or inherited:
+        rest.pop("content", None)
+    return Statement(
+        entity_of(subject, place),
+        predicate or NO_PREDICATE,
+        Value("text", str(content)) if stated is None else _value(stated),
+        payload.get("id"),
+        subject,
+        predicate,
+        rest,
+    )
+
+
+def entity_of(subject: str | None, place: Place) -> str:
+    """The entity that a subject means in a place. Raises ValueError."""
+    text = NO_SUBJECT if subject is None else subject
+    if ":" in text:
+        return normalize_uri(text)
+    # Only what would end the name early is encoded: words stay words for search.
+    name = _RESERVED.sub(lambda found: f"%{ord(found[0]):02x}", text.strip())
+    return normalize_uri(f"{ENTITY_PREFIX}{_owner(place.user)}/{name}")
+
+
+def _owner(user: str) -> str:
+    """A user as the authority of an entity. Entities are lower-cased, users are not: those
+    that would fall together are told apart by a digest."""
+    plain = quote(user, safe="").replace("~", "%7e").lower()
+    return plain if user == user.lower() else f"{plain}~{sha256(user.encode()).hexdigest()[:8]}"
+
+
+def _value(stated: Any) -> Value:
+    if isinstance(stated, bool):
+        return Value("boolean", "true" if stated else "false")
+    if isinstance(stated, int | float):
+        return Value("number", repr(float(stated)))
+    return Value("string", stated)
+
+
+def object_of(value_type: str, value_v: str) -> Any:
+    """An object as the payload had it."""
+    if value_type == "boolean":
+        return value_v == "true"
+    if value_type == "number":
+        number = float(value_v)
+        return int(number) if number.is_integer() else number
+    return value_v
+
+
+def payload_of_fact(
+    row: Mapping[str, Any], *, name: str | None, subject: str | None, rest: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The payload of a fact's row (``relation``, ``value_type``, ``value_v``) again."""
+    payload: dict[str, Any] = {} if name is None else {"id": name}
+    if subject is not None:
+        payload["subject"] = subject
+    if row["relation"] != NO_PREDICATE:
+        payload["predicate"] = row["relation"]
+    if row["value_type"] == "text":
+        payload["content"] = row["value_v"]
+    else:
+        payload["object"] = object_of(row["value_type"], row["value_v"])
+    return {**payload, **rest}

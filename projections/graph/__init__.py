@@ -1,0 +1,1 @@
+"""Questions about the graph: neighbors, paths, provenance, lint, synthesis."""

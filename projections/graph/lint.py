@@ -1,0 +1,245 @@
+"""Lint: what deserves a second look among the facts of a scope, as a caller sees them.
+
+Checks by name, each a pure function of what is visible at the Moment (wire 2.2):
+``contradiction`` (two values that exclude each other), ``stale`` (validity that has ended,
+or soon will), ``orphan`` (an entity of which nothing holds any more), ``broken_ref`` (a ref
+to an entity of which nothing holds) and ``namespacing`` (a relation without a namespace).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+from msgspec import Struct
+
+from engramlog.projections.arrays import I32, Bool
+from engramlog.projections.contradictions.conflicts import conflicts
+from engramlog.projections.graph.neighbors import relations_matching
+from engramlog.projections.image.visible_facts import known, live
+from engramlog.projections.moment import NO_END, format_instant
+from engramlog.projections.normalization import is_reserved
+
+if TYPE_CHECKING:
+    from engramlog.projections.authorization import Authorization
+    from engramlog.projections.image.reader import Reader
+    from engramlog.projections.image.view import View
+    from engramlog.projections.moment import Moment
+
+FINDINGS_MAX = 1_000
+"""Findings told a check; the answer says where there are more."""
+QUOTED_CHARACTERS_MAX = 200
+"""Characters that a finding quotes of each value."""
+ROUTING_RELATIONS = ("intent:handoff_to", "intent:context_ref")
+"""Relations by which work is handed on: a broken ref of theirs loses it."""
+FACTS_MAX = 20
+"""Fact ids told a finding, newest first."""
+
+
+class LintRequest(Struct, frozen=True, kw_only=True):
+    """What to check. ``entity`` in stored form; ``lookahead_us``: how soon validity must end
+    to be reported, microseconds."""
+
+    scope: str
+    checks: tuple[str, ...]
+    entity: str | None = None
+    relation: str | None = None
+    lookahead_us: int = 0
+
+
+class Finding(Struct, frozen=True):
+    """One thing to look at. ``relation`` is None where it concerns the whole entity."""
+
+    check: str
+    severity: str
+    entity: str
+    relation: str | None
+    fact_ids: list[str]
+    detail: str
+
+
+class LintFindings(Struct, frozen=True):
+    """``fact_count``: facts that hold and were looked at; ``truncated``: a check found more
+    than ``FINDINGS_MAX``."""
+
+    findings: list[Finding]
+    fact_count: int
+    truncated: bool
+
+
+class _Room(Struct, frozen=True):
+    """What the checks look at: slots that hold (expired ones apart) and that ever did, of the
+    scope and the request's filters."""
+
+    reader: Reader
+    view: View
+    rights: Authorization
+    inside: Authorization
+    moment: Moment
+    request: LintRequest
+    holding: I32
+    unended: I32
+    ever: I32
+
+
+def lint(
+    reader: Reader,
+    view: View,
+    authorization: Authorization,
+    moment: Moment,
+    request: LintRequest,
+) -> LintFindings:
+    """The findings of the checks asked for, in the order asked, entities by name."""
+    inside = authorization.narrowed(frozenset({request.scope}))
+    room = _Room(
+        reader=reader,
+        view=view,
+        rights=authorization,
+        inside=inside,
+        moment=moment,
+        request=request,
+        holding=_filtered(view, live(view, inside, moment), request),
+        unended=_filtered(view, live(view, inside, moment, include_expired=True), request),
+        ever=_filtered(view, known(view, inside, moment), request),
+    )
+    findings: list[Finding] = []
+    truncated = False
+    for name in request.checks:
+        found = CHECKS[name](room)
+        truncated |= len(found) > FINDINGS_MAX
+        findings += found[:FINDINGS_MAX]
+    return LintFindings(findings, len(room.holding), truncated)
+
+
+def _quoted(value: str) -> str:
+    """A value as findings quote it: they are to be looked through, and name the facts besides."""
+    whole = len(value) <= QUOTED_CHARACTERS_MAX
+    return repr(value if whole else value[: QUOTED_CHARACTERS_MAX - 1] + "…")
+
+
+def _contradictions(room: _Room) -> list[Finding]:
+    request = room.request
+    findings: list[Finding] = []
+    open_ones = conflicts(room.reader, room.view, room.inside, room.moment, status="unresolved")
+    wanted = (each for each in open_ones if _wanted(room.view, each.newer, request))
+    for each in islice(wanted, FINDINGS_MAX + 1):
+        newer, older = room.reader.rows(
+            [int(room.view.from_position[slot]) for slot in (each.newer, each.older)]
+        )
+        detail = f"{_quoted(newer.value_v)} (newer) against {_quoted(older.value_v)}"
+        findings.append(
+            Finding("contradiction", "error", newer.entity, newer.relation,
+                    [newer.id, older.id], detail)
+        )  # fmt: skip
+    return findings
+
+
+def _stale(room: _Room) -> list[Finding]:
+    view, horizon = room.view, room.moment.valid_us + room.request.lookahead_us
+    ends = view.valid_until[room.unended]
+    due = room.unended[(ends != NO_END) & (ends <= horizon)]
+    findings: list[Finding] = []
+    for slot in due[: FINDINGS_MAX + 1].tolist():
+        end = int(view.valid_until[slot])
+        over = end <= room.moment.valid_us
+        detail = f"validity {'ended' if over else 'ends'} at {format_instant(end)}"
+        findings.append(_of_slots(room, "stale", "warning" if over else "info", [slot], detail))
+    return findings
+
+
+def _orphans(room: _Room) -> list[Finding]:
+    view = room.view
+    alive = _entities(view, live(view, room.inside, room.moment))
+    mentioned = np.unique(view.entity[room.ever])
+    findings: list[Finding] = []
+    for number in _named(view, mentioned[~alive[mentioned]]):
+        slots = room.ever[view.entity[room.ever] == number]
+        detail = "nothing that was said of this entity holds"
+        findings.append(
+            _of_slots(room, "orphan", "info", slots.tolist(), detail, whole_entity=True)
+        )
+    return findings
+
+
+def _broken_refs(room: _Room) -> list[Finding]:
+    view = room.view
+    alive = _entities(view, live(view, room.rights, room.moment))
+    refs = room.holding[view.object[room.holding] >= 0]
+    broken = refs[~alive[view.object[refs]]]
+    routing = {view.relations.number(label) for label in ROUTING_RELATIONS}
+    findings: list[Finding] = []
+    for slot in broken[: FINDINGS_MAX + 1].tolist():
+        severity = "error" if int(view.relation[slot]) in routing else "warning"
+        detail = f"nothing holds of {view.entities.text(int(view.object[slot]))}"
+        findings.append(_of_slots(room, "broken_ref", severity, [slot], detail))
+    return findings
+
+
+def _namespaces(room: _Room) -> list[Finding]:
+    view = room.view
+    bare = relations_matching(view, lambda label: ":" not in label)
+    slots = room.holding[bare[view.relation[room.holding]]]
+    findings: list[Finding] = []
+    for key in np.unique(view.key[slots])[: FINDINGS_MAX + 1].tolist():
+        of_key = slots[view.key[slots] == key]
+        label = view.relations.text(int(view.relation[of_key[0]]))
+        detail = f"relation {label!r} has no namespace, such as 'memory:'"
+        findings.append(_of_slots(room, "namespacing", "warning", of_key.tolist(), detail))
+    return findings
+
+
+CHECKS: dict[str, Callable[[_Room], list[Finding]]] = {
+    "contradiction": _contradictions,
+    "stale": _stale,
+    "orphan": _orphans,
+    "broken_ref": _broken_refs,
+    "namespacing": _namespaces,
+}
+"""By name, in the order in which they run where none is named."""
+
+
+def _filtered(view: View, slots: I32, request: LintRequest) -> I32:
+    keep = np.ones(len(slots), dtype=np.bool_)
+    for wanted, interner, column in (
+        (request.entity, view.entities, view.entity),
+        (request.relation, view.relations, view.relation),
+    ):
+        if wanted is not None:
+            number = interner.number(wanted)
+            keep &= column[slots] == (-1 if number is None else number)
+    return slots[keep]
+
+
+def _wanted(view: View, slot: int, request: LintRequest) -> bool:
+    return bool(len(_filtered(view, np.array([slot], dtype=np.int32), request)))
+
+
+def _entities(view: View, slots: I32) -> Bool:
+    """By entity number: whether one of ``slots`` is about it."""
+    alive = np.zeros(len(view.entities), dtype=np.bool_)
+    alive[view.entity[slots]] = True
+    return alive
+
+
+def _named(view: View, numbers: I32) -> list[int]:
+    """Entities by name, without the protocol's bookkeeping."""
+    named = [(view.entities.text(number), number) for number in numbers.tolist()]
+    ours = [(text, number) for text, number in named if not is_reserved(text)]
+    return [number for _, number in sorted(ours)[: FINDINGS_MAX + 1]]
+
+
+def _of_slots(
+    room: _Room,
+    check: str,
+    severity: str,
+    slots: Sequence[int],
+    detail: str,
+    *,
+    whole_entity: bool = False,
+) -> Finding:
+    newest = sorted(slots, key=lambda slot: -int(room.view.hlc[slot]))[:FACTS_MAX]
+    rows = room.reader.rows([int(room.view.from_position[slot]) for slot in newest])
+    relation = None if whole_entity else rows[0].relation
+    return Finding(check, severity, rows[0].entity, relation, [row.id for row in rows], detail)

@@ -1,0 +1,109 @@
+"""Short paths between entities along ref facts, newest edges first (abmind's S8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+from msgspec import Struct
+
+from engramlog.projections.arrays import I32
+from engramlog.projections.graph.neighbors import joined
+from engramlog.projections.normalization import entity_display
+
+if TYPE_CHECKING:
+    from engramlog.projections.image.view import View
+
+JOINED_EDGES_MAX = 2_048
+"""Edges at each end of paths of two hops, the newest: a hub has more than anybody reads."""
+
+Walkable = Callable[[I32], I32]
+"""Keeps the slots of edges that may be walked; called on edges only."""
+
+
+class Path(Struct, frozen=True):
+    """Edges, by slot, that follow each other from one entity to another."""
+
+    edges: tuple[int, ...]
+
+    @property
+    def hops(self) -> int:
+        return len(self.edges)
+
+    def text(self, view: View) -> str:
+        """The path in words: ``alice —[works-at]→ acme —[located-in]→ budapest``."""
+        words = [_display(view, int(view.entity[self.edges[0]]))]
+        for slot in self.edges:
+            relation = view.relations.text(int(view.relation[slot]))
+            words.append(f"—[{relation}]→ {_display(view, int(view.object[slot]))}")
+        return " ".join(words)
+
+
+def edges_of(view: View, entities: I32, walkable: Walkable) -> I32:
+    """Walkable edges that leave or reach any of the entities, newest first."""
+    both = np.concatenate((_leaving(view, entities), _arriving(view, entities)))
+    return _newest(view, walkable(np.unique(both)))
+
+
+def paths_between(
+    view: View, starts: I32, ends: I32, walkable: Walkable, *, one_hop: int, two_hops: int
+) -> list[Path]:
+    """Paths between two groups of entities: at most ``one_hop`` edges from either to the
+    other, then at most ``two_hops`` paths over one entity between them, which are looked for
+    from the ends to the starts only where none leads from the starts to the ends."""
+    direct = np.concatenate(
+        (_direct(view, starts, ends, walkable), _direct(view, ends, starts, walkable))
+    )
+    found = [Path((slot,)) for slot in _newest(view, np.unique(direct))[:one_hop].tolist()]
+    if two_hops:
+        over = _over_one(view, starts, ends, walkable) or _over_one(view, ends, starts, walkable)
+        found += over[:two_hops]
+    return found
+
+
+def _direct(view: View, starts: I32, ends: I32, walkable: Walkable) -> I32:
+    leaving = _leaving(view, starts)
+    return walkable(leaving[np.isin(view.object[leaving], ends)])
+
+
+def _over_one(view: View, starts: I32, ends: I32, walkable: Walkable) -> list[Path]:
+    """Paths of two edges, those first whose older edge is newest."""
+    first, second = _leaving(view, starts), _arriving(view, ends)
+    outside = np.concatenate((starts, ends))
+    first = first[~np.isin(view.object[first], outside)]
+    first = first[np.isin(view.object[first], view.entity[second])]
+    second = second[np.isin(view.entity[second], view.object[first])]
+    first = _newest(view, walkable(first))[:JOINED_EDGES_MAX]
+    second = _newest(view, walkable(second))[:JOINED_EDGES_MAX]
+    second = second[np.argsort(view.entity[second], kind="stable")]
+    middles = view.entity[second]
+    low = middles.searchsorted(view.object[first], side="left")
+    counts = middles.searchsorted(view.object[first], side="right") - low
+    left = np.repeat(first, counts)
+    offsets = np.arange(len(left)) - np.repeat(np.cumsum(counts) - counts, counts)
+    right = second[np.repeat(low, counts) + offsets]
+    edges = np.unique(np.concatenate((left, right)))
+    rank = np.empty(len(edges), dtype=np.int64)
+    rank[edges.searchsorted(view.by_age(edges))] = np.arange(len(edges))
+    one, other = rank[edges.searchsorted(left)], rank[edges.searchsorted(right)]
+    order = np.lexsort((-one, -np.maximum(one, other), -np.minimum(one, other)))
+    return [Path((int(left[n]), int(right[n]))) for n in order]
+
+
+def _newest(view: View, slots: I32) -> I32:
+    return view.by_age(slots)[::-1]
+
+
+def _leaving(view: View, entities: I32) -> I32:
+    slots = joined([view.entity_slots(number) for number in entities.tolist()])
+    return slots[view.object[slots] >= 0]
+
+
+def _arriving(view: View, entities: I32) -> I32:
+    return joined([view.object_slots(number) for number in entities.tolist()])
+
+
+def _display(view: View, entity: int) -> str:
+    text = view.entities.text(entity)
+    return entity_display(text) or text

@@ -1,0 +1,171 @@
+"""The provenance walk: what a fact was derived from, and what that was derived from.
+
+Links go from content hash to content hash. A hash stands for the newest fact with that
+content that the caller may see at the Moment, or for nothing. Whether nothing is there, or
+nothing for this caller, is decided in memory before any row is read, so neither the answer,
+nor its counts, nor its cost tells one from the other. Source: seed §20.6.2, wire 5.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from msgspec import Struct
+
+from engramlog.eventlog.kinds import Value
+from engramlog.projections.arrays import I32
+from engramlog.projections.cid import compute_cid
+from engramlog.projections.columns.fact_columns import cid_number
+from engramlog.projections.image.visible_facts import known
+from engramlog.projections.tables.facts.fact_rows import FactRow
+
+if TYPE_CHECKING:
+    from engramlog.eventlog.kinds import Parent
+    from engramlog.projections.authorization import Authorization
+    from engramlog.projections.image.reader import Reader
+    from engramlog.projections.image.view import View
+    from engramlog.projections.moment import Moment
+
+DEPTH_MAX = 5
+DEPTH_DEFAULT = 3
+NODES_MAX = 5_000
+LINKS_MAX = 20_000
+"""A walk ends at either; its answer says that it was cut."""
+
+
+class Ancestor(Struct, frozen=True):
+    """A hash that was reached, in how few hops, and the fact behind it, where one shows."""
+
+    hash: str
+    depth: int
+    row: FactRow | None
+
+
+class Link(Struct, frozen=True):
+    """``child`` says it was derived from ``parent``: content hashes, 64 hex digits."""
+
+    child: str
+    parent: str
+
+
+class Walk(Struct, frozen=True):
+    """``ancestors`` begins with the root; nearest first, then in the order they were named.
+    ``truncated``: there are
+    more nodes or links than ``NODES_MAX`` or ``LINKS_MAX``."""
+
+    ancestors: list[Ancestor]
+    links: list[Link]
+    truncated: bool
+
+
+def walk(
+    reader: Reader,
+    view: View,
+    root: FactRow,
+    authorization: Authorization,
+    moment: Moment,
+    *,
+    depth: int,
+) -> Walk:
+    """The ancestors of ``root`` within ``depth`` hops; cycles end where they close.
+
+    Args:
+        root: a fact that the caller may see; only its own ``derived_from`` is followed.
+        depth: 1 to ``DEPTH_MAX``.
+    """
+    start = content_hash(root)
+    ancestors = {start: Ancestor(start, 0, root)}
+    links: dict[Link, None] = {}
+    frontier = [root]
+    for hops in range(1, depth + 1):
+        asked = _named(frontier, ancestors, links)
+        room = NODES_MAX - len(ancestors)
+        named = list(asked.items())[:room]
+        rows = shown_facts(reader, view, named, authorization, moment)
+        for (name, _), row in zip(named, rows, strict=True):
+            ancestors[name] = Ancestor(name, hops, row)
+        frontier = [row for row in rows if row is not None]
+        if len(asked) > room or len(links) >= LINKS_MAX:
+            kept = [link for link in links if link.parent in ancestors]
+            return Walk(list(ancestors.values()), kept, True)
+    return Walk(list(ancestors.values()), list(links), False)
+
+
+def _named(
+    frontier: Sequence[FactRow], ancestors: Mapping[str, Ancestor], links: dict[Link, None]
+) -> dict[str, str | None]:
+    """The hashes (and fact ids, where given) that the frontier names and nobody did before;
+    notes every link."""
+    asked: dict[str, str | None] = {}
+    for row in frontier:
+        child = content_hash(row)
+        for parent in row.derived_from:
+            if len(links) >= LINKS_MAX:
+                return asked
+            links[Link(child, parent.hash)] = None
+            if parent.hash not in ancestors:
+                asked[parent.hash] = asked.get(parent.hash) or parent.fact_id
+    return asked
+
+
+def parents(
+    reader: Reader, view: View, row: FactRow, authorization: Authorization, moment: Moment
+) -> list[tuple[Parent, FactRow | None]]:
+    """The entries of a fact's ``derived_from``, each with the fact it shows, if any."""
+    entries = row.derived_from
+    asked = [(entry.hash, entry.fact_id) for entry in entries]
+    rows = shown_facts(reader, view, asked, authorization, moment)
+    return list(zip(entries, rows, strict=True))
+
+
+def shown_facts(
+    reader: Reader,
+    view: View,
+    asked: Sequence[tuple[str, str | None]],
+    authorization: Authorization,
+    moment: Moment,
+) -> list[FactRow | None]:
+    """Of each (content hash, fact id or None): the fact of that id, if it has that content and
+    the caller may see it, else the newest with that content that the caller may see."""
+    slots = [view.cid_slots(int(name[:16], 16)) for name, _ in asked]
+    everyone: I32 = np.unique(np.concatenate(slots)) if slots else np.empty(0, dtype=np.int32)
+    visible = known(view, authorization, moment, everyone)
+    rows = {row.from_position: row for row in reader.rows(view.from_position[visible].tolist())}
+    found: list[FactRow | None] = []
+    for (name, fact_id), candidates in zip(asked, slots, strict=True):
+        positions = view.from_position[candidates].tolist()
+        shown = [rows[each] for each in positions if each in rows]
+        shown = [row for row in shown if row.cid == f"sha256:{name}"]
+        exact = [row for row in shown if row.id == fact_id] or shown
+        found.append(max(exact, key=lambda row: (row.hlc, row.id)) if exact else None)
+    return found
+
+
+def visible_of_cid(
+    reader: Reader, view: View, cid: str, authorization: Authorization, moment: Moment
+) -> list[int]:
+    """Slots of the facts with this content id that the caller may see, oldest first. What the
+    caller may not see costs no more than what is not there."""
+    slots = known(view, authorization, moment, view.cid_slots(cid_number(cid)))
+    wanted = {
+        row.from_position
+        for row in reader.rows(view.from_position[slots].tolist())
+        if row.cid == cid
+    }
+    return [n for n in slots.tolist() if int(view.from_position[n]) in wanted]
+
+
+def content_hash(row: FactRow) -> str:
+    """The 64 hex digits under which others derive from a fact."""
+    if row.cid:
+        return row.cid.removeprefix("sha256:")
+    return compute_cid(
+        entity=row.entity,
+        relation=row.relation,
+        value=Value(row.value_type, row.value_v),  # pyright: ignore[reportArgumentType]
+        source=row.source,
+        confidence=row.base_confidence,
+        scope=row.scope,
+    ).removeprefix("sha256:")

@@ -1,0 +1,289 @@
+"""Requests to other machines: aiohttp's client, with a limit on the whole of every answer.
+
+``exchange`` is for coroutines. ``BlockingHttp`` is for threads that wait: it runs the same in an
+event loop of its own, so that a wait can be ended from another thread, and so that a host which
+sends slowly for ever, be it in the headers, holds no thread. Redirects are not followed: a key
+goes only where it was meant to go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from base64 import b64encode
+from collections.abc import Coroutine, Iterator, Mapping
+from concurrent.futures import CancelledError, Future
+from functools import cache
+from typing import Any, TypeVar
+from urllib.parse import unquote, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+from msgspec import Struct
+from yarl import URL
+
+ANSWER_BYTES_MAX = 64 * 1024 * 1024
+_CLOSED = "the connection was closed here"
+
+Result = TypeVar("Result")
+
+
+class HttpFault(Exception):
+    """No whole answer came; the message says why."""
+
+
+class HostHungUp(HttpFault):
+    """The host ended a connection that was kept open before it answered."""
+
+
+class AnswerLimits(Struct, frozen=True):
+    """How long an answer may take, beyond what the host was asked to wait.
+
+    ``silence_seconds`` without a byte end it; so does an average under ``bytes_per_second`` once
+    these seconds are over, and ``whole_seconds`` altogether.
+    """
+
+    silence_seconds: float = 30.0
+    whole_seconds: float = 120.0
+    bytes_per_second: float = 4_096.0
+
+    def until(self, began: float, received: int, now: float) -> float:
+        """When an answer is given up that began then, and of which so much came by now."""
+        earned = self.silence_seconds + received / self.bytes_per_second
+        return min(began + min(earned, self.whole_seconds), max(began, now) + self.silence_seconds)
+
+
+def whole_within(seconds: float) -> AnswerLimits:
+    """One deadline from connecting to the last byte."""
+    return AnswerLimits(seconds, seconds, float("inf"))
+
+
+class HttpAnswer(Struct, frozen=True):
+    """A whole answer. Header names are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+def open_session(**options: Any) -> aiohttp.ClientSession:
+    """A session for ``exchange``, to be closed: answers come as they are sent, uncompressed."""
+    return aiohttp.ClientSession(
+        timeout=aiohttp.ClientTimeout(total=None),
+        skip_auto_headers=("Accept-Encoding", "User-Agent"),
+        auto_decompress=False,
+        **options,
+    )
+
+
+async def exchange(
+    session: aiohttp.ClientSession,
+    method: str,
+    url: str,
+    *,
+    headers: Mapping[str, str],
+    content: bytes | None = None,
+    limits: AnswerLimits,
+    bytes_max: int = ANSWER_BYTES_MAX,
+    waited_seconds: float = 0.0,
+    proxy: _Proxy | None = None,
+) -> HttpAnswer:
+    """The whole answer to one request.
+
+    Args:
+        waited_seconds: for which the host is asked to hold the answer back.
+
+    Raises:
+        HttpFault: none came within the limits, or it does not say how long it is.
+    """
+    loop = asyncio.get_running_loop()
+    began = loop.time() + waited_seconds
+    data = bytearray()
+    through = None if proxy is None else proxy.url
+    try:
+        async with (
+            asyncio.timeout_at(limits.until(began, 0, began)) as limit,
+            session.request(
+                method,
+                URL(url, encoded=True),
+                data=content,
+                headers=headers,
+                allow_redirects=False,
+                proxy=through,
+                proxy_headers=None if proxy is None else proxy.headers,
+            ) as response,
+        ):
+            _check_length(response, bytes_max)
+            async for part in response.content.iter_any():
+                data += part
+                if len(data) > bytes_max:
+                    raise HttpFault(f"the answer is larger than {bytes_max} bytes")
+                limit.reschedule(limits.until(began, len(data), loop.time()))
+            named = {name.lower(): value for name, value in response.headers.items()}
+            return HttpAnswer(response.status, named, bytes(data))
+    except TimeoutError as fault:
+        raise HttpFault("no complete answer in time: it comes too slowly") from fault
+    except (aiohttp.ServerDisconnectedError, ConnectionResetError, BrokenPipeError) as fault:
+        raise HostHungUp(_words(fault)) from fault
+    except (aiohttp.ClientError, OSError, ValueError) as fault:
+        raise HttpFault(_words(fault)) from fault
+
+
+def _check_length(response: aiohttp.ClientResponse, bytes_max: int) -> None:
+    announced = response.content_length
+    if announced is not None and announced > bytes_max:
+        raise HttpFault(f"the answer is larger than {bytes_max} bytes")
+    chunked = "chunked" in response.headers.get("Transfer-Encoding", "").lower()
+    if announced is None and not chunked and response.status not in (204, 304):
+        raise HttpFault("the answer does not say how long it is")
+
+
+class _Proxy(Struct, frozen=True):
+    url: str
+    headers: dict[str, str]
+
+
+def proxy_for(url: str) -> _Proxy | None:
+    """The proxy that the environment names for https; plain http goes straight to its host."""
+    parts = urlsplit(url)
+    proxy = urlsplit(getproxies().get("https", ""))
+    if parts.scheme != "https" or not proxy.hostname or proxy_bypass(parts.hostname or ""):
+        return None
+    headers: dict[str, str] = {}
+    if proxy.username is not None:
+        pair = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
+        headers["Proxy-Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
+    host = proxy.netloc.rpartition("@")[2]
+    return _Proxy(f"http://{host}", headers)
+
+
+class BlockingHttp:
+    """Requests to one host, from any thread; connections are kept open between them.
+
+    Args:
+        url: ``http`` or ``https``, with the path that all requests begin with.
+        headers: of every request.
+
+    Raises:
+        ValueError: ``url`` is none.
+    """
+
+    def __init__(self, url: str, headers: Mapping[str, str] | None = None) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"{url!r} is not an http:// or https:// URL")
+        self.url = url.rstrip("/")
+        self._headers = dict(headers or {})
+        self._proxy = proxy_for(url)
+        self._lock = threading.Lock()
+        self._under_way: set[Future[Any]] = set()
+        self._session: aiohttp.ClientSession | None = None
+        self._closed = False
+
+    def begin(
+        self,
+        method: str,
+        path: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        content: bytes | None = None,
+        limits: AnswerLimits,
+        bytes_max: int = ANSWER_BYTES_MAX,
+        waited_seconds: float = 0.0,
+    ) -> Future[HttpAnswer]:
+        """Send a request; ``answer_of`` waits for its answer. Raises HttpFault once closed."""
+
+        async def run() -> HttpAnswer:
+            return await exchange(
+                self._opened(),
+                method,
+                self.url + path,
+                headers={**self._headers, **(headers or {})},
+                content=content,
+                limits=limits,
+                bytes_max=bytes_max,
+                waited_seconds=waited_seconds,
+                proxy=self._proxy,
+            )
+
+        return self._begun(run())
+
+    def ask(self, method: str, path: str, **options: Any) -> HttpAnswer:
+        """The answer to a request; ``options`` as of ``begin``. Raises HttpFault."""
+        return answer_of(self.begin(method, path, **options))
+
+    def parts(self, path: str, limits: AnswerLimits) -> Iterator[bytes]:
+        """The body of an answer 200 that may be too long to hold, in parts; ``limits`` hold for
+        each. The first part tells of another status. Raises HttpFault."""
+
+        async def head() -> aiohttp.ClientResponse:
+            async with asyncio.timeout(limits.silence_seconds):
+                return await self._opened().get(
+                    URL(self.url + path, encoded=True), headers=self._headers, allow_redirects=False
+                )
+
+        async def part() -> bytes:
+            async with asyncio.timeout(limits.silence_seconds):
+                return await response.content.readany()
+
+        response = answer_of(self._begun(head()))
+        try:
+            if response.status != 200:
+                raise HttpFault(f"it answered {response.status}")
+            while data := answer_of(self._begun(part())):
+                yield data
+        finally:
+            _background_loop().call_soon_threadsafe(response.close)
+
+    def close(self) -> None:
+        """End every connection, also under a request that waits. Idempotent."""
+        with self._lock:
+            self._closed = True
+            ending = list(self._under_way)
+        for future in ending:
+            future.cancel()
+        asyncio.run_coroutine_threadsafe(self._end(), _background_loop()).result()
+
+    def _begun(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
+        with self._lock:
+            if self._closed:
+                work.close()
+                raise HttpFault(_CLOSED)
+            future = asyncio.run_coroutine_threadsafe(work, _background_loop())
+            self._under_way.add(future)
+        future.add_done_callback(self._under_way.discard)
+        return future
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = open_session()
+        return self._session
+
+    async def _end(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+
+def answer_of(future: Future[Result]) -> Result:
+    """What came of a request that was begun. Raises HttpFault."""
+    try:
+        return future.result()
+    except CancelledError as fault:
+        raise HttpFault(_CLOSED) from fault
+    except TimeoutError as fault:
+        raise HttpFault("no answer in time") from fault
+    except (aiohttp.ClientError, OSError) as fault:
+        raise HttpFault(_words(fault)) from fault
+
+
+@cache
+def _background_loop() -> asyncio.AbstractEventLoop:
+    """The loop of all blocking requests; its thread ends with the process."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="http", daemon=True).start()
+    return loop
+
+
+def _words(fault: BaseException) -> str:
+    return str(fault) or type(fault).__name__

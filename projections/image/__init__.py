@@ -1,0 +1,1 @@
+"""The memory image: the columns that every query filters by, in memory and append-only."""

@@ -1,0 +1,122 @@
+"""Every text by which a fact may be found letter by letter (abmind's two trigram tables).
+
+English: entity path, relation, value and keywords. Original: the user's own words. Names and
+values are held once, whatever number of facts share them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import numpy as np
+
+from engramlog.projections.arrays import I32
+from engramlog.projections.columns.substring_index import Folded, occurrences, strip_diacritics
+from engramlog.projections.text.terms import uri_path
+
+if TYPE_CHECKING:
+    from engramlog.eventlog.kinds import FactAttributes
+    from engramlog.projections.interner import Interner
+    from engramlog.projections.moment import Moment
+
+Which = Literal["english", "original"]
+History = dict[int, list[tuple[int, "FactAttributes"]]]
+
+
+class Worded(Protocol):
+    """Columns that say which texts a fact is made of, and what it says of itself."""
+
+    count: int
+    entity: I32
+    relation: I32
+    value: I32
+
+    def attributes(self, slots: I32, moment: Moment) -> list[FactAttributes]: ...
+
+
+class _OwnTexts:
+    """One attribute of the facts that have any, in the order in which they first had some.
+    What was set again later is left to be read one by one."""
+
+    def __init__(self, attributes: History, name: Literal["keywords", "original"]) -> None:
+        self._attributes = attributes
+        self._name = name
+        self._entries: list[tuple[int, int]] = []
+        self.folded = Folded(self._texts_from)
+
+    def _texts_from(self, start: int) -> list[str]:
+        fresh = list(islice(self._attributes.items(), start, None))
+        self._entries += [(slot, history[0][0]) for slot, history in fresh]
+        return [getattr(history[0][1], self._name) for _, history in fresh]
+
+    def by_slot(
+        self, view: Worded, moment: Moment, numbers: I32, measure: Callable[[str], int]
+    ) -> I32:
+        """``numbers`` of the entries as a column by slot, as of the moment; ``measure`` finds
+        the number of one folded text."""
+        column = np.zeros(view.count, dtype=np.int32)
+        if not len(numbers):
+            return column
+        entries = np.array(self._entries[: len(numbers)], dtype=np.int64)
+        held = (numbers > 0) & (entries[:, 1] <= moment.position) & (entries[:, 0] < view.count)
+        column[entries[held, 0]] = numbers[held]
+        changed = [n for n, history in list(self._attributes.items()) if len(history) > 1]
+        slots = np.array([n for n in changed if n < view.count], dtype=np.int32)
+        for slot, attributes in zip(slots, view.attributes(slots, moment), strict=True):
+            column[slot] = measure(strip_diacritics(getattr(attributes, self._name)))
+        return column
+
+
+class FactTexts:
+    """See the module."""
+
+    def __init__(
+        self,
+        entities: Interner,
+        relations: Interner,
+        said: Sequence[str],
+        attributes: History,
+    ) -> None:
+        self._entities = Folded(lambda start: [uri_path(each) for each in entities.since(start)])
+        self._relations = Folded(relations.since)
+        self._said = Folded(lambda start: said[start:])
+        self._keywords = _OwnTexts(attributes, "keywords")
+        self._original = _OwnTexts(attributes, "original")
+
+    def counts(self, view: Worded, moment: Moment, which: Which, piece: str) -> I32:
+        """By slot: how often the fact's texts hold a folded piece, as of the moment."""
+        own = self._original if which == "original" else self._keywords
+        numbers = own.folded.counts(piece)
+        counts = own.by_slot(view, moment, numbers, lambda text: occurrences(piece, text))
+        if which == "english":
+            for part, column in self._parts(view):
+                numbers = part.counts(piece)
+                if numbers.any():
+                    counts += numbers[column]
+        return counts
+
+    def entity_counts(self, piece: str) -> I32:
+        """By entity number: how often the entity's path holds a folded piece."""
+        return self._entities.counts(piece)
+
+    def value_counts(self, piece: str) -> I32:
+        """By value number: how often the value holds a folded piece."""
+        return self._said.counts(piece)
+
+    def lengths(self, view: Worded, moment: Moment, which: Which) -> I32:
+        """By slot: bytes of the fact's folded texts, as of the moment."""
+        own = self._original if which == "original" else self._keywords
+        lengths = own.by_slot(view, moment, own.folded.lengths(), lambda text: len(text.encode()))
+        if which == "english":
+            for part, column in self._parts(view):
+                lengths += part.lengths()[column]
+        return lengths
+
+    def _parts(self, view: Worded) -> list[tuple[Folded, I32]]:
+        return [
+            (self._entities, view.entity),
+            (self._relations, view.relation),
+            (self._said, view.value),
+        ]

@@ -1,0 +1,174 @@
+"""The memory image: what every query filters by, in memory, in parts.
+
+Each part stands in the file of its projection (``projections.tables``): loaded from the tables
+at start, and folded from the events that are published after that. Only the writer's thread
+changes it; readers pin a ``View`` at a published position and never wait.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+
+import apsw
+
+from engramlog.eventlog.event import Recorded, UnknownPayload
+from engramlog.eventlog.kinds import FactErased
+from engramlog.projections.columns.entity_names import EntityNames
+from engramlog.projections.columns.fact_columns import FactColumns
+from engramlog.projections.columns.name_signatures import NameSignatures
+from engramlog.projections.columns.remembered_answers import Remembered
+from engramlog.projections.columns.simhash import TextSignatures, signers
+from engramlog.projections.image.fact_texts import FactTexts
+from engramlog.projections.tables.database import open_reader, tables_position
+from engramlog.projections.tables.declared.gardens import GardensPart
+from engramlog.projections.tables.declared.policies import SetValuedPart
+from engramlog.projections.tables.declared.trust import TrustPart
+from engramlog.projections.tables.facts.access_counts import AccessPart
+from engramlog.projections.tables.facts.attributes import AttributesPart
+from engramlog.projections.tables.facts.contradictions import ResolutionsPart
+from engramlog.projections.tables.facts.decay import DecayPart
+from engramlog.projections.tables.facts.denials import DenialsPart
+from engramlog.projections.tables.facts.derivations import DerivationsPart
+from engramlog.projections.tables.facts.erasures import ErasedPart
+from engramlog.projections.tables.facts.facts import FactsPart
+from engramlog.projections.tables.facts.feedback import FeedbackPart
+from engramlog.projections.tables.facts.tombstones import TombstonesPart
+from engramlog.projections.tables.facts.verdicts import VerdictsPart
+from engramlog.projections.tables.peers.protocol_facts import admitted, id_of
+from engramlog.projections.tables.peers.remote_retractions import ENDING_KINDS
+from engramlog.projections.tables.projector import ImagePart
+
+ANSWERS_KEPT_MAX = 8
+"""Sets of survivors that recall remembers; one of a million facts takes 5 MB."""
+
+
+class MemoryImage:
+    """See the module. ``published`` slots and ``position`` are what readers may see.
+
+    Attributes:
+        parts: by name, in the order in which they load and fold: a part may ask those before it.
+        facts: the columns, names and slot lists that the parts share.
+    """
+
+    def __init__(self) -> None:
+        self.published = self.position = 0
+        self.facts = facts = FactColumns()
+        self.trust = TrustPart(facts.sources)
+        self.decay = DecayPart()
+        self.set_valued = SetValuedPart()
+        self.gardens = GardensPart(facts)
+        self.erased = ErasedPart()
+        self.attributes = AttributesPart(facts)
+        self.derivations = DerivationsPart(facts)
+        self.resolutions = ResolutionsPart(facts)
+        self.denials = DenialsPart(facts)
+        self.tombstones = TombstonesPart(facts, self.resolutions.notes)
+        self.verdicts = VerdictsPart(facts)
+        self.accesses = AccessPart(facts)
+        self.feedback = FeedbackPart(facts)
+        self.parts: dict[str, ImagePart] = {
+            "trust": self.trust,
+            "decay": self.decay,
+            "set_valued": self.set_valued,
+            "facts": FactsPart(facts, self.trust, self.decay),
+            "gardens": self.gardens,
+            "erased": self.erased,
+            "attributes": self.attributes,
+            "derivations": self.derivations,
+            "resolutions": self.resolutions,
+            "denials": self.denials,
+            "tombstones": self.tombstones,
+            "verdicts": self.verdicts,
+            "accesses": self.accesses,
+            "feedback": self.feedback,
+        }
+        self._folding: dict[str, list[ImagePart]] = defaultdict(list)
+        for part in self.parts.values():
+            for kind in part.kinds:
+                self._folding[kind].append(part)
+        self.names = EntityNames(facts.entities)
+        self.name_signatures = NameSignatures()
+        self.remembered = Remembered(ANSWERS_KEPT_MAX)
+        self._read_texts_anew()
+
+    def load(self, db: apsw.Connection, position: int) -> None:
+        """Load everything from the tables, which stand at ``position``."""
+        for part in self.parts.values():
+            part.load(db)
+        self._publish(position)
+
+    def apply(self, events: Sequence[Recorded], position: int) -> None:
+        """Take in committed events and publish ``position``."""
+        start = 0
+        hiding = self.tombstones.hiding
+        for index, event in enumerate(events):
+            if isinstance(event.payload, FactErased):  # what follows asks what was erased
+                self._fold(events[start : index + 1])
+                start = index + 1
+        self._fold(events[start:])
+        if hiding is not self.tombstones.hiding:
+            self.remembered.clear()
+        self._publish(position)
+
+    def _fold(self, events: Sequence[Recorded]) -> None:
+        seen = [
+            event
+            for event in admitted(events, self._stands_at)
+            if event.payload is not None
+            and type(event.payload) is not UnknownPayload
+            # Another node's word on an end takes effect through an event of ours.
+            and (event.peer is None or event.header.kind not in ENDING_KINDS)
+        ]
+        for kind, run in groupby(seen, key=lambda event: event.header.kind):
+            folding = self._folding.get(kind)
+            if folding is None:
+                continue
+            of_kind = list(run)
+            for part in folding:
+                part.fold(of_kind)
+            if kind == "fact_erased":
+                self._forget(of_kind)
+
+    def _forget(self, erasures: Sequence[Recorded]) -> None:
+        """Have every part drop what it keeps of erased facts, the facts' own part last."""
+        gone = {
+            fact: slot
+            for event in erasures
+            if isinstance(event.payload, FactErased)
+            for fact in event.payload.fact_ids
+            if (slot := self.facts.slot_of.get(fact)) is not None
+        }
+        for part in reversed(self.parts.values()):
+            part.forget(gone)
+        self.remembered.clear()
+        self._read_texts_anew()
+
+    def _read_texts_anew(self) -> None:
+        """Drop what was made of texts for questions alone; it is made when asked for."""
+        facts = self.facts
+        self.simhashes = {n: TextSignatures(sign) for n, sign in signers(facts.tokenize).items()}
+        self.texts = FactTexts(facts.entities, facts.relations, facts.said, self.attributes.by_slot)
+
+    def _stands_at(self, event_id: bytes) -> int | None:
+        fact = id_of(event_id)
+        slot = self.facts.slot_of.get(fact)
+        if slot is None:  # what was erased may not come again
+            return 0 if fact in self.erased.facts else None
+        return int(self.facts.arrays["from_position"][slot])
+
+    def _publish(self, position: int) -> None:
+        self.published = self.facts.count
+        self.position = position
+
+
+def load_at_once(image: MemoryImage, path: Path) -> None:
+    """Load one state of a file that another connection may be writing."""
+    db = open_reader(path)
+    try:
+        with db:
+            image.load(db, tables_position(db))
+    finally:
+        db.close()

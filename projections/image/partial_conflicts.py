@@ -1,0 +1,131 @@
+"""Conflicts of keys of which a caller may read some facts and not others.
+
+The table's rows are the newest value against each other one, whoever may read them: a fact
+that is kept from a caller may stand where theirs would. For such keys the rows are made anew
+from what the caller may read, by the projector itself, as if nothing else had ever been said.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import apsw
+import numpy as np
+from msgspec import Struct
+
+from engramlog.projections.arrays import I32
+from engramlog.projections.authorization import OPEN_CLASS, Authorization
+from engramlog.projections.moment import LIVE
+from engramlog.projections.tables.database import copy_rows, query
+from engramlog.projections.tables.declared.policies import PoliciesProjector
+from engramlog.projections.tables.facts.contradictions import ContradictionsProjector, key_hash
+from engramlog.projections.tables.facts.facts import SCHEMA as FACTS_SCHEMA
+
+if TYPE_CHECKING:
+    from engramlog.eventlog.event import Recorded
+    from engramlog.projections.image.view import View
+    from engramlog.projections.tables.erasing import History
+
+_CHOSEN = "from_position IN (SELECT value FROM json_each(?))"
+_KEYS = "SELECT DISTINCT entity, relation, scope, garden_id FROM facts"
+_TOUCHING = """
+SELECT from_position FROM facts UNION SELECT to_position FROM facts
+UNION SELECT set_aside FROM facts UNION SELECT from_position FROM declarations
+"""
+_SETTLED = """
+SELECT resolved_position FROM conflicts
+WHERE resolved_position IS NOT NULL AND key_hash IN (SELECT unhex(value) FROM json_each(?))
+"""
+_ROWS = "SELECT {columns} FROM conflicts ORDER BY from_position DESC, conflict_id DESC"
+
+
+class Partial(Struct, frozen=True):
+    """Keys of which a caller sees a part, by number, and the rows of their conflicts as that
+    caller sees them, the newest first."""
+
+    keys: frozenset[int]
+    rows: list[tuple[Any, ...]]
+
+
+NOTHING = Partial(frozenset(), [])
+
+
+class PartialConflicts:
+    """``Partial`` of each kind of caller, remembered while nothing is written."""
+
+    def __init__(self) -> None:
+        self._made: dict[object, Partial] = {}
+        self._position = -1
+
+    def of(
+        self,
+        db: apsw.Connection,
+        history: History | None,
+        view: View,
+        rights: Authorization,
+        columns: str,
+    ) -> Partial:
+        """What ``rights`` see of the keys that they see a part of; ``columns`` of each row."""
+        if history is None or _sees_whole_keys(view, rights):
+            return NOTHING
+        if view.position != self._position:
+            self._made, self._position = {}, view.position
+        name = (view.position, rights, tuple(sorted(view.hiding.names.items())))
+        made = self._made.get(name)
+        if made is None:
+            made = _made(db, history, view, rights, columns)
+            self._made[name] = made
+        return made
+
+
+def _sees_whole_keys(view: View, rights: Authorization) -> bool:
+    """Whether nothing is kept from anybody but by scope, garden and entity, of which every
+    key has one."""
+    return (
+        not view.hiding
+        and not view.confidential
+        and not rights.withheld
+        and rights.ceiling >= OPEN_CLASS
+    )
+
+
+def _made(
+    db: apsw.Connection, history: History, view: View, rights: Authorization, columns: str
+) -> Partial:
+    slots, keys = _readable_parts(view, rights)
+    if not len(slots):
+        return NOTHING
+    scratch = apsw.Connection(":memory:")
+    try:
+        projector = ContradictionsProjector()
+        scratch.execute(FACTS_SCHEMA + PoliciesProjector.schema + projector.schema)
+        chosen = json.dumps(view.from_position[slots].tolist())
+        copy_rows(db, scratch, "facts", _CHOSEN, (chosen,))
+        copy_rows(db, scratch, "declarations", "sort='set_valued'", ())
+        hashes = json.dumps([key_hash(*row).hex() for row in query(scratch, _KEYS)])
+        positions = {row[0] for row in query(scratch, _TOUCHING)}
+        positions |= {row[0] for row in query(db, _SETTLED, (hashes,))}
+        wanted = sorted(p for p in positions if 0 < p <= min(view.position, LIVE - 1))
+        projector.apply_all(_events(history, wanted), scratch)
+        return Partial(keys, query(scratch, _ROWS.format(columns=columns)))
+    finally:
+        scratch.close()
+
+
+def _readable_parts(view: View, rights: Authorization) -> tuple[I32, frozenset[int]]:
+    """The readable facts of keys that hold others too, and those keys."""
+    mask = rights.mask(view)
+    size = int(view.key.max()) + 1 if view.count else 0
+    some: np.ndarray = np.zeros(size, dtype=np.bool_)
+    other: np.ndarray = np.zeros(size, dtype=np.bool_)
+    some[view.key[mask]] = True
+    other[view.key[~mask]] = True
+    part = some & other
+    slots = np.flatnonzero(mask & part[view.key]).astype(np.int32)
+    return slots, frozenset(np.flatnonzero(part).tolist())
+
+
+def _events(history: History, positions: list[int]) -> list[Recorded]:
+    events = (event for p in positions for event in history.read(p - 1, 1))
+    return [event for event in events if event.payload is not None]

@@ -1,0 +1,379 @@
+"""A pinned view of the memory image: what every read-side stage works on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from engramlog.eventlog.kinds import FactAttributes, TrustPolicy
+from engramlog.projections.arrays import F64, I32, I64, U8, Bool, Keys
+from engramlog.projections.authorization import Authorization
+from engramlog.projections.columns.fact_columns import ColumnView
+from engramlog.projections.columns.remembered_answers import Remembered
+from engramlog.projections.columns.tombstone_mask import Hiding
+from engramlog.projections.image.fact_texts import FactTexts
+from engramlog.projections.image.image import MemoryImage
+from engramlog.projections.memories.attribute_rules import PLAIN
+from engramlog.projections.moment import LIVE, Moment
+from engramlog.projections.tables.facts.verdicts import flags_at
+from engramlog.projections.text.terms import uri_path
+
+PAIRS_MAX = 1_000_000
+"""Pairs of facts that are compared in one go: they take 40 bytes each."""
+
+
+class View(ColumnView):
+    """The memory image as of one published position.
+
+    ``to_position`` and ``set_aside`` may still be closed underneath by later events, but
+    only with positions beyond ``position``, which no question at or before it can see.
+    """
+
+    def __init__(self, image: MemoryImage) -> None:
+        self.position = image.position
+        super().__init__(image.facts, image.published)
+        self._image = image
+        self._flags: U8 = image.verdicts.array  # after the count: flags come before facts
+        # After the count: what is new may be hidden.
+        self.hiding: Hiding = image.tombstones.hiding
+        self.tokenize: Callable[[str], list[str]] = image.facts.tokenize
+        self.remembered: Remembered = image.remembered
+        self.said: Sequence[str] = image.facts.said
+        """By value number: what the lexicon reads of a value."""
+
+    # -- age ------------------------------------------------------------------------------
+
+    def ages(self, slots: I32) -> Keys:
+        """Sort keys of facts, for ``np.lexsort``: the older first, by the clock of the node
+        that stated them. Slots stand in the order of arrival, which differs between nodes;
+        this order does not."""
+        return self.tie[slots], self.hlc[slots]
+
+    def by_age(self, slots: I32, groups: I32 | I64 | None = None) -> I32:
+        """``slots`` by age, the older first; within each of ``groups``, which never decrease,
+        where they are given."""
+        hlc = self.hlc[slots]
+        follows = hlc[1:] > hlc[:-1]
+        if groups is not None:
+            follows |= groups[1:] != groups[:-1]
+        if follows.all():  # all that one node stated, and what came in order
+            return slots
+        keys = self.ages(slots) if groups is None else (*self.ages(slots), groups)
+        return slots[np.lexsort(keys)]
+
+    @property
+    def confidential(self) -> bool:
+        """Whether there is any fact that only some may read for its classification."""
+        return self._image.attributes.confidential
+
+    # -- gardens --------------------------------------------------------------------------
+
+    def in_quarantine(self, slots: I32) -> Bool:
+        """Which facts were stated in a quarantine garden."""
+        garden = self.garden[slots]
+        numbers = list(self._image.gardens.quarantines)
+        if not numbers or not len(garden) or int(garden.max()) < 0:
+            return np.zeros(len(slots), dtype=np.bool_)
+        return np.isin(garden, np.array(numbers, dtype=garden.dtype))
+
+    def review(self, slot: int, moment: Moment) -> str | None:
+        """How a quarantined fact had been judged by the moment: ``admitted`` or ``rejected``."""
+        position, decision = self._image.gardens.reviews.get(slot, (LIVE, ""))
+        return decision if position <= moment.position else None
+
+    def attested(self, slots: I32) -> Bool:
+        """Which facts carry a source's own signature."""
+        signed = np.frombuffer(self._image.facts.attested.tobytes(), dtype=np.int32)
+        return np.isin(slots, signed)
+
+    def attributes(self, slots: I32, moment: Moment) -> list[FactAttributes]:
+        """What abmind ranks each fact by, as it stood at the moment."""
+        return [stated or PLAIN for stated in self.stated_attributes(slots, moment)]
+
+    def stated_attributes(self, slots: I32, moment: Moment) -> list[FactAttributes | None]:
+        """The same; None for facts that say nothing of themselves."""
+        known = self._image.attributes.by_slot
+        if not known:
+            return [None] * len(slots)
+        found: list[FactAttributes | None] = []
+        for slot in slots.tolist():
+            standing: FactAttributes | None = None
+            for position, attributes in known.get(slot, ()):
+                if position <= moment.position:
+                    standing = attributes
+            found.append(standing)
+        return found
+
+    def attributed_slots(self) -> I32:
+        """Facts that ever had attributes, ascending."""
+        slots = np.array(list(self._image.attributes.by_slot), dtype=np.int32)
+        return np.sort(slots[slots < self.count])
+
+    # -- slot lists ---------------------------------------------------------------------
+
+    def entity_slots(self, entity: int) -> I32:
+        """Facts about an entity."""
+        return self._image.facts.by_entity.slots(entity, self.count)
+
+    def key_slots(self, key: int) -> I32:
+        """Facts of one (entity, relation, scope, garden)."""
+        return self._image.facts.by_key.slots(key, self.count)
+
+    def object_slots(self, entity: int) -> I32:
+        """Ref facts that point at an entity."""
+        return self._image.facts.by_object.slots(entity, self.count)
+
+    def source_slots(self, source: int) -> I32:
+        """Facts from a source, in the order they were asserted."""
+        return self._image.facts.by_source.slots(source, self.count)
+
+    def postings(self, term: str) -> tuple[I32, I32]:
+        """(slots, term frequencies) of a term of the lexicon."""
+        return self._image.facts.by_term.counted(term, self.count)
+
+    def cid_slots(self, number: int) -> I32:
+        """Facts whose content id begins with these 64 bits (see ``fact_columns.cid_number``)."""
+        return self._image.facts.by_cid.slots(number, self.count)
+
+    def reserved_slots(self) -> I32:
+        """Facts about the protocol's own records, such as resolutions."""
+        return self._image.facts.reserved.slots("", self.count)
+
+    def entities_named(self, phrase: str) -> list[int]:
+        """Entities with this display name (``entity_names.phrase_of``), whoever may know them."""
+        return self._image.names.numbers(phrase)
+
+    def summary_slots(self) -> I32:
+        """Facts that are paragraphs of summaries."""
+        return self._image.facts.summaries.slots("", self.count)
+
+    def passage(self, slot: int) -> str:
+        """The text of a paragraph of a summary; empty once it was erased."""
+        return self._image.facts.passages.get(slot, "")
+
+    def parents(self, slot: int) -> tuple[int, ...]:
+        """What a fact says it was derived from, as ``cid_number`` of each, without repeats."""
+        return self._image.derivations.parents.get(slot, ())
+
+    @property
+    def has_derivations(self) -> bool:
+        """Whether any fact was ever derived from another."""
+        return bool(self._image.derivations.parents)
+
+    def said_by(self, slot: int) -> str:
+        """What the lexicon reads of a fact's value."""
+        return self.said[int(self.value[slot])]
+
+    def value_numbers(self, text: str) -> list[int]:
+        """Numbers of the values that are this text: as a string, and as a text."""
+        numbers = self._image.facts.value_numbers
+        kinds = [(kind, text) for kind in ("string", "text")]
+        return [number for each in kinds if (number := numbers.get(each)) is not None]
+
+    def text_of(self, slot: int) -> str:
+        """All that the lexicon reads of a fact."""
+        said = self.said_by(slot)
+        entity, relation = int(self.entity[slot]), int(self.relation[slot])
+        named = f"{uri_path(self.entities.text(entity))} {self.relations.text(relation)}"
+        return f"{named} {said}" if said else named
+
+    @property
+    def texts(self) -> FactTexts:
+        """What facts may be found by letter by letter."""
+        return self._image.texts
+
+    def signatures(self, slots: I32, version: int) -> U8:
+        """(slots, 32): signatures of what the facts' values say (see ``signatures``)."""
+        return self._image.simhashes[version].rows(self.said, self.value[slots])
+
+    def slot_of(self, fact_id: str) -> int | None:
+        """The slot of a fact id, readable or not: apply the authorization yourself."""
+        slot = self._image.facts.slot_of.get(fact_id)
+        return slot if slot is not None and slot < self.count else None
+
+    def slot_at(self, position: int) -> int | None:
+        """The slot of the fact asserted at a position."""
+        slot = int(self.from_position.searchsorted(position))
+        return slot if slot < self.count and self.from_position[slot] == position else None
+
+    def flags(self, slots: I32) -> U8:
+        """What the sanitizer and its reviewers hold of each fact (``sanitizing.VALUE_FLAG``
+        and the like), as this view was pinned."""
+        return flags_at(self._flags, slots)
+
+    def hidden(self, slots: I32 | None = None) -> Bool | None:
+        """Which facts (of all, or of those given) tombstones hide; None where there are no
+        tombstones. Whatever the moment asked about: it is a matter of present rights."""
+        if not self.hiding:
+            return None
+        if slots is None:
+            return self.hiding.mask(None, self.entity, self.object, self.scope)
+        return self.hiding.mask(slots, self.entity[slots], self.object[slots], self.scope[slots])
+
+    def flagged(self) -> I32:
+        """Facts that the sanitizer has anything to say of."""
+        return np.flatnonzero(self._flags[: self.count]).astype(np.int32)
+
+    # -- what a moment makes of a fact ----------------------------------------------------
+
+    def ended(self, slots: I32, moment: Moment) -> Bool:
+        """Which facts had been retracted by the moment."""
+        ended: Bool = self.to_position[slots] <= moment.position
+        return ended
+
+    def confidence(self, slots: I32, moment: Moment) -> F64:
+        """Confidence at the moment: decayed, and 0 where retracted."""
+        confidence = self._image.decay.confidence(self, slots, moment.position)
+        confidence[self.ended(slots, moment)] = 0.0
+        return confidence
+
+    def trust(self, slots: I32, moment: Moment) -> F64:
+        """How far this node trusted each fact's source, and the peer that it came through, at
+        the moment, in [0, 1]."""
+        return self._image.trust.at(
+            self.source[slots], self.warrant[slots], self.peer[slots], moment.position
+        )
+
+    def trust_policy(self, moment: Moment) -> TrustPolicy:
+        """How trust was computed at the moment."""
+        return self._image.trust.policy(moment.position)
+
+    def access_count(self, slots: I32, moment: Moment) -> I64:
+        """How often recalls had returned each fact by the moment."""
+        return self._image.accesses.counts.at(slots, moment.position)
+
+    def recall_times(self, slots: I32, moment: Moment) -> list[tuple[int, ...]]:
+        """When the last (up to 20) recalls before the moment returned each fact: microseconds,
+        oldest first."""
+        times = self._image.accesses.times
+        return [times.at(slot, moment.position) for slot in slots.tolist()]
+
+    def feedback(self, slots: I32, moment: Moment) -> tuple[I64, I64]:
+        """How often each fact had been cited, and rejected, by the moment."""
+        told = self._image.feedback
+        return told.cited.at(slots, moment.position), told.rejected.at(slots, moment.position)
+
+    def sweep_positions(self) -> list[int]:
+        """Positions of all decay sweeps up to this view, ascending."""
+        return self._image.decay.positions(self.position)
+
+    def is_set_valued(self, relation: int, moment: Moment) -> bool:
+        """Whether a relation may hold several values at once, as declared at the moment."""
+        return self._image.set_valued.covers(self.relations.text(relation), moment.position)
+
+    def contradicted(self, slots: I32, moment: Moment, authorization: Authorization) -> Bool:
+        """Which of ``slots`` have a live sibling with another value that the caller may see,
+        or have themselves lost such a conflict. Set-valued relations never do."""
+        flags: Bool = self.set_aside[slots] <= moment.position
+        crowded = self._image.facts.crowded[self.key[slots]]
+        asked = np.flatnonzero(~flags & crowded & (self.base[slots] > 0.0))
+        if len(asked):
+            flags[asked] = self._disputed(slots[asked], moment, authorization)
+        for index in self._denied(slots, ~flags, moment).tolist():
+            flags[index] = len(self.deniers(int(slots[index]), moment, authorization)) > 0
+        return flags
+
+    def _denied(self, slots: I32, asked: Bool, moment: Moment) -> I32:
+        """Indexes of live facts that were denied by the moment, open or not."""
+        if not self._image.denials:
+            return slots[:0]
+        asked &= np.isin(slots, self._image.denials.targets())
+        asked &= self.claimed(slots, moment)
+        return np.flatnonzero(asked).astype(np.int32)
+
+    def deniers(self, slot: int, moment: Moment, authorization: Authorization) -> I32:
+        """The records that deny a fact at the moment, of those that the caller may read.
+
+        A denial is over once its record has ended or was set aside, and once its source has
+        stated the value again.
+        """
+        markers = self._image.denials.markers(slot, moment.position)
+        markers = markers[markers < self.count]
+        markers = markers[authorization.mask(self, markers)]
+        key = self.key[slot]
+        standing = (
+            (self.from_position[markers] <= moment.position)
+            & (self.to_position[markers] > moment.position)
+            & (self.set_aside[markers] > moment.position)
+            & (self.base[markers] == 0.0)
+            & (self.key[markers] == key)
+        )
+        markers = markers[standing]
+        if not len(markers):
+            return markers
+        again = self.key_slots(int(key))
+        again = again[(self.value[again] == self.value[slot]) & (self.base[again] > 0.0)]
+        again = again[self.from_position[again] <= moment.position]
+        again = again[authorization.mask(self, again)]
+        taken_back = (
+            (self.source[markers][:, None] == self.source[again][None, :])
+            & (self.peer[markers][:, None] == self.peer[again][None, :])
+            & (self.hlc[again][None, :] > self.hlc[markers][:, None])
+        )
+        return markers[~taken_back.any(axis=1)]
+
+    def _disputed(self, slots: I32, moment: Moment, authorization: Authorization) -> Bool:
+        """Which of ``slots`` a standing sibling contradicts: of the same key, with another
+        value, and valid at some time that the fact is."""
+        keys, of = np.unique(self.key[slots], return_inverse=True)
+        first = np.zeros(len(keys), dtype=np.int32)
+        first[of] = slots
+        lists = [
+            self.key_slots(key) if not self.is_set_valued(relation, moment) else first[:0]
+            for key, relation in zip(keys.tolist(), self.relation[first].tolist(), strict=True)
+        ]
+        group = np.repeat(np.arange(len(keys)), [len(each) for each in lists])
+        siblings: I32 = np.concatenate(lists)
+        standing = self.standing(siblings, moment)
+        standing &= authorization.mask(self, siblings)
+        siblings, group = siblings[standing], group[standing]
+        values = self.value[siblings]
+        differs = (values[1:] != values[:-1]) & (group[1:] == group[:-1])
+        disputed: Bool = np.zeros(len(slots), dtype=np.bool_)
+        mixed: Bool = np.zeros(len(keys), dtype=np.bool_)
+        mixed[group[1:][differs]] = True
+        members = np.flatnonzero(mixed[of])
+        if not len(members):
+            return disputed
+        starts = group.searchsorted(np.arange(len(keys) + 1))
+        sizes = np.diff(starts)
+        step = max(1, PAIRS_MAX // int(sizes[of[members]].max()))
+        for at in range(0, len(members), step):
+            some = members[at : at + step]
+            one = np.repeat(some, sizes[of[some]])
+            before = np.repeat(np.cumsum(sizes[of[some]]) - sizes[of[some]], sizes[of[some]])
+            other = siblings[np.arange(len(one)) - before + starts[of[one]]]
+            disputed[one[self._rival(slots[one], other)]] = True
+        return disputed
+
+    def _rival(self, slots: I32, others: I32) -> Bool:
+        """Pair by pair: another value, and at some time both are valid."""
+        rival: Bool = (
+            (self.value[others] != self.value[slots])
+            & (self.valid_from[others] < self.valid_until[slots])
+            & (self.valid_from[slots] < self.valid_until[others])
+        )
+        return rival
+
+    def standing(self, slots: I32, moment: Moment) -> Bool:
+        """Which facts count as claims at the moment and have not expired."""
+        return self.claimed(slots, moment) & (self.valid_until[slots] > moment.valid_us)
+
+    def claimed(self, slots: I32, moment: Moment) -> Bool:
+        """Which facts are claims at the moment, expired or not: asserted, not retracted, not
+        set aside by a resolution, with confidence above 0."""
+        return (
+            (self.from_position[slots] <= moment.position)
+            & (self.to_position[slots] > moment.position)
+            & (self.set_aside[slots] > moment.position)
+            & (self.base[slots] > 0.0)
+        )
+
+
+def everything(view: View) -> I32:
+    """All slots of a view."""
+    return np.arange(view.count, dtype=np.int32)
+
+
+__all__ = ["LIVE", "View", "everything"]

@@ -1,0 +1,111 @@
+"""Which facts a caller sees at a moment: the gate that every read goes through first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from engramlog.projections.arrays import I32, Bool
+from engramlog.projections.authorization import OPEN_CLASS, Authorization
+from engramlog.projections.image.view import View, everything
+from engramlog.projections.moment import Moment
+
+
+def known(
+    view: View, authorization: Authorization, moment: Moment, slots: I32 | None = None
+) -> I32:
+    """Slots the caller may read that had been asserted by the moment."""
+    chosen = everything(view) if slots is None else slots
+    chosen = chosen[view.from_position[chosen] <= moment.position]
+    return chosen[authorization.mask(view, chosen)]
+
+
+def kept_from(view: View, authorization: Authorization, names: Iterable[str]) -> list[str]:
+    """Those of the facts (ids) that the caller may not read; what is no fact is not kept."""
+    slots = {name: slot for name in names if (slot := view.slot_of(name)) is not None}
+    if not slots:
+        return []
+    mask = authorization.mask(view, np.fromiter(slots.values(), np.int32, len(slots)))
+    return [name for name, allowed in zip(slots, mask.tolist(), strict=True) if not allowed]
+
+
+def tells_of(view: View, authorization: Authorization, winner: str, losers: Sequence[str]) -> bool:
+    """Whether the caller may know of a settlement or a denial: whoever may read both sides."""
+    kept = kept_from(view, authorization, (winner, *losers))
+    return winner not in kept and not (losers and {*losers} <= {*kept})
+
+
+def hidden_positions(view: View, authorization: Authorization) -> frozenset[int]:
+    """Where facts were asserted that are classified too high for the caller, whatever else
+    hides them: for what reads the log itself. Few, if any."""
+    if not view.confidential and authorization.ceiling >= OPEN_CLASS:
+        return frozenset()
+    hidden = ~authorization.cleared(view, None)
+    return frozenset(view.from_position[hidden].tolist())
+
+
+def live(
+    view: View,
+    authorization: Authorization,
+    moment: Moment,
+    slots: I32 | None = None,
+    *,
+    include_expired: bool = False,
+    include_retracted: bool = False,
+) -> I32:
+    """Slots the caller may read whose facts hold at the moment.
+
+    A fact holds if it was asserted by the moment's position, was not retracted by it, has
+    a confidence above 0 and, unless ``include_expired``, is valid in the world at
+    ``moment.valid_us``. ``include_retracted`` keeps retracted facts and the confidence-0
+    records that retracted them.
+    """
+    if slots is None:
+        mask = live_mask(
+            view,
+            authorization,
+            moment,
+            include_expired=include_expired,
+            include_retracted=include_retracted,
+        )
+        return np.flatnonzero(mask).astype(np.int32)
+    chosen = known(view, authorization, moment, slots)
+    keep = np.ones(len(chosen), dtype=bool)
+    _narrow(keep, view, moment, chosen, include_expired, include_retracted)
+    return chosen[keep]
+
+
+def live_mask(
+    view: View,
+    authorization: Authorization,
+    moment: Moment,
+    *,
+    include_expired: bool = False,
+    include_retracted: bool = False,
+) -> Bool:
+    """``live`` of everything, by slot."""
+    keep = authorization.mask(view)
+    # Positions ascend with the slots, so what was known is a beginning of the columns.
+    keep[int(view.from_position.searchsorted(moment.position, side="right")) :] = False
+    _narrow(keep, view, moment, slice(None), include_expired, include_retracted)
+    return keep
+
+
+def _narrow(
+    keep: Bool,
+    view: View,
+    moment: Moment,
+    at: I32 | slice,
+    include_expired: bool,
+    include_retracted: bool,
+) -> None:
+    """Take out of ``keep`` what does not hold of the facts ``at``."""
+    if not include_retracted:
+        keep &= view.to_position[at] > moment.position
+        keep &= view.base[at] > 0.0
+    if not include_expired:
+        keep &= view.valid_until[at] > moment.valid_us
+    if moment.valid_at_us is not None:
+        keep &= view.valid_from[at] <= moment.valid_at_us
+        keep &= view.valid_until[at] > moment.valid_at_us

@@ -1,1 +1,0 @@
-"""Manifests: what an organisation states about its key and its entities, signed (wire 3.8)."""

@@ -1,0 +1,1 @@
+"""Rules of abmind's memories: attributes, kinds, duplicates. Pure."""

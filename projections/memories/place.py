@@ -1,0 +1,64 @@
+"""Whose memory something is: user, session and agent, and the scope or garden it lies in.
+
+Everything is found by equality of columns. The encoded key is derived from them, for those
+who scan by prefix; nothing is ever matched by it here.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from urllib.parse import quote
+
+from msgspec import Struct
+
+from engramlog.eventlog.event import fact_partition
+
+PART_BYTES_MAX = 256
+
+
+class MemoryScopeError(ValueError):
+    """A user, session or agent is no usable name. ``field`` is the one at fault."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(f"{field} {reason}")
+        self.field = field
+        self.reason = reason
+
+
+class Place(Struct, frozen=True):
+    """Where facts of one owner lie. Two places never share a fact, nor replace each other's."""
+
+    user: str
+    agent: str
+    scope: str
+    garden_id: str | None = None
+
+    @property
+    def partition(self) -> str:
+        """The stream that holds it, and the unit of reading rights."""
+        return fact_partition(self.scope, self.garden_id)
+
+
+def name_part(field: str, text: str) -> str:
+    """``text`` in stored form (NFC). Raises MemoryScopeError."""
+    normal = unicodedata.normalize("NFC", text)
+    if not normal:
+        raise MemoryScopeError(field, "must not be empty")
+    if len(normal.encode()) > PART_BYTES_MAX:
+        raise MemoryScopeError(field, f"must have at most {PART_BYTES_MAX} bytes")
+    if any(unicodedata.category(letter) == "Cc" for letter in normal):
+        raise MemoryScopeError(field, "must not hold control characters")
+    return normal
+
+
+def scope_key(user: str, session: str, agent: str) -> str:
+    """``/user/Alice/session/S1/agent/rag/``: each part percent-encoded, so that no name can
+    hold a separator, and closed by one, so that no key is a prefix of another user's."""
+    parts = (("user", user), ("session", session), ("agent", agent))
+    return "".join(f"/{label}/{quote(text, safe='')}" for label, text in parts) + "/"
+
+
+def prefix_range(user: str) -> tuple[str, str]:
+    """Least key of a user's, and the least that is beyond them all (``0`` follows ``/``)."""
+    start = f"/user/{quote(user, safe='')}"
+    return f"{start}/", f"{start}0"

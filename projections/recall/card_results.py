@@ -1,0 +1,193 @@
+"""Cards in a recall (seed §20.4.4, §20.4.5).
+
+Asked about one entity, an answer carries that entity's card beside the raw facts. Asked
+openly, a profile may let the card of an entity stand for its facts (the fast path).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from engramlog.projections.arrays import I32
+from engramlog.projections.cards.rows import summary_of_card
+from engramlog.projections.normalization import SCOPES
+from engramlog.projections.recall.answer import Recalled
+from engramlog.projections.recall.ranking.packing import ESTIMATORS
+from engramlog.projections.recall.ranking.selecting import Rows, Selected
+from engramlog.projections.tables.facts.cards import CARD_CONFIDENCE, CardKey
+
+if TYPE_CHECKING:
+    from engramlog.projections.cards.content import Card
+    from engramlog.projections.cards.source import CardSource, Served
+    from engramlog.projections.recall.plan import Plan
+    from engramlog.projections.recall.ranking.scoring import Scored
+    from engramlog.projections.recall.request_facts import Survey
+
+STALE_FACTS_MAX = 10
+"""Raw facts beside a stale card (seed §20.4.4)."""
+FAST_PATH_ENTITIES_MAX = 100
+"""Entities whose card is looked at in one recall."""
+
+
+class EntityCard(Struct, frozen=True):
+    """What an entity-centric recall answers with: the card, and the facts beside it."""
+
+    served: Served | None
+    selected: list[Selected]
+
+    @property
+    def limited(self) -> bool:
+        """Whether the facts are cut to a few because a stale card stands beside them."""
+        served = self.served
+        return served is not None and served.card is not None and served.stale
+
+
+def entity_card(
+    survey: Survey,
+    plan: Plan,
+    scored: Scored,
+    selected: list[Selected],
+    rows: Rows,
+    cards: CardSource,
+) -> EntityCard:
+    """The card of the entity asked about. None where the request is not about one entity, asks
+    for one relation or source only, or the caller sees nothing of the entity."""
+    request = plan.request
+    key = None if _filtered(plan) else _key_of(survey)
+    if key is None:
+        return EntityCard(None, selected)
+    served = cards.serve(
+        survey.view, key, survey.authorization, survey.moment, force=request.force_refresh
+    )
+    made = EntityCard(served, selected)
+    wanted: list[int] = served.divergent.tolist()
+    if served.card is not None and plan.gate.contradicted:
+        positions = [fact.position for sides in served.card.disputes for fact in sides]
+        slots = (survey.view.slot_at(position) for position in positions)
+        wanted += [slot for slot in slots if slot is not None]
+    kept = selected[:STALE_FACTS_MAX] if made.limited else selected
+    return EntityCard(served, _with(survey, plan, scored, kept, wanted, rows))
+
+
+def _filtered(plan: Plan) -> bool:
+    return plan.request.relation is not None or plan.request.source is not None
+
+
+def _key_of(survey: Survey) -> CardKey | None:
+    """Which of the entity's cards: outside gardens before inside, then the one of most facts."""
+    if survey.focus is None or survey.focus < 0:
+        return None
+    view = survey.view
+    slots = view.entity_slots(survey.focus)
+    slots = slots[survey.visible_mask[slots]]
+    places: list[tuple[int, int]] = list(
+        zip(view.garden[slots].tolist(), view.scope[slots].tolist(), strict=True)
+    )
+    counts = Counter(places)
+    if not counts:
+        return None
+    garden, scope = min(counts, key=lambda place: (place[0] >= 0, -counts[place], place[1]))
+    name = None if garden < 0 else view.gardens.text(garden)
+    return CardKey(view.entities.text(survey.focus), SCOPES[scope], name)
+
+
+def _with(
+    survey: Survey,
+    plan: Plan,
+    scored: Scored,
+    selected: list[Selected],
+    wanted: Iterable[int],
+    rows: Rows,
+) -> list[Selected]:
+    """``selected`` with the wanted facts among them, the last of the others making room."""
+    have = {each.slot: each for each in selected}
+    candidates = scored.fused.slots
+    missing = [n for n in dict.fromkeys(wanted) if n not in have and n in candidates]
+    pinned = [have[n] for n in dict.fromkeys(wanted) if n in have]
+    if not missing:
+        return selected
+    estimate = ESTIMATORS[plan.profile.packing.estimator]
+    for row in rows(survey.view.from_position[_slots(missing)].tolist()):
+        slot = survey.view.slot_at(row.position)
+        assert slot is not None
+        index = int(np.searchsorted(candidates, slot))
+        pinned.append(Selected(slot, row, estimate(row.value_v), index))
+    kept: list[Selected] = []
+    tokens = 0
+    others = [each for each in selected if each not in pinned]
+    for each in (*pinned, *others):
+        if tokens + each.tokens <= plan.token_budget and len(kept) < plan.limit:
+            kept.append(each)
+            tokens += each.tokens
+    return sorted(kept, key=lambda each: -float(scored.score[each.index or 0]))
+
+
+def _slots(numbers: list[int]) -> I32:
+    return np.array(numbers, dtype=np.int32)
+
+
+# -- the fast path ------------------------------------------------------------------------
+
+
+def fast_path(
+    survey: Survey, plan: Plan, results: tuple[Recalled, ...], cards: CardSource
+) -> tuple[Recalled, ...]:
+    """``results`` with the facts of an entity replaced by its card, where the profile says so
+    and the card is fresh, undisputed and of enough confidence. A fact that the card does not
+    show, or that instructs, stays."""
+    chosen = plan.profile.cards
+    if not chosen.fast_path or plan.request.entity is not None or _filtered(plan):
+        return results
+    estimate = ESTIMATORS[plan.profile.packing.estimator]
+    left = plan.token_budget - sum(each.token_estimate for each in results)
+    answer = list(results)
+    for key, members in list(_by_key(results).items())[:FAST_PATH_ENTITIES_MAX]:
+        served = cards.exact(survey.view, key, survey.authorization, survey.moment)
+        card = served.card
+        if card is None or served.stale or card.has_contradictions:
+            continue
+        shown = {fact.position for fact in card.summarized}
+        covered = [each for each in members if each.row.position in shown]
+        cost = estimate(card.summary) - sum(each.token_estimate for each in covered)
+        if not covered or card.avg_confidence < chosen.min_avg_confidence or cost > left:
+            continue
+        left -= cost
+        gone = {each.slot for each in covered[1:]}
+        answer = [
+            _synthetic(each, card, estimate(card.summary)) if each is covered[0] else each
+            for each in answer
+            if each.slot not in gone
+        ]
+    return tuple(answer)
+
+
+def _by_key(results: tuple[Recalled, ...]) -> dict[CardKey, list[Recalled]]:
+    groups: dict[CardKey, list[Recalled]] = {}
+    for each in results:
+        if each.row.interpret_as == "content":
+            key = CardKey(each.row.entity, each.row.scope, each.row.garden_id)
+            groups.setdefault(key, []).append(each)
+    return groups
+
+
+def _synthetic(best: Recalled, card: Card, tokens: int) -> Recalled:
+    """The card in the place of the best fact it covers, with that fact's score."""
+    return replace(
+        best,
+        row=summary_of_card(card),
+        token_estimate=tokens,
+        confidence=CARD_CONFIDENCE,
+        source_trust=1.0,
+        effective_confidence=CARD_CONFIDENCE,
+        contradicted=False,
+        why=(f"card: stands for facts about {card.key.entity}", *best.why),
+        provenance_of=None,
+        from_card=True,
+        attributes=None,
+    )

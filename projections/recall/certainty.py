@@ -1,0 +1,20 @@
+"""What a profile says of how sure an answer is (see ``ranking.chance``)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+Weight = Annotated[float, Meta(ge=-100, le=100)]
+
+
+class Certainty(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What each number weighs in the chance that the best fact answers the question. An answer
+    whose chance is under ``weak_below`` is weak evidence that there is one at all."""
+
+    bias: Weight
+    semantic: Weight
+    speaker: Weight
+    margin: Weight
+    weak_below: Annotated[float, Meta(ge=0, le=1)] = 0.3

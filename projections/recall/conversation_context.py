@@ -1,0 +1,43 @@
+"""What a profile says of conversations: how far one reaches, and what its facts give each other."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+Share = Annotated[float, Meta(ge=0, le=1)]
+
+
+class ConversationContext(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What is one conversation, and what its facts give each other.
+
+    Attributes:
+        before: share of the words and meaning that a fact gets of the fact just before it,
+            of the one before that, and so on.
+        after: the same of the facts after it.
+        session: share of the best fused score of the conversation that each of its facts
+            gets; the sum is divided by 1 + share, so that 1 stays the highest score.
+        gap_hours: a conversation ends where the next fact is so much later (or earlier).
+            A fact's time is its ``valid_from``, else when it was recorded.
+        facts_max: a source with more facts is a feed, not a conversation: no context.
+        pool: how many of a stage's best facts are looked around.
+        terms: a fact of more terms gets less of its neighbours, and gives them less, in
+            proportion: it needs no help to be understood, and is about many things. None
+            bounds nothing.
+    """
+
+    before: Annotated[tuple[Share, ...], Meta(max_length=5)] = ()
+    after: Annotated[tuple[Share, ...], Meta(max_length=5)] = ()
+    session: Share = 0.0
+    gap_hours: Annotated[float, Meta(gt=0, le=100_000)] = 12.0
+    facts_max: Annotated[int, Meta(ge=1, le=100_000)] = 2000
+    pool: Annotated[int, Meta(ge=1, le=5000)] = 300
+    terms: Annotated[int, Meta(ge=1, le=100_000)] | None = None
+
+
+def shares_of(context: ConversationContext) -> dict[int, float]:
+    """What a fact gets of the one so many steps after it (below 0: before), where anything."""
+    shares = {-n: share for n, share in enumerate(context.before, 1)}
+    shares |= dict(enumerate(context.after, 1))
+    return {step: share for step, share in shares.items() if share > 0}

@@ -1,0 +1,1 @@
+"""Factors: pure functions from features of a fact to a number."""

@@ -1,0 +1,198 @@
+"""Factors by name: pure functions from features to numbers, in [0, 1] unless they say more.
+
+A profile says in which order they apply and how: ``mul`` multiplies the score, ``add``
+adds the factor times its weight, ``boost`` adds it as it is, and ``floor`` lifts the score to
+it. None of them looks at anything but its features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import numpy as np
+from msgspec import Meta, Struct
+
+from engramlog.projections.arrays import F64
+from engramlog.projections.recall.factors import memory_factors as own
+from engramlog.projections.recall.factors.features import Features, Need
+
+Fraction = Annotated[float, Meta(ge=0, le=1)]
+Terms = Annotated[int, Meta(ge=0, le=100_000)]
+
+
+class Recency(Struct, frozen=True, forbid_unknown_fields=True):
+    """``floor + (1 - floor) * exp(-rate_per_day * age)``."""
+
+    rate_per_day: Annotated[float, Meta(ge=0)] = 0.01
+    floor: Fraction = 0.0
+
+
+class Floor(Struct, frozen=True, forbid_unknown_fields=True):
+    """The value of a fact that has none of the quality; all of it gives 1."""
+
+    floor: Fraction = 0.5
+
+
+class Statement(Struct, frozen=True, forbid_unknown_fields=True):
+    """``floor``: the value of a fact that only asks. The penalty is whole up to ``whole_terms``
+    terms and gone from ``gone_terms`` on: a long message that ends in a question states what
+    it asks about. None lets it be whole at any length."""
+
+    floor: Fraction = 0.5
+    whole_terms: Terms = 0
+    gone_terms: Terms | None = None
+
+
+class Substance(Struct, frozen=True, forbid_unknown_fields=True):
+    """``floor``: the value of a fact of no terms. ``terms``: so many terms give 1; None compares
+    each fact with the others."""
+
+    floor: Fraction = 0.5
+    terms: Annotated[int, Meta(ge=1, le=100_000)] | None = None
+
+
+class Speaker(Struct, frozen=True, forbid_unknown_fields=True):
+    """The value of what an assistant or a tool said; all else has 1."""
+
+    machine: Fraction = 0.75
+
+
+class Unresolved(Struct, frozen=True, forbid_unknown_fields=True):
+    """The value of a fact whose contradiction nobody has resolved; all others have 1."""
+
+    unresolved: Fraction = 0.7
+
+
+class Tier(Struct, frozen=True, forbid_unknown_fields=True):
+    """The values of facts in gardens and in quarantine gardens; all others have 1."""
+
+    garden: Fraction = 1.0
+    quarantine: Fraction = 0.2
+
+
+class PerHop(Struct, frozen=True, forbid_unknown_fields=True):
+    """What each derivation hop leaves of the value."""
+
+    per_hop: Fraction = 0.9
+
+
+class Nothing(Struct, frozen=True, forbid_unknown_fields=True):
+    """No parameters."""
+
+
+def recency(features: Features, parameters: Recency) -> F64:
+    """1 for what was recorded at the Moment, falling exponentially to the floor."""
+    fresh: F64 = np.exp(-parameters.rate_per_day * features.age_days)
+    return parameters.floor + (1.0 - parameters.floor) * fresh
+
+
+def confidence(features: Features, _parameters: Nothing) -> F64:
+    """The fact's confidence at the Moment."""
+    return features.confidence
+
+
+def access_frequency(features: Features, parameters: Floor) -> F64:
+    """How often recalls returned the fact: log-normalised within the candidates, above the
+    floor. 1 for all where none was ever returned, so a fresh node ranks as without it."""
+    most = int(features.access_count.max(initial=0))
+    if most == 0:
+        return np.ones(len(features.access_count))
+    share = np.log1p(features.access_count.astype(np.float64)) / np.log1p(float(most))
+    return parameters.floor + (1.0 - parameters.floor) * share
+
+
+def contradiction(features: Features, parameters: Unresolved) -> F64:
+    """Less than 1 where a visible sibling says otherwise."""
+    return np.where(features.contradicted, parameters.unresolved, 1.0)
+
+
+def garden_tier(features: Features, parameters: Tier) -> F64:
+    """The tier of the fact's garden."""
+    tier = np.where(features.in_garden, parameters.garden, 1.0)
+    return np.where(features.in_quarantine, parameters.quarantine, tier)
+
+
+def source_trust(features: Features, parameters: Floor) -> F64:
+    """``floor + (1 - floor) * t(source)``."""
+    return parameters.floor + (1.0 - parameters.floor) * features.source_trust
+
+
+def derivation(features: Features, parameters: PerHop) -> F64:
+    """1 for what was observed, ``per_hop`` to the power of its derivation depth for the rest."""
+    return parameters.per_hop ** features.derivation_depth.astype(np.float64)
+
+
+def statement(features: Features, parameters: Statement) -> F64:
+    """1 for what states something throughout, the floor for what only asks."""
+    asking = features.asking
+    if parameters.gone_terms is not None:
+        reach = max(parameters.gone_terms - parameters.whole_terms, 1)
+        asking = asking * ((parameters.gone_terms - features.terms) / reach).clip(0.0, 1.0)
+    return 1.0 - (1.0 - parameters.floor) * asking
+
+
+def substance(features: Features, parameters: Substance) -> F64:
+    """How much a fact says: above the floor, n of ``terms`` for n terms, at most all. Without
+    ``terms``, ``n / (n + average)`` divided by the highest; the average is that of the
+    candidates, the longest of them has 1."""
+    if not len(features.terms):
+        return np.ones(0)
+    length = features.terms.astype(np.float64)
+    if parameters.terms is None:
+        share = length / (length + max(float(length.mean()), 1.0))
+        share /= max(float(share.max()), 1e-9)
+    else:
+        share = np.minimum(length / parameters.terms, 1.0)
+    return parameters.floor + (1.0 - parameters.floor) * share
+
+
+def speaker(features: Features, parameters: Speaker) -> F64:
+    """Less than 1 for what a machine said: what a person says of themselves is what one asks
+    for later, and replies repeat it at length."""
+    machine = features.machine
+    if machine is None:
+        return np.ones(len(features.terms))
+    return np.where(machine, parameters.machine, 1.0)
+
+
+class Factor(Struct, frozen=True):
+    """``compute(features, parameters)`` lies in ``range`` (inclusive) for every fact,
+    whatever the parameters; it ``needs`` features that are not read for all."""
+
+    parameters: type[Struct]
+    compute: Callable[[Features, Any], F64]
+    range: tuple[float, float] = (0.0, 1.0)
+    needs: frozenset[Need] = frozenset()
+
+
+_OWN: frozenset[Need] = frozenset({"memories"})
+
+FACTORS: dict[str, Factor] = {
+    "recency": Factor(Recency, recency),
+    "confidence": Factor(Nothing, confidence),
+    "access_frequency": Factor(Floor, access_frequency),
+    "contradiction": Factor(Unresolved, contradiction),
+    "garden_tier": Factor(Tier, garden_tier),
+    "source_trust": Factor(Floor, source_trust),
+    "derivation": Factor(PerHop, derivation),
+    "statement": Factor(Statement, statement),
+    "substance": Factor(Substance, substance),
+    "speaker": Factor(Speaker, speaker, needs=frozenset({"speakers"})),
+    "emotion_additive": Factor(own.PerPoint, own.emotion_additive, (0.0, 0.5), _OWN),
+    "spacing": Factor(own.Spacing, own.spacing, (1.0, 2.0), _OWN),
+    "context": Factor(own.Likeness, own.context, (0.0, 0.3), _OWN),
+    "confirm_penalty": Factor(own.Unconfirmed, own.confirm_penalty),
+    "quality": Factor(own.Quality, own.quality, (-1.0, 1.0), _OWN),
+    "uncited": Factor(own.Uncited, own.uncited, needs=_OWN),
+    "core_tier": Factor(own.Lifted, own.core_tier, (1.0, 2.0), _OWN),
+    "credibility": Factor(own.Credible, own.credibility, (1.0, 2.0), _OWN),
+    "own_trust": Factor(own.OwnTrust, own.own_trust, needs=_OWN),
+    "recency_linear": Factor(own.Linear, own.recency_linear, (0.0, 1.5), _OWN),
+    "age_fade": Factor(own.AgeFade, own.age_fade, needs=_OWN),
+    "strong_floor": Factor(own.Strong, own.strong_floor, (0.0, 2.0)),
+    "refute_weak": Factor(own.Refuted, own.refute_weak, needs=frozenset({"cosine"})),
+}
+
+NAMED_STAGES = ("stage", "by")
+"""Parameters of factors that name stages of their profile."""

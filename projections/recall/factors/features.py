@@ -1,0 +1,117 @@
+"""What factors look at: one array a property, in the order of the candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from msgspec import Struct
+
+from engramlog.projections.arrays import F64, I32, I64, Bool
+from engramlog.projections.recall.factors.lineage import derivation_depth
+from engramlog.projections.recall.factors.memory_features import DAY_US, Memories, load_memories
+from engramlog.projections.recall.factors.roles import is_machine
+from engramlog.projections.recall.request import Situation
+from engramlog.projections.recall.stages.candidates import Candidates
+
+if TYPE_CHECKING:
+    from engramlog.projections.recall.request_facts import Survey
+
+Need = Literal["memories", "cosine", "speakers"]
+
+
+class Features(Struct, frozen=True):
+    """Of each candidate at the Moment. ``age_days`` is never negative; ``derivation_depth``
+    counts hops to what was not derived (see ``lineage``), ``terms`` are those of the lexicon,
+    ``asking`` is the share of the value in questions, in [0, 1].
+
+    ``instant_us`` is the Moment's, ``situation`` the asker's. ``raw`` are the stages' own
+    scores by stage, 0 where a stage did not find the fact; ``strong`` are those that a stage
+    calls so, ``cosine`` is of the fact's vector with the question's (NaN where there is
+    none): None where no stage tells. ``memories`` and ``machine`` (said by an assistant
+    or a tool, see ``roles``) are there for factors that say they need them.
+    """
+
+    age_days: F64
+    confidence: F64
+    source_trust: F64
+    access_count: I64
+    contradicted: Bool
+    in_garden: Bool
+    derivation_depth: I64
+    in_quarantine: Bool
+    terms: I32
+    asking: F64
+    instant_us: int = 0
+    situation: Situation = Situation()
+    raw: Mapping[str, F64] = {}
+    strong: Bool | None = None
+    cosine: F64 | None = None
+    memories: Memories | None = None
+    machine: Bool | None = None
+
+
+def load_features(
+    survey: Survey,
+    slots: I32,
+    needs: Collection[Need] = (),
+    hits: Mapping[str, Candidates] | None = None,
+    raw: Mapping[str, F64] | None = None,
+) -> Features:
+    """The features of ``slots``, each read once.
+
+    Args:
+        needs: what factors want beyond the plain columns.
+        hits: of the stages that completed.
+        raw: their scores, in the order of ``slots``.
+    """
+    view, moment = survey.view, survey.moment
+    age_us = np.maximum(moment.instant_us - view.recorded_at[slots], 0)
+    return Features(
+        age_days=age_us / DAY_US,
+        confidence=view.confidence(slots, moment),
+        source_trust=view.trust(slots, moment),
+        access_count=view.access_count(slots, moment),
+        contradicted=view.contradicted(slots, moment, survey.authorization),
+        in_garden=view.garden[slots] >= 0,
+        derivation_depth=derivation_depth(survey, slots),
+        in_quarantine=view.in_quarantine(slots),
+        terms=view.length[slots],
+        asking=view.asking[slots] / 100.0,
+        instant_us=moment.instant_us,
+        situation=survey.request.situation,
+        raw=raw or {},
+        strong=_strong(slots, hits or {}),
+        cosine=_cosines(survey, slots) if "cosine" in needs else None,
+        memories=load_memories(survey, slots) if "memories" in needs else None,
+        machine=_machine(survey, slots) if "speakers" in needs else None,
+    )
+
+
+def _strong(slots: I32, hits: Mapping[str, Candidates]) -> Bool | None:
+    told = [each.strong for each in hits.values() if each.strong is not None]
+    if not told:
+        return None
+    strong = [slot for each in told for slot in sorted(each)]
+    return np.isin(slots, np.array(strong, dtype=np.int32))
+
+
+def _cosines(survey: Survey, slots: I32) -> F64 | None:
+    """NaN where a fact has no vector; None where the question's is not at hand."""
+    semantics = survey.semantics
+    query = None if semantics is None else semantics.known(survey.request.query)
+    if semantics is None or query is None:
+        return None
+    cosines: F64 = np.full(len(slots), np.nan)
+    embedded = semantics.present(slots)
+    if embedded.any():
+        cosines[embedded], _ = semantics.cosines(query, slots[embedded])
+    return cosines
+
+
+def _machine(survey: Survey, slots: I32) -> Bool:
+    distinct, of = np.unique(survey.view.entity[slots], return_inverse=True)
+    text = survey.view.entities.text
+    machine = np.array([is_machine(text(number)) for number in distinct.tolist()], dtype=np.bool_)
+    return machine[of]

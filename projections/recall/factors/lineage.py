@@ -1,0 +1,71 @@
+"""How many derivation hops lie between a fact and what nothing was derived for (seed §20.6.3).
+
+Only ancestors that the request may see at its Moment count, so a hidden parent, an absent
+one and none at all are the same. Of several chains the longest counts: a conclusion is no
+surer than its longest way from an observation. Cycles and long chains end at ``HOPS_MAX``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from engramlog.projections.arrays import I32, I64
+from engramlog.projections.image.visible_facts import known
+
+if TYPE_CHECKING:
+    from engramlog.projections.recall.request_facts import Survey
+
+HOPS_MAX = 5
+LOOKUPS_MAX = 20_000
+"""Facts looked at in one request; chains that go on beyond them end there."""
+
+
+def derivation_depth(survey: Survey, slots: I32) -> I64:
+    """Hops of the longest visible chain of parents of each fact, at most ``HOPS_MAX``."""
+    depths: I64 = np.zeros(len(slots), dtype=np.int64)
+    if not survey.view.has_derivations:
+        return depths
+    levels: list[dict[int, tuple[int, ...]]] = []
+    frontier: Sequence[int] = [n for n in slots.tolist() if survey.view.parents(n)]
+    looked_at = 0
+    while frontier and len(levels) < HOPS_MAX and looked_at < LOOKUPS_MAX:
+        levels.append(_visible_parents(survey, frontier))
+        looked_at += len(frontier)
+        reached = {each for parents in levels[-1].values() for each in parents}
+        frontier = [each for each in sorted(reached) if survey.view.parents(each)]
+    below: dict[int, int] = {}
+    for level in reversed(levels):
+        below = {
+            child: 1 + max(below.get(parent, 0) for parent in parents)
+            for child, parents in level.items()
+            if parents
+        }
+    for index, slot in enumerate(slots.tolist()):
+        depths[index] = below.get(slot, 0)
+    return depths
+
+
+def _visible_parents(survey: Survey, children: Sequence[int]) -> dict[int, tuple[int, ...]]:
+    """By child: the newest visible fact of each content that it was derived from."""
+    view = survey.view
+    candidates: dict[int, I32] = {}
+    for child in children:
+        for number in view.parents(child):
+            if number not in candidates:
+                candidates[number] = view.cid_slots(number)
+    if not candidates:
+        return {}
+    everyone: I32 = np.unique(np.concatenate(list(candidates.values())))
+    visible = set(known(view, survey.authorization, survey.moment, everyone).tolist())
+    newest: dict[int, int] = {}
+    for number, found in candidates.items():
+        shown = [slot for slot in found.tolist() if slot in visible]
+        if shown:
+            newest[number] = int(view.by_age(np.array(shown, dtype=np.int32))[-1])
+    return {
+        child: tuple(newest[number] for number in view.parents(child) if number in newest)
+        for child in children
+    }

@@ -1,0 +1,260 @@
+"""Factors that look at what abmind keeps of each fact: its attributes, its recalls, what
+became of them, and which stages found it (abmind's seed, "Post-processing"; its newer
+version's quality, age and evidence rules).
+
+``boost`` factors add what they are, ``floor`` factors lift a score to what they are.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+from msgspec import Meta, Struct
+
+from engramlog.projections.arrays import F64, I64
+from engramlog.projections.recall.factors.features import Features
+from engramlog.projections.recall.factors.memory_features import DAY_US, Memories
+from engramlog.projections.recall.stages.bm25_product import CREDIBLE, by_age, by_trust
+
+HOUR_US = 3_600_000_000
+GENERAL = "general"
+"""The topic of a fact that has none."""
+SPACED_MIN = 2
+"""Recalls from which there is an interval."""
+
+Share = Annotated[float, Meta(ge=0, le=1)]
+Small = Annotated[float, Meta(ge=0, le=0.1)]
+Lift = Annotated[float, Meta(ge=1, le=2)]
+Name = Annotated[str, Meta(min_length=1, max_length=64)]
+
+
+class _Part(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Base of all parameters."""
+
+
+class PerPoint(_Part, frozen=True):
+    """What one point of emotion adds, whatever its sign."""
+
+    per_point: Small = 0.02
+
+
+class Spacing(_Part, frozen=True):
+    """Values for a mean interval between recalls of at least a week, and of at least a day."""
+
+    weekly: Lift = 1.3
+    daily: Lift = 1.15
+
+
+class Likeness(_Part, frozen=True):
+    """What the same part of the day, the same weekday and the same topic add; weekdays that
+    are only alike (both at the weekend, or neither) add half."""
+
+    hour: Small = 0.02
+    day: Small = 0.015
+    topic: Small = 0.03
+
+
+class Unconfirmed(_Part, frozen=True):
+    """The value of what ``stage`` found and ``by`` did not, where ``by`` found anything."""
+
+    stage: Name
+    by: Name
+    value: Share = 0.5
+
+
+class Quality(_Part, frozen=True):
+    """``weight * (cited - rejected) / recalls``, between ``low`` and ``high``."""
+
+    weight: Share = 0.15
+    low: Annotated[float, Meta(ge=-1, le=0)] = -0.1
+    high: Share = 0.15
+
+
+class Uncited(_Part, frozen=True):
+    """The value of a fact that was recalled so often, of which so many times in the last
+    ``days`` days, and never cited."""
+
+    value: Share = 0.85
+    recalls: Annotated[int, Meta(ge=1, le=20)] = 5
+    days: Annotated[float, Meta(gt=0)] = 30.0
+
+
+class Lifted(_Part, frozen=True):
+    """The value of a fact that has the quality; all others have 1."""
+
+    value: Lift = 1.3
+
+
+class Credible(_Part, frozen=True):
+    """The value of a fact of credibility 1 to ``at_most``; all others have 1."""
+
+    value: Lift = 1.25
+    at_most: Annotated[int, Meta(ge=1, le=6)] = CREDIBLE
+
+
+class OwnTrust(_Part, frozen=True):
+    """The value at trust 0; trust 3 has 1."""
+
+    floor: Share = 0.5
+
+
+class Linear(_Part, frozen=True):
+    """Days until the floor, the floor, and what a point of emotion adds to one."""
+
+    days: Annotated[float, Meta(gt=0)] = 365.0
+    floor: Share = 0.3
+    emotion: Small = 0.1
+
+
+class AgeFade(_Part, frozen=True):
+    """The value of a fact at least ``days`` old with less emotion than ``emotion``."""
+
+    days: Annotated[float, Meta(ge=0)] = 180.0
+    emotion: Annotated[int, Meta(ge=0, le=6)] = 3
+    value: Share = 0.9
+
+
+class Strong(_Part, frozen=True):
+    """What a score is lifted to where ``stage`` found all that was asked for."""
+
+    stage: Name
+    value: Annotated[float, Meta(ge=0, le=2)] = 1.2
+
+
+class Refuted(_Part, frozen=True):
+    """The value of those of the ``first`` hits of ``stage`` that are not strong, and whose
+    vector's cosine with the question is less than ``cosine``. No vector refutes nothing."""
+
+    stage: Name
+    first: Annotated[int, Meta(ge=1, le=1000)] = 10
+    cosine: Share = 0.3
+    value: Share = 0.5
+
+
+def emotion_additive(features: Features, parameters: PerPoint) -> F64:
+    """Breaks ties for what was felt strongly."""
+    return parameters.per_point * np.abs(_own(features).emotion)
+
+
+def spacing(features: Features, parameters: Spacing) -> F64:
+    """What was recalled over a long time is worth more, as in spaced repetition."""
+    means = np.array([_mean_interval_days(times) for times in _own(features).recalls])
+    values = np.where(means >= 1.0, parameters.daily, 1.0)
+    return np.where(means >= 7.0, parameters.weekly, values)
+
+
+def context(features: Features, parameters: Likeness) -> F64:
+    """How much the time and topic of a fact are like the asker's here and now."""
+    own, now = _own(features), features.situation
+    local: I64 = own.created_us + now.utc_offset_minutes * 60_000_000
+    total: F64 = np.zeros(len(local))
+    if now.hour is not None:
+        same = _part_of_day(local // HOUR_US % 24) == _part_of_day(np.array([now.hour]))
+        total += parameters.hour * same
+    if now.day_of_week is not None:
+        days = (local // DAY_US + 4) % 7  # 1 January 1970 was a Thursday; 0 is Sunday
+        alike = _is_weekend(days) == _is_weekend(np.array([now.day_of_week]))
+        same = days == now.day_of_week
+        total += np.where(same, parameters.day, np.where(alike, parameters.day / 2, 0.0))
+    if now.topic is not None and now.topic != GENERAL:
+        total += parameters.topic * np.array([topic == now.topic for topic in own.topics])
+    return total
+
+
+def confirm_penalty(features: Features, parameters: Unconfirmed) -> F64:
+    """Less than 1 for what one stage found alone although another had much to say."""
+    nothing = np.zeros(len(features.age_days))
+    found = features.raw.get(parameters.stage, nothing) > 0
+    confirmed = features.raw.get(parameters.by, nothing) > 0
+    if not confirmed.any():
+        return np.ones(len(found))
+    return np.where(found & ~confirmed, parameters.value, 1.0)
+
+
+def quality(features: Features, parameters: Quality) -> F64:
+    """What became of the fact when it was recalled; 0 where it never was."""
+    own = _own(features)
+    share = parameters.weight * (own.cited - own.rejected) / np.maximum(own.recall_count, 1)
+    bounded = np.clip(share, parameters.low, parameters.high)
+    return np.where(own.recall_count > 0, bounded, 0.0)
+
+
+def uncited(features: Features, parameters: Uncited) -> F64:
+    """Less than 1 for what is recalled again and again and never used."""
+    own = _own(features)
+    since = features.instant_us - parameters.days * DAY_US
+    lately = np.array([sum(at >= since for at in times) for times in own.recalls])
+    often = (own.recall_count >= parameters.recalls) & (lately >= parameters.recalls)
+    return np.where(often & (own.cited == 0), parameters.value, 1.0)
+
+
+def core_tier(features: Features, parameters: Lifted) -> F64:
+    """More than 1 for facts of the core."""
+    return np.where(_own(features).core, parameters.value, 1.0)
+
+
+def credibility(features: Features, parameters: Credible) -> F64:
+    """More than 1 for what was confirmed."""
+    return np.where(_own(features).credibility <= parameters.at_most, parameters.value, 1.0)
+
+
+def own_trust(features: Features, parameters: OwnTrust) -> F64:
+    """By the trust that the fact says it deserves (``source_trust`` is the node's own)."""
+    return by_trust(_own(features).trust, parameters.floor)
+
+
+def recency_linear(features: Features, parameters: Linear) -> F64:
+    """Falls in a straight line to the floor; what was felt strongly may have more than 1."""
+    own = _own(features)
+    feeling = 1.0 + parameters.emotion * np.abs(own.emotion)
+    return by_age(own.age_days, parameters.days, parameters.floor) * feeling
+
+
+def age_fade(features: Features, parameters: AgeFade) -> F64:
+    """One step down for what is old and was not felt."""
+    own = _own(features)
+    faded = (own.age_days >= parameters.days) & (np.abs(own.emotion) < parameters.emotion)
+    return np.where(faded, parameters.value, 1.0)
+
+
+def strong_floor(features: Features, parameters: Strong) -> F64:
+    """0 but for what holds all that was asked for."""
+    found = features.raw.get(parameters.stage)
+    if found is None or features.strong is None:
+        return np.zeros(len(features.age_days))
+    return np.where(features.strong & (found > 0), parameters.value, 0.0)
+
+
+def refute_weak(features: Features, parameters: Refuted) -> F64:
+    """Less than 1 for leading lexical hits that mean something else."""
+    count = len(features.age_days)
+    found, cosine = features.raw.get(parameters.stage), features.cosine
+    values = np.ones(count)
+    if found is None or cosine is None:
+        return values
+    strong = np.zeros(count, dtype=np.bool_) if features.strong is None else features.strong
+    weak = np.flatnonzero((found > 0) & ~strong)
+    leading = weak[np.argsort(-found[weak], kind="stable")][: parameters.first]
+    values[leading[cosine[leading] < parameters.cosine]] = parameters.value  # NaN is not less
+    return values
+
+
+def _own(features: Features) -> Memories:
+    assert features.memories is not None, "a factor that reads memories says so"
+    return features.memories
+
+
+def _mean_interval_days(times: tuple[int, ...]) -> float:
+    if len(times) < SPACED_MIN:
+        return 0.0
+    return (times[-1] - times[0]) / (len(times) - 1) / DAY_US
+
+
+def _part_of_day(hours: I64) -> I64:
+    """0 night (23 to 5), 1 morning (6 to 11), 2 afternoon (12 to 17), 3 evening (18 to 22)."""
+    return np.where(hours < 23, hours // 6, 0)
+
+
+def _is_weekend(days: I64) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    return (days == 0) | (days == 6)

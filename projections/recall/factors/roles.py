@@ -1,0 +1,20 @@
+"""Whether a speaker is a machine, by the name that the client gave it."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from engramlog.projections.normalization import entity_display
+
+MACHINES = frozenset({"agent", "ai", "assistant", "bot", "chatbot", "llm", "system", "tool"})
+NAMES_KEPT_MAX = 131_072
+
+_WORD = re.compile(r"[^\W_]+")
+
+
+@lru_cache(maxsize=NAMES_KEPT_MAX)
+def is_machine(entity: str) -> bool:
+    """Whether the last part of an entity's URI holds a word for a machine that takes part in a
+    conversation, as ``person/assistant`` or ``speaker/weather-bot``."""
+    return not MACHINES.isdisjoint(_WORD.findall(entity_display(entity).casefold()))

@@ -1,0 +1,123 @@
+"""The facts that survive authorisation, the Moment and a request's filters: found by whole
+columns, and remembered while the node stands still.
+
+What survives is a function of the view, the moment and the question's filters; only expiry
+depends on the clock, so what was found holds from the last expiry to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from msgspec import Struct
+
+from engramlog.projections.arrays import I32, I64, Bool
+from engramlog.projections.graph.neighbors import hidden_relations
+from engramlog.projections.image.visible_facts import live_mask
+from engramlog.projections.moment import NO_END, NO_START
+
+if TYPE_CHECKING:
+    from engramlog.projections.authorization import Authorization
+    from engramlog.projections.image.view import View
+    from engramlog.projections.moment import Moment
+    from engramlog.projections.recall.filters import Filters
+
+DERIVED_MAX = 4_096
+"""Findings that are remembered with some facts."""
+
+
+class Kept:
+    """Some facts of a view, as a mask by slot and as ascending slots, and what is counted
+    over them, each once."""
+
+    def __init__(self, view: View, mask: Bool) -> None:
+        self.mask = mask
+        self.slots: I32 = np.flatnonzero(mask).astype(np.int32)
+        self.everything = len(self.slots) == view.count
+        lengths = view.length if self.everything else view.length[self.slots]
+        self.total_length = int(lengths.sum(dtype=np.int64))
+        self._confident: dict[float, I32] = {}
+        self._derived: dict[Hashable, Any] = {}
+
+    def confident(self, view: View, moment: Moment, above: float) -> I32:
+        """Those of a confidence above a bound."""
+        known = self._confident.get(above)
+        if known is None:
+            known = self.slots[view.confidence(self.slots, moment) > above]
+            if len(known) == len(self.slots):
+                known = self.slots
+            self._confident[above] = known
+        return known
+
+    def derived(self, key: Hashable, find: Callable[[], Any]) -> Any:
+        """What ``find`` makes of these facts, found once under a key that names all it depends
+        on besides them. Stages that run side by side may both find it, and find the same."""
+        known = self._derived.get(key, self)  # a value of its own, as None may be what was found
+        if known is not self:
+            return known
+        if len(self._derived) >= DERIVED_MAX:
+            self._derived.clear()
+        found = self._derived[key] = find()
+        return found
+
+    def of(self, slots: I32 | I64) -> Bool:
+        """Which of ``slots`` are kept."""
+        kept: Bool = self.mask[slots]
+        return kept
+
+
+class Surviving(Struct, frozen=True):
+    """``visible``: what exists for the caller at the Moment. ``survivors``: what of it the
+    request's filters leave. Both hold for instants from ``since`` up to ``until``."""
+
+    visible: Kept
+    survivors: Kept
+    since: int
+    until: int
+
+
+def surviving(
+    view: View, authorization: Authorization, moment: Moment, filters: Filters
+) -> Surviving:
+    """The survivors, remembered or found. Not remembered where ``valid_at`` was asked."""
+    if moment.valid_at_us is not None:
+        return find_surviving(view, authorization, moment, filters)
+    key = (view.position, view.count, moment.position, authorization, filters)
+    known: Surviving | None = view.remembered.get(key)
+    if known is not None and known.since <= moment.valid_us < known.until:
+        return known
+    found = find_surviving(view, authorization, moment, filters)
+    view.remembered.put(key, found)
+    return found
+
+
+def find_surviving(
+    view: View, authorization: Authorization, moment: Moment, filters: Filters
+) -> Surviving:
+    """The survivors, from the columns."""
+    mask = live_mask(view, authorization, moment, include_expired=True)
+    hidden = hidden_relations(view)
+    if hidden.any():
+        mask &= ~hidden[view.relation]
+    mask[view.reserved_slots()] = False
+    if not filters.set_aside:
+        mask &= view.set_aside > moment.position
+    since, until = _expire(view, mask, moment)
+    visible = survivors = Kept(view, mask)
+    kept = filters.apply(view, mask, moment)
+    if kept is not mask:
+        survivors = Kept(view, kept)
+    return Surviving(visible, survivors, since, until)
+
+
+def _expire(view: View, mask: Bool, moment: Moment) -> tuple[int, int]:
+    """Take the expired out of ``mask``; between which instants that is right."""
+    mortal = np.flatnonzero(mask & (view.valid_until < NO_END))
+    ends = view.valid_until[mortal]
+    gone = ends <= moment.valid_us
+    mask[mortal[gone]] = False
+    since = int(ends[gone].max(initial=NO_START))
+    until = int(ends[~gone].min(initial=NO_END))
+    return since, until

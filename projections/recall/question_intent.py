@@ -1,0 +1,130 @@
+"""Why somebody asks, and what follows for the words they ask with (abmind's newer version).
+
+``explicit`` questions mean their words: none is rewritten, none is dropped, and the search is
+always made. ``ambient`` ones come with every turn of a conversation, whoever said it: words
+that a great share of the facts hold tell nothing about which fact is meant and are dropped,
+and where no other is left there is no search. Shares are counted over the survivors: over what
+this caller may read at this moment, and the request's filters leave.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from functools import reduce
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import msgspec
+import numpy as np
+from msgspec import Meta, Struct
+
+from engramlog.projections.columns.substring_index import strip_diacritics
+from engramlog.projections.recall.keywords import entries_of, own_words
+from engramlog.projections.recall.stages.fuzzy_search import PIECE_MIN
+
+if TYPE_CHECKING:
+    from engramlog.projections.image.fact_texts import Which
+    from engramlog.projections.recall.request import RecallRequest
+    from engramlog.projections.recall.request_facts import Survey
+
+SkipReason = Literal["no-informative-terms"]
+NO_INFORMATIVE_TERMS: SkipReason = "no-informative-terms"
+
+JUDGED_MAX = 64
+"""Words of one text that are looked up; those behind them are kept unseen."""
+BY_LETTERS_MAX = 16
+"""Of these, words that the index does not know and that are counted by their letters, which
+takes reading all texts; more such words are kept unseen."""
+
+_WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+_TEXTS: tuple[Which, ...] = ("english", "original")
+
+
+class Ambient(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """When a term is too common to tell anything.
+
+    Attributes:
+        ceiling: the share of the facts that may hold it; held by more, it is dropped.
+        facts_min: among fewer facts, nothing is called common.
+    """
+
+    ceiling: Annotated[float, Meta(gt=0, le=1)] = 0.5
+    facts_min: Annotated[int, Meta(ge=1, le=1_000_000)] = 10
+
+
+class Chosen(Struct, frozen=True):
+    """The request with the terms that tell something, and those that were dropped.
+    ``skipped`` is why there is to be no search at all."""
+
+    request: RecallRequest
+    dropped: tuple[str, ...] = ()
+    skipped: SkipReason | None = None
+
+
+def choose(survey: Survey, ambient: Ambient) -> Chosen:
+    """What is left to be searched for of an ambient request.
+
+    A keyword of several words is common where all of them stand in too many facts together; a
+    message that comes alone is judged word by word, and keeps its meaning: only what searches
+    for words is asked for those that are left. The question in the asker's own words is
+    searched as it is, but a word of it that tells something is reason enough to search: then
+    keywords that are all common stay as they are.
+    """
+    request = survey.request
+    entries = entries_of(request)
+    message = len(entries) == 1 and len(entries[0].split()) > 1
+    terms = _words(entries) if message else entries
+    kept = _telling(survey, ambient, terms)
+    if not kept:
+        if not _telling(survey, ambient, _words([own_words(request)])):
+            return Chosen(request, tuple(terms), NO_INFORMATIVE_TERMS)
+        return Chosen(request)
+    if len(kept) == len(terms):
+        return Chosen(request)
+    left = " ".join(kept)
+    if message:
+        # Its words are searched for without the others, but it means what it means as a whole.
+        changed = msgspec.structs.replace(request, keywords=(left,))
+    else:
+        changed = msgspec.structs.replace(request, query=left, keywords=tuple(kept))
+    dropped = tuple(dict.fromkeys(term for term in terms if term not in kept))
+    return Chosen(changed, dropped)
+
+
+def _words(texts: Iterable[str]) -> list[str]:
+    return [w for text in texts for w in _WORD.findall(unicodedata.normalize("NFKC", text))]
+
+
+def _telling(survey: Survey, ambient: Ambient, terms: list[str]) -> list[str]:
+    """The terms that not too many survivors hold."""
+    count = len(survey.survivors)
+    if count < ambient.facts_min:
+        return terms
+    most = ambient.ceiling * count
+    judged = list(dict.fromkeys(terms))[:JUDGED_MAX]
+    held = {term: _by_stems(survey, term) for term in judged}
+    unknown = [term for term, holding in held.items() if not holding]
+    held |= {term: _by_letters(survey, term) for term in unknown[:BY_LETTERS_MAX]}
+    return [term for term in terms if held.get(term, 0) <= most]
+
+
+def _by_stems(survey: Survey, term: str) -> int:
+    """How many survivors hold all stems of a term."""
+    view, survivors = survey.view, survey.surviving.survivors
+    stems = dict.fromkeys(view.tokenize(term))
+    if not stems:
+        return 0
+    slots = reduce(np.intersect1d, (view.postings(stem)[0] for stem in stems))
+    return int(np.count_nonzero(survivors.mask[slots]))
+
+
+def _by_letters(survey: Survey, term: str) -> int:
+    """How many survivors hold a term as a piece of their texts, the user's own words and the
+    keywords included."""
+    view, survivors = survey.view, survey.surviving.survivors
+    folded = strip_diacritics(term)
+    if len(folded) < PIECE_MIN:
+        return 0
+    held = [view.texts.counts(view, survey.moment, which, folded) > 0 for which in _TEXTS]
+    return int(np.count_nonzero((held[0] | held[1])[survivors.slots]))

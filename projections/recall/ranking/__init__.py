@@ -1,0 +1,1 @@
+"""From candidates to the packed list: fusion, scores, diversity, budget."""

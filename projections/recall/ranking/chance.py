@@ -1,0 +1,85 @@
+"""The chance that the best fact answers the question, from how the first facts stand.
+
+``chance = 1 / (1 + exp(-(bias + semantic * s + speaker * p + margin * m)))``, where of the facts
+with the highest scores ``s`` is the mean semantic score of the first five, ``p`` the share of the
+first three's scores that belongs to what the named speakers said (1 where the question names
+none), and ``m`` is 1 less the second to fifth's mean score, as a share of the first's.
+
+An answer's scores are scaled so that the best has that chance; their order and ratios stay.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from engramlog.projections.arrays import F64, I64
+from engramlog.projections.columns.entity_names import words_of
+from engramlog.projections.normalization import entity_display
+from engramlog.projections.recall.ranking.scoring import SCORE_DECIMALS, Scored
+from engramlog.projections.recall.speakers import without_speakers
+
+if TYPE_CHECKING:
+    from engramlog.projections.recall.certainty import Certainty
+    from engramlog.projections.recall.request_facts import Survey
+
+FIRST = 5
+"""Facts that are compared with the first."""
+SPEAKING = 3
+"""Facts whose speakers are looked at."""
+STAGE = "semantic"
+
+
+class Chance(Struct, frozen=True):
+    """``chance`` and what it was made of."""
+
+    chance: float
+    semantic: float
+    speaker: float
+    margin: float
+
+
+def chance_of(survey: Survey, certainty: Certainty, scored: Scored) -> Chance | None:
+    """None where there is no fact, or nothing was compared by meaning."""
+    likeness = scored.fused.raw.get(STAGE)
+    if likeness is None or not len(scored.score):
+        return None
+    best = np.lexsort((*survey.view.ages(scored.fused.slots), -scored.score))[:FIRST]
+    scores = scored.score[best]
+    if scores[0] <= 0:
+        return None
+    semantic = float(likeness[best].mean())
+    margin = 1.0 - float(scores[1:].mean() / scores[0]) if len(best) > 1 else 0.0
+    speaker = _said_by_named(survey, scored, best[:SPEAKING])
+    total = (
+        certainty.bias
+        + certainty.semantic * semantic
+        + certainty.speaker * speaker
+        + certainty.margin * margin
+    )
+    chance = round(float(1.0 / (1.0 + np.exp(-total))), SCORE_DECIMALS)
+    return Chance(chance, *(round(part, SCORE_DECIMALS) for part in (semantic, speaker, margin)))
+
+
+def scaled(scored: Scored, chance: Chance) -> Scored:
+    """The same with the chance as the highest score."""
+    share = chance.chance / float(scored.score.max())
+    score: F64 = np.round(scored.score * share, SCORE_DECIMALS)
+    return msgspec.structs.replace(scored, score=score)
+
+
+def _said_by_named(survey: Survey, scored: Scored, best: I64) -> float:
+    names = {name.casefold() for name in without_speakers(survey).names}
+    if not names:
+        return 1.0
+    view = survey.view
+    entities = view.entity[scored.fused.slots[best]].tolist()
+    named = [
+        not names.isdisjoint(words_of(entity_display(view.entities.text(number))))
+        for number in entities
+    ]
+    scores = scored.score[best]
+    return float(scores[np.array(named)].sum() / scores.sum())

@@ -1,0 +1,154 @@
+"""Who comes next: by score alone, or by maximal marginal relevance (seed §20.3.4).
+
+A chooser proposes one candidate at a time; packing answers with ``take`` or ``reject``, so
+that only facts really packed count as selected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from itertools import chain
+from typing import Protocol
+
+import numpy as np
+from msgspec import Struct
+
+from engramlog.projections.arrays import F32, F64, Bool
+from engramlog.projections.embedding.vectors import COSINE_DECIMALS
+
+TOKENS_MAX = 256
+"""Distinct tokens of one text that similarity looks at."""
+
+
+class Chooser(Protocol):
+    """Proposes indices of candidates, best first, each at most once."""
+
+    def propose(self) -> int | None:
+        """The next candidate, or None when all were answered."""
+        ...
+
+    def take(self, index: int) -> None:
+        """The proposed candidate was packed."""
+        ...
+
+    def reject(self, index: int) -> None:
+        """The proposed candidate was not packed, and is not offered again."""
+        ...
+
+
+class Similarity(Protocol):
+    """Similarity within a list of candidates."""
+
+    def to(self, index: int) -> F64:
+        """Of every candidate to one of them, in [0, 1]."""
+        ...
+
+
+class Material(Struct, frozen=True):
+    """What candidates are compared by: the terms of each, its unit vector where it is
+    ``embedded`` (None where nothing is), and its ``words``, as they stand between spaces."""
+
+    terms: Collection[Sequence[str]]
+    vectors: F32 | None = None
+    embedded: Bool | None = None
+    words: Collection[Sequence[str]] = ()
+
+
+class ByScore:
+    """Candidates in the order given (they come sorted)."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._next = 0
+
+    def propose(self) -> int | None:
+        return self._next if self._next < self._count else None
+
+    def take(self, index: int) -> None:
+        self._next = index + 1
+
+    reject = take
+
+
+class ByMarginalRelevance:
+    """``argmax of lambda * score - (1 - lambda) * max similarity to what was taken``.
+
+    Among equals the candidate that stands first is proposed.
+    """
+
+    def __init__(self, scores: F64, similarity: Similarity, lambda_mmr: float) -> None:
+        self._relevance = lambda_mmr * scores
+        self._penalty_weight = 1.0 - lambda_mmr
+        self._similarity = similarity
+        self._nearest: F64 = np.zeros(len(scores))
+        self._gone: Bool = np.zeros(len(scores), dtype=np.bool_)
+        self._left = len(scores)
+
+    def propose(self) -> int | None:
+        if self._left == 0:
+            return None
+        marginal = self._relevance - self._penalty_weight * self._nearest
+        marginal[self._gone] = -np.inf
+        return int(marginal.argmax())
+
+    def take(self, index: int) -> None:
+        self.reject(index)
+        np.maximum(self._nearest, self._similarity.to(index), out=self._nearest)
+
+    def reject(self, index: int) -> None:
+        self._gone[index] = True
+        self._left -= 1
+
+
+class Jaccard:
+    """Shared tokens over all tokens of two texts; two empty texts are unlike."""
+
+    def __init__(self, material: Material) -> None:
+        texts = material.terms
+        distinct = [list(dict.fromkeys(text))[:TOKENS_MAX] for text in texts]
+        numbers = {token: number for number, token in enumerate(set(chain(*distinct)))}
+        self._tokens = [list(map(numbers.__getitem__, tokens)) for tokens in distinct]
+        self._size = np.array([len(tokens) for tokens in self._tokens], dtype=np.int64)
+        # Token-major, so that one candidate's shared counts are a sum of a few short rows.
+        self._held = np.zeros((len(numbers), len(texts)), dtype=np.uint8)
+        everything = np.fromiter(chain(*self._tokens), dtype=np.int64)
+        self._held[everything, np.repeat(np.arange(len(texts)), self._size)] = 1
+
+    def to(self, index: int) -> F64:
+        shared = self._held[self._tokens[index]].sum(axis=0, dtype=np.int64)
+        return shared / np.maximum(self._size + self._size[index] - shared, 1)
+
+
+class Cosine:
+    """Cosine of two vectors, 0 where it is negative; Jaccard where one of them has none."""
+
+    def __init__(self, material: Material) -> None:
+        none = np.zeros(len(material.terms), dtype=np.bool_)
+        self._embedded = none if material.embedded is None else material.embedded
+        # Cutting texts into terms costs more than all the rest: only where a vector is missing.
+        self._words = None if self._embedded.all() else Jaccard(material)
+        self._rows: F64 | None = None
+        if material.vectors is not None:
+            self._rows = material.vectors.astype(np.float64)
+
+    def to(self, index: int) -> F64:
+        if self._rows is None or not self._embedded[index]:
+            return np.empty(0) if self._words is None else self._words.to(index)
+        # Each row by itself: a product's last bits would depend on which others there are.
+        cosines: F64 = np.vecdot(self._rows, self._rows[index])
+        cosines = cosines.clip(0.0, 1.0).round(COSINE_DECIMALS)
+        if self._words is None:
+            return cosines
+        return np.where(self._embedded, cosines, self._words.to(index))
+
+
+def jaccard_of_words(material: Material) -> Similarity:
+    """Jaccard over the words between spaces, in lower case (abmind's seed)."""
+    return Jaccard(Material(material.words))
+
+
+SIMILARITIES: dict[str, Callable[[Material], Similarity]] = {
+    "jaccard": Jaccard,
+    "jaccard_words": jaccard_of_words,
+    "cosine": Cosine,
+}

@@ -1,0 +1,38 @@
+"""How sure what the stages found makes us (abmind's newer version, ``weakEvidence``).
+
+Strong is a lexical hit that holds all that was asked for, and whatever passed the threshold of
+a stage that compares likeness; all counted before the answer is cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from engramlog.projections.recall.stages import STAGES
+
+if TYPE_CHECKING:
+    from engramlog.projections.recall.profile import Profile
+    from engramlog.projections.recall.ranking.chance import Chance
+    from engramlog.projections.recall.stages.candidates import Candidates
+
+
+def evidence_of(
+    profile: Profile, hits: Mapping[str, Candidates], chance: Chance | None = None
+) -> str | None:
+    """``strong``, ``weak`` or ``none``; None where no stage of the profile tells strong hits
+    from weak ones, and no ``chance`` of an answer is known."""
+    if profile.certainty is not None:
+        if not any(len(each.slots) for each in hits.values()):
+            return "none"
+        if chance is not None:
+            return "weak" if chance.chance < profile.certainty.weak_below else "strong"
+    if not any(STAGES[choice.name].judges(choice.parameters) for choice in profile.stages):
+        return None
+    if not any(len(each.slots) for each in hits.values()):
+        return "none"
+    strong = any(
+        each.strong and not each.strong.isdisjoint(each.slots.tolist()) for each in hits.values()
+    )
+    meant = any(STAGES[name].tells and len(each.slots) for name, each in hits.items())
+    return "strong" if strong or meant else "weak"

@@ -1,0 +1,180 @@
+"""Fusion: candidates of all stages as one set with one number each, and whose weight counts.
+
+The weights of stages that did not complete go to the others in proportion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Annotated, Literal
+
+import msgspec
+import numpy as np
+from msgspec import Meta, Struct
+
+from engramlog.projections.arrays import F64, I32
+from engramlog.projections.recall.stages.candidates import Candidates
+
+
+class Fused(Struct, frozen=True):
+    """``slots`` ascending; by stage, in that order, raw and normalised scores (0 where the
+    stage did not propose the fact); ``hops`` is the graph's where it proposed the fact.
+    ``session`` is the best score of each fact's conversation, None where none was spread."""
+
+    slots: I32
+    raw: dict[str, F64]
+    normalised: dict[str, F64]
+    hops: I32
+    score: F64
+    session: F64 | None = None
+
+
+def by_maximum(scores: F64) -> F64:
+    """Scores divided by the highest: the best is 1, and ratios stay."""
+    return scores / scores.max() if len(scores) else scores
+
+
+def by_range(scores: F64) -> F64:
+    """Scores stretched so that the lowest is 0 and the highest 1; 1 for all where equal."""
+    if not len(scores):
+        return scores
+    low, high = float(scores.min()), float(scores.max())
+    return np.ones(len(scores)) if high == low else (scores - low) / (high - low)
+
+
+class FusionChoice(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How stage scores become one, after each stage's scores were normalised.
+
+    Attributes:
+        weighted: whether stages count by their weights (scaled to sum to 1) or each fully.
+        offset: what is added to ranks: how little the first places stand out.
+        base: the rank of the first place.
+        fixed: stages whose own score counts instead of a rank, where no other found the fact.
+    """
+
+    name: str = "weighted_sum"
+    normalisation: str = "max"
+    weighted: bool = True
+    offset: Annotated[int, Meta(ge=1, le=1000)] = 60
+    base: Literal[0, 1] = 1
+    fixed: tuple[str, ...] = ()
+
+
+BY_WEIGHT = FusionChoice()
+NORMALISATIONS: dict[str, Callable[[F64], F64]] = {"max": by_maximum, "minmax": by_range}
+
+
+def redistribute(
+    weights: Mapping[str, float],
+    completed: Collection[str],
+    fallback: Mapping[str, float],
+    adding: Collection[str] = (),
+) -> dict[str, float]:
+    """The weights of ``completed`` stages and ``adding`` factors, scaled to sum to 1.
+
+    Where the caller gave all those stages 0 nothing was preferred, and ``fallback`` (the
+    profile's own weights) is scaled instead; where that too is 0, all stages count alike.
+    """
+    alike = dict.fromkeys(completed, 1.0)
+    for source in (weights, fallback, alike):
+        if sum(source.get(name, 0.0) for name in completed) > 0:
+            kept = {name: source.get(name, 0.0) for name in sorted({*completed, *adding})}
+            total = sum(kept.values())
+            return {name: weight / total for name, weight in kept.items()}
+    return dict.fromkeys(adding, 0.0)
+
+
+def weighted_sum(
+    stages: Mapping[str, Candidates],
+    weights: Mapping[str, float],
+    normalise: Callable[[F64], F64],
+    always: I32,
+    _choice: FusionChoice = BY_WEIGHT,
+) -> Fused:
+    """``sum of weight * normalised score`` over the facts of every stage that weighs
+    anything, and the facts ``always`` to be scored."""
+    counted = [hits.slots for name, hits in stages.items() if weights[name] > 0]
+    slots: I32 = np.unique(np.concatenate([always, *counted]))
+    score: F64 = np.zeros(len(slots))
+    raw: dict[str, F64] = {}
+    normalised: dict[str, F64] = {}
+    hops = np.zeros(len(slots), dtype=np.int32)
+    for name, hits in stages.items():
+        at, found = _places(slots, hits.slots)
+        raw[name], normalised[name] = np.zeros(len(slots)), np.zeros(len(slots))
+        raw[name][at] = hits.scores[found]
+        normalised[name][at] = normalise(hits.scores)[found]
+        hops[at] = np.maximum(hops[at], hits.hops[found])
+        score += weights[name] * normalised[name]
+    return Fused(slots, raw, normalised, hops, score)
+
+
+def reciprocal_ranks(
+    stages: Mapping[str, Candidates],
+    weights: Mapping[str, float],
+    normalise: Callable[[F64], F64],
+    always: I32,
+    choice: FusionChoice = BY_WEIGHT,
+) -> Fused:
+    """``sum of weight / (offset + rank)`` over the stages that proposed a fact, scaled so
+    that the first of every stage has 1. Equal scores rank by age, the older first.
+
+    Source: the Stargraph seed's fusion of retrievers. ``normalised`` is what ``weighted_sum``
+    would have used; here it only informs.
+    """
+    if not choice.weighted:
+        weights = dict.fromkeys(stages, 1.0)
+    plain = weighted_sum(stages, weights, normalise, always)
+    score: F64 = np.zeros(len(plain.slots))
+    first = choice.offset + choice.base
+    for name, hits in stages.items():
+        if name in choice.fixed:
+            continue
+        at, found = _places(plain.slots, hits.slots)
+        order = np.lexsort((*hits.ages(hits.slots), -hits.scores))
+        ranks: F64 = np.empty(len(order))
+        ranks[order] = np.arange(len(order))
+        score[at] += weights[name] * first / (first + ranks[found])
+    for name in choice.fixed:
+        if name in plain.raw:
+            score = np.where(score > 0, score, plain.raw[name])
+    return msgspec.structs.replace(plain, score=score)
+
+
+def by_priority(
+    stages: Mapping[str, Candidates],
+    _weights: Mapping[str, float],
+    normalise: Callable[[F64], F64],
+    always: I32,
+    _choice: FusionChoice = BY_WEIGHT,
+) -> Fused:
+    """The raw score of the first stage that proposed a fact; what later stages say of it does
+    not count (abmind's seed, "Deduplication"). ``normalised`` only informs."""
+    plain = weighted_sum(stages, dict.fromkeys(stages, 1.0), normalise, always)
+    score: F64 = np.zeros(len(plain.slots))
+    for name in stages:
+        score = np.where(score > 0, score, plain.raw[name])
+    return msgspec.structs.replace(plain, score=score)
+
+
+def _places(slots: I32, wanted: I32) -> tuple[I32, I32]:
+    """Indices into ``slots`` and into ``wanted`` of what both hold."""
+    _, at, found = np.intersect1d(slots, wanted, assume_unique=True, return_indices=True)
+    return at.astype(np.int32), found.astype(np.int32)
+
+
+Fusion = Callable[
+    [
+        Mapping[str, Candidates],
+        Mapping[str, float],
+        Callable[[F64], F64],
+        I32,
+        FusionChoice,
+    ],
+    Fused,
+]
+FUSIONS: dict[str, Fusion] = {
+    "weighted_sum": weighted_sum,
+    "rrf": reciprocal_ranks,
+    "priority": by_priority,
+}

@@ -1,0 +1,58 @@
+"""Packing: which candidates fit the caller's budget, in the order a chooser proposes them.
+
+What is packed never costs more than the budget, and never exceeds the limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from engramlog.projections.recall.ranking.diversity import Chooser
+
+OVERHEAD_TOKENS = 40
+BYTES_PER_TOKEN = 4
+
+
+def by_value_bytes(value_text: str) -> int:
+    """``40 + ceil(utf-8 bytes of the value / 4)`` (seed §20.3.4)."""
+    return OVERHEAD_TOKENS + -(-len(value_text.encode()) // BYTES_PER_TOKEN)
+
+
+ESTIMATORS: dict[str, Callable[[str], int]] = {"value_bytes": by_value_bytes}
+
+
+class Packed(Struct, frozen=True):
+    """Indices of candidates in the order packed, and what they cost together."""
+
+    chosen: list[int]
+    tokens_used: int
+
+
+def pack(
+    chooser: Chooser, costs: Sequence[int], *, budget: int, limit: int, skips_max: int
+) -> Packed:
+    """Take what the chooser proposes while it fits.
+
+    Args:
+        skips_max: candidates that may be passed over because they do not fit; at the next
+            one packing stops. 0 stops at the first (the seed's loop).
+    """
+    chosen: list[int] = []
+    used = skipped = 0
+    cheapest = min(costs, default=0)
+    while len(chosen) < limit and used + cheapest <= budget:
+        index = chooser.propose()
+        if index is None:
+            break
+        if used + costs[index] <= budget:
+            chooser.take(index)
+            chosen.append(index)
+            used += costs[index]
+        elif skipped < skips_max:
+            chooser.reject(index)
+            skipped += 1
+        else:
+            break
+    return Packed(chosen, used)

@@ -1,0 +1,145 @@
+"""From scores to packed facts: order, diversity, budget, and the parents of derived facts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from engramlog.projections.arrays import F64, I32
+from engramlog.projections.recall.plan import Plan
+from engramlog.projections.recall.ranking.diversity import (
+    SIMILARITIES,
+    ByMarginalRelevance,
+    ByScore,
+    Chooser,
+    Material,
+)
+from engramlog.projections.recall.ranking.packing import ESTIMATORS, pack
+from engramlog.projections.recall.ranking.scoring import Scored
+from engramlog.projections.recall.ranking.ties import ranking
+from engramlog.projections.recall.request_facts import Survey
+from engramlog.projections.tables.facts.fact_rows import FactRow
+
+Rows = Callable[[Sequence[int]], list[FactRow]]
+"""Rows of the facts asserted at these positions, in the order asked."""
+SlotsOfCid = Callable[[str], Sequence[int]]
+"""Slots that may hold the fact with this CID (``sha256:`` and 64 hex digits)."""
+
+
+class Selected(Struct, frozen=True):
+    """A fact to answer with. ``index`` is its place among the scored candidates, None for a
+    parent that was none."""
+
+    slot: int
+    row: FactRow
+    tokens: int
+    index: int | None
+    provenance_of: str | None = None
+
+
+def select(survey: Survey, plan: Plan, scored: Scored, rows: Rows) -> list[Selected]:
+    """The candidates that are packed, in the order in which they were chosen."""
+    view, profile = survey.view, plan.profile
+    order = ranking(view, scored.fused.slots, scored.score, profile.ties)
+    order = order[: max(profile.diversity.pool, plan.limit)]
+    positions = view.from_position[scored.fused.slots[order]]
+    pool = rows(positions.tolist()) if plan.token_budget > 0 else []
+    # Rows that are gone (a fact erased since the view was pinned) are simply not offered.
+    order = order[np.isin(positions, [row.position for row in pool])]
+    estimate = ESTIMATORS[profile.packing.estimator]
+    costs = [estimate(row.value_v) for row in pool]
+    slots = scored.fused.slots[order]
+    packed = pack(
+        _chooser(survey, plan, pool, slots, scored.score[order]),
+        costs,
+        budget=plan.token_budget,
+        limit=plan.limit,
+        skips_max=profile.packing.skips_max,
+    )
+    return [Selected(int(slots[n]), pool[n], costs[n], int(order[n])) for n in packed.chosen]
+
+
+def add_parents(
+    survey: Survey,
+    plan: Plan,
+    scored: Scored,
+    selected: list[Selected],
+    rows: Rows,
+    slots_of_cid: SlotsOfCid,
+) -> list[Selected]:
+    """Immediate parents of the selected facts that the caller may see, are not selected
+    already, pass the gate, and fit budget and limit whole (seed §20.6.3)."""
+    estimate = ESTIMATORS[plan.profile.packing.estimator]
+    left = plan.token_budget - sum(each.tokens for each in selected)
+    room = plan.limit - len(selected)
+    present = {each.slot for each in selected}
+    parents: list[Selected] = []
+    for child in selected:
+        for parent in child.row.derived_from:
+            found = _newest(survey, f"sha256:{parent.hash}", rows, slots_of_cid)
+            if found is None or found[0] in present or len(parents) >= room:
+                continue
+            slot, row = found
+            tokens = estimate(row.value_v)
+            if tokens <= left:
+                left -= tokens
+                present.add(slot)
+                index = _index(scored.fused.slots, slot)
+                parents.append(Selected(slot, row, tokens, index, child.row.id))
+    return parents
+
+
+def _chooser(survey: Survey, plan: Plan, pool: list[FactRow], slots: I32, scores: F64) -> Chooser:
+    if not plan.diverse:
+        return ByScore(len(pool))
+    diversity = plan.profile.diversity
+    highest = float(scores.max(initial=0.0))
+    if diversity.scale == "max" and highest > 0:
+        scores = scores / highest
+    tokenize = survey.view.tokenize
+    texts = _Cut(pool, lambda row: tokenize(f"{row.relation} {row.value_v}"))
+    material = Material(texts, words=_Cut(pool, lambda row: row.value_v.lower().split()))
+    if survey.semantics is not None:
+        vectors, embedded = survey.semantics.rows(slots)
+        material = msgspec.structs.replace(material, vectors=vectors, embedded=embedded)
+    similarity = SIMILARITIES[diversity.similarity](material)
+    return ByMarginalRelevance(scores, similarity, plan.lambda_mmr)
+
+
+class _Cut(Collection[list[str]]):
+    """Rows in pieces, cut when they are looked at."""
+
+    def __init__(self, rows: Sequence[FactRow], cut: Callable[[FactRow], list[str]]) -> None:
+        self._rows = rows
+        self._cut = cut
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[list[str]]:
+        return map(self._cut, self._rows)
+
+    def __contains__(self, terms: object) -> bool:
+        return terms in list(self)
+
+
+def _newest(
+    survey: Survey, cid: str, rows: Rows, slots_of_cid: SlotsOfCid
+) -> tuple[int, FactRow] | None:
+    """The newest fact with this CID that may be answered with, and its row."""
+    view = survey.view
+    slots: I32 = np.array([n for n in slots_of_cid(cid) if n < view.count], dtype=np.int32)
+    slots = survey.view.by_age(np.sort(survey.walkable(slots)))[::-1]
+    # The lookup may find by a prefix of the hash; the row decides.
+    for row in rows(view.from_position[slots].tolist()):
+        if row.cid == cid:
+            return int(np.searchsorted(view.from_position, row.position)), row
+    return None
+
+
+def _index(slots: I32, slot: int) -> int | None:
+    at = int(slots.searchsorted(slot))
+    return at if at < len(slots) and int(slots[at]) == slot else None

@@ -1,0 +1,158 @@
+"""The facts that survive for one request, before any stage looks at them.
+
+Authorisation and the Moment come first: what they leave is ``visible`` and is all that
+exists for this request. Request filters leave the ``survivors``, over which statistics
+are counted. ``admits`` is the gate every candidate and every walked edge must pass.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from engramlog.projections.arrays import F64, I32, Bool
+from engramlog.projections.recall.filters import Filters
+from engramlog.projections.recall.matching_facts import Surviving, surviving
+from engramlog.projections.recall.request import LIMIT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engramlog.projections.authorization import Authorization
+    from engramlog.projections.embedding.semantics import Semantics
+    from engramlog.projections.image.view import View
+    from engramlog.projections.interner import Interner
+    from engramlog.projections.moment import Moment
+    from engramlog.projections.recall.conversation_context import ConversationContext
+    from engramlog.projections.recall.request import RecallRequest
+    from engramlog.projections.tables.declared.aliases import AliasBook
+
+
+class Gate(Struct, frozen=True):
+    """Least effective confidence of a candidate, and whether contradicted ones may pass."""
+
+    effective_min: float
+    contradicted: bool
+
+
+class Survey(Struct, frozen=True):
+    """One request's facts. Masks are by slot, ``visible`` and ``survivors`` ascending slots;
+    all are shared between requests and never written.
+
+    ``focus`` is the number of the entity asked about: None where none was, -1 where the
+    node does not know it. ``limit`` is how many facts the answer may hold.
+    ``semantics`` is None where embeddings are off, ``context`` where the profile asks for none,
+    ``aliases`` where nobody looks names up. ``filters`` are those that left the survivors.
+    """
+
+    view: View
+    authorization: Authorization
+    moment: Moment
+    request: RecallRequest
+    gate: Gate
+    depth: int
+    limit: int
+    focus: int | None
+    surviving: Surviving
+    semantics: Semantics | None = None
+    context: ConversationContext | None = None
+    aliases: AliasBook | None = None
+    filters: Filters = Filters()
+
+    def filtered(self, filters: Filters) -> Survey:
+        """The same, with other survivors."""
+        if filters == self.filters:
+            return self
+        found = surviving(self.view, self.authorization, self.moment, filters)
+        return msgspec.structs.replace(self, filters=filters, surviving=found)
+
+    def without(self, relations: Sequence[str]) -> Survey:
+        """The same, where facts of some relations do not survive."""
+        numbers = [self.view.relations.number(relation) for relation in relations]
+        known = tuple(sorted({number for number in numbers if number is not None}))
+        return self.filtered(msgspec.structs.replace(self.filters, without=known))
+
+    @property
+    def visible(self) -> I32:
+        return self.surviving.visible.slots
+
+    @property
+    def visible_mask(self) -> Bool:
+        return self.surviving.visible.mask
+
+    @property
+    def survivors(self) -> I32:
+        return self.surviving.survivors.slots
+
+    @property
+    def survivor_mask(self) -> Bool:
+        return self.surviving.survivors.mask
+
+    def confident(self, above: float) -> I32:
+        """Survivors whose confidence at the Moment is above a bound."""
+        return self.surviving.survivors.confident(self.view, self.moment, above)
+
+    def effective(self, slots: I32) -> F64:
+        """Confidence times source trust, at the Moment."""
+        view, moment = self.view, self.moment
+        return view.confidence(slots, moment) * view.trust(slots, moment)
+
+    def admits(self, slots: I32) -> I32:
+        """Those of ``slots`` that pass the gate, in the order given."""
+        slots = slots[self.effective(slots) >= self.gate.effective_min]
+        if self.gate.contradicted or not len(slots):
+            return slots
+        return slots[~self.view.contradicted(slots, self.moment, self.authorization)]
+
+    def walkable(self, slots: I32) -> I32:
+        """Those of ``slots`` that the graph may be walked along."""
+        return self.admits(slots[self.visible_mask[slots]])
+
+
+def survey(
+    view: View,
+    request: RecallRequest,
+    authorization: Authorization,
+    moment: Moment,
+    *,
+    gate: Gate,
+    depth: int,
+    limit: int = LIMIT,
+    semantics: Semantics | None = None,
+    context: ConversationContext | None = None,
+    aliases: AliasBook | None = None,
+) -> Survey:
+    """What this caller may see at this Moment, and what of it the request's filters leave."""
+    if request.scopes is not None:
+        authorization = authorization.narrowed(request.scopes)
+    filters = msgspec.structs.replace(
+        request.filters,
+        relation=_number(view.relations, request.relation),
+        source=_number(view.sources, request.source),
+        set_aside=request.include_contradicted is True,
+    )
+    return Survey(
+        view=view,
+        authorization=authorization,
+        moment=moment,
+        request=request,
+        gate=gate,
+        depth=depth,
+        limit=limit,
+        focus=_number(view.entities, request.entity),
+        surviving=surviving(view, authorization, moment, filters),
+        semantics=semantics,
+        context=context,
+        aliases=aliases,
+        filters=filters,
+    )
+
+
+def _number(interner: Interner, text: str | None) -> int | None:
+    """The number of a text asked for: None for no text, -1 for one that never appeared."""
+    if text is None:
+        return None
+    number = interner.number(text)
+    return -1 if number is None else number

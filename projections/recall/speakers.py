@@ -1,0 +1,102 @@
+"""The speakers that a question names, and the question without their names.
+
+A name says who is meant, not what: "What does Ann cook?" is like everything that Ann says. What
+is asked of the facts' meaning is the question without the name, and a share of the name. A
+speaker is an entity that says much under one relation in one source, as people do in a
+conversation; the names of other things are what a question is about, and stay.
+
+Only survivors count: a speaker whom the caller may not read is none.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+from msgspec import Struct
+
+from engramlog.projections.arrays import F32, F64, I32
+from engramlog.projections.columns.entity_names import words_of
+from engramlog.projections.normalization import entity_display
+from engramlog.projections.text.stop_words import STOP_WORDS
+
+if TYPE_CHECKING:
+    from engramlog.projections.embedding.semantics import Semantics
+    from engramlog.projections.recall.request_facts import Survey
+
+SAID_MIN = 5
+"""Facts under one relation in one source that make an entity a speaker."""
+WORDS_MAX = 16
+"""Capitalised words of a question that are looked up."""
+ENTITIES_MAX = 16
+"""Entities that one word is compared with, those with the most facts first."""
+
+_CAPITALISED = re.compile(r"(?<!\w)[^\W\d_a-z]\w+")
+_POSSESSIVE = "(?:['\u2019]s)?"
+
+
+class PlainQuestion(Struct, frozen=True):
+    """What a question asks: its ``text`` without the ``names`` of speakers, as it wrote them."""
+
+    text: str
+    names: tuple[str, ...] = ()
+
+
+def without_speakers(survey: Survey) -> PlainQuestion:
+    """The question as it is where it names no speaker, or says nothing else."""
+    query = survey.request.query
+    capitalised = dict.fromkeys(_CAPITALISED.findall(query))
+    words = [word for word in capitalised if word.casefold() not in STOP_WORDS][:WORDS_MAX]
+    names = tuple(word for word in words if _is_speaker(survey, word))
+    if not names:
+        return PlainQuestion(query)
+    pattern = rf"(?<!\w)(?:{'|'.join(map(re.escape, names))}){_POSSESSIVE}(?!\w)"
+    left = " ".join(re.sub(pattern, " ", query).split())
+    if STOP_WORDS.issuperset(words_of(left)):
+        return PlainQuestion(query)
+    return PlainQuestion(left, names)
+
+
+def question_vector(semantics: Semantics, asked: PlainQuestion, name_share: float) -> F32:
+    """The unit vector of a question, with a share of its names.
+
+    Raises:
+        EmbeddingError: it could not be embedded.
+    """
+    vector = semantics.query(asked.text)
+    if not asked.names or not name_share:
+        return vector
+    named: F64 = np.zeros(len(vector))
+    for name in asked.names:
+        named += semantics.query(name)
+    total = vector + name_share * named / max(float(np.linalg.norm(named)), 1e-9)
+    return (total / np.linalg.norm(total)).astype(np.float32)
+
+
+def _is_speaker(survey: Survey, word: str) -> bool:
+    """Whether a word is, or is part of, the name of somebody who says much."""
+    view = survey.view
+    terms = view.tokenize(word)
+    if len(terms) != 1:
+        return False
+    slots, _ = view.postings(terms[0])
+    slots = slots[survey.survivor_mask[slots]]
+    if len(slots) < SAID_MIN:
+        return False
+    found = np.bincount(view.entity[slots])
+    often = np.flatnonzero(found >= SAID_MIN)
+    often = often[np.argsort(-found[often], kind="stable")][:ENTITIES_MAX]
+    name = word.casefold()
+    return any(
+        name in words_of(entity_display(view.entities.text(number)))
+        and _says_much(survey, slots[view.entity[slots] == number])
+        for number in often.tolist()
+    )
+
+
+def _says_much(survey: Survey, slots: I32) -> bool:
+    view = survey.view
+    pairs = np.stack([view.relation[slots], view.source[slots]])
+    _, counts = np.unique(pairs, axis=1, return_counts=True)
+    return int(counts.max(initial=0)) >= SAID_MIN

@@ -1,0 +1,91 @@
+"""What a stage hands to fusion, and how a stage says that it did not run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from engramlog.projections.arrays import F64, I32, I64, Bool, Keys
+
+Status = Literal["completed", "skipped", "not-requested", "disabled", "deadline", "failed"]
+
+
+def by_slot(slots: I32) -> Keys:
+    """Sort keys for facts without an age."""
+    return (slots,)
+
+
+def best_indices(scores: F64, count: int, ages: Callable[[I64], Keys]) -> I64:
+    """Where the ``count`` highest scores stand, ascending; among equals the oldest by
+    ``ages``, keys of indices."""
+    if len(scores) <= count:
+        return np.arange(len(scores))
+    least = np.partition(scores, len(scores) - count)[len(scores) - count]
+    above = np.flatnonzero(scores > least)
+    equal = np.flatnonzero(scores == least)
+    if len(equal) > count - len(above):
+        equal = equal[np.lexsort(ages(equal))][: count - len(above)]
+    return np.sort(np.concatenate([above, equal]))
+
+
+class Candidates(Struct, frozen=True):
+    """Facts a stage proposes: ``slots`` ascending and unique, raw ``scores`` above 0,
+    ``hops`` from a seed (0 for direct hits), ``why`` in words for one slot, and ``detail`` of
+    what the stage found how, or could not look at, if anything. ``ages``: sort keys of slots,
+    older first. ``origin`` names the part of the stage that found a fact, ``strong`` those that
+    hold all that was asked for; None where the stage has no parts, and does not tell."""
+
+    slots: I32
+    scores: F64
+    hops: I32
+    why: Callable[[int], list[str]]
+    detail: str = ""
+    ages: Callable[[I32], Keys] = by_slot
+    origin: Callable[[int], str] | None = None
+    strong: frozenset[int] | None = None
+
+    def best(self, count: int) -> Candidates:
+        """The ``count`` highest scores; among equals the older facts."""
+        if len(self.slots) <= count:
+            return self
+        return self.only(np.sort(self.leading(count)[:count]))
+
+    def leading(self, count: int) -> I64:
+        """Indices of the ``count`` highest scores, and of all that equal the last of them, by
+        descending score; among equals the older facts come first."""
+        scores = self.scores
+        among = np.arange(len(scores))
+        if count < len(scores):
+            least = np.partition(scores, len(scores) - count)[len(scores) - count]
+            among = np.flatnonzero(scores >= least)
+        return among[np.lexsort((*self.ages(self.slots[among]), -scores[among]))]
+
+    def only(self, chosen: I64 | Bool) -> Candidates:
+        """Those chosen by index or mask."""
+        slots, scores, hops = self.slots[chosen], self.scores[chosen], self.hops[chosen]
+        return msgspec.structs.replace(self, slots=slots, scores=scores, hops=hops)
+
+
+class StageOutcome(Struct, frozen=True):
+    """How a stage went. ``hits`` counts candidates after the gate. ``skipped_after`` is the
+    stage that had found enough."""
+
+    name: str
+    status: Status
+    hits: int
+    milliseconds: float
+    detail: str = ""
+    label: str = ""
+    skipped_after: str | None = None
+
+
+class StageDisabled(Exception):
+    """This request switches the stage off; the message says by what."""
+
+
+class DeadlinePassed(Exception):
+    """The stage ran out of its time."""

@@ -1,0 +1,111 @@
+"""Facts of the time that a question names: ``valid_from`` within what was named, or near it.
+
+``score = exp(-days / decay_days)`` for the days that lie between; of a fact that ended, the time
+from ``valid_from`` to ``valid_until`` counts. Candidates are all that earlier stages found, and
+the newest others of the very time. Facts that say nothing of when they began have no date.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+from msgspec import Meta, Struct
+
+from engramlog.projections.arrays import F64, I32, I64
+from engramlog.projections.moment import NO_END, NO_START
+from engramlog.projections.recall.stages.candidates import Candidates, StageDisabled
+from engramlog.projections.text.named_dates import named_dates
+
+if TYPE_CHECKING:
+    from engramlog.projections.recall.request_facts import Survey
+
+DAY_US = 86_400_000_000
+YEARS_MAX = 60
+"""Years in which a date without one is looked for, the latest."""
+DECAYS_MAX = 5.0
+"""What is further away than so many decays has nothing to do with the date."""
+
+_EPOCH = date(1970, 1, 1)
+
+
+class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
+    """``decay_days``: how far from the time that was named a fact may be. ``others``: so many
+    facts of the very time are candidates though no other stage found them."""
+
+    decay_days: Annotated[float, Meta(gt=0, le=3650)] = 3.0
+    others: Annotated[int, Meta(ge=0, le=1000)] = 50
+
+
+def run(survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates]) -> Candidates:
+    """Facts at or near the dates that the question names.
+
+    Raises:
+        StageDisabled: the question names no date.
+    """
+    now = _day(survey.moment.valid_us)
+    named = named_dates(survey.request.query, now)
+    if not named:
+        raise StageDisabled("the question names no date")
+    view = survey.view
+    dated = survey.survivors[view.valid_from[survey.survivors] != NO_START]
+    began = view.valid_from[dated]
+    years = _years(began)
+    spans = [span for each in named for span in each.spans(years)]
+    until = view.valid_until[dated]
+    ended = np.where(until == NO_END, began, np.maximum(until - 1, began))
+    away: F64 = np.full(len(dated), np.inf)
+    for first, after in spans:
+        away = np.minimum(away, _away(began, ended, _us(first), _us(after)))
+    near = away <= DECAYS_MAX * parameters.decay_days
+    dated, away = dated[near], away[near]
+    kept = np.isin(dated, _found(earlier)) | np.isin(
+        dated, _newest(survey, dated[away == 0.0], parameters)
+    )
+    slots, away = dated[kept], away[kept]
+    scores = np.exp(-away / parameters.decay_days)
+
+    def why(slot: int) -> list[str]:
+        day = _day(int(view.valid_from[slot]))
+        return [f"dates: of {day.isoformat()}, {away[np.searchsorted(slots, slot)]:.0f} days away"]
+
+    return Candidates(slots, scores, np.zeros(len(slots), dtype=np.int32), why, ages=view.ages)
+
+
+def _found(earlier: Mapping[str, Candidates]) -> I32:
+    return np.concatenate([np.empty(0, dtype=np.int32), *(each.slots for each in earlier.values())])
+
+
+def _newest(survey: Survey, slots: I32, parameters: Parameters) -> I32:
+    """The newest of some facts that pass the gate."""
+    if not parameters.others or not len(slots):
+        return slots[:0]
+    return survey.view.by_age(survey.admits(slots))[-parameters.others :]
+
+
+def _away(began: I64, ended: I64, first: int, after: int) -> F64:
+    """Days between each fact's time and what was named, 0 where they meet."""
+    gap = np.maximum(np.maximum(first - ended, began - (after - 1)), 0)
+    return gap / DAY_US
+
+
+def _years(began: I64) -> range:
+    """The years of some facts, the latest so many."""
+    if not len(began):
+        return range(0)
+    first, last = _day(int(began.min())).year, _day(int(began.max())).year
+    return range(max(first, last - YEARS_MAX + 1), last + 1)
+
+
+def _day(instant_us: int) -> date:
+    """The day of an instant; the first or last there is where it is none."""
+    try:
+        return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=instant_us)).date()
+    except OverflowError:
+        return date.min if instant_us < 0 else date.max
+
+
+def _us(day: date) -> int:
+    return (day - _EPOCH).days * DAY_US

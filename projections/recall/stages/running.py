@@ -1,0 +1,202 @@
+"""Running a profile's stages: side by side where they do not need each other, each with a
+deadline, and none able to fail the recall."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Executor, Future
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import numpy as np
+from msgspec import Struct
+
+from engramlog.projections.embedding.errors import EmbeddingError
+from engramlog.projections.recall.request_facts import Survey
+from engramlog.projections.recall.stages import STAGES
+from engramlog.projections.recall.stages.candidates import (
+    Candidates,
+    DeadlinePassed,
+    StageDisabled,
+    StageOutcome,
+    Status,
+)
+
+if TYPE_CHECKING:
+    from engramlog.projections.recall.profile import Filled, StageChoice
+
+LATE_SECONDS_MAX = 30.0
+"""How long one stage is waited for where all have missed their deadlines."""
+
+_log = logging.getLogger(__name__)
+_STATUS_OF: dict[type[Exception], Status] = {
+    StageDisabled: "disabled",
+    DeadlinePassed: "deadline",
+}
+Stopwatch = Callable[[], float]
+"""Seconds, from any beginning."""
+
+
+class _Ran(Struct, frozen=True):
+    """What came of one stage; ``hits`` is None where it did not complete."""
+
+    outcome: StageOutcome
+    hits: Candidates | None = None
+
+
+def run_stages(
+    surveyed: Survey,
+    choices: tuple[StageChoice, ...],
+    weights: Mapping[str, float],
+    stopwatch: Stopwatch,
+    executor: Executor | None,
+) -> tuple[dict[str, Candidates], tuple[StageOutcome, ...]]:
+    """Every stage's gated candidates, and how each stage went, both in the profile's order.
+
+    Args:
+        weights: by stage name.
+        executor: where stages run side by side, each for at most its deadline; None runs one
+            after the other in this thread, to the end.
+    """
+    asked = surveyed.request.stages
+    wanted = wanted_stages(choices, weights, asked)
+    ran: dict[str, _Ran] = {}
+    running: dict[str, tuple[Future[_Ran], float]] = {}
+    late: dict[str, Future[_Ran]] = {}
+    for choice in choices:
+        if choice.name not in wanted:
+            requested = is_requested(choice, asked)
+            status: Status = "disabled" if requested else "not-requested"
+            detail = "weighs nothing" if requested else ""
+            ran[choice.name] = _Ran(_idle(choice, status, detail))
+            continue
+        filled = choice.skipped_after
+        if STAGES[choice.name].builds_on or filled is not None:
+            late |= _collect(running, ran, choices, stopwatch)
+        if filled is not None and _is_filled(surveyed, filled, ran):
+            detail = f"{_label(choices, filled.stage)} filled the limit"
+            ran[choice.name] = _Ran(_idle(choice, "skipped", detail, filled.stage))
+            continue
+        earlier = {name: each.hits for name, each in ran.items() if each.hits is not None}
+        if executor is None:
+            ran[choice.name] = _run(surveyed, choice, earlier, stopwatch)
+        else:
+            begun = executor.submit(_run, surveyed, choice, earlier, stopwatch)
+            running[choice.name] = (begun, stopwatch())
+    late |= _collect(running, ran, choices, stopwatch)
+    if not any(each.outcome.status == "completed" for each in ran.values()):
+        _wait_for_one(late, ran)
+    for future in late.values():
+        future.cancel()
+    hits = {c.name: found for c in choices if (found := ran[c.name].hits) is not None}
+    return hits, tuple(ran[choice.name].outcome for choice in choices)
+
+
+def wanted_stages(
+    choices: tuple[StageChoice, ...],
+    weights: Mapping[str, float],
+    asked: Collection[str] | None = None,
+) -> frozenset[str]:
+    """The stages that are run, of those asked for: the ones that weigh something, or all where
+    none does. ``asked`` are names or labels, None for all."""
+    requested = frozenset(choice.name for choice in choices if is_requested(choice, asked))
+    return frozenset(name for name in requested if weights[name] > 0) or requested
+
+
+def is_requested(choice: StageChoice, asked: Collection[str] | None) -> bool:
+    """Whether a request asks for a stage, or cannot do without it."""
+    return asked is None or choice.always or choice.name in asked or choice.label in asked
+
+
+def _idle(
+    choice: StageChoice, status: Status, detail: str, after: str | None = None
+) -> StageOutcome:
+    return StageOutcome(choice.name, status, 0, 0.0, detail, choice.label, after)
+
+
+def _label(choices: tuple[StageChoice, ...], name: str) -> str:
+    return next(choice.label for choice in choices if choice.name == name) or name
+
+
+def _is_filled(surveyed: Survey, filled: Filled, ran: Mapping[str, _Ran]) -> bool:
+    hits = ran[filled.stage].hits
+    wanted = surveyed.limit if filled.hits == "limit" else filled.hits
+    return hits is not None and len(hits.slots) >= wanted
+
+
+def _collect(
+    running: dict[str, tuple[Future[_Ran], float]],
+    ran: dict[str, _Ran],
+    choices: tuple[StageChoice, ...],
+    stopwatch: Stopwatch,
+) -> dict[str, Future[_Ran]]:
+    """Wait for what runs, no stage longer than its deadline; returns those that are late."""
+    late: dict[str, Future[_Ran]] = {}
+    deadlines = {choice.name: choice.deadline_ms / 1000.0 for choice in choices}
+    labels = {choice.name: choice.label for choice in choices}
+    for name, (future, begun) in running.items():
+        left = begun + deadlines[name] - stopwatch()
+        try:
+            ran[name] = future.result(max(left, 0.0))
+        except TimeoutError:
+            late[name] = future
+            elapsed_ms = (stopwatch() - begun) * 1000.0
+            detail = f"not done after {deadlines[name] * 1000:.0f} ms"
+            ran[name] = _Ran(StageOutcome(name, "deadline", 0, elapsed_ms, detail, labels[name]))
+    running.clear()
+    return late
+
+
+def _wait_for_one(late: Mapping[str, Future[_Ran]], ran: dict[str, _Ran]) -> None:
+    """Take the first late stage that completes: where every stage is late, as on a machine that
+    is busy with something else, a late answer is better than an empty one."""
+    for name, future in late.items():
+        with suppress(TimeoutError):
+            found = future.result(LATE_SECONDS_MAX)
+            if found.hits is not None:
+                ran[name] = found
+                return
+
+
+def _run(
+    surveyed: Survey, choice: StageChoice, earlier: Mapping[str, Candidates], stopwatch: Stopwatch
+) -> _Ran:
+    started = stopwatch()
+    hits: Candidates | None = None
+    status: Status = "completed"
+    try:
+        if choice.without:
+            surveyed = surveyed.without(choice.without)
+        found = STAGES[choice.name].run(surveyed, choice.parameters, earlier)
+        count = choice.candidates
+        if choice.per_result is not None:
+            count = min(count, choice.per_result * surveyed.limit)
+        hits = _admitted(surveyed, found, count)
+        detail = found.detail
+    except Exception as fault:
+        status = _STATUS_OF.get(type(fault), "failed")
+        detail = str(fault) or type(fault).__name__
+        if isinstance(fault, EmbeddingError):
+            _log.warning("recall stage %s failed: %s", choice.name, fault)
+        elif status == "failed":
+            _log.exception("recall stage %s failed", choice.name)
+    count = 0 if hits is None else len(hits.slots)
+    elapsed_ms = (stopwatch() - started) * 1000.0
+    outcome = StageOutcome(choice.name, status, count, elapsed_ms, detail, choice.label)
+    return _Ran(outcome, hits)
+
+
+def _admitted(surveyed: Survey, found: Candidates, count: int) -> Candidates:
+    """The best ``count`` of those that pass the gate, which is asked of no more than it takes:
+    most of what a common word finds is never looked at."""
+    asked = count
+    while True:
+        leading = found.leading(asked)
+        admitted = surveyed.admits(found.slots[leading])
+        if len(admitted) >= count or len(leading) == len(found.slots):
+            break
+        asked = 4 * len(leading)
+    if len(admitted) == len(found.slots) <= count:
+        return found
+    return found.only(found.slots.searchsorted(np.sort(admitted[:count])))

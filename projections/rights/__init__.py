@@ -1,0 +1,1 @@
+"""Rights: capabilities, manifests, gardens, trust, and who may state instructions. Pure rules."""

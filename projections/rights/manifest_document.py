@@ -1,0 +1,152 @@
+"""A manifest's document: reading, signing and checking it. Pure.
+
+What is signed is canonical JSON (keys sorted, no spaces, UTF-8 unescaped) of the protocol's
+fields as they were sent, without ``signature``; a rotation event is signed likewise, by the
+key that it retires.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from msgspec import Struct
+
+from engramlog.projections.moment import parse_instant
+from engramlog.projections.rights.capability_token import from_url_text
+
+FIELDS = (
+    "entity_uri", "key_id", "public_key", "issued_at", "expires_at", "entities",
+    "rotation_events", "signature",
+)  # fmt: skip
+ROTATION_FIELDS = (
+    "previous_key_id", "new_key_id", "new_public_key", "previous_public_key", "rotated_at",
+    "signature",
+)  # fmt: skip
+LIFETIME_US_MAX = 730 * 86_400_000_000
+AHEAD_US_MAX = 300_000_000
+ROTATIONS_MAX = 100
+KEY_BYTES = 32
+
+
+class OrgManifest(Struct, frozen=True):
+    """A manifest that was read. Times in microseconds; ``document`` is what was sent of it."""
+
+    entity_uri: str
+    key_id: str
+    public_key: str
+    issued_at_us: int
+    expires_at_us: int
+    entities: tuple[str, ...]
+    rotations: tuple[dict[str, Any], ...]
+    document: dict[str, Any]
+
+
+def canonical(document: Mapping[str, Any]) -> bytes:
+    """What is signed of a document."""
+    unsigned = {name: value for name, value in document.items() if name != "signature"}
+    text = json.dumps(unsigned, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return text.encode()
+
+
+def read_manifest(body: Mapping[str, Any]) -> OrgManifest:
+    """The manifest of a request's body, whose types were checked; other fields are left out.
+
+    Raises:
+        ValueError: with the field's name first, where something cannot be.
+    """
+    document = {name: body[name] for name in FIELDS if body.get(name) is not None}
+    rotations = tuple(
+        {name: event[name] for name in ROTATION_FIELDS if event.get(name) is not None}
+        for event in body.get("rotation_events") or ()
+    )
+    if len(rotations) > ROTATIONS_MAX:
+        raise ValueError(f"rotation_events: at most {ROTATIONS_MAX}")
+    if "rotation_events" in document:
+        document["rotation_events"] = list(rotations)
+    for name, text in (("public_key", document["public_key"]), *_keys(rotations)):
+        _key(name, text)
+    return OrgManifest(
+        document["entity_uri"],
+        document["key_id"],
+        document["public_key"],
+        _instant("issued_at", document["issued_at"]),
+        _instant("expires_at", document["expires_at"]),
+        tuple(document.get("entities", ())),
+        rotations,
+        document,
+    )
+
+
+def manifest_fault(manifest: OrgManifest, now_us: int) -> str | None:
+    """Why a manifest cannot be taken now, the field's name first; None where it can."""
+    if manifest.issued_at_us > now_us + AHEAD_US_MAX:
+        return "issued_at: lies in the future"
+    if manifest.expires_at_us <= manifest.issued_at_us:
+        return "expires_at: must lie behind issued_at"
+    if manifest.expires_at_us - manifest.issued_at_us > LIFETIME_US_MAX:
+        return "expires_at: a manifest holds for at most 730 days"
+    if manifest.expires_at_us <= now_us:
+        return "expires_at: the manifest has expired"
+    if not signed(manifest.public_key, manifest.document):
+        return "signature: does not hold under public_key"
+    return None
+
+
+def rotation_fault(
+    key_id: str, public_key: str, wanted: tuple[str, str], rotations: Sequence[Mapping[str, Any]]
+) -> str | None:
+    """Why ``rotations`` do not lead from one key to another; None where they do.
+
+    Args:
+        wanted: id and key that they are to lead to.
+    """
+    by_previous = {str(event["previous_key_id"]): event for event in rotations}
+    if len(by_previous) != len(rotations):
+        return "the rotation events retire one key twice"
+    here, key = key_id, public_key
+    for _ in range(len(rotations)):
+        if (here, key) == wanted:
+            return None
+        event = by_previous.get(here)
+        if event is None:
+            return f"no rotation event retires the key {here!r}"
+        if event.get("previous_public_key", key) != key:
+            return f"a rotation event retires another key under the id {here!r}"
+        if not signed(key, event):
+            return f"the rotation event of {here!r} is not signed by the key it retires"
+        here, key = str(event["new_key_id"]), str(event["new_public_key"])
+    return None if (here, key) == wanted else f"the rotation events lead to {here!r}, not here"
+
+
+def signed(public_key: str, document: Mapping[str, Any]) -> bool:
+    """Whether the key (base64url) signed the document."""
+    try:
+        key = Ed25519PublicKey.from_public_bytes(from_url_text(public_key))
+        key.verify(from_url_text(str(document["signature"])), canonical(document))
+    except (InvalidSignature, ValueError, KeyError):
+        return False
+    return True
+
+
+def _keys(rotations: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    return [("rotation_events", str(event["new_public_key"])) for event in rotations]
+
+
+def _key(name: str, text: str) -> None:
+    try:
+        size = len(from_url_text(text))
+    except ValueError:
+        size = -1
+    if size != KEY_BYTES:
+        raise ValueError(f"{name}: must be an Ed25519 key, {KEY_BYTES} bytes in base64url")
+
+
+def _instant(name: str, text: str) -> int:
+    try:
+        return parse_instant(text)
+    except ValueError as fault:
+        raise ValueError(f"{name}: {fault}") from fault

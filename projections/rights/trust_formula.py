@@ -1,0 +1,123 @@
+"""Trust in a source, ``t(source)`` in [0, 1]: what vouches for it, and the formula (wire 3.5).
+
+Who writes for itself is trusted fully: callers without a key (the machine's own operator),
+keys that write under their own name, and, whoever wrote, sources that hold a key of this
+node. The formula weighs everybody else's evidence. What an operator set wins over both.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+from msgspec import Struct
+
+from engramlog.eventlog.kinds import TrustPolicy
+from engramlog.projections.arrays import F64
+
+Identity = Literal["logged", "manifest", "key", "bare"]
+Authority = Literal["self", "own", "shared", "other"]
+
+AUTHORITIES: tuple[Authority, ...] = ("other", "shared", "own", "self")
+WRITTEN_HERE = 0
+"""Warrant of a fact whose writer this node knows as the source, or has no reason to doubt."""
+CLAIMED = 1
+"""First warrant of facts that a key of this node wrote under another name, by authority."""
+RECEIVED = CLAIMED + len(AUTHORITIES)
+"""First warrant of facts received from a peer, by authority."""
+WARRANTS = RECEIVED + len(AUTHORITIES)
+TRUST_DECIMALS = 6
+
+_FORMAL = "stigmem://"
+
+
+class Evidence(Struct, frozen=True, kw_only=True):
+    """What this node has seen of a source and the peer it speaks through.
+
+    ``observations`` and ``failures`` count facts received from the peer and those of them
+    that did not verify; ``signed``: a registered key of the source signed the fact.
+    """
+
+    identity: Identity = "bare"
+    observations: int = 0
+    failures: int = 0
+    authority: Authority = "other"
+    signed: bool = False
+
+
+def trust_score(evidence: Evidence, policy: TrustPolicy) -> float:
+    """Identity, peer history, scope authority and attestation, weighed; in [0, 1]."""
+    identity = {
+        "logged": policy.identity_logged,
+        "manifest": policy.identity_manifest,
+        "key": policy.identity_key,
+        "bare": policy.identity_bare,
+    }[evidence.identity]
+    authority = {
+        "self": policy.authority_self,
+        "own": policy.authority_own,
+        "shared": policy.authority_shared,
+        "other": policy.authority_other,
+    }[evidence.authority]
+    attested = policy.attestation_signed if evidence.signed else policy.attestation_default
+    score = (
+        policy.identity_weight * identity
+        + policy.history_weight * history_level(evidence, policy)
+        + policy.authority_weight * authority
+        + policy.attestation_weight * attested
+    )
+    return round(min(1.0, max(0.0, score)), TRUST_DECIMALS)
+
+
+def history_level(evidence: Evidence, policy: TrustPolicy) -> float:
+    """New below ``history_known_from`` observations; then failing, proven or just known."""
+    if evidence.observations < policy.history_known_from:
+        return policy.history_new
+    if evidence.failures >= policy.history_failing_share * evidence.observations:
+        return policy.history_failing
+    if evidence.observations >= policy.history_proven_from and not evidence.failures:
+        return policy.history_proven
+    return policy.history_known
+
+
+def authority_of(source: str, entity: str, scope: str) -> Authority:
+    """How far it is the source's business to say this: about itself, about something of its
+    own authority (``stigmem://AUTHORITY/…``), in a scope made for sharing, or none of these."""
+    authority = _authority(source)
+    if authority and entity == source:
+        return "self"
+    if authority and _authority(entity) == authority:
+        return "own"
+    return "shared" if scope in ("team", "public") else "other"
+
+
+def warrant_of(
+    *, source: str, entity: str, scope: str, actor: str, keyed: bool, received: bool
+) -> int:
+    """A small number for what vouches for a fact: all that its trust depends on, but for what
+    operators set and which sources hold keys.
+
+    Args:
+        keyed: whether the actor held a key of this node when it wrote.
+        received: whether the fact came from a peer.
+    """
+    if not received and (actor == source or not keyed):
+        return WRITTEN_HERE
+    first = RECEIVED if received else CLAIMED
+    return first + AUTHORITIES.index(authority_of(source, entity, scope))
+
+
+@lru_cache(maxsize=64)
+def trust_levels(policy: TrustPolicy) -> F64:
+    """By warrant: the trust where nothing else is known."""
+    if policy.mode == "off":
+        return np.ones(WARRANTS)
+    levels = [trust_score(Evidence(authority=each), policy) for each in AUTHORITIES]
+    table: F64 = np.array([1.0, *levels, *levels])
+    table.flags.writeable = False
+    return table
+
+
+def _authority(uri: str) -> str:
+    return uri[len(_FORMAL) :].split("/", 1)[0] if uri.startswith(_FORMAL) else ""

@@ -1,0 +1,1 @@
+"""Tables: what a projector is, which there are, and the file they are kept in."""

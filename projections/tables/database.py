@@ -1,0 +1,118 @@
+"""Connections to ``projections.db``: how they are opened, pooled and configured."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import apsw
+
+BUSY_TIMEOUT_MS = 5_000
+CACHE_KIB = 65_536
+CHECKPOINT_PAGES = 8_192
+"""Pages of write-ahead log between checkpoints (32 MiB): fewer, larger ones."""
+
+
+def open_writer(path: Path, *, bulk: bool = False) -> apsw.Connection:
+    """The one writing connection. ``bulk`` turns durability off for files that are built
+    aside and synced once when complete."""
+    db = apsw.Connection(str(path))
+    db.set_busy_timeout(BUSY_TIMEOUT_MS)
+    if bulk:
+        db.execute("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; PRAGMA locking_mode=EXCLUSIVE")
+    else:
+        db.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL")
+        db.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
+    db.execute(f"PRAGMA foreign_keys=ON; PRAGMA cache_size=-{CACHE_KIB}; PRAGMA temp_store=MEMORY")
+    db.execute("PRAGMA secure_delete=ON")
+    return db
+
+
+def open_reader(path: Path) -> apsw.Connection:
+    """A connection that can only read."""
+    db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    db.set_busy_timeout(BUSY_TIMEOUT_MS)
+    db.execute(f"PRAGMA query_only=ON; PRAGMA cache_size=-{CACHE_KIB // 4}")
+    return db
+
+
+def open_fixed(path: Path) -> apsw.Connection:
+    """A reader that goes on seeing the file as it is now, whatever is written meanwhile."""
+    db = open_reader(path)
+    db.execute("BEGIN")
+    tables_position(db)  # what is seen is fixed by the first read
+    return db
+
+
+Bindings: TypeAlias = "Sequence[apsw.SQLiteValue]"
+
+
+def query(db: apsw.Connection, sql: str, bindings: Bindings = ()) -> list[tuple[Any, ...]]:
+    """All rows of a statement. Column types are the schema's (all tables are STRICT)."""
+    return db.execute(sql, bindings).fetchall()
+
+
+def query_one(db: apsw.Connection, sql: str, bindings: Bindings = ()) -> tuple[Any, ...] | None:
+    """The first row of a statement, or None."""
+    return db.execute(sql, bindings).fetchone()
+
+
+def copy_rows(
+    source: apsw.Connection, target: apsw.Connection, table: str, where: str, bindings: Bindings
+) -> None:
+    """Insert rows of a table into the table of the same name and columns."""
+    rows = query(source, f"SELECT * FROM {table} WHERE {where}", bindings)
+    if rows:
+        places = ",".join("?" * len(rows[0]))
+        target.executemany(f"INSERT INTO {table} VALUES ({places})", rows)
+
+
+class ReaderPool:
+    """Read-only connections, lent to one thread at a time; all reopened after a swap."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._idle: list[apsw.Connection] = []
+        self._generation = 0
+        self._closed = False
+
+    @contextmanager
+    def connection(self) -> Generator[apsw.Connection, None, None]:
+        """Borrow a connection for the length of a ``with`` block."""
+        with self._lock:
+            generation = self._generation
+            db = self._idle.pop() if self._idle else None
+        if db is None:
+            db = open_reader(self._path)
+        try:
+            yield db
+        finally:
+            with self._lock:
+                keep = generation == self._generation and not self._closed
+                if keep:
+                    self._idle.append(db)
+            if not keep:
+                db.close()
+
+    def reopen(self) -> None:
+        """Forget connections to a file that was swapped out; borrowers finish on it."""
+        with self._lock:
+            self._generation += 1
+            idle, self._idle = self._idle, []
+        for db in idle:
+            db.close()
+
+    def close(self) -> None:
+        """Close idle connections now and lent ones when they come back."""
+        self._closed = True
+        self.reopen()
+
+
+def tables_position(db: apsw.Connection) -> int:
+    """The position that all running projectors of a file have reached."""
+    row = query_one(db, "SELECT min(position) FROM checkpoints WHERE halted IS NULL")
+    return 0 if row is None or row[0] is None else int(row[0])

@@ -1,0 +1,147 @@
+"""``aliases``: other names of entities, and the book in which they are looked up at a moment.
+
+An alias leads from one stored name to another, which may be an alias itself; the decision that
+sets one sees to it that no chain ends where it began. Source: wire 1.3 and 2.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import apsw
+from msgspec import Struct
+
+from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.kinds import AliasSet
+from engramlog.projections.columns.entity_names import phrase_of
+from engramlog.projections.moment import LIVE
+from engramlog.projections.tables.database import query
+from engramlog.projections.tables.erasing import POSITIONS
+
+
+class AliasRow(Struct, frozen=True):
+    """One alias while it stood; times in microseconds."""
+
+    raw_uri: str
+    canonical_uri: str
+    kind: Literal["user", "migration"]
+    set_by: str
+    set_at: int
+    from_position: int
+    to_position: int
+
+
+class AliasesProjector:
+    """Rows of ``aliases``."""
+
+    name = "aliases"
+    version = 1
+    tables = ("aliases",)
+    schema = f"""
+    CREATE TABLE aliases (
+        raw_uri TEXT NOT NULL,
+        canonical_uri TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        set_by TEXT NOT NULL,
+        set_at INTEGER NOT NULL,
+        from_position INTEGER NOT NULL,
+        to_position INTEGER NOT NULL DEFAULT {LIVE},
+        PRIMARY KEY (raw_uri, from_position)
+    ) STRICT, WITHOUT ROWID;
+    """
+    late_indexes = ""
+    kinds = frozenset({"alias_set"})
+    reads: frozenset[str] = frozenset()
+    erasing = (f"DELETE FROM aliases WHERE from_position IN {POSITIONS}",)
+
+    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
+        for event in events:
+            alias = event.payload
+            assert isinstance(alias, AliasSet)
+            db.execute(
+                f"UPDATE aliases SET to_position=? WHERE raw_uri=? AND to_position={LIVE}",
+                (event.position, alias.raw_uri),
+            )
+            if alias.canonical_uri is not None:
+                db.execute(
+                    "INSERT INTO aliases (raw_uri, canonical_uri, kind, set_by, set_at,"
+                    " from_position) VALUES (?,?,?,?,?,?)",
+                    (
+                        alias.raw_uri,
+                        alias.canonical_uri,
+                        alias.alias_kind,
+                        event.header.actor,
+                        event.header.recorded_at,
+                        event.position,
+                    ),
+                )
+
+
+def load_aliases(db: apsw.Connection) -> list[AliasRow]:
+    """Every alias there ever was, oldest first."""
+    rows = query(
+        db,
+        "SELECT raw_uri, canonical_uri, kind, set_by, set_at, from_position, to_position"
+        " FROM aliases ORDER BY from_position",
+    )
+    return [AliasRow(*row) for row in rows]
+
+
+def standing_alias(db: apsw.Connection, raw_uri: str) -> tuple[str, str] | None:
+    """(canonical, kind) of an alias that stands, in the transaction that decides."""
+    rows = query(
+        db,
+        f"SELECT canonical_uri, kind FROM aliases WHERE raw_uri=? AND to_position={LIVE}",
+        (raw_uri,),
+    )
+    return (rows[0][0], rows[0][1]) if rows else None
+
+
+class AliasBook:
+    """All aliases by name. Replaced whole when one changes, read without locks."""
+
+    def __init__(self, rows: Sequence[AliasRow] = ()) -> None:
+        self._by_raw: dict[str, list[AliasRow]] = {}
+        self._by_phrase: dict[str, set[str]] = {}
+        for row in rows:
+            self._by_raw.setdefault(row.raw_uri, []).append(row)
+            self._by_phrase.setdefault(phrase_of(row.raw_uri), set()).add(row.raw_uri)
+
+    def resolve(self, name: str, position: int) -> str:
+        """The entity that a stored name meant at a position; the name itself where it is none."""
+        if not self._by_raw:
+            return name
+        for _ in range(len(self._by_raw)):  # no chain is longer, not even one without an end
+            row = self.get(name, position)
+            if row is None:
+                break
+            name = row.canonical_uri
+        return name
+
+    def get(self, name: str, position: int) -> AliasRow | None:
+        """The alias of exactly this name that stood at a position."""
+        for row in self._by_raw.get(name, ()):
+            if row.from_position <= position < row.to_position:
+                return row
+        return None
+
+    def named(self, phrase: str, position: int) -> Sequence[str]:
+        """The entities that aliases with this display name meant at a position."""
+        names = sorted(self._by_phrase.get(phrase, ()))
+        found = [self.resolve(n, position) for n in names if self.get(n, position) is not None]
+        return tuple(dict.fromkeys(found))
+
+    def list(
+        self, position: int, after: str, limit: int, shown: Callable[[AliasRow], bool]
+    ) -> list[AliasRow]:
+        """Aliases that stood at a position and are ``shown``, by name, from behind ``after``."""
+        names = sorted(name for name in self._by_raw if name > after)
+        found: list[AliasRow] = []
+        for name in names:
+            row = self.get(name, position)
+            if row is not None and shown(row):
+                found.append(row)
+                if len(found) == limit:
+                    break
+        return found

@@ -1,0 +1,90 @@
+"""Which capabilities this node accepts now: whom it believes, and what was revoked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from engramlog.projections.rights.capability_grant import Grant
+from engramlog.projections.rights.capability_token import CapabilityInvalid, decode_bearer
+from engramlog.projections.rights.capability_verification import Verified, fault_of, verify
+from engramlog.projections.tables.declared.capabilities import (
+    CapabilityRevocationRow,
+    CapabilityRow,
+)
+
+VERIFIED_MAX = 1024
+
+
+class Issuer(Struct, frozen=True):
+    """A node whose tokens are believed: its current key (base64), and the most they allow."""
+
+    node_id: str
+    public_key: str
+    ceiling: Grant
+
+
+class CapabilityRing:
+    """Replaced whole by the writer, read without locks; verified texts are remembered, so a
+    token's signatures are computed once."""
+
+    def __init__(
+        self, issued: Sequence[CapabilityRow] = (), revoked: Sequence[CapabilityRevocationRow] = ()
+    ) -> None:
+        self._issued = {row.token_id: row for row in issued}
+        self._revoked: dict[str, dict[str, CapabilityRevocationRow]] = {}
+        for row in revoked:
+            self._revoked.setdefault(row.node_id, {})[row.revocation_id] = row
+        self._verified: dict[str, Verified] = {}
+
+    def accept(
+        self, text: str, issuers: Mapping[str, Issuer], now_us: int
+    ) -> tuple[Verified, Grant]:
+        """A bearer's claims, and what they allow here.
+
+        Raises:
+            CapabilityInvalid: the token does not hold; ``args[0]`` is ``token_expired``,
+                ``token_revoked``, ``token_invalid`` or ``token_issuer_unknown``.
+        """
+        verified = self.read(text)
+        issuer = issuers.get(verified.node_id)
+        if issuer is None:
+            raise CapabilityInvalid("token_issuer_unknown")
+        if verified.public_key != issuer.public_key and not self._known(verified):
+            # Signed by a retired key: whoever stole it could sign what was never issued.
+            raise CapabilityInvalid("token_invalid")
+        fault = fault_of(verified, now_us, self.revoked(verified.node_id))
+        grant = verified.grant.meeting(issuer.ceiling)
+        if fault is not None or grant.empty:
+            raise CapabilityInvalid(fault or "token_invalid")
+        return verified, grant
+
+    def read(self, text: str) -> Verified:
+        """A bearer's claims, whoever signed it. Raises CapabilityInvalid ``token_invalid``."""
+        verified = self._verified.get(text)
+        if verified is None:
+            try:
+                verified = verify(decode_bearer(text))
+            except CapabilityInvalid as fault:
+                raise CapabilityInvalid("token_invalid", str(fault)) from fault
+            if len(self._verified) >= VERIFIED_MAX:
+                self._verified.clear()
+            self._verified[text] = verified
+        return verified
+
+    def revoked(self, node_id: str) -> Mapping[str, CapabilityRevocationRow]:
+        """What a node has revoked, by revocation id."""
+        return self._revoked.get(node_id, {})
+
+    def list(self, issuer: str | None = None) -> list[CapabilityRow]:
+        """Tokens this node signed, oldest first, of one issuer if given."""
+        return [row for row in self._issued.values() if issuer in (None, row.issuer)]
+
+    def get(self, token_id: str) -> CapabilityRow | None:
+        """The token of this id, revoked or not."""
+        return self._issued.get(token_id)
+
+    def _known(self, verified: Verified) -> bool:
+        row = self._issued.get(verified.token_id)
+        return row is not None and row.token_sha256 == verified.digest.hex()

@@ -1,0 +1,152 @@
+"""The gardens that stand now and who is in them: what every request's rights are made of.
+
+Read whole from the tables and replaced by the writer after a change, like the key ring, so
+a request costs one look-up. A garden that the asker is not to know of is not found here:
+the same answer as for one that does not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+import apsw
+from msgspec import Struct
+
+from engramlog.projections.moment import LIVE
+from engramlog.projections.tables.database import query
+
+Role: TypeAlias = Literal["admin", "writer", "reader", "quarantine:moderator"]
+ROLES: tuple[Role, ...] = ("admin", "writer", "reader", "quarantine:moderator")
+WRITING_ROLES = frozenset({"admin", "writer"})
+MODERATING_ROLES = frozenset({"admin", "quarantine:moderator"})
+
+_GARDENS = f"""
+SELECT id, slug, name, scope, description, quarantine, created_by, created_at FROM gardens
+WHERE to_position={LIVE} ORDER BY from_position
+"""
+_MEMBERS = f"""
+SELECT garden_id, entity_uri, role, added_by, added_at FROM garden_members
+WHERE to_position={LIVE} ORDER BY added_at, entity_uri
+"""
+_REVIEWS = """
+SELECT fact_id, decision, reason, target_garden_id, admitted_fact_id, reviewed_by, reviewed_at,
+    position
+FROM quarantine WHERE fact_id IN (SELECT value FROM json_each(?))
+"""
+_ROLE = f"""
+SELECT role FROM garden_members
+WHERE garden_id=? AND entity_uri=? AND to_position={LIVE}
+"""
+_GARDEN = f"SELECT scope, quarantine FROM gardens WHERE id=? AND to_position={LIVE}"
+
+
+class Member(Struct, frozen=True):
+    """One membership; ``added_at`` in microseconds."""
+
+    entity_uri: str
+    role: Role
+    added_by: str
+    added_at: int
+
+
+class Garden(Struct, frozen=True):
+    """One garden that stands, with its members in the order in which they came."""
+
+    id: str
+    slug: str
+    name: str
+    scope: str
+    description: str | None
+    quarantine: bool
+    created_by: str
+    created_at: int
+    members: tuple[Member, ...] = ()
+
+    def role(self, entity_uri: str) -> Role | None:
+        """An entity's role here, or None where it is no member."""
+        for member in self.members:
+            if member.entity_uri == entity_uri:
+                return member.role
+        return None
+
+
+class QuarantineReview(Struct, frozen=True):
+    """How a quarantined fact was judged; ``reviewed_at`` in microseconds."""
+
+    fact_id: str
+    decision: Literal["admitted", "rejected"]
+    reason: str
+    target_garden_id: str | None
+    admitted_fact_id: str | None
+    reviewed_by: str
+    reviewed_at: int
+    position: int
+
+
+class GardenDirectory:
+    """Gardens by id and slug, and by member. Never changes: it is replaced."""
+
+    def __init__(self, gardens: Sequence[Garden] = ()) -> None:
+        self._gardens = {garden.id: garden for garden in gardens}
+        self._by_slug = {garden.slug: garden for garden in gardens}
+        of_member: dict[str, set[str]] = {}
+        for garden in gardens:
+            for member in garden.members:
+                of_member.setdefault(member.entity_uri, set()).add(garden.id)
+        self._of_member = {name: frozenset(ids) for name, ids in of_member.items()}
+
+    def of_member(self, entity_uri: str) -> frozenset[str]:
+        """Ids of the gardens that an entity is a member of, in whatever role."""
+        return self._of_member.get(entity_uri, _NONE)
+
+    def find(self, name: str) -> Garden | None:
+        """The garden of an id or a slug."""
+        return self._gardens.get(name) or self._by_slug.get(name)
+
+    def list(self) -> list[Garden]:
+        """All gardens, oldest first."""
+        return list(self._gardens.values())
+
+
+_NONE: frozenset[str] = frozenset()
+
+
+def load_gardens(db: apsw.Connection) -> list[Garden]:
+    """Every garden that stands, oldest first."""
+    members: dict[str, list[Member]] = {}
+    for garden_id, *member in query(db, _MEMBERS):
+        members.setdefault(garden_id, []).append(Member(*member))
+    return [
+        Garden(
+            garden_id,
+            slug,
+            name,
+            scope,
+            description,
+            bool(quarantine),
+            created_by,
+            created_at,
+            members=tuple(members.get(garden_id, ())),
+        )
+        for garden_id, slug, name, scope, description, quarantine, created_by, created_at in query(
+            db, _GARDENS
+        )
+    ]
+
+
+def reviews_of(db: apsw.Connection, fact_ids_json: str) -> dict[str, QuarantineReview]:
+    """Reviews of the facts in a JSON array of ids, by fact id."""
+    return {row[0]: QuarantineReview(*row) for row in query(db, _REVIEWS, (fact_ids_json,))}
+
+
+def role_in(db: apsw.Connection, garden_id: str, entity_uri: str) -> Role | None:
+    """An entity's role in a garden, in the transaction that decides."""
+    rows = query(db, _ROLE, (garden_id, entity_uri))
+    return rows[0][0] if rows else None
+
+
+def garden_state(db: apsw.Connection, garden_id: str) -> tuple[str, bool] | None:
+    """(scope, whether it is a quarantine) of a garden that stands, else None."""
+    rows = query(db, _GARDEN, (garden_id,))
+    return (rows[0][0], bool(rows[0][1])) if rows else None

@@ -1,0 +1,204 @@
+"""Gardens, their members over time, and the reviews of quarantined facts.
+
+``gardens`` and ``garden_members`` carry the interval in which a row held; ``quarantine``
+has one row a reviewed fact. Who may see what is always asked of the present.
+Source: wire 2.2 and 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import apsw
+
+from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.kinds import (
+    GardenCreated,
+    GardenDeleted,
+    GardenMemberSet,
+    QuarantineReviewed,
+)
+from engramlog.projections.columns.fact_columns import FactColumns
+from engramlog.projections.moment import LIVE
+from engramlog.projections.tables.database import query
+from engramlog.projections.tables.erasing import FACTS
+
+_CREATE = """
+INSERT INTO gardens (id, slug, name, scope, description, quarantine, created_by, created_at,
+    from_position)
+VALUES (?,?,?,?,?,?,?,?,?)
+"""
+_END = f"UPDATE gardens SET to_position=? WHERE id=? AND to_position={LIVE}"
+_JOIN = """
+INSERT INTO garden_members (garden_id, entity_uri, role, added_by, added_at, from_position)
+VALUES (?,?,?,?,?,?)
+"""
+_STANDING = f"""
+SELECT added_by, added_at FROM garden_members
+WHERE garden_id=? AND entity_uri=? AND to_position={LIVE}
+"""
+_LEAVE = f"""
+UPDATE garden_members SET to_position=?
+WHERE garden_id=? AND entity_uri=? AND to_position={LIVE}
+"""
+_LEAVE_ALL = f"""
+UPDATE garden_members SET to_position=? WHERE garden_id=? AND to_position={LIVE}
+"""
+_REVIEW = """
+INSERT OR IGNORE INTO quarantine (fact_id, garden_id, decision, reason, target_garden_id,
+    admitted_fact_id, reviewed_by, reviewed_at, position)
+VALUES (?,?,?,?,?,?,?,?,?)
+"""
+_REVIEWS = "SELECT position, fact_id, decision FROM quarantine ORDER BY position"
+
+
+class GardensProjector:
+    """Rows of ``gardens``, ``garden_members`` and ``quarantine``."""
+
+    name = "gardens"
+    version = 1
+    tables = ("gardens", "garden_members", "quarantine")
+    schema = f"""
+    CREATE TABLE gardens (
+        id TEXT PRIMARY KEY,
+        slug TEXT NOT NULL,
+        name TEXT NOT NULL,
+        scope TEXT NOT NULL,
+        description TEXT,
+        quarantine INTEGER NOT NULL,
+        created_by TEXT NOT NULL,
+        created_at INTEGER NOT NULL,
+        from_position INTEGER NOT NULL,
+        to_position INTEGER NOT NULL DEFAULT {LIVE}
+    ) STRICT;
+    CREATE UNIQUE INDEX gardens_by_slug ON gardens (slug) WHERE to_position = {LIVE};
+    CREATE TABLE garden_members (
+        garden_id TEXT NOT NULL,
+        entity_uri TEXT NOT NULL,
+        role TEXT NOT NULL,
+        added_by TEXT NOT NULL,
+        added_at INTEGER NOT NULL,
+        from_position INTEGER NOT NULL,
+        to_position INTEGER NOT NULL DEFAULT {LIVE},
+        PRIMARY KEY (garden_id, entity_uri, from_position)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE quarantine (
+        fact_id TEXT PRIMARY KEY,
+        garden_id TEXT NOT NULL,
+        decision TEXT NOT NULL,
+        reason TEXT NOT NULL,
+        target_garden_id TEXT,
+        admitted_fact_id TEXT,
+        reviewed_by TEXT NOT NULL,
+        reviewed_at INTEGER NOT NULL,
+        position INTEGER NOT NULL
+    ) STRICT;
+    """
+    late_indexes = ""
+    kinds = frozenset(
+        {"garden_created", "garden_member_set", "garden_deleted", "quarantine_reviewed"}
+    )
+    reads: frozenset[str] = frozenset()
+    erasing = (f"DELETE FROM quarantine WHERE fact_id IN {FACTS}",)
+
+    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
+        for event in events:
+            payload = event.payload
+            if isinstance(payload, GardenCreated):
+                _create(event, payload, db)
+            elif isinstance(payload, GardenMemberSet):
+                _set_member(event, payload, db)
+            elif isinstance(payload, GardenDeleted):
+                db.execute(_END, (event.position, payload.garden_id))
+                db.execute(_LEAVE_ALL, (event.position, payload.garden_id))
+            else:
+                assert isinstance(payload, QuarantineReviewed)
+                _review(event, payload, db)
+
+
+def _create(event: Recorded, garden: GardenCreated, db: apsw.Connection) -> None:
+    at = event.header.recorded_at
+    db.execute(
+        _CREATE,
+        (
+            garden.garden_id,
+            garden.slug,
+            garden.name,
+            garden.scope,
+            garden.description,
+            int(garden.quarantine),
+            garden.created_by,
+            at,
+            event.position,
+        ),
+    )
+    creator = garden.created_by
+    db.execute(_JOIN, (garden.garden_id, creator, "admin", creator, at, event.position))
+
+
+def _set_member(event: Recorded, member: GardenMemberSet, db: apsw.Connection) -> None:
+    """A changed role keeps who added the member and when."""
+    who = (member.garden_id, member.entity_uri)
+    added = db.execute(_STANDING, who).fetchone() or (member.added_by, event.header.recorded_at)
+    db.execute(_LEAVE, (event.position, *who))
+    if member.role is not None:
+        db.execute(_JOIN, (*who, member.role, *added, event.position))
+
+
+def _review(event: Recorded, review: QuarantineReviewed, db: apsw.Connection) -> None:
+    db.execute(
+        _REVIEW,
+        (
+            review.fact_id,
+            review.garden_id,
+            review.decision,
+            review.reason,
+            review.target_garden_id,
+            review.admitted_fact_id,
+            event.header.actor,
+            event.header.recorded_at,
+            event.position,
+        ),
+    )
+
+
+class GardensPart:
+    """Which gardens are quarantines, and how the facts in them were judged."""
+
+    kinds = frozenset({"garden_created", "quarantine_reviewed"})
+
+    def __init__(self, facts: FactColumns) -> None:
+        self._facts = facts
+        self.quarantines: set[int] = set()
+        """Numbers of the gardens whose facts wait for a review."""
+        self.reviews: dict[int, tuple[int, str]] = {}
+        """By slot of a quarantined fact: position and decision of its review."""
+
+    def load(self, db: apsw.Connection) -> None:
+        for garden, quarantine in query(db, "SELECT id, quarantine FROM gardens"):
+            self._found(garden, quarantine=bool(quarantine))
+        for position, fact, decision in query(db, _REVIEWS):
+            self._review(position, fact, decision)
+
+    def fold(self, events: Sequence[Recorded]) -> None:
+        for event in events:
+            payload = event.payload
+            if isinstance(payload, GardenCreated):
+                self._found(payload.garden_id, quarantine=payload.quarantine)
+            else:
+                assert isinstance(payload, QuarantineReviewed)
+                self._review(event.position, payload.fact_id, payload.decision)
+
+    def forget(self, facts: Mapping[str, int]) -> None:
+        for slot in facts.values():
+            self.reviews.pop(slot, None)
+
+    def _found(self, garden: str, *, quarantine: bool) -> None:
+        number = self._facts.gardens.add(garden)
+        if quarantine:
+            self.quarantines.add(number)
+
+    def _review(self, position: int, fact: str, decision: str) -> None:
+        slot = self._facts.slot_of.get(fact)
+        if slot is not None:
+            self.reviews.setdefault(slot, (position, decision))

@@ -1,0 +1,157 @@
+"""API keys: the ``api_keys`` table and the ring that looks them up in constant time.
+
+Only SHA-256 of a high-entropy key is stored; ``lookup_prefix`` (its first 16 hex digits)
+finds the row, the full digest is compared in constant time.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Sequence
+
+import apsw
+import msgspec
+from msgspec import Struct
+
+from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.kinds import KeyIssued, KeyRevoked
+from engramlog.projections.moment import LIVE
+from engramlog.projections.tables.database import query
+
+LOOKUP_PREFIX_LENGTH = 16
+_ABSENT = "0" * 64
+
+
+class KeyRow(Struct, frozen=True):
+    """One issued key. Times in microseconds."""
+
+    key_id: str
+    entity_uri: str
+    permissions: tuple[str, ...]
+    scopes: tuple[str, ...]
+    sources: tuple[str, ...]
+    key_sha256: str
+    description: str | None
+    created_at_us: int
+    expires_at_us: int | None
+    tenant_id: str
+    max_classification: int
+    revoked_position: int | None
+
+
+class KeysProjector:
+    """Rows of ``api_keys``."""
+
+    name = "keys"
+    version = 3
+    tables = ("api_keys",)
+    schema = f"""
+    CREATE TABLE api_keys (
+        key_id TEXT PRIMARY KEY,
+        lookup_prefix TEXT NOT NULL,
+        key_sha256 TEXT NOT NULL UNIQUE,
+        entity_uri TEXT NOT NULL,
+        permissions TEXT NOT NULL,
+        scopes TEXT NOT NULL,
+        sources TEXT NOT NULL,
+        description TEXT,
+        created_at_us INTEGER NOT NULL,
+        expires_at_us INTEGER,
+        tenant_id TEXT NOT NULL,
+        max_classification INTEGER NOT NULL,
+        from_position INTEGER NOT NULL,
+        to_position INTEGER NOT NULL DEFAULT {LIVE}
+    ) STRICT;
+    """
+    late_indexes = "CREATE INDEX api_keys_by_prefix ON api_keys (lookup_prefix);"
+    kinds = frozenset({"key_issued", "key_revoked"})
+    reads: frozenset[str] = frozenset()
+
+    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
+        for event in events:
+            payload = event.payload
+            if isinstance(payload, KeyIssued):
+                db.execute(
+                    "INSERT INTO api_keys (key_id, lookup_prefix, key_sha256, entity_uri,"
+                    " permissions, scopes, sources, description, created_at_us,"
+                    " expires_at_us, tenant_id, max_classification,"
+                    " from_position) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)",
+                    (
+                        payload.key_id,
+                        payload.key_sha256[:LOOKUP_PREFIX_LENGTH],
+                        payload.key_sha256,
+                        payload.entity_uri,
+                        msgspec.json.encode(payload.permissions).decode(),
+                        msgspec.json.encode(payload.scopes).decode(),
+                        msgspec.json.encode(payload.sources).decode(),
+                        payload.description,
+                        event.header.recorded_at,
+                        payload.expires_at_us,
+                        payload.tenant_id,
+                        payload.max_classification,
+                        event.position,
+                    ),
+                )
+            elif isinstance(payload, KeyRevoked):
+                db.execute(
+                    "UPDATE api_keys SET to_position=? WHERE key_id=? AND to_position=?",
+                    (event.position, payload.key_id, LIVE),
+                )
+
+
+_COLUMNS = """key_id, entity_uri, permissions, scopes, sources, key_sha256, description,
+    created_at_us, expires_at_us, tenant_id, max_classification, to_position"""
+
+
+def load_keys(db: apsw.Connection) -> list[KeyRow]:
+    """Every key ever issued, oldest first."""
+    decode = msgspec.json.Decoder(tuple[str, ...]).decode
+    return [
+        KeyRow(
+            key_id=row[0],
+            entity_uri=row[1],
+            permissions=decode(row[2]),
+            scopes=decode(row[3]),
+            sources=decode(row[4]),
+            key_sha256=row[5],
+            description=row[6],
+            created_at_us=row[7],
+            expires_at_us=row[8],
+            tenant_id=row[9],
+            max_classification=row[10],
+            revoked_position=None if row[11] == LIVE else row[11],
+        )
+        for row in query(db, f"SELECT {_COLUMNS} FROM api_keys ORDER BY from_position")
+    ]
+
+
+class KeyRing:
+    """The keys that open something now. Replaced whole by the writer, read without locks."""
+
+    def __init__(self, rows: Sequence[KeyRow] = ()) -> None:
+        self._rows = list(rows)
+        self._by_prefix: dict[str, KeyRow] = {
+            row.key_sha256[:LOOKUP_PREFIX_LENGTH]: row
+            for row in self._rows
+            if row.revoked_position is None
+        }
+
+    def lookup(self, key_sha256: str, now_us: int) -> KeyRow | None:
+        """The unrevoked, unexpired key with this digest; the same work either way."""
+        row = self._by_prefix.get(key_sha256[:LOOKUP_PREFIX_LENGTH])
+        digest = _ABSENT if row is None else row.key_sha256
+        if not hmac.compare_digest(digest, key_sha256) or row is None:
+            return None
+        return None if row.expires_at_us is not None and row.expires_at_us <= now_us else row
+
+    def list(self, entity_uri: str | None = None) -> list[KeyRow]:
+        """Unrevoked keys, oldest first, of one entity if given."""
+        return [
+            row
+            for row in self._rows
+            if row.revoked_position is None and entity_uri in (None, row.entity_uri)
+        ]
+
+    def get(self, key_id: str) -> KeyRow | None:
+        """The unrevoked key of this id."""
+        return next((row for row in self.list() if row.key_id == key_id), None)

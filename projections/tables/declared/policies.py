@@ -1,0 +1,158 @@
+"""Declarations over time: decay policies, set-valued relations, profiles, the pinned model."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import apsw
+import msgspec
+
+from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.kinds import (
+    DecayPolicy,
+    EmbeddingModelPinned,
+    PolicySet,
+    ProfileSet,
+    SetValuedDeclared,
+)
+from engramlog.projections.memories.deduplication_rules import MEMORY_RELATION
+from engramlog.projections.memories.summary_naming import RELATION
+from engramlog.projections.moment import LIVE
+from engramlog.projections.normalization import matches_label
+from engramlog.projections.tables.database import query, query_one
+
+ALWAYS_SET_VALUED = ("rel:*", "stigmem:*", RELATION, MEMORY_RELATION)
+"""Relationship labels name many targets by nature; the node's own labels never contradict, nor do
+the paragraphs of a summary, nor a user's memories."""
+
+_decode_policy = msgspec.json.Decoder(DecayPolicy).decode
+_decode_document = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class PoliciesProjector:
+    """``declarations``: one row per named document, valid from its position on."""
+
+    name = "policies"
+    version = 1
+    tables = ("declarations",)
+    schema = f"""
+    CREATE TABLE declarations (
+        sort TEXT NOT NULL,
+        name TEXT NOT NULL,
+        document TEXT NOT NULL,
+        from_position INTEGER NOT NULL,
+        to_position INTEGER NOT NULL DEFAULT {LIVE},
+        PRIMARY KEY (sort, name, from_position)
+    ) STRICT, WITHOUT ROWID;
+    """
+    late_indexes = ""
+    kinds = frozenset(
+        {"policy_set", "set_valued_declared", "profile_set", "embedding_model_pinned"}
+    )
+    reads: frozenset[str] = frozenset()
+
+    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
+        for event in events:
+            sort, name, document = _declaration(event)
+            db.execute(
+                "UPDATE declarations SET to_position=? WHERE sort=? AND name=? AND to_position=?",
+                (event.position, sort, name, LIVE),
+            )
+            if document is not None:
+                db.execute(
+                    "INSERT INTO declarations (sort, name, document, from_position)"
+                    " VALUES (?,?,?,?)",
+                    (sort, name, msgspec.json.encode(document).decode(), event.position),
+                )
+
+
+def _declaration(event: Recorded) -> tuple[str, str, object]:
+    payload = event.payload
+    if isinstance(payload, PolicySet):
+        return "decay", payload.policy_id, payload.policy
+    if isinstance(payload, ProfileSet):
+        return "profile", payload.name, payload.document
+    if isinstance(payload, EmbeddingModelPinned):
+        return "embedding", "model", payload
+    assert isinstance(payload, SetValuedDeclared)
+    return "set_valued", "relations", payload.relations
+
+
+_AT = """
+SELECT name, document FROM declarations
+WHERE sort=? AND from_position<=? AND to_position>? ORDER BY name
+"""
+
+
+def decay_policies(db: apsw.Connection, position: int) -> list[DecayPolicy]:
+    """The decay policies in force at a position, by id."""
+    return [_decode_policy(text) for _, text in query(db, _AT, ("decay", position, position))]
+
+
+def profiles(db: apsw.Connection, position: int) -> dict[str, dict[str, Any]]:
+    """Recall profiles installed over the built-in ones, by name."""
+    rows = query(db, _AT, ("profile", position, position))
+    return {name: _decode_document(text) for name, text in rows}
+
+
+def set_valued_relations(db: apsw.Connection, position: int) -> list[str]:
+    """Declared patterns of set-valued relations at a position (without the built-in ones)."""
+    found = query_one(db, _AT, ("set_valued", position, position))
+    return [] if found is None else msgspec.json.decode(found[1], type=list[str])
+
+
+def is_set_valued(db: apsw.Connection, relation: str) -> bool:
+    """Whether a relation may hold several values at once, as declared now."""
+    patterns = (*ALWAYS_SET_VALUED, *set_valued_relations(db, LIVE - 1))
+    return any(matches_label(pattern, relation) for pattern in patterns)
+
+
+def pinned_model(db: apsw.Connection, position: int) -> EmbeddingModelPinned | None:
+    """The embedding model in force at a position; None before the first was pinned."""
+    found = query_one(db, _AT, ("embedding", position, position))
+    return None if found is None else msgspec.json.decode(found[1], type=EmbeddingModelPinned)
+
+
+_SET_VALUED = """
+SELECT from_position, document FROM declarations WHERE sort='set_valued' ORDER BY from_position
+"""
+
+
+class SetValuedPart:
+    """Which relations were declared set-valued, as of any position."""
+
+    kinds = frozenset({"set_valued_declared"})
+
+    def __init__(self) -> None:
+        self._positions: list[int] = []
+        self._patterns: list[tuple[str, ...]] = []
+        self._covered: dict[tuple[str, int], bool] = {}
+
+    def load(self, db: apsw.Connection) -> None:
+        for position, document in query(db, _SET_VALUED):
+            self._add(position, msgspec.json.decode(document, type=list[str]))
+
+    def fold(self, events: Sequence[Recorded]) -> None:
+        for event in events:
+            assert isinstance(event.payload, SetValuedDeclared)
+            self._add(event.position, event.payload.relations)
+
+    def forget(self, facts: Mapping[str, int]) -> None:
+        """Declarations are of relations, not of facts."""
+
+    def _add(self, position: int, patterns: Iterable[str]) -> None:
+        self._positions.append(position)
+        self._patterns.append(tuple(patterns))
+
+    def covers(self, relation: str, position: int) -> bool:
+        """Whether a relation label was set-valued at a position."""
+        count = bisect_right(self._positions, position)
+        known = self._covered.get((relation, count))
+        if known is None:
+            declared = self._patterns[count - 1] if count else ()
+            patterns = (*ALWAYS_SET_VALUED, *declared)
+            known = any(matches_label(pattern, relation) for pattern in patterns)
+            self._covered[relation, count] = known
+        return known

@@ -1,0 +1,163 @@
+"""Subscriptions: who wants to be told of what, and how far each was told."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import apsw
+import msgspec
+from msgspec import Struct
+
+from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.kinds import SubscriptionSet
+from engramlog.projections.tables.database import BUSY_TIMEOUT_MS, query, query_one
+
+_decode_types = msgspec.json.Decoder(list[str]).decode
+_COLUMNS = """subscription_id, subscriber, target, target_kind, on_change, delivery_address,
+    event_types, key_id, idempotency_key, created_at, position"""
+
+
+class SubscriptionsProjector:
+    """``subscriptions``: those that have not ended."""
+
+    name = "subscriptions"
+    version = 1
+    tables = ("subscriptions",)
+    schema = """
+    CREATE TABLE subscriptions (
+        subscription_id TEXT NOT NULL PRIMARY KEY,
+        subscriber TEXT NOT NULL,
+        target TEXT NOT NULL,
+        target_kind TEXT NOT NULL,
+        on_change TEXT NOT NULL,
+        delivery_address TEXT NOT NULL,
+        event_types TEXT NOT NULL,
+        key_id TEXT,
+        idempotency_key TEXT,
+        created_at INTEGER NOT NULL,
+        position INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    """
+    late_indexes = "CREATE INDEX subscriptions_by_owner ON subscriptions (subscriber, position);"
+    kinds = frozenset({"subscription_set"})
+    reads: frozenset[str] = frozenset()
+
+    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
+        for event in events:
+            change = event.payload
+            assert isinstance(change, SubscriptionSet)
+            if change.ended:
+                db.execute(
+                    "DELETE FROM subscriptions WHERE subscription_id=?", (change.subscription_id,)
+                )
+                continue
+            db.execute(
+                "INSERT OR IGNORE INTO subscriptions VALUES (?,?,?,?,?,?,?,?,?,?,?)",
+                (
+                    change.subscription_id,
+                    change.subscriber,
+                    change.target,
+                    change.target_kind,
+                    change.on_change,
+                    change.delivery_address,
+                    msgspec.json.encode(change.event_types).decode(),
+                    change.key_id,
+                    change.idempotency_key,
+                    event.received_at,
+                    event.position,
+                ),
+            )
+
+
+class SubscriptionRow(Struct, frozen=True):
+    """A subscription; ``position`` is where it began, ``created_at`` in microseconds."""
+
+    id: str
+    subscriber: str
+    target: str
+    target_kind: str
+    on_change: str
+    delivery_address: str
+    event_types: frozenset[str]
+    key_id: str | None
+    idempotency_key: str | None
+    created_at: int
+    position: int
+
+
+def load_subscriptions(db: apsw.Connection) -> list[SubscriptionRow]:
+    """All subscriptions, oldest first."""
+    rows = query(db, f"SELECT {_COLUMNS} FROM subscriptions ORDER BY position")
+    return [
+        SubscriptionRow(
+            id=row[0],
+            subscriber=row[1],
+            target=row[2],
+            target_kind=row[3],
+            on_change=row[4],
+            delivery_address=row[5],
+            event_types=frozenset(_decode_types(row[6])),
+            key_id=row[7],
+            idempotency_key=row[8],
+            created_at=row[9],
+            position=row[10],
+        )
+        for row in rows
+    ]
+
+
+class Delivered(Struct, frozen=True):
+    """How far a subscription was told: everything up to ``position``."""
+
+    position: int
+    failures: int = 0
+    open_until_us: int = 0
+    last_at_us: int = 0
+
+
+class DeliveryLedger:
+    """``deliveries.db``: how far each subscription was told, so that a restart repeats little and
+    loses nothing. Not a projection: it says what this node did, not what the log says."""
+
+    def __init__(self, path: Path) -> None:
+        self._lock = threading.Lock()
+        self._db = apsw.Connection(str(path))
+        self._db.set_busy_timeout(BUSY_TIMEOUT_MS)
+        self._db.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL")
+        self._db.execute(
+            "CREATE TABLE IF NOT EXISTS deliveries (subscription_id TEXT NOT NULL PRIMARY KEY,"
+            " position INTEGER NOT NULL, failures INTEGER NOT NULL, open_until INTEGER NOT NULL,"
+            " last_at INTEGER NOT NULL) STRICT, WITHOUT ROWID"
+        )
+
+    def get(self, subscription_id: str) -> Delivered | None:
+        """How far a subscription was told; None before the first delivery."""
+        with self._lock:
+            row = query_one(
+                self._db,
+                "SELECT position, failures, open_until, last_at FROM deliveries"
+                " WHERE subscription_id=?",
+                (subscription_id,),
+            )
+        return None if row is None else Delivered(*row)
+
+    def put(self, subscription_id: str, told: Delivered) -> None:
+        """Remember it."""
+        with self._lock:
+            self._db.execute(
+                "INSERT OR REPLACE INTO deliveries VALUES (?,?,?,?,?)",
+                (subscription_id, told.position, told.failures, told.open_until_us,
+                 told.last_at_us),
+            )  # fmt: skip
+
+    def forget(self, subscription_id: str) -> None:
+        """A subscription has ended."""
+        with self._lock:
+            self._db.execute("DELETE FROM deliveries WHERE subscription_id=?", (subscription_id,))
+
+    def close(self) -> None:
+        """Idempotent."""
+        with self._lock:
+            self._db.close()

@@ -1,0 +1,301 @@
+"""Trust over time: what operators set, which sources hold keys, and the formula's policy.
+
+``source_trust`` holds settings, ``key_sources`` the sources that hold a key of this node
+(once one was issued, what it was issued for stays vouched for), ``trust_policies`` the
+parameters of ``trust_formula``.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+
+import apsw
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.kinds import (
+    FactAsserted,
+    KeyIssued,
+    SourceTrustSet,
+    TrustPolicy,
+    TrustPolicySet,
+)
+from engramlog.projections.arrays import F64, I8, I32, I64, Bool
+from engramlog.projections.interner import Interner
+from engramlog.projections.moment import LIVE
+from engramlog.projections.rights.trust_formula import (
+    CLAIMED,
+    RECEIVED,
+    WRITTEN_HERE,
+    trust_levels,
+    warrant_of,
+)
+from engramlog.projections.tables.database import query, query_one
+
+_decode_policy = msgspec.json.Decoder(TrustPolicy).decode
+
+_SET = """
+INSERT INTO source_trust (source, trust, reason, actor, from_position, set_at_us)
+VALUES (?,?,?,?,?,?)
+"""
+_AT = "from_position<=?2 AND to_position>?2"
+_GIVEN = f"SELECT trust FROM source_trust WHERE source=?1 AND {_AT}"
+_HOLDS_KEY = "SELECT 1 FROM key_sources WHERE source=? AND from_position<=?"
+_POLICY = """
+SELECT document FROM trust_policies WHERE from_position<=? ORDER BY from_position DESC LIMIT 1
+"""
+_SETTING = f"""
+SELECT source, trust, reason, actor, set_at_us, from_position FROM source_trust
+WHERE source=?1 AND {_AT}
+"""
+_SETTINGS = f"""
+SELECT source, trust, reason, actor, set_at_us, from_position FROM source_trust
+WHERE source > ?1 AND {_AT} ORDER BY source LIMIT ?3
+"""
+
+
+class TrustProjector:
+    """Rows of ``source_trust``, ``key_sources`` and ``trust_policies``."""
+
+    name = "trust"
+    version = 2
+    tables = ("source_trust", "key_sources", "trust_policies")
+    schema = f"""
+    CREATE TABLE source_trust (
+        source TEXT NOT NULL,
+        trust REAL NOT NULL,
+        reason TEXT NOT NULL,
+        actor TEXT NOT NULL,
+        from_position INTEGER NOT NULL,
+        to_position INTEGER NOT NULL DEFAULT {LIVE},
+        set_at_us INTEGER NOT NULL,
+        PRIMARY KEY (source, from_position)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE key_sources (
+        source TEXT PRIMARY KEY,
+        from_position INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE trust_policies (
+        from_position INTEGER PRIMARY KEY,
+        document TEXT NOT NULL
+    ) STRICT;
+    """
+    late_indexes = ""
+    kinds = frozenset({"source_trust_set", "key_issued", "trust_policy_set"})
+    reads: frozenset[str] = frozenset()
+
+    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
+        for event in events:
+            change = event.payload
+            if isinstance(change, KeyIssued):
+                db.execute(
+                    "INSERT OR IGNORE INTO key_sources VALUES (?,?)",
+                    (change.entity_uri, event.position),
+                )
+            elif isinstance(change, TrustPolicySet):
+                document = msgspec.json.encode(change.policy).decode()
+                db.execute("INSERT INTO trust_policies VALUES (?,?)", (event.position, document))
+            else:
+                assert isinstance(change, SourceTrustSet)
+                db.execute(
+                    "UPDATE source_trust SET to_position=? WHERE source=? AND to_position=?",
+                    (event.position, change.source, LIVE),
+                )
+                said = (change.source, change.trust, change.reason, event.header.actor)
+                db.execute(_SET, (*said, event.position, event.header.recorded_at))
+
+
+class TrustAt:
+    """Trust in sources at one position, from the tables: the same numbers as the memory image's."""
+
+    def __init__(self, db: apsw.Connection, position: int) -> None:
+        self._db = db
+        self._position = position
+        policy = trust_policy(db, position)
+        self._off = policy.mode == "off"
+        self._levels = trust_levels(policy)
+        self._given: dict[str, float | None] = {}
+        self._keyed: dict[str, bool] = {}
+
+    def warrant(self, fact: FactAsserted, actor: str, peer: str | None) -> int:
+        """What vouches for a fact that is recorded at the position, or after it and before any
+        change of keys."""
+        return warrant_of(
+            source=fact.source,
+            entity=fact.entity,
+            scope=fact.scope,
+            actor=actor,
+            keyed=self._holds_key(actor),
+            received=peer is not None,
+        )
+
+    def of(self, source: str, warrant: int, peer: str | None) -> float:
+        """t(source) for a fact with this warrant, times the trust in the peer it came through."""
+        if self._off:
+            return 1.0
+        through = None if peer is None else self._set_of(peer)
+        return self._of_source(source, warrant) * (1.0 if through is None else through)
+
+    def _of_source(self, source: str, warrant: int) -> float:
+        given, level = self._set_of(source), float(self._levels[warrant])
+        if given is not None:
+            lent = warrant >= RECEIVED and self._holds_key(source)
+            return min(given, level) if lent else given
+        if CLAIMED <= warrant < RECEIVED and self._holds_key(source):
+            return 1.0
+        return level
+
+    def _set_of(self, source: str) -> float | None:
+        if source not in self._given:
+            row = query_one(self._db, _GIVEN, (source, self._position))
+            self._given[source] = None if row is None else float(row[0])
+        return self._given[source]
+
+    def _holds_key(self, source: str) -> bool:
+        known = self._keyed.get(source)
+        if known is None:
+            row = query_one(self._db, _HOLDS_KEY, (source, self._position))
+            known = self._keyed[source] = row is not None
+        return known
+
+
+class TrustSetting(Struct, frozen=True):
+    """What an operator set of a source; times in microseconds."""
+
+    source: str
+    trust: float
+    reason: str
+    actor: str
+    set_at_us: int
+    position: int
+
+
+def trust_policy(db: apsw.Connection, position: int) -> TrustPolicy:
+    """The formula's parameters in force at a position."""
+    found = query_one(db, _POLICY, (position,))
+    return TrustPolicy() if found is None else _decode_policy(found[0])
+
+
+def trust_settings(
+    db: apsw.Connection, position: int, *, after: str = "", limit: int
+) -> list[TrustSetting]:
+    """Settings in force at a position, by source, from behind ``after``."""
+    return [TrustSetting(*row) for row in query(db, _SETTINGS, (after, position, limit))]
+
+
+def trust_setting(db: apsw.Connection, source: str, position: int) -> TrustSetting | None:
+    """The setting of one source in force at a position."""
+    found = query_one(db, _SETTING, (source, position))
+    return None if found is None else TrustSetting(*found)
+
+
+_TRUSTS = "SELECT from_position, source, trust FROM source_trust ORDER BY from_position"
+_KEY_SOURCES = "SELECT from_position, source FROM key_sources ORDER BY from_position"
+_POLICIES = "SELECT from_position, document FROM trust_policies ORDER BY from_position"
+
+
+class TrustPart:
+    """Trust in sources as of any position, for many facts at once. See ``trust_formula`` for
+    what the numbers mean."""
+
+    kinds = TrustProjector.kinds
+
+    def __init__(self, sources: Interner) -> None:
+        self._sources = sources
+        self._settings: dict[int, tuple[list[int], list[float]]] = {}
+        self._keyed: dict[str, int] = {}
+        self._policy_positions: list[int] = []
+        self._policies: list[TrustPolicy] = []
+
+    def load(self, db: apsw.Connection) -> None:
+        for position, source in query(db, _KEY_SOURCES):
+            self._add_key(position, source)
+        for position, source, trust in query(db, _TRUSTS):
+            self.add(position, source, trust)
+        for position, document in query(db, _POLICIES):
+            self._add_policy(position, _decode_policy(document))
+
+    def fold(self, events: Sequence[Recorded]) -> None:
+        for event in events:
+            change = event.payload
+            if isinstance(change, KeyIssued):
+                self._add_key(event.position, change.entity_uri)
+            elif isinstance(change, TrustPolicySet):
+                self._add_policy(event.position, change.policy)
+            else:
+                assert isinstance(change, SourceTrustSet)
+                self.add(event.position, change.source, change.trust)
+
+    def forget(self, facts: Mapping[str, int]) -> None:
+        """Trust is in sources, not in facts."""
+
+    def add(self, position: int, source: str, trust: float) -> None:
+        """An operator set a trust."""
+        positions, values = self._settings.setdefault(self._sources.add(source), ([], []))
+        values.append(trust)
+        positions.append(position)
+
+    def _add_key(self, position: int, source: str) -> None:
+        """A key was issued for a source."""
+        self._sources.add(source)
+        self._keyed.setdefault(source, position)
+
+    def _add_policy(self, position: int, policy: TrustPolicy) -> None:
+        """The formula changed."""
+        self._policies.append(policy)
+        self._policy_positions.append(position)
+
+    def keyed(self, source: str, position: int) -> bool:
+        """Whether a source held a key before an event."""
+        return self._keyed.get(source, LIVE) < position
+
+    def policy(self, position: int) -> TrustPolicy:
+        """The formula's parameters in force at a position."""
+        count = bisect_right(self._policy_positions, position)
+        return self._policies[count - 1] if count else TrustPolicy()
+
+    def at(self, sources: I32, warrants: I8, peers: I32, position: int) -> F64:
+        """Trust in the source of each fact at a position, times the trust in the peer that it
+        came through.
+
+        Args:
+            sources, warrants, peers: by fact: number of its source, ``warrant_of``, and the
+                peer's number as a source; -1 for what was stated here.
+        """
+        policy = self.policy(position)
+        if policy.mode == "off":
+            return np.ones(len(sources), dtype=np.float64)
+        if (warrants != WRITTEN_HERE).any():
+            trust: F64 = trust_levels(policy)[warrants]
+            claimed: Bool = (warrants >= CLAIMED) & (warrants < RECEIVED)
+            if claimed.any():
+                trust[claimed & (self._key_positions()[sources] <= position)] = 1.0
+        else:
+            trust = np.ones(len(sources), dtype=np.float64)
+        received: Bool = peers >= 0
+        through: F64 = np.ones(len(sources), dtype=np.float64)
+        for source, (positions, values) in list(self._settings.items()):
+            count = bisect_right(positions, position)
+            if count:
+                given, said = values[count - 1], sources == source
+                if received.any():
+                    through[peers == source] = given
+                    if self.keyed(self._sources.text(source), position + 1):
+                        lent = said & received  # the key is another's: it lends no trust
+                        trust[lent] = np.minimum(trust[lent], given)
+                        said &= ~received
+                trust[said] = given
+        return trust * through
+
+    def _key_positions(self) -> I64:
+        """By source number: the position of its first key."""
+        keyed = list(self._keyed.items())
+        positions: I64 = np.full(len(self._sources), LIVE, dtype=np.int64)
+        for source, position in keyed:
+            number = self._sources.number(source)
+            if number is not None:
+                positions[number] = position
+        return positions

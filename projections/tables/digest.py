@@ -1,0 +1,133 @@
+"""Digests of the projections: order-independent, so equal rows give equal digests.
+
+``local`` covers all rows of all projectors (a rebuild must equal it). ``shared`` covers
+what peers with the same events must agree on: no positions, access counts, trust, decay.
+Each is the sum of SHA-256 over encoded rows, modulo 2^256.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Any
+
+import apsw
+import msgspec
+from msgspec import Struct
+
+from engramlog.projections.moment import LIVE
+from engramlog.projections.tables.database import query
+from engramlog.projections.tables.registry import PROJECTORS
+
+_MODULUS = 2**256
+_encode = msgspec.msgpack.Encoder().encode
+
+_SHARED = {
+    "facts": """
+        SELECT id, entity, relation, value_type, value_v, interpret_as, source, scope, garden_id,
+            base_confidence, valid_from, valid_until, hlc, recorded_at, cid, derived_from,
+            write_mode, origin, stream, stream_seq, attestation FROM facts""",
+    "fact_retractions": """
+        SELECT fact_id FROM fact_retractions WHERE cause = 'retraction'""",
+    "denials": "SELECT fact_id, marker_id FROM denials",
+    "set_aside": f"SELECT id FROM facts WHERE set_aside <> {LIVE}",
+    "episodes": """
+        SELECT key, id, scope, garden_id, user, session, agent, at_us, content, source_node,
+            metadata, run_id, step, actor, hlc, recorded_at, origin, stream, stream_seq
+        FROM episodes""",
+    "deltas": """
+        SELECT delta_id, number, kind, scope, garden_id, user, agent, rule_id, run_id,
+            promotion_us, confidence, sources, replaces, name, subject, fact_id, retracted,
+            payload, provenance, lineage, actor, hlc, origin, stream, stream_seq
+        FROM deltas""",
+    "summaries": """
+        SELECT name, tier, period_start, owner, scope, garden_id, removed, actor, hlc, origin,
+            stream, stream_seq FROM summaries""",
+    "attributes": "SELECT fact_id, json_remove(attributes, '$.trust') FROM fact_attributes",
+    "derivations": "SELECT DISTINCT child_hash, parent_hash FROM derivations",
+}
+
+
+_OF_STREAMS = {
+    "facts": """
+        SELECT stream, id, entity, relation, value_type, value_v, interpret_as, source, scope,
+            garden_id, base_confidence, valid_from, valid_until, hlc, recorded_at, cid,
+            derived_from, write_mode, origin, stream_seq, attestation FROM facts""",
+    "retracted": """
+        SELECT facts.stream, facts.id FROM fact_retractions
+        JOIN facts ON facts.id = fact_id WHERE cause = 'retraction'""",
+    "denied": """
+        SELECT facts.stream, fact_id, marker_id FROM denials JOIN facts ON facts.id = marker_id""",
+    "set aside": f"SELECT stream, id FROM facts WHERE set_aside <> {LIVE}",
+    "episodes": """
+        SELECT stream, key, id, scope, garden_id, user, session, agent, at_us, content,
+            source_node, metadata, run_id, step, actor, hlc, recorded_at, origin, stream_seq
+        FROM episodes""",
+    "deltas": """
+        SELECT stream, delta_id, number, kind, scope, garden_id, user, agent, rule_id, run_id,
+            promotion_us, confidence, sources, replaces, name, subject, fact_id, retracted,
+            payload, provenance, lineage, actor, hlc, origin, stream_seq
+        FROM deltas""",
+    "summaries": """
+        SELECT stream, name, tier, period_start, owner, scope, garden_id, removed, actor, hlc,
+            origin, stream_seq FROM summaries""",
+}
+"""Rows that nodes with the same streams must agree on, with the stream each is of."""
+
+
+def stream_digests(db: apsw.Connection) -> dict[str, str]:
+    """What every stream's content comes to, by stream: equal wherever the same streams, with
+    the same grants, have been replayed, in whatever order."""
+    totals: dict[str, int] = {}
+    for name, sql in _OF_STREAMS.items():
+        prefix = name.encode()
+        for row in db.execute(sql):
+            stream = str(row[0])
+            digest = hashlib.sha256(prefix + _encode(row)).digest()
+            totals[stream] = totals.get(stream, 0) + int.from_bytes(digest, "big")
+    return {stream: _hex(total) for stream, total in sorted(totals.items())}
+
+
+class Digests(Struct, frozen=True):
+    """Hex digests, whole and by table."""
+
+    position: int
+    local: str
+    shared: str
+    tables: dict[str, str]
+
+
+def compute_digests(db: apsw.Connection) -> Digests:
+    """Both digests, read in one transaction (the caller's, if open), so of one position."""
+    own = not db.in_transaction
+    if own:
+        db.execute("BEGIN")
+    try:
+        (position,) = query(db, "SELECT min(position) FROM checkpoints")[0]
+        tables = {
+            table: _sum(table, db.execute(f"SELECT * FROM {table}"))
+            for projector in PROJECTORS
+            for table in projector.tables
+        }
+        shared = [_sum(name, db.execute(sql)) for name, sql in _SHARED.items()]
+    finally:
+        if own:
+            db.execute("COMMIT")
+    return Digests(
+        position or 0,
+        _hex(sum(tables.values())),
+        _hex(sum(shared)),
+        {name: _hex(value) for name, value in tables.items()},
+    )
+
+
+def _sum(table: str, rows: Iterable[tuple[Any, ...]]) -> int:
+    name = table.encode()
+    total = 0
+    for row in rows:
+        total += int.from_bytes(hashlib.sha256(name + _encode(row)).digest(), "big")
+    return total % _MODULUS
+
+
+def _hex(value: int) -> str:
+    return f"{value % _MODULUS:064x}"

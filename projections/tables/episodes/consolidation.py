@@ -1,0 +1,131 @@
+"""``consolidation_rules`` over time, ``consolidation_runs``, and episodes that were set aside.
+
+A rule's watermark is the highest position that a run of it has reached: a function of the log,
+so it survives restarts, and nothing is counted twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import apsw
+import msgspec
+
+from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.kinds import ConsolidationRan, ConsolidationRuleSet
+from engramlog.projections.moment import LIVE
+from engramlog.projections.tables.erasing import EVENTS
+
+_END = f"UPDATE consolidation_rules SET to_position=? WHERE rule_id=? AND to_position={LIVE}"
+_SET = """
+INSERT INTO consolidation_rules (rule_id, document, set_by, set_at, from_position)
+VALUES (?,?,?,?,?)
+"""
+_RUN = """
+INSERT INTO consolidation_runs (position, rule_id, run_id, from_position, to_position, at_us,
+    cause, scheduled_us, replay, episodes, applied, known, rejected, gated, quarantined, asked_by)
+VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
+"""
+_SET_ASIDE = """
+INSERT OR IGNORE INTO quarantined_episodes (rule_id, key, position, run_id, reason)
+VALUES (?,?,?,?,?)
+"""
+
+
+class ConsolidationProjector:
+    """Rows of ``consolidation_rules``, ``consolidation_runs`` and ``quarantined_episodes``."""
+
+    name = "consolidation"
+    version = 1
+    tables = ("consolidation_rules", "consolidation_runs", "quarantined_episodes")
+    schema = f"""
+    CREATE TABLE consolidation_rules (
+        rule_id TEXT NOT NULL,
+        document TEXT NOT NULL,
+        set_by TEXT NOT NULL,
+        set_at INTEGER NOT NULL,
+        from_position INTEGER NOT NULL,
+        to_position INTEGER NOT NULL DEFAULT {LIVE},
+        PRIMARY KEY (rule_id, from_position)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE consolidation_runs (
+        position INTEGER PRIMARY KEY,
+        rule_id TEXT NOT NULL,
+        run_id TEXT NOT NULL,
+        from_position INTEGER NOT NULL,
+        to_position INTEGER NOT NULL,
+        at_us INTEGER NOT NULL,
+        cause TEXT NOT NULL,
+        scheduled_us INTEGER,
+        replay INTEGER NOT NULL,
+        episodes INTEGER NOT NULL,
+        applied INTEGER NOT NULL,
+        known INTEGER NOT NULL,
+        rejected INTEGER NOT NULL,
+        gated INTEGER NOT NULL,
+        quarantined INTEGER NOT NULL,
+        asked_by TEXT
+    ) STRICT;
+    CREATE INDEX consolidation_runs_by_rule ON consolidation_runs (rule_id, position);
+    CREATE TABLE quarantined_episodes (
+        rule_id TEXT NOT NULL,
+        key TEXT NOT NULL,
+        position INTEGER NOT NULL,
+        run_id TEXT NOT NULL,
+        reason TEXT NOT NULL,
+        PRIMARY KEY (rule_id, key, position)
+    ) STRICT, WITHOUT ROWID;
+    """
+    late_indexes = ""
+    kinds = frozenset({"consolidation_rule_set", "consolidation_ran"})
+    reads: frozenset[str] = frozenset()
+    erasing = (f"DELETE FROM quarantined_episodes WHERE key IN {EVENTS}",)
+
+    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
+        for event in events:
+            payload = event.payload
+            if isinstance(payload, ConsolidationRuleSet):
+                _set_rule(event, payload, db)
+            else:
+                assert isinstance(payload, ConsolidationRan)
+                _note_run(event, payload, db)
+
+
+def _set_rule(event: Recorded, rule: ConsolidationRuleSet, db: apsw.Connection) -> None:
+    db.execute(_END, (event.position, rule.rule_id))
+    if rule.document is not None:
+        document = msgspec.json.encode(rule.document, order="sorted").decode()
+        header = event.header
+        row = (rule.rule_id, document, header.actor, header.recorded_at, event.position)
+        db.execute(_SET, row)
+
+
+def _note_run(event: Recorded, run: ConsolidationRan, db: apsw.Connection) -> None:
+    db.execute(
+        _RUN,
+        (
+            event.position,
+            run.rule_id,
+            run.run_id,
+            run.from_position,
+            run.to_position,
+            run.at_us,
+            run.trigger,
+            run.scheduled_us,
+            int(run.replay),
+            run.episodes,
+            run.applied,
+            run.known,
+            run.rejected,
+            run.gated,
+            len(run.quarantined),
+            run.asked_by,
+        ),
+    )
+    db.executemany(
+        _SET_ASIDE,
+        [
+            (run.rule_id, each.episode, event.position, run.run_id, each.reason)
+            for each in run.quarantined
+        ],
+    )

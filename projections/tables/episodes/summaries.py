@@ -1,0 +1,112 @@
+"""``summaries``: which summary said what, and from when to when; its words are facts.
+
+A summary is one of its name, of its owner, in its scope or garden. What a peer says of its own
+summaries stands beside ours and ends none of them (``voice``: its origin, empty for ours).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import apsw
+
+from engramlog.eventlog.event import Recorded, fact_partition
+from engramlog.eventlog.kinds import SummaryRecorded
+from engramlog.projections.memories.summary_naming import TIERS
+from engramlog.projections.moment import LIVE
+from engramlog.projections.tables.erasing import FACTS
+
+_END = f"""
+UPDATE summaries SET to_position=?
+WHERE partition=? AND owner=? AND name=? AND voice=? AND to_position={LIVE}
+"""
+_INSERT = """
+INSERT INTO summaries (position, partition, scope, garden_id, owner, name, voice, tier,
+    period_start, removed, modified_us, size, recorded_at, actor, hlc, origin, stream, stream_seq)
+VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
+"""
+_PARAGRAPH = "INSERT OR IGNORE INTO summary_paragraphs VALUES (?,?,?)"
+
+
+class SummariesProjector:
+    """Rows of ``summaries`` and ``summary_paragraphs``."""
+
+    name = "summaries"
+    version = 1
+    tables = ("summaries", "summary_paragraphs")
+    schema = f"""
+    CREATE TABLE summaries (
+        position INTEGER PRIMARY KEY,
+        partition TEXT NOT NULL,
+        scope TEXT NOT NULL,
+        garden_id TEXT,
+        owner TEXT NOT NULL,
+        name TEXT NOT NULL,
+        voice TEXT NOT NULL,
+        tier TEXT NOT NULL,
+        period_start TEXT NOT NULL,
+        removed INTEGER NOT NULL,
+        modified_us INTEGER,
+        size INTEGER,
+        recorded_at INTEGER NOT NULL,
+        actor TEXT NOT NULL,
+        hlc INTEGER NOT NULL,
+        origin TEXT NOT NULL,
+        stream TEXT NOT NULL,
+        stream_seq INTEGER NOT NULL,
+        to_position INTEGER NOT NULL DEFAULT {LIVE}
+    ) STRICT;
+    CREATE INDEX summaries_by_name ON summaries (partition, owner, name, voice, to_position);
+    CREATE INDEX summaries_by_period ON summaries (period_start, position);
+    CREATE TABLE summary_paragraphs (
+        position INTEGER NOT NULL,
+        number INTEGER NOT NULL,
+        fact_id TEXT NOT NULL,
+        PRIMARY KEY (position, number)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX summary_paragraphs_by_fact ON summary_paragraphs (fact_id);
+    """
+    late_indexes = ""
+    kinds = frozenset({"summary_recorded"})
+    reads: frozenset[str] = frozenset()
+    erasing = (f"DELETE FROM summary_paragraphs WHERE fact_id IN {FACTS}",)
+
+    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
+        for event in events:
+            summary = event.payload
+            assert isinstance(summary, SummaryRecorded)
+            assert summary.tier in TIERS
+            voice = "" if event.peer is None else event.header.origin
+            partition = fact_partition(summary.scope, summary.garden_id)
+            db.execute(_END, (event.position, partition, summary.owner, summary.name, voice))
+            db.execute(_INSERT, _row(event, summary, partition, voice))
+            db.executemany(
+                _PARAGRAPH,
+                [(event.position, number, fact) for number, fact in enumerate(summary.fact_ids)],
+            )
+
+
+def _row(
+    event: Recorded, summary: SummaryRecorded, partition: str, voice: str
+) -> tuple[apsw.SQLiteValue, ...]:
+    header = event.header
+    return (
+        event.position,
+        partition,
+        summary.scope,
+        summary.garden_id,
+        summary.owner,
+        summary.name,
+        voice,
+        summary.tier,
+        summary.period_start,
+        int(summary.removed),
+        summary.modified_us,
+        summary.size,
+        header.recorded_at,
+        header.actor,
+        header.hlc,
+        header.origin,
+        header.stream,
+        header.stream_seq,
+    )

@@ -1,0 +1,154 @@
+"""Access counts: how often recalls returned a fact (seed §20.3.3, §20.7)."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
+
+import apsw
+import msgspec
+
+from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.kinds import MemoriesMerged, RecallServed, RecallUse
+from engramlog.projections.columns.fact_columns import FactColumns
+from engramlog.projections.columns.slot_counts import SlotCounts
+from engramlog.projections.tables.database import query
+from engramlog.projections.tables.erasing import FACTS
+
+KEPT_MAX = 20
+"""Instants kept of each fact, at any moment."""
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(list[int]).decode
+
+_EVERY = "SELECT position, fact_id, count, instants FROM fact_accesses ORDER BY position"
+_COUNT = """
+UPDATE facts SET access_count = access_count + ?,
+    last_accessed_at = max(coalesce(last_accessed_at, 0), ?)
+WHERE id = ?
+"""
+
+
+class AccessProjector:
+    """``fact_accesses`` (history, for past moments) and the counters on ``facts``."""
+
+    name = "access"
+    version = 3
+    tables = ("fact_accesses",)
+    schema = """
+    CREATE TABLE fact_accesses (
+        position INTEGER NOT NULL,
+        fact_id TEXT NOT NULL,
+        count INTEGER NOT NULL,
+        last_at_us INTEGER NOT NULL,
+        instants TEXT NOT NULL,
+        PRIMARY KEY (position, fact_id)
+    ) STRICT, WITHOUT ROWID;
+    """
+    late_indexes = ""
+    kinds = frozenset({"recall_served", "memories_merged"})
+    reads = frozenset({"facts"})
+    erasing = (f"DELETE FROM fact_accesses WHERE fact_id IN {FACTS}",)
+
+    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
+        for event in events:
+            uses = _uses(event)
+            db.executemany(
+                "INSERT INTO fact_accesses VALUES (?,?,?,?,?)",
+                [
+                    (event.position, fact, count, last_us, _encode(instants).decode())
+                    for fact, count, last_us, instants in uses
+                ],
+            )
+            db.executemany(
+                _COUNT, [(count, last_us // 1000, fact) for fact, count, last_us, _ in uses]
+            )
+
+
+def _uses(event: Recorded) -> list[tuple[str, int, int, list[int]]]:
+    """(fact, count, last time, instants) of what an event counts: once a fact, however often it
+    names it. A kept memory takes over those of what it was merged with: without instants it was
+    last recalled when it was."""
+    payload = event.payload
+    if isinstance(payload, MemoriesMerged):
+        instants = list(payload.instants_us)
+        inherited = (payload.kept_id, payload.recalls, max(instants, default=0), instants)
+        return [inherited] if payload.recalls else []
+    assert isinstance(payload, RecallServed)
+    by_fact: dict[str, list[RecallUse]] = {}
+    for use in payload.uses:
+        by_fact.setdefault(use.fact_id, []).append(use)
+    return [
+        (fact, sum(use.count for use in uses), max(use.last_at_us for use in uses), _last(uses))
+        for fact, uses in by_fact.items()
+    ]
+
+
+def _last(uses: Iterable[RecallUse]) -> list[int]:
+    """The last instants of a fact's uses in one batch, oldest first (microseconds)."""
+    instants = [at for use in uses for at in (*use.earlier_us, use.last_at_us)]
+    return sorted(instants)[-KEPT_MAX:]
+
+
+class AccessPart:
+    """How often, and when last, recalls returned each fact."""
+
+    kinds = AccessProjector.kinds
+
+    def __init__(self, facts: FactColumns) -> None:
+        self._facts = facts
+        self.counts = SlotCounts()
+        self.times = RecallTimes()
+
+    def load(self, db: apsw.Connection) -> None:
+        for position, rows in groupby(query(db, _EVERY), key=itemgetter(0)):
+            self._add(position, [(fact, count, _decode(text)) for _, fact, count, text in rows])
+
+    def fold(self, events: Sequence[Recorded]) -> None:
+        for event in events:
+            self._add(event.position, [(fact, n, times) for fact, n, _, times in _uses(event)])
+
+    def forget(self, facts: Mapping[str, int]) -> None:
+        for slot in facts.values():
+            self.times.drop(slot)
+
+    def _add(self, position: int, uses: Sequence[tuple[str, int, list[int]]]) -> None:
+        counts: list[tuple[int, int]] = []
+        for fact, count, instants in uses:
+            slot = self._facts.slot_of.get(fact)
+            if slot is not None:
+                counts.append((slot, count))
+                self.times.add(position, slot, instants)
+        self.counts.add(position, counts)
+
+
+class RecallTimes:
+    """The instants by slot, in the order of the log."""
+
+    def __init__(self) -> None:
+        self._by_slot: dict[int, tuple[array[int], array[int]]] = {}
+
+    def add(self, position: int, slot: int, instants: Sequence[int]) -> None:
+        """Note what one event says of a slot."""
+        known = self._by_slot.get(slot)
+        if known is None:
+            known = self._by_slot[slot] = (array("q"), array("q"))
+        positions, times = known
+        times.extend(instants)  # before the positions, by which readers count them
+        positions.extend([position] * len(instants))
+
+    def drop(self, slot: int) -> None:
+        """Forget an erased fact."""
+        self._by_slot.pop(slot, None)
+
+    def at(self, slot: int, position: int) -> tuple[int, ...]:
+        """The last instants known at a position, oldest first."""
+        known = self._by_slot.get(slot)
+        if known is None:
+            return ()
+        positions, times = known
+        count = bisect_right(positions, position)
+        return tuple(sorted(times[max(0, count - KEPT_MAX) : count]))

@@ -1,0 +1,173 @@
+"""Attributes of facts: what abmind ranks by, as each fact was stated and as set since."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import apsw
+import msgspec
+
+from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.kinds import FactAsserted, FactAttributes, FactAttributesSet
+from engramlog.projections.authorization import OPEN_CLASS, Authorization
+from engramlog.projections.columns.fact_columns import FactColumns
+from engramlog.projections.memories.attribute_rules import CONFIDENTIAL, PLAIN, as_received, may_set
+from engramlog.projections.tables.database import query, query_one
+from engramlog.projections.tables.erasing import FACTS
+from engramlog.projections.tables.facts.facts import fact_id
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(FactAttributes).decode
+
+_EVERY = "SELECT position, fact_id, attributes FROM fact_attributes ORDER BY position"
+_ORIGIN = "SELECT origin FROM facts WHERE id = ?"
+
+
+def encoded(attributes: FactAttributes | None) -> str:
+    """The text of the table; empty for none."""
+    return "" if attributes is None else _encode(attributes).decode()
+
+
+def decoded(text: str) -> FactAttributes:
+    """From the text of the table."""
+    return _decode(text) if text else PLAIN
+
+
+def attributes_at(db: apsw.Connection, fact: str, position: int) -> FactAttributes | None:
+    """A fact's attributes as they stood at a position; None where it had none."""
+    row = query_one(
+        db,
+        "SELECT attributes FROM fact_attributes WHERE fact_id = ? AND position <= ?"
+        " ORDER BY position DESC LIMIT 1",
+        (fact, position),
+    )
+    return None if row is None else _decode(row[0])
+
+
+class AttributesProjector:
+    """``fact_attributes``: a row a fact that has any, and one more each time they change."""
+
+    name = "attributes"
+    version = 2
+    tables = ("fact_attributes",)
+    schema = """
+    CREATE TABLE fact_attributes (
+        position INTEGER NOT NULL,
+        fact_id TEXT NOT NULL,
+        attributes TEXT NOT NULL,
+        PRIMARY KEY (position, fact_id)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX fact_attributes_by_fact ON fact_attributes (fact_id);
+    """
+    late_indexes = ""
+    kinds = frozenset({"fact_asserted", "fact_attributes_set"})
+    reads = frozenset({"facts"})
+    erasing = (f"DELETE FROM fact_attributes WHERE fact_id IN {FACTS}",)
+
+    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
+        rows: list[tuple[int, str, str]] = []
+        for event in events:
+            payload = event.payload
+            if isinstance(payload, FactAsserted):
+                if payload.attributes is not None:
+                    stated = as_received(event, payload.attributes)
+                    rows.append((event.position, fact_id(event), encoded(stated)))
+            elif isinstance(payload, FactAttributesSet):
+                origin = query_one(db, _ORIGIN, (payload.fact_id,))
+                if origin is not None and may_set(event, str(origin[0])):
+                    word = as_received(event, payload.attributes)
+                    rows.append((event.position, payload.fact_id, encoded(word)))
+        if rows:
+            db.executemany("INSERT INTO fact_attributes VALUES (?,?,?)", rows)
+
+
+class AttributesPart:
+    """What each fact says of itself, and the newest classification of each."""
+
+    kinds = AttributesProjector.kinds
+
+    def __init__(self, facts: FactColumns) -> None:
+        self._facts = facts
+        self.by_slot: dict[int, list[tuple[int, FactAttributes]]] = {}
+        """Of a fact that has any: what they are, from which position on, ascending."""
+        self.confidential = False
+        """Whether any fact was ever classified so that only some may read it."""
+
+    def load(self, db: apsw.Connection) -> None:
+        for position, fact, text in query(db, _EVERY):
+            self._set(fact, position, _decode(text))
+
+    def fold(self, events: Sequence[Recorded]) -> None:
+        for event in events:
+            payload = event.payload
+            if isinstance(payload, FactAsserted):
+                if payload.attributes is not None:
+                    stated = as_received(event, payload.attributes)
+                    self._set(fact_id(event), event.position, stated)
+            elif isinstance(payload, FactAttributesSet):
+                slot = self._facts.slot_of.get(payload.fact_id)
+                if slot is None:
+                    continue
+                origin = self._facts.origins.text(int(self._facts.arrays["origin"][slot]))
+                if may_set(event, origin):
+                    word = as_received(event, payload.attributes)
+                    self._set(payload.fact_id, event.position, word)
+
+    def forget(self, facts: Mapping[str, int]) -> None:
+        for slot in facts.values():
+            self.by_slot.pop(slot, None)
+
+    def _set(self, fact: str, position: int, attributes: FactAttributes) -> None:
+        """Note a fact's attributes; its newest classification counts for the past as well."""
+        slot = self._facts.slot_of.get(fact)
+        if slot is not None:
+            self.by_slot.setdefault(slot, []).append((position, attributes))
+            self.confidential |= attributes.classification >= CONFIDENTIAL
+            self._facts.arrays["classification"][slot] = attributes.classification
+
+
+def level_of(column: str) -> str:
+    """An expression for the newest classification of the fact that ``column`` names."""
+    return (
+        "coalesce((SELECT coalesce(json_extract(a.attributes, '$.classification'), 1)"
+        f" FROM fact_attributes a WHERE a.fact_id = {column}"
+        f" ORDER BY a.position DESC LIMIT 1), {OPEN_CLASS})"
+    )
+
+
+def cleared_rows(column: str, authorization: Authorization) -> tuple[str, list[Any]]:
+    """A condition and its bindings that hold for rows whose fact, named by ``column``, is not
+    classified too high for a caller; and for rows that name none."""
+    level = level_of(column)
+    condition = (
+        f"({column} IS NULL OR ({level} <= ? AND ({level} <= {OPEN_CLASS} OR ? OR EXISTS"
+        f" (SELECT 1 FROM facts AS own WHERE own.id = {column} AND own.source = ?))))"
+    )
+    bindings = [
+        authorization.ceiling,
+        int(authorization.every_garden),
+        authorization.principal,
+    ]
+    return condition, bindings
+
+
+def closed_facts(db: apsw.Connection, facts: Sequence[str]) -> frozenset[str]:
+    """Those of the facts that only their source may read."""
+    rows = query(
+        db,
+        "SELECT fact_id, attributes, max(position) FROM fact_attributes"
+        " WHERE fact_id IN (SELECT value FROM json_each(?)) GROUP BY fact_id",
+        (msgspec.json.encode(list(facts)).decode(),),
+    )
+    return frozenset(fact for fact, text, _ in rows if decoded(text).classification >= CONFIDENTIAL)
+
+
+def attributed(db: apsw.Connection, facts: Sequence[str]) -> list[int]:
+    """Positions of the events that say what the facts' attributes are."""
+    rows = query(
+        db,
+        "SELECT position FROM fact_attributes WHERE fact_id IN (SELECT value FROM json_each(?))",
+        (msgspec.json.encode(list(facts)).decode(),),
+    )
+    return [position for (position,) in rows]

@@ -1,0 +1,109 @@
+"""The ``cards`` table: which cards there are: one for every entity, scope and garden with a fact.
+
+Their text is in no table: it is a pure function of the facts at a Moment. What is here finds
+the entity behind a card's id. Sweeps, trust and declarations may touch any number of cards at
+once and are not entered: whether a text is still good is judged by the facts themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from uuid import UUID, uuid5
+
+import apsw
+from msgspec import Struct
+
+from engramlog.eventlog.event import Recorded
+from engramlog.projections.authorization import OPEN_CLASS
+from engramlog.projections.tables.database import query, query_one
+from engramlog.projections.tables.erasing import Erased
+
+CARD_RELATION = "stigmem:memory:card"
+"""Relation of the card as a fact (seed §20.4.1)."""
+SUMMARY_RELATION = "stigmem:card:summary"
+"""Relation under which a card travels in answers of recall and of the cards route."""
+CARD_SOURCE = "system:stigmem:card-generator"
+CARD_CONFIDENCE = 1.0
+"""That the card exists, not that what it says is right."""
+
+_NAMESPACE = UUID("5a0f2c8e-8d0a-5d0c-9c39-3c1f0f8a7f11")
+
+_ASSERTED = """
+SELECT DISTINCT entity, scope, garden_id FROM facts WHERE from_position BETWEEN ? AND ?
+"""
+_ENTER = "INSERT OR IGNORE INTO cards (card_id, entity, scope, garden_id) VALUES (?,?,?,?)"
+_HAS_FACT = """
+SELECT 1 FROM facts WHERE entity=? AND scope=? AND garden_id IS ? LIMIT 1
+"""
+_FIND = "SELECT entity, scope, garden_id FROM cards WHERE card_id=?"
+
+
+class CardKey(Struct, frozen=True):
+    """Which card: an entity in one scope and at most one garden. Cards never mix two of them.
+
+    ``ceiling`` is the classification up to which facts are shown; None where none is set."""
+
+    entity: str
+    scope: str
+    garden: str | None = None
+    ceiling: str | None = None
+
+    def of(self, ceiling: int) -> CardKey:
+        """The card for readers of this ceiling: those who see less share none with others."""
+        if ceiling >= OPEN_CLASS:
+            return self
+        return CardKey(self.entity, self.scope, self.garden, str(ceiling))
+
+    @property
+    def card_id(self) -> str:
+        """The id of the card as a fact: the same on every node and after every rebuild."""
+        parts = (self.entity, self.scope, self.garden or "", self.ceiling or "")
+        return str(uuid5(_NAMESPACE, "\x00".join(parts)))
+
+    @property
+    def vector_key(self) -> str:
+        """The key of its vector in ``vec_facts`` (seed §20.4.2)."""
+        parts = ("card", self.entity, self.scope, self.garden, self.ceiling)
+        return ":".join(part for part in parts if part is not None)
+
+
+class CardsProjector:
+    """Rows of ``cards``."""
+
+    name = "cards"
+    version = 2
+    tables = ("cards",)
+    schema = """
+    CREATE TABLE cards (
+        card_id TEXT PRIMARY KEY,
+        entity TEXT NOT NULL,
+        scope TEXT NOT NULL,
+        garden_id TEXT
+    ) STRICT, WITHOUT ROWID;
+    """
+    late_indexes = ""
+    kinds = frozenset({"fact_asserted"})
+    reads = frozenset({"facts"})
+
+    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
+        places = query(db, _ASSERTED, (events[0].position, events[-1].position))
+        db.executemany(_ENTER, [(_card_id(*place), *place) for place in places])
+
+    def refold(self, erased: Erased, db: apsw.Connection) -> None:
+        """A card goes with the last fact it could be about."""
+        places = {(fact.entity, fact.scope, fact.garden_id) for fact in erased.touched}
+        for place in places:
+            if query_one(db, _HAS_FACT, place) is None:
+                db.execute("DELETE FROM cards WHERE card_id=?", (_card_id(*place),))
+
+
+@lru_cache(maxsize=16_384)
+def _card_id(entity: str, scope: str, garden: str | None) -> str:
+    return CardKey(entity, scope, garden).card_id
+
+
+def find_card(db: apsw.Connection, card_id: str) -> CardKey | None:
+    """The key behind a card's id; apply the authorization yourself."""
+    found = query_one(db, _FIND, (card_id,))
+    return None if found is None else CardKey(*found)

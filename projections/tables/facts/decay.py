@@ -1,0 +1,319 @@
+"""Decay: how a sweep changes confidence, and the record of sweeps.
+
+Confidence at a moment is defined, not accumulated:
+``round(max(floor, base * 2 ** (-age / half_life)), 6)`` with the age at the latest sweep
+that applies, or 0 once a sweep has retracted the fact. The same functions serve the
+tables and the memory image, so both hold the same bits. Source: the protocol's §15, DESIGN §2.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import apsw
+import msgspec
+import numpy as np
+
+from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.kinds import DecayPolicy, DecaySwept
+from engramlog.projections.arrays import F64, I32, I64, Bool
+from engramlog.projections.columns.fact_columns import ColumnView
+from engramlog.projections.interner import Interner
+from engramlog.projections.moment import LIVE
+from engramlog.projections.normalization import SCOPES, matches_label
+from engramlog.projections.tables.database import query
+
+EXEMPT_PREFIXES = ("stigmem:", "rel:")
+SWEPT_COLUMNS = "from_position, entity, relation, scope, base_confidence, confidence, recorded_at"
+"""What ``swept_rows`` needs of a row, its identity first."""
+
+
+_SWEEPS = "SELECT position, scope, at_us, policies, gardens FROM decay_sweeps ORDER BY position"
+GARDENS_SWEPT = """(garden_id IS NULL OR garden_id IN (SELECT value FROM json_each(?))
+    OR '*' IN (SELECT value FROM json_each(?)))"""
+"""Which facts a sweep covers; takes ``gardens_json`` twice."""
+
+
+def gardens_json(sweep: DecaySwept) -> str:
+    """The gardens whose facts a sweep covers, ``*`` for all."""
+    return msgspec.json.encode(sweep.gardens).decode()
+
+
+def is_exempt(entity: str, relation: str) -> bool:
+    """System facts and relationship facts never decay."""
+    return relation.startswith(EXEMPT_PREFIXES) or (
+        entity.startswith("stigmem:") and not entity.startswith("stigmem://")
+    )
+
+
+def policy_for(policies: Sequence[DecayPolicy], relation: str, scope: str) -> DecayPolicy | None:
+    """The most specific policy that covers (relation, scope); None where none does or the
+    chosen one exempts the relation. An exact or longer relation pattern beats a shorter
+    one, then a named scope beats ``*``, then the smaller id."""
+    best: tuple[int, int, str] | None = None
+    chosen: DecayPolicy | None = None
+    for policy in policies:
+        if policy.scope not in ("*", scope) or not matches_label(policy.relation, relation):
+            continue
+        exact = not policy.relation.endswith("*")
+        rank = (-2 * len(policy.relation) - exact, int(policy.scope == "*"), policy.id)
+        if best is None or rank < best:
+            best, chosen = rank, policy
+    if chosen is None:
+        return None
+    if any(matches_label(pattern, relation) for pattern in chosen.exempt_relations):
+        return None
+    return chosen
+
+
+def decayed_confidence(base: F64, age_us: I64, half_life_s: float | F64, floor: float | F64) -> F64:
+    """Half-life decay with a floor, never above the base, rounded to six places."""
+    halvings = np.maximum(age_us, 0) / (half_life_s * 1e6)
+    decayed = np.round(np.maximum(floor, base * np.exp2(-halvings)), 6)
+    return np.minimum(base, decayed).astype(np.float64)
+
+
+def retracted_by(policy: DecayPolicy, confidence: F64, age_us: I64) -> Bool:
+    """Which facts a retract-mode policy ends: older than the TTL, or sunk under the floor."""
+    ended: Bool = np.zeros(len(confidence), dtype=bool)
+    if policy.ttl_s is not None:
+        ended |= age_us >= policy.ttl_s * 1e6
+    if policy.min_confidence is not None:
+        ended |= confidence < policy.min_confidence
+    return ended
+
+
+def swept_rows(
+    sweep: DecaySwept, rows: Iterable[Sequence[Any]]
+) -> tuple[list[int], list[tuple[int, float]]]:
+    """What a sweep does to rows of ``SWEPT_COLUMNS``: (rows it ends, rows it weakens)."""
+    groups: dict[tuple[str, str, bool], list[Sequence[Any]]] = {}
+    for row in rows:
+        key = (row[2], row[3], is_exempt(row[1], row[2]))
+        groups.setdefault(key, []).append(row)
+    ended: list[int] = []
+    decayed: list[tuple[int, float]] = []
+    for (relation, scope, exempt), members in groups.items():
+        policy = None if exempt else policy_for(sweep.policies, relation, scope)
+        if policy is None:
+            continue
+        age: I64 = np.array([sweep.at_us - row[6] for row in members], dtype=np.int64)
+        current: F64 = np.array([row[5] for row in members], dtype=np.float64)
+        if policy.mode == "retract":
+            gone = retracted_by(policy, current, age)
+            ended.extend(members[i][0] for i in np.flatnonzero(gone))
+        elif policy.half_life_s is not None:
+            base: F64 = np.array([row[4] for row in members], dtype=np.float64)
+            floor = policy.min_confidence or 0.0
+            after = decayed_confidence(base, age, policy.half_life_s, floor)
+            decayed.extend(
+                (members[i][0], float(after[i])) for i in np.flatnonzero(after != current)
+            )
+    return ended, decayed
+
+
+class DecayProjector:
+    """``decay_sweeps``: every sweep with its policies; any moment's confidence follows."""
+
+    name = "decay"
+    version = 2
+    tables = ("decay_sweeps",)
+    schema = """
+    CREATE TABLE decay_sweeps (
+        position INTEGER PRIMARY KEY,
+        scope TEXT NOT NULL,
+        at_us INTEGER NOT NULL,
+        policies TEXT NOT NULL,
+        gardens TEXT NOT NULL
+    ) STRICT;
+    """
+    late_indexes = ""
+    kinds = frozenset({"decay_swept"})
+    reads: frozenset[str] = frozenset()
+
+    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
+        for event in events:
+            sweep = event.payload
+            assert isinstance(sweep, DecaySwept)
+            policies = msgspec.json.encode(sweep.policies).decode()
+            db.execute(
+                "INSERT INTO decay_sweeps VALUES (?,?,?,?,?)",
+                (event.position, sweep.scope, sweep.at_us, policies, gardens_json(sweep)),
+            )
+
+
+def _sweeps(db: apsw.Connection) -> list[tuple[int, DecaySwept]]:
+    """All sweeps with their positions, oldest first."""
+    decode = msgspec.json.Decoder(list[DecayPolicy]).decode
+    names = msgspec.json.Decoder(list[str]).decode
+    return [
+        (
+            position,
+            DecaySwept(scope=scope, at_us=at_us, policies=decode(policies), gardens=names(gardens)),
+        )
+        for position, scope, at_us, policies, gardens in query(db, _SWEEPS)
+    ]
+
+
+class _Regime:
+    """All sweeps of one scope and the same gardens that carried equal policies: their
+    positions and instants."""
+
+    def __init__(self, sweep: DecaySwept) -> None:
+        self.scope = sweep.scope
+        self.gardens = sweep.gardens
+        self.policies = sweep.policies
+        self.positions: list[int] = []
+        self.instants: list[int] = []
+        empty: F64 = np.empty(0, dtype=np.float64)
+        self._rates: tuple[F64, F64] = (empty, empty)
+
+    def rates(self, relations: Interner) -> tuple[F64, F64]:
+        """Half-life in seconds, NaN where nothing fades, and floor of every relation in every
+        scope: by number of the relation times the scopes, plus that of the scope."""
+        lives, floors = self._rates
+        known, count = len(lives) // len(SCOPES), len(relations)
+        if known < count:
+            fresh = [
+                self._rate(relations.text(number), scope)
+                for number in range(known, count)
+                for scope in SCOPES
+            ]
+            lives = np.concatenate((lives, [life for life, _ in fresh]))
+            floors = np.concatenate((floors, [floor for _, floor in fresh]))
+            self._rates = (lives, floors)  # at once: others may read them meanwhile
+        return lives, floors
+
+    def _rate(self, relation: str, scope: str) -> tuple[float, float]:
+        if self.scope not in ("*", scope) or is_exempt("", relation):
+            return np.nan, 0.0
+        policy = policy_for(self.policies, relation, scope)
+        if policy is None or policy.mode != "confidence" or policy.half_life_s is None:
+            return np.nan, 0.0
+        return policy.half_life_s, policy.min_confidence or 0.0
+
+
+class DecayPart:
+    """Confidence at any position, from the list of sweeps."""
+
+    kinds = DecayProjector.kinds
+
+    def __init__(self) -> None:
+        self._regimes: dict[str, _Regime] = {}
+
+    def load(self, db: apsw.Connection) -> None:
+        for position, sweep in _sweeps(db):
+            self._add(position, sweep)
+
+    def fold(self, events: Sequence[Recorded]) -> None:
+        for event in events:
+            assert isinstance(event.payload, DecaySwept)
+            self._add(event.position, event.payload)
+
+    def forget(self, facts: Mapping[str, int]) -> None:
+        """A sweep names no facts."""
+
+    def _add(self, position: int, sweep: DecaySwept) -> None:
+        name = repr((sweep.scope, sweep.gardens, sweep.policies))
+        regime = self._regimes.setdefault(name, _Regime(sweep))
+        regime.positions.append(position)
+        regime.instants.append(sweep.at_us)
+
+    def positions(self, until: int) -> list[int]:
+        """Positions of all sweeps up to one, ascending."""
+        regimes = list(self._regimes.values())  # the writer may add one meanwhile
+        return sorted({at for regime in regimes for at in regime.positions if at <= until})
+
+    def confidence(self, view: ColumnView, slots: I32, position: int) -> F64:
+        """Decayed confidence of slots, retraction left aside."""
+        base: F64 = view.base[slots].astype(np.float64)
+        reached = [
+            (regime.positions[count - 1], regime.instants[count - 1], regime)
+            for regime in list(self._regimes.values())  # the writer may add one meanwhile
+            if (count := bisect_right(regime.positions, position))
+        ]
+        if not reached:
+            return base
+        confidence = base.copy()
+        open_slots: Bool = base > 0.0
+        for swept, at_us, regime in sorted(reached, key=lambda entry: -entry[0]):
+            waiting = np.flatnonzero(open_slots & (view.from_position[slots] < swept))
+            waiting = waiting[_covered(view, slots[waiting], regime.gardens)]
+            if not len(waiting):
+                continue
+            self._sweep(view, slots, waiting, at_us, regime, confidence, open_slots)
+        return confidence
+
+    def _sweep(
+        self,
+        view: ColumnView,
+        slots: I32,
+        waiting: I64,
+        at_us: int,
+        regime: _Regime,
+        confidence: F64,
+        open_slots: Bool,
+    ) -> None:
+        chosen = slots[waiting]
+        lives, floors = regime.rates(view.relations)
+        labels = view.relation[chosen].astype(np.int64) * len(SCOPES) + view.scope[chosen]
+        half_life = lives[labels]
+        fades = ~np.isnan(half_life) & _may_decay(view, chosen)
+        picked, rows = waiting[fades], chosen[fades]
+        age: I64 = at_us - view.recorded_at[rows]
+        confidence[picked] = decayed_confidence(
+            view.base[rows], age, half_life[fades], floors[labels[fades]]
+        )
+        open_slots[picked] = False
+
+    def ended_by(self, view: ColumnView, sweep: DecaySwept, position: int) -> I32:
+        """Which live slots a retract-mode sweep ends."""
+        none: I32 = np.empty(0, dtype=np.int32)
+        if not any(policy.mode == "retract" for policy in sweep.policies):
+            return none
+        live = np.flatnonzero((view.to_position == LIVE) & (view.base > 0.0)).astype(np.int32)
+        live = live[_covered(view, live, sweep.gardens)]
+        current = self.confidence(view, live, position - 1)
+        ended: list[I32] = []
+        labels = view.relation[live].astype(np.int64) * len(SCOPES) + view.scope[live]
+        for label in np.unique(labels):
+            relation = view.relations.text(int(label) // len(SCOPES))
+            scope = SCOPES[int(label) % len(SCOPES)]
+            policy = policy_for(sweep.policies, relation, scope)
+            if sweep.scope not in ("*", scope) or policy is None or policy.mode != "retract":
+                continue
+            picked = np.flatnonzero(labels == label)
+            picked = picked[_decays(view, live[picked], relation)]
+            rows = live[picked]
+            age: I64 = sweep.at_us - view.recorded_at[rows]
+            ended.append(rows[retracted_by(policy, current[picked], age)])
+        return np.sort(np.concatenate(ended)) if ended else none
+
+
+def _covered(view: ColumnView, slots: I32, gardens: Sequence[str]) -> Bool:
+    """Which facts lie where a sweep of these gardens reaches."""
+    garden = view.garden[slots]
+    covered: Bool = garden < 0
+    if "*" in gardens:
+        covered[:] = True
+    elif gardens and not covered.all():
+        numbers = [view.gardens.number(name) for name in gardens]
+        covered |= np.isin(garden, [number for number in numbers if number is not None])
+    return covered
+
+
+def _decays(view: ColumnView, slots: I32, relation: str) -> Bool:
+    """Which facts of a relation a sweep may touch."""
+    if is_exempt("", relation):
+        return np.zeros(len(slots), dtype=bool)
+    return _may_decay(view, slots)
+
+
+def _may_decay(view: ColumnView, slots: I32) -> Bool:
+    """Which facts are about entities that are not exempt."""
+    exempt = view.entities.chosen("exempt from decay", lambda text: is_exempt(text, ""))
+    if not len(exempt):
+        return np.ones(len(slots), dtype=np.bool_)
+    return np.isin(view.entity[slots], exempt, invert=True)

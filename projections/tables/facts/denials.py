@@ -1,0 +1,168 @@
+"""``denials``: which facts another source denied, by which record, and how that was settled.
+
+A denial ends nothing. It may name facts that are not here yet: it then waits for them. Whether
+it is open is asked of the facts at a Moment (``open_denials`` here, ``View.deniers``): its target
+and its record stand, and its source has not stated the value again since.
+Source: wire 5.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import apsw
+import msgspec
+import numpy as np
+
+from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.kinds import ConflictResolved, FactDenied
+from engramlog.projections.arrays import I32
+from engramlog.projections.columns.fact_columns import FactColumns
+from engramlog.projections.moment import LIVE
+from engramlog.projections.tables.database import query
+from engramlog.projections.tables.erasing import FACTS
+from engramlog.projections.tables.facts.contradictions import conflict_id
+from engramlog.projections.tables.facts.facts import fact_id
+
+_INSERT = """
+INSERT OR IGNORE INTO denials (conflict_id, fact_id, marker_id, detected_at, position)
+VALUES (?,?,?,?,?)
+"""
+_RESOLVE = """
+UPDATE denials SET resolved_position=?, winner_id=?, resolution_fact_id=?, note=?, resolved_by=?
+WHERE conflict_id=? AND resolved_position IS NULL
+"""
+_OPEN = f"""
+SELECT denials.fact_id, marker.id FROM denials
+JOIN facts AS target ON target.id = denials.fact_id
+JOIN facts AS marker ON marker.id = denials.marker_id
+WHERE denials.fact_id IN (SELECT value FROM json_each(?))
+  AND target.to_position = {LIVE} AND target.set_aside = {LIVE}
+  AND marker.to_position = {LIVE} AND marker.set_aside = {LIVE} AND marker.base_confidence = 0
+  AND marker.entity = target.entity AND marker.relation = target.relation
+  AND marker.scope = target.scope AND marker.garden_id IS target.garden_id
+  AND NOT EXISTS (
+    SELECT 1 FROM facts AS again
+    WHERE again.entity = target.entity AND again.relation = target.relation
+      AND again.scope = target.scope AND again.garden_id IS target.garden_id
+      AND again.source = marker.source AND again.received_from IS marker.received_from
+      AND again.hlc > marker.hlc
+      AND again.base_confidence > 0
+      AND again.value_type = target.value_type AND again.value_v = target.value_v)
+ORDER BY denials.position
+"""
+
+
+class DenialsProjector:
+    """Rows of ``denials``."""
+
+    name = "denials"
+    version = 1
+    tables = ("denials",)
+    schema = """
+    CREATE TABLE denials (
+        conflict_id TEXT PRIMARY KEY,
+        fact_id TEXT NOT NULL,
+        marker_id TEXT NOT NULL,
+        detected_at INTEGER NOT NULL,
+        position INTEGER NOT NULL,
+        resolved_position INTEGER,
+        winner_id TEXT,
+        resolution_fact_id TEXT,
+        note TEXT,
+        resolved_by TEXT
+    ) STRICT;
+    CREATE INDEX denials_by_fact ON denials (fact_id);
+    CREATE INDEX denials_by_marker ON denials (marker_id);
+    """
+    late_indexes = "CREATE INDEX denials_by_position ON denials (position, conflict_id);"
+    kinds = frozenset({"fact_denied", "conflict_resolved"})
+    reads: frozenset[str] = frozenset()
+    erasing = (f"DELETE FROM denials WHERE fact_id IN {FACTS} OR marker_id IN {FACTS}",)
+
+    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
+        for event in events:
+            payload = event.payload
+            if isinstance(payload, FactDenied):
+                marker = payload.marker_id
+                db.executemany(
+                    _INSERT,
+                    [
+                        (conflict_id(marker, fact), fact, marker, event.received_at, event.position)
+                        for fact in payload.fact_ids
+                    ],
+                )
+            else:
+                assert isinstance(payload, ConflictResolved)
+                resolved = (event.position, payload.winner_id, payload.resolution_fact_id,
+                            payload.note, event.header.actor, payload.conflict_id)  # fmt: skip
+                db.execute(_RESOLVE, resolved)
+
+
+def open_denials(db: apsw.Connection, facts: Sequence[str]) -> list[tuple[str, str]]:
+    """(fact, the record that denies it) of every open denial of these facts, oldest first."""
+    asked = msgspec.json.encode(list(facts)).decode()
+    return [(fact, marker) for fact, marker in query(db, _OPEN, (asked,))]
+
+
+def is_denial(db: apsw.Connection, fact: str) -> bool:
+    """Whether a fact is the record of a denial."""
+    return bool(query(db, "SELECT 1 FROM denials WHERE marker_id=? LIMIT 1", (fact,)))
+
+
+_EVERY = "SELECT position, fact_id, marker_id FROM denials ORDER BY position, fact_id"
+
+
+class DenialsPart:
+    """Which facts were denied, and by which records. A denial waits for facts that are not here
+    yet."""
+
+    kinds = frozenset({"fact_asserted", "fact_denied"})
+
+    def __init__(self, facts: FactColumns) -> None:
+        self._facts = facts
+        self._of: dict[int, list[tuple[int, int]]] = {}
+        self._waiting: dict[str, list[tuple[int, str, str]]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._of)
+
+    def load(self, db: apsw.Connection) -> None:
+        for position, fact, marker in query(db, _EVERY):
+            self._add(position, fact, marker)
+
+    def fold(self, events: Sequence[Recorded]) -> None:
+        for event in events:
+            payload = event.payload
+            if isinstance(payload, FactDenied):
+                for fact in payload.fact_ids:
+                    self._add(event.position, fact, payload.marker_id)
+            elif self._waiting:
+                for waiting in self._waiting.pop(fact_id(event), ()):
+                    self._add(*waiting)
+
+    def forget(self, facts: Mapping[str, int]) -> None:
+        gone = frozenset(facts.values())
+        for target, stated in list(self._of.items()):
+            kept = [each for each in stated if each[1] not in gone]
+            if target in gone or not kept:
+                del self._of[target]
+            elif len(kept) < len(stated):
+                self._of[target] = kept
+
+    def _add(self, position: int, fact: str, marker: str) -> None:
+        slot_of = self._facts.slot_of
+        for name in (fact, marker):
+            if name not in slot_of:
+                self._waiting.setdefault(name, []).append((position, fact, marker))
+                return
+        self._of.setdefault(slot_of[fact], []).append((position, slot_of[marker]))
+
+    def targets(self) -> I32:
+        """Slots of facts that were ever denied."""
+        return np.array(list(self._of), dtype=np.int32)
+
+    def markers(self, slot: int, position: int) -> I32:
+        """Slots of the records that had denied a fact by a position."""
+        stated = list(self._of.get(slot, ()))
+        return np.array([marker for at, marker in stated if at <= position], dtype=np.int32)

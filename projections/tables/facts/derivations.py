@@ -1,0 +1,128 @@
+"""``derivations``: which content was derived from which, by hash (seed §20.6).
+
+Links are stored as given and may dangle; cycles that the writer can see are refused when a
+fact is written. Two nodes may each accept half of a cycle, so walks tolerate them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
+
+import apsw
+
+from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.kinds import FactAsserted
+from engramlog.projections.columns.fact_columns import FactColumns
+from engramlog.projections.tables.database import query
+from engramlog.projections.tables.erasing import POSITIONS
+from engramlog.projections.tables.facts.facts import fact_id
+
+WALK_HASHES_MAX = 10_000
+
+_LINKS = "SELECT from_position, parent_hash FROM derivations ORDER BY from_position"
+_PARENTS = """
+SELECT parent_hash, facts.id FROM derivations JOIN facts USING (from_position)
+WHERE child_hash=?1 AND (garden_id IS NULL OR garden_id IS ?2)
+"""
+
+
+class DerivationsProjector:
+    """Rows of ``derivations``: child content hash → parent content hash."""
+
+    name = "derivations"
+    version = 1
+    tables = ("derivations",)
+    schema = """
+    CREATE TABLE derivations (
+        child_hash TEXT NOT NULL,
+        parent_hash TEXT NOT NULL,
+        from_position INTEGER NOT NULL,
+        PRIMARY KEY (child_hash, parent_hash, from_position)
+    ) STRICT, WITHOUT ROWID;
+    """
+    late_indexes = ""
+    kinds = frozenset({"fact_asserted"})
+    reads: frozenset[str] = frozenset()
+    erasing = (f"DELETE FROM derivations WHERE from_position IN {POSITIONS}",)
+
+    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
+        rows: list[tuple[str, str, int]] = []
+        for event in events:
+            fact = event.payload
+            assert isinstance(fact, FactAsserted)
+            if fact.derived_from:
+                child = fact.cid.removeprefix("sha256:")
+                rows.extend(
+                    (child, parent, event.position)
+                    for parent in sorted({parent.hash for parent in fact.derived_from})
+                )
+        if rows:
+            db.executemany("INSERT INTO derivations VALUES (?,?,?)", rows)
+
+
+class DerivationsPart:
+    """What each derived fact was derived from."""
+
+    kinds = DerivationsProjector.kinds
+
+    def __init__(self, facts: FactColumns) -> None:
+        self._facts = facts
+        self.parents: dict[int, tuple[int, ...]] = {}
+        """By slot of a derived fact: ``cid_number`` of each thing it was derived from."""
+
+    def load(self, db: apsw.Connection) -> None:
+        starts = self._facts.cut().from_position
+        for position, links in groupby(query(db, _LINKS), key=itemgetter(0)):
+            slot = int(starts.searchsorted(int(position)))
+            self._derive(slot, [parent for _, parent in links])
+
+    def fold(self, events: Sequence[Recorded]) -> None:
+        for event in events:
+            fact = event.payload
+            assert isinstance(fact, FactAsserted)
+            if fact.derived_from:
+                slot = self._facts.slot_of[fact_id(event)]
+                self._derive(slot, [parent.hash for parent in fact.derived_from])
+
+    def forget(self, facts: Mapping[str, int]) -> None:
+        for slot in facts.values():
+            self.parents.pop(slot, None)
+
+    def _derive(self, slot: int, hashes: Sequence[str]) -> None:
+        self.parents[slot] = tuple(sorted({int(each[:16], 16) for each in hashes}))
+
+
+def closes_cycle(
+    db: apsw.Connection,
+    child_hash: str,
+    parents: Iterable[str],
+    garden_id: str | None,
+    readable: Callable[[Iterable[str]], frozenset[str]],
+) -> bool:
+    """Whether content ``child_hash`` derived from ``parents`` would be its own ancestor.
+
+    Only links of facts that are ``readable`` to the writer are followed, those of the garden
+    written to and of none: a refusal must not tell of what others keep private. A cycle that
+    closes through such facts is accepted, as are those that two nodes close together: every
+    walk ends where it comes round.
+
+    Follows at most ``WALK_HASHES_MAX`` ancestors; a larger history counts as a cycle, so
+    the check is bounded and never passes what it could not finish.
+    """
+    seen: set[str] = set()
+    waiting = list(parents)
+    while waiting:
+        parent = waiting.pop()
+        if parent == child_hash:
+            return True
+        if parent in seen:
+            continue
+        seen.add(parent)
+        if len(seen) > WALK_HASHES_MAX:
+            return True
+        rows = query(db, _PARENTS, (parent, garden_id))
+        shown = readable([fact for _, fact in rows])
+        waiting.extend(link for link, fact in rows if fact in shown)
+    return False

@@ -1,0 +1,270 @@
+"""``erasures``, ``erased_facts``, ``erasure_receipts`` and ``legal_holds``: what was erased here,
+which of it is proven clean, and what may not be erased.
+
+No row says what was erased. Source: DESIGN section 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import apsw
+import msgspec
+from msgspec import Struct
+
+from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.kinds import ErasureCertified, ErasureReason, FactErased, LegalHoldSet
+from engramlog.projections.moment import LIVE
+from engramlog.projections.tables.database import query, query_one
+from engramlog.projections.tables.erasing import POSITIONS
+
+_ERASURES = """
+SELECT erasure_id, min(position), min(erased_at), min(reason), min(actor), sum(facts), sum(events)
+FROM erasures
+"""
+_HELD = f"""
+SELECT target FROM legal_holds WHERE target_kind=? AND to_position={LIVE}
+  AND target IN (SELECT value FROM json_each(?)) LIMIT 1
+"""
+
+
+_HELD_BY_TOMBSTONE = f"""
+SELECT entity FROM tombstones WHERE legal_hold AND node_id IS NULL AND to_position={LIVE}
+  AND entity IN (SELECT value FROM json_each(?)) LIMIT 1
+"""
+
+
+class ErasuresProjector:
+    """Rows of the four tables."""
+
+    name = "erasures"
+    version = 1
+    tables = ("erasures", "erased_facts", "erasure_receipts", "legal_holds")
+    schema = f"""
+    CREATE TABLE erasures (
+        position INTEGER PRIMARY KEY,
+        erasure_id TEXT NOT NULL,
+        reason TEXT NOT NULL,
+        actor TEXT NOT NULL,
+        origin TEXT NOT NULL,
+        peer TEXT,
+        erased_at INTEGER NOT NULL,
+        facts INTEGER NOT NULL,
+        events INTEGER NOT NULL
+    ) STRICT;
+    CREATE INDEX erasures_by_id ON erasures (erasure_id);
+    CREATE TABLE erased_facts (
+        fact_id TEXT PRIMARY KEY,
+        erasure_id TEXT NOT NULL,
+        position INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX erased_facts_by_position ON erased_facts (position);
+    CREATE TABLE erasure_receipts (
+        erasure_id TEXT PRIMARY KEY,
+        document TEXT NOT NULL,
+        signature TEXT NOT NULL,
+        position INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE legal_holds (
+        from_position INTEGER PRIMARY KEY,
+        to_position INTEGER NOT NULL DEFAULT {LIVE},
+        target_kind TEXT NOT NULL,
+        target TEXT NOT NULL,
+        actor TEXT NOT NULL,
+        set_at INTEGER NOT NULL
+    ) STRICT;
+    CREATE INDEX legal_holds_by_target ON legal_holds (target_kind, target);
+    """
+    late_indexes = ""
+    kinds = frozenset({"fact_erased", "erasure_certified", "legal_hold_set"})
+    reads: frozenset[str] = frozenset()
+    erasing = (f"DELETE FROM legal_holds WHERE from_position IN {POSITIONS}",)
+
+    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
+        for event in events:
+            payload = event.payload
+            if isinstance(payload, FactErased):
+                _note(event, payload, db)
+            elif isinstance(payload, ErasureCertified):
+                db.execute(
+                    "INSERT OR IGNORE INTO erasure_receipts VALUES (?,?,?,?)",
+                    (payload.erasure_id, payload.document, payload.signature, event.position),
+                )
+            else:
+                assert isinstance(payload, LegalHoldSet)
+                _hold(event, payload, db)
+
+
+class ErasedPart:
+    """Which facts were erased here: none of them may come again."""
+
+    kinds = frozenset({"fact_erased"})
+
+    def __init__(self) -> None:
+        self.facts: set[str] = set()
+
+    def load(self, db: apsw.Connection) -> None:
+        self.facts.update(fact for (fact,) in query(db, "SELECT fact_id FROM erased_facts"))
+
+    def fold(self, events: Sequence[Recorded]) -> None:
+        for event in events:
+            assert isinstance(event.payload, FactErased)
+            self.facts.update(event.payload.fact_ids)
+
+    def forget(self, facts: Mapping[str, int]) -> None:
+        """Their ids are what is kept."""
+
+
+def _note(event: Recorded, erasure: FactErased, db: apsw.Connection) -> None:
+    db.execute(
+        "INSERT INTO erasures VALUES (?,?,?,?,?,?,?,?,?)",
+        (
+            event.position,
+            erasure.erasure_id,
+            erasure.reason,
+            event.header.actor,
+            event.header.origin,
+            event.peer,
+            event.received_at,
+            len(erasure.fact_ids),
+            len(erasure.events),
+        ),
+    )
+    db.executemany(
+        "INSERT OR IGNORE INTO erased_facts VALUES (?,?,?)",
+        [(fact, erasure.erasure_id, event.position) for fact in erasure.fact_ids],
+    )
+
+
+def _hold(event: Recorded, hold: LegalHoldSet, db: apsw.Connection) -> None:
+    db.execute(
+        "UPDATE legal_holds SET to_position=? WHERE target_kind=? AND target=? AND to_position=?",
+        (event.position, hold.target_kind, hold.target, LIVE),
+    )
+    if hold.held:
+        db.execute(
+            "INSERT INTO legal_holds (from_position, target_kind, target, actor, set_at)"
+            " VALUES (?,?,?,?,?)",
+            (event.position, hold.target_kind, hold.target, event.header.actor, event.received_at),
+        )
+
+
+class ErasureRow(Struct, frozen=True):
+    """One erasure; ``erased_at`` in microseconds, ``facts`` and ``events`` how many went."""
+
+    erasure_id: str
+    position: int
+    erased_at: int
+    reason: ErasureReason
+    actor: str
+    facts: int
+    events: int
+
+
+class ErasureReceipt(Struct, frozen=True):
+    """The signed statement that nothing of an erasure is left in the node's files."""
+
+    document: str
+    signature: str
+
+
+class LegalHold(Struct, frozen=True):
+    """A fact or entity that may not be erased; ``set_at`` in microseconds."""
+
+    target_kind: str
+    target: str
+    actor: str
+    set_at: int
+
+
+def find_erasure(db: apsw.Connection, erasure_id: str) -> ErasureRow | None:
+    """An erasure, all its events together."""
+    row = query_one(db, f"{_ERASURES} WHERE erasure_id=? GROUP BY erasure_id", (erasure_id,))
+    return None if row is None else ErasureRow(*row)
+
+
+def list_erasures(db: apsw.Connection, before: int, limit: int) -> list[ErasureRow]:
+    """Erasures begun before a position, newest first."""
+    sql = f"{_ERASURES} GROUP BY erasure_id HAVING min(position)<? ORDER BY 2 DESC LIMIT ?"
+    return [ErasureRow(*row) for row in query(db, sql, (before, limit))]
+
+
+def find_erasure_receipt(db: apsw.Connection, erasure_id: str) -> ErasureReceipt | None:
+    """The receipt, once everything is clean."""
+    row = query_one(
+        db, "SELECT document, signature FROM erasure_receipts WHERE erasure_id=?", (erasure_id,)
+    )
+    return None if row is None else ErasureReceipt(*row)
+
+
+def erasure_of(db: apsw.Connection, fact_id: str) -> str | None:
+    """The erasure that took a fact, if one did."""
+    sql = "SELECT erasure_id FROM erased_facts WHERE fact_id=?"
+    row = query_one(db, sql, (fact_id,))
+    return None if row is None else str(row[0])
+
+
+def erased_between(
+    db: apsw.Connection, after: int, until: int, limit: int
+) -> list[tuple[str, str, int]]:
+    """(fact id, erasure id, position) of facts erased after a position up to another."""
+    return [
+        (fact, erasure, position)
+        for fact, erasure, position in query(
+            db,
+            "SELECT fact_id, erasure_id, position FROM erased_facts"
+            " WHERE position>? AND position<=? ORDER BY position, fact_id LIMIT ?",
+            (after, until, limit),
+        )
+    ]
+
+
+def unclean(db: apsw.Connection) -> list[str]:
+    """Erasures that have no receipt yet, oldest first."""
+    rows = query(
+        db,
+        "SELECT erasure_id FROM erasures WHERE erasure_id NOT IN"
+        " (SELECT erasure_id FROM erasure_receipts) GROUP BY erasure_id ORDER BY min(position)",
+    )
+    return [erasure_id for (erasure_id,) in rows]
+
+
+def erasures_after(db: apsw.Connection, position: int) -> list[str]:
+    """Erasures with an event behind a position, oldest first."""
+    rows = query(
+        db,
+        "SELECT erasure_id FROM erasures WHERE position>? GROUP BY erasure_id"
+        " ORDER BY min(position)",
+        (position,),
+    )
+    return [erasure_id for (erasure_id,) in rows]
+
+
+def naming_positions(db: apsw.Connection, erasure_id: str) -> list[int]:
+    """Where the events of an erasure stand in the log."""
+    rows = query(
+        db, "SELECT position FROM erasures WHERE erasure_id=? ORDER BY position", (erasure_id,)
+    )
+    return [position for (position,) in rows]
+
+
+def legal_holds(db: apsw.Connection) -> list[LegalHold]:
+    """Everything that is held now, also by tombstones, oldest first."""
+    rows = query(
+        db,
+        "SELECT target_kind, target, actor, set_at, from_position FROM legal_holds"
+        f" WHERE to_position={LIVE}"
+        " UNION SELECT 'entity', entity, signed_by, set_at, from_position FROM tombstones"
+        f" WHERE legal_hold AND node_id IS NULL AND to_position={LIVE} ORDER BY 5",
+    )
+    return [LegalHold(*row[:4]) for row in rows]
+
+
+def held(db: apsw.Connection, facts: Iterable[str], entities: Collection[str]) -> bool:
+    """Whether any of the facts or entities is held, be it by a tombstone."""
+    for kind, targets in (("fact", facts), ("entity", entities)):
+        asked = msgspec.json.encode(sorted(set(targets))).decode()
+        if query_one(db, _HELD, (kind, asked)) is not None:
+            return True
+    asked = msgspec.json.encode(sorted(set(entities))).decode()
+    return query_one(db, _HELD_BY_TOMBSTONE, (asked,)) is not None

@@ -1,0 +1,78 @@
+"""``fact_retractions``: which fact ended when, why and by whom (seed §20.1.3).
+
+``retracted_at`` is Unix milliseconds. ``cause`` tells a source's own retraction from a
+local decay sweep: only the former is shared between nodes, and where both happened it is
+named, whichever came first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import apsw
+
+from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.kinds import DecaySwept, FactRetracted
+from engramlog.projections.tables.erasing import FACTS
+
+_INSERT = """
+INSERT INTO fact_retractions
+    (fact_id, retracted_at, position, cause, reason, actor, marker_id)
+VALUES (?,?,?,'retraction',?,?,?)
+ON CONFLICT (fact_id) DO UPDATE SET cause = excluded.cause, reason = excluded.reason,
+    actor = excluded.actor, marker_id = excluded.marker_id WHERE cause = 'decay'
+"""
+_SWEPT = """
+INSERT OR IGNORE INTO fact_retractions (fact_id, retracted_at, position, cause, reason, actor)
+SELECT id, ?, ?, 'decay', 'decay sweep', ? FROM facts WHERE to_position = ?
+"""
+
+
+class FactRetractionsProjector:
+    """Rows of ``fact_retractions``."""
+
+    name = "fact_retractions"
+    version = 2
+    tables = ("fact_retractions",)
+    schema = """
+    CREATE TABLE fact_retractions (
+        fact_id TEXT PRIMARY KEY,
+        retracted_at INTEGER NOT NULL,
+        position INTEGER NOT NULL,
+        cause TEXT NOT NULL,
+        reason TEXT NOT NULL,
+        actor TEXT NOT NULL,
+        marker_id TEXT
+    ) STRICT;
+    """
+    late_indexes = "CREATE INDEX fact_retractions_by_position ON fact_retractions (position);"
+    kinds = frozenset({"fact_retracted", "decay_swept"})
+    reads = frozenset({"facts"})
+    erasing = (f"DELETE FROM fact_retractions WHERE fact_id IN {FACTS}",)
+
+    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
+        for event in events:
+            payload = event.payload
+            at_ms = event.header.recorded_at // 1000
+            if isinstance(payload, FactRetracted):
+                db.executemany(
+                    _INSERT,
+                    [
+                        (
+                            fact,
+                            at_ms,
+                            event.position,
+                            payload.reason,
+                            event.header.actor,
+                            payload.marker_id,
+                        )
+                        for fact in payload.fact_ids
+                    ],
+                )
+            elif isinstance(payload, DecaySwept) and any(
+                policy.mode == "retract" for policy in payload.policies
+            ):
+                db.execute(
+                    _SWEPT,
+                    (payload.at_us // 1000, event.position, event.header.actor, event.position),
+                )

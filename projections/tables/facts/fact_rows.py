@@ -1,0 +1,90 @@
+"""Rows of ``facts`` as questions read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import apsw
+import msgspec
+from msgspec import Struct
+
+from engramlog.eventlog.kinds import Attestation, Parent
+from engramlog.projections.tables.database import query
+
+_decode_parents = msgspec.json.Decoder(list[Parent]).decode
+_decode_attestation = msgspec.json.Decoder(Attestation).decode
+
+
+class FactRow(Struct, frozen=True, gc=False):
+    """The immutable part of a fact, as the log recorded it."""
+
+    from_position: int
+    id: str
+    entity: str
+    relation: str
+    value_type: str
+    value_v: str
+    interpret_as: str
+    source: str
+    scope: str
+    garden_id: str | None
+    base_confidence: float
+    valid_from: str | None
+    valid_until: str | None
+    hlc: int
+    recorded_at: int
+    cid: str
+    parents_json: str
+    write_mode: str
+    actor: str
+    origin: str
+    received_from: str | None
+    attestation_json: str | None = None
+
+    @property
+    def position(self) -> int:
+        """The log position that recorded the fact."""
+        return self.from_position
+
+    @property
+    def derived_from(self) -> list[Parent]:
+        """Parents, as given."""
+        return [] if self.parents_json == "[]" else _decode_parents(self.parents_json)
+
+    @property
+    def attestation(self) -> Attestation | None:
+        """The source's signature, where one was given."""
+        return None if self.attestation_json is None else _decode_attestation(self.attestation_json)
+
+
+_ROW_COLUMNS = """from_position, id, entity, relation, value_type, value_v, interpret_as, source,
+    scope, garden_id, base_confidence, valid_from, valid_until, hlc, recorded_at, cid,
+    derived_from, write_mode, actor, origin, received_from, attestation"""
+_FETCH_ONE = f"SELECT {_ROW_COLUMNS} FROM facts WHERE from_position=?"
+_FETCH_MANY = f"""
+SELECT {_ROW_COLUMNS} FROM facts WHERE from_position IN (SELECT value FROM json_each(?))
+"""
+
+
+def fetch(db: apsw.Connection, positions: Sequence[int]) -> list[FactRow]:
+    """Rows of the facts asserted at ``positions``, in the order asked; absent ones left out."""
+    if len(positions) == 1:
+        return [FactRow(*row) for row in query(db, _FETCH_ONE, (int(positions[0]),))]
+    wanted = [int(position) for position in positions]
+    asked = msgspec.json.encode(wanted).decode()
+    by_position = {row[0]: FactRow(*row) for row in query(db, _FETCH_MANY, (asked,))}
+    return [by_position[position] for position in wanted if position in by_position]
+
+
+SAID_PAGE_ROWS = 20_000
+
+
+def said_after(db: apsw.Connection, position: int) -> list[tuple[int, str, str, str, str]]:
+    """(position, id, entity, relation, value) of the next facts asserted after a position."""
+    rows = query(
+        db,
+        "SELECT from_position, id, entity, relation, value_v FROM facts WHERE from_position>?"
+        " ORDER BY from_position LIMIT ?",
+        (position, SAID_PAGE_ROWS),
+    )
+    return [(at, fact, entity, relation, value) for at, fact, entity, relation, value in rows]

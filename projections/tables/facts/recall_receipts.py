@@ -1,0 +1,88 @@
+"""Where the receipts of recalls stand in the log.
+
+The receipt itself, its question above all, is kept by the log alone: what is erased there is
+gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import apsw
+from msgspec import Struct
+
+from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.kinds import RecallAnswered
+from engramlog.projections.tables.database import query, query_one
+from engramlog.projections.tables.erasing import POSITIONS
+
+
+class RecallReceiptsProjector:
+    """``recall_receipts``: whose receipt stands at which position."""
+
+    name = "recall_receipts"
+    version = 1
+    tables = ("recall_receipts",)
+    schema = """
+    CREATE TABLE recall_receipts (
+        receipt_id TEXT NOT NULL PRIMARY KEY,
+        position INTEGER NOT NULL,
+        principal TEXT NOT NULL,
+        at_us INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    """
+    late_indexes = """
+    CREATE INDEX recall_receipts_by_principal ON recall_receipts (principal, position);
+    CREATE INDEX recall_receipts_by_position ON recall_receipts (position);
+    """
+    kinds = frozenset({"recall_answered"})
+    reads: frozenset[str] = frozenset()
+    erasing = (f"DELETE FROM recall_receipts WHERE position IN {POSITIONS}",)
+
+    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
+        rows = [
+            (receipt.receipt_id, event.position, receipt.principal, receipt.at_us)
+            for event in events
+            if isinstance(receipt := event.payload, RecallAnswered)
+        ]
+        db.executemany("INSERT OR IGNORE INTO recall_receipts VALUES (?,?,?,?)", rows)
+
+
+class ReceiptRow(Struct, frozen=True):
+    """A receipt's place in the log; ``at_us`` in microseconds."""
+
+    receipt_id: str
+    position: int
+    principal: str
+    at_us: int
+
+
+def find_receipt(db: apsw.Connection, receipt_id: str) -> ReceiptRow | None:
+    """The receipt's place, whoever may read it."""
+    row = query_one(
+        db,
+        "SELECT receipt_id, position, principal, at_us FROM recall_receipts WHERE receipt_id = ?",
+        (receipt_id,),
+    )
+    return None if row is None else ReceiptRow(*row)
+
+
+def list_receipts(
+    db: apsw.Connection, principal: str | None, before: int, limit: int
+) -> list[ReceiptRow]:
+    """Receipts recorded before a position, newest first; of one principal, or of all."""
+    whose = "" if principal is None else "principal = ? AND"
+    given = () if principal is None else (principal,)
+    rows = query(
+        db,
+        "SELECT receipt_id, position, principal, at_us FROM recall_receipts"
+        f" WHERE {whose} position < ? ORDER BY position DESC LIMIT ?",
+        (*given, before, limit),
+    )
+    return [ReceiptRow(*row) for row in rows]
+
+
+def receipt_positions(db: apsw.Connection) -> list[int]:
+    """Where receipts stand in the log, in order."""
+    rows = query(db, "SELECT position FROM recall_receipts ORDER BY position")
+    return [position for (position,) in rows]

@@ -1,0 +1,293 @@
+"""``tombstones`` and ``tombstone_revocations``: which entities are hidden from every answer.
+
+A tombstone hides; it erases nothing. What it hides of the past it hides as well, for as long
+as it stands. Source: wire 5.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import apsw
+import msgspec
+from msgspec import Struct
+
+from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.kinds import FactAsserted, TombstoneRevoked, TombstoneSet
+from engramlog.projections.columns.fact_columns import FactColumns
+from engramlog.projections.columns.tombstone_mask import Hiding, Tombstone
+from engramlog.projections.moment import LIVE
+from engramlog.projections.normalization import SCOPES
+from engramlog.projections.tables.database import query, query_one
+
+EVERY_SCOPE = ("all", "*")
+"""What a tombstone of every scope says of its scope."""
+TOMBSTONE_SCOPES = (*EVERY_SCOPE, *SCOPES)
+
+_COLUMNS = """tombstone_id, entity, entity_uri, scope, scopes, reason, legal_hold, signed_by,
+    key_id, signature, created_at, node_id, set_at, from_position, to_position"""
+_REVOCATION = """revocation_id, tombstone_id, reason, signed_by, key_id, signature, created_at,
+    node_id, position"""
+
+
+class TombstoneRow(Struct, frozen=True):
+    """One tombstone, which hides facts of ``scopes``; it stands while ``to_position`` is
+    ``LIVE``. ``node_id``: who signed it, None for this node; ``set_at``: when this node learned
+    of it, in microseconds."""
+
+    tombstone_id: str
+    entity: str
+    entity_uri: str
+    scope: str
+    scopes: frozenset[str]
+    reason: str | None
+    legal_hold: bool
+    signed_by: str
+    key_id: str
+    signature: str
+    created_at: str
+    node_id: str | None
+    set_at: int
+    from_position: int
+    to_position: int
+
+    @property
+    def stands(self) -> bool:
+        return self.to_position == LIVE
+
+
+class TombstoneRevocationRow(Struct, frozen=True):
+    """The end of a tombstone."""
+
+    revocation_id: str
+    tombstone_id: str
+    reason: str
+    signed_by: str
+    key_id: str
+    signature: str
+    created_at: str
+    node_id: str | None
+    position: int
+
+
+class TombstonesProjector:
+    """Rows of the two tables."""
+
+    name = "tombstones"
+    version = 1
+    tables = ("tombstones", "tombstone_revocations")
+    schema = f"""
+    CREATE TABLE tombstones (
+        tombstone_id TEXT PRIMARY KEY,
+        entity TEXT NOT NULL,
+        entity_uri TEXT NOT NULL,
+        scope TEXT NOT NULL,
+        scopes TEXT NOT NULL,
+        reason TEXT,
+        legal_hold INTEGER NOT NULL,
+        signed_by TEXT NOT NULL,
+        key_id TEXT NOT NULL,
+        signature TEXT NOT NULL,
+        created_at TEXT NOT NULL,
+        node_id TEXT,
+        set_at INTEGER NOT NULL,
+        from_position INTEGER NOT NULL,
+        to_position INTEGER NOT NULL DEFAULT {LIVE}
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX tombstones_by_entity ON tombstones (entity);
+    CREATE TABLE tombstone_revocations (
+        revocation_id TEXT PRIMARY KEY,
+        tombstone_id TEXT NOT NULL,
+        reason TEXT NOT NULL,
+        signed_by TEXT NOT NULL,
+        key_id TEXT NOT NULL,
+        signature TEXT NOT NULL,
+        created_at TEXT NOT NULL,
+        node_id TEXT,
+        position INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    """
+    late_indexes = ""
+    kinds = frozenset({"tombstone_set", "tombstone_revoked"})
+    reads: frozenset[str] = frozenset()
+
+    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
+        for event in events:
+            payload = event.payload
+            if isinstance(payload, TombstoneSet):
+                _set(event, payload, db)
+            else:
+                assert isinstance(payload, TombstoneRevoked)
+                _revoke(event.position, payload, db)
+
+
+def _set(event: Recorded, tombstone: TombstoneSet, db: apsw.Connection) -> None:
+    db.execute(
+        f"INSERT OR IGNORE INTO tombstones ({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+        (
+            tombstone.tombstone_id,
+            tombstone.entity,
+            tombstone.entity_uri,
+            tombstone.scope,
+            msgspec.json.encode(sorted(tombstone.scopes)).decode(),
+            tombstone.reason,
+            int(tombstone.legal_hold),
+            tombstone.signed_by,
+            tombstone.key_id,
+            tombstone.signature,
+            tombstone.created_at,
+            tombstone.node_id,
+            event.received_at,
+            event.position,
+            LIVE,
+        ),
+    )
+
+
+def _revoke(position: int, revocation: TombstoneRevoked, db: apsw.Connection) -> None:
+    db.execute(
+        "UPDATE tombstones SET to_position=? WHERE tombstone_id=? AND to_position=?",
+        (position, revocation.tombstone_id, LIVE),
+    )
+    db.execute(
+        f"INSERT OR IGNORE INTO tombstone_revocations ({_REVOCATION}) VALUES (?,?,?,?,?,?,?,?,?)",
+        (
+            revocation.revocation_id,
+            revocation.tombstone_id,
+            revocation.reason,
+            revocation.signed_by,
+            revocation.key_id,
+            revocation.signature,
+            revocation.created_at,
+            revocation.node_id,
+            position,
+        ),
+    )
+
+
+def hidden_scopes(scope: str) -> frozenset[str]:
+    """The scopes that a tombstone's ``scope`` means."""
+    return frozenset(SCOPES) if scope in EVERY_SCOPE else frozenset({scope})
+
+
+def find_tombstone(db: apsw.Connection, tombstone_id: str) -> TombstoneRow | None:
+    """A tombstone, whether it stands or not."""
+    row = query_one(db, f"SELECT {_COLUMNS} FROM tombstones WHERE tombstone_id=?", (tombstone_id,))
+    return None if row is None else _row(row)
+
+
+def tombstones_of(db: apsw.Connection, entity: str) -> list[TombstoneRow]:
+    """Every tombstone an entity ever had, oldest first."""
+    sql = f"SELECT {_COLUMNS} FROM tombstones WHERE entity=? ORDER BY from_position"
+    return [_row(row) for row in query(db, sql, (entity,))]
+
+
+def standing_tombstones(db: apsw.Connection) -> list[TombstoneRow]:
+    """Every tombstone that stands, oldest first."""
+    sql = f"SELECT {_COLUMNS} FROM tombstones WHERE to_position=? ORDER BY from_position"
+    return [_row(row) for row in query(db, sql, (LIVE,))]
+
+
+def list_tombstones(db: apsw.Connection, before: int, limit: int) -> list[TombstoneRow]:
+    """Tombstones set before a position, newest first, revoked ones too."""
+    sql = f"""
+    SELECT {_COLUMNS} FROM tombstones WHERE from_position<? ORDER BY from_position DESC LIMIT ?
+    """
+    return [_row(row) for row in query(db, sql, (before, limit))]
+
+
+def revocations_of(db: apsw.Connection, entity: str) -> list[TombstoneRevocationRow]:
+    """Every revocation of an entity's tombstones, oldest first."""
+    sql = f"""
+    SELECT {_REVOCATION} FROM tombstone_revocations WHERE tombstone_id IN
+        (SELECT tombstone_id FROM tombstones WHERE entity=?) ORDER BY position
+    """
+    return [TombstoneRevocationRow(*row) for row in query(db, sql, (entity,))]
+
+
+def changes_after(
+    db: apsw.Connection, after: int, limit: int
+) -> list[tuple[int, TombstoneRow | TombstoneRevocationRow]]:
+    """Tombstones that this node signed and their revocations, in the order of the log, from
+    behind a position; each with its position."""
+    set_here = query(
+        db,
+        f"SELECT {_COLUMNS} FROM tombstones WHERE node_id IS NULL AND from_position>?"
+        " ORDER BY from_position LIMIT ?",
+        (after, limit),
+    )
+    revoked_here = query(
+        db,
+        f"SELECT {_REVOCATION} FROM tombstone_revocations WHERE node_id IS NULL AND position>?"
+        " ORDER BY position LIMIT ?",
+        (after, limit),
+    )
+    found: list[tuple[int, TombstoneRow | TombstoneRevocationRow]] = []
+    for row in map(_row, set_here):
+        found.append((row.from_position, row))
+    for values in revoked_here:
+        revocation = TombstoneRevocationRow(*values)
+        found.append((revocation.position, revocation))
+    found.sort(key=lambda each: each[0])
+    return found[:limit]
+
+
+def _row(values: Sequence[Any]) -> TombstoneRow:
+    (name, entity, entity_uri, scope, scopes, reason, held, signed_by, key_id, signature,
+     created_at, node_id, set_at, start, end) = values  # fmt: skip
+    return TombstoneRow(
+        name, entity, entity_uri, scope, frozenset(msgspec.json.decode(scopes)), reason, bool(held),
+        signed_by, key_id, signature, created_at, node_id, set_at, start, end,
+    )  # fmt: skip
+
+
+def _known(stone: TombstoneRow | TombstoneSet) -> Tombstone:
+    """What readers know of a tombstone, from its row or its event."""
+    return Tombstone(
+        stone.tombstone_id, stone.entity, stone.entity_uri, frozenset(stone.scopes),
+        stone.created_at, stone.legal_hold,
+    )  # fmt: skip
+
+
+class TombstonesPart:
+    """What the tombstones that stand hide; replaced whole when that changes."""
+
+    kinds = frozenset({"fact_asserted", "conflict_resolved", *TombstonesProjector.kinds})
+
+    def __init__(self, facts: FactColumns, notes: Mapping[int, int]) -> None:
+        """``notes``: by slot of a resolution's note, the number of the entity it is about."""
+        self._facts = facts
+        self._notes = notes
+        self._entities = 0
+        self.hiding = Hiding({}, facts.entities, notes)
+
+    def load(self, db: apsw.Connection) -> None:
+        self.hide({each.tombstone_id: _known(each) for each in standing_tombstones(db)})
+
+    def fold(self, events: Sequence[Recorded]) -> None:
+        standing = dict(self.hiding.standing)
+        for event in events:
+            payload = event.payload
+            if isinstance(payload, TombstoneSet):
+                standing[payload.tombstone_id] = _known(payload)
+            elif isinstance(payload, TombstoneRevoked):
+                standing.pop(payload.tombstone_id, None)
+            elif not standing or (isinstance(payload, FactAsserted) and not self._named()):
+                return
+        self.hide(standing)
+
+    def _named(self) -> bool:
+        """Whether an entity has come that a tombstone was waiting for."""
+        fresh = self._facts.entities.since(self._entities)
+        self._entities += len(fresh)
+        return not self.hiding.names.keys().isdisjoint(fresh)
+
+    def forget(self, facts: Mapping[str, int]) -> None:
+        """What hides speaks of entities."""
+
+    def hide(self, standing: Mapping[str, Tombstone]) -> None:
+        """Hide what these tombstones say, whatever the events of this image do: what hides is
+        a matter of the present, and the image may be of the past."""
+        self._entities = len(self._facts.entities)
+        self.hiding = Hiding(standing, self._facts.entities, self._notes)

@@ -1,0 +1,211 @@
+"""``verdicts``: which facts the sanitizer found something in, and what a human decided on them.
+
+Verdicts are made when a fact is written, whatever the mode, so that the modes can be
+changed at any time and facts of other nodes are judged by this one. A review counts for the
+whole history of its fact, as present rights do: asking about the past does not undo it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import apsw
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.kinds import ContentReviewed, FactAsserted
+from engramlog.projections.arrays import I32, U8
+from engramlog.projections.columns.fact_columns import FactColumns
+from engramlog.projections.moment import LIVE
+from engramlog.projections.tables.database import query
+from engramlog.projections.tables.erasing import FACTS, POSITIONS
+from engramlog.projections.tables.facts.facts import fact_id
+from engramlog.projections.text.sanitizing import NOTED, RULESET, verdict_of
+
+
+class VerdictsProjector:
+    """Rows of ``verdicts`` and ``content_reviews``."""
+
+    name = "verdicts"
+    version = RULESET
+    tables = ("verdicts", "content_reviews")
+    schema = f"""
+    CREATE TABLE verdicts (
+        from_position INTEGER PRIMARY KEY,
+        fact_id TEXT NOT NULL,
+        ruleset INTEGER NOT NULL,
+        codes TEXT NOT NULL,
+        flags INTEGER NOT NULL
+    ) STRICT;
+    CREATE TABLE content_reviews (
+        fact_id TEXT NOT NULL,
+        decision TEXT NOT NULL,
+        reason TEXT NOT NULL,
+        actor TEXT NOT NULL,
+        decided_at INTEGER NOT NULL,
+        from_position INTEGER NOT NULL,
+        to_position INTEGER NOT NULL DEFAULT {LIVE},
+        PRIMARY KEY (fact_id, from_position)
+    ) STRICT, WITHOUT ROWID;
+    """
+    late_indexes = ""
+    kinds = frozenset({"fact_asserted", "content_reviewed"})
+    reads: frozenset[str] = frozenset()
+    erasing = (
+        f"DELETE FROM verdicts WHERE from_position IN {POSITIONS}",
+        f"DELETE FROM content_reviews WHERE fact_id IN {FACTS}",
+    )
+
+    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
+        for event in events:
+            payload = event.payload
+            if isinstance(payload, FactAsserted):
+                verdict = verdict_of(payload)
+                if verdict.codes:
+                    db.execute(
+                        "INSERT INTO verdicts VALUES (?,?,?,?,?)",
+                        (
+                            event.position,
+                            fact_id(event),
+                            RULESET,
+                            msgspec.json.encode(verdict.codes).decode(),
+                            verdict.flags,
+                        ),
+                    )
+            else:
+                assert isinstance(payload, ContentReviewed)
+                self._review(event, payload, db)
+
+    def _review(self, event: Recorded, review: ContentReviewed, db: apsw.Connection) -> None:
+        db.execute(
+            "UPDATE content_reviews SET to_position=? WHERE fact_id=? AND to_position=?",
+            (event.position, review.fact_id, LIVE),
+        )
+        db.execute(
+            "INSERT INTO content_reviews (fact_id, decision, reason, actor, decided_at,"
+            " from_position) VALUES (?,?,?,?,?,?)",
+            (
+                review.fact_id,
+                review.decision,
+                review.reason,
+                event.header.actor,
+                event.received_at,
+                event.position,
+            ),
+        )
+
+
+class ContentReview(Struct, frozen=True):
+    """The decision that stands on a fact; ``decided_at`` in microseconds."""
+
+    fact_id: str
+    decision: str
+    reason: str
+    actor: str
+    decided_at: int
+    position: int
+
+
+_REVIEW_COLUMNS = "fact_id, decision, reason, actor, decided_at, from_position"
+
+
+def standing_flags(flags: int, decision: str | None) -> int:
+    """What is left of a verdict's flags once somebody has decided: released facts keep
+    their warnings and are not held back."""
+    return flags & NOTED if decision == "release" else flags
+
+
+_FLAGS = """
+SELECT verdicts.fact_id, flags, decision FROM verdicts LEFT JOIN content_reviews
+ON content_reviews.fact_id=verdicts.fact_id AND to_position=?
+"""
+
+
+class VerdictsPart:
+    """Flags by slot: eight bits a fact, zero for nearly all of them.
+
+    An array that readers may hold is never changed where they look: a review makes a new one,
+    and slots beyond its end have no flags.
+    """
+
+    kinds = VerdictsProjector.kinds
+
+    def __init__(self, facts: FactColumns) -> None:
+        self._facts = facts
+        self.array: U8 = np.zeros(0, dtype=np.uint8)
+        self._judged: dict[int, int] = {}
+
+    def load(self, db: apsw.Connection) -> None:
+        for fact, flags, decision in query(db, _FLAGS, (LIVE,)):
+            slot = self._facts.slot_of.get(fact)
+            if slot is not None:
+                self.judge(slot, flags, decision)
+
+    def fold(self, events: Sequence[Recorded]) -> None:
+        for event in events:
+            payload = event.payload
+            if isinstance(payload, FactAsserted):
+                flags = verdict_of(payload).flags
+                if flags:
+                    self.judge(self._facts.slot_of[fact_id(event)], flags)
+            else:
+                assert isinstance(payload, ContentReviewed)
+                slot = self._facts.slot_of.get(payload.fact_id)
+                if slot is not None:
+                    self.review(slot, payload.decision)
+
+    def forget(self, facts: Mapping[str, int]) -> None:
+        """The slots of erased facts are asked by no caller's rights."""
+
+    def judge(self, slot: int, flags: int, decision: str | None = None) -> None:
+        """Flag a fact that no reader can see yet."""
+        self._judged[slot] = flags
+        if slot >= len(self.array):
+            grown: U8 = np.zeros(max(1024, 2 * slot), dtype=np.uint8)
+            grown[: len(self.array)] = self.array
+            self.array = grown
+        self.array[slot] = standing_flags(flags, decision)
+
+    def review(self, slot: int, decision: str) -> None:
+        """Let a decision stand on a fact; without a verdict there is nothing to decide."""
+        flags = self._judged.get(slot)
+        if flags is not None:
+            changed = self.array.copy()
+            changed[slot] = standing_flags(flags, decision)
+            self.array = changed
+
+
+def flags_at(array: U8, slots: I32) -> U8:
+    """Flags of slots."""
+    if not len(array):
+        return np.zeros(len(slots), dtype=np.uint8)
+    last = len(array) - 1
+    flags: U8 = array[np.minimum(slots, last)]
+    flags[slots > last] = 0
+    return flags
+
+
+def codes_at(db: apsw.Connection, positions: Sequence[int]) -> dict[int, tuple[str, ...]]:
+    """Codes by the position of the fact, where it has any."""
+    asked = msgspec.json.encode([int(position) for position in positions]).decode()
+    rows = query(
+        db,
+        "SELECT from_position, codes FROM verdicts"
+        " WHERE from_position IN (SELECT value FROM json_each(?))",
+        (asked,),
+    )
+    return {position: tuple(msgspec.json.decode(codes)) for position, codes in rows}
+
+
+def reviews_of(db: apsw.Connection, facts: Sequence[str]) -> dict[str, ContentReview]:
+    """The standing decision by fact id, where there is one."""
+    asked = msgspec.json.encode(list(facts)).decode()
+    rows = query(
+        db,
+        f"SELECT {_REVIEW_COLUMNS} FROM content_reviews"
+        " WHERE to_position=? AND fact_id IN (SELECT value FROM json_each(?))",
+        (LIVE, asked),
+    )
+    return {row[0]: ContentReview(*row) for row in rows}

@@ -1,0 +1,41 @@
+"""What a file of tables says of itself: made by which projectors, up to which event."""
+
+from __future__ import annotations
+
+import apsw
+from msgspec import Struct
+
+from engramlog.projections.tables.database import query, query_one
+from engramlog.projections.tables.registry import PROJECTORS
+
+
+class FileState(Struct, frozen=True):
+    """``hash``: of the event at ``position``, the last one applied (empty before the first).
+    ``versions``: by projector. ``halted``: projectors that are behind, with the reason."""
+
+    position: int
+    hash: bytes
+    versions: dict[str, int]
+    halted: dict[str, str]
+
+
+def file_state(db: apsw.Connection) -> FileState:
+    """The state of an open file. Raises apsw.Error for a file that is none of tables."""
+    marks = query(db, "SELECT projector, version, position, halted FROM checkpoints")
+    mark = query_one(db, "SELECT position, hash FROM log_mark")
+    position, event_hash = (0, b"") if mark is None else mark
+    halted = {name: why for name, _, _, why in marks if why is not None}
+    behind = {
+        name: f"it stands at position {at}" for name, _, at, _ in marks if at != position
+    }  # a file of one position is asked for
+    return FileState(
+        position,
+        event_hash,
+        {name: version for name, version, _, _ in marks},
+        {**behind, **halted},
+    )
+
+
+def known_versions() -> dict[str, int]:
+    """This release's projectors."""
+    return {projector.name: projector.version for projector in PROJECTORS}

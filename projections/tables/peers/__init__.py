@@ -1,0 +1,1 @@
+"""Projections of peers and of what they sent, one file a table."""

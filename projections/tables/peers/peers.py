@@ -1,0 +1,254 @@
+"""Peers: who may replay us, whom we replay, what their streams stand at, and evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+import msgspec
+from msgspec import Struct
+
+from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.kinds import (
+    PeerDeclared,
+    PeerEquivocated,
+    PeerGrants,
+    PeerPageReceived,
+    PeerStateSet,
+)
+from engramlog.projections.tables.database import query, query_one
+
+_encode = msgspec.json.Encoder().encode
+_decode_grants = msgspec.json.Decoder(PeerGrants).decode
+_OVER_OTHERS = ("retract_foreign", "resolve_foreign", "erase_foreign")
+_decode_list = msgspec.json.Decoder(list[str]).decode
+_decode_object = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class PeersProjector:
+    """``peers``, ``peer_streams`` and ``peer_evidence``."""
+
+    name = "peers"
+    version = 1
+    tables = ("peers", "peer_streams", "peer_evidence")
+    schema = """
+    CREATE TABLE peers (
+        peer_id TEXT NOT NULL PRIMARY KEY,
+        node_id TEXT NOT NULL,
+        node_url TEXT NOT NULL,
+        public_key TEXT NOT NULL,
+        allowed_scopes TEXT NOT NULL,
+        signed_at TEXT NOT NULL,
+        signature TEXT NOT NULL,
+        state TEXT NOT NULL,
+        reason TEXT NOT NULL,
+        grants TEXT,
+        declared_at INTEGER NOT NULL,
+        established_at INTEGER
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE peer_streams (
+        stream TEXT NOT NULL PRIMARY KEY,
+        node_id TEXT NOT NULL,
+        last_seq INTEGER NOT NULL,
+        statement TEXT,
+        received_at INTEGER NOT NULL,
+        held INTEGER NOT NULL DEFAULT 0,
+        reason TEXT NOT NULL DEFAULT ''
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE peer_evidence (
+        position INTEGER PRIMARY KEY,
+        node_id TEXT NOT NULL,
+        stream TEXT NOT NULL,
+        sort TEXT NOT NULL,
+        detail TEXT NOT NULL,
+        earlier TEXT NOT NULL,
+        later TEXT NOT NULL
+    ) STRICT;
+    """
+    late_indexes = "CREATE INDEX peers_by_node ON peers (node_id);"
+    kinds = frozenset({"peer_declared", "peer_state_set", "peer_page_received", "peer_equivocated"})
+    reads: frozenset[str] = frozenset()
+
+    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
+        for event in events:
+            payload = event.payload
+            if isinstance(payload, PeerDeclared):
+                _declare(event, payload, db)
+            elif isinstance(payload, PeerStateSet):
+                _set(event, payload, db)
+            elif isinstance(payload, PeerPageReceived):
+                db.execute(
+                    "INSERT INTO peer_streams (stream, node_id, last_seq, statement, received_at)"
+                    " VALUES (?,?,?,?,?) ON CONFLICT (stream) DO UPDATE SET"
+                    " last_seq = excluded.last_seq, statement = excluded.statement,"
+                    " received_at = excluded.received_at",
+                    (payload.stream, payload.node_id, payload.last_seq,
+                     _encode(payload.statement).decode(), event.received_at),
+                )  # fmt: skip
+            elif isinstance(payload, PeerEquivocated):
+                db.execute(
+                    "INSERT INTO peer_evidence VALUES (?,?,?,?,?,?,?)",
+                    (event.position, payload.node_id, payload.stream, payload.sort, payload.detail,
+                     _encode(payload.earlier).decode(), _encode(payload.later).decode()),
+                )  # fmt: skip
+
+
+def _declare(event: Recorded, declared: PeerDeclared, db: apsw.Connection) -> None:
+    # A rejected or revoked declaration gives way to a new one of the same node.
+    db.execute(
+        "DELETE FROM peers WHERE node_id=? AND state IN ('rejected', 'revoked')",
+        (declared.node_id,),
+    )
+    db.execute(
+        "INSERT OR IGNORE INTO peers VALUES (?,?,?,?,?,?,?,?,?,NULL,?,NULL)",
+        (declared.peer_id, declared.node_id, declared.node_url, declared.public_key,
+         _encode(declared.allowed_scopes).decode(), declared.signed_at, declared.signature,
+         "rejected" if declared.fault else "pending", declared.fault, event.received_at),
+    )  # fmt: skip
+
+
+def _set(event: Recorded, change: PeerStateSet, db: apsw.Connection) -> None:
+    peer = query_one(db, "SELECT node_id FROM peers WHERE peer_id=?", (change.peer_id,))
+    if peer is None:
+        return
+    if change.stream is not None:
+        db.execute(
+            "INSERT INTO peer_streams (stream, node_id, last_seq, received_at, held, reason)"
+            " VALUES (?,?,0,?,?,?) ON CONFLICT (stream) DO UPDATE SET"
+            " held = excluded.held, reason = excluded.reason",
+            (change.stream, peer[0], event.received_at, int(bool(change.held)), change.reason),
+        )
+        return
+    grants = None if change.grants is None else _encode(change.grants).decode()
+    db.execute(
+        "UPDATE peers SET state = coalesce(?, state), grants = coalesce(?, grants),"
+        " public_key = coalesce(?, public_key), node_url = coalesce(?, node_url), reason = ?,"
+        " established_at = CASE WHEN ? = 'active' THEN coalesce(established_at, ?)"
+        " ELSE established_at END WHERE peer_id = ?",
+        (change.state, grants, change.public_key, change.node_url, change.reason, change.state,
+         event.received_at, change.peer_id),
+    )  # fmt: skip
+
+
+def peer_grants(db: apsw.Connection, node_id: str) -> frozenset[str]:
+    """Names of what an approved peer may do to facts of others."""
+    row = query_one(db, "SELECT grants FROM peers WHERE node_id=? AND state='active'", (node_id,))
+    if row is None or row[0] is None:
+        return frozenset()
+    grants = _decode_grants(row[0])
+    return frozenset(name for name in _OVER_OTHERS if getattr(grants, name))
+
+
+class PeerRow(Struct, frozen=True):
+    """One peer; times in microseconds."""
+
+    peer_id: str
+    node_id: str
+    node_url: str
+    public_key: str
+    allowed_scopes: list[str]
+    signed_at: str
+    signature: str
+    state: str
+    reason: str
+    grants: PeerGrants | None
+    declared_at: int
+    established_at: int | None
+
+    @property
+    def active(self) -> bool:
+        return self.state == "active"
+
+
+class PeerStream(Struct, frozen=True):
+    """How far one stream of a peer was replayed; ``statement`` is its last signed head."""
+
+    stream: str
+    node_id: str
+    last_seq: int
+    statement: dict[str, Any] | None
+    received_at: int
+    held: bool
+    reason: str
+
+
+class Evidence(Struct, frozen=True):
+    """Two statements of a peer that contradict each other."""
+
+    position: int
+    node_id: str
+    stream: str
+    sort: str
+    detail: str
+    earlier: dict[str, Any]
+    later: dict[str, Any]
+
+
+def load_peers(db: apsw.Connection) -> list[PeerRow]:
+    """All peers, oldest first."""
+    rows = query(
+        db,
+        "SELECT peer_id, node_id, node_url, public_key, allowed_scopes, signed_at, signature,"
+        " state, reason, grants, declared_at, established_at FROM peers"
+        " ORDER BY declared_at, peer_id",
+    )
+    return [
+        PeerRow(
+            peer_id=row[0],
+            node_id=row[1],
+            node_url=row[2],
+            public_key=row[3],
+            allowed_scopes=_decode_list(row[4]),
+            signed_at=row[5],
+            signature=row[6],
+            state=row[7],
+            reason=row[8],
+            grants=None if row[9] is None else _decode_grants(row[9]),
+            declared_at=row[10],
+            established_at=row[11],
+        )
+        for row in rows
+    ]
+
+
+def load_peer_streams(db: apsw.Connection) -> list[PeerStream]:
+    """Every stream of peers that was replayed or held."""
+    rows = query(
+        db,
+        "SELECT stream, node_id, last_seq, statement, received_at, held, reason"
+        " FROM peer_streams ORDER BY stream",
+    )
+    return [
+        PeerStream(
+            stream=row[0],
+            node_id=row[1],
+            last_seq=row[2],
+            statement=None if row[3] is None else _decode_object(row[3]),
+            received_at=row[4],
+            held=bool(row[5]),
+            reason=row[6],
+        )
+        for row in rows
+    ]
+
+
+def load_evidence(db: apsw.Connection) -> list[Evidence]:
+    """Contradictions of peers, oldest first."""
+    rows = query(
+        db,
+        "SELECT position, node_id, stream, sort, detail, earlier, later FROM peer_evidence"
+        " ORDER BY position",
+    )
+    return [
+        Evidence(
+            position=row[0],
+            node_id=row[1],
+            stream=row[2],
+            sort=row[3],
+            detail=row[4],
+            earlier=_decode_object(row[5]),
+            later=_decode_object(row[6]),
+        )
+        for row in rows
+    ]

@@ -1,0 +1,234 @@
+"""Facts of nodes that speak only the protocol's federation, as the projections see them.
+
+Such a fact has no event of its own: whoever pulls it wraps it in an event. Several of our
+nodes may wrap the same one and replay each other, and must agree. So every projector sees
+the wrapped fact under an id computed from what was wrapped, with the foreign node's own
+clock reading, time and name in the header: the same for every wrapping. The first wrapping
+is applied, later ones change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+
+import apsw
+import msgspec
+from msgspec import Struct
+
+from engramlog.eventlog.codec import encode_payload
+from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.kinds import FactAsserted, ForeignPageReceived
+from engramlog.projections.tables.database import query, query_one
+from engramlog.projections.tables.erasing import FACTS
+
+FOREIGN_PARTITION = "foreign"
+_CONTEXT = b"engramlog/foreign-fact/1\n"
+_STANDS = """
+SELECT from_position FROM facts WHERE id=?1
+UNION ALL SELECT 0 FROM erased_facts WHERE fact_id=?1 LIMIT 1
+"""
+
+
+def foreign_event_id(fact: FactAsserted) -> bytes:
+    """16 bytes that stand for a wrapped fact wherever it was wrapped: of the foreign node, its
+    id for the fact, and all that the fact says."""
+    return foreign_payload_id(encode_payload(fact))
+
+
+def foreign_payload_id(payload: bytes) -> bytes:
+    """``foreign_event_id`` of the bytes in the log."""
+    return sha256(_CONTEXT + payload).digest()[:16]
+
+
+def unwrapped(event: Recorded) -> Recorded:
+    """The event as if the foreign node had recorded it; other events as they are."""
+    fact = event.payload
+    if type(fact) is not FactAsserted or fact.foreign is None:
+        return event
+    foreign = fact.foreign
+    header = msgspec.structs.replace(
+        event.header,
+        event_id=foreign_event_id(fact),
+        origin=foreign.node_id,
+        stream=f"{foreign.node_id}/{FOREIGN_PARTITION}",
+        stream_seq=0,
+        hlc=foreign.hlc,
+        recorded_at=foreign.recorded_at,
+        actor=foreign.node_id,
+    )
+    if fact.id is not None:  # nobody chooses the id of what is not theirs
+        event = msgspec.structs.replace(event, payload=msgspec.structs.replace(fact, id=None))
+    return msgspec.structs.replace(event, header=header, peer=event.peer or foreign.node_id)
+
+
+def stated_id(event: Recorded) -> str:
+    """The id under which the fact of an assertion, read from the log as it is, is known."""
+    shown = unwrapped(event)
+    fact = shown.payload
+    assert isinstance(fact, FactAsserted)
+    return fact.id or id_of(shown.event_id)
+
+
+def admitted(
+    events: Sequence[Recorded], stands_at: Callable[[bytes], int | None]
+) -> Sequence[Recorded]:
+    """Events as projectors see them: foreign facts unwrapped, each of them once.
+
+    ``stands_at``: at which position the fact of an event id was applied, if it was.
+    """
+    if not any(type(e.payload) is FactAsserted and e.payload.foreign is not None for e in events):
+        return events
+    kept: list[Recorded] = []
+    seen: set[bytes] = set()
+    for event in events:
+        shown = unwrapped(event)
+        if shown is not event:
+            before = stands_at(shown.event_id)
+            if shown.event_id in seen or before not in (None, event.position):
+                continue
+            seen.add(shown.event_id)
+        kept.append(shown)
+    return kept
+
+
+def stands_in(db: apsw.Connection) -> Callable[[bytes], int | None]:
+    """``stands_at`` of the tables; what was erased stands nowhere, and may not come again."""
+
+    def at(event_id: bytes) -> int | None:
+        row = query_one(db, _STANDS, (id_of(event_id),))
+        return None if row is None else int(row[0])
+
+    return at
+
+
+def id_of(event_id: bytes) -> str:
+    """A fact's id of its event's."""
+    text = event_id.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+class ForeignCursor(Struct, frozen=True):
+    """Where the next page of a foreign node begins, and what came so far."""
+
+    cursor: str
+    received: int
+    accepted: int
+    refused: int
+    last_at_us: int
+
+
+class ForeignFactsProjector:
+    """``foreign_facts``: which fact a foreign node's id stands for; ``foreign_pages``: how far
+    each node was pulled; ``foreign_refusals``: what was not taken."""
+
+    name = "foreign_facts"
+    version = 1
+    tables = ("foreign_facts", "foreign_pages", "foreign_refusals")
+    schema = """
+    CREATE TABLE foreign_facts (
+        node_id TEXT NOT NULL,
+        foreign_id TEXT NOT NULL,
+        fact_id TEXT NOT NULL,
+        PRIMARY KEY (node_id, foreign_id, fact_id)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE foreign_pages (
+        node_id TEXT PRIMARY KEY,
+        cursor TEXT NOT NULL,
+        received INTEGER NOT NULL,
+        accepted INTEGER NOT NULL,
+        refused INTEGER NOT NULL,
+        last_at_us INTEGER NOT NULL
+    ) STRICT;
+    CREATE TABLE foreign_refusals (
+        node_id TEXT NOT NULL,
+        foreign_id TEXT NOT NULL,
+        code TEXT NOT NULL,
+        position INTEGER NOT NULL,
+        PRIMARY KEY (node_id, foreign_id, code)
+    ) STRICT, WITHOUT ROWID;
+    """
+    late_indexes = ""
+    erasing = (f"DELETE FROM foreign_facts WHERE fact_id IN {FACTS}",)
+    kinds = frozenset({"fact_asserted", "foreign_page_received"})
+    reads: frozenset[str] = frozenset()
+    erasing = (f"DELETE FROM foreign_facts WHERE fact_id IN {FACTS}",)
+
+    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
+        for event in events:
+            payload = event.payload
+            if isinstance(payload, FactAsserted):
+                if payload.foreign is not None:
+                    db.execute(
+                        "INSERT OR IGNORE INTO foreign_facts VALUES (?,?,?)",
+                        (payload.foreign.node_id, payload.foreign.fact_id, id_of(event.event_id)),
+                    )
+            elif isinstance(payload, ForeignPageReceived) and event.peer is None:
+                self._page(event, payload, db)
+
+    def _page(self, event: Recorded, page: ForeignPageReceived, db: apsw.Connection) -> None:
+        db.execute(
+            "INSERT INTO foreign_pages VALUES (?,?,?,?,?,?) ON CONFLICT (node_id) DO UPDATE SET"
+            " cursor=iif(excluded.cursor='', cursor, excluded.cursor),"
+            " received=received+excluded.received, accepted=accepted+excluded.accepted,"
+            " refused=refused+excluded.refused, last_at_us=excluded.last_at_us",
+            (
+                page.node_id,
+                page.cursor,
+                page.received,
+                page.accepted,
+                len(page.refused),
+                event.header.recorded_at,
+            ),
+        )
+        db.executemany(
+            "INSERT OR IGNORE INTO foreign_refusals VALUES (?,?,?,?)",
+            [(page.node_id, each.fact_id, each.code, event.position) for each in page.refused],
+        )
+
+
+def foreign_cursor(db: apsw.Connection, node_id: str) -> ForeignCursor | None:
+    """How far a foreign node was pulled; None where it never was."""
+    row = query_one(
+        db,
+        "SELECT cursor, received, accepted, refused, last_at_us FROM foreign_pages WHERE node_id=?",
+        (node_id,),
+    )
+    return None if row is None else ForeignCursor(*row)
+
+
+def is_known(db: apsw.Connection, node_id: str, foreign_id: str) -> bool:
+    """Whether a foreign node's fact is here, whoever wrapped it."""
+    return (
+        query_one(
+            db,
+            "SELECT 1 FROM foreign_facts WHERE node_id=? AND foreign_id=?",
+            (node_id, foreign_id),
+        )
+        is not None
+    )
+
+
+def foreign_settled(db: apsw.Connection, node_id: str, names: Sequence[str]) -> frozenset[str]:
+    """Those of a foreign node's ids that were taken or refused."""
+    asked = msgspec.json.encode(list(names)).decode()
+    rows = query(
+        db,
+        "SELECT foreign_id FROM foreign_facts WHERE node_id=?1"
+        " AND foreign_id IN (SELECT value FROM json_each(?2))"
+        " UNION SELECT foreign_id FROM foreign_refusals WHERE node_id=?1"
+        " AND foreign_id IN (SELECT value FROM json_each(?2))",
+        (node_id, asked),
+    )
+    return frozenset(str(row[0]) for row in rows)
+
+
+def foreign_refusals(db: apsw.Connection, node_id: str, limit: int) -> list[tuple[str, str, int]]:
+    """(foreign id, code, position) of what was not taken of a node, newest first."""
+    rows = query(
+        db,
+        "SELECT foreign_id, code, position FROM foreign_refusals WHERE node_id=?"
+        " ORDER BY position DESC, foreign_id LIMIT ?",
+        (node_id, limit),
+    )
+    return [(str(row[0]), str(row[1]), int(row[2])) for row in rows]

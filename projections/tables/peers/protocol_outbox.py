@@ -1,0 +1,105 @@
+"""Facts of this node's own making, in the order in which it made them: what the protocol's
+federation hands out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import NAMESPACE_URL, uuid5
+
+import apsw
+import msgspec
+from msgspec import Struct
+
+from engramlog.eventlog.kinds import Value
+from engramlog.projections.cid import compute_cid
+from engramlog.projections.normalization import is_reserved
+from engramlog.projections.tables.database import query
+from engramlog.projections.tables.facts.fact_rows import FactRow, fetch
+
+_RETRACTIONS = """
+SELECT r.position, f.from_position, r.retracted_at FROM fact_retractions r
+JOIN facts f ON f.id = r.fact_id
+WHERE r.position > ? AND r.position <= ? AND r.cause = 'retraction' AND r.marker_id IS NULL
+  AND f.base_confidence > 0
+ORDER BY r.position LIMIT ?
+"""
+_CHUNK = 1000
+
+
+class Outgoing(Struct, frozen=True):
+    """One record to hand out, and the log position that orders it."""
+
+    position: int
+    row: FactRow
+
+
+def outgoing_facts(
+    db: apsw.Connection, positions: Sequence[int], node_id: str, limit: int
+) -> list[Outgoing]:
+    """Of facts asserted at ``positions`` (ascending), the first ``limit`` that may go out:
+    stated on this node, and none of the protocol's own records."""
+    found: list[Outgoing] = []
+    for start in range(0, len(positions), _CHUNK):
+        for row in fetch(db, positions[start : start + _CHUNK]):
+            if is_ours(row, node_id):
+                found.append(Outgoing(row.from_position, row))
+                if len(found) == limit:
+                    return found
+    return found
+
+
+def outgoing_retractions(
+    db: apsw.Connection,
+    after: int,
+    until: int,
+    node_id: str,
+    scopes: frozenset[str],
+    limit: int,
+    hidden: frozenset[int] = frozenset(),
+) -> list[Outgoing]:
+    """Retractions by id, which left no record of confidence 0, as such records. All of one
+    position together, so a page may hold more than ``limit``. ``hidden``: where facts were
+    asserted that are classified too high to be spoken of."""
+    found: list[Outgoing] = []
+    rows = query(db, _RETRACTIONS, (after, until, -1))
+    facts = {row.from_position: row for row in fetch(db, [int(row[1]) for row in rows])}
+    for position, asserted, retracted_at in rows:
+        row = None if int(asserted) in hidden else facts.get(int(asserted))
+        if row is None or row.scope not in scopes or not is_ours(row, node_id):
+            continue
+        if len(found) >= limit and found[-1].position != position:
+            break
+        found.append(Outgoing(int(position), _marker(row, int(retracted_at) * 1000)))
+    return found
+
+
+def is_ours(row: FactRow, node_id: str) -> bool:
+    """Whether a fact may go out: no relay, nothing private, none of the protocol's records."""
+    return (
+        row.origin == node_id
+        and row.received_from is None
+        and row.garden_id is None
+        and not row.relation.startswith("stigmem:")
+        and not is_reserved(row.entity)
+    )
+
+
+def _marker(row: FactRow, at_us: int) -> FactRow:
+    value = Value(row.value_type, row.value_v, row.interpret_as)  # pyright: ignore[reportArgumentType]
+    cid = compute_cid(
+        entity=row.entity,
+        relation=row.relation,
+        value=value,
+        source=row.source,
+        confidence=0.0,
+        scope=row.scope,
+    )
+    return msgspec.structs.replace(
+        row,
+        id=str(uuid5(NAMESPACE_URL, f"engramlog:retraction:{row.id}")),
+        base_confidence=0.0,
+        recorded_at=at_us,
+        cid=cid,
+        parents_json="[]",
+        attestation_json=None,
+    )

@@ -1,0 +1,126 @@
+"""What other nodes' events say about the end of facts, until it takes effect here.
+
+A retraction or resolution that was replayed from a peer changes nothing by itself. Its claims
+wait in ``foreign_ends``; a local event takes up those that may take effect (``taking_effect``):
+the fact is here, and it is the claimant's own (or of a node without a log, which whoever pulls
+it speaks for), or the peer is granted a word on others' facts.
+So arrival order does not matter, and a grant given later covers what came before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import apsw
+from msgspec import Struct
+
+from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.kinds import ConflictResolved, FactErased, FactRetracted
+from engramlog.projections.moment import LIVE
+from engramlog.projections.tables.database import query
+from engramlog.projections.tables.erasing import may_erase
+from engramlog.projections.tables.peers.peers import peer_grants
+
+ENDING_KINDS = frozenset({"fact_retracted", "conflict_resolved", "fact_erased"})
+"""Kinds that other projectors see only when they are local."""
+
+_CLAIM = "INSERT OR IGNORE INTO foreign_ends VALUES (?,?,?,?,?,?,?)"
+_TAKEN = "DELETE FROM foreign_ends WHERE fact_id=? AND ending=?"
+_EFFECTIVE = f"""
+SELECT claims.fact_id, claims.ending, claims.event_id, claims.conflict_id, claims.winner_id,
+    claims.resolution_fact_id
+FROM foreign_ends AS claims
+JOIN facts ON facts.id = claims.fact_id
+LEFT JOIN peers ON peers.node_id = claims.origin AND peers.state = 'active'
+WHERE claims.ending <> 'erased' AND CASE claims.ending WHEN 'retracted' THEN NOT EXISTS (
+        SELECT 1 FROM fact_retractions AS ended
+        WHERE ended.fact_id = claims.fact_id AND ended.cause = 'retraction')
+    ELSE facts.set_aside = {LIVE} END
+  AND (facts.origin = claims.origin OR facts.stream = facts.origin || '/foreign'
+    OR CASE claims.ending WHEN 'retracted' THEN json_extract(peers.grants, '$.retract_foreign')
+        ELSE json_extract(peers.grants, '$.resolve_foreign') END)
+ORDER BY claims.fact_id, claims.ending, claims.event_id
+"""
+
+
+class ForeignEndsProjector:
+    """Rows of ``foreign_ends``: claims that have not taken effect."""
+
+    name = "foreign_ends"
+    version = 2
+    tables = ("foreign_ends",)
+    schema = """
+    CREATE TABLE foreign_ends (
+        fact_id TEXT NOT NULL,
+        ending TEXT NOT NULL CHECK (ending IN ('retracted', 'set aside', 'erased')),
+        origin TEXT NOT NULL,
+        event_id BLOB NOT NULL,
+        conflict_id TEXT,
+        winner_id TEXT,
+        resolution_fact_id TEXT,
+        PRIMARY KEY (fact_id, ending, event_id)
+    ) STRICT, WITHOUT ROWID;
+    """
+    late_indexes = ""
+    kinds = ENDING_KINDS
+    reads: frozenset[str] = frozenset()
+    erasing = (
+        "DELETE FROM foreign_ends WHERE lower(hex(event_id)) IN"
+        " (SELECT replace(value, '-', '') FROM json_each(:events))",
+    )
+
+    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
+        for event in events:
+            payload = event.payload
+            if isinstance(payload, FactRetracted):
+                rest = (event.header.origin, event.event_id, None, None, None)
+                facts, ending = payload.fact_ids, "retracted"
+            elif isinstance(payload, FactErased):
+                rest = (event.header.origin, event.event_id, None, None, None)
+                facts, ending = payload.fact_ids, "erased"
+            else:
+                assert isinstance(payload, ConflictResolved)
+                rest = (event.header.origin, event.event_id, payload.conflict_id,
+                        payload.winner_id, payload.resolution_fact_id)  # fmt: skip
+                facts, ending = payload.loser_ids, "set aside"
+            if event.peer is None:
+                db.executemany(_TAKEN, [(fact, ending) for fact in facts])
+            else:
+                db.executemany(_CLAIM, [(fact, ending, *rest) for fact in facts])
+
+
+class Claim(Struct, frozen=True):
+    """One fact's end as another node has it; ``ending`` is ``retracted`` or ``set aside``."""
+
+    fact_id: str
+    ending: str
+    event_id: bytes
+    conflict_id: str | None
+    winner_id: str | None
+    resolution_fact_id: str | None
+
+
+def taking_effect(db: apsw.Connection) -> list[Claim]:
+    """Claims that may take effect now, in an order of their own."""
+    return [Claim(*row) for row in query(db, _EFFECTIVE)]
+
+
+_ERASED = """
+SELECT claims.fact_id, claims.event_id, claims.origin, facts.origin
+FROM foreign_ends AS claims JOIN facts ON facts.id = claims.fact_id
+WHERE claims.ending = 'erased' ORDER BY claims.event_id, claims.fact_id
+"""
+
+
+def erasures_taking_effect(db: apsw.Connection) -> dict[bytes, list[str]]:
+    """Facts that erasures of other nodes may take here, by the event that says so."""
+    found: dict[bytes, list[str]] = {}
+    for fact, event_id, eraser, origin in query(db, _ERASED):
+        if may_erase(eraser, origin, local=False, grants=peer_grants(db, eraser)):
+            found.setdefault(event_id, []).append(fact)
+    return found
+
+
+def waiting_claims(db: apsw.Connection) -> int:
+    """How many claims wait: for their fact, or for somebody to grant them effect."""
+    return int(query(db, "SELECT count(*) FROM foreign_ends")[0][0])

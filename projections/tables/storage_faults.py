@@ -1,0 +1,31 @@
+"""SQLite's errors of the disk, as the log's: one way to say that storage failed."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+import apsw
+
+from engramlog.eventlog.errors import StorageFailed, StorageFull
+
+
+class storage_errors:  # noqa: N801  # reads as a statement
+    """Turn SQLite's errors of the disk into the log's."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        fault: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if isinstance(fault, apsw.FullError):
+            raise StorageFull(f"projections: {fault}") from fault
+        if isinstance(fault, apsw.IOError | apsw.CorruptError | apsw.CantOpenError):
+            raise StorageFailed(f"projections: {fault}") from fault
+
+
+DAMAGED = (apsw.CorruptError, apsw.NotADBError)
+"""What SQLite says of a file that is cut off, overwritten or none of its own."""

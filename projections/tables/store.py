@@ -1,0 +1,342 @@
+"""The projections file: schema, checkpoints, and applying events to every projector.
+
+All projectors' rows and their checkpoints move in one transaction. ``projections.db`` is
+a symbolic link to the current generation, so a rebuilt file is swapped in atomically.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import apsw
+from msgspec import Struct
+
+from engramlog.eventlog.engines.sqlite.erasing import truncate_wal
+from engramlog.eventlog.errors import UnknownKind
+from engramlog.eventlog.event import Recorded, UnknownPayload
+from engramlog.eventlog.kinds import FactErased
+from engramlog.projections.tables.database import open_writer, query, query_one
+from engramlog.projections.tables.erasing import Erased, Erasing, History, Refolding, erased_by
+from engramlog.projections.tables.peers.protocol_facts import admitted, stands_in
+from engramlog.projections.tables.peers.remote_retractions import ENDING_KINDS, ForeignEndsProjector
+from engramlog.projections.tables.projector import Projector
+from engramlog.projections.tables.registry import KNOWN_KINDS, PROJECTORS
+
+_CHECKPOINTS = """
+CREATE TABLE checkpoints (
+    projector TEXT PRIMARY KEY,
+    version INTEGER NOT NULL,
+    position INTEGER NOT NULL,
+    halted TEXT
+) STRICT;
+CREATE TABLE log_mark (
+    only INTEGER PRIMARY KEY CHECK (only = 1),
+    position INTEGER NOT NULL,
+    hash BLOB NOT NULL
+) STRICT;
+CREATE TABLE unknown_events (
+    position INTEGER PRIMARY KEY,
+    kind TEXT NOT NULL,
+    schema_version INTEGER NOT NULL
+) STRICT;
+"""
+
+MACHINE_FAULTS = (
+    MemoryError,
+    apsw.BusyError,
+    apsw.CantOpenError,
+    apsw.CorruptError,
+    apsw.FullError,
+    apsw.IOError,
+    apsw.InterruptError,
+    apsw.LockedError,
+    apsw.NoMemError,
+    apsw.NotADBError,
+    apsw.ReadOnlyError,
+)
+"""What may come up at any event: the projectors are innocent of it and must not halt."""
+
+
+class Checkpoint(Struct, frozen=True):
+    """How far a projector has come; ``halted`` says why it stopped, if it did."""
+
+    projector: str
+    version: int
+    position: int
+    halted: str | None
+
+
+class ProjectionStore:
+    """One projections file, open for writing by its one writer.
+
+    Args:
+        link: the path by which everybody knows the file (``projections.db``).
+        path: the generation to open; by default the one the link points at.
+        bulk: no durability and late indexes; call ``finish_bulk`` when complete.
+        strict: an event of an unknown local kind raises UnknownKind (rebuilds).
+        history: the log that the events come from; erasures ask it what stood before them.
+    """
+
+    def __init__(
+        self,
+        link: Path,
+        path: Path | None = None,
+        *,
+        bulk: bool = False,
+        strict: bool = False,
+        projectors: Sequence[Projector] = PROJECTORS,
+        history: History | None = None,
+    ) -> None:
+        self.history = history
+        self.path = path or current_generation(link) or new_generation(link)
+        self._bulk = bulk
+        self._strict = strict
+        self._projectors = projectors
+        self.db = open_writer(self.path, bulk=bulk)
+        with self.db:
+            self._create()
+        if path is None and current_generation(link) != self.path:
+            point_link(link, self.path)
+        self._checkpoints = self._load()
+
+    def _create(self) -> None:
+        if self.db.execute("SELECT 1 FROM sqlite_master WHERE name='checkpoints'").fetchone():
+            return
+        self.db.execute(_CHECKPOINTS)
+        for projector in self._projectors:
+            self.db.execute(projector.schema)
+            if not self._bulk:
+                self.db.execute(projector.late_indexes)
+            self.db.execute(
+                "INSERT INTO checkpoints VALUES (?,?,0,NULL)", (projector.name, projector.version)
+            )
+
+    def _load(self) -> dict[str, Checkpoint]:
+        rows = query(self.db, "SELECT projector, version, position, halted FROM checkpoints")
+        return {row[0]: Checkpoint(*row) for row in rows}
+
+    def finish_bulk(self) -> None:
+        """Create the late indexes of a bulk-loaded file."""
+        with self.db:
+            for projector in self._projectors:
+                self.db.execute(projector.late_indexes)
+
+    @property
+    def checkpoints(self) -> dict[str, Checkpoint]:
+        """Where every projector stands, by name."""
+        return self._checkpoints
+
+    @property
+    def position(self) -> int:
+        """The position all running projectors have reached."""
+        running = [mark.position for mark in self._checkpoints.values() if mark.halted is None]
+        return min(running, default=0)
+
+    @property
+    def log_mark(self) -> tuple[int, bytes] | None:
+        """Position and hash of the last event applied: whether this file belongs to a log."""
+        return query_one(self.db, "SELECT position, hash FROM log_mark")
+
+    @property
+    def halted(self) -> dict[str, str]:
+        """Projectors that stopped at a poison event, with the reason."""
+        return {m.projector: m.halted for m in self._checkpoints.values() if m.halted is not None}
+
+    @property
+    def outdated(self) -> list[str]:
+        """Projectors whose rows were made by another version, or that are new or gone."""
+        made = {name: mark.version for name, mark in self._checkpoints.items()}
+        wanted = {projector.name: projector.version for projector in self._projectors}
+        return sorted(
+            name for name in made.keys() | wanted.keys() if made.get(name) != wanted.get(name)
+        )
+
+    def apply(self, events: Sequence[Recorded]) -> None:
+        """Apply events to every projector inside the caller's transaction.
+
+        A projector that raises is halted at its last good position with its reason kept;
+        the others go on. Its rows of these events are undone.
+        """
+        start = 0
+        for index, event in enumerate(events):
+            if isinstance(event.payload, FactErased) and event.peer is None:
+                self._apply(events[start:index])
+                self._erase(event)
+                self._apply([event])  # by itself: what follows asks what was erased
+                start = index + 1
+        self._apply(events[start:])
+
+    def _erase(self, event: Recorded) -> None:
+        """Take out of every projector's rows what an erasure names."""
+        erased = erased_by(event, self.db, self.history)
+        for projector in self._projectors:
+            mark = self._checkpoints[projector.name]
+            if mark.halted is not None or mark.position >= event.position:
+                continue
+            if isinstance(projector, Erasing):
+                self._guarded(projector, [event], partial(_delete, projector, erased))
+            if isinstance(projector, Refolding) and erased.touched:
+                self._guarded(projector, [event], partial(projector.refold, erased))
+
+    def _apply(self, events: Sequence[Recorded]) -> None:
+        if not events:
+            return
+        self._note_unknown(events)
+        readable = [
+            event
+            for event in admitted(events, stands_in(self.db))
+            if event.payload is not None and type(event.payload) is not UnknownPayload
+        ]
+        own = [
+            event
+            for event in readable
+            if event.peer is None or event.header.kind not in ENDING_KINDS
+        ]
+        kinds = {event.header.kind for event in own}
+        last = events[-1].position
+        for projector in self._projectors:
+            mark = self._checkpoints[projector.name]
+            if mark.halted is not None:
+                continue
+            if projector.name == ForeignEndsProjector.name:
+                wanted = _fresh(projector, readable, set(projector.kinds) | kinds, mark.position)
+                self._apply_one(projector, wanted)
+            elif not kinds.isdisjoint(projector.kinds):
+                self._apply_one(projector, _fresh(projector, own, kinds, mark.position))
+        self.db.execute(
+            "UPDATE checkpoints SET position=? WHERE halted IS NULL AND position<?", (last, last)
+        )
+        self.db.execute("INSERT OR REPLACE INTO log_mark VALUES (1,?,?)", (last, events[-1].hash))
+        self._checkpoints = {
+            name: mark
+            if mark.halted is not None or mark.position >= last
+            else Checkpoint(name, mark.version, last, None)
+            for name, mark in self._checkpoints.items()
+        }
+
+    def _apply_one(self, projector: Projector, events: list[Recorded]) -> None:
+        if events:
+            self._guarded(projector, events, partial(projector.apply, events))
+
+    def _guarded(
+        self,
+        projector: Projector,
+        events: Sequence[Recorded],
+        work: Callable[[apsw.Connection], None],
+    ) -> None:
+        """Let a projector write; one that fails is halted and what it wrote undone."""
+        self.db.execute("SAVEPOINT projector")
+        try:
+            work(self.db)
+        except MACHINE_FAULTS:
+            raise  # not the event's fault
+        except Exception as fault:
+            self.db.execute("ROLLBACK TO projector; RELEASE projector")
+            mark = self._checkpoints[projector.name]
+            reason = f"{type(fault).__name__} at positions {events[0].position}"
+            reason = f"{reason}-{events[-1].position}: {fault}"
+            halted = Checkpoint(mark.projector, mark.version, mark.position, reason)
+            self._checkpoints = {**self._checkpoints, projector.name: halted}
+            self.db.execute(
+                "UPDATE checkpoints SET halted=? WHERE projector=?", (reason, projector.name)
+            )
+        else:
+            self.db.execute("RELEASE projector")
+
+    def _note_unknown(self, events: Sequence[Recorded]) -> None:
+        for event in events:
+            if event.header.kind in KNOWN_KINDS and type(event.payload) is not UnknownPayload:
+                continue
+            if self._strict and event.peer is None:
+                header = event.header
+                raise UnknownKind(
+                    f"position {event.position}: kind {header.kind!r} version"
+                    f" {header.schema_version} is not known to this release"
+                )
+            self.db.execute(
+                "INSERT OR IGNORE INTO unknown_events VALUES (?,?,?)",
+                (event.position, event.header.kind, event.header.schema_version),
+            )
+
+    def reload(self) -> None:
+        """Read the checkpoints again, after a transaction was rolled back."""
+        self._checkpoints = self._load()
+
+    def rewrite(self) -> None:
+        """Write the whole file anew, so that no freed page keeps what was deleted."""
+        self.db.execute("VACUUM")
+        truncate_wal(self.db)
+
+    def close(self) -> None:
+        self.db.close()
+
+
+def _delete(projector: Erasing, erased: Erased, db: apsw.Connection) -> None:
+    for statement in projector.erasing:
+        names = {name: text for name, text in erased.bindings.items() if f":{name}" in statement}
+        db.execute(statement, names)
+
+
+def _fresh(
+    projector: Projector, events: list[Recorded], kinds: set[str], position: int
+) -> list[Recorded]:
+    """The events a projector reads and has not applied yet."""
+    if events and events[0].position > position and kinds <= projector.kinds:
+        return events
+    return [
+        event
+        for event in events
+        if event.position > position and event.header.kind in projector.kinds
+    ]
+
+
+def current_generation(link: Path) -> Path | None:
+    """The file the link points at, or None where there is none yet."""
+    return link.resolve() if link.exists() else None
+
+
+def new_generation(link: Path) -> Path:
+    """A path for the next generation beside the link."""
+    taken = [int(path.stem.rsplit("-", 1)[1]) for path in generations(link)]
+    return link.parent / f"{link.stem}-{max(taken, default=0) + 1:06d}.db"
+
+
+def generations(link: Path) -> list[Path]:
+    """Every generation file beside the link, oldest first."""
+    return sorted(
+        path
+        for path in link.parent.glob(f"{link.stem}-*.db")
+        if path.stem.rsplit("-", 1)[1].isdigit()
+    )
+
+
+def other_generations(link: Path) -> list[Path]:
+    """Generation files that the link does not point at: being built, or left over."""
+    current = current_generation(link)
+    return [path for path in generations(link) if current is None or path.name != current.name]
+
+
+def point_link(link: Path, path: Path) -> None:
+    """Point the link at a generation, atomically."""
+    aside = link.with_suffix(".link")
+    aside.unlink(missing_ok=True)
+    aside.symlink_to(path.name)
+    aside.replace(link)
+
+
+def remove_generation(path: Path) -> None:
+    """Delete a generation and its side files."""
+    for suffix in ("", "-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+def unknown_events(db: apsw.Connection) -> list[tuple[str, int, int]]:
+    """Events of kinds or versions this release does not know: kind, version, how many."""
+    rows = query(
+        db,
+        "SELECT kind, schema_version, count(*) FROM unknown_events"
+        " GROUP BY kind, schema_version ORDER BY kind, schema_version",
+    )
+    return [(str(kind), int(version), int(count)) for kind, version, count in rows]

@@ -1,0 +1,1 @@
+"""Text: patterns, folding, similarity. Pure functions of strings."""

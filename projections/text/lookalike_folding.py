@@ -1,0 +1,47 @@
+"""The form of a text that matching reads: compatibility forms, accents and look-alikes undone.
+
+One way only: what comes out is for finding words and is never shown.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from engramlog.projections.text.invisible_characters import plain, seen
+
+_MARKS = re.compile(
+    "[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\u3099\u309a\ufe20-\ufe2f]"
+)
+_LOOK_ALIKES = str.maketrans(
+    "аеорсхуіјѕһԁԛԝкмтвнгпьёαοιντυρεκηχγωβμıɡɑⲟ’‘ʼ",
+    "aeopcxyijshdqwkmtbhrnbeaoivtupeknxywbmigao'''",
+)
+_LONGEST = "\ufdfa"
+"""A ligature of eighteen letters, by far the longest compatibility form there is."""
+_PUNCTUATION = {code: " " for code in range(128) if not chr(code).isalnum()}
+_NO_WORD = re.compile(r"[\W_]+")
+_SPACES = re.compile(r"[^\S\n]+")
+
+
+def folded(text: str) -> str:
+    """Lower case, compatibility forms replaced, invisible characters and accents gone,
+    Cyrillic and Greek look-alikes as the Latin letters they resemble."""
+    if text.isascii():
+        return seen(text).lower()
+    short = seen(text).replace(_LONGEST, " ")
+    text = _MARKS.sub("", unicodedata.normalize("NFKD", short)).lower()
+    return text.translate(_LOOK_ALIKES)
+
+
+def words(folded_text: str) -> list[str]:
+    """Words alone, without punctuation; apostrophes vanish (``don't`` is ``dont``)."""
+    bare = folded_text.replace("'", "")
+    return (bare.translate(_PUNCTUATION) if bare.isascii() else _NO_WORD.sub(" ", bare)).split()
+
+
+def lines(folded_text: str) -> str:
+    """The lines, runs of other white space made one space."""
+    if plain(folded_text) and "  " not in folded_text:
+        return folded_text
+    return _SPACES.sub(" ", folded_text)

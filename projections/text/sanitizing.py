@@ -1,0 +1,158 @@
+"""What this release thinks of a text: a verdict when it is written, a clean form when served.
+
+Pure functions of the text; nothing is ever changed in the log. A verdict is a tuple of
+stable codes. Codes of ``NOTICES`` speak of characters that ``clean`` takes out without loss;
+all others are sentinels: the text tries to command a model, or hides that it does. Facts
+with a sentinel are what the modes ``block`` and ``quarantine`` hold back. Source: wire 1.8,
+recall guide "Content sanitizer".
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from msgspec import Struct
+
+from engramlog.eventlog.kinds import FactAsserted, FactAttributes
+from engramlog.projections.text.injection_patterns import (
+    LINE_FAMILIES,
+    STEM_CHARS,
+    TEMPLATE_TOKEN,
+    WORD_FAMILIES,
+)
+from engramlog.projections.text.invisible_characters import strip
+from engramlog.projections.text.lookalike_folding import folded, lines, words
+
+RULESET = 1
+"""Raise it whenever a verdict could differ: nodes then judge all their facts again."""
+
+NOTICES = frozenset({"bidi_control", "control_characters", "zero_width"})
+"""Codes that do not hold a fact back."""
+
+IN_NAME = "name:"
+"""Prefix of codes found in the entity, relation or source."""
+
+VALUE_FLAG, NAME_FLAG, NOTED = 1, 2, 4
+"""Bits of ``Verdict.flags``: a sentinel in the value, one in a name, any code at all."""
+
+_TEXTUAL = frozenset({"string", "text", "ref"})
+_BLOB_RUN = re.compile(r"[A-Za-z0-9+/_\-]{40,}={0,2}")
+_BLOB_CHARS_MIN = 200
+_REMEMBERED_CHARS_MAX = 256
+_STEMS = frozenset[str]().union(*(family.stems for family in WORD_FAMILIES))
+_MARKS = ("<", "[", "#", "`", '"', "':", "' :", "=func", "data:", "javascript:", "system",
+          "assistant", "developer", "human")  # fmt: skip
+"""No family of ASCII lines can do without one of these."""
+_LINE_BREAK = re.compile(r"\s{1,4}")
+
+
+class Verdict(Struct, frozen=True):
+    """Codes in alphabetical order, and what they mean for serving (see ``VALUE_FLAG``)."""
+
+    codes: tuple[str, ...]
+    flags: int
+
+
+CLEAN = Verdict((), 0)
+
+
+def verdict_of(fact: FactAsserted) -> Verdict:
+    """The verdict over a fact: its value where that is text, what its attributes say in words,
+    and its names."""
+    in_value = scan(fact.value.v) if fact.value.type in _TEXTUAL else frozenset[str]()
+    if fact.attributes is not None:
+        for text in worded(fact.attributes):
+            in_value |= scan(text)
+    in_name = scan(f"{fact.entity}\n{fact.relation}\n{fact.source}")
+    if not in_value and not in_name:
+        return CLEAN
+    flags = NOTED
+    if in_value - NOTICES:
+        flags |= VALUE_FLAG
+    if in_name - NOTICES:
+        flags |= NAME_FLAG
+    return Verdict(tuple(sorted(in_value | {IN_NAME + code for code in in_name})), flags)
+
+
+FREE_TEXTS = ("original", "emotion_context", "keywords")
+"""Attributes that hold free text; all others are labels and numbers."""
+
+
+def worded(attributes: FactAttributes) -> list[str]:
+    """The free texts among attributes."""
+    return [getattr(attributes, name) for name in FREE_TEXTS]
+
+
+def scan(text: str) -> frozenset[str]:
+    """Codes of everything found in a text; time linear in its length."""
+    return _scanned_before(text) if len(text) <= _REMEMBERED_CHARS_MAX else _scanned(text)
+
+
+def _scanned(text: str) -> frozenset[str]:
+    visible, codes = strip(text)
+    low = folded(text)
+    found = _in_words(words(low)) | _in_lines(low)
+    if len(visible) >= _BLOB_CHARS_MIN and _has_blob(visible):
+        found |= {"encoded_blob"}
+    return codes | found
+
+
+# A fact is judged by the projector, by the memory image and for the answer, one after the other.
+_scanned_before = lru_cache(maxsize=32_768)(_scanned)
+
+
+def _in_words(found: list[str]) -> set[str]:
+    stems = {word[:STEM_CHARS] for word in found}
+    if stems.isdisjoint(_STEMS):
+        return set()
+    text = " ".join(found)
+    return {
+        family.code
+        for family in WORD_FAMILIES
+        if not stems.isdisjoint(family.stems)
+        and not stems.isdisjoint(family.also)
+        and family.pattern.search(text) is not None
+    }
+
+
+def _in_lines(low: str) -> set[str]:
+    if low.isascii() and not any(mark in low for mark in _MARKS):
+        return set()
+    text = lines(low)
+    return {
+        family.code
+        for family in LINE_FAMILIES
+        if any(cue in text for cue in family.cues) and family.pattern.search(text) is not None
+    }
+
+
+def clean(text: str) -> str:
+    """``text`` as it is served to models: nothing invisible that is not part of its spelling,
+    and a space for every token that marks a turn in a chat template.
+
+    Idempotent, never longer, and the same object where nothing is wrong with it.
+    """
+    return TEMPLATE_TOKEN.sub(" ", strip(text)[0])
+
+
+def _has_blob(text: str) -> bool:
+    """Whether there is a long base64 run, perhaps broken into lines."""
+    length = end = 0
+    start = 0
+    for run in _BLOB_RUN.finditer(text):
+        gap = _LINE_BREAK.match(text, end)
+        joined = length and gap is not None and gap.end() == run.start()
+        length = length + len(run[0]) if joined else len(run[0])
+        start = start if joined else run.start()
+        end = run.end()
+        if length >= _BLOB_CHARS_MIN and _looks_encoded(text[start:end]):
+            return True
+    return False
+
+
+def _looks_encoded(run: str) -> bool:
+    """Upper case, lower case and digits, each in the share that random bytes give."""
+    head = run[: 4 * _BLOB_CHARS_MIN]
+    shares = [sum(map(test, head)) / len(head) for test in (str.isupper, str.islower, str.isdigit)]
+    return shares[0] > 0.1 and shares[1] > 0.1 and shares[2] > 0.03

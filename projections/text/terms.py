@@ -1,0 +1,66 @@
+"""What of a fact is searched as text, and the terms into which FTS5 cuts it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import cast
+
+import apsw
+
+TOKENIZER = ("porter", ["unicode61", "remove_diacritics", "2"])
+"""How FTS5 cuts text into terms, in the tables and in the memory image."""
+
+
+def lexical_text(entity: str, relation: str, value_type: str, value_v: str) -> str:
+    """The text of a fact that is searched: entity path, relation label and value.
+
+    URIs lose scheme and authority, which all facts of a node share; the tokenizer splits
+    at every other punctuation mark by itself.
+    """
+    named = f"{uri_path(entity)} {relation}"
+    said = said_text(value_type, value_v)
+    return f"{named} {said}" if said else named
+
+
+def said_text(value_type: str, value_v: str) -> str:
+    """What of that is the value."""
+    if value_type == "ref":
+        return uri_path(value_v)
+    return "" if value_type == "null" else value_v
+
+
+def uri_path(uri: str) -> str:
+    """What follows the authority of a URI; the whole of it where there is none."""
+    scheme_end = uri.find("://")
+    if scheme_end < 0:
+        return uri
+    path_start = uri.find("/", scheme_end + 3)
+    return uri[scheme_end + 3 :] if path_start < 0 else uri[path_start + 1 :]
+
+
+class Tokenizer:
+    """FTS5's own tokenizer as a function from text to terms; each thread opens one of its own,
+    with an in-memory connection."""
+
+    def __init__(self) -> None:
+        self._of_thread = threading.local()
+
+    def __call__(self, text: str) -> list[str]:
+        cut: Callable[[str], list[str]] | None = getattr(self._of_thread, "cut", None)
+        if cut is None:
+            cut = self._of_thread.cut = _open_tokenizer()
+        return cut(text)
+
+
+def _open_tokenizer() -> Callable[[str], list[str]]:
+    name, arguments = TOKENIZER
+    db = apsw.Connection(":memory:")
+    cut = db.fts5_tokenizer(name, arguments)
+    reason = apsw.FTS5_TOKENIZE_DOCUMENT
+
+    def tokenize(text: str) -> list[str]:
+        terms = cut(text.encode(), reason, None, include_offsets=False, include_colocated=False)
+        return cast("list[str]", terms)  # plain terms, as neither option is asked for
+
+    return tokenize

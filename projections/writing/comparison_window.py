@@ -1,0 +1,75 @@
+"""Which stored memories a new one is compared with: of what its writer may read, and no more."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engramlog.eventlog.kinds import Value
+from engramlog.projections.arrays import I32
+from engramlog.projections.authorization import Authorization
+from engramlog.projections.image.view import View
+from engramlog.projections.image.visible_facts import live
+from engramlog.projections.memories.attribute_rules import CONFIDENTIAL
+from engramlog.projections.memories.deduplication_rules import RECENT_MAX, WINDOW_US
+from engramlog.projections.moment import Moment
+from engramlog.projections.normalization import SCOPES
+
+TEXTS = (0, 1)
+"""Numbers of the value types that memories have: string and text (``fact_columns.VALUE_TYPES``)."""
+_NONE: I32 = np.empty(0, dtype=np.int32)
+
+
+def memories_of(
+    view: View,
+    rights: Authorization,
+    moment: Moment,
+    owner: str,
+    scope: str,
+    garden: str | None,
+) -> I32:
+    """The live texts of one owner in one scope or garden, in the order they were stated."""
+    source = view.sources.number(owner)
+    place = -1 if garden is None else view.gardens.number(garden)
+    if source is None or place is None:
+        return _NONE
+    slots = view.source_slots(source)
+    there = (view.garden[slots] == place) & (view.scope[slots] == SCOPES.index(scope))
+    return live(view, rights.alone(), moment, _texts(view, slots[there]))
+
+
+def recent_memories(
+    view: View,
+    rights: Authorization,
+    moment: Moment,
+    owner: str,
+    scope: str,
+    garden: str | None,
+) -> list[int]:
+    """Those of the last minute, newest first, at most ``RECENT_MAX``."""
+    slots = memories_of(view, rights, moment, owner, scope, garden)
+    recent = slots[view.recorded_at[slots] >= moment.instant_us - WINDOW_US]
+    newest: list[int] = recent[::-1][:RECENT_MAX].tolist()
+    return newest
+
+
+def equal_memories(view: View, rights: Authorization, moment: Moment, value: Value) -> list[int]:
+    """Live texts of anybody that say exactly this."""
+    numbers = view.value_numbers(value.v)
+    if not numbers:
+        return []
+    slots = np.flatnonzero(np.isin(view.value, numbers)).astype(np.int32)
+    found: list[int] = live(view, rights.alone(), moment, slots).tolist()
+    return found
+
+
+def confidential_memories(view: View, rights: Authorization, moment: Moment) -> list[int]:
+    """Live texts that only their source may read, oldest first: all the writer's own."""
+    if not view.confidential:
+        return []
+    slots = np.flatnonzero(view.classification >= CONFIDENTIAL).astype(np.int32)
+    found: list[int] = live(view, rights.alone(), moment, _texts(view, slots)).tolist()
+    return found
+
+
+def _texts(view: View, slots: I32) -> I32:
+    return slots[np.isin(view.value_type[slots], TEXTS)]

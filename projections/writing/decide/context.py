@@ -1,0 +1,87 @@
+"""What a decision may know, and what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import apsw
+from msgspec import Struct
+
+from engramlog.eventlog.event import NODE_STREAM, Draft, Foreign
+from engramlog.eventlog.identifiers import IdentifierSource
+from engramlog.eventlog.kinds import Payload
+from engramlog.projections.image.image import MemoryImage
+from engramlog.projections.tables.erasing import History
+
+Key = tuple[str, str, str, str | None]
+"""(entity, relation, scope, garden)."""
+
+
+class Undecided:
+    """What this group has drafted and the tables do not show yet.
+
+    Attributes:
+        newest: the newest drafted content of a (key, source).
+        asserted: ids and keys of drafted facts.
+        retracted: ids and keys of facts whose retraction is drafted.
+        touched: every key of the group, also those applied: the memory image shows them only
+            after the commit.
+    """
+
+    def __init__(self) -> None:
+        self.newest: dict[tuple[str, str, str, str | None, str], tuple[Any, ...]] = {}
+        self.asserted: set[str | Key] = set()
+        self.retracted: set[str | Key] = set()
+        self.touched: set[Key] = set()
+
+    def holds(self, name: str | Key) -> bool:
+        """Whether a fact id or key has drafts that the tables do not show."""
+        return name in self.asserted or name in self.retracted
+
+    def applied(self) -> None:
+        """The tables show everything now."""
+        self.newest.clear()
+        self.asserted.clear()
+        self.retracted.clear()
+
+
+class Context(Struct, frozen=True):
+    """What a decision may know: the tables, the clock's reading, who asks, and the log as
+    committed before this group."""
+
+    db: apsw.Connection
+    image: MemoryImage
+    undecided: Undecided
+    identifiers: IdentifierSource
+    now_us: int
+    actor: str
+    flush: Callable[[], None]
+    log: History
+
+    def draft(
+        self, payload: Payload, partition: str = NODE_STREAM, cause: bytes | None = None
+    ) -> Draft:
+        """A draft of an event, with an id of its own."""
+        return Draft(payload, partition, self.identifiers.next(self.now_us), self.actor, cause)
+
+
+class Adoption(Struct, frozen=True):
+    """Events of another node to take in as they are, through ``peer``."""
+
+    peer: str
+    events: tuple[Foreign, ...]
+    erasable: frozenset[bytes] = frozenset()
+
+
+class Decision(Struct, frozen=True, gc=False):
+    """Drafts to append and what to answer; see ``commands.Done``."""
+
+    drafts: list[Draft]
+    fact_id: str | None = None
+    created: bool = True
+    retracted: tuple[str, ...] = ()
+    detail: dict[str, Any] = {}
+    adoption: Adoption | None = None
+    rival: tuple[bytes, bytes, str] | None = None
+    """Key, value and relation whose rivals decide the answer's ``contradicted`` flag."""

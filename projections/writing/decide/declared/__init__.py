@@ -1,0 +1,1 @@
+"""Decisions on what operators and agents declare."""

@@ -1,0 +1,100 @@
+"""What operators declare: keys, policies, sweeps, set-valued relations, the embedding model."""
+
+from __future__ import annotations
+
+import msgspec
+
+from engramlog.eventlog.kinds import (
+    DecaySwept,
+    EmbeddingModelPinned,
+    KeyIssued,
+    KeyRevoked,
+    PolicySet,
+    SetValuedDeclared,
+    TrustPolicySet,
+)
+from engramlog.projections.moment import LIVE
+from engramlog.projections.tables.declared.policies import pinned_model, set_valued_relations
+from engramlog.projections.tables.declared.trust import trust_policy
+from engramlog.projections.writing import commands as ask
+from engramlog.projections.writing.commands import Refused
+from engramlog.projections.writing.decide.context import Context, Decision
+from engramlog.projections.writing.decide.declared.capabilities import revocations_of_key
+
+
+def sweep_decay(command: ask.SweepDecay, context: Context) -> Decision:
+    """One event a scope, with the policies as they stand."""
+    drafts = [
+        context.draft(
+            DecaySwept(
+                scope=scope,
+                at_us=context.now_us,
+                policies=list(command.policies),
+                gardens=sorted(command.gardens),
+            )
+        )
+        for scope in command.scopes
+    ]
+    return Decision(drafts)
+
+
+def issue_key(command: KeyIssued, context: Context) -> Decision | Refused:
+    """A new API key; the same raw key twice is refused."""
+    context.flush()
+    taken = context.db.execute(
+        "SELECT 1 FROM api_keys WHERE key_sha256=?", (command.key_sha256,)
+    ).fetchone()
+    if taken is not None:
+        return Refused("key_exists", "raw_key already exists; choose another", "raw_key")
+    payload = msgspec.structs.replace(command, permissions=sorted(command.permissions))
+    return Decision([context.draft(payload)], detail={"key_id": command.key_id})
+
+
+def revoke_key(command: KeyRevoked, context: Context) -> Decision | Refused:
+    """The key opens nothing from here on, nor do the capabilities asked for with it."""
+    context.flush()
+    row = context.db.execute(
+        "SELECT to_position FROM api_keys WHERE key_id=?", (command.key_id,)
+    ).fetchone()
+    if row is None or row[0] != LIVE:
+        return Refused("key_not_found", "key not found", "key_id")
+    revoked = context.draft(command)
+    return Decision([revoked, *revocations_of_key(context, command.key_id)])
+
+
+def set_policy(command: PolicySet, context: Context) -> Decision | Refused:
+    """Install or remove a decay policy."""
+    context.flush()
+    if command.policy is None:
+        row = context.db.execute(
+            "SELECT 1 FROM declarations WHERE sort='decay' AND name=? AND to_position=?",
+            (command.policy_id, LIVE),
+        ).fetchone()
+        if row is None:
+            return Refused("policy_not_found", "decay policy not found", "id")
+    return Decision([context.draft(command)])
+
+
+def declare_set_valued(command: SetValuedDeclared, context: Context) -> Decision:
+    """Replace the list of set-valued relations; nothing where it is so already."""
+    context.flush()
+    wanted = sorted(set(command.relations))
+    if wanted == sorted(set_valued_relations(context.db, LIVE - 1)):
+        return Decision([], created=False)
+    return Decision([context.draft(SetValuedDeclared(relations=wanted))])
+
+
+def set_trust_policy(command: TrustPolicySet, context: Context) -> Decision:
+    """Change how trust is computed; nothing where it is so already."""
+    context.flush()
+    if command.policy == trust_policy(context.db, LIVE - 1):
+        return Decision([], created=False)
+    return Decision([context.draft(command)])
+
+
+def pin_embedding_model(command: EmbeddingModelPinned, context: Context) -> Decision:
+    """Record the model that facts are embedded with; nothing where it is so already."""
+    context.flush()
+    if command == pinned_model(context.db, LIVE - 1):
+        return Decision([], created=False)
+    return Decision([context.draft(command)])

@@ -1,0 +1,1 @@
+"""Decisions on facts: asserting, ending, resolving, judging, erasing."""

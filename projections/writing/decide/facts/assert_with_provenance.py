@@ -1,0 +1,82 @@
+"""The one way in which a delta writes a fact.
+
+A payload cannot speak in the name of provenance, the bundle's values are checked texts, and
+the fact names the episodes it stems from by the hashes of their events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from engramlog.eventlog.event import Draft, fact_partition
+from engramlog.eventlog.identifiers import id_text
+from engramlog.eventlog.kinds import FactAsserted, Parent
+from engramlog.projections.cid import compute_cid
+from engramlog.projections.episodes.provenance_bundle import bundle_of, check_slots
+from engramlog.projections.episodes.stating import Statement
+from engramlog.projections.memories.place import Place
+from engramlog.projections.writing.decide.context import Context
+
+
+class ProvenFact(Struct, frozen=True, gc=False):
+    """A drafted fact, its id, and its provenance as the log will hold it."""
+
+    draft: Draft
+    fact_id: str
+    provenance: dict[str, str]
+
+
+def assert_with_provenance(
+    statement: Statement,
+    place: Place,
+    source: str,
+    bundle: Mapping[str, object],
+    context: Context,
+    *,
+    confidence: float = 1.0,
+    episodes: Sequence[str] = (),
+    cause: bytes | None = None,
+) -> ProvenFact:
+    """Draft a fact that a delta states.
+
+    Args:
+        statement: what it says.
+        place: whose it is.
+        source: who states it, in stored form.
+        bundle: ``provenance_bundle.BUNDLE_KEYS``.
+        context: of the decision.
+        confidence: in (0, 1].
+        episodes: hashes of the episodes that it stems from.
+        cause: the event of the delta.
+
+    Raises:
+        ProvenanceError: the bundle or the payload breaks the rules.
+    """
+    check_slots(statement.rest)
+    provenance = bundle_of(bundle)
+    payload = FactAsserted(
+        entity=statement.entity,
+        relation=statement.relation,
+        value=statement.value,
+        source=source,
+        scope=place.scope,  # pyright: ignore[reportArgumentType]  # validated at the edge
+        confidence=confidence,
+        cid=compute_cid(
+            entity=statement.entity,
+            relation=statement.relation,
+            value=statement.value,
+            source=source,
+            confidence=confidence,
+            scope=place.scope,
+        ),
+        derived_from=[Parent(hash=each) for each in episodes],
+        garden_id=place.garden_id,
+    )
+    draft = context.draft(payload, fact_partition(place.scope, place.garden_id), cause)
+    fact_id = id_text(draft.event_id)
+    key = (statement.entity, statement.relation, place.scope, place.garden_id)
+    # Asserts later in this group must find it, though the memory image shows it only afterwards.
+    context.undecided.touched.add(key)
+    return ProvenFact(draft, fact_id, provenance)

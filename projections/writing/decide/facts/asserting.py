@@ -1,0 +1,178 @@
+"""Stating a fact: a new one, the equal one that stands already, or a retraction."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from engramlog.eventlog.event import fact_partition
+from engramlog.eventlog.identifiers import id_text
+from engramlog.eventlog.kinds import FactAsserted, FactAttributes
+from engramlog.projections.memories.attribute_rules import CONFIDENTIAL, misplaced
+from engramlog.projections.moment import LIVE
+from engramlog.projections.tables.database import query, query_one
+from engramlog.projections.tables.facts.attributes import attributes_at, decoded, encoded
+from engramlog.projections.tables.facts.contradictions import key_hash, value_hash
+from engramlog.projections.tables.facts.denials import open_denials
+from engramlog.projections.tables.facts.derivations import closes_cycle
+from engramlog.projections.writing.commands import AssertFact, Refused
+from engramlog.projections.writing.decide.context import Context, Decision
+from engramlog.projections.writing.decide.declared.gardens import write_refusal
+from engramlog.projections.writing.decide.facts.retracting import state_zero
+from engramlog.projections.writing.decide.readable import readable, sees_all
+from engramlog.projections.writing.instruction_sources import instruction_refusal
+
+_SAME = f"""
+SELECT id, cid, valid_from, valid_until, interpret_as, derived_from, value_type, value_v,
+    coalesce((SELECT attributes FROM fact_attributes
+              WHERE position = facts.from_position AND fact_id = facts.id), '')
+FROM facts
+WHERE entity=? AND relation=? AND scope=? AND garden_id IS ? AND source=?
+  AND to_position={LIVE} AND base_confidence>0
+ORDER BY hlc DESC LIMIT ?
+"""
+
+MISPLACED = Refused(
+    "classification_misplaced",
+    "facts of classification 2 or 3 belong in the scopes local and team, or in a garden",
+    "attributes",
+)
+
+_encode_parents = msgspec.json.Encoder().encode
+
+
+def assert_fact(command: AssertFact, context: Context) -> Decision | Refused:
+    """A new fact, the equal live one that already says so, or a retraction."""
+    refusal = instruction_refusal(command.value, command.permissions)
+    if refusal is not None:
+        return refusal
+    garden = command.garden_id
+    if garden is not None:
+        refusal = write_refusal(context.db, garden, command.scope, command.member)
+        if refusal is not None:
+            return refusal
+    if misplaced(command.attributes, command.scope, garden):
+        return MISPLACED
+    if command.derived_from:
+        context.flush()
+        parents = [parent.hash for parent in command.derived_from]
+        child = command.cid.removeprefix("sha256:")
+        if closes_cycle(
+            context.db, child, parents, garden, partial(readable, context, command.rights)
+        ):
+            return Refused(
+                "provenance_cycle_detected",
+                "the fact would be derived from itself",
+                "derived_from",
+            )
+    if command.confidence == 0.0:
+        return state_zero(stated_payload(command), command.zero, context, command.rights)
+    content = _content(command)
+    key = (command.entity, command.relation, command.scope, garden)
+    rival: tuple[bytes, bytes, str] | None = None
+    if key in context.undecided.retracted:
+        context.flush()
+    if key in context.undecided.touched or context.image.facts.has_key(*key):
+        same = _newest_of_source(command, context)
+        value = command.value
+        rival = (key_hash(*key), value_hash(value.type, value.v), command.relation)
+        again = same is not None and tuple(same[1:-1]) == content and not command.anew
+        if same is not None and again and not _denied(str(same[0]), command, context):
+            command, repeats = _repetition(command, str(same[0]), str(same[-1]), context)
+            if repeats:
+                return Decision([], fact_id=same[0], created=False, rival=rival)
+    draft = context.draft(stated_payload(command), fact_partition(command.scope, garden))
+    fact = id_text(draft.event_id)
+    context.undecided.touched.add(key)
+    context.undecided.asserted |= {fact, key}
+    context.undecided.newest[*key, command.source] = (fact, *content, encoded(command.attributes))
+    return Decision([draft], fact_id=fact, rival=rival)
+
+
+def stated_payload(command: AssertFact) -> FactAsserted:
+    """The event of stating it."""
+    return FactAsserted(
+        entity=command.entity,
+        relation=command.relation,
+        value=command.value,
+        source=command.source,
+        scope=command.scope,  # pyright: ignore[reportArgumentType]  # validated at the edge
+        confidence=command.confidence,
+        cid=command.cid,
+        valid_from=command.valid_from,
+        valid_until=command.valid_until,
+        derived_from=list(command.derived_from),
+        write_mode=command.write_mode,  # pyright: ignore[reportArgumentType]
+        garden_id=command.garden_id,
+        attestation=command.attestation,
+        attributes=command.attributes,
+    )
+
+
+def _repetition(
+    command: AssertFact, same: str, stated: str, context: Context
+) -> tuple[AssertFact, bool]:
+    """Whether stating a fact anew changes nothing beside the equal one that stands; else the
+    command, classified no lower than that: saying a thing again does not declassify it.
+
+    Attributes that are left unsaid are no change.
+    """
+    given = command.attributes
+    if given is None or encoded(given) == stated:
+        return command, True
+    newest = attributes_at(context.db, same, LIVE) or decoded(stated)
+    if newest.classification <= given.classification:
+        return command, False
+    raised = msgspec.structs.replace(given, classification=newest.classification)
+    return msgspec.structs.replace(command, attributes=raised), False
+
+
+def _denied(fact: str, command: AssertFact, context: Context) -> bool:
+    """Whether an open denial that the asker may read names a fact: saying it again is news."""
+    markers = [marker for _, marker in open_denials(context.db, [fact])]
+    return bool(markers) and bool(readable(context, command.rights, markers))
+
+
+def _content(command: AssertFact) -> tuple[Any, ...]:
+    """What must be equal for a write to be a repetition, attributes apart (DESIGN section 8)."""
+    parents = list(command.derived_from)
+    return (
+        command.cid,
+        command.valid_from,
+        command.valid_until,
+        command.value.interpret_as,
+        _encode_parents(parents).decode() if parents else "[]",
+        command.value.type,
+        command.value.v,
+    )
+
+
+def _newest_of_source(command: AssertFact, context: Context) -> tuple[Any, ...] | None:
+    """The newest live fact of the source that the asker may read: what they may not is not
+    there, and nobody learns of it by stating it again."""
+    known = (command.entity, command.relation, command.scope, command.garden_id, command.source)
+    rights = command.rights
+    pending = context.undecided.newest.get(known)
+    if pending is not None and _may_know(command, decoded(str(pending[-1]))):
+        return pending
+    if pending is not None:
+        context.flush()
+    newest = query_one(context.db, _SAME, (*known, 1))
+    if newest is None or (newest[0] in context.image.facts.slot_of and sees_all(context, rights)):
+        return newest
+    if newest[0] in readable(context, rights, [newest[0]]):
+        return newest
+    rows = query(context.db, _SAME, (*known, -1))
+    shown = readable(context, rights, [row[0] for row in rows])
+    return next((row for row in rows if row[0] in shown), None)
+
+
+def _may_know(command: AssertFact, stated: FactAttributes) -> bool:
+    """Whether the asker may read what was drafted a moment ago at their key."""
+    rights, level = command.rights, stated.classification
+    if rights is None:
+        return True
+    own = rights.every_garden or rights.principal == command.source
+    return level <= rights.ceiling and (level < CONFIDENTIAL or own)

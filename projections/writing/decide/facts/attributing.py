@@ -1,0 +1,71 @@
+"""Setting attributes of a fact that stands, or stood."""
+
+from __future__ import annotations
+
+import msgspec
+
+from engramlog.eventlog.event import fact_partition
+from engramlog.eventlog.kinds import FactAttributes, FactAttributesSet
+from engramlog.projections.memories.attribute_rules import (
+    PLAIN,
+    RELEVANCE_MAX,
+    UNTRUSTED_TRUST_MAX,
+    settled,
+)
+from engramlog.projections.moment import LIVE
+from engramlog.projections.tables.database import query_one
+from engramlog.projections.tables.facts.attributes import attributes_at
+from engramlog.projections.writing.commands import Refused, SetAttributes
+from engramlog.projections.writing.decide.context import Context, Decision
+from engramlog.projections.writing.decide.declared.gardens import touch_refusal
+
+_PLACE = "SELECT scope, garden_id FROM facts WHERE id = ?"
+_ABSENT = Refused("fact_not_found", "fact not found", "fact_id")
+
+
+def set_attributes(command: SetAttributes, context: Context) -> Decision | Refused:
+    """Record what a fact's attributes are from here on; nothing where they are so already.
+
+    A classification only rises, and trust beyond a peer's is not lent, but by an admin. A fact
+    may be classified too high for where it stands: it is then hidden there, at peers as well.
+    """
+    context.flush()
+    row = query_one(context.db, _PLACE, (command.fact_id,))
+    if row is None or row[0] not in command.scopes:
+        return _ABSENT
+    scope, garden = str(row[0]), None if row[1] is None else str(row[1])
+    refusal = touch_refusal(context.db, garden, command.member, _ABSENT)
+    if refusal is not None:
+        return refusal
+    standing = attributes_at(context.db, command.fact_id, LIVE) or PLAIN
+    wanted = msgspec.structs.replace(standing, **command.changes)
+    if command.relevance_change:
+        moved = wanted.relevance + command.relevance_change
+        within = max(-RELEVANCE_MAX, min(RELEVANCE_MAX, moved))
+        wanted = msgspec.structs.replace(wanted, relevance=within)
+    if "tier" not in command.changes and wanted.emotion_score != standing.emotion_score:
+        wanted = settled(wanted)
+    if wanted == standing:
+        return Decision([], fact_id=command.fact_id, created=False)
+    forbidden = None if command.admin else _forbidden(standing, wanted)
+    if forbidden is not None:
+        return forbidden
+    payload = FactAttributesSet(fact_id=command.fact_id, attributes=wanted)
+    draft = context.draft(payload, fact_partition(scope, garden))
+    return Decision([draft], fact_id=command.fact_id)
+
+
+def _forbidden(standing: FactAttributes, wanted: FactAttributes) -> Refused | None:
+    if wanted.classification < standing.classification:
+        return Refused(
+            "attribute_forbidden",
+            "only an admin lowers a classification",
+            "classification",
+        )
+    if wanted.trust > max(standing.trust, UNTRUSTED_TRUST_MAX):
+        return Refused(
+            "attribute_forbidden",
+            f"trust above {UNTRUSTED_TRUST_MAX} takes admin permission",
+            "trust",
+        )
+    return None

@@ -1,0 +1,152 @@
+"""Which facts an erasure takes: those asked for, and every other that says the same."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+import apsw
+import msgspec
+from msgspec import Struct
+
+from engramlog.projections.tables.database import query
+from engramlog.projections.writing.commands import EraseFacts
+
+ERASED_FACTS_MAX = 20_000
+"""Facts of one erasure; more are refused, to be erased in parts."""
+
+_COLUMNS = """facts.id, facts.from_position, facts.to_position, facts.set_aside, facts.entity,
+    facts.relation, facts.value_type, facts.value_v, facts.source, facts.cid, facts.scope"""
+_BY_ID = f"SELECT {_COLUMNS} FROM facts WHERE id IN (SELECT value FROM json_each(?))"
+_OF_ENTITY = f"SELECT {_COLUMNS} FROM facts WHERE entity=? LIMIT ?"
+_MENTIONS = f"SELECT {_COLUMNS} FROM facts WHERE instr(value_v, ?) > 0 LIMIT ?"
+_COPIES = f"""
+SELECT {_COLUMNS} FROM json_each(?) AS asked JOIN facts
+  ON entity = asked.value ->> 0 AND relation = asked.value ->> 1
+  AND value_type = asked.value ->> 2 AND value_v = asked.value ->> 3
+  AND source = asked.value ->> 4
+"""
+_MARKERS = f"""
+SELECT {_COLUMNS} FROM fact_retractions JOIN facts ON facts.id = marker_id
+  JOIN json_each(?1) AS asked ON fact_id = asked.value ->> 0
+WHERE value_type = asked.value ->> 1 AND value_v = asked.value ->> 2
+UNION
+SELECT {_COLUMNS} FROM denials JOIN facts ON facts.id = marker_id
+  JOIN json_each(?1) AS asked ON fact_id = asked.value ->> 0
+WHERE value_type = asked.value ->> 1 AND value_v = asked.value ->> 2
+"""
+_ADMITTED = """
+SELECT admitted_fact_id, fact_id FROM quarantine
+WHERE fact_id IN (SELECT value FROM json_each(?1))
+   OR admitted_fact_id IN (SELECT value FROM json_each(?1))
+"""
+_NOTES = """
+SELECT resolution_fact_id FROM conflicts
+WHERE winner_id IN (SELECT value FROM json_each(?1)) AND resolution_fact_id IS NOT NULL
+UNION
+SELECT resolution_fact_id FROM denials
+WHERE winner_id IN (SELECT value FROM json_each(?1)) AND resolution_fact_id IS NOT NULL
+"""
+_CHILDREN = f"""
+SELECT {_COLUMNS} FROM derivations JOIN facts USING (from_position)
+WHERE parent_hash IN (SELECT value FROM json_each(?))
+"""
+
+
+class Doomed(Struct, frozen=True):
+    """A fact that is to be erased."""
+
+    id: str
+    position: int
+    to_position: int
+    set_aside: int
+    entity: str
+    relation: str
+    value_type: str
+    value_v: str
+    source: str
+    cid: str
+    scope: str
+
+
+def facts_named(db: apsw.Connection, fact_ids: Iterable[str]) -> list[Doomed]:
+    """Those of the facts that there are."""
+    return [Doomed(*row) for row in query(db, _BY_ID, (_json(list(fact_ids)),))]
+
+
+def facts_about(db: apsw.Connection, entity: str, *, mentions: bool) -> list[Doomed]:
+    """Facts about an entity and, with ``mentions``, facts whose value names its URI."""
+    bound = ERASED_FACTS_MAX + 1
+    rows = query(db, _OF_ENTITY, (entity, bound))
+    if mentions:
+        rows += query(db, _MENTIONS, (entity, bound))
+    return list({row[0]: Doomed(*row) for row in rows}.values())
+
+
+def with_copies(
+    db: apsw.Connection, chosen: Collection[Doomed], *, derived: bool
+) -> dict[str, Doomed]:
+    """All that must go so that what the facts say is gone, by id.
+
+    Copies are facts of the same source that say the same (restated, of another confidence,
+    scope or garden), records that retracted them by repeating them, what was admitted from a
+    quarantine, and the notes of resolutions that they won. ``derived``: and whatever was
+    derived from any of these. Stops beyond ``ERASED_FACTS_MAX``.
+    """
+    found: dict[str, Doomed] = {}
+    fresh = {fact.id: fact for fact in chosen}
+    while fresh and len(found) <= ERASED_FACTS_MAX:
+        found |= fresh
+        near = _near(db, list(fresh.values()), derived=derived)
+        fresh = {fact.id: fact for fact in near if fact.id not in found}
+    return found | fresh
+
+
+_DELTAS = "SELECT position FROM deltas WHERE fact_id IN (SELECT value FROM json_each(?))"
+_EPISODES = """
+SELECT DISTINCT episodes.position FROM deltas
+JOIN delta_sources USING (position, number)
+JOIN episodes ON episodes.partition = delta_sources.partition
+  AND episodes.id = delta_sources.episode_id
+WHERE deltas.fact_id IN (SELECT value FROM json_each(?)) ORDER BY 1
+"""
+_EPISODES_OF = """
+WITH named AS (SELECT raw_uri FROM aliases WHERE raw_uri = ?1 OR canonical_uri = ?1)
+SELECT position FROM episodes
+WHERE user = ?1 OR agent = ?1 OR session = ?1 OR instr(content, ?1) > 0 OR instr(metadata, ?1) > 0
+UNION SELECT position FROM delta_rejections WHERE user = ?1
+UNION SELECT from_position FROM aliases WHERE raw_uri IN named
+UNION SELECT to_position FROM aliases WHERE raw_uri IN named
+"""
+
+
+def told_elsewhere(db: apsw.Connection, doomed: Collection[str], command: EraseFacts) -> set[int]:
+    """Positions of deltas that made erased facts, of episodes as far as they are to go, and
+    of what names an erased entity beside facts."""
+    ids = _json(list(doomed))
+    found = {row[0] for row in query(db, _DELTAS, (ids,))}
+    if command.episodes:
+        found |= set(source_episodes(db, doomed))
+    if command.entity is not None and command.mentions:
+        found |= {row[0] for row in query(db, _EPISODES_OF, (command.entity,))}
+    return found
+
+
+def source_episodes(db: apsw.Connection, facts: Collection[str]) -> list[int]:
+    """Positions of the episodes that facts were made from."""
+    return [position for (position,) in query(db, _EPISODES, (_json(list(facts)),))]
+
+
+def _near(db: apsw.Connection, facts: list[Doomed], *, derived: bool) -> list[Doomed]:
+    ids = _json([fact.id for fact in facts])
+    said = [(f.entity, f.relation, f.value_type, f.value_v, f.source) for f in facts]
+    rows = query(db, _COPIES, (_json(said),))
+    rows += query(db, _MARKERS, (_json([(f.id, f.value_type, f.value_v) for f in facts]),))
+    if derived:
+        rows += query(db, _CHILDREN, (_json([f.cid.removeprefix("sha256:") for f in facts]),))
+    linked = [each for row in query(db, _ADMITTED, (ids,)) for each in row if each is not None]
+    linked += [row[0] for row in query(db, _NOTES, (ids,))]
+    return [Doomed(*row) for row in rows] + facts_named(db, linked)
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,295 @@
+"""Erasing facts for good, and the holds that forbid it.
+
+Beside a fact's own event go the payloads of events that speak of erased facts alone:
+retractions and reviews with their reasons, resolutions without any other loser. An event that
+still has an effect on a fact that stays is kept, whatever its note says (docs/erasure.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+import msgspec
+
+from engramlog.eventlog.event import NODE_STREAM, Draft, Recorded
+from engramlog.eventlog.identifiers import id_bytes, id_text
+from engramlog.eventlog.kinds import (
+    ConflictResolved,
+    DeltaApplied,
+    ErasureCertified,
+    ErasureReason,
+    FactAsserted,
+    FactAttributesSet,
+    FactErased,
+    FactRetracted,
+    LegalHoldSet,
+)
+from engramlog.projections.moment import LIVE
+from engramlog.projections.tables.database import query, query_one
+from engramlog.projections.tables.facts.attributes import attributed
+from engramlog.projections.tables.facts.erasures import find_erasure, find_erasure_receipt, held
+from engramlog.projections.tables.facts.facts import fact_id
+from engramlog.projections.tables.peers.protocol_facts import unwrapped
+from engramlog.projections.tables.peers.remote_retractions import erasures_taking_effect
+from engramlog.projections.writing.commands import EraseEvents, EraseFacts, Refused
+from engramlog.projections.writing.decide.context import Context, Decision
+from engramlog.projections.writing.decide.facts.erased_set import (
+    ERASED_FACTS_MAX,
+    Doomed,
+    facts_about,
+    facts_named,
+    source_episodes,
+    told_elsewhere,
+    with_copies,
+)
+
+GOES_WITH = frozenset(
+    {
+        "quarantine_reviewed",
+        "content_reviewed",
+        "legal_hold_set",
+        "episode_recorded",
+        "delta_rejected",
+        "alias_set",
+    }
+)
+"""Kinds that are about one thing: they go with it."""
+EVENTS_NAMED_MAX = 500
+"""Events that one ``fact_erased`` names: an erasure of more leaves several."""
+
+_ABSENT = Refused("fact_not_found", "fact not found", "id")
+_SPEAKING = """
+SELECT position FROM fact_retractions WHERE fact_id IN (SELECT value FROM json_each(?1))
+UNION SELECT resolved_position FROM conflicts WHERE resolved_position IS NOT NULL
+  AND (winner_id IN (SELECT value FROM json_each(?1))
+    OR fact_id IN (SELECT value FROM json_each(?1))
+    OR opened_by IN (SELECT value FROM json_each(?1)))
+UNION SELECT position FROM quarantine WHERE fact_id IN (SELECT value FROM json_each(?1))
+UNION SELECT from_position FROM content_reviews
+  WHERE fact_id IN (SELECT value FROM json_each(?1))
+UNION SELECT position FROM fact_attributes WHERE fact_id IN (SELECT value FROM json_each(?1))
+UNION SELECT from_position FROM legal_holds WHERE target IN (SELECT value FROM json_each(?2))
+UNION SELECT to_position FROM legal_holds WHERE target IN (SELECT value FROM json_each(?2))
+"""
+"""Positions of events that speak of facts (?1) or hold targets (?2)."""
+_DERIVED = """
+SELECT DISTINCT facts.id FROM derivations JOIN facts USING (from_position)
+WHERE parent_hash IN (SELECT value FROM json_each(?))
+"""
+
+
+def erase_facts(command: EraseFacts, context: Context) -> Decision | Refused:
+    """Erase facts and every copy of them; all or nothing.
+
+    Refuses: ``fact_not_found``, ``scope_forbidden``, ``legal_hold`` and ``too_many_targets``.
+    """
+    context.flush()
+    db = context.db
+    if command.entity is not None:
+        chosen = facts_about(db, command.entity, mentions=command.mentions)
+    else:
+        chosen = facts_named(db, command.fact_ids)
+        if len(chosen) < len(set(command.fact_ids)):
+            return _ABSENT
+    if not any(fact.scope in command.scopes for fact in chosen):
+        return _ABSENT
+    doomed = with_copies(db, chosen, derived=command.derived)
+    if len(doomed) > ERASED_FACTS_MAX:
+        return Refused(
+            "too_many_targets", f"over {ERASED_FACTS_MAX} facts would go; erase fewer at a time"
+        )
+    if not {fact.scope for fact in doomed.values()} <= command.scopes:
+        return Refused("scope_forbidden", "a copy stands in a scope that this key does not cover")
+    entities = {fact.entity for fact in doomed.values()}
+    entities |= {fact.value_v for fact in doomed.values() if fact.value_type == "ref"}
+    if held(db, doomed, entities):
+        return Refused("legal_hold", "a legal hold forbids erasing this; nothing was erased")
+    events = _events(command, doomed, context)
+    drafts = _drafts(command.erasure_id, command.reason, events, context)
+    detail = {
+        "erasure_id": command.erasure_id,
+        "fact_ids": sorted(doomed),
+        "events": len(events),
+        "derived_fact_ids": _derived(doomed, context),
+        "episode_ids": sorted(
+            {id_text(e.event_id) for e in _sources(doomed, context)}
+            - {id_text(e.event_id) for e in events.values()}
+        ),
+    }
+    return Decision(drafts, detail=detail)
+
+
+def foreign_erasures(context: Context) -> list[Draft]:
+    """Local events for erasures of other nodes that may take effect here, but for what is held:
+    in the node's own stream, as whoever replays the others learns of them there."""
+    drafts: list[Draft] = []
+    for event_id, facts in erasures_taking_effect(context.db).items():
+        claim = _committed(event_id, context)
+        if claim is None or not isinstance(claim.payload, FactErased):
+            continue  # it is taken up once the page that brought it is committed
+        doomed = facts_named(context.db, facts)
+        entities = {fact.entity for fact in doomed}
+        if held(context.db, facts, entities):
+            continue
+        events = {fact.position: fact.id for fact in doomed}
+        events |= dict.fromkeys(attributed(context.db, facts), "")
+        named = context.log.positions_of([id_bytes(text) for text in claim.payload.events])
+        found = [
+            event
+            for each in sorted({*events, *named.values()})
+            for event in context.log.read(each - 1, 1)
+            if event.payload is not None
+            and (each in events or event.header.origin == claim.header.origin)
+            and _goes(event, set(facts))
+        ]
+        stated = [fact_id(unwrapped(e)) for e in found if isinstance(e.payload, FactAsserted)]
+        if set(stated) != set(facts):
+            continue  # so is one of a fact that came just now
+        payload = FactErased(
+            erasure_id=claim.payload.erasure_id,
+            events=[id_text(event.event_id) for event in found],
+            fact_ids=facts,
+            reason=claim.payload.reason,
+        )
+        drafts.append(context.draft(payload, NODE_STREAM, event_id))
+    return drafts
+
+
+def _committed(event_id: bytes, context: Context) -> Recorded | None:
+    for position in context.log.positions_of([event_id]).values():
+        for event in context.log.read(position - 1, 1):
+            return event
+    return None
+
+
+def erase_events(command: EraseEvents, context: Context) -> Decision | Refused:
+    """Erase more local events under an erasure; those that are gone already are passed over."""
+    context.flush()
+    if find_erasure(context.db, command.erasure_id) is None:
+        return Refused("erasure_not_found", "there is no such erasure")
+    events = _named_events(command.events, context)
+    if not events:
+        return Decision([], created=False)
+    return Decision(_drafts(command.erasure_id, command.reason, events, context))
+
+
+def certify_erasure(command: ErasureCertified, context: Context) -> Decision | Refused:
+    """Record a receipt, once."""
+    context.flush()
+    if find_erasure(context.db, command.erasure_id) is None:
+        return Refused("erasure_not_found", "there is no such erasure")
+    if find_erasure_receipt(context.db, command.erasure_id) is not None:
+        return Decision([], created=False)
+    return Decision([context.draft(command)])
+
+
+def set_legal_hold(command: LegalHoldSet, context: Context) -> Decision | Refused:
+    """Hold, or let go. Setting what is set already changes nothing."""
+    context.flush()
+    if command.target_kind == "fact" and not facts_named(context.db, [command.target]):
+        return _ABSENT
+    standing = query_one(
+        context.db,
+        "SELECT 1 FROM legal_holds WHERE target_kind=? AND target=? AND to_position=?",
+        (command.target_kind, command.target, LIVE),
+    )
+    if (standing is not None) == command.held:
+        return Decision([], created=False)
+    return Decision([context.draft(command)])
+
+
+def _events(
+    command: EraseFacts, doomed: dict[str, Doomed], context: Context
+) -> dict[int, Recorded]:
+    """Every event whose payload goes, by position."""
+    positions = {fact.position for fact in doomed.values()}
+    ends = {fact.to_position for fact in doomed.values()}
+    ends |= {fact.set_aside for fact in doomed.values()}
+    ids = msgspec.json.encode(list(doomed)).decode()
+    targets = {*doomed, *(fact.entity for fact in doomed.values() if command.entity is not None)}
+    asked = msgspec.json.encode(sorted(targets)).decode()
+    speaking = {row[0] for row in query(context.db, _SPEAKING, (ids, asked))}
+    speaking |= told_elsewhere(context.db, doomed, command)
+    events = {
+        event.position: event
+        for position in sorted(each for each in positions | speaking | ends if each < LIVE)
+        for event in context.log.read(position - 1, 1)
+        if event.payload is not None and _goes(event, doomed)
+    }
+    return events | _named_events(command.events, context)
+
+
+def _goes(event: Recorded, doomed: Collection[str]) -> bool:
+    """Whether nothing of an event's effect is left when the facts are gone."""
+    payload = event.payload
+    if isinstance(payload, FactAsserted):
+        return fact_id(unwrapped(event)) in doomed
+    if isinstance(payload, FactAttributesSet):
+        return payload.fact_id in doomed
+    if isinstance(payload, FactRetracted):
+        return set(payload.fact_ids) <= set(doomed)
+    if isinstance(payload, ConflictResolved):
+        return set(payload.loser_ids) <= set(doomed)
+    if isinstance(payload, DeltaApplied):
+        made = {delta.fact_id for delta in payload.deltas if delta.fact_id is not None}
+        return made <= set(doomed)
+    return event.kind in GOES_WITH
+
+
+def _named_events(ids: Iterable[str], context: Context) -> dict[int, Recorded]:
+    """Events of the node's own stream by id, but those without payload."""
+    found = context.log.positions_of([id_bytes(text) for text in ids])
+    return {
+        event.position: event
+        for position in sorted(found.values())
+        for event in context.log.read(position - 1, 1)
+        if event.payload is not None and event.kind in ERASABLE_RECORDS
+    }
+
+
+ERASABLE_RECORDS = frozenset({"recall_answered"})
+"""Local kinds that repeat what was asked or said, and may be erased by event id."""
+
+
+def _drafts(
+    erasure_id: str, reason: ErasureReason, events: dict[int, Recorded], context: Context
+) -> list[Draft]:
+    """``fact_erased`` events, each in the partition of what it names."""
+    by_partition: dict[str, list[Recorded]] = {}
+    for _, event in sorted(events.items()):
+        by_partition.setdefault(_partition(event), []).append(event)
+    drafts: list[Draft] = []
+    for partition, named in by_partition.items():
+        for start in range(0, len(named), EVENTS_NAMED_MAX):
+            some = named[start : start + EVENTS_NAMED_MAX]
+            facts = [
+                fact_id(unwrapped(each)) for each in some if isinstance(each.payload, FactAsserted)
+            ]
+            payload = FactErased(
+                erasure_id=erasure_id,
+                events=[id_text(each.event_id) for each in some],
+                fact_ids=facts,
+                reason=reason,
+            )
+            drafts.append(context.draft(payload, partition))
+    return drafts
+
+
+def _partition(event: Recorded) -> str:
+    """The partition of an event's stream; of any origin and epoch."""
+    _, _, partition = event.header.stream.removeprefix(event.header.origin + "/").partition("/")
+    return partition or NODE_STREAM
+
+
+def _sources(doomed: dict[str, Doomed], context: Context) -> list[Recorded]:
+    """Episodes that are still there and that erased facts were made from."""
+    found = source_episodes(context.db, doomed)
+    events = [event for position in found for event in context.log.read(position - 1, 1)]
+    return [event for event in events if event.payload is not None]
+
+
+def _derived(doomed: dict[str, Doomed], context: Context) -> list[str]:
+    """Facts that stay and were derived from erased ones: they may repeat what was said."""
+    hashes = [fact.cid.removeprefix("sha256:") for fact in doomed.values()]
+    rows = query(context.db, _DERIVED, (msgspec.json.encode(hashes).decode(),))
+    return sorted({fact for (fact,) in rows} - doomed.keys())

@@ -1,0 +1,138 @@
+"""Judging a quarantined fact.
+
+An admitted fact is stated anew, with the same content, where it is to stand: that stream
+then holds the whole of it, and nothing of the quarantine. Either way the quarantined fact
+itself no longer holds; its record stays for the quarantine's members.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from engramlog.eventlog.event import Draft, garden_partition
+from engramlog.eventlog.kinds import FactRetracted, QuarantineReviewed, Value
+from engramlog.projections.moment import LIVE
+from engramlog.projections.tables.database import query_one
+from engramlog.projections.tables.declared.garden_directory import (
+    MODERATING_ROLES,
+    garden_state,
+    role_in,
+)
+from engramlog.projections.tables.facts.attributes import attributes_at
+from engramlog.projections.tables.facts.fact_rows import FactRow, fetch
+from engramlog.projections.writing.commands import AssertFact, Refused, ReviewQuarantined
+from engramlog.projections.writing.decide.context import Context, Decision
+from engramlog.projections.writing.decide.declared.gardens import touch_refusal
+from engramlog.projections.writing.decide.facts.asserting import assert_fact
+from engramlog.projections.writing.decide.readable import readable
+
+_FACT = "SELECT from_position, to_position, base_confidence FROM facts WHERE id=?"
+_ABSENT = Refused("quarantined_fact_not_found", "quarantined fact not found", "fact_id")
+_TARGET_ABSENT = Refused("target_garden_not_found", "target garden not found", "target_garden_id")
+
+
+def review_quarantined(command: ReviewQuarantined, context: Context) -> Decision | Refused:
+    """Admit a pending fact to a garden (or outside all), or reject it."""
+    context.flush()
+    found = query_one(context.db, _FACT, (command.fact_id,))
+    row = None if found is None else fetch(context.db, [found[0]])[0]
+    if found is None or row is None or row.scope not in command.scopes:
+        return _ABSENT
+    if row.id not in readable(context, command.rights, [row.id]):
+        return _ABSENT
+    refusal = _moderator_refusal(row, command, context)
+    if refusal is not None:
+        return refusal
+    if found[1] != LIVE or found[2] == 0.0:
+        return Refused("fact_not_quarantine_pending", "fact_not_quarantine_pending")
+    if command.decision == "rejected":
+        return Decision(_closing(row, command, context, None), fact_id=row.id)
+    return _admitted(row, command, context)
+
+
+def _moderator_refusal(
+    row: FactRow, command: ReviewQuarantined, context: Context
+) -> Refused | None:
+    if row.garden_id is None or command.garden_id not in (None, row.garden_id):
+        return _ABSENT
+    state = garden_state(context.db, row.garden_id)
+    if state is None or not state[1]:
+        return _ABSENT
+    if command.member is None:
+        return None
+    role = role_in(context.db, row.garden_id, command.member)
+    if role is None:
+        return _ABSENT
+    if role not in MODERATING_ROLES:
+        return Refused(
+            "moderator_required",
+            "quarantine:moderator or admin role required to promote/reject facts",
+        )
+    return None
+
+
+def _admitted(row: FactRow, command: ReviewQuarantined, context: Context) -> Decision | Refused:
+    refusal = _target_refusal(command, context)
+    if refusal is not None:
+        return refusal
+    attributes = attributes_at(context.db, row.id, LIVE)
+    restated = msgspec.structs.replace(_restated(row, command), attributes=attributes)
+    stated = assert_fact(restated, context)
+    if isinstance(stated, Refused):
+        return stated
+    drafts = [*stated.drafts, *_closing(row, command, context, stated.fact_id)]
+    detail: dict[str, Any] = {"admitted_fact_id": stated.fact_id}
+    return Decision(drafts, fact_id=row.id, detail=detail)
+
+
+def _target_refusal(command: ReviewQuarantined, context: Context) -> Refused | None:
+    if command.target_garden_id is None:
+        return None
+    state = garden_state(context.db, command.target_garden_id)
+    if state is None:
+        return _TARGET_ABSENT
+    refusal = touch_refusal(context.db, command.target_garden_id, command.member, _TARGET_ABSENT)
+    if refusal is None and state[1]:
+        return Refused("target_is_quarantine", "the target garden is a quarantine itself")
+    return refusal
+
+
+def _restated(row: FactRow, command: ReviewQuarantined) -> AssertFact:
+    return AssertFact(
+        entity=row.entity,
+        relation=row.relation,
+        value=msgspec.convert(
+            {"type": row.value_type, "v": row.value_v, "interpret_as": row.interpret_as}, Value
+        ),
+        source=row.source,
+        scope=row.scope,
+        confidence=row.base_confidence,
+        cid=row.cid,
+        valid_from=row.valid_from,
+        valid_until=row.valid_until,
+        derived_from=tuple(row.derived_from),
+        write_mode=row.write_mode,
+        garden_id=command.target_garden_id,
+        attestation=row.attestation,
+        rights=command.rights,
+        permissions=command.permissions,
+    )
+
+
+def _closing(
+    row: FactRow, command: ReviewQuarantined, context: Context, admitted: str | None
+) -> list[Draft]:
+    assert row.garden_id is not None
+    ending = FactRetracted(fact_ids=[row.id], reason=f"quarantine: {command.decision}")
+    ended = context.draft(ending, garden_partition(row.garden_id))
+    review = QuarantineReviewed(
+        fact_id=row.id,
+        garden_id=row.garden_id,
+        decision=command.decision,
+        reason=command.reason,
+        target_garden_id=command.target_garden_id,
+        admitted_fact_id=admitted,
+    )
+    return [ended, context.draft(review, cause=ended.event_id)]

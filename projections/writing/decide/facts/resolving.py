@@ -1,0 +1,270 @@
+"""Settling a contradiction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from engramlog.eventlog.event import Draft, fact_partition
+from engramlog.eventlog.identifiers import id_text
+from engramlog.eventlog.kinds import ConflictResolved, FactAsserted, FactAttributes, Value
+from engramlog.projections.cid import compute_cid
+from engramlog.projections.memories.attribute_rules import PLAIN
+from engramlog.projections.moment import LIVE
+from engramlog.projections.tables.database import query, query_one
+from engramlog.projections.tables.facts.attributes import attributes_at
+from engramlog.projections.tables.facts.denials import open_denials
+from engramlog.projections.writing.commands import Refused, ResolveConflict
+from engramlog.projections.writing.decide.authority import ending_refusal
+from engramlog.projections.writing.decide.context import Context, Decision, Key
+from engramlog.projections.writing.decide.declared.gardens import touch_refusal
+from engramlog.projections.writing.decide.readable import readable
+from engramlog.projections.writing.instruction_sources import as_content, instruction_refusal
+
+if TYPE_CHECKING:
+    from engramlog.projections.authorization import Authorization
+
+_CONFLICT = """
+SELECT entity, relation, scope, garden_id, fact_id, to_position, resolved_position
+FROM conflicts WHERE conflict_id=?
+"""
+_SHOWN = f"""
+SELECT entity, relation, scope, garden_id, id, {LIVE}, NULL FROM facts WHERE id=?
+"""
+_FACT_COLUMNS = """id, entity, relation, scope, garden_id, value_type, value_v, interpret_as,
+    valid_from_us, valid_until_us"""
+_FACT = f"""
+SELECT {_FACT_COLUMNS} FROM facts
+WHERE id=? AND to_position={LIVE} AND set_aside={LIVE} AND base_confidence>0
+"""
+_CLAIMANTS = f"""
+SELECT {_FACT_COLUMNS} FROM facts
+WHERE entity=?1 AND relation=?2 AND scope=?3 AND garden_id IS ?4
+  AND to_position={LIVE} AND set_aside={LIVE} AND base_confidence>0
+ORDER BY valid_until_us > ?5 DESC, hlc DESC
+"""
+_VALUE_OF = "SELECT value_type, value_v FROM facts WHERE id=?"
+_VALUE_GROUP = f"""
+SELECT id, source FROM facts
+WHERE entity=? AND relation=? AND scope=? AND garden_id IS ? AND value_type=? AND value_v=?
+  AND to_position={LIVE} AND set_aside={LIVE} AND base_confidence>0 ORDER BY from_position
+"""
+_DENIAL = "SELECT fact_id, marker_id, resolved_position FROM denials WHERE conflict_id=?"
+_SIDE = f"SELECT {_FACT_COLUMNS}, source FROM facts WHERE id=?"
+_ABSENT = Refused("conflict_not_found", "conflict not found")
+_MISSING = Refused("resolution_missing", "give winning_fact_id or new_value", "winning_fact_id")
+_NOT_IN_CONFLICT = Refused(
+    "not_in_conflict", "winning_fact_id must be one of the two facts", "winning_fact_id"
+)
+
+
+class _Side(Struct, frozen=True):
+    """One live fact of the key in dispute."""
+
+    id: str
+    entity: str
+    relation: str
+    scope: str
+    garden_id: str | None
+    value_type: str
+    value_v: str
+    interpret_as: Any
+    valid_from_us: int
+    valid_until_us: int
+
+    @property
+    def key(self) -> Key:
+        return self.entity, self.relation, self.scope, self.garden_id
+
+    @property
+    def value(self) -> tuple[str, str]:
+        return self.value_type, self.value_v
+
+    def overlaps(self, other: _Side) -> bool:
+        return (
+            self.valid_from_us < other.valid_until_us and other.valid_from_us < self.valid_until_us
+        )
+
+
+def resolve_conflict(command: ResolveConflict, context: Context) -> Decision | Refused:
+    """Settle a contradiction: the winner stands, facts of the losing value are set aside, which
+    takes the authority to end each of them.
+
+    The conflict's own value stands against the newest other value, as
+    ``conflicts.conflict`` shows it; any live fact of either may be named the winner. A denial
+    stands against the fact that it denies.
+    """
+    context.flush()
+    denial = query_one(context.db, _DENIAL, (command.conflict_id,))
+    if denial is not None:
+        return _resolve_denial(command, context, *denial)
+    row = query_one(context.db, *_asked(command))
+    if row is None or row[2] not in command.scopes:
+        return _ABSENT
+    *found, fact, ended, resolved = row
+    key: Key = (found[0], found[1], found[2], found[3])
+    refusal = touch_refusal(context.db, key[3], command.member, _ABSENT)
+    if refusal is not None:
+        return refusal
+    sides = _sides(key, fact, context, command.rights)
+    if command.settled or ended != LIVE or resolved is not None or sides is None:
+        return Refused("conflict_already_resolved", "conflict already resolved")
+    if command.new_value is not None:
+        refusal = instruction_refusal(command.new_value, command.permissions)
+        return refusal or _settle(command, context, None, sides, _losers(command, sides, context))
+    if command.winning_fact_id is None:
+        return _MISSING
+    named = query_one(context.db, _FACT, (command.winning_fact_id,))
+    winner = None if named is None else _Side(*named)
+    of_key = winner is not None and winner.key == key
+    shown = readable(context, command.rights, [command.winning_fact_id])
+    of_key &= command.winning_fact_id in shown
+    if winner is None or not of_key or winner.value not in {side.value for side in sides}:
+        return _NOT_IN_CONFLICT
+    losing = tuple(side for side in sides if side.value != winner.value)
+    return _settle(command, context, winner, losing, _losers(command, losing, context))
+
+
+def _resolve_denial(
+    command: ResolveConflict, context: Context, fact: str, marker: str, resolved: int | None
+) -> Decision | Refused:
+    """Settle a denial: the record wins, or the fact that it denies, or a new value over both."""
+    rows = [query_one(context.db, _SIDE, (name,)) for name in (fact, marker)]
+    if rows[0] is None or rows[1] is None or rows[0][3] not in command.scopes:
+        return _ABSENT
+    if len(readable(context, command.rights, [fact, marker])) < 2:
+        return _ABSENT
+    denied, record = (_Side(*row[:-1]) for row in rows if row is not None)
+    refusal = touch_refusal(context.db, denied.garden_id, command.member, _ABSENT)
+    if refusal is not None:
+        return refusal
+    if resolved is not None or (fact, marker) not in open_denials(context.db, [fact]):
+        return Refused("conflict_already_resolved", "conflict already resolved")
+    losers: list[tuple[str, str]] = [(row[0], row[-1]) for row in rows if row is not None]
+    if command.new_value is not None:
+        refusal = instruction_refusal(command.new_value, command.permissions)
+        return refusal or _settle(command, context, None, (denied, record), losers)
+    if command.winning_fact_id is None:
+        return _MISSING
+    if command.winning_fact_id not in (fact, marker):
+        return _NOT_IN_CONFLICT
+    winner, loser = (denied, record) if command.winning_fact_id == fact else (record, denied)
+    losers = [each for each in losers if each[0] == loser.id]
+    return _settle(command, context, winner, (loser,), losers)
+
+
+def _asked(command: ResolveConflict) -> tuple[str, tuple[str, ...]]:
+    """The statement and bindings that find what is to be settled: what the asker was shown,
+    or else the table's row."""
+    if command.fact_id is None:
+        return _CONFLICT, (command.conflict_id,)
+    return _SHOWN, (command.fact_id,)
+
+
+def _sides(
+    key: Key, fact: str, context: Context, rights: Authorization | None
+) -> tuple[_Side, _Side] | None:
+    """The newest other fact and the newest of the conflict's value, as they are shown: valid
+    now and at some time together. None where one value is no longer claimed."""
+    value = query_one(context.db, _VALUE_OF, (fact,))
+    claimants = [_Side(*row) for row in query(context.db, _CLAIMANTS, (*key, context.now_us))]
+    shown = readable(context, rights, [side.id for side in claimants])
+    claimants = [side for side in claimants if side.id in shown]
+    mine = [side for side in claimants if side.value == value]
+    rivals = [side for side in claimants if side.value != value]
+    if not mine or not rivals:
+        return None
+    for own in mine:
+        for rival in rivals:
+            if own.overlaps(rival):
+                return rival, own
+    return rivals[0], mine[0]
+
+
+def _settle(
+    command: ResolveConflict,
+    context: Context,
+    winner: _Side | None,
+    losing: tuple[_Side, ...],
+    losers: list[tuple[str, str]],
+) -> Decision | Refused:
+    """Let the winner (None: the new value) stand; ``losers`` (id, source) are set aside."""
+    key = losing[0].key
+    for _, source in losers:
+        refusal = ending_refusal(context, command.rights, command.member, source, key[3], _ABSENT)
+        if refusal is not None:
+            return refusal
+    partition = fact_partition(key[2], key[3])
+    drafts: list[Draft] = []
+    # The note tells of both sides, and so does a new value to whoever settles by one of them.
+    level = max(_level(side, context) for side in (*losing, *([winner] if winner else [])))
+    if winner is None:
+        assert command.new_value is not None
+        value = command.new_value
+        context.undecided.touched.add(key)
+        stated = context.draft(_plain_fact(key, value, command.source, level), partition)
+        drafts.append(stated)
+        winner_id = id_text(stated.event_id)
+    else:
+        winner_id = winner.id
+        value = Value(
+            type=winner.value_type,  # pyright: ignore[reportArgumentType]  # as it was stored
+            v=winner.value_v,
+            interpret_as=winner.interpret_as,
+        )
+    note = context.draft(
+        _plain_fact(
+            (f"stigmem:resolution:{command.conflict_id}", *key[1:]),
+            as_content(value),  # the note records what was decided and orders nobody
+            command.source,
+            level,
+        ),
+        partition,
+    )
+    resolution = ConflictResolved(
+        conflict_id=command.conflict_id,
+        winner_id=winner_id,
+        loser_ids=[fact for fact, _ in losers],
+        resolution_fact_id=id_text(note.event_id),
+        note=command.note,
+    )
+    drafts += [note, context.draft(resolution, partition, note.event_id)]
+    detail = {"resolution_fact_id": id_text(note.event_id), "conflict_status": "resolved"}
+    return Decision(drafts, fact_id=winner_id, detail=detail)
+
+
+def _losers(
+    command: ResolveConflict, losing: tuple[_Side, ...], context: Context
+) -> list[tuple[str, str]]:
+    """(id, source) of every standing fact of the losing values, as far as the asker sees them."""
+    found = [
+        (str(fact), str(source))
+        for side in losing
+        for fact, source in query(context.db, _VALUE_GROUP, (*side.key, *side.value))
+    ]
+    shown = readable(context, command.rights, [fact for fact, _ in found])
+    return [each for each in found if each[0] in shown]
+
+
+def _level(side: _Side, context: Context) -> int:
+    """How high a side is classified."""
+    return (attributes_at(context.db, side.id, LIVE) or PLAIN).classification
+
+
+def _plain_fact(key: Key, value: Value, source: str, level: int) -> FactAsserted:
+    """A fact that is classified no lower than what it repeats."""
+    entity, relation, scope, garden_id = key
+    cid = compute_cid(
+        entity=entity, relation=relation, value=value, source=source, confidence=1.0, scope=scope
+    )
+    return FactAsserted(
+        entity=entity,
+        relation=relation,
+        value=value,
+        source=source,
+        scope=scope,  # pyright: ignore[reportArgumentType]
+        cid=cid,
+        garden_id=garden_id,
+        attributes=FactAttributes(classification=level) if level > PLAIN.classification else None,
+    )

@@ -1,0 +1,34 @@
+"""A human's decision on a fact that the sanitizer flagged."""
+
+from __future__ import annotations
+
+from engramlog.projections.tables.database import query_one
+from engramlog.projections.tables.declared.garden_directory import role_in
+from engramlog.projections.tables.facts.verdicts import reviews_of
+from engramlog.projections.writing.commands import Refused, ReviewContent
+from engramlog.projections.writing.decide.context import Context, Decision
+
+_FLAGGED = """
+SELECT facts.scope, verdicts.fact_id, facts.garden_id FROM facts
+LEFT JOIN verdicts ON verdicts.from_position=facts.from_position
+WHERE facts.id=?
+"""
+_ABSENT = Refused("fact_not_found", "fact not found", "fact_id")
+
+
+def review_content(command: ReviewContent, context: Context) -> Decision | Refused:
+    """Release a flagged fact or keep it back; nothing where it is decided so already."""
+    context.flush()
+    review = command.review
+    row = query_one(context.db, _FLAGGED, (review.fact_id,))
+    if row is None or row[0] not in command.scopes:
+        return _ABSENT
+    garden, member = row[2], command.member
+    if None not in (garden, member) and role_in(context.db, garden, member or "") is None:
+        return _ABSENT
+    if row[1] is None:
+        return Refused("fact_not_flagged", "the sanitizer found nothing in this fact", "fact_id")
+    standing = reviews_of(context.db, [review.fact_id]).get(review.fact_id)
+    if standing is not None and standing.decision == review.decision:
+        return Decision([], fact_id=review.fact_id, created=False)
+    return Decision([context.draft(review)], fact_id=review.fact_id)

@@ -1,0 +1,1 @@
+"""Decisions on episodes, deltas, memories and summaries."""

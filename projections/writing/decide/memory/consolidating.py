@@ -1,0 +1,57 @@
+"""Consolidation rules set and removed, and runs noted.
+
+A run is noted in the command that applies its deltas: both are written or neither, so that a
+watermark never lies ahead of or behind what was made of the episodes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+
+from engramlog.eventlog.kinds import ConsolidationRuleSet
+from engramlog.projections.episodes.reading import watermark
+from engramlog.projections.moment import LIVE
+from engramlog.projections.tables.database import query_one
+from engramlog.projections.writing import commands as ask
+from engramlog.projections.writing.commands import Refused
+from engramlog.projections.writing.decide.context import Context, Decision
+from engramlog.projections.writing.decide.memory.deltas import apply_deltas
+
+_STANDS = f"SELECT document FROM consolidation_rules WHERE rule_id=? AND to_position={LIVE}"
+RULE_NOT_FOUND = Refused("rule_not_found", "consolidation rule not found")
+
+
+def set_consolidation_rule(command: ConsolidationRuleSet, context: Context) -> Decision | Refused:
+    """The rule is this from here on, or there is none."""
+    context.flush()
+    standing = query_one(context.db, _STANDS, (command.rule_id,))
+    if command.document is None and standing is None:
+        return RULE_NOT_FOUND
+    if command.document is not None:
+        document = msgspec.json.encode(command.document, order="sorted").decode()
+        if standing is not None and standing[0] == document:
+            return Decision([], created=False)
+    return Decision([context.draft(command)], created=standing is None)
+
+
+def consolidate(command: ask.Consolidate, context: Context) -> Decision | Refused:
+    """The deltas are applied and the run is part of the log, unless another was faster."""
+    context.flush()
+    run = command.run
+    if not run.replay and watermark(context.db, run.rule_id) != command.expected:
+        return Refused("consolidation_raced", "another run of this rule was faster")
+    made = apply_deltas(command.apply, context)
+    if isinstance(made, Refused):
+        return made
+    results = made.detail["results"]
+    statuses = Counter(result["status"] for result in results)
+    noted = msgspec.structs.replace(
+        run,
+        applied=statuses["applied"],
+        known=run.known + statuses["known"],
+        rejected=statuses["rejected"],
+    )
+    drafts = [*made.drafts, context.draft(noted)]
+    return Decision(drafts, retracted=made.retracted, detail={"results": results, "run": noted})

@@ -1,0 +1,204 @@
+"""What a batch of deltas must know of the facts before it, and what it does to them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from engramlog.eventlog.event import fact_partition
+from engramlog.eventlog.kinds import Value
+from engramlog.projections.episodes.delta import (
+    FactConflictError,
+    Proposal,
+    payload_of,
+    replaced_by,
+)
+from engramlog.projections.episodes.stating import Statement
+from engramlog.projections.memories.place import Place
+from engramlog.projections.moment import LIVE
+from engramlog.projections.tables.database import query
+from engramlog.projections.writing.commands import ApplyDeltas
+from engramlog.projections.writing.decide.context import Context
+from engramlog.projections.writing.decide.readable import readable
+
+# CROSS JOIN, here and below: the order as written. What is asked for is few.
+_KNOWN = """
+SELECT delta_id, fact_id, retracted FROM deltas
+WHERE delta_id IN (SELECT value FROM json_each(?))
+"""
+_COLUMNS = """m.name, m.fact_id, m.user, m.agent, f.to_position, f.base_confidence, f.entity,
+    f.relation, f.value_type, f.value_v, f.source"""
+_NAMED = f"""
+SELECT {_COLUMNS} FROM json_each(?2) n
+CROSS JOIN memory_facts m ON m.partition=?1 AND m.name=n.value
+CROSS JOIN facts f ON f.id=m.fact_id AND f.origin=m.origin
+UNION
+SELECT {_COLUMNS} FROM json_each(?2) n CROSS JOIN memory_facts m ON m.fact_id=n.value
+CROSS JOIN facts f ON f.id=m.fact_id AND f.origin=m.origin
+WHERE +m.partition=?1
+ORDER BY 2
+"""
+_RIVAL = f"""
+SELECT f.id FROM facts f JOIN memory_facts m ON m.fact_id=f.id AND m.origin=f.origin
+WHERE f.entity=? AND f.relation=? AND f.scope=? AND f.garden_id IS ? AND m.user=? AND m.agent=?
+  AND f.to_position={LIVE} AND f.base_confidence>0 AND (f.value_type, f.value_v)<>(?,?)
+ORDER BY f.from_position
+"""
+_HASHES = """
+SELECT e.id, hash FROM json_each(?2) n CROSS JOIN episodes e ON e.partition=?1 AND e.id=n.value
+ORDER BY position DESC
+"""
+
+
+class StandingFact(Struct, gc=False):
+    """A fact that a delta wrote. ``fresh``: this very batch did."""
+
+    name: str
+    fact_id: str
+    user: str
+    agent: str
+    live: bool
+    entity: str
+    relation: str
+    value_type: str
+    value_v: str
+    source: str = ""
+    fresh: bool = False
+
+    def says(self, statement: Statement) -> bool:
+        """Whether it says just this."""
+        value = statement.value
+        return (self.entity, self.relation, self.value_type, self.value_v) == (
+            statement.entity,
+            statement.relation,
+            value.type,
+            value.v,
+        )
+
+
+class DeltaBook:
+    """See the module. Read once for a whole batch, then kept up to date in memory."""
+
+    def __init__(self, command: ApplyDeltas, context: Context) -> None:
+        self._db = context.db
+        self._context, self._rights = context, command.rights
+        partition = fact_partition(command.scope, command.garden_id)
+        proposals = command.proposals
+        ids = _json(proposal.delta_id for proposal in proposals)
+        self.known = self._applied(ids)
+        self._named: dict[str, list[StandingFact]] = {}
+        self._by_id: dict[str, StandingFact] = {}
+        rows = query(self._db, _NAMED, (partition, _json(_names(proposals))))
+        shown = self._readable(row[1] for row in rows)
+        for row in rows:
+            name, fact_id, user, agent, end, base, *said = row
+            if fact_id not in shown:
+                continue
+            live = end == LIVE and base > 0.0
+            self._add(StandingFact(name, fact_id, user, agent, live, *said))
+        sources = _json(each for p in proposals for each in p.delta.source_episode_ids)
+        self._hashes: dict[str, str] = dict(query(self._db, _HASHES, (partition, sources)))
+        self._fresh: dict[tuple[Place, str, str], list[StandingFact]] = {}
+
+    def _readable(self, facts: Iterable[str]) -> frozenset[str]:
+        """Those of the facts that the asker may read: the others are not there."""
+        return readable(self._context, self._rights, facts)
+
+    def _applied(self, ids: str) -> dict[str, tuple[str | None, tuple[str, ...]]]:
+        """Fact and ended facts of the deltas that were applied before."""
+        rows = [
+            (str(name), fact, tuple[str, ...](json.loads(ended)))
+            for name, fact, ended in query(self._db, _KNOWN, (ids,))
+        ]
+        shown = self._readable(
+            each for _, fact, ended in rows for each in (*ended, fact) if each is not None
+        )
+        return {
+            name: (fact, tuple(each for each in ended if each in shown))
+            for name, fact, ended in rows
+            if (fact in shown if fact is not None else not ended or not shown.isdisjoint(ended))
+        }
+
+    def _add(self, fact: StandingFact) -> None:
+        self._by_id[fact.fact_id] = fact
+        self._named.setdefault(fact.name, []).append(fact)
+
+    def newest(self, name: str, place: Place) -> StandingFact | None:
+        """The newest fact that had this name in a place, or has this id there."""
+        mine = self._mine(name, place)
+        if mine:
+            return mine[-1]
+        fact = self._by_id.get(name)
+        return fact if fact is not None and _lies_in(fact, place) else None
+
+    def version(self, name: str, place: Place) -> int:
+        """How many facts had this name."""
+        return len(self._mine(name, place))
+
+    def _mine(self, name: str, place: Place) -> list[StandingFact]:
+        return [fact for fact in self._named.get(name, ()) if _lies_in(fact, place)]
+
+    def find(self, name: str, place: Place, delta_id: str) -> StandingFact:
+        """What ``replaces`` names. Raises FactConflictError where that is no live fact."""
+        fact = self.newest(name, place)
+        if fact is None:
+            if name in self._named or name in self._by_id:
+                message = f"fact {name!r} belongs to another user or agent"
+                raise FactConflictError("scope_mismatch", message, delta_id)
+            raise FactConflictError("missing", f"there is no fact {name!r}", delta_id)
+        if not fact.live:
+            raise FactConflictError("already_retracted", f"fact {name!r} no longer holds", delta_id)
+        return fact
+
+    def rival(self, statement: Statement, place: Place) -> str | None:
+        """A live fact of the place with another value for the same entity and relation."""
+        value = statement.value
+        key = (statement.entity, statement.relation, place.scope, place.garden_id)
+        row = (*key, place.user, place.agent, value.type, value.v)
+        rivals = [found for (found,) in query(self._db, _RIVAL, row)]
+        shown = self._readable(rivals)
+        for found in (rival for rival in rivals if rival in shown):
+            known = self._by_id.get(found)
+            if known is None or known.live:
+                return found
+        for fact in self._fresh.get((place, statement.entity, statement.relation), ()):
+            if fact.live and not fact.says(statement):
+                return fact.fact_id
+        return None
+
+    def state(self, name: str, fact_id: str, place: Place, statement: Statement) -> None:
+        """The batch states a fact."""
+        value: Value = statement.value
+        fact = StandingFact(
+            name, fact_id, place.user, place.agent, True, statement.entity, statement.relation,
+            value.type, value.v, fresh=True,
+        )  # fmt: skip
+        self._add(fact)
+        self._fresh.setdefault((place, fact.entity, fact.relation), []).append(fact)
+
+    def note(self, delta_id: str, fact_id: str | None, retracted: tuple[str, ...]) -> None:
+        """The batch applies a delta: the same again is a repetition."""
+        self.known[delta_id] = (fact_id, retracted)
+
+    def hashes(self, episodes: Sequence[str]) -> list[str]:
+        """Hashes of the episodes that are here."""
+        return [self._hashes[each] for each in episodes if each in self._hashes]
+
+
+def _lies_in(fact: StandingFact, place: Place) -> bool:
+    return fact.user == place.user and fact.agent == place.agent
+
+
+def _names(proposals: Iterable[Proposal]) -> Iterable[str]:
+    for proposal in proposals:
+        yield from replaced_by(proposal.delta)
+        payload = payload_of(proposal.delta)
+        name = None if payload is None else payload.get("id")
+        if isinstance(name, str):
+            yield name
+
+
+def _json(texts: Iterable[str]) -> str:
+    return json.dumps(list(dict.fromkeys(texts)))

@@ -1,0 +1,364 @@
+"""Applying deltas: one atomic batch of events, whatever they add, replace and end.
+
+A delta that was applied before is answered as before. Conflicts are found before anything is
+drafted for that delta: in a strict batch one ends the whole (only its rejection is recorded),
+else it is rejected alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from engramlog.eventlog.event import Draft, fact_partition
+from engramlog.eventlog.kinds import AppliedDelta, DeltaApplied, DeltaRejected, FactRetracted
+from engramlog.projections.episodes.delta import (
+    AddDelta,
+    ConsolidationRuleError,
+    FactConflictError,
+    Proposal,
+    check_delta,
+    kind_of_delta,
+    payload_of,
+    replaced_by,
+)
+from engramlog.projections.episodes.provenance_bundle import ProvenanceError, as_label
+from engramlog.projections.episodes.stating import Statement, statement_of
+from engramlog.projections.normalization import matches_label
+from engramlog.projections.writing import commands as ask
+from engramlog.projections.writing.commands import Refused
+from engramlog.projections.writing.decide.authority import moderates, source_forbidden
+from engramlog.projections.writing.decide.context import Context, Decision
+from engramlog.projections.writing.decide.declared.gardens import write_refusal
+from engramlog.projections.writing.decide.facts.assert_with_provenance import assert_with_provenance
+from engramlog.projections.writing.decide.memory.delta_book import DeltaBook, StandingFact
+
+DELTAS_PER_EVENT = 500
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TOLERATED = frozenset({"missing", "already_retracted", "scope_mismatch"})
+"""Conflicts that a batch which is not strict passes over: what should end does not stand among
+the facts of this user and agent."""
+
+
+def apply_deltas(command: ask.ApplyDeltas, context: Context) -> Decision | Refused:
+    """``detail.results``: of each delta its id, status (``applied``, ``known``, ``rejected``),
+    fact and warnings; ``detail.conflict`` where a strict batch was refused."""
+    if command.garden_id is not None:
+        refusal = write_refusal(context.db, command.garden_id, command.scope, command.member)
+        if refusal is not None:
+            return refusal
+    context.flush()
+    batch = _Batch(command, context)
+    for proposals in _slices(command.proposals):
+        refusal = batch.take(proposals)
+        if refusal is not None:
+            return refusal
+    retracted = tuple(each for result in batch.results for each in result["retracted"])
+    return Decision(batch.drafts, retracted=retracted, detail={"results": batch.results})
+
+
+def _slices(proposals: Sequence[Proposal]) -> Iterator[Sequence[Proposal]]:
+    for start in range(0, len(proposals), DELTAS_PER_EVENT):
+        yield proposals[start : start + DELTAS_PER_EVENT]
+
+
+class _SourceForbidden(Exception):
+    """A delta would end a fact of a source over which its actor has no authority."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__(source)
+        self.source = source
+
+
+class _Batch:
+    """The drafts of a batch as it is taken in, slice by slice."""
+
+    def __init__(self, command: ask.ApplyDeltas, context: Context) -> None:
+        self.drafts: list[Draft] = []
+        self.results: list[dict[str, Any]] = []
+        self._command = command
+        self._context = context
+        self._partition = fact_partition(command.scope, command.garden_id)
+        self._book = DeltaBook(command, context)
+        self._moderates = moderates(context, command.garden_id, command.member)
+        self._claimed: set[str] = set()
+        self._event_id = b""
+        self._ended: list[str] = []
+        self._facts: list[Draft] = []
+
+    def take(self, proposals: Sequence[Proposal]) -> Decision | Refused | None:
+        """Apply a slice as one event; what to answer instead where the batch is refused."""
+        self._event_id = b""
+        self._ended, self._facts = [], []
+        applied: list[AppliedDelta] = []
+        rejections: list[Draft] = []
+        for proposal in proposals:
+            known = self._book.known.get(proposal.delta_id)
+            if known is not None:
+                self._answer(proposal, "known", known[0], known[1])
+                continue
+            try:
+                check_delta(proposal.delta)
+                applied.append(self._apply(proposal))
+            except (ConsolidationRuleError, ProvenanceError) as fault:
+                if self._command.strict:
+                    field = f"deltas.{len(self.results)}"
+                    return Refused("invalid_delta", str(fault), field)
+                rejections.append(self._reject(proposal, "invalid", str(fault)))
+            except _SourceForbidden as fault:
+                refusal = source_forbidden(fault.source)
+                if self._command.strict:
+                    return refusal
+                rejections.append(self._reject(proposal, refusal.code, refusal.message))
+            except FactConflictError as conflict:
+                rejection = self._reject(proposal, conflict.reason, str(conflict))
+                if self._command.strict:
+                    detail = {
+                        "reason": conflict.reason,
+                        "message": str(conflict),
+                        "index": len(self.results) - 1,
+                        "delta_id": proposal.delta_id,
+                    }
+                    return Decision([rejection], detail={"conflict": detail, "results": []})
+                rejections.append(rejection)
+        if applied:
+            self.drafts += [self._event(applied), *self._retraction(), *self._facts]
+        self.drafts += rejections
+        return None
+
+    @property
+    def _cause(self) -> bytes:
+        """The id of this slice's event: given out with the first fact that it states or ends."""
+        if not self._event_id:
+            self._event_id = self._context.identifiers.next(self._context.now_us)
+        return self._event_id
+
+    def _event(self, applied: list[AppliedDelta]) -> Draft:
+        payload = DeltaApplied(
+            scope=self._command.scope,  # pyright: ignore[reportArgumentType]  # validated before
+            deltas=applied,
+            garden_id=self._command.garden_id,
+            run_id=self._command.run_id,
+        )
+        return Draft(payload, self._partition, self._cause, self._context.actor)
+
+    def _retraction(self) -> list[Draft]:
+        """The facts from before this batch that it ends, as one event: before what it states,
+        so that no old fact ever stands beside the new one."""
+        if not self._ended:
+            return []
+        payload = FactRetracted(fact_ids=self._ended, reason="replaced")
+        return [self._context.draft(payload, self._partition, self._cause)]
+
+    # -- one delta ------------------------------------------------------------------------
+
+    def _apply(self, proposal: Proposal) -> AppliedDelta:
+        delta, place = proposal.delta, proposal.place
+        payload = payload_of(delta)
+        statement = None
+        if payload is not None:
+            try:
+                statement = statement_of(payload, place, inherited=proposal.inherited)
+            except ProvenanceError:
+                raise
+            except ValueError as fault:
+                kind = kind_of_delta(delta)
+                raise ConsolidationRuleError(delta.rule_id, kind, str(fault)) from fault
+        ended, warnings = self._replaced(proposal, statement)
+        fact_id, provenance = None, {}
+        if statement is not None:
+            ended, kept = self._pinned(proposal, statement, ended)
+            self._check_authority(ended)
+            self._check_rival(proposal, statement, ended)
+            self._end(ended)
+            fact_id, provenance = self._state(proposal, statement, kept)
+        else:
+            self._check_authority(ended)
+            self._end(ended)
+        retracted = tuple(fact.fact_id for fact in ended)
+        self._book.note(proposal.delta_id, fact_id, retracted)
+        self._answer(proposal, "applied", fact_id, retracted, warnings)
+        return AppliedDelta(
+            delta_id=proposal.delta_id,
+            delta=kind_of_delta(delta),
+            user=place.user,
+            agent=place.agent,
+            rule_id=delta.rule_id,
+            source_episode_ids=delta.source_episode_ids,
+            promotion_us=delta.promotion_us,
+            confidence=delta.confidence,
+            replaces=replaced_by(delta),
+            name=None if statement is None else statement.name,
+            subject=None if statement is None else statement.subject,
+            predicate=None if statement is None else statement.predicate,
+            fact_id=fact_id,
+            retracted=list(retracted),
+            payload={} if statement is None else statement.rest,
+            provenance=provenance,
+            lineage=proposal.lineage,
+        )
+
+    def _replaced(
+        self, proposal: Proposal, statement: Statement | None
+    ) -> tuple[list[StandingFact], list[str]]:
+        """The facts that a delta replaces, and what to warn of. Raises FactConflictError."""
+        names, delta_id = replaced_by(proposal.delta), proposal.delta_id
+        if len(set(names)) != len(names):
+            raise FactConflictError("duplicate_replaces", "replaces names a fact twice", delta_id)
+        if statement is not None and statement.name in names:
+            raise FactConflictError(
+                "self_replace", "the new fact is among those it replaces", delta_id
+            )
+        found: list[StandingFact] = []
+        warnings: list[str] = []
+        for name in names:
+            try:
+                fact = self._book.find(name, proposal.place, delta_id)
+                self._check_version(proposal, fact)
+            except FactConflictError as conflict:
+                claimed = self._book.newest(name, proposal.place)
+                if self._command.strict and claimed and claimed.fact_id in self._claimed:
+                    message = f"two deltas of the batch replace {name!r}"
+                    raise FactConflictError("batch_overlap", message, delta_id) from conflict
+                if self._command.strict or conflict.reason not in _TOLERATED:
+                    raise
+                warnings.append(f"{conflict.reason}: {conflict}")
+                continue
+            if fact in found:
+                raise FactConflictError(
+                    "duplicate_replaces", "replaces names a fact twice", delta_id
+                )
+            found.append(fact)
+        return found, warnings
+
+    def _check_version(self, proposal: Proposal, fact: StandingFact) -> None:
+        expected = getattr(proposal.delta, "expected_version", None)
+        version = self._book.version(fact.name, proposal.place)
+        if expected is not None and expected != version:
+            raise FactConflictError(
+                "stale_version",
+                f"fact {fact.name!r} has version {version}, not {expected}",
+                proposal.delta_id,
+            )
+
+    def _pinned(
+        self, proposal: Proposal, statement: Statement, ended: list[StandingFact]
+    ) -> tuple[list[StandingFact], StandingFact | None]:
+        """What ends, and the fact that stays because it has the new one's name and content."""
+        if statement.name is None:
+            return ended, None
+        standing = self._book.newest(statement.name, proposal.place)
+        if standing is None or not standing.live or standing.name != statement.name:
+            return ended, None
+        if standing.says(statement):
+            return ended, standing
+        return [*ended, standing], None
+
+    def _check_authority(self, ended: list[StandingFact]) -> None:
+        """A delta ends what its actor could end."""
+        rights = self._command.rights
+        if rights is None or self._moderates:
+            return
+        for fact in ended:
+            if not fact.fresh and not rights.may_end(fact.source):
+                raise _SourceForbidden(fact.source)
+
+    def _check_rival(
+        self, proposal: Proposal, statement: Statement, ended: list[StandingFact]
+    ) -> None:
+        if not isinstance(proposal.delta, AddDelta) or ended:
+            return
+        patterns = self._command.single_valued
+        if not any(matches_label(pattern, statement.relation) for pattern in patterns):
+            return
+        rival = self._book.rival(statement, proposal.place)
+        if rival is not None:
+            raise FactConflictError(
+                "contradiction",
+                f"{statement.relation!r} has one value, and fact {rival} says another",
+                proposal.delta_id,
+            )
+
+    def _end(self, ended: list[StandingFact]) -> None:
+        fresh = [fact.fact_id for fact in ended if fact.fresh]
+        if fresh:
+            payload = FactRetracted(fact_ids=fresh, reason="replaced")
+            self._facts.append(self._context.draft(payload, self._partition, self._cause))
+        self._ended += [fact.fact_id for fact in ended if not fact.fresh]
+        for fact in ended:
+            fact.live = False
+            self._claimed.add(fact.fact_id)
+
+    def _state(
+        self, proposal: Proposal, statement: Statement, kept: StandingFact | None
+    ) -> tuple[str, dict[str, str]]:
+        if kept is not None:
+            return kept.fact_id, {}
+        delta, place = proposal.delta, proposal.place
+        proven = assert_with_provenance(
+            statement,
+            place,
+            proposal.source,
+            self._bundle(proposal),
+            self._context,
+            confidence=delta.confidence,
+            episodes=self._book.hashes(delta.source_episode_ids),
+            cause=self._cause,
+        )
+        self._facts.append(proven.draft)
+        self._book.state(statement.name or proven.fact_id, proven.fact_id, place, statement)
+        return proven.fact_id, proven.provenance
+
+    def _bundle(self, proposal: Proposal) -> dict[str, object]:
+        delta = proposal.delta
+        bundle: dict[str, object] = {
+            "origin": "delta",
+            "source": as_label(delta.rule_id),
+            "confidence": Decimal(str(delta.confidence)),
+            "timestamp": _EPOCH + timedelta(microseconds=delta.promotion_us),
+        }
+        if self._command.run_id is not None:
+            bundle["run_id"] = self._command.run_id
+        return {**bundle, **self._command.bundle}
+
+    # -- answers --------------------------------------------------------------------------
+
+    def _answer(
+        self,
+        proposal: Proposal,
+        status: str,
+        fact_id: str | None = None,
+        retracted: Sequence[str] = (),
+        warnings: Sequence[str] = (),
+    ) -> None:
+        self.results.append(
+            {
+                "delta_id": proposal.delta_id,
+                "kind": kind_of_delta(proposal.delta),
+                "status": status,
+                "fact_id": fact_id,
+                "retracted": list(retracted),
+                "warnings": list(warnings),
+            }
+        )
+
+    def _reject(self, proposal: Proposal, reason: str, message: str) -> Draft:
+        self._answer(proposal, "rejected", warnings=[f"{reason}: {message}"])
+        delta, place = proposal.delta, proposal.place
+        payload = DeltaRejected(
+            scope=place.scope,  # pyright: ignore[reportArgumentType]  # validated before
+            delta_id=proposal.delta_id,
+            delta=kind_of_delta(delta),
+            user=place.user,
+            agent=place.agent,
+            rule_id=delta.rule_id,
+            source_episode_ids=delta.source_episode_ids,
+            reason=reason,
+            replaces=replaced_by(delta),
+            message=message,
+            garden_id=place.garden_id,
+            run_id=self._command.run_id,
+        )
+        return self._context.draft(payload)

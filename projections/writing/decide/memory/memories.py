@@ -1,0 +1,171 @@
+"""Storing a memory: new, or said by its owner just now; and what it ends.
+
+Decided alone, so that the memory image shows all that came before: of two equal memories that are
+stored at once, the second finds the first. Everything is asked through the writer's own
+rights: what they may not read changes neither what is written nor what is answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from engramlog.eventlog.event import Draft, fact_partition
+from engramlog.eventlog.identifiers import id_bytes
+from engramlog.eventlog.kinds import FactAttributesSet, FactRetracted
+from engramlog.projections.arrays import I32
+from engramlog.projections.image.view import View
+from engramlog.projections.memories.attribute_rules import CONFIDENTIAL, PLAIN, misplaced
+from engramlog.projections.memories.deduplication_rules import (
+    PARAPHRASE_MIN,
+    SHARED_WORDS_MIN,
+    TOPIC_MEMORIES_MAX,
+    shared_words,
+    tells_of_change,
+)
+from engramlog.projections.moment import LIVE, Moment
+from engramlog.projections.tables.facts.attributes import attributes_at
+from engramlog.projections.tables.facts.fact_rows import fetch
+from engramlog.projections.writing.commands import AssertFact, Refused, StoreMemory
+from engramlog.projections.writing.comparison_window import (
+    confidential_memories,
+    equal_memories,
+    memories_of,
+    recent_memories,
+)
+from engramlog.projections.writing.decide.context import Context, Decision
+from engramlog.projections.writing.decide.declared.gardens import write_refusal
+from engramlog.projections.writing.decide.facts.asserting import MISPLACED, assert_fact
+
+_LOOKED_AT = 1_000
+"""Memories whose topics are looked up at a time."""
+
+
+def store_memory(command: StoreMemory, context: Context) -> Decision | Refused:
+    """The memory as a new fact; or the one that stands, where its owner has just said it."""
+    context.flush()
+    fact = command.fact
+    if misplaced(fact.attributes, fact.scope, fact.garden_id):
+        return MISPLACED
+    if fact.garden_id is not None:
+        refusal = write_refusal(context.db, fact.garden_id, fact.scope, fact.member)
+        if refusal is not None:
+            return refusal
+    view = View(context.image)
+    moment = Moment(view.position, context.now_us)
+    standing = _said_just_now(command, view, moment)
+    if standing is not None:
+        return _skipped(fact, view, standing, context)
+    ended = _superseded(command, view, moment) if command.supersede else []
+    fact = _classified(command, view, moment)
+    decision = assert_fact(fact, context)
+    if isinstance(decision, Refused) or not decision.created:
+        return decision
+    return _with_ends(decision, fact, _ids(view, ended, context), context)
+
+
+def _said_just_now(command: StoreMemory, view: View, moment: Moment) -> int | None:
+    """The newest memory of the last minute that says the same in its owner's name, by its
+    words or else by its vector."""
+    fact = command.fact
+    recent = recent_memories(view, command.rights, moment, fact.source, fact.scope, fact.garden_id)
+    texts = [view.said_by(slot) for slot in recent]
+    for slot, text in zip(recent, texts, strict=True):
+        if text == fact.value.v:
+            return slot
+    return next(iter(_like(command, recent, texts)), None)
+
+
+def _like(command: StoreMemory, slots: list[int], texts: list[str]) -> list[int]:
+    """Those whose vectors say the same as the new one's."""
+    if command.likeness is None or not slots:
+        return []
+    cosines = command.likeness.cosines(command.fact.value.v, texts)
+    return [slot for slot, cosine in zip(slots, cosines, strict=True) if cosine >= PARAPHRASE_MIN]
+
+
+def _skipped(fact: AssertFact, view: View, slot: int, context: Context) -> Decision:
+    """Nothing new; but said again as more confidential, what stands is that from here on."""
+    name = _ids(view, [slot], context)[0]
+    given = (fact.attributes or PLAIN).classification
+    standing = attributes_at(context.db, name, LIVE) or PLAIN
+    drafts: list[Draft] = []
+    if given > standing.classification:
+        raised = msgspec.structs.replace(standing, classification=given)
+        partition = fact_partition(fact.scope, fact.garden_id)
+        payload = FactAttributesSet(fact_id=name, attributes=raised)
+        drafts.append(context.draft(payload, partition))
+    return Decision(drafts, fact_id=name, created=False)
+
+
+def _classified(command: StoreMemory, view: View, moment: Moment) -> AssertFact:
+    """The fact, classified no lower than an equal text, or a confidential one that says the
+    same, as far as the writer may read them."""
+    fact = command.fact
+    known = equal_memories(view, command.rights, moment, fact.value)
+    secret = confidential_memories(view, command.rights, moment)
+    texts = [view.said_by(slot) for slot in secret]
+    known = [*known, *_like(command, secret, texts)]
+    attributes = fact.attributes or PLAIN
+    highest = max((int(view.classification[slot]) for slot in known), default=0)
+    if highest <= attributes.classification:
+        return fact
+    raised = msgspec.structs.replace(attributes, classification=highest)
+    return msgspec.structs.replace(fact, attributes=raised)
+
+
+def _superseded(command: StoreMemory, view: View, moment: Moment) -> list[int]:
+    """The owner's memories of the topic that the new one says are no longer so."""
+    fact = command.fact
+    topic = (fact.attributes or PLAIN).topic
+    text = fact.value.v
+    if topic == PLAIN.topic or not tells_of_change(text):
+        return []
+    own = memories_of(view, command.rights, moment, fact.source, fact.scope, fact.garden_id)
+    newest = _of_topic(view, moment, own[::-1], topic)
+    others = [slot for slot in newest if view.said_by(slot) != text]
+    return [slot for slot in others if shared_words(text, view.said_by(slot)) >= SHARED_WORDS_MIN]
+
+
+def _of_topic(view: View, moment: Moment, slots: I32, topic: str) -> list[int]:
+    """The first ``TOPIC_MEMORIES_MAX`` of the topic."""
+    found: list[int] = []
+    for start in range(0, len(slots), _LOOKED_AT):
+        some = slots[start : start + _LOOKED_AT]
+        stated = view.stated_attributes(some, moment)
+        found += [
+            slot
+            for slot, attributes in zip(some.tolist(), stated, strict=True)
+            if attributes is not None and attributes.topic == topic
+        ]
+        if len(found) >= TOPIC_MEMORIES_MAX:
+            break
+    return found[:TOPIC_MEMORIES_MAX]
+
+
+def _with_ends(
+    decision: Decision, fact: AssertFact, ended: list[str], context: Context
+) -> Decision:
+    """The decision, and the retraction of what it ends, caused by it."""
+    if not ended or decision.fact_id is None:
+        return decision
+    confidential = (fact.attributes or PLAIN).classification >= CONFIDENTIAL
+    end = ending("superseded by", decision.fact_id, ended, confidential=confidential)
+    cause = None if confidential else id_bytes(decision.fact_id)
+    draft = context.draft(end, fact_partition(fact.scope, fact.garden_id), cause)
+    return msgspec.structs.replace(
+        decision, drafts=[*decision.drafts, draft], retracted=tuple(ended)
+    )
+
+
+def ending(how: str, fact: str, ended: list[str], *, confidential: bool) -> FactRetracted:
+    """The end of memories on account of another, which whoever reads of it may not know of:
+    a confidential one is neither named nor the cause."""
+    named = "a confidential memory" if confidential else fact
+    return FactRetracted(fact_ids=ended, reason=f"{how} {named}")
+
+
+def _ids(view: View, slots: Iterable[int], context: Context) -> list[str]:
+    positions = [int(view.from_position[slot]) for slot in slots]
+    return [row.id for row in fetch(context.db, positions)]

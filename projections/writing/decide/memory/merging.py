@@ -1,0 +1,169 @@
+"""Merging two memories (abmind A12): the newer stays and takes over what the older had earned.
+
+What a fact says never changes, its confidence included. So where the older was stated with more
+confidence, the newer's words are stated anew with that, derived from both, and both end.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from engramlog.eventlog.event import fact_partition
+from engramlog.eventlog.identifiers import id_bytes
+from engramlog.eventlog.kinds import (
+    FactAttributes,
+    FactAttributesSet,
+    MemoriesMerged,
+    Parent,
+    Value,
+)
+from engramlog.projections.arrays import I32
+from engramlog.projections.cid import compute_cid
+from engramlog.projections.image.view import View
+from engramlog.projections.image.visible_facts import known, live
+from engramlog.projections.memories.attribute_rules import CONFIDENTIAL
+from engramlog.projections.memories.deduplication_rules import INTEGRITY_MERGED
+from engramlog.projections.moment import Moment
+from engramlog.projections.tables.facts.access_counts import KEPT_MAX
+from engramlog.projections.tables.facts.fact_rows import FactRow, fetch
+from engramlog.projections.writing.commands import AssertFact, MergeMemories, Refused
+from engramlog.projections.writing.decide.context import Context, Decision
+from engramlog.projections.writing.decide.declared.gardens import touch_refusal
+from engramlog.projections.writing.decide.facts.asserting import assert_fact
+from engramlog.projections.writing.decide.memory.memories import ending
+
+_PLACE = ("source", "scope", "garden")
+_NONE: I32 = np.empty(0, dtype=np.int32)
+_ABSENT = Refused("fact_not_found", "fact not found", "ids")
+_ENDED = Refused("fact_already_retracted", "the fact no longer holds", "ids")
+_APART = Refused(
+    "memories_apart", "only memories of one source in one scope or garden can be merged", "ids"
+)
+
+
+def merge_memories(command: MergeMemories, context: Context) -> Decision | Refused:
+    """One atomic batch: what is kept, its counters and attributes, and the end of the rest.
+    Unreadable and absent memories look the same."""
+    context.flush()
+    view = View(context.image)
+    moment = Moment(view.position, context.now_us)
+    named = [context.image.facts.slot_of.get(fact) for fact in command.fact_ids]
+    slots = np.array(sorted({s for s in named if s is not None and s < view.count}), dtype=np.int32)
+    rights = command.rights.alone()
+    if len(known(view, rights, moment, slots)) < 2:
+        return _ABSENT
+    if len(live(view, rights, moment, slots)) < 2:
+        return _ENDED
+    older, newer = sorted(
+        slots.tolist(), key=lambda slot: (int(view.hlc[slot]), int(view.from_position[slot]))
+    )
+    if any(getattr(view, name)[older] != getattr(view, name)[newer] for name in _PLACE):
+        return _APART
+    rows = fetch(context.db, [int(view.from_position[slot]) for slot in (older, newer)])
+    refusal = touch_refusal(context.db, rows[1].garden_id, command.member, _ABSENT)
+    if refusal is not None:
+        return refusal
+    return _merged(command, context, view, moment, (older, newer), rows)
+
+
+def _merged(
+    command: MergeMemories,
+    context: Context,
+    view: View,
+    moment: Moment,
+    slots: tuple[int, int],
+    rows: list[FactRow],
+) -> Decision | Refused:
+    both: I32 = np.array(slots, dtype=np.int32)
+    older, newer = rows
+    standing = view.attributes(both, moment)
+    attributes = _attributes(*standing)
+    partition = fact_partition(newer.scope, newer.garden_id)
+    if older.base_confidence > newer.base_confidence:
+        stated = assert_fact(_restated(older, newer, attributes, command), context)
+        if isinstance(stated, Refused):
+            return stated
+        assert stated.fact_id is not None
+        kept, gone, first = stated.fact_id, [older.id, newer.id], id_bytes(stated.fact_id)
+        counters = _counters(view, moment, kept, both, rows)
+        drafts = [*stated.drafts, context.draft(counters, cause=first)]
+    else:
+        kept, gone = newer.id, [older.id]
+        counters = _counters(view, moment, kept, both[:1], rows[:1], both[1:])
+        counted = context.draft(counters)
+        drafts, first = [counted], counted.event_id
+        if attributes != standing[1]:
+            payload = FactAttributesSet(fact_id=kept, attributes=attributes)
+            drafts.append(context.draft(payload, partition, first))
+    confidential = attributes.classification >= CONFIDENTIAL
+    end = ending("merged into", kept, gone, confidential=confidential)
+    drafts.append(context.draft(end, partition, None if confidential else first))
+    return Decision(drafts, fact_id=kept, retracted=tuple(gone))
+
+
+def _attributes(older: FactAttributes, newer: FactAttributes) -> FactAttributes:
+    """The newer's, with the greater relevance and the stricter classification."""
+    return msgspec.structs.replace(
+        newer,
+        relevance=max(older.relevance, newer.relevance),
+        classification=max(older.classification, newer.classification),
+        integrity=INTEGRITY_MERGED,
+    )
+
+
+def _restated(
+    older: FactRow, newer: FactRow, attributes: FactAttributes, command: MergeMemories
+) -> AssertFact:
+    """The newer's words with the older's confidence, derived from both."""
+    value = Value(newer.value_type, newer.value_v, newer.interpret_as)  # pyright: ignore[reportArgumentType]
+    confidence = older.base_confidence
+    parents = {row.cid: Parent(row.cid.removeprefix("sha256:"), row.id) for row in (older, newer)}
+    return AssertFact(
+        entity=newer.entity,
+        relation=newer.relation,
+        value=value,
+        source=newer.source,
+        scope=newer.scope,
+        confidence=confidence,
+        cid=compute_cid(
+            entity=newer.entity,
+            relation=newer.relation,
+            value=value,
+            source=newer.source,
+            confidence=confidence,
+            scope=newer.scope,
+        ),
+        valid_from=newer.valid_from,
+        valid_until=newer.valid_until,
+        derived_from=tuple(parents.values()),
+        permissions=command.rights.permissions,
+        garden_id=newer.garden_id,
+        attributes=attributes,
+        member=command.member,
+        rights=command.rights.alone(),
+    )
+
+
+def _counters(
+    view: View,
+    moment: Moment,
+    kept: str,
+    gone: I32,
+    rows: list[FactRow],
+    stays: I32 = _NONE,
+) -> MemoriesMerged:
+    """What the kept memory inherits of those that end. Of the instants only those that are
+    among the last of all: with its own they are the last of the merged memory."""
+    cited, rejected = view.feedback(gone, moment)
+    theirs = [at for times in view.recall_times(gone, moment) for at in times]
+    own = [at for times in view.recall_times(stays, moment) for at in times]
+    last = sorted([*((at, False) for at in own), *((at, True) for at in theirs)])[-KEPT_MAX:]
+    return MemoriesMerged(
+        kept_id=kept,
+        merged_ids=[row.id for row in rows],
+        recalls=int(view.access_count(gone, moment).sum()),
+        instants_us=[at for at, inherited in last if inherited],
+        citations=int(cited.sum()),
+        rejections=int(rejected.sum()),
+    )

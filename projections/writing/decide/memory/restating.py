@@ -1,0 +1,200 @@
+"""What another log holds beside its plain facts, stated again here: deltas and summaries with the
+facts that came of them, runs of rules, rejections, looks at episodes, judgements.
+
+Nothing is derived anew: a rule that changed, or a node that would decide otherwise today, leaves
+what happened as it was. What was applied here already is not applied again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from engramlog.eventlog.event import Draft, fact_partition
+from engramlog.eventlog.identifiers import id_text
+from engramlog.eventlog.kinds import AppliedDelta, DeltaApplied, FactRetracted, SummaryRecorded
+from engramlog.projections.memories.attribute_rules import misplaced
+from engramlog.projections.moment import LIVE
+from engramlog.projections.summaries.reading import standing_paragraphs
+from engramlog.projections.tables.database import query
+from engramlog.projections.writing.commands import Refused, RestateBatch, RestatedFact
+from engramlog.projections.writing.decide.context import Context, Decision
+from engramlog.projections.writing.decide.declared.gardens import write_refusal
+from engramlog.projections.writing.decide.facts.asserting import MISPLACED, stated_payload
+
+_KNOWN = "SELECT delta_id, fact_id FROM deltas WHERE delta_id IN (SELECT value FROM json_each(?))"
+_THERE = "SELECT id, to_position FROM facts WHERE id IN (SELECT value FROM json_each(?))"
+
+
+def restate_batch(command: RestateBatch, context: Context) -> Decision | Refused:
+    """The event, then what it ended and stated, in the order given.
+
+    Refuses: ``fact_not_found`` where a fact is neither here nor among the new ones, and what
+    ``write_refusal`` does.
+    """
+    context.flush()
+    payload = command.payload
+    if payload.garden_id is not None:
+        refusal = write_refusal(context.db, payload.garden_id, payload.scope, None)
+        if refusal is not None:
+            return refusal
+    ids, payload = _without_known(command, context)
+    if payload is None:
+        return Decision([], created=False, detail={"facts": ids})
+    restating = _Restating(payload, context, ids)
+    for index, item in enumerate(command.then):
+        refusal = restating.take(item, f"then.{index}")
+        if refusal is not None:
+            return refusal
+    refusal = restating.check()
+    if refusal is not None:
+        return refusal
+    return Decision(restating.drafts(), detail={"facts": ids})
+
+
+class _Restating:
+    """The drafts of one batch; ``ids`` grows by the facts it states."""
+
+    def __init__(
+        self, payload: DeltaApplied | SummaryRecorded, context: Context, ids: dict[str, str]
+    ) -> None:
+        self._payload = payload
+        self._context = context
+        self._ids = ids
+        self._partition = fact_partition(payload.scope, payload.garden_id)
+        self._event_id = context.identifiers.next(context.now_us)
+        self._drafts: list[Draft] = []
+        self._fresh: set[str] = set()
+        self._ended: list[str] = []
+        self._reason = ""
+
+    def take(self, item: RestatedFact, place: str) -> Refused | None:
+        """State a fact, or end one."""
+        if item.fact is None:
+            self._end(self._ids.get(item.ends, item.ends), item.reason)
+            return None
+        if item.key in self._ids:
+            return None  # of a delta that was applied before
+        if misplaced(item.fact.attributes, item.fact.scope, item.fact.garden_id):
+            return msgspec.structs.replace(MISPLACED, field=f"{place}.attributes")
+        self._close()
+        draft = self._context.draft(stated_payload(item.fact), self._partition, self._event_id)
+        self._ids[item.key] = id_text(draft.event_id)
+        self._fresh.add(self._ids[item.key])
+        self._drafts.append(draft)
+        fact = item.fact
+        key = (fact.entity, fact.relation, fact.scope, fact.garden_id)
+        self._context.undecided.touched.add(key)
+        return None
+
+    def check(self) -> Refused | None:
+        """Why the batch cannot be: it names a fact that is not here."""
+        named = set(_named(self._payload, self._ids)) - self._fresh
+        missing = sorted(named - _there(named, self._context).keys())
+        if not missing:
+            return None
+        return Refused("fact_not_found", f"there is no fact {missing[0]!r}", "deltas")
+
+    def drafts(self) -> list[Draft]:
+        """The event itself, and all that it caused."""
+        self._close()
+        payload = _with_ids(self._payload, self._ids)
+        actor = self._context.actor
+        return [Draft(payload, self._partition, self._event_id, actor), *self._drafts]
+
+    def _end(self, fact: str, reason: str) -> None:
+        if reason != self._reason:
+            self._close()
+        if fact in self._fresh or _there([fact], self._context).get(fact) == LIVE:
+            self._reason = reason
+            self._ended.append(fact)
+
+    def _close(self) -> None:
+        """Draft the end of what has gathered."""
+        if self._ended:
+            ended = FactRetracted(fact_ids=list(dict.fromkeys(self._ended)), reason=self._reason)
+            self._drafts.append(self._context.draft(ended, self._partition, self._event_id))
+        self._ended = []
+
+
+def _without_known(
+    command: RestateBatch, context: Context
+) -> tuple[dict[str, str], DeltaApplied | SummaryRecorded | None]:
+    """Facts that stand for keys already, and what is left to state again, if anything is."""
+    payload = command.payload
+    if isinstance(payload, SummaryRecorded):
+        same = _same_summary(command, payload, context)
+        return (same, None) if same is not None else ({}, payload)
+    asked = _json(delta.delta_id for delta in payload.deltas)
+    known: dict[str, str | None] = dict(query(context.db, _KNOWN, (asked,)))
+    ids = {
+        delta.fact_id: fact
+        for delta in payload.deltas
+        if delta.fact_id is not None and (fact := known.get(delta.delta_id)) is not None
+    }
+    left = [delta for delta in payload.deltas if delta.delta_id not in known]
+    return ids, msgspec.structs.replace(payload, deltas=left) if left else None
+
+
+def _same_summary(
+    command: RestateBatch, summary: SummaryRecorded, context: Context
+) -> dict[str, str] | None:
+    """By key, the standing paragraphs, where the summary says just this already."""
+    partition = fact_partition(summary.scope, summary.garden_id)
+    standing = standing_paragraphs(context.db, partition, summary.owner, summary.name)
+    if standing is None or summary.removed:
+        return None
+    texts = {item.key: item.fact.value.v for item in command.then if item.fact is not None}
+    by_id = {each.fact_id: each.text for each in standing}
+    wanted = [texts.get(fact, by_id.get(fact)) for fact in summary.fact_ids]
+    if [each.text for each in standing] != wanted:
+        return None
+    return {
+        fact: each.fact_id
+        for fact, each in zip(summary.fact_ids, standing, strict=True)
+        if fact in texts
+    }
+
+
+def _named(payload: DeltaApplied | SummaryRecorded, ids: dict[str, str]) -> list[str]:
+    """Every fact that must be here, by id."""
+    if isinstance(payload, SummaryRecorded):
+        named = [*payload.fact_ids, *payload.retracted]
+    else:
+        named = [each for delta in payload.deltas for each in delta.retracted]
+        named += [delta.fact_id for delta in payload.deltas if delta.fact_id is not None]
+    return [ids.get(name, name) for name in named]
+
+
+def _with_ids(
+    payload: DeltaApplied | SummaryRecorded, ids: dict[str, str]
+) -> DeltaApplied | SummaryRecorded:
+    """The payload with fact ids for keys."""
+    if isinstance(payload, SummaryRecorded):
+        return msgspec.structs.replace(
+            payload,
+            fact_ids=[ids.get(fact, fact) for fact in payload.fact_ids],
+            retracted=[ids.get(fact, fact) for fact in payload.retracted],
+        )
+    return msgspec.structs.replace(
+        payload, deltas=[_delta_with_ids(delta, ids) for delta in payload.deltas]
+    )
+
+
+def _delta_with_ids(delta: AppliedDelta, ids: dict[str, str]) -> AppliedDelta:
+    return msgspec.structs.replace(
+        delta,
+        fact_id=None if delta.fact_id is None else ids.get(delta.fact_id, delta.fact_id),
+        retracted=[ids.get(fact, fact) for fact in delta.retracted],
+        replaces=[ids.get(fact, fact) for fact in delta.replaces],
+    )
+
+
+def _there(facts: Iterable[str], context: Context) -> dict[str, int]:
+    """Where each of these facts ends, of those that there are."""
+    return dict(query(context.db, _THERE, (_json(facts),)))
+
+
+def _json(texts: Iterable[str]) -> str:
+    return msgspec.json.encode(list(texts)).decode()

@@ -1,0 +1,1 @@
+"""Decisions on what peers send."""

@@ -1,0 +1,120 @@
+"""Peers and what they send: declarations, approval, pages of events, and what these end."""
+
+from __future__ import annotations
+
+import json
+from itertools import groupby
+
+from engramlog.eventlog.codec import decode_header, decode_payload
+from engramlog.eventlog.event import NODE_STREAM, Draft, Foreign
+from engramlog.eventlog.identifiers import id_text
+from engramlog.eventlog.kinds import (
+    ConflictResolved,
+    FactAsserted,
+    FactRetracted,
+    PeerDeclared,
+    PeerPageReceived,
+    PeerStateSet,
+)
+from engramlog.projections.tables.database import query_one
+from engramlog.projections.tables.peers.remote_retractions import Claim, taking_effect
+from engramlog.projections.writing import commands as ask
+from engramlog.projections.writing.commands import Refused
+from engramlog.projections.writing.decide.context import Adoption, Context, Decision
+from engramlog.projections.writing.decide.facts.erasing import foreign_erasures
+
+_PEER_OF_NODE = """
+SELECT state FROM peers WHERE node_id=? AND state IN ('pending', 'active')
+"""
+_STATE = "SELECT state FROM peers WHERE peer_id=?"
+_ACTIVE = "SELECT grants FROM peers WHERE node_id=? AND state='active'"
+_HELD = "SELECT held FROM peer_streams WHERE stream=?"
+_TAKEN = "SELECT id FROM facts WHERE id IN (SELECT value FROM json_each(?)) LIMIT 1"
+REPLAYED = "replayed from a peer"
+
+
+def declare_peer(command: PeerDeclared, context: Context) -> Decision | Refused:
+    """Register a declaration, unless the node is a peer already or asks to be one."""
+    known = query_one(context.db, _PEER_OF_NODE, (command.node_id,))
+    if known is not None:
+        return Refused("peer_exists", f"peer already registered (status={known[0]})")
+    return Decision([context.draft(command)])
+
+
+def set_peer_state(command: PeerStateSet, context: Context) -> Decision | Refused:
+    """Approve, revoke or change a peer, or hold or release a stream."""
+    known = query_one(context.db, _STATE, (command.peer_id,))
+    if known is None:
+        return Refused("peer_not_found", "no such peer")
+    if known[0] in ("rejected", "revoked"):
+        return Refused("peer_not_pending", f"the peer is {known[0]}; it must be declared anew")
+    return Decision([context.draft(command)])
+
+
+def adopt_page(command: ask.AdoptPage, context: Context) -> Decision | Refused:
+    """Take in a page of an approved peer's stream that is not held."""
+    if query_one(context.db, _ACTIVE, (command.node_id,)) is None:
+        return Refused("peer_not_approved", f"{command.node_id} is not an approved peer")
+    held = query_one(context.db, _HELD, (command.stream,))
+    if held is not None and held[0]:
+        return Refused("stream_held", f"stream {command.stream} is held")
+    taken = query_one(context.db, _TAKEN, (json.dumps(_fact_ids(command.events)),))
+    if taken is not None:
+        return Refused("fact_id_taken", f"a fact {taken[0]} is here already, of another event")
+    received = PeerPageReceived(
+        node_id=command.node_id,
+        stream=command.stream,
+        first_seq=command.first_seq,
+        last_seq=command.first_seq + len(command.events) - 1,
+        statement=command.statement,
+    )
+    adoption = Adoption(command.node_id, command.events, command.erasable)
+    return Decision([context.draft(received)], adoption=adoption)
+
+
+def _fact_ids(events: tuple[Foreign, ...]) -> list[str]:
+    """Ids of the facts that the events state."""
+    found: list[str] = []
+    for event in events:
+        header = decode_header(event.header)
+        if header.kind == "fact_asserted" and event.payload is not None:
+            fact = decode_payload(header, event.payload)
+            if isinstance(fact, FactAsserted) and fact.foreign is None:
+                found.append(fact.id or id_text(header.event_id))
+    return found
+
+
+def take_foreign_ends(_: ask.TakeForeignEnds, context: Context) -> Decision:
+    """A local event for every event of others whose claims may take effect."""
+    drafts: list[Draft] = []
+    claims = sorted(taking_effect(context.db), key=_order)
+    for (event_id, ending), group in groupby(claims, key=_order):
+        of_event = list(group)
+        facts = [claim.fact_id for claim in of_event]
+        if ending == "retracted":
+            ended: FactRetracted | ConflictResolved = FactRetracted(fact_ids=facts, reason=REPLAYED)
+        else:
+            first = of_event[0]
+            ended = ConflictResolved(
+                conflict_id=first.conflict_id or "",
+                winner_id=first.winner_id or "",
+                loser_ids=facts,
+                resolution_fact_id=first.resolution_fact_id or "",
+                note=REPLAYED,
+            )
+        drafts.append(context.draft(ended, NODE_STREAM, event_id))
+    drafts += foreign_erasures(context)
+    return Decision(drafts, created=bool(drafts))
+
+
+def _order(claim: Claim) -> tuple[bytes, str]:
+    return claim.event_id, claim.ending
+
+
+def note_equivocation(command: ask.NoteEquivocation, context: Context) -> Decision:
+    """Evidence, and the stream held until an operator releases it."""
+    evidence = command.evidence
+    held = PeerStateSet(
+        peer_id=command.peer_id, stream=evidence.stream, held=True, reason=evidence.detail
+    )
+    return Decision([context.draft(evidence), context.draft(held)])

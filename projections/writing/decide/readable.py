@@ -1,0 +1,86 @@
+"""What whoever asks for a write may read: nothing else may show in how it is decided.
+
+The memory image knows every fact that was published, and masks it as it does for reads. What the
+same group stated before is asked of the tables: it has no tombstone of its own yet, and
+nobody has reviewed it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from engramlog.projections.authorization import OPEN_CLASS
+from engramlog.projections.image.view import View
+from engramlog.projections.normalization import normalize_ref
+from engramlog.projections.tables.database import query
+from engramlog.projections.tables.facts.attributes import cleared_rows
+
+if TYPE_CHECKING:
+    from engramlog.projections.authorization import Authorization
+    from engramlog.projections.writing.decide.context import Context
+
+_FRESH = """
+SELECT id, entity, scope, garden_id, value_type, value_v, source FROM facts
+WHERE id IN (SELECT value FROM json_each(?)) AND {cleared}
+"""
+
+
+def readable(
+    context: Context, rights: Authorization | None, facts: Iterable[str]
+) -> frozenset[str]:
+    """Those of the facts (ids) that ``rights`` let be read; all where None asks: the node's
+    own tools. Whoever may write and not read knows what was said in their own name."""
+    asked = list(dict.fromkeys(facts))
+    if rights is None or not asked:
+        return frozenset(asked)
+    image = context.image
+    slots: dict[str, int] = {}
+    for fact in asked:
+        slot = image.facts.slot_of.get(fact)
+        if slot is not None and slot < image.published:
+            slots[fact] = slot
+    kept = _fresh(context, rights, [fact for fact in asked if fact not in slots])
+    if slots:
+        view = View(image)
+        chosen = np.fromiter(slots.values(), np.int32, len(slots))
+        mask = rights.mask(view, chosen)
+        if not rights.may("read"):
+            own = view.sources.number(rights.own_source)
+            mask &= view.source[chosen] == (-1 if own is None else own)
+        kept |= {fact for fact, allowed in zip(slots, mask.tolist(), strict=True) if allowed}
+    return frozenset(kept)
+
+
+def _fresh(context: Context, rights: Authorization, facts: Sequence[str]) -> set[str]:
+    if not facts:
+        return set()
+    condition, bindings = cleared_rows("facts.id", rights)
+    rows = query(context.db, _FRESH.format(cleared=condition), (json.dumps(list(facts)), *bindings))
+    hiding = context.image.tombstones.hiding
+    return {
+        fact
+        for fact, entity, scope, garden, kind, v, source in rows
+        if scope in rights.scopes
+        and (source == rights.own_source or rights.may("read"))
+        and (garden is None or rights.every_garden or garden in rights.gardens)
+        and rights.covers(entity)
+        and not hiding.covers(entity, scope)
+        and not (kind == "ref" and hiding.covers(normalize_ref(v), scope))
+    }
+
+
+def sees_all(context: Context, rights: Authorization | None) -> bool:
+    """Whether no published fact of a scope and garden that ``rights`` reach is kept from them:
+    nothing is classified, hidden or held back."""
+    return rights is None or (
+        rights.may("read")
+        and not context.image.attributes.confidential
+        and not context.image.tombstones.hiding
+        and not rights.withheld
+        and not rights.entities
+        and rights.ceiling >= OPEN_CLASS
+    )

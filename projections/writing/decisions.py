@@ -1,0 +1,120 @@
+"""Every command that is more than "record this", and the function that decides it.
+
+Decisions read the projection transaction of the group they are in, plus ``Undecided``:
+what was drafted earlier in the group and is not applied. They write nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from engramlog.eventlog import kinds
+from engramlog.projections.tables.declared.policies import is_set_valued
+from engramlog.projections.tables.facts.contradictions import has_rival
+from engramlog.projections.writing import commands as ask
+from engramlog.projections.writing.commands import Command, Refused
+from engramlog.projections.writing.decide.context import Context, Decision
+from engramlog.projections.writing.decide.declared import (
+    agent_keys,
+    aliasing,
+    capabilities,
+    declaring,
+    gardens,
+    manifests,
+    subscribing,
+)
+from engramlog.projections.writing.decide.facts import (
+    asserting,
+    attributing,
+    erasing,
+    feedback,
+    quarantine,
+    resolving,
+    retracting,
+    reviewing,
+    tombstoning,
+)
+from engramlog.projections.writing.decide.memory import (
+    consolidating,
+    deltas,
+    episodes,
+    memories,
+    merging,
+    restating,
+    summaries,
+)
+from engramlog.projections.writing.decide.peers import peering, protocol_facts
+
+DECISIONS: dict[type[Command], Callable[[Any, Context], Decision | Refused]] = {
+    ask.AssertFact: asserting.assert_fact,
+    ask.RetractFact: retracting.retract_fact,
+    ask.RetractMatching: retracting.retract_matching,
+    kinds.FactDenied: retracting.deny_facts,
+    ask.ResolveConflict: resolving.resolve_conflict,
+    ask.ReviewContent: reviewing.review_content,
+    ask.SweepDecay: declaring.sweep_decay,
+    kinds.KeyIssued: declaring.issue_key,
+    kinds.KeyRevoked: declaring.revoke_key,
+    ask.RevokeCapability: capabilities.revoke_capability,
+    ask.RevokeAgentKey: agent_keys.revoke_agent_key,
+    kinds.GardenCreated: gardens.create_garden,
+    ask.DeleteGarden: gardens.delete_garden,
+    ask.SetMember: gardens.set_member,
+    ask.ReviewQuarantined: quarantine.review_quarantined,
+    kinds.AliasSet: aliasing.set_alias,
+    kinds.PolicySet: declaring.set_policy,
+    kinds.SetValuedDeclared: declaring.declare_set_valued,
+    kinds.TrustPolicySet: declaring.set_trust_policy,
+    kinds.EmbeddingModelPinned: declaring.pin_embedding_model,
+    ask.EraseFacts: erasing.erase_facts,
+    ask.EraseEvents: erasing.erase_events,
+    kinds.ErasureCertified: erasing.certify_erasure,
+    kinds.LegalHoldSet: erasing.set_legal_hold,
+    ask.RecordEpisodes: episodes.record_episodes,
+    ask.ApplyDeltas: deltas.apply_deltas,
+    kinds.ConsolidationRuleSet: consolidating.set_consolidation_rule,
+    ask.Consolidate: consolidating.consolidate,
+    kinds.PeerDeclared: peering.declare_peer,
+    kinds.PeerStateSet: peering.set_peer_state,
+    ask.AdoptPage: peering.adopt_page,
+    ask.TakeForeignEnds: peering.take_foreign_ends,
+    ask.NoteEquivocation: peering.note_equivocation,
+    ask.Subscribe: subscribing.subscribe,
+    ask.Unsubscribe: subscribing.unsubscribe,
+    ask.PutManifest: manifests.put_manifest,
+    ask.ReceiveForeign: protocol_facts.receive_foreign,
+    kinds.FactFeedback: feedback.give_feedback,
+    ask.RecordSummary: summaries.record_summary,
+    kinds.TombstoneSet: tombstoning.set_tombstone,
+    kinds.TombstoneRevoked: tombstoning.revoke_tombstone,
+    ask.SetAttributes: attributing.set_attributes,
+    ask.StoreMemory: memories.store_memory,
+    ask.MergeMemories: merging.merge_memories,
+    ask.RestateBatch: restating.restate_batch,
+}
+"""By the command's type; a payload that is not here is recorded as it is."""
+
+
+def decide(command: Command, context: Context) -> Decision | Refused:
+    """What a command leads to."""
+    if isinstance(command, ask.OnBehalf):
+        return decide(command.command, msgspec.structs.replace(context, actor=command.actor))
+    decision = DECISIONS.get(type(command))
+    if decision is not None:
+        return decision(command, context)
+    if not isinstance(command, kinds.Payload) or command.replicated:
+        raise TypeError(f"nothing decides {type(command).__name__}")
+    return Decision([context.draft(command)])
+
+
+def contradicted(decision: Decision, context: Context) -> bool:
+    """Whether the fact of a decision has a live rival now, after everything was applied."""
+    if decision.rival is None:
+        return False
+    key, value, relation = decision.rival
+    return has_rival(context.db, key, value, context.now_us) and not is_set_valued(
+        context.db, relation
+    )

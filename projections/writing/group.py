@@ -1,0 +1,305 @@
+"""Deciding a group of submissions: drafts recorded and applied inside one open transaction.
+
+Drafts of facts wait for each other and are applied together; whatever a later decision
+depends on is applied first. Nothing here commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from engramlog.eventlog.clock import Clock
+from engramlog.eventlog.errors import StorageError
+from engramlog.eventlog.event import Draft, Recorded
+from engramlog.eventlog.identifiers import IdentifierSource, id_bytes
+from engramlog.eventlog.kinds import FactErased
+from engramlog.eventlog.log import Appended, AppendTransaction, Idempotency
+from engramlog.projections.image.image import MemoryImage
+from engramlog.projections.tables.erasing import History
+from engramlog.projections.tables.storage_faults import storage_errors
+from engramlog.projections.tables.store import ProjectionStore
+from engramlog.projections.writing.commands import (
+    AssertFact,
+    Done,
+    Refused,
+    RetractFact,
+    RetractMatching,
+    WriteAnswer,
+)
+from engramlog.projections.writing.decide.context import Context, Decision, Undecided
+from engramlog.projections.writing.decisions import contradicted, decide
+from engramlog.projections.writing.idempotent_answers import kept_outcomes, replayed_outcomes
+from engramlog.projections.writing.submission import Submission
+
+SHARED_APPLY = frozenset({AssertFact, RetractFact, RetractMatching})
+"""Commands whose drafts may wait for others before they are applied: their decisions know of
+drafts through ``Undecided``. All others are applied at once."""
+
+
+class SubmissionFailed(Exception):
+    """A submission cannot be part of its group; the group is undone and tried without it."""
+
+    def __init__(self, submission: Submission, cause: Exception | WriteAnswer) -> None:
+        super().__init__(str(cause))
+        self.submission = submission
+        self.cause = cause
+
+
+class ForeignEventRefused(Exception):
+    """Another node's events are such that they cannot be projected; none was taken in."""
+
+
+class SharedFailure(Exception):
+    """Drafts of several submissions could not be recorded together; each must be tried alone."""
+
+
+class _Step:
+    """One command on its way: whose it is, what was decided and which events came of it."""
+
+    __slots__ = ("context", "decision", "events", "received_at", "submission")
+
+    def __init__(
+        self,
+        submission: Submission,
+        decision: Decision | Done | Refused,
+        context: Context,
+        received_at: int | None,
+    ) -> None:
+        self.submission = submission
+        self.received_at = received_at
+        self.decision = decision
+        self.context = context
+        self.events: list[Recorded] = []
+
+
+class Group:
+    """Submissions that are decided, recorded and applied together.
+
+    Attributes:
+        events: everything recorded so far, in order.
+        outcomes: by ``id`` of the submission, one an command; complete after ``decide``.
+    """
+
+    def __init__(
+        self,
+        store: ProjectionStore,
+        image: MemoryImage,
+        transaction: AppendTransaction,
+        head_position: int,
+        clock: Clock,
+        identifiers: IdentifierSource,
+        log: History,
+    ) -> None:
+        self._log = log
+        self.events: list[Recorded] = []
+        self.outcomes: dict[int, list[Done | Refused]] = {}
+        self._store = store
+        self._image = image
+        self._transaction = transaction
+        self._head_position = head_position
+        self._clock = clock
+        self._identifiers = identifiers
+        self._undecided = Undecided()
+        self._waiting: list[_Step] = []
+        self._key: Idempotency | None = None
+        self._since = head_position
+
+    def decide(self, submissions: Sequence[Submission]) -> None:
+        """Decide every submission in order, and apply what they lead to.
+
+        Raises:
+            SubmissionFailed: one of them cannot be part of the group.
+            SharedFailure: one of several cannot, and it is not known which.
+            StorageError: the tables cannot be written.
+        """
+        steps: dict[int, list[_Step]] = {}
+        for submission in submissions:
+            try:
+                steps[id(submission)] = self._take(submission)
+            except (StorageError, SubmissionFailed, SharedFailure):
+                raise
+            except Exception as fault:
+                raise SubmissionFailed(submission, fault) from fault
+        self._flush()
+        self.outcomes = {
+            name: [_done(step) for step in of_command] for name, of_command in steps.items()
+        }
+
+    def _take(self, submission: Submission) -> list[_Step]:
+        if submission.idempotency is not None:
+            self._flush()
+        before = _replayed(submission, self._transaction)
+        if before is None:
+            self._key = submission.idempotency
+            self._since = self.events[-1].position if self.events else self._head_position
+        steps = self._decide(submission, before)
+        if self._key is not None:
+            self._flush()
+            self._keep(steps)
+            self._key = None
+        return steps
+
+    def _keep(self, steps: list[_Step]) -> None:
+        """Let the key stand for what became of the request. Where nothing was written and a
+        command was refused it does not: that is decided again."""
+        outcomes = [_done(step) for step in steps]
+        if any(step.events for step in steps):
+            answered = kept_outcomes(outcomes)
+            if answered is not None:
+                recorded = self._append([steps[-1].context.draft(answered)], None)
+                with storage_errors():
+                    self._store.apply(recorded)
+                self.events.extend(recorded)
+        elif not any(isinstance(outcome, Refused) for outcome in outcomes):
+            self._append([], None)
+
+    def _decide(self, submission: Submission, before: Appended | None) -> list[_Step]:
+        outcomes = None
+        if before is not None:
+            outcomes = replayed_outcomes(submission.commands, before.events, self._store.db)
+        if outcomes is not None:
+            context = self._context(submission, None)
+            return [_Step(submission, outcome, context, None) for outcome in outcomes]
+        steps: list[_Step] = []
+        context = None
+        for number, command in enumerate(submission.commands):
+            received_at = submission.received(number)
+            if context is None or received_at not in (None, context.now_us):
+                context = self._context(submission, received_at)
+            decision = decide(command, context)
+            step = _Step(submission, decision, context, received_at)
+            steps.append(step)
+            self._waiting.append(step)
+            if type(command) not in SHARED_APPLY:
+                self._flush()
+        if submission.atomic and any(isinstance(step.decision, Refused) for step in steps):
+            held_back: list[Done | Refused] = [
+                step.decision if isinstance(step.decision, Refused) else Done([]) for step in steps
+            ]
+            raise SubmissionFailed(submission, WriteAnswer(held_back, self._head_position))
+        return steps
+
+    def _context(self, submission: Submission, received_at: int | None) -> Context:
+        at_us = self._clock.now_us() if received_at is None else received_at
+        return Context(
+            self._store.db,
+            self._image,
+            self._undecided,
+            self._identifiers,
+            at_us,
+            submission.actor,
+            self._flush,
+            self._log,
+        )
+
+    def _flush(self) -> None:
+        """Record and apply all drafts that wait."""
+        if any(_drafts(step) for step in self._waiting):
+            recorded = self._record()
+            with storage_errors():
+                self._store.apply(recorded)
+            self.events.extend(recorded)
+            _hand_out(self._waiting, recorded)
+        for step in self._waiting:
+            self._adopt(step)
+        self._waiting.clear()
+        self._undecided.applied()
+
+    def _adopt(self, step: _Step) -> None:
+        """Take in another node's events, as a decision says; a fault of theirs is its own."""
+        adoption = step.decision.adoption if isinstance(step.decision, Decision) else None
+        if adoption is None:
+            return
+        try:
+            recorded = self._transaction.adopt(
+                adoption.events,
+                adoption.peer,
+                received_at=step.received_at,
+                erasable=adoption.erasable,
+            ).events
+        except StorageError:
+            raise
+        except Exception as fault:
+            raise SubmissionFailed(step.submission, fault) from fault
+        halted = set(self._store.halted)
+        with storage_errors():
+            self._store.apply(recorded)
+        for name in sorted(self._store.halted.keys() - halted):
+            # What a peer sends never stops this node's own work.
+            fault = ForeignEventRefused(f"{name}: {self._store.halted[name]}")
+            raise SubmissionFailed(step.submission, fault)
+        self.events.extend(recorded)
+        step.events += recorded
+
+    def _record(self) -> list[Recorded]:
+        """Append the drafts that wait, as they were received; a failure is the one submission's
+        whose they are, or nobody's yet."""
+        recorded: list[Recorded] = []
+        try:
+            for received_at, steps in groupby(self._waiting, lambda step: step.received_at):
+                drafts = [draft for step in steps for draft in _drafts(step)]
+                recorded += self._append(drafts, received_at)
+            return recorded
+        except StorageError:
+            raise
+        except Exception as fault:
+            owners = {
+                id(step.submission): step.submission for step in self._waiting if _drafts(step)
+            }
+            if len(owners) > 1:
+                raise SharedFailure(str(fault)) from fault
+            for owner in owners.values():
+                raise SubmissionFailed(owner, fault) from fault
+            raise
+
+    def _append(self, drafts: list[Draft], received_at: int | None) -> list[Recorded]:
+        recorded = self._transaction.append(
+            drafts,
+            received_at=received_at,
+            idempotency=self._key,
+            since=None if self._key is None else self._since,
+        ).events
+        self._transaction.erase(_named(drafts))
+        return recorded
+
+
+def _replayed(submission: Submission, transaction: AppendTransaction) -> Appended | None:
+    return None if submission.idempotency is None else transaction.replayed(submission.idempotency)
+
+
+def _drafts(step: _Step) -> list[Draft]:
+    return step.decision.drafts if isinstance(step.decision, Decision) else []
+
+
+def _named(drafts: list[Draft]) -> list[bytes]:
+    """The events that erasures among the drafts name: their payloads go with this commit."""
+    return [
+        id_bytes(text)
+        for draft in drafts
+        if isinstance(draft.payload, FactErased)
+        for text in draft.payload.events
+    ]
+
+
+def _hand_out(steps: list[_Step], recorded: list[Recorded]) -> None:
+    """Give each step the events of its drafts."""
+    start = 0
+    for step in steps:
+        count = len(_drafts(step))
+        step.events = recorded[start : start + count]
+        start += count
+
+
+def _done(step: _Step) -> Done | Refused:
+    decision = step.decision
+    if not isinstance(decision, Decision):
+        return decision
+    return Done(
+        step.events,
+        fact_id=decision.fact_id,
+        created=decision.created,
+        contradicted=contradicted(decision, step.context),
+        retracted=decision.retracted,
+        detail=decision.detail,
+    )

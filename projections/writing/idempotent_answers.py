@@ -1,0 +1,206 @@
+"""Answering a repeated request from what its idempotency key recorded the first time.
+
+Nothing is decided anew: the outcomes are those that were kept (``request_answered``), or the
+recorded events matched to the request's commands in order. A command that recorded nothing is
+answered by the equal fact that answered it then. A request of which nothing was written and
+nothing answers was refused: it is decided again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+from msgspec import Struct
+
+from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.kinds import (
+    ConflictResolved,
+    FactAsserted,
+    FactAttributesSet,
+    FactRetracted,
+    KeyIssued,
+    KeyRevoked,
+    MemoriesMerged,
+    Outcome,
+    PolicySet,
+    RequestAnswered,
+)
+from engramlog.projections.tables.database import query_one
+from engramlog.projections.tables.facts.facts import fact_id
+from engramlog.projections.writing.commands import (
+    AssertFact,
+    Command,
+    Done,
+    MergeMemories,
+    Refused,
+    ResolveConflict,
+    RetractFact,
+    RetractMatching,
+    SetAttributes,
+    StoreMemory,
+)
+
+_EQUAL = """
+SELECT id FROM facts
+WHERE entity=? AND relation=? AND scope=? AND garden_id IS ? AND source=? AND cid=?
+  AND valid_from IS ? AND valid_until IS ?
+ORDER BY hlc DESC LIMIT 1
+"""
+_NOT_KEPT = Refused("outcome_not_kept", "refused when first asked; the reason was not kept")
+"""Of one item of a request that an earlier version answered."""
+_WRITING = (
+    AssertFact,
+    RetractFact,
+    RetractMatching,
+    ResolveConflict,
+    KeyIssued,
+    KeyRevoked,
+    PolicySet,
+    MergeMemories,
+)
+"""Commands that always record something, or were refused, or are answered by an equal fact."""
+
+
+def kept_outcomes(outcomes: Sequence[Done | Refused]) -> RequestAnswered | None:
+    """What is kept of a request's outcomes; None where its events say it all."""
+    if len(outcomes) == 1 or all(isinstance(each, Done) and each.events for each in outcomes):
+        return None
+    return RequestAnswered(outcomes=[_kept(each) for each in outcomes])
+
+
+def _kept(outcome: Done | Refused) -> Outcome:
+    if isinstance(outcome, Refused):
+        code, where = outcome.code, outcome.field
+        return Outcome(refused=code, message=outcome.message, where=where)
+    return Outcome(
+        events=len(outcome.events), fact_id=outcome.fact_id, retracted=list(outcome.retracted)
+    )
+
+
+class _Unmatched(Struct):
+    """Recorded events that no command has claimed yet, in order."""
+
+    events: list[Recorded]
+
+    def take(self, command: Command) -> list[Recorded]:
+        """The first events that ``command`` can have led to."""
+        if isinstance(command, StoreMemory | MergeMemories):  # commands of their own
+            taken, self.events = self.events, []
+            return taken
+        for index, event in enumerate(self.events):
+            if _came_of(command, event):
+                end = index + 1
+                while end < len(self.events) and _follows(event, self.events[end]):
+                    end += 1
+                taken = self.events[index:end]
+                del self.events[index:end]
+                return taken
+        return []
+
+
+def replayed_outcomes(
+    commands: Sequence[Command], events: Sequence[Recorded], db: apsw.Connection
+) -> list[Done | Refused] | None:
+    """One outcome a command, as the first request was answered; ``created`` is False. None where
+    the request was refused: nothing of it was written."""
+    if events and isinstance(events[-1].payload, RequestAnswered):
+        return _as_kept(events[-1].payload, events)
+    left = _Unmatched(list(events))
+    outcomes = [_outcome(command, left.take(command), db) for command in commands]
+    refused = not events and any(isinstance(each, Refused) for each in outcomes)
+    return None if refused else outcomes
+
+
+def _as_kept(answered: RequestAnswered, events: Sequence[Recorded]) -> list[Done | Refused]:
+    outcomes: list[Done | Refused] = []
+    start = 0
+    for each in answered.outcomes:
+        if each.refused is not None:
+            outcomes.append(Refused(each.refused, each.message, each.where))
+            continue
+        own = list(events[start : start + each.events])
+        start += each.events
+        retracted = tuple(each.retracted)
+        detail: dict[str, Any] = {"replayed": True}
+        outcomes.append(
+            Done(own, fact_id=each.fact_id, created=False, retracted=retracted, detail=detail)
+        )
+    return outcomes
+
+
+def _came_of(command: Command, event: Recorded) -> bool:
+    payload = event.payload
+    if isinstance(command, AssertFact):
+        return (
+            isinstance(payload, FactAsserted)
+            and payload.entity == command.entity
+            and payload.relation == command.relation
+            and payload.cid == command.cid
+            and payload.valid_from == command.valid_from
+            and payload.valid_until == command.valid_until
+            and payload.garden_id == command.garden_id
+        )
+    if isinstance(command, RetractFact):
+        return isinstance(payload, FactRetracted) and payload.fact_ids == [command.fact_id]
+    if isinstance(command, RetractMatching):
+        return isinstance(payload, FactRetracted)
+    return True
+
+
+def _follows(first: Recorded, event: Recorded) -> bool:
+    """Whether an event belongs to the same command: caused by its first, or by its effects."""
+    return event.header.causation_id is not None and (
+        event.header.causation_id == first.event_id or isinstance(event.payload, ConflictResolved)
+    )
+
+
+def _outcome(command: Command, events: list[Recorded], db: apsw.Connection) -> Done | Refused:
+    detail: dict[str, str | bool] = {"replayed": True}
+    retracted: tuple[str, ...] = ()
+    fact: str | None = None
+    for event in events:
+        payload = event.payload
+        if isinstance(payload, FactAsserted):
+            fact = fact or fact_id(event)
+        elif isinstance(payload, FactRetracted):
+            retracted = tuple(payload.fact_ids)
+            fact = fact or retracted[0]
+        elif isinstance(payload, ConflictResolved):
+            fact = payload.winner_id
+            detail["resolution_fact_id"] = payload.resolution_fact_id
+            detail["conflict_status"] = "resolved"
+        elif isinstance(payload, FactAttributesSet):
+            fact = fact or payload.fact_id
+        elif isinstance(payload, MemoriesMerged):
+            fact = payload.kept_id
+        elif isinstance(payload, KeyIssued):
+            detail["key_id"] = payload.key_id
+    if fact is None and isinstance(command, SetAttributes):
+        fact = command.fact_id
+    if fact is None and isinstance(command, AssertFact):
+        fact = _equal_fact(command, db)
+    if fact is None and isinstance(command, StoreMemory):
+        fact = _equal_fact(command.fact, db)
+    if not events and fact is None and isinstance(command, _WRITING):
+        return _NOT_KEPT
+    return Done(events, fact_id=fact, created=False, retracted=retracted, detail=detail)
+
+
+def _equal_fact(command: AssertFact, db: apsw.Connection) -> str | None:
+    row = query_one(
+        db,
+        _EQUAL,
+        (
+            command.entity,
+            command.relation,
+            command.scope,
+            command.garden_id,
+            command.source,
+            command.cid,
+            command.valid_from,
+            command.valid_until,
+        ),
+    )
+    return None if row is None else row[0]

@@ -1,0 +1,414 @@
+"""The writer: one thread that decides, appends and applies, and shares one fsync a group.
+
+The life of a write: ``submit`` queues a submission → the thread takes everything that waits →
+each submission is decided against the projection transaction → its events are appended to the
+log transaction and applied to the tables → the log commits (fsync), then the tables (they
+can only fall behind) → the memory image publishes → the caller is answered. A crash before the
+log's commit loses nothing acknowledged; one after it is caught up from the log.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from engramlog.eventlog.clock import Clock
+from engramlog.eventlog.errors import StorageError
+from engramlog.eventlog.event import Recorded, Stored
+from engramlog.eventlog.identifiers import IdentifierSource
+from engramlog.eventlog.log import CopyableLog, EventLog, Idempotency, KeyCopy
+from engramlog.projections.image.image import MemoryImage
+from engramlog.projections.tables.storage_faults import storage_errors
+from engramlog.projections.tables.store import ProjectionStore
+from engramlog.projections.writing.commands import ALONE, Command, Done, WriteAnswer
+from engramlog.projections.writing.group import Group, SubmissionFailed
+from engramlog.projections.writing.submission import Submission
+
+GROUP_COMMANDS_MAX = 20_000
+WAITING_SUBMISSIONS_MAX = 10_000
+CATCH_UP_PAGE_EVENTS = 5_000
+CORE_PROJECTORS = frozenset(
+    {
+        "facts",
+        "contradictions",
+        "policies",
+        "keys",
+        "agent_keys",
+        "derivations",
+        "gardens",
+        "capabilities",
+        "erasures",
+        "aliases",
+        "tombstones",
+        "manifests",
+    }
+)
+"""Projectors that decisions read: writing stops while one of them is halted."""
+
+
+_log = logging.getLogger(__name__)
+
+
+class WriterBusy(Exception):
+    """More submissions wait than the writer's bound; nothing was written. Try again later."""
+
+
+class WriterDegraded(Exception):
+    """The projections cannot be brought up to the log; writes are refused until they are."""
+
+
+class ReplicaReadOnly(Exception):
+    """This node is a replica: it writes what its primary wrote, and nothing else."""
+
+
+class WriterClosed(Exception):
+    """The writer has been closed."""
+
+
+class Writer:
+    """See the module. ``on_commit`` is called in the writer's thread after each publication.
+
+    Attributes:
+        degraded: why the node cannot serve as it should, or None; writes try to mend it.
+        broken: why it must be restarted, or None.
+        primary: the URL of the node that takes the writes, where this one is its replica.
+        groups, submissions: counters since start.
+    """
+
+    def __init__(
+        self,
+        log: EventLog,
+        store: ProjectionStore,
+        image: MemoryImage,
+        clock: Clock,
+        on_commit: Callable[[Sequence[Recorded]], None] = lambda _: None,
+    ) -> None:
+        self.log = log
+        self.store = store
+        self.image = image
+        self.degraded: str | None = None
+        self.broken: str | None = None
+        self.primary: str | None = None
+        self.groups = 0
+        self.submissions = 0
+        self._clock = clock
+        self._on_commit = on_commit
+        self._identifiers = IdentifierSource()
+        self._queue: queue.SimpleQueue[Submission | Callable[[], None] | None] = queue.SimpleQueue()
+        self._closed = False
+        self._following = False
+        self._entry = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
+
+    def start(self) -> None:
+        """Catch up with the log, publish, and begin to take submissions."""
+        self._catch_up()
+        self._thread.start()
+
+    @property
+    def waiting(self) -> int:
+        """How many submissions wait."""
+        return self._queue.qsize()
+
+    def submit(
+        self,
+        commands: Sequence[Command],
+        *,
+        actor: str,
+        idempotency: Idempotency | None = None,
+        received_at: int | Sequence[int] | None = None,
+        atomic: bool = False,
+    ) -> Future[WriteAnswer]:
+        """Queue a submission; its future resolves once the events are durable and readable.
+
+        Args:
+            commands: decided in order; each sees the ones before it.
+            actor: who asks, written in every event.
+            idempotency: a repeated key is answered from the log, without writing.
+            received_at: receipt time in microseconds, for imports that carry their own: one for
+                all commands, or one for each.
+            atomic: one refused command undoes the whole submission.
+
+        Raises (through the future): AppendError, StorageError, WriterDegraded.
+        Raises (here): WriterBusy, WriterClosed, ReplicaReadOnly.
+        """
+        if self.primary is not None:
+            raise ReplicaReadOnly(f"this node is a read-only replica; write to {self.primary}")
+        submission = Submission(commands, actor, idempotency, received_at, atomic)
+        self._enqueue(submission)
+        return submission.answer
+
+    def exclusive(self, work: Callable[[], Any]) -> Future[Any]:
+        """Run ``work`` in the writer's thread, between groups."""
+        answer: Future[Any] = Future()
+        answer.set_running_or_notify_cancel()  # as of a submission
+
+        def task() -> None:
+            try:
+                answer.set_result(work())
+            except BaseException as fault:
+                answer.set_exception(fault)
+
+        self._enqueue(task)
+        return answer
+
+    def copy(
+        self, log: CopyableLog, events: Sequence[Stored], keys: Sequence[KeyCopy]
+    ) -> Future[Any]:
+        """Append another log's events to ``log``, which is this writer's, and show them.
+
+        Raises (through the future): CorruptLog, StorageError.
+        """
+
+        def work() -> None:
+            log.copy(events, keys)
+            try:
+                self._catch_up()
+            except StorageError as fault:
+                self.degraded = f"projections are behind the log: {fault}"
+            except Exception as fault:
+                self.broken = f"the memory image cannot follow, restart the node: {fault}"
+                self.degraded = self.broken
+                raise
+
+        return self.exclusive(work)
+
+    def follow(self) -> None:
+        """Soon show what other nodes have written to this log. Called from any thread, as often
+        as there may be something; what waits already is not asked for twice."""
+        if self._following or self.broken is not None:
+            return
+        if self.degraded is None and self.image.position == self.log.head().position:
+            return
+
+        def work() -> None:
+            self._following = False
+            try:
+                self._catch_up()
+            except StorageError as fault:
+                self.degraded = str(fault)
+            except Exception as fault:
+                _log.exception("the memory image cannot follow")
+                self.broken = f"the memory image cannot follow, restart the node: {fault}"
+                self.degraded = self.broken
+
+        self._following = True
+        try:
+            self.exclusive(work)
+        except (WriterBusy, WriterClosed):
+            self._following = False
+
+    def replace_store(self, store: ProjectionStore) -> None:
+        """Go on with another file that stands at the log's head. Call inside ``exclusive``."""
+        self.store.close()
+        self.store = store
+
+    def _enqueue(self, item: Submission | Callable[[], None]) -> None:
+        with self._entry:  # nothing comes in behind the end of the queue
+            if self._closed:
+                raise WriterClosed("the writer is closed")
+            if self._queue.qsize() >= WAITING_SUBMISSIONS_MAX:
+                raise WriterBusy(f"{WAITING_SUBMISSIONS_MAX} commands wait already")
+            self._queue.put(item)
+
+    def close(self) -> None:
+        """Finish what waits, then stop. Idempotent."""
+        with self._entry:
+            if self._closed:
+                return
+            self._closed = True
+            self._queue.put(None)
+        if self._thread.is_alive():
+            self._thread.join()
+
+    # -- the thread -----------------------------------------------------------------------
+
+    def _run(self) -> None:
+        self._work()
+        # Whatever still came is answered, so that nobody waits for ever.
+        while not self._queue.empty():
+            item = self._queue.get()
+            if isinstance(item, Submission):
+                item.answer.set_exception(WriterClosed("the writer is closed"))
+            elif item is not None:
+                item()
+
+    def _work(self) -> None:
+        while True:
+            item = self._queue.get()
+            if item is None:
+                return
+            if not isinstance(item, Submission):
+                item()
+                continue
+            group, after = self._gather(item)
+            self._write(group)
+            if after is _STOP:
+                return
+            if after is not None:
+                after()
+
+    def _gather(self, first: Submission) -> tuple[list[Submission], Any]:
+        """Everything that waits, up to the bound, and what ended the gathering."""
+        group = [first]
+        commands = len(first.commands)
+        while commands < GROUP_COMMANDS_MAX:
+            try:
+                item = self._queue.get_nowait()
+            except queue.Empty:
+                break
+            if item is None:
+                return group, _STOP
+            if not isinstance(item, Submission):
+                return group, item
+            group.append(item)
+            commands += len(item.commands)
+        return group, None
+
+    def _write(self, group: list[Submission]) -> None:
+        """What asks for all that came before, as an erasure does, is written by itself."""
+        together: list[Submission] = []
+        for submission in group:
+            if any(isinstance(command, ALONE) for command in submission.commands):
+                self._write_together(together)
+                self._write_together([submission])
+                together = []
+            else:
+                together.append(submission)
+        self._write_together(together)
+
+    def _write_together(self, group: list[Submission]) -> None:
+        while group:
+            try:
+                self._write_group(group)
+                return
+            except SubmissionFailed as failure:
+                group = [submission for submission in group if submission is not failure.submission]
+                if isinstance(failure.cause, WriteAnswer):
+                    failure.submission.answer.set_result(failure.cause)
+                else:
+                    failure.submission.answer.set_exception(failure.cause)
+            except (StorageError, WriterDegraded) as fault:
+                for submission in group:
+                    submission.answer.set_exception(fault)
+                return
+            except Exception as fault:
+                if len(group) == 1:
+                    group[0].answer.set_exception(fault)
+                else:  # one of them cannot be written: find out which
+                    for submission in group:
+                        self._write_together([submission])
+                return
+
+    def _write_group(self, submissions: list[Submission]) -> None:
+        """Decide, append, apply and commit; nothing is written if this raises."""
+        self._require_health()
+        transaction = self.log.begin()
+        try:
+            head = self.log.head().position
+            if self.image.position < head:  # other nodes write to this log too
+                self._catch_up()
+            group = Group(
+                self.store, self.image, transaction, head, self._clock, self._identifiers, self.log
+            )
+            with storage_errors():
+                self.store.db.execute("BEGIN IMMEDIATE")
+            group.decide(submissions)
+            transaction.commit()
+        except BaseException:
+            transaction.rollback()
+            self._undo()
+            raise
+        position = group.events[-1].position if group.events else head
+        self._settle(group.events, position)
+        self.groups += 1
+        self.submissions += len(submissions)
+        for submission in submissions:
+            outcomes = group.outcomes[id(submission)]
+            replayed = any(
+                isinstance(outcome, Done) and bool(outcome.detail.get("replayed"))
+                for outcome in outcomes
+            )
+            submission.answer.set_result(WriteAnswer(outcomes, position, replayed))
+
+    def _undo(self) -> None:
+        if self.store.db.in_transaction:
+            self.store.db.execute("ROLLBACK")
+        self.store.reload()
+
+    def _settle(self, events: list[Recorded], position: int) -> None:
+        """Commit the tables and publish. The log has the events already: a failure here is
+        never the callers' failure, it only keeps the node from serving more."""
+        try:
+            with storage_errors():
+                self.store.db.execute("COMMIT")
+        except StorageError as fault:
+            self._undo()
+            self.degraded = f"projections are behind the log: {fault}"
+            return
+        try:
+            self._publish(events, position)
+        except Exception as fault:
+            _log.exception("the memory image cannot follow")
+            self.broken = f"the memory image cannot follow, restart the node: {fault}"
+            self.degraded = self.broken
+
+    def _publish(self, events: Sequence[Recorded], position: int) -> None:
+        self.image.apply(events, position)
+        self._on_commit(events)
+
+    def _require_health(self) -> None:
+        if self.broken is not None:
+            raise WriterDegraded(self.broken)
+        if self.degraded is not None:
+            try:
+                self._catch_up()
+            except StorageError as fault:
+                raise WriterDegraded(self.degraded or str(fault)) from fault
+        halted = CORE_PROJECTORS & self.store.halted.keys()
+        if halted:
+            name = min(halted)
+            raise WriterDegraded(f"projector {name} is halted: {self.store.halted[name]}")
+
+    def _catch_up(self) -> None:
+        """Apply what the log has and the tables or the memory image have not: a rebuild may have
+        brought the tables up already."""
+        after = min(self.store.position, self.image.position)
+        while page := self.log.read(after, CATCH_UP_PAGE_EVENTS):
+            after = page[-1].position
+            behind = [event for event in page if event.position > self.store.position]
+            try:
+                with storage_errors():
+                    self.store.db.execute("BEGIN IMMEDIATE")
+                    self.store.apply(behind)
+                    self.store.db.execute("COMMIT")
+            except StorageError:
+                self._undo()
+                raise
+            fresh = [event for event in page if event.position > self.image.position]
+            if fresh:
+                self._publish(fresh, page[-1].position)
+            if self.store.halted and len(self.store.halted) == len(self.store.checkpoints):
+                break
+        self.degraded = None
+
+
+class NoWriter(Writer):
+    """Where nobody writes, as in a process that follows another's log: closed from the start."""
+
+    def __init__(self) -> None:
+        self.degraded = None
+        self.broken = None
+        self.groups = 0
+        self.submissions = 0
+        self._entry = threading.Lock()
+        self._closed = True
+        self.primary = None
+
+
+_STOP = object()
+"""What ends the queue."""

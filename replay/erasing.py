@@ -1,0 +1,322 @@
+"""Cleaning up after erasures: every file of the node rewritten without what was erased.
+
+When an erasure is committed, no answer shows it any more. What is left are bytes: freed
+pages, write-ahead logs, vectors, cached embeddings, archive segments, receipts of recalls that
+returned it. Each step is idempotent and needs no knowledge of the erased text, so an
+erasure whose cleaning was cut short is simply cleaned again. Only when every step has passed
+is the receipt signed and recorded.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+from msgspec import Struct
+
+from engramlog.eventlog.clock import Clock
+from engramlog.eventlog.durable_file import replace
+from engramlog.eventlog.engines.erased_names import event_ids_of
+from engramlog.eventlog.errors import StorageFailed
+from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.identifiers import id_text
+from engramlog.eventlog.identity import Identity, signed_by
+from engramlog.eventlog.kinds import ErasureCertified, FactErased, RecallAnswered
+from engramlog.eventlog.log import EventLog
+from engramlog.projections.archive.archive import Archive
+from engramlog.projections.embedding.cache import text_key
+from engramlog.projections.embedding.recipe import composed
+from engramlog.projections.image.reader import Reader
+from engramlog.projections.moment import LIVE, format_instant
+from engramlog.projections.tables.storage_faults import storage_errors
+from engramlog.projections.tables.store import other_generations
+from engramlog.projections.writing.commands import Command, EraseEvents
+from engramlog.projections.writing.writer import Writer
+from engramlog.replay.snapshots import Snapshots
+
+RECEIPT_CONTEXT = b"engramlog/erasure-receipt/1\n"
+EVENTS_A_COMMAND = 2_000
+ACTOR = "system:engramlog:erasure"
+
+_log = logging.getLogger(__name__)
+_canonical = msgspec.json.Encoder(order="sorted")
+
+
+class VectorFiles(Protocol):
+    """Where vectors and cached embeddings are (``CurrentEmbeddings``)."""
+
+    def purge(self, position: int, gone: frozenset[str], keys: Iterator[bytes]) -> None: ...
+
+
+class NamedErasure(Struct, frozen=True):
+    """A ``fact_erased`` event of an erasure, as its receipt names it; ``hash`` in hex."""
+
+    position: int
+    event_id: str
+    stream: str
+    stream_seq: int
+    hash: str
+
+
+class ReceiptDocument(Struct, frozen=True):
+    """What a receipt states: when an erasure began, what it named, and that nothing of it was
+    left in any file of the node at ``completed_at``. ``public_key`` signed it."""
+
+    erasure_id: str
+    node_id: str
+    public_key: str
+    reason: str
+    requested_at: str
+    completed_at: str
+    facts: int
+    events: int
+    named: list[NamedErasure]
+    cleaned: list[str]
+    format: int = 1
+
+
+class Cleaner:
+    """Runs the steps. Call from any thread but the writer's and the event loop's, one at a time.
+
+    Args:
+        link: of the projections file.
+        vectors: None where the node was opened without embeddings; their files are removed then.
+        snapshots: removed where they hold what is erased, before the tables are rewritten: a
+            rebuild that has begun from one is met as another generation of the tables.
+        copies: whether the node is a replica: it cleans its own files, and leaves receipts to
+            its primary.
+        further: more steps, by name, of whatever else keeps copies.
+    """
+
+    def __init__(
+        self,
+        log: EventLog,
+        writer: Writer,
+        reader: Reader,
+        identity: Identity,
+        clock: Clock,
+        link: Path,
+        archive: Archive,
+        vectors: Callable[[], VectorFiles],
+        snapshots: Snapshots,
+        further: dict[str, Callable[[list[int]], None]] | None = None,
+        copies: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._copies = copies
+        self._log = log
+        self._writer = writer
+        self._reader = reader
+        self._identity = identity
+        self._clock = clock
+        self._link = link
+        self._archive = archive
+        self._vectors = vectors
+        self._snapshots = snapshots
+        self._further = further or {}
+
+    def clean(self, note: Callable[[str], None] = lambda _step: None) -> list[str]:
+        """Clean up after every erasure that has no receipt; returns those that got one.
+
+        ``note`` is called with the name of each step before it begins.
+
+        Raises:
+            StorageError, WriterDegraded: a file cannot be cleaned now; call again later.
+        """
+        waiting = self.unclean()
+        if not waiting:
+            return []
+        newest = self._newest()
+        steps = self._steps(waiting)
+        if self._copies():
+            del steps["recall receipts"]
+        for name, step in steps.items():
+            note(name)
+            step()
+        if self._copies():
+            replace(self._mark, str(newest).encode())
+            return waiting
+        note("receipt")
+        for erasure_id in waiting:
+            self._certify(erasure_id, list(steps))
+        return waiting
+
+    def unclean(self) -> list[str]:
+        """Erasures that are to be cleaned up after; of a replica, all since it last was."""
+        if not self._copies():
+            return self._reader.unclean()
+        try:
+            cleaned = int(self._mark.read_bytes())
+        except (FileNotFoundError, ValueError):
+            cleaned = 0
+        return self._reader.erasures_after(cleaned)
+
+    @property
+    def _mark(self) -> Path:
+        """Where a replica keeps the position up to which it is clean."""
+        return self._link.with_name("cleaned-position")
+
+    def _newest(self) -> int:
+        rows = self._reader.erasures(LIVE, 1)
+        return max((p for row in rows for p in self._reader.naming_positions(row.erasure_id)),
+                   default=0)  # fmt: skip
+
+    def _steps(self, waiting: list[str]) -> dict[str, Callable[[], None]]:
+        def positions() -> list[int]:
+            return self.positions(waiting)
+
+        steps: dict[str, Callable[[], None]] = {
+            "recall receipts": lambda: self._erase_receipts(waiting),
+            "log": lambda: self._exclusively(self._log.scrub),
+            "snapshots": lambda: self._remove_snapshots(positions()),
+            "tables": lambda: self._scrub_tables(positions()),
+            "vectors": lambda: self._purge_vectors(waiting),
+            "archive": lambda: self._archive.rewrite(positions()),
+        }
+        for name, step in self._further.items():
+            steps[name] = lambda step=step: step(positions())
+        return steps
+
+    def positions(self, erasures: list[str]) -> list[int]:
+        """Where the events stand whose payloads the erasures took."""
+        return self.positions_named(
+            [erasure for each in erasures for _, erasure in self._events(each)]
+        )
+
+    def positions_named(self, erasures: list[FactErased]) -> list[int]:
+        """Where the events stand that these name."""
+        named = [event_id for erasure in erasures for event_id in event_ids_of(erasure)]
+        return sorted(self._log.positions_of(named).values())
+
+    # -- the steps ------------------------------------------------------------------------
+
+    def _erase_receipts(self, waiting: list[str]) -> None:
+        """Receipts of recalls that returned an erased fact, whose question may repeat it."""
+        for erasure_id in waiting:
+            facts = self._facts(erasure_id)
+            found = receipts_of(self._log, self._reader.receipt_positions(), facts)
+            reason = self._events(erasure_id)[0][1].reason
+            for start in range(0, len(found), EVENTS_A_COMMAND):
+                some = tuple(found[start : start + EVENTS_A_COMMAND])
+                self._do(EraseEvents(erasure_id=erasure_id, reason=reason, events=some))
+
+    def _remove_snapshots(self, positions: list[int]) -> None:
+        self._snapshots.remove_holding(positions)
+
+    def _scrub_tables(self, positions: list[int]) -> None:
+        """Rewrite the projections file, and remove what copied it before that. Raises
+        StorageFailed while a rebuild makes another."""
+        rebuilding = StorageFailed("the tables are being rebuilt: they are cleaned after that")
+        if other_generations(self._link):
+            raise rebuilding
+
+        def rewrite() -> None:
+            with storage_errors():
+                self._writer.store.rewrite()
+
+        self._exclusively(rewrite)
+        if self._snapshots.remove_holding(positions) and other_generations(self._link):
+            raise rebuilding
+
+    def _purge_vectors(self, waiting: list[str]) -> None:
+        gone = frozenset(fact for each in waiting for fact in self._facts(each))
+        said = (
+            text_key(composed(entity, relation, value))
+            for page in self._reader.fact_pages()
+            for _, entity, relation, value in page
+        )
+        self._vectors().purge(self._log.head().position, gone, said)
+
+    # -- the receipt ----------------------------------------------------------------------
+
+    def _certify(self, erasure_id: str, steps: list[str]) -> None:
+        row = self._reader.erasure(erasure_id)
+        assert row is not None
+        events = self._events(erasure_id)
+        document = ReceiptDocument(
+            erasure_id=erasure_id,
+            node_id=self._identity.node_id,
+            public_key=self._identity.public_key_b64,
+            reason=row.reason,
+            requested_at=format_instant(row.erased_at),
+            completed_at=format_instant(self._clock.now_us()),
+            facts=row.facts,
+            events=row.events,
+            named=[
+                NamedErasure(
+                    event.position,
+                    id_text(event.event_id),
+                    event.header.stream,
+                    event.header.stream_seq,
+                    event.hash.hex(),
+                )
+                for event, _ in events
+            ],
+            cleaned=steps,
+        )
+        text = _canonical.encode(document)
+        signature = base64.b64encode(self._identity.sign(RECEIPT_CONTEXT + text)).decode()
+        self._do(
+            ErasureCertified(erasure_id=erasure_id, document=text.decode(), signature=signature)
+        )
+        _log.info("erasure %s is clean", erasure_id)
+
+    # -- asking ---------------------------------------------------------------------------
+
+    def _events(self, erasure_id: str) -> list[tuple[Recorded, FactErased]]:
+        return [
+            (event, event.payload)
+            for position in self._reader.naming_positions(erasure_id)
+            for event in self._log.read(position - 1, 1)
+            if isinstance(event.payload, FactErased)
+        ]
+
+    def _facts(self, erasure_id: str) -> frozenset[str]:
+        return frozenset(
+            fact for _, erasure in self._events(erasure_id) for fact in erasure.fact_ids
+        )
+
+    def _do(self, command: Command) -> None:
+        self._writer.submit([command], actor=ACTOR).result()
+
+    def _exclusively(self, work: Callable[[], None]) -> None:
+        self._writer.exclusive(work).result()
+
+
+def receipts_of(
+    log: EventLog,
+    positions: list[int],
+    facts: frozenset[str],
+    says: Callable[[str], bool] = lambda _text: False,
+) -> list[str]:
+    """Event ids of the recall receipts at ``positions`` that returned one of ``facts``, or
+    whose question or request ``says`` holds of."""
+    found: list[str] = []
+    for position in positions:
+        for event in log.read(position - 1, 1):
+            receipt = event.payload
+            if not isinstance(receipt, RecallAnswered):
+                continue
+            request = msgspec.json.encode(receipt.request).decode()
+            if (
+                any(each.fact_id in facts for each in receipt.returned)
+                or says(receipt.query)
+                or says(request)
+            ):
+                found.append(id_text(event.event_id))
+    return found
+
+
+def receipt_fault(document: str, signature: str) -> str | None:
+    """Why a receipt is not what its node signed; None where it is."""
+    try:
+        stated = msgspec.json.decode(document, type=ReceiptDocument)
+        message = RECEIPT_CONTEXT + document.encode()
+        if not signed_by(stated.public_key, base64.b64decode(signature), message):
+            return "the signature does not hold"
+    except (msgspec.MsgspecError, ValueError) as fault:
+        return f"not a receipt: {fault}"
+    return None

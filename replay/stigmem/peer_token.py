@@ -1,0 +1,133 @@
+"""Peer tokens (wire 3.2): JWTs signed with a node's federation key, one for each request.
+
+Times are in milliseconds, as the protocol has them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from msgspec import Struct
+
+from engramlog.eventlog.identity import Identity
+from engramlog.projections.rights.capability_token import from_url_text, to_url_text
+from engramlog.replay.stigmem.peers import ProtocolPeer
+
+LIFETIME_MS = 60_000
+LEEWAY_MS = 30_000
+AGE_MS_MAX = 24 * 3_600_000
+TOKEN_LENGTH_MAX = 4096
+NONCE_LENGTH_MAX = 200
+NONCES_MAX = 200_000
+_HEADER = {"alg": "EdDSA", "typ": "JWT"}
+
+
+class PeerTokenError(Exception):
+    """The token proves nothing; ``code`` is the protocol's word for why."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class PeerClaims(Struct, frozen=True):
+    """What a token says."""
+
+    iss: str
+    sub: str
+    iat: int
+    exp: int
+    nonce: str = ""
+    scopes: list[str] = []
+
+
+class Nonces:
+    """Which nonces were used. One nonce is one request; a token signed before this memory
+    began is refused, because nobody can say whether it was used."""
+
+    def __init__(self, began_ms: int) -> None:
+        self._began_ms = began_ms
+        self._seen: dict[tuple[str, str], int] = {}
+        self._lock = threading.Lock()
+
+    def use(self, claims: PeerClaims, now_ms: int) -> None:
+        """Raises PeerTokenError where the nonce was used, or may have been."""
+        if claims.iat < self._began_ms - LEEWAY_MS:
+            raise PeerTokenError("iat_too_old")
+        with self._lock:
+            if len(self._seen) >= NONCES_MAX:
+                self._seen = {name: at for name, at in self._seen.items() if at >= now_ms}
+            name = (claims.iss, claims.nonce)
+            if name in self._seen or len(self._seen) >= NONCES_MAX:
+                raise PeerTokenError("nonce_already_seen")
+            self._seen[name] = claims.exp + LEEWAY_MS
+
+
+def sign_peer_token(
+    identity: Identity, target: str, scopes: Sequence[str], now_ms: int, *, nonce: str = ""
+) -> str:
+    """A token for one request to the node ``target``."""
+    claims = PeerClaims(
+        identity.node_id, target, now_ms, now_ms + LIFETIME_MS, nonce or str(uuid4()), [*scopes]
+    )
+    parts = (msgspec.json.encode(_HEADER), msgspec.json.encode(claims))
+    signed = ".".join(to_url_text(part) for part in parts)
+    return f"{signed}.{to_url_text(identity.sign(signed.encode()))}"
+
+
+def check_peer_token(
+    text: str,
+    own_id: str,
+    now_ms: int,
+    find: Callable[[str], ProtocolPeer | None],
+    nonces: Nonces,
+) -> tuple[ProtocolPeer, PeerClaims]:
+    """The peer that signed a token for this node, and its claims.
+
+    Raises:
+        PeerTokenError: in the protocol's words.
+    """
+    signed, claims, signature = _parsed(text)
+    peer = find(claims.iss)
+    if peer is None:
+        raise PeerTokenError("peer not registered")
+    if not peer.active:
+        raise PeerTokenError("peer_not_approved")
+    try:
+        key = Ed25519PublicKey.from_public_bytes(from_url_text(peer.public_key))
+        key.verify(signature, signed.encode())
+    except (InvalidSignature, ValueError) as fault:
+        raise PeerTokenError("invalid_signature") from fault
+    if claims.sub != own_id:
+        raise PeerTokenError("invalid_sub")
+    if claims.exp + LEEWAY_MS <= now_ms:
+        raise PeerTokenError("token_expired")
+    if claims.iat > now_ms + LEEWAY_MS:
+        raise PeerTokenError("iat_in_future")
+    if claims.iat < now_ms - AGE_MS_MAX - LEEWAY_MS or claims.exp > claims.iat + AGE_MS_MAX:
+        raise PeerTokenError("iat_too_old")
+    if not 0 < len(claims.nonce) <= NONCE_LENGTH_MAX:
+        raise PeerTokenError("missing_nonce")
+    nonces.use(claims, now_ms)
+    return peer, claims
+
+
+def _parsed(text: str) -> tuple[str, PeerClaims, bytes]:
+    parts = text.split(".")
+    if len(text) > TOKEN_LENGTH_MAX or len(parts) != 3:
+        raise PeerTokenError("malformed token")
+    try:
+        header: dict[str, Any] = msgspec.json.decode(from_url_text(parts[0]), type=dict[str, Any])
+        claims = msgspec.json.decode(from_url_text(parts[1]), type=PeerClaims)
+        signature = from_url_text(parts[2])
+    except (ValueError, msgspec.MsgspecError, RecursionError) as fault:
+        raise PeerTokenError("malformed token") from fault
+    if header.get("alg") != "EdDSA":
+        raise PeerTokenError("malformed token")
+    return f"{parts[0]}.{parts[1]}", claims, signature

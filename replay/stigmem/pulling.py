@@ -1,0 +1,173 @@
+"""Pulling a node that speaks only the protocol, in spite of its faults (wire 3.6).
+
+What a page holds is sorted by clock reading as numbers, taken fact by fact, and written
+together with the cursor behind it, so a crash loses and repeats nothing. What is refused is
+named in the log and passed. The cursor sent is moved back by a little: nodes that compare
+readings as text hide facts behind a cursor that they have already handed out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, cast
+
+from msgspec import Struct
+
+from engramlog.eventlog.clock import COUNTER_LIMIT, format_hlc, parse_hlc
+from engramlog.eventlog.kinds import FactAsserted, RefusedFact
+from engramlog.projections.writing.commands import ReceiveForeign
+from engramlog.replay.stigmem.records import Bounds, hlc_of, is_ahead, name_of, taken
+
+PAGE_FACTS = 500
+PAGES_MAX = 200
+"""Pages of one round; the next begins where it stopped."""
+OVERLAP_MS = 1_000
+ITEMS_MAX = 10_000
+
+
+class PeerFault(Exception):
+    """A peer did not answer with a page; nothing was taken, the next round asks again."""
+
+
+class FactSource(Protocol):
+    """A peer's ``GET /v1/federation/facts``."""
+
+    async def page(self, cursor: str | None, limit: int) -> object:
+        """The decoded JSON of one page. Raises PeerFault."""
+        ...
+
+
+class RoundReport(Struct, frozen=True):
+    """What one round did. ``held`` says why it stopped before the peer's end, if it did."""
+
+    pages: int
+    received: int
+    accepted: int
+    refused: int
+    cursor: str
+    held: str | None
+
+
+class _Page(Struct, frozen=True):
+    facts: list[object]
+    cursor: str | None
+    has_more: bool
+
+
+class Desk(Protocol):
+    """What the puller asks of the node."""
+
+    def cursor(self) -> str:
+        """Where the next page begins; empty at the start."""
+        ...
+
+    def settled(self, names: Sequence[str]) -> frozenset[str]:
+        """Those of the peer's fact ids that were taken or refused before."""
+        ...
+
+    async def take(self, command: ReceiveForeign) -> tuple[int, int]:
+        """Write a page; how many were accepted and refused."""
+        ...
+
+
+async def pull_round(
+    source: FactSource,
+    desk: Desk,
+    bounds: Bounds,
+    now_us: Callable[[], int],
+) -> RoundReport:
+    """Fetch and take pages until the peer has no more. Raises PeerFault."""
+    reached = desk.cursor()
+    asked = rewound(reached)
+    pages = received = accepted = refused = 0
+    held: str | None = None
+    while pages < PAGES_MAX:
+        page = page_of(await source.page(asked, PAGE_FACTS))
+        pages += 1
+        command, held = page_command(page.facts, desk, bounds, reached, now_us())
+        if command is not None:
+            took, passed = await desk.take(command)
+            accepted, refused = accepted + took, refused + passed
+            received += command.received
+            reached = command.cursor
+        if held is not None or not page.has_more or page.cursor is None:
+            break
+        if page.cursor == asked:
+            held = "the peer's cursor does not advance"
+            break
+        asked = page.cursor
+    return RoundReport(pages, received, accepted, refused, reached, held)
+
+
+def page_command(
+    facts: Sequence[object], desk: Desk, bounds: Bounds, reached: str, now_us: int
+) -> tuple[ReceiveForeign | None, str | None]:
+    """What is new on a page, and why the rest of it has to wait, if it has to."""
+    settled = desk.settled([name_of(record) for record in facts])
+    fresh = [record for record in facts if name_of(record) not in settled]
+    fresh.sort(key=lambda record: (hlc_of(record) or 0, name_of(record)))
+    held: str | None = None
+    new: list[FactAsserted] = []
+    refused: list[RefusedFact] = []
+    last = reading(reached)
+    for record in fresh:
+        hlc = hlc_of(record)
+        if hlc is not None and is_ahead(hlc, now_us):
+            ahead_ms = hlc // COUNTER_LIMIT - now_us // 1000
+            held = f"the peer's clock is {ahead_ms} ms ahead: its newest facts wait"
+            break
+        outcome = taken(record, bounds)
+        if isinstance(outcome, RefusedFact):
+            refused.append(outcome)
+        else:
+            new.append(outcome)
+        last = max(last, hlc or 0)
+    if not new and not refused:
+        return None, held
+    command = ReceiveForeign(
+        node_id=bounds.node_id,
+        facts=tuple(new),
+        refused=tuple(refused),
+        cursor=format_hlc(last),
+        received=len(new) + len(refused),
+    )
+    return command, held
+
+
+def rewound(cursor: str) -> str | None:
+    """The cursor to send: a little before what was reached, in a form that is smaller than any
+    reading of its millisecond or later, as number and as text."""
+    wall_ms = reading(cursor) // COUNTER_LIMIT - OVERLAP_MS
+    return None if wall_ms <= 0 else f"{wall_ms:013d}.0"
+
+
+def reading(cursor: str) -> int:
+    """A cursor as a number; 0 for none."""
+    try:
+        return parse_hlc(cursor)
+    except ValueError:
+        return 0
+
+
+def page_of(body: object) -> _Page:
+    """The page in an answer. Raises PeerFault."""
+    if not isinstance(body, dict):
+        raise PeerFault("the peer did not answer with a page of facts")
+    fields = cast("dict[str, Any]", body)
+    facts = fields.get("facts")
+    if not isinstance(facts, list):
+        raise PeerFault("the peer did not answer with a page of facts")
+    items = cast("list[object]", facts)
+    if len(items) > ITEMS_MAX:
+        raise PeerFault(f"the peer sent {len(items)} facts at once")
+    cursor = fields.get("cursor")
+    return _Page(items, cursor if isinstance(cursor, str) else None, bool(fields.get("has_more")))
+
+
+def decode_body(data: bytes) -> object:
+    """The JSON of an answer. Raises PeerFault."""
+    try:
+        return cast("object", json.loads(data))
+    except (ValueError, RecursionError) as fault:
+        raise PeerFault("the peer's answer is not JSON") from fault

@@ -1,0 +1,103 @@
+"""A page of what this node stated, for peers that pull by the protocol (wire 3.3)."""
+
+from __future__ import annotations
+
+import apsw
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from engramlog.eventlog.codec import decode_header
+from engramlog.eventlog.log import EventLog
+from engramlog.projections.authorization import OPEN_CLASS, Authorization
+from engramlog.projections.image.view import View
+from engramlog.projections.image.visible_facts import hidden_positions, known
+from engramlog.projections.moment import Moment
+from engramlog.projections.tables.facts.fact_rows import FactRow
+from engramlog.projections.tables.peers.protocol_outbox import (
+    Outgoing,
+    outgoing_facts,
+    outgoing_retractions,
+)
+
+
+class FactsPage(Struct, frozen=True):
+    """Records in the order of their clock readings; ``hlc`` is of the last one."""
+
+    rows: list[FactRow]
+    hlc: int | None
+    has_more: bool
+
+
+def facts_page(
+    db: apsw.Connection,
+    log: EventLog,
+    view: View,
+    node_id: str,
+    scopes: frozenset[str],
+    cursor: int,
+    limit: int,
+) -> FactsPage:
+    """What this node stated or retracted after a clock reading, in some scopes.
+
+    Readings of this node ascend with its positions, so a page begins at a position and none
+    is ever skipped or sent twice.
+    """
+    start = position_of(log, cursor)
+    rights = Authorization(node_id, frozenset({"read"}), scopes, ceiling=OPEN_CLASS)
+    slots = known(view, rights, Moment(view.position, 0))
+    positions = view.from_position[slots]
+    positions = np.sort(positions[positions > start])
+    wanted = limit + 1
+    found = outgoing_facts(db, positions.tolist(), node_id, wanted)
+    hidden = hidden_positions(view, rights)
+    found += [
+        each
+        for each in outgoing_retractions(db, start, view.position, node_id, scopes, wanted, hidden)
+        if _shown(view, each)
+    ]
+    found.sort(key=lambda each: each.position)
+    shown = _whole(found, limit)
+    rows = [_stamped(log, each) for each in shown]
+    return FactsPage(rows, rows[-1].hlc if rows else None, len(found) > len(shown))
+
+
+def _shown(view: View, each: Outgoing) -> bool:
+    """Whether no tombstone hides the fact that a record ends."""
+    slot = view.slot_at(each.row.from_position)
+    if slot is None:
+        return False
+    hidden = view.hidden(np.asarray([slot], dtype=np.int32))
+    return hidden is None or not hidden[0]
+
+
+def position_of(log: EventLog, hlc: int) -> int:
+    """The last position that was received at or before a clock reading; 0 if none."""
+    low, high = 0, log.head().position
+    while low < high:
+        middle = (low + high + 1) // 2
+        if log.read_stored(middle - 1, 1)[0].received_hlc <= hlc:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _whole(found: list[Outgoing], limit: int) -> list[Outgoing]:
+    """At most ``limit``, or as many more as share the last one's position: a cursor cannot
+    point between them."""
+    if len(found) <= limit:
+        return found
+    last = found[limit - 1].position
+    end = limit
+    while end < len(found) and found[end].position == last:
+        end += 1
+    return found[:end]
+
+
+def _stamped(log: EventLog, each: Outgoing) -> FactRow:
+    """The row with the clock reading of the event that orders it."""
+    if each.row.from_position == each.position:
+        return each.row
+    header = decode_header(log.read_stored(each.position - 1, 1)[0].header)
+    return msgspec.structs.replace(each.row, hlc=header.hlc)

@@ -1,0 +1,158 @@
+"""Signed tombstones and revocations, as the protocol carries them (wire 5.5).
+
+A record is signed over its canonical JSON (sorted keys, no spaces, UTF-8) without
+``signature`` and ``reason``: a reason may be struck out later, and the record still holds.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+from uuid import uuid4
+
+import msgspec
+from msgspec import Meta, Struct
+
+from engramlog.eventlog.identity import Identity, signed_by
+from engramlog.eventlog.kinds import TombstoneRevoked, TombstoneSet
+from engramlog.projections.moment import parse_instant
+from engramlog.projections.normalization import URI_LENGTH_MAX, normalize_uri
+from engramlog.projections.rights.capability_token import from_url_text, to_url_text
+from engramlog.projections.tables.facts.tombstones import TOMBSTONE_SCOPES, hidden_scopes
+from engramlog.replay.federation.declaration import fingerprint, stored_key, wire_key
+
+_UNSIGNED = frozenset({"signature", "reason"})
+
+
+class WireTombstone(Struct, frozen=True):
+    """A tombstone as peers exchange it (wire 5.5)."""
+
+    id: Annotated[str, Meta(min_length=1, max_length=200)]
+    entity_uri: Annotated[str, Meta(min_length=1, max_length=URI_LENGTH_MAX)]
+    scope: str
+    signed_by: Annotated[str, Meta(max_length=URI_LENGTH_MAX)]
+    signature: Annotated[str, Meta(min_length=1, max_length=200)]
+    created_at: Annotated[str, Meta(max_length=64)]
+    key_id: Annotated[str, Meta(max_length=200)] = ""
+    legal_hold: bool = False
+    reason: Annotated[str, Meta(max_length=2048)] | None = None
+
+
+class WireRevocation(Struct, frozen=True):
+    """A revocation as peers exchange it."""
+
+    id: Annotated[str, Meta(min_length=1, max_length=200)]
+    tombstone_id: Annotated[str, Meta(min_length=1, max_length=200)]
+    signed_by: Annotated[str, Meta(max_length=URI_LENGTH_MAX)]
+    signature: Annotated[str, Meta(min_length=1, max_length=200)]
+    created_at: Annotated[str, Meta(max_length=64)]
+    reason: Annotated[str, Meta(max_length=2048)] = ""
+    key_id: Annotated[str, Meta(max_length=200)] = ""
+
+
+class NotTaken(Exception):
+    """A peer's record has no effect here; ``code`` says why."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Bounds(Struct, frozen=True):
+    """What a peer's records may do here: its node id and key (base64url), the scopes that are
+    shared with it, and whether it may hide facts of others."""
+
+    node_id: str
+    public_key: str
+    scopes: frozenset[str]
+    granted: bool
+
+
+def command_of(record: dict[str, Any], bounds: Bounds) -> TombstoneSet | TombstoneRevoked:
+    """What a peer's record asks for, as far as it may.
+
+    Raises:
+        NotTaken: ``tombstone_malformed``, ``tombstone_signature_invalid``,
+            ``tombstone_not_granted`` or ``tombstone_invalid_scope``.
+    """
+    shape = WireRevocation if "tombstone_id" in record else WireTombstone
+    try:
+        told = msgspec.convert(record, shape)
+        parse_instant(told.created_at)
+    except (msgspec.ValidationError, ValueError) as fault:
+        raise NotTaken("tombstone_malformed", str(fault)) from fault
+    if not holds(bounds.public_key, record):
+        raise NotTaken("tombstone_signature_invalid", "the peer's key did not sign this record")
+    if not bounds.granted:
+        message = "erase_foreign is not granted: a tombstone hides what others said as well"
+        raise NotTaken("tombstone_not_granted", message)
+    if isinstance(told, WireRevocation):
+        return TombstoneRevoked(
+            revocation_id=told.id,
+            tombstone_id=told.tombstone_id,
+            reason=told.reason,
+            created_at=told.created_at,
+            signed_by=told.signed_by,
+            key_id=told.key_id,
+            signature=told.signature,
+            node_id=bounds.node_id,
+        )
+    return _tombstone(told, bounds)
+
+
+def _tombstone(told: WireTombstone, bounds: Bounds) -> TombstoneSet:
+    meant = hidden_scopes(told.scope) if told.scope in TOMBSTONE_SCOPES else frozenset[str]()
+    scopes = meant & bounds.scopes
+    if not scopes:
+        raise NotTaken("tombstone_invalid_scope", "it hides in no scope that is shared here")
+    try:
+        entity = normalize_uri(told.entity_uri)
+    except ValueError as fault:
+        raise NotTaken("tombstone_malformed", str(fault)) from fault
+    return TombstoneSet(
+        tombstone_id=told.id,
+        entity=entity,
+        entity_uri=told.entity_uri,
+        scope=told.scope,
+        scopes=sorted(scopes),
+        created_at=told.created_at,
+        signed_by=told.signed_by,
+        key_id=told.key_id,
+        signature=told.signature,
+        legal_hold=told.legal_hold,
+        reason=told.reason,
+        node_id=bounds.node_id,
+    )
+
+
+def new_tombstone_id() -> str:
+    return f"tomb_{uuid4()}"
+
+
+def new_revocation_id() -> str:
+    return f"rev_{uuid4()}"
+
+
+def key_id_of(identity: Identity) -> str:
+    """What names a node's signing key in its records."""
+    return fingerprint(wire_key(identity.public_key_b64))
+
+
+def signed_bytes(record: dict[str, Any]) -> bytes:
+    """What a record's signature is made over."""
+    body = {name: value for name, value in record.items() if name not in _UNSIGNED}
+    return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def signature_of(identity: Identity, record: dict[str, Any]) -> str:
+    """The node's signature of a record: base64url without padding."""
+    return to_url_text(identity.sign(signed_bytes(record)))
+
+
+def holds(public_key: str, record: dict[str, Any]) -> bool:
+    """Whether the key (base64url, as peers declare it) signed the record."""
+    try:
+        signature = from_url_text(str(record.get("signature", "")))
+        return signed_by(stored_key(public_key), signature, signed_bytes(record))
+    except ValueError:
+        return False

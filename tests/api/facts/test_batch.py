@@ -1,0 +1,120 @@
+"""Batches: order, per-item answers, and all or nothing."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from engramlog.api.schemas.answers import BatchAnswer
+from tests.worlds.live import LiveNode, fact
+
+PATH = "/v1/facts/batch"
+
+
+def item(n: int, **fields: Any) -> dict[str, Any]:
+    return fact(relation=f"memory:r{n}", **fields)
+
+
+def test_items_are_answered_in_order_each_with_its_status(live: LiveNode) -> None:
+    known = live.state(relation="memory:known")
+    items = [
+        item(0),
+        item(1, colour="red"),
+        {"op": "retract", "id": known["id"]},
+        {"op": "retract", "id": "none"},
+        item(2, confidence=2),
+        item(0),
+        item(3, op="assert"),
+        7,
+        item(4, interpret_as="instruction"),
+    ]
+    answer = live.call("POST", PATH, json=items)
+    assert answer.status_code == 200
+    body = answer.json()
+    BatchAnswer.model_validate(body)
+    results = body["results"]
+    statuses = [result["status"] for result in results]
+    assert statuses == [201, 422, 200, 404, 422, 201, 201, 422, 403]
+    assert results[0]["fact"]["relation"] == "memory:r0"
+    assert results[1]["error"]["detail"][0]["loc"] == ["body", 1, "colour"]
+    assert (results[2]["id"], results[2]["fact"]["confidence"]) == (known["id"], 0.0)
+    assert results[3]["error"] == {"detail": "fact not found"}
+    assert results[4]["error"]["detail"][0]["loc"] == ["body", 4, "confidence"]
+    assert results[5]["id"] == results[0]["id"]
+    assert body["position"] == live.node.log.head().position
+    assert live.call("GET", f"/v1/facts/{results[6]['id']}").status_code == 200
+
+
+def test_an_atomic_batch_with_a_bad_item_writes_nothing(live: LiveNode) -> None:
+    head = live.node.log.head().position
+    for bad in ({"op": "retract", "id": "none"}, item(1, confidence=2)):
+        answer = live.call("POST", PATH, params={"atomic": "true"}, json=[item(0), bad, item(2)])
+        assert answer.status_code == 422
+        body = answer.json()
+        assert body["detail"]["code"] == "atomic_batch_refused"
+        assert [result["status"] for result in body["results"]][1] in (404, 422)
+        assert body["results"][0]["error"]["detail"]["code"] == "not_written"
+    assert live.node.log.head().position == head
+    assert live.call("GET", "/v1/facts").json()["total"] == 0
+
+
+def test_an_atomic_batch_of_good_items_is_written(live: LiveNode) -> None:
+    answer = live.call("POST", PATH, params={"atomic": "true"}, json=[item(n) for n in range(50)])
+    assert [result["status"] for result in answer.json()["results"]] == [201] * 50
+    assert live.call("GET", "/v1/facts").json()["total"] == 50
+
+
+def test_lines_are_as_good_as_an_array(live: LiveNode) -> None:
+    lines = "\n".join(json.dumps(item(n, v="a\u2028b")) for n in range(3)) + "\n\n"
+    headers = {"Content-Type": "application/x-ndjson"}
+    answer = live.call("POST", PATH, content=lines.encode(), headers=headers)
+    assert [result["status"] for result in answer.json()["results"]] == [201] * 3
+    broken = live.call("POST", PATH, content=b'{"a":1}\n{', headers=headers)
+    assert (broken.status_code, broken.json()["detail"]["code"]) == (400, "malformed_json")
+
+
+def test_a_batch_has_at_most_ten_thousand_items(live: LiveNode) -> None:
+    answer = live.call("POST", PATH, json=[0] * 10_001)
+    assert answer.status_code == 422
+    assert answer.json()["detail"][0]["type"] == "too_long"
+    assert live.call("POST", PATH, json={}).status_code == 422
+    assert live.call("POST", PATH, json=[]).json()["results"] == []
+
+
+def test_a_batch_is_idempotent_by_key(live: LiveNode) -> None:
+    headers = {"Idempotency-Key": "batch-1"}
+    known = live.state(relation="memory:known")
+    items = [
+        item(0),
+        item(1, confidence=0.0, v="retracted"),
+        {"op": "retract", "id": "none"},
+        {"op": "retract", "id": known["id"]},
+        fact(relation="memory:known", v="next"),
+    ]
+    first = live.call("POST", PATH, json=items, headers=headers).json()
+    head = live.node.log.head().position
+    again = live.call("POST", PATH, json=items, headers=headers).json()
+    for name in ("id", "status", "position"):
+        expected = [each[name] for each in first["results"]]
+        assert [each[name] for each in again["results"]] == expected
+    assert live.node.log.head().position == head
+
+
+def test_a_batch_sees_its_own_earlier_items(live: LiveNode) -> None:
+    results = live.call("POST", PATH, json=[item(0, v="A"), item(0, v="B"), item(0, v="A")]).json()
+    assert len({result["id"] for result in results["results"]}) == 3
+
+
+def test_a_batch_takes_no_unknown_parameters(live: LiveNode) -> None:
+    answer = live.call("POST", PATH, params={"atomc": "true"}, json=[])
+    assert answer.status_code == 422
+    assert answer.json()["detail"][0]["loc"] == ["query", "atomc"]
+
+
+def test_a_line_that_is_no_json_is_named(live: LiveNode) -> None:
+    lines = json.dumps(fact()).encode() + b"\n\nnonsense\n"
+    answer = live.call(
+        "POST", "/v1/facts/batch", content=lines, headers={"Content-Type": "application/x-ndjson"}
+    )
+    assert answer.status_code == 400
+    assert answer.json()["detail"]["message"].startswith("line 3 is not JSON: ")

@@ -1,0 +1,120 @@
+"""Intents: an envelope becomes facts, and is read back from them by whoever may."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.worlds.live import LiveNode
+
+CTO, ALICE = "stigmem://ex.example/agent/cto", "stigmem://ex.example/user/alice"
+KEYS = ["id", "from", "to", "goal", "scope", "created_at", "expires_at", "constraint",
+        "preference", "deference", "escalation", "handoff", "fact_ids"]  # fmt: skip
+"""Of ``stigmem-examples.json``, "intent"."""
+
+
+def envelope(**fields: Any) -> dict[str, Any]:
+    return {"from": CTO, "to": [ALICE], "goal": "ship", **fields}
+
+
+def test_the_protocols_own_example(live: LiveNode) -> None:
+    limit = {"type": "number", "v": 10}
+    sent = envelope(scope="company", constraint=[{"kind": "budget", "limit": limit}])
+    made = live.call("POST", "/v1/intents", json=sent)
+    assert made.status_code == 201, made.text
+    record = made.json()
+    assert list(record) == KEYS
+    assert record["id"].startswith("intent:")
+    assert record | {"id": "", "created_at": "", "fact_ids": []} == {
+        "id": "", "from": CTO, "to": [ALICE], "goal": "ship", "scope": "company",
+        "created_at": "", "expires_at": None,
+        "constraint": [
+            {"kind": "budget", "limit": {**limit, "interpret_as": "content"}, "unit": None},
+        ],
+        "preference": [], "deference": [], "escalation": None, "handoff": None, "fact_ids": [],
+    }  # fmt: skip
+    assert live.call("GET", f"/v1/intents/{record['id']}").json() == record
+    facts = live.call("GET", "/v1/facts", params={"entity": record["id"]}).json()["facts"]
+    assert sorted(fact["id"] for fact in facts) == sorted(record["fact_ids"])
+    assert {fact["source"] for fact in facts} == {CTO}
+    assert record["created_at"] == max(fact["timestamp"] for fact in facts)
+
+
+def test_the_graph_leads_to_the_recipients_without_contradiction(live: LiveNode) -> None:
+    record = live.call("POST", "/v1/intents", json=envelope(to=[ALICE, "user:bo", ALICE])).json()
+    assert record["to"] == [ALICE, "user:bo", ALICE]
+    where = {"entity": record["id"], "scope": "company", "relation_filter": "rel:*"}
+    around = live.call("GET", "/v1/graph/neighbors", params=where).json()["neighbors"]
+    assert {each["entity"] for each in around} == {ALICE, "user:bo"}
+    assert live.call("GET", "/v1/conflicts").json()["conflicts"] == []
+
+
+def test_everything_comes_back_as_it_was_sent(live: LiveNode) -> None:
+    parts: dict[str, Any] = {
+        "preference": [{"kind": "speed", "value": "fast", "weight": 0.5}],
+        "deference": [{"condition": "over budget", "defer_to": "user:cfo", "timeout_s": 60.0}],
+        "escalation": {
+            "escalate_to": "user:ceo", "channel": "email", "priority": "high",
+            "include_context": False,
+        },
+        "handoff": {
+            "summary": "half done", "fact_refs": ["f1"],
+            "artifacts": [{"name": "plan", "ref": "file:plan"}], "continuation": {"step": 2},
+        },
+        "expires_at": "2999-01-01T00:00:00Z",
+    }  # fmt: skip
+    made = live.call("POST", "/v1/intents", json=envelope(id="Intent:Mine", **parts)).json()
+    assert made["id"] == "intent:mine"
+    read = live.call("GET", "/v1/intents/intent:mine").json()
+    assert {name: read[name] for name in parts} == parts
+    again = live.call("POST", "/v1/intents", json=envelope(id="intent:mine"))
+    assert (again.status_code, again.json()) == (409, {"detail": "intent already exists"})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"to": []}, {"goal": ""}, {"goal": "x" * 2049}, {"scope": "moon"}, {"to": None},
+        {"expires_at": "soon"}, {"constraint": [{"kind": "budget"}]},
+        {"constraint": [{"kind": "budget", "limit": {"type": "number", "v": "ten"}}]},
+        {"deference": [{"condition": "x"}]}, {"handoff": {}},
+    ],
+)  # fmt: skip
+def test_bad_envelopes_write_nothing(live: LiveNode, change: dict[str, Any]) -> None:
+    before = live.node.log.head().position
+    assert live.call("POST", "/v1/intents", json=envelope(**change)).status_code == 422
+    assert live.node.log.head().position == before
+
+
+def test_rights_are_those_of_facts(serve: Callable[..., LiveNode]) -> None:
+    node = serve(auth_required=True)
+    cto = node.mint("read", "write", entity=CTO, sources=[])
+    local = node.mint("read", "write", entity="agent:local", scopes=["local"])
+    record = node.call("POST", "/v1/intents", key=cto, json=envelope()).json()
+    missing = node.call("GET", f"/v1/intents/{record['id']}", key=local)
+    assert (missing.status_code, missing.json()) == (404, {"detail": "intent not found"})
+    before = node.node.log.head().position
+    forged = node.call("POST", "/v1/intents", key=cto, json=envelope(**{"from": "agent:other"}))
+    assert (forged.status_code, forged.json()["detail"]["code"]) == (403, "source_forbidden")
+    outside = node.call("POST", "/v1/intents", key=local, json=envelope())
+    assert (outside.status_code, outside.json()["detail"]["code"]) == (403, "scope_forbidden")
+    assert node.node.log.head().position == before
+
+
+def test_an_intent_ends_with_its_facts_and_stays_in_the_past(live: LiveNode) -> None:
+    record = live.call("POST", "/v1/intents", json=envelope()).json()
+    then = f"position:{live.node.log.head().position}"
+    for fact in record["fact_ids"]:
+        live.call("POST", f"/v1/facts/{fact}/retract", json={})
+    path = f"/v1/intents/{record['id']}"
+    assert live.call("GET", path).status_code == 404
+    assert live.call("GET", path, params={"as_of": then}).json() == record
+    assert live.call("POST", "/v1/intents", json=envelope(id=record["id"])).status_code == 201
+
+
+def test_what_is_no_envelope_is_passed_over(live: LiveNode) -> None:
+    live.state(entity="intent:x", relation="intent:envelope", type="text", v='{"id": 1}')
+    assert live.call("GET", "/v1/intents/intent:x").status_code == 404
+    assert live.call("POST", "/v1/intents", json=envelope(id="intent:x")).status_code == 201

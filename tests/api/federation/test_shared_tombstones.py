@@ -1,0 +1,190 @@
+"""Tombstones between peers, over real sockets: told, asked for, pushed, and refused."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from engramlog.eventlog.kinds import PeerGrants, PeerStateSet
+from engramlog.replay.stigmem.peer_token import sign_peer_token
+from engramlog.replay.stigmem.tombstones import signed_bytes
+from tests.worlds.live import CONTROL_TOKEN, LiveNode
+from tests.worlds.protocol_peers import declared, own_key
+from tests.worlds.reference_node import url64
+from tests.worlds.tombstone_requests import ALICE, BOB, bury, ids, listed, revoke
+from tests.worlds.waiting import until
+
+PATH = "/v1/federation/tombstones"
+
+
+@pytest.fixture
+def pair(serve: Callable[..., LiveNode]) -> tuple[LiveNode, LiveNode]:
+    options: dict[str, Any] = {
+        "federation_enabled": True,
+        "federation_pull_interval_s": 0.05,
+        "federation_insecure": True,
+    }
+    return serve(**options), serve(**options)
+
+
+def meet(here: LiveNode, there: LiveNode, *scopes: str, erase: bool = True) -> None:
+    """``there`` becomes a peer of ``here``."""
+    grants = PeerGrants(scopes=list(scopes), erase_foreign=erase, wire="facts")
+    declared(here, there.node.node_id, there.url, own_key(there), grants)
+
+
+def stones(live: LiveNode) -> list[dict[str, Any]]:
+    """Every tombstone that a node knows of."""
+    return live.call("GET", "/v1/tombstones", key=CONTROL_TOKEN).json()["tombstones"]
+
+
+def asked(
+    here: LiveNode, there: LiveNode, method: str = "GET", path: str = PATH, **more: Any
+) -> Any:
+    """A request of ``there`` to ``here``, with a token of its own."""
+    now_ms = there.node.clock.now_us() // 1000
+    scopes = ["company", "public", "local", "team"]
+    token = sign_peer_token(there.node.identity, here.node.node_id, scopes, now_ms)
+    headers = {"Authorization": f"Bearer {token}"}
+    return httpx.request(method, here.url + path, headers=headers, **more)
+
+
+def test_a_peers_tombstone_hides_here_and_its_revocation_shows_again(
+    pair: tuple[LiveNode, LiveNode],
+) -> None:
+    here, there = pair
+    meet(here, there, "company", "public")
+    meet(there, here, "company", "public")
+    mine, local = here.state(v="mine"), here.state(v="local", scope="local")
+    stone = bury(there, reason="not to be told")
+    until(lambda: ids(listed(here)) == {local["id"]})  # local is not shared: it stays
+    (seen,) = stones(here)
+    assert seen["id"] == stone["id"]
+    assert seen["node_id"] == there.node.node_id
+    assert seen["signature"] == stone["signature"]
+    assert seen["reason"] is None
+    revoke(there, stone["id"])
+    until(lambda: ids(listed(here)) == {mine["id"], local["id"]})
+    head = here.node.log.head().position
+    time.sleep(0.3)
+    assert here.node.log.head().position == head  # what is known is not written again
+
+
+def test_only_what_was_signed_here_is_told_and_only_in_shared_scopes(
+    pair: tuple[LiveNode, LiveNode],
+) -> None:
+    here, there = pair
+    meet(here, there, "company", "local")
+    meet(there, here, "company", "local", erase=False)
+    foreign = bury(there)
+    until(lambda: bool(stones(here)))
+    company = bury(here, BOB, scope="company")
+    bury(here, BOB, scope="team")
+    bury(here, BOB, scope="local")
+    every = bury(here, "user:eve")
+    revoke(here, company["id"])
+    page = asked(here, there).json()
+    assert [each["id"] for each in page["tombstones"]] == [company["id"], every["id"]]
+    assert [each["tombstone_id"] for each in page["revocations"]] == [company["id"]]
+    assert foreign["id"] not in str(page)
+    assert asked(here, there, params={"cursor": page["cursor"]}).json() == {
+        "tombstones": [], "revocations": [], "cursor": None,
+    }  # fmt: skip
+    step = asked(here, there, params={"limit": 1}).json()
+    assert [each["id"] for each in step["tombstones"]] == [company["id"]]
+    assert stones(there)[0]["id"] == foreign["id"]
+    assert len(stones(there)) == 1  # not granted
+
+
+def test_a_pushed_record_counts_by_grant_scope_and_signature(
+    pair: tuple[LiveNode, LiveNode],
+) -> None:
+    here, there = pair
+    meet(here, there, "company")
+    meet(there, here, "company", erase=False)
+    kept = here.state(v="kept", entity=BOB)
+    hidden = here.state(v="hidden")
+    stone = bury(there)
+    path = f"{PATH}/ingest"
+    revoke(there, stone["id"])
+    until(lambda: [each["stands"] for each in stones(here)] == [False])
+    assert ids(listed(here)) == {kept["id"], hidden["id"]}
+    head = here.node.log.head().position
+    for record, status, code in (
+        ({}, 400, "tombstone_malformed"),
+        ({**stone, "created_at": "soon"}, 400, "tombstone_malformed"),
+        ({**stone, "entity_uri": BOB}, 400, "tombstone_signature_invalid"),
+        ({**stone, "signature": "x"}, 400, "tombstone_signature_invalid"),
+        (stone, 409, "tombstone_already_exists"),
+    ):
+        answer = asked(here, there, "POST", path, json=record)
+        detail = answer.json()["detail"]
+        told = detail if isinstance(detail, str) else detail["code"]
+        assert (answer.status_code, told) == (status, code), record
+    assert asked(here, there, "POST", path, content=b"[1]").status_code in (400, 422)
+    assert httpx.post(here.url + path, json=stone).status_code == 401
+    assert here.node.log.head().position == head
+    team = bury(there, scope="team")
+    answer = asked(here, there, "POST", path, json=team)
+    assert (answer.status_code, answer.json()["detail"]) == (400, "tombstone_invalid_scope")
+    grants = PeerGrants(scopes=["company"], wire="facts")
+    (done,) = here.node.write(PeerStateSet(peer_id=f"peer-of-{there.node.node_id}", grants=grants))
+    assert done is not None
+    public = bury(there, BOB, scope="company")
+    answer = asked(here, there, "POST", path, json=public)
+    assert answer.status_code == 403
+    assert answer.json()["detail"]["code"] == "tombstone_not_granted"
+    assert ids(listed(here)) == {kept["id"], hidden["id"]}
+
+
+def test_a_peer_revokes_its_own_alone_and_forbids_no_erasure(
+    pair: tuple[LiveNode, LiveNode],
+) -> None:
+    here, there = pair
+    meet(here, there, "company")
+    meet(there, here, "company", erase=False)
+    mine = bury(here, BOB)
+    theirs = bury(there, legal_hold=True)
+    fact = here.state(v="x")
+    until(lambda: listed(here)["facts"] == [])
+    assert here.call("GET", "/v1/legal-holds", key=CONTROL_TOKEN).json()["holds"] == []
+    record: dict[str, Any] = {
+        "id": "rev_1",
+        "tombstone_id": mine["id"],
+        "signed_by": "agent:root",
+        "key_id": "k",
+        "created_at": "2026-01-01T00:00:00Z",
+    }
+    record["signature"] = url64(there.node.identity.sign(signed_bytes(record)))
+    answer = asked(here, there, "POST", f"{PATH}/ingest", json=record)
+    assert (answer.status_code, answer.json()["detail"]) == (404, "tombstone_not_found")
+    record["signature"] = url64(Ed25519PrivateKey.generate().sign(signed_bytes(record)))
+    answer = asked(here, there, "POST", f"{PATH}/ingest", json=record)
+    assert answer.json()["detail"]["code"] == "tombstone_signature_invalid"
+    assert revoke(here, theirs["id"]).status_code == 200  # an admin here decides here
+    assert ids(listed(here)) == {fact["id"]}
+    time.sleep(0.3)
+    assert ids(listed(here)) == {fact["id"]}  # and it is not taken a second time
+
+
+def test_hidden_facts_are_not_handed_to_peers(pair: tuple[LiveNode, LiveNode]) -> None:
+    here, there = pair
+    meet(here, there, "company", erase=False)
+    gone, ended, kept = here.state(v="gone"), here.state(v="ended"), here.state(entity=BOB, v="tea")
+    assert here.call("POST", f"/v1/facts/{ended['id']}/retract", json={}).status_code == 200
+
+    def handed() -> set[str]:
+        return {
+            each["entity"]
+            for each in asked(here, there, path="/v1/federation/facts").json()["facts"]
+        }
+
+    assert handed() == {ALICE, BOB}
+    bury(here)
+    assert handed() == {BOB}
+    assert {gone["entity"], kept["entity"]} == {ALICE, BOB}

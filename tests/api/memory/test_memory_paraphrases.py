@@ -1,0 +1,160 @@
+"""Memories that say the same in other words, told by the vectors of a provider on a real socket.
+
+A text's vector is the sum of its words', so that the same words in another order have the
+cosine 1, and texts without a common word one near 0.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engramlog.eventlog.clock import FixedClock
+from tests.worlds.live import LiveNode
+from tests.worlds.provider_double import DIMENSIONS, words_vector
+from tests.worlds.provider_servers import Scripted, Server, serving
+
+PARAPHRASE = "paraphrase duplicate (skipped)"
+SECOND_US = 1_000_000
+
+
+def words_api(body: dict[str, Any]) -> Any:
+    vectors = [words_vector(text).tolist() for text in body["input"]]
+    return {"model": body["model"], "embeddings": vectors}
+
+
+@pytest.fixture
+def ollama() -> Iterator[Server]:
+    with serving(words_api) as server:
+        yield server
+
+
+@pytest.fixture
+def clock() -> FixedClock:
+    return FixedClock(1_780_000_000_000_000)
+
+
+@pytest.fixture
+def live(tmp_path: Path, ollama: Server, clock: FixedClock) -> Iterator[LiveNode]:
+    node = LiveNode(
+        tmp_path / "data",
+        clock=clock,
+        embed_provider="ollama",
+        embed_model="words",
+        embed_dimensions=DIMENSIONS,
+        embed_url=ollama.url,
+    )
+    node.node.embed(node.settings.embedding)
+    yield node
+    node.close()
+
+
+def post(live: LiveNode, content: str, key: str | None = None, **fields: Any) -> dict[str, Any]:
+    if key is None:
+        fields.setdefault("user_id", "ann")
+    body = {"content": content, "scope": "team", **fields}
+    answer = live.call("POST", "/v1/memories", key=key, json=body)
+    assert answer.status_code in (200, 201), answer.text
+    return answer.json()
+
+
+def test_the_same_in_other_words_counts_once_a_minute(live: LiveNode, clock: FixedClock) -> None:
+    first = post(live, "Ann likes green tea")
+    assert first["warnings"] == []
+    assert post(live, "Bo keeps brown bees")["memoriesCount"] == 1
+    again = post(live, "green tea Ann likes")
+    assert (again["memoriesCount"], again["error"]) == (0, PARAPHRASE)
+    assert (again["stored"], again["id"]) == (True, first["id"])
+    assert post(live, "green tea Ann likes", user_id="bo")["memoriesCount"] == 1
+    clock.advance(60 * SECOND_US + 1)
+    assert post(live, "green tea Ann likes")["memoriesCount"] == 1
+
+
+def test_the_threshold_is_a_cosine(live: LiveNode) -> None:
+    """With the tea's words and one more of many, the cosine is near the share of the words."""
+    text = "one two three four five six seven eight nine ten"
+    near, far = text + " eleven", " ".join(text.split()[:4]) + " other words than these here now"
+    assert float(words_vector(text) @ words_vector(near)) > 0.86
+    assert float(words_vector(text) @ words_vector(far)) < 0.84
+    post(live, text)
+    assert post(live, near)["error"] == PARAPHRASE
+    assert post(live, far)["memoriesCount"] == 1
+
+
+def test_of_paraphrases_stored_at_once_one_is_new(live: LiveNode) -> None:
+    texts = [" ".join(words) for words in permutations(("ann", "likes", "tea"))]
+    with ThreadPoolExecutor(6) as pool:
+        answers = list(pool.map(lambda text: post(live, text), texts))
+    assert sum(each["memoriesCount"] for each in answers) == 1
+    assert len({each["id"] for each in answers}) == 1
+
+
+def test_facts_stated_otherwise_are_compared_as_well(live: LiveNode) -> None:
+    stated = live.state(source="user:ann", scope="team", type="text", v="Ann likes green tea")
+    again = post(live, "green tea Ann likes")
+    assert (again["error"], again["id"]) == (PARAPHRASE, stated["id"])
+
+
+def test_a_paraphrase_of_a_confidential_memory_is_as_confidential(
+    live: LiveNode, clock: FixedClock
+) -> None:
+    owner = live.mint("read", "write", entity="user:owner", sources=["user:owner"])
+    post(live, "the code is seven", owner, classification=2)
+    clock.advance(3_600 * SECOND_US)
+    said = post(live, "seven is the code", owner)
+    assert (said["memoriesCount"], said["classification"]) == (1, 2)
+    assert post(live, "bees make honey", owner)["classification"] == 1
+
+
+def test_the_likest_of_many_confidential_memories_count(live: LiveNode, clock: FixedClock) -> None:
+    owner = live.mint("read", "write", entity="user:owner", sources=["user:owner"])
+    for n in range(70):
+        post(live, f"alpha{n} beta{n} gamma{n}", owner, classification=2)
+    post(live, "the code is seven", owner, classification=2)
+    assert live.node.embeddings is not None
+    while (status := live.node.embeddings.status()) is not None:
+        if status.position >= live.node.log.head().position:
+            break
+        time.sleep(0.01)
+    clock.advance(3_600 * SECOND_US)
+    assert post(live, "seven is the code", owner)["classification"] == 2
+
+
+def test_a_foreign_confidential_paraphrase_changes_nothing(live: LiveNode) -> None:
+    owner = live.mint("read", "write", entity="user:owner", sources=["user:owner"])
+    other = live.mint("read", "write", entity="user:other", sources=["user:owner", "user:other"])
+    post(live, "the code is seven", owner, classification=2)
+    for source in ("user:owner", "user:other"):
+        said = post(live, "seven is the code", other, source=source)
+        assert (said["memoriesCount"], said["classification"]) == (1, 1)
+        assert (said["warnings"], said["superseded"]) == ([], [])
+
+
+def test_without_an_answer_from_the_provider_the_rule_is_named_as_not_asked(
+    live: LiveNode, ollama: Server
+) -> None:
+    post(live, "Ann likes green tea")
+    ollama.script.extend(Scripted(status=500) for _ in range(20))
+    again = post(live, "green tea Ann likes")
+    assert again["memoriesCount"] == 1
+    assert again["warnings"][0].startswith("no embeddings: paraphrases were not looked for (")
+
+
+def test_an_erasure_leaves_no_vector_of_a_memory(live: LiveNode) -> None:
+    stored = post(live, "Ann likes green tea")
+    embeddings = live.node.embeddings
+    assert embeddings is not None
+    semantics = embeddings.semantics
+    assert semantics is not None
+    assert semantics.contents.vector("Ann likes green tea") is not None
+    admin = live.mint("read", "write", "admin", entity="agent:admin")
+    body = {"fact_ids": [stored["id"]], "reason": "request", "wait": True, "timeout_s": 10}
+    answer = live.call("POST", "/v1/erasures", key=admin, json=body)
+    assert answer.status_code == 202, answer.text
+    assert semantics.contents.vector("Ann likes green tea") is None

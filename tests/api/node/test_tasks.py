@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from engramlog.api.node.tasks.task import LoopTask, Tasks, end_tasks
+from tests.worlds.live import CONTROL_TOKEN, LiveNode
+
+
+def test_every_task_has_ended_when_it_returns() -> None:
+    ended: list[str] = []
+
+    async def work(name: str) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(name)
+
+    async def main() -> None:
+        tasks = [asyncio.create_task(work(name)) for name in ("one", "other")]
+        await asyncio.sleep(0)
+        await end_tasks(tasks[0], None, tasks[1])
+        assert all(task.cancelled() for task in tasks)
+
+    asyncio.run(main())
+    assert ended == ["one", "other"]
+
+
+def test_a_failure_is_not_lost() -> None:
+    async def work() -> None:
+        raise ValueError("broken")
+
+    async def main() -> None:
+        task = asyncio.create_task(work())
+        await asyncio.sleep(0)
+        await end_tasks(task)
+
+    with pytest.raises(ValueError, match="broken"):
+        asyncio.run(main())
+
+
+class Recorded(LoopTask):
+    """A task that notes when it starts and stops, and fails as it is told."""
+
+    def __init__(self, name: str, notes: list[str], *, start: str = "", stop: str = "") -> None:
+        super().__init__(name)
+        self._notes = notes
+        self._start = start
+        self._stop = stop
+
+    async def start(self) -> None:
+        self._notes.append(f"start {self.name}")
+        if self._start:
+            raise ValueError(self._start)
+        await super().start()
+
+    async def stop(self) -> None:
+        self._notes.append(f"stop {self.name}")
+        await super().stop()
+        if self._stop:
+            raise ValueError(self._stop)
+
+    async def run(self) -> None:
+        await asyncio.Event().wait()
+
+
+def test_tasks_stop_in_the_opposite_order_whatever_one_of_them_raises() -> None:
+    notes: list[str] = []
+
+    async def main() -> None:
+        tasks = Tasks(
+            Recorded("one", notes), Recorded("two", notes, stop="x"), Recorded("three", notes)
+        )
+        await tasks.start()
+        assert [each.state for each in tasks.statuses()] == ["running"] * 3
+        await tasks.stop()
+        assert [each.state for each in tasks.statuses()] == ["stopped"] * 3
+
+    asyncio.run(main())
+    assert notes == ["start one", "start two", "start three", "stop three", "stop two", "stop one"]
+
+
+def test_where_one_cannot_start_none_is_left_running() -> None:
+    notes: list[str] = []
+
+    async def main() -> None:
+        tasks = Tasks(Recorded("one", notes), Recorded("two", notes, start="no"))
+        with pytest.raises(ValueError, match="no"):
+            await tasks.start()
+        assert [each.state for each in tasks.statuses()] == ["stopped"] * 2
+
+    asyncio.run(main())
+    assert notes[-1] == "stop one"
+
+
+def test_work_in_a_thread_is_done_to_its_end_though_the_task_stops() -> None:
+    begun, gate, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        gate.wait(10)
+        ended.set()
+
+    class Writing(LoopTask):
+        async def run(self) -> None:
+            await self.in_thread(work)
+
+    async def main() -> None:
+        task = Writing("writing")
+        await task.start()
+        await asyncio.to_thread(begun.wait, 10)
+        stopping = asyncio.create_task(task.stop())
+        await asyncio.sleep(0)
+        gate.set()
+        await stopping
+        assert ended.is_set()
+
+    asyncio.run(main())
+
+
+def test_a_node_lists_its_tasks_with_their_state(live: LiveNode) -> None:
+    listed = live.call("GET", "/v1/admin/tasks", key=CONTROL_TOKEN).json()["tasks"]
+    states = {each["name"]: each["state"] for each in listed}
+    assert live.call("GET", "/readyz").json()["tasks"] == states
+    assert states == {
+        "cards": "idle",
+        "recall_tracking": "running",
+        "reindex": "idle",
+        "embedding": "off",
+        "rebuild": "idle",
+        "jobs": "idle",
+        "recall_workers": "off",
+        "archive_sealing": "running",
+        "erasure_cleaning": "running",
+        "snapshots": "off",
+        "peer_replay": "off",
+        "peer_pulls": "off",
+        "peer_tombstones": "off",
+        "webhooks": "idle",
+        "consolidation": "running",
+        "summaries": "off",
+    }
+    assert all(each["error"] is None for each in listed)
+
+
+def test_a_task_that_fails_says_why(live: LiveNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    cleaning = live.service().cleaning
+    monkeypatch.setattr(cleaning, "error", "no space left")
+    listed = live.call("GET", "/v1/admin/tasks", key=CONTROL_TOKEN).json()["tasks"]
+    found = {each["name"]: each for each in listed}["erasure_cleaning"]
+    assert (found["state"], found["error"]) == ("failing", "no space left")

@@ -1,0 +1,216 @@
+"""Single cases of what is kept from a caller: settlements, receipts, cycles, repetitions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.worlds.live import CONTROL_TOKEN, LiveNode
+
+ENTITY = "stigmem://t.example/user/alice"
+
+
+@pytest.fixture
+def owner(live: LiveNode) -> str:
+    return live.mint("read", "write", "audit.read", entity="agent:owner")
+
+
+@pytest.fixture
+def other(live: LiveNode) -> str:
+    return live.mint("read", "write", "audit.read", entity="agent:other")
+
+
+def stated(live: LiveNode, key: str, v: str, name: str, level: int = 1, **more: Any) -> dict:
+    fields = {"scope": "team", "source": f"agent:{name}", "v": v, **more}
+    attributes = {"attributes": {"classification": level}} if level != 1 else {}
+    return live.state(key=key, **fields, **attributes)
+
+
+def open_pairs(live: LiveNode, key: str) -> list[set[str]]:
+    answer = live.call("GET", "/v1/conflicts", key=key, params={"status": "unresolved"})
+    return [{each["fact_a"]["id"], each["fact_b"]["id"]} for each in answer.json()["conflicts"]]
+
+
+def test_a_confidential_fact_in_the_middle_suppresses_no_pair(
+    live: LiveNode, owner: str, other: str
+) -> None:
+    first = stated(live, other, "one", "other")["id"]
+    middle = stated(live, owner, "two", "owner", 2)["id"]
+    last = stated(live, other, "three", "other")["id"]
+    assert open_pairs(live, other) == [{first, last}]
+    assert {frozenset(pair) for pair in open_pairs(live, owner)} == {
+        frozenset({first, last}),
+        frozenset({middle, last}),
+    }
+
+
+def test_what_was_shown_is_what_is_settled(live: LiveNode, owner: str, other: str) -> None:
+    first = stated(live, other, "one", "other")["id"]
+    stated(live, owner, "two", "owner", 2)
+    last = stated(live, other, "three", "other")["id"]
+    shown = live.call("GET", "/v1/conflicts", key=other).json()["conflicts"][0]
+    path = f"/v1/conflicts/{shown['conflict_id']}/resolve"
+    done = live.call("POST", path, key=other, json={"winning_fact_id": last})
+    assert done.status_code == 200, done.text
+    assert open_pairs(live, other) == []
+    again = live.call("POST", path, key=other, json={"winning_fact_id": last})
+    assert (again.status_code, again.json()["detail"]) == (409, "conflict already resolved")
+    settled = live.call("GET", "/v1/conflicts", key=other, params={"status": "resolved"})
+    assert settled.json()["conflicts"][0]["winning_fact_id"] == last
+    assert live.call("GET", f"/v1/facts/{first}", key=other).json()["contradicted"] is True
+
+
+def settled_by_owner(live: LiveNode, owner: str, winner: str) -> str:
+    """The note of the owner's only dispute, settled in favour of ``winner``."""
+    (dispute,) = live.call("GET", "/v1/conflicts", key=owner).json()["conflicts"]
+    path = f"/v1/conflicts/{dispute['conflict_id']}/resolve"
+    done = live.call("POST", path, key=owner, json={"winning_fact_id": winner})
+    assert done.status_code == 200, done.text
+    return str(done.json()["resolution_fact_id"])
+
+
+@pytest.mark.parametrize("open_wins", [True, False])
+def test_a_settlement_is_for_those_who_may_read_both_sides(
+    live: LiveNode, owner: str, other: str, open_wins: bool
+) -> None:
+    watch = {"target": "team", "on_change": "wake", "delivery_address": "agent:me"}
+    names = {
+        key: live.call("POST", "/v1/subscriptions", key=key, json=watch).json()["id"]
+        for key in (owner, other)
+    }
+    told = stated(live, other, "one", "other")["id"]
+    kept = stated(live, owner, "two", "owner", 2)["id"]
+    note = settled_by_owner(live, owner, told if open_wins else kept)
+    statuses = [
+        live.call("GET", f"/v1/facts/{note}", key=key).status_code for key in (owner, other)
+    ]
+    assert statuses == [200, 404]
+    for key, knows in ((owner, True), (other, False)):
+        path = f"/v1/subscriptions/{names[key]}/events"
+        events = live.call("GET", path, key=key).json()["events"]
+        assert any(each["event_type"] == "contradiction_resolved" for each in events) is knows
+        life = live.call("GET", f"/v1/time-travel/facts/{told}", key=key).json()["events"]
+        assert any(each["kind"] == "conflict_resolved" for each in life) is knows
+        sql = {"sql": "SELECT count(*) FROM resolutions"}
+        rows = live.call("POST", "/v1/time-travel/sql", key=key, json=sql).json()["rows"]
+        assert rows == [[int(knows)]]
+        journal = live.call("GET", "/v1/admin/audit", key=key, params={"limit": 500}).json()
+        assert (note in str(journal)) is knows
+
+
+def test_an_event_about_several_facts_names_those_that_may_be_read(
+    live: LiveNode, owner: str, other: str
+) -> None:
+    told = stated(live, owner, "one", "owner")["id"]
+    kept = stated(live, owner, "two", "owner", 2)["id"]
+    ended = stated(live, owner, "retracted", "owner", confidence=0.0)["id"]
+    sql = {"sql": "SELECT fact_ids, detail FROM events WHERE kind = 'fact_retracted'"}
+    for key, named in ((owner, [told, kept]), (other, [told])):
+        rows = live.call("POST", "/v1/time-travel/sql", key=key, json=sql).json()["rows"]
+        assert [set(rows[0][0])] == [{*named, ended}]
+        assert (kept in rows[0][1]) is (kept in named)
+
+
+def test_a_denial_shows_to_those_alone_who_may_read_it(
+    live: LiveNode, owner: str, other: str
+) -> None:
+    told = stated(live, other, "one", "other")
+    stated(live, owner, "one", "owner", 2, confidence=0.0)
+    path = f"/v1/facts/{told['id']}"
+    for key, shows in ((owner, True), (other, False)):
+        found = live.call("GET", path, key=key).json()
+        assert found["contradicted"] is shows
+        assert bool(live.call("GET", "/v1/conflicts", key=key).json()["conflicts"]) is shows
+        answer = live.call("GET", "/v1/admin/audit", key=key, params={"limit": 200})
+        assert answer.status_code == 200, answer.text
+        assert ("fact_denied" in answer.text) is shows
+        sql = {"sql": "SELECT kind FROM events WHERE kind = 'fact_denied'"}
+        rows = live.call("POST", "/v1/time-travel/sql", key=key, json=sql).json()["rows"]
+        assert bool(rows) is shows
+        path_of_life = f"/v1/time-travel/entities/{told['entity']}"
+        told_of = live.call("GET", path_of_life, key=key)
+        assert told_of.status_code == 200, told_of.text
+        assert ("fact_denied" in told_of.text) is shows
+    body = {"entity": told["entity"], "relation": told["relation"], "value": told["value"]}
+    again = {**body, "scope": told["scope"], "source": told["source"]}
+    answer = live.call("POST", "/v1/facts", key=other, json=again)
+    assert answer.json()["id"] == told["id"], "what they may not read is no news to them"
+
+
+def test_a_cycle_through_what_may_not_be_read_is_accepted(
+    live: LiveNode, owner: str, other: str
+) -> None:
+    mine = stated(live, other, "mine", "other")
+    link: dict[str, Any] = {"derived_from": [{"hash": mine["cid"]}]}
+    kept = stated(live, owner, "kept", "owner", 2, relation="memory:other", **link)
+    body = {
+        "entity": mine["entity"],
+        "relation": mine["relation"],
+        "value": mine["value"],
+        "scope": "team",
+        "derived_from": [{"hash": kept["cid"]}],
+    }
+    answer = live.call("POST", "/v1/facts", key=other, json={**body, "source": "agent:other"})
+    assert answer.status_code == 201, answer.text
+    fact = answer.json()["id"]
+    walked = live.call("GET", f"/v1/facts/{fact}/provenance", key=owner, params={"depth": 5})
+    assert walked.status_code == 200, walked.text
+    seen = stated(live, owner, "seen", "owner", relation="memory:seen", **link)
+    body["derived_from"] = [{"hash": seen["cid"]}]
+    refused = live.call("POST", "/v1/facts", key=other, json={**body, "source": "agent:other"})
+    assert refused.status_code == 400, "a cycle that the writer can see"
+
+
+def test_whoever_may_not_read_is_not_told_of_rivals(live: LiveNode, owner: str) -> None:
+    mute = live.mint("write", entity="agent:mute")
+    theirs = stated(live, owner, "one", "owner")["id"]
+    said = stated(live, mute, "two", "mute")
+    assert said["contradicted"] is False
+    again = stated(live, mute, "two", "mute")
+    assert again["id"] == said["id"], "what was said in one's own name is known"
+    for path, body in (("retract", {}), ("attributes", {"topic": "x"})):
+        method = "PATCH" if path == "attributes" else "POST"
+        answer = live.call(method, f"/v1/facts/{theirs}/{path}", key=mute, json=body)
+        assert answer.status_code == 404, answer.text
+
+
+def test_receipts_of_questions_about_a_hidden_entity_are_hidden(live: LiveNode, owner: str) -> None:
+    stated(live, owner, "one", "owner")
+    asked = {"query": "alice", "scope": "team", "entity": ENTITY}
+    about = live.call("POST", "/v1/recall", key=owner, json=asked).json()["receipt_id"]
+    asked.pop("entity")
+    plain = live.call("POST", "/v1/recall", key=owner, json=asked).json()["receipt_id"]
+    stone = live.call("POST", "/v1/tombstones", key=CONTROL_TOKEN, json={"entity_uri": ENTITY})
+    assert stone.status_code == 201, stone.text
+    for key in (owner, CONTROL_TOKEN):
+        listed = live.call("GET", "/v1/recall/receipts", key=key, params={"limit": 1}).json()
+        assert [each["receipt_id"] for each in listed["receipts"]] == [plain]
+        assert listed["cursor"] is None
+        assert live.call("GET", f"/v1/recall/receipts/{about}", key=key).status_code == 404
+        shown = live.call("GET", f"/v1/recall/receipts/{plain}", key=key)
+        assert shown.json()["returned"] == []
+
+
+def test_settlements_of_what_is_seen_in_part_survive_a_restart(tmp_path: Path) -> None:
+    live = LiveNode(tmp_path / "node", auth_required=True)
+    try:
+        other = live.mint("read", "write", entity="agent:other")
+        owner = live.mint("read", "write", entity="agent:owner")
+        stated(live, other, "one", "other")
+        stated(live, owner, "two", "owner", 2)
+        last = stated(live, other, "three", "other")["id"]
+        shown = live.call("GET", "/v1/conflicts", key=other).json()["conflicts"][0]
+        path = f"/v1/conflicts/{shown['conflict_id']}/resolve"
+        done = live.call("POST", path, key=other, json={"winning_fact_id": last})
+        note = done.json()["resolution_fact_id"]
+        notes = dict(live.node.reader.image.resolutions.notes)
+        assert live.node.reader.slot_of(note) in notes
+    finally:
+        live.close()
+    live = LiveNode(tmp_path / "node", auth_required=True)
+    try:
+        assert dict(live.node.reader.image.resolutions.notes) == notes
+    finally:
+        live.close()

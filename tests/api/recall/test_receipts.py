@@ -1,0 +1,187 @@
+"""Receipts of recalls: whose, of what, found before and after they are logged, and replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from engramlog.api.schemas.answers import Receipt, ReceiptPage, ReplayedRecall
+from engramlog.projections.recall.answer_comparison import Compared, Placed, compare
+from tests.worlds.live import CONTROL_TOKEN, LiveNode
+
+ATLAS = "stigmem://t.example/project/atlas"
+
+
+def recall(live: LiveNode, key: str | None = None, **body: Any) -> dict[str, Any]:
+    asked = {"query": "atlas billing owner", "scope": "company", **body}
+    answer = live.call("POST", "/v1/recall", json=asked, key=key)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def receipt(live: LiveNode, receipt_id: str, key: str | None = None) -> dict[str, Any]:
+    answer = live.call("GET", f"/v1/recall/receipts/{receipt_id}", key=key)
+    assert answer.status_code == 200, answer.text
+    Receipt.model_validate(answer.json())
+    return answer.json()
+
+
+def replay(live: LiveNode, receipt_id: str, key: str | None = None) -> dict[str, Any]:
+    answer = live.call("POST", f"/v1/recall/receipts/{receipt_id}/replay", key=key)
+    assert answer.status_code == 200, answer.text
+    ReplayedRecall.model_validate(answer.json())
+    return answer.json()
+
+
+def receipts(live: LiveNode, key: str | None = None, **given: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    query = dict(given)
+    while True:
+        answer = live.call("GET", "/v1/recall/receipts", params=query, key=key)
+        assert answer.status_code == 200, answer.text
+        page = answer.json()
+        ReceiptPage.model_validate(page)
+        found += page["receipts"]
+        if page["cursor"] is None:
+            return found
+        query["cursor"] = page["cursor"]
+
+
+def test_a_receipt_says_what_was_asked_and_what_came_back(live: LiveNode) -> None:
+    live.state(entity=ATLAS, relation="memory:owner", v="billing team")
+    live.state(entity=ATLAS, relation="memory:note", v="owner is on leave")
+    answer = recall(live, limit=1, min_confidence=0.2)
+    before = receipt(live, answer["receipt_id"])
+    assert before["position"] is None
+    assert before["query"] == "atlas billing owner"
+    assert before["request"] == {"scope": "company", "limit": 1, "min_confidence": 0.2}
+    assert before["principal"] == "anon:trusted"
+    assert before["moment"]["position"] == answer["moment"]["position"]
+    assert before["returned"] == [
+        {
+            "fact_id": answer["facts"][0]["fact"]["id"],
+            "rank": 1,
+            "score": answer["facts"][0]["score"],
+            "from_card": False,
+        }
+    ]
+    assert before["counted"] is True
+    assert before["truncated"] is answer["truncated"] is True
+    live.run(live.app_tracker().flush())
+    after = receipt(live, answer["receipt_id"])
+    assert after.pop("position") == live.node.log.head().position
+    assert after == {name: value for name, value in before.items() if name != "position"}
+
+
+def test_untracked_and_past_questions_leave_receipts_that_do_not_count(live: LiveNode) -> None:
+    live.state(entity=ATLAS, relation="memory:owner", v="billing team")
+    untracked: dict[str, Any] = {"track": False}
+    past: dict[str, Any] = {"as_of": f"position:{live.node.log.head().position}"}
+    for extra in (untracked, past):
+        found = receipt(live, recall(live, **extra)["receipt_id"])
+        assert found["counted"] is False
+        assert len(found["returned"]) == 1
+    assert live.app_tracker().pending == 0
+
+
+def test_receipts_are_their_owners_and_the_auditors(serve: Callable[..., LiveNode]) -> None:
+    live = serve(auth_required=True)
+    ann, bob = live.key_of("ann"), live.key_of("bob")
+    auditor = live.mint("read", "audit.read", entity="agent:auditor")
+    live.state(entity=ATLAS, relation="memory:owner", v="billing team", key=ann)
+    mine = recall(live, ann)["receipt_id"]
+    theirs = recall(live, bob)["receipt_id"]
+    for logged in (False, True):
+        if logged:
+            live.run(live.app_tracker().flush())
+        refused = live.call("GET", f"/v1/recall/receipts/{mine}", key=bob)
+        absent = live.call("GET", "/v1/recall/receipts/nothing-like-it", key=bob)
+        assert (refused.status_code, refused.content) == (404, absent.content)
+        again = live.call("POST", f"/v1/recall/receipts/{mine}/replay", key=bob)
+        assert (again.status_code, again.content) == (404, absent.content)
+        seen = receipt(live, mine, auditor)
+        assert seen["principal"] == "agent:ann"
+        assert [each["rank"] for each in seen["returned"]] == [None]
+        # What a score or a total was made of may be private to the one who asked.
+        assert seen["returned"][0]["score"] is seen["total_scored"] is seen["tokens_used"] is None
+        assert replay(live, mine, auditor)["then"]["faithful"] is None
+    assert [each["receipt_id"] for each in receipts(live, bob)] == [theirs]
+    assert {each["receipt_id"] for each in receipts(live, auditor)} == {mine, theirs}
+    of_ann = receipts(live, auditor, principal="agent:ann")
+    assert [each["receipt_id"] for each in of_ann] == [mine]
+    refused = live.call("GET", "/v1/recall/receipts", params={"principal": "agent:ann"}, key=bob)
+    assert refused.status_code == 403
+    assert refused.json()["detail"]["code"] == "receipts_of_others"
+
+
+def test_the_list_is_walked_newest_first_without_gaps(live: LiveNode) -> None:
+    live.state(entity=ATLAS, relation="memory:owner", v="billing team")
+    asked = [recall(live, query=f"atlas {n}")["receipt_id"] for n in range(7)]
+    assert [each["receipt_id"] for each in receipts(live, limit=3)] == asked[::-1]
+    wrong = live.call("GET", "/v1/recall/receipts", params={"cursor": "AAAA"})
+    assert wrong.json()["detail"]["code"] == "invalid_cursor"
+
+
+def test_a_replay_is_faithful_and_says_what_has_changed(live: LiveNode) -> None:
+    owner = live.state(entity=ATLAS, relation="memory:owner", v="billing team")
+    note = live.state(entity=ATLAS, relation="memory:note", v="atlas billing is quiet")
+    asked = recall(live)["receipt_id"]
+    assert replay(live, asked)["counts"] == {"same": 2, "moved": 0, "gone": 0, "new": 0}
+    live.call("POST", f"/v1/facts/{owner['id']}/retract", json={})
+    new = live.state(entity=ATLAS, relation="memory:owner2", v="atlas billing owner is Bo")
+    found = replay(live, asked)
+    assert found["then"]["faithful"] is True
+    assert found["then"]["reasons"] == []
+    changes = {each["fact_id"]: each["change"] for each in found["facts"]}
+    assert changes[owner["id"]] == "gone"
+    assert changes[new["id"]] == "new"
+    assert note["id"] in changes
+    assert found["now"]["moment"]["position"] > found["then"]["moment"]["position"]
+    by_id = {each["fact_id"]: each for each in found["facts"]}
+    assert by_id[new["id"]]["fact"]["value"]["v"] == "atlas billing owner is Bo"
+    assert by_id[new["id"]]["rank_then"] is None
+
+
+def test_rights_of_today_decide_what_of_a_receipt_is_seen(serve: Callable[..., LiveNode]) -> None:
+    live = serve(auth_required=True)
+    ann = live.key_of("ann")
+    made = live.call(
+        "POST", "/v1/gardens", key=CONTROL_TOKEN,
+        json={"slug": "secret", "name": "Secret", "scope": "company"},
+    )  # fmt: skip
+    assert made.status_code == 201, made.text
+    garden = made.json()["id"]
+    member = live.call(
+        "POST", f"/v1/gardens/{garden}/members", key=CONTROL_TOKEN,
+        json={"entity_uri": "agent:ann", "role": "writer"},
+    )  # fmt: skip
+    assert member.status_code == 201, member.text
+    hidden = live.state(
+        entity=ATLAS, relation="memory:owner", v="billing owner", garden_id=garden, key=ann
+    )
+    asked = recall(live, ann)["receipt_id"]
+    assert [each["fact_id"] for each in receipt(live, asked, ann)["returned"]] == [hidden["id"]]
+    gone = live.call("DELETE", f"/v1/gardens/{garden}/members/agent:ann", key=CONTROL_TOKEN)
+    assert gone.status_code in (200, 204), gone.text
+    assert receipt(live, asked, ann)["returned"] == []
+    found = replay(live, asked, ann)
+    assert found["facts"] == []
+    assert found["then"]["faithful"] is False
+
+
+def test_a_node_may_keep_no_receipts(serve: Callable[..., LiveNode]) -> None:
+    live = serve(recall_receipts=False)
+    live.state(entity=ATLAS, relation="memory:owner", v="billing team")
+    assert recall(live)["receipt_id"] is None
+    assert receipts(live) == []
+
+
+def test_comparing_names_every_fact_of_both_answers() -> None:
+    then = [Placed("a", 1, 0.9), Placed("b", 2, 0.8), Placed("c", 3, 0.7)]
+    now = [Placed("a", 1, 0.95), Placed("d", 2, 0.85), Placed("b", 3, 0.8)]
+    assert compare(then, now) == [
+        Compared("a", "same", then[0], now[0]),
+        Compared("d", "new", None, now[1]),
+        Compared("b", "moved", then[1], now[2]),
+        Compared("c", "gone", then[2], None),
+    ]

@@ -1,0 +1,96 @@
+"""The classes of the protocol's adversarial set that abuse retraction and contradiction: a trusted
+agent's fact stays in the top 3, and what floods stays under 0.75 of its weighted score."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.worlds.live import CONTROL_TOKEN, LiveNode
+
+TRUSTED, HOSTILE = "agent:trusted", "agent:hostile"
+FLOOD = 30
+QUERY = "who is the chief engineer of atlas"
+
+
+class World:
+    """A node with one canonical fact, asked by the trusted agent."""
+
+    def __init__(self, node: LiveNode, keys: bool) -> None:
+        self.node = node
+        self.trusted = self.hostile = None
+        if keys:
+            self.trusted = node.mint("read", "write", entity=TRUSTED, sources=None)
+            self.hostile = node.mint("read", "write", entity=HOSTILE, sources=None)
+        self.canonical = self.say(self.trusted, TRUSTED, "The chief engineer of atlas is Mara")
+
+    def say(self, key: str | None, source: str, v: str, confidence: float = 1.0) -> dict[str, Any]:
+        return self.node.state(
+            key=key,
+            entity="project:atlas",
+            relation="memory:chief-engineer",
+            type="text",
+            v=v,
+            source=source,
+            confidence=confidence,
+        )
+
+    def recalled(self) -> list[dict[str, Any]]:
+        body = {"query": QUERY, "scope": "company", "token_budget": 20_000}
+        answer = self.node.call("POST", "/v1/recall", key=self.trusted, json=body)
+        assert answer.status_code == 200, answer.text
+        return answer.json()["facts"]
+
+    def check(self, *, under: float | None = None) -> None:
+        found = self.recalled()
+        ids = [each["fact"]["id"] for each in found]
+        assert self.canonical["id"] in ids[:3]
+        score = {each["fact"]["id"]: float(each["score"]) for each in found}
+        others = [score[fact] for fact in ids if fact != self.canonical["id"]]
+        if under is not None and others:
+            assert max(others) < under * score[self.canonical["id"]]
+
+
+@pytest.fixture(params=[False, True], ids=["no authentication", "keys"])
+def world(request: pytest.FixtureRequest, serve: Callable[..., LiveNode]) -> World:
+    return World(serve(auth_required=request.param), request.param)
+
+
+@pytest.mark.parametrize("v", ["retracted", "The chief engineer of atlas is Mara"])
+def test_a_second_agent_cannot_retract(world: World, v: str) -> None:
+    for _ in range(3):
+        world.say(world.hostile, HOSTILE, v, 0.0)
+    world.check(under=0.75)
+    shown = world.node.call("GET", "/v1/facts", key=world.trusted, params={"limit": 50}).json()
+    assert [each["id"] for each in shown["facts"]] == [world.canonical["id"]]
+
+
+def test_retracting_each_side_of_a_flood_leaves_the_canonical_fact(world: World) -> None:
+    for number in range(5):
+        world.say(world.hostile, HOSTILE, f"The chief engineer of atlas is nobody {number}", 0.9)
+        world.say(world.hostile, HOSTILE, "retracted", 0.0)
+    world.check(under=0.75)
+
+
+@pytest.mark.parametrize("confidence", [0.1, 0.5])
+def test_a_flood_of_unsure_contradictions_stays_below(world: World, confidence: float) -> None:
+    for number in range(FLOOD):
+        world.say(
+            world.hostile,
+            HOSTILE,
+            f"The chief engineer of atlas is not Mara but somebody {number}",
+            confidence,
+        )
+    world.check(under=0.75)
+
+
+def test_a_flood_of_a_source_that_is_not_trusted_stays_below(world: World) -> None:
+    trust = {"source": HOSTILE, "trust": 0.3}
+    done = world.node.call("PUT", "/v1/trust/sources", key=CONTROL_TOKEN, json=trust)
+    assert done.status_code == 200, done.text
+    for number in range(FLOOD):
+        v = f"The chief engineer of atlas is not Mara but somebody {number}"
+        world.say(world.hostile, HOSTILE, v)
+    world.check(under=0.75)

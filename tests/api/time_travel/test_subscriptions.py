@@ -1,0 +1,350 @@
+"""Subscriptions: who is told what, by webhook, by page and as a stream."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from engramlog.api.client.webhook_addresses import address_fault, is_public
+from engramlog.api.node.tasks.webhook_delivery import LEDGER_NAME
+from engramlog.projections.tables.declared.subscriptions import DeliveryLedger
+from tests.worlds.live import CONTROL_TOKEN, LiveNode
+from tests.worlds.waiting import until
+
+ENTITY = "stigmem://t.example/user/alice"
+
+
+class Receiver:
+    """A webhook's receiver; ``answers`` are the statuses it gives, the last for ever."""
+
+    def __init__(self, *answers: int) -> None:
+        self.got: list[tuple[dict[str, str], bytes]] = []
+        self.answers = list(answers) or [204]
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                receiver.got.append((dict(self.headers), body))
+                many = len(receiver.answers) > 1
+                self.send_response(receiver.answers.pop(0) if many else receiver.answers[0])
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/hook"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    @property
+    def told(self) -> list[dict[str, Any]]:
+        return [json.loads(body) for _, body in self.got]
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    made = Receiver()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def open_node(serve: Callable[..., LiveNode]) -> LiveNode:
+    return serve(webhooks_allow_private=True)
+
+
+def subscribe(live: LiveNode, key: str | None = None, **body: Any) -> dict[str, Any]:
+    asked = {"target": "company", "on_change": "wake", "delivery_address": "agent:me", **body}
+    answer = live.call("POST", "/v1/subscriptions", json=asked, key=key)
+    assert answer.status_code == 201, answer.text
+    return answer.json()
+
+
+def events(live: LiveNode, made: dict[str, Any], key: str | None = None) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    cursor = None
+    while True:
+        params = {"limit": 2} | ({} if cursor is None else {"cursor": cursor})
+        answer = live.call("GET", f"/v1/subscriptions/{made['id']}/events", params=params, key=key)
+        assert answer.status_code == 200, answer.text
+        found += answer.json()["events"]
+        cursor = answer.json()["cursor"]
+        if cursor is None:
+            return found
+
+
+def types(found: list[dict[str, Any]]) -> list[str]:
+    return [each["event_type"] for each in found]
+
+
+def test_every_kind_of_change_is_told_once(live: LiveNode) -> None:
+    live.state(v="before")
+    made = subscribe(live)
+    first = live.state(relation="memory:role", v="CEO")
+    live.state(relation="memory:role", v="CFO", source="agent:other")
+    live.state(relation="memory:elsewhere", v="x", scope="local")
+    live.call("POST", f"/v1/facts/{first['id']}/retract", json={})
+    found = events(live, made)
+    assert types(found) == [
+        "fact_asserted", "contradiction_detected", "card_refreshed",
+        "fact_asserted", "contradiction_detected", "card_refreshed",
+        "fact_retracted", "card_refreshed",
+    ]  # fmt: skip
+    assert found[0]["fact_id"] == first["id"]
+    assert found[0]["payload"]["value_v"] == "CEO"
+    assert found[0]["delivery_status"] == "pending"
+    assert len({each["id"] for each in found}) == len(found)
+    assert [each["id"] for each in events(live, made)] == [each["id"] for each in found]
+
+
+def test_an_entity_and_some_types_alone(live: LiveNode) -> None:
+    made = subscribe(live, target=ENTITY, event_types=["fact_asserted"])
+    live.state(entity="stigmem://t.example/user/bob", v="x")
+    mine = live.state(v="y")
+    assert [each["fact_id"] for each in events(live, made)] == [mine["id"]]
+
+
+def test_the_protocols_record(live: LiveNode) -> None:
+    made = subscribe(live, idempotency_key="once")
+    assert {name: made[name] for name in ("target_kind", "on_change", "circuit_open")} == {
+        "target_kind": "scope", "on_change": "wake", "circuit_open": False,
+    }  # fmt: skip
+    assert subscribe(live, idempotency_key="once")["id"] == made["id"]
+    listed = live.call("GET", "/v1/subscriptions").json()
+    assert (listed["total"], listed["subscriptions"][0]["id"]) == (1, made["id"])
+    assert "signing_secret" not in listed["subscriptions"][0]
+    path = f"/v1/subscriptions/{made['id']}"
+    assert live.call("GET", path).json()["id"] == made["id"]
+    assert live.call("DELETE", path).status_code == 204
+    assert live.call("GET", path).status_code == 404
+    assert live.call("DELETE", path).json()["detail"]["code"] == "subscription_not_found"
+
+
+def test_a_subscription_is_its_owners(serve: Callable[..., LiveNode]) -> None:
+    live = serve(auth_required=True)
+    ann, bob = live.key_of("ann"), live.key_of("bob")
+    made = subscribe(live, ann)
+    for path in ("", "/events", "/stream"):
+        found = live.call("GET", f"/v1/subscriptions/{made['id']}{path}", key=bob)
+        absent = live.call("GET", f"/v1/subscriptions/none{path}", key=bob)
+        assert (found.status_code, found.content) == (404, absent.content)
+    assert live.call("DELETE", f"/v1/subscriptions/{made['id']}", key=bob).status_code == 404
+    assert live.call("GET", "/v1/subscriptions", key=bob).json()["total"] == 0
+
+
+def test_rights_are_those_of_the_moment_of_telling(serve: Callable[..., LiveNode]) -> None:
+    live = serve(auth_required=True)
+    ann = live.key_of("ann")
+    garden = live.call(
+        "POST", "/v1/gardens", key=CONTROL_TOKEN,
+        json={"slug": "secret", "name": "Secret", "scope": "company"},
+    ).json()["id"]  # fmt: skip
+    member = {"entity_uri": "agent:ann", "role": "writer"}
+    live.call("POST", f"/v1/gardens/{garden}/members", key=CONTROL_TOKEN, json=member)
+    made = subscribe(live, ann, event_types=["fact_asserted"])
+    open_fact = live.state(key=ann, v="open")
+    hidden = live.state(key=ann, v="hidden", garden_id=garden, relation="memory:other")
+    assert [e["fact_id"] for e in events(live, made, ann)] == [open_fact["id"], hidden["id"]]
+    live.call("DELETE", f"/v1/gardens/{garden}/members/agent:ann", key=CONTROL_TOKEN)
+    assert [e["fact_id"] for e in events(live, made, ann)] == [open_fact["id"]]
+
+
+def test_a_webhook_is_told_in_order_and_signed(open_node: LiveNode, receiver: Receiver) -> None:
+    made = subscribe(
+        open_node, on_change="webhook", delivery_address=receiver.url,
+        event_types=["fact_asserted", "fact_retracted"],
+    )  # fmt: skip
+    facts = [open_node.state(relation=f"memory:n{n}", v=str(n)) for n in range(5)]
+    until(lambda: len(receiver.got) == 5)
+    assert [each["fact"]["id"] for each in receiver.told] == [each["id"] for each in facts]
+    for headers, body in receiver.got:
+        mac = hmac.new(made["signing_secret"].encode(), body, hashlib.sha256).hexdigest()
+        assert headers["X-Engramlog-Signature"] == f"sha256={mac}"
+        assert headers["X-Stigmem-Event-Id"] == json.loads(body)["event_id"]
+    path = f"/v1/subscriptions/{made['id']}"
+    until(lambda: open_node.call("GET", path).json()["last_delivered_at"] is not None)
+    assert {each["delivery_status"] for each in events(open_node, made)} == {"delivered"}
+
+
+def test_wake_says_only_that_there_is_something(open_node: LiveNode, receiver: Receiver) -> None:
+    subscribe(open_node, delivery_address=receiver.url, event_types=["fact_asserted"])
+    open_node.state(v="secret of the house")
+    until(lambda: len(receiver.got) == 1)
+    assert "fact" not in receiver.told[0]
+    assert b"secret" not in receiver.got[0][1]
+
+
+def test_a_failing_receiver_is_tried_again_with_the_same_id(
+    open_node: LiveNode, receiver: Receiver
+) -> None:
+    receiver.answers = [500, 302, 204]
+    made = subscribe(
+        open_node, on_change="webhook", delivery_address=receiver.url,
+        event_types=["fact_asserted"],
+    )  # fmt: skip
+    open_node.state(v="x")
+    until(lambda: len(receiver.got) == 3)
+    assert len({each["event_id"] for each in receiver.told}) == 1
+    path = f"/v1/subscriptions/{made['id']}"
+    until(lambda: open_node.call("GET", path).json()["consecutive_failures"] == 0)
+
+
+def test_the_circuit_opens_after_ten_failures(
+    open_node: LiveNode, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engramlog.api.node.tasks.webhook_delivery.BACKOFF_SECONDS_MAX", 0.01)
+    receiver.answers = [503]
+    made = subscribe(open_node, on_change="webhook", delivery_address=receiver.url)
+    open_node.state(v="x")
+    path = f"/v1/subscriptions/{made['id']}"
+    until(lambda: bool(open_node.call("GET", path).json()["circuit_open"]))
+    count = len(receiver.got)
+    assert count == 10
+    time.sleep(0.5)
+    assert len(receiver.got) == count
+
+
+def test_gone_ends_the_subscription(open_node: LiveNode, receiver: Receiver) -> None:
+    receiver.answers = [410]
+    made = subscribe(open_node, on_change="webhook", delivery_address=receiver.url)
+    open_node.state(v="x")
+    path = f"/v1/subscriptions/{made['id']}"
+    until(lambda: open_node.call("GET", path).status_code == 404)
+
+
+def test_a_revoked_key_is_told_nothing_more(
+    serve: Callable[..., LiveNode], receiver: Receiver
+) -> None:
+    live = serve(auth_required=True, webhooks_allow_private=True)
+    ann, bob = live.key_of("ann"), live.key_of("bob")
+    subscribe(
+        live, ann, on_change="webhook", delivery_address=receiver.url,
+        event_types=["fact_asserted"],
+    )  # fmt: skip
+    live.state(key=bob, v="one")
+    until(lambda: len(receiver.got) == 1)
+    (of_ann,) = [row.key_id for row in live.node.reader.keys.list("agent:ann")]
+    assert live.call("DELETE", f"/v1/auth/keys/{of_ann}", key=CONTROL_TOKEN).status_code < 300
+    live.state(key=bob, v="two", relation="memory:two")
+    time.sleep(1.0)
+    assert len(receiver.got) == 1
+
+
+def test_what_was_not_noted_is_told_again_after_a_restart(
+    tmp_path: Path, receiver: Receiver
+) -> None:
+    first = LiveNode(tmp_path / "node", webhooks_allow_private=True)
+    made = subscribe(
+        first, on_change="webhook", delivery_address=receiver.url, event_types=["fact_asserted"]
+    )
+    first.state(v="x")
+    until(lambda: len(receiver.got) == 1)
+    first.close()
+    ledger = DeliveryLedger(tmp_path / "node" / LEDGER_NAME)
+    ledger.forget(made["id"])  # as if it had been killed before it noted the delivery
+    ledger.close()
+    second = LiveNode(tmp_path / "node", webhooks_allow_private=True)
+    second.state(v="y", relation="memory:y")
+    until(lambda: len(receiver.got) == 3)
+    second.close()
+    first_time, again, _ = receiver.told
+    assert again["event_id"] == first_time["event_id"]
+
+
+def test_a_stream_resumes_where_it_was_left(live: LiveNode) -> None:
+    made = subscribe(live, event_types=["fact_asserted"])
+    path = f"/v1/subscriptions/{made['id']}/stream"
+
+    def read(count: int, last: str | None, act: Callable[[], None]) -> list[dict[str, str]]:
+        headers = {} if last is None else {"Last-Event-ID": last}
+        found: list[dict[str, str]] = []
+        with httpx.stream("GET", live.url + path, headers=headers, timeout=10) as response:
+            assert response.headers["content-type"].startswith("text/event-stream")
+            part: dict[str, str] = {}
+            for line in response.iter_lines():
+                if line == ": subscribed":
+                    act()
+                elif line == "" and part:
+                    found.append(part)
+                    part = {}
+                    if len(found) == count:
+                        return found
+                elif line and not line.startswith(":"):
+                    name, _, text = line.partition(": ")
+                    part[name] = text
+        return found
+
+    def write(*values: str) -> None:
+        live.node.write(*_asserts(*values))
+
+    first = read(1, None, lambda: write("a"))
+    assert json.loads(first[0]["data"])["payload"]["value_v"] == "a"
+    write("b", "c")
+    rest = read(2, first[0]["id"], lambda: None)
+    assert [json.loads(each["data"])["payload"]["value_v"] for each in rest] == ["b", "c"]
+
+
+def _asserts(*values: str) -> list[Any]:
+    from engramlog.eventlog.kinds import Value
+    from tests.worlds.histories import asserted
+
+    return [asserted(value=Value("string", each), scope="company") for each in values]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://hooks.example/", "ftp://hooks.example/", "https://127.0.0.1/", "https://[::1]/",
+        "https://169.254.169.254/latest", "https://10.1.2.3/", "https://192.168.1.1/",
+        "https://[::ffff:10.0.0.1]/", "https://0.0.0.0/", "https://user:pw@hooks.example/",
+        "https://[fe80::1]/", "no url",
+    ],
+)  # fmt: skip
+def test_private_and_plain_addresses_are_refused(live: LiveNode, url: str) -> None:
+    asked = {"target": "company", "on_change": "webhook", "delivery_address": url}
+    answer = live.call("POST", "/v1/subscriptions", json=asked)
+    assert answer.status_code == 422
+    assert answer.json()["detail"]["code"] == "delivery_address_refused"
+    assert live.call("GET", "/v1/subscriptions").json()["total"] == 0
+
+
+def test_names_that_resolve_to_private_addresses_are_refused() -> None:
+    import asyncio
+
+    from engramlog.api.client.webhook_addresses import AddressRefused, PublicResolver
+
+    async def resolve() -> None:
+        await PublicResolver(private=False).resolve("localhost", 443)
+
+    with pytest.raises(AddressRefused):
+        asyncio.run(resolve())
+    assert address_fault("https://hooks.example/x", private=False) is None
+    assert is_public("93.184.216.34")
+    assert not is_public("::ffff:127.0.0.1")
+
+
+def test_there_is_an_end_to_how_many(serve: Callable[..., LiveNode]) -> None:
+    live = serve(subscriptions_max=2)
+    subscribe(live)
+    subscribe(live)
+    asked = {"target": "company", "on_change": "wake", "delivery_address": "agent:me"}
+    refused = live.call("POST", "/v1/subscriptions", json=asked)
+    assert (refused.status_code, refused.json()["detail"]["code"]) == (
+        409, "too_many_subscriptions",
+    )  # fmt: skip

@@ -1,0 +1,179 @@
+"""Time travel and audit over HTTP: states, differences, lives, and SQL."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable
+from typing import Any
+
+import duckdb
+import pytest
+
+from tests.worlds.live import CONTROL_TOKEN, LiveNode
+
+ALICE = "stigmem://t.example/user/alice"
+RANGE = "/v1/time-travel/diff"
+
+
+def position(live: LiveNode) -> str:
+    return f"position:{live.node.log.head().position}"
+
+
+def difference(live: LiveNode, start: str, **params: Any) -> dict[str, Any]:
+    answer = live.call("GET", RANGE, params={"from": start, **params})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_a_difference_names_what_came_went_and_faded(live: LiveNode) -> None:
+    kept = live.state(v="kept", relation="tag:a")
+    gone = live.state(v="gone", relation="tag:b")
+    start = position(live)
+    new = live.state(v="new", relation="tag:c")
+    live.call("POST", f"/v1/facts/{gone['id']}/retract", json={"reason": "wrong"})
+    passing = live.state(v="passing", relation="tag:d")
+    live.call("POST", f"/v1/facts/{passing['id']}/retract", json={})
+    found = difference(live, start)
+    assert found["counts"] == {"added": 2, "retracted": 2, "decayed": 0, "resolved": 0}
+    assert [each["id"] for each in found["added"]] == [new["id"], passing["id"]]
+    assert [each["id"] for each in found["retracted"]] == [gone["id"], passing["id"]]
+    # A retracted fact is shown as it stood before it ended.
+    assert found["retracted"][0]["confidence"] == 1.0
+    assert kept["id"] not in str(found)
+    assert difference(live, start, relation="tag:c")["counts"]["added"] == 1
+    assert difference(live, start, entity="user:nobody")["counts"]["added"] == 0
+    assert difference(live, position(live))["counts"]["added"] == 0
+
+
+def test_a_difference_of_one_kind_comes_in_pages(live: LiveNode) -> None:
+    start = position(live)
+    ids = [live.state(v=f"v{n}", relation=f"tag:t{n}")["id"] for n in range(5)]
+    seen: list[str] = []
+    cursor: dict[str, str] = {}
+    while True:
+        page = difference(live, start, change="added", limit=2, **cursor)
+        assert "retracted" not in page
+        seen += [each["id"] for each in page["added"]]
+        if page["cursor"] is None:
+            break
+        cursor = {"cursor": page["cursor"]}
+        live.state(v="later", relation="tag:later")  # not of this walk's moment
+    assert seen == ids
+
+
+@pytest.mark.parametrize(
+    ("params", "status", "code"),
+    [
+        ({}, 422, None),
+        ({"from": "position:-1"}, 400, "as_of_invalid_timestamp"),
+        ({"from": "position:99999"}, 400, "as_of_future"),
+        ({"from": "yesterday"}, 400, "as_of_invalid_timestamp"),
+        ({"from": "position:2", "to": "position:1"}, 400, "moments_reversed"),
+        ({"from": "position:0", "scope": "galaxy"}, 400, None),
+        ({"from": "position:0", "cursor": "forged"}, 400, "invalid_cursor"),
+        ({"from": "position:0", "unknown": "1"}, 422, None),
+    ],
+)
+def test_bad_questions_are_refused(
+    live: LiveNode, params: dict[str, str], status: int, code: str | None
+) -> None:
+    live.state()
+    answer = live.call("GET", RANGE, params=params)
+    assert answer.status_code == status, answer.text
+    if code is not None:
+        assert answer.json()["detail"]["code"] == code
+
+
+def test_a_state_is_the_fact_list_of_a_moment(live: LiveNode) -> None:
+    first = live.state(v="one")
+    then = position(live)
+    live.state(v="two")
+    before = live.call("GET", "/v1/time-travel/state", params={"as_of": then}).json()
+    assert [each["id"] for each in before["facts"]] == [first["id"]]
+    assert before["moment"]["position"] == first["position"]
+    now = live.call("GET", "/v1/time-travel/state").json()
+    assert now["total"] == 2
+    assert all(each["contradicted"] for each in now["facts"])
+
+
+def test_the_life_of_a_fact_tells_who_did_what_and_how_belief_went(live: LiveNode) -> None:
+    first = live.state(v="one", confidence=0.8)
+    rival = live.state(v="two", confidence=0.8)
+    conflict = live.call("GET", "/v1/conflicts").json()["conflicts"][0]
+    live.call(
+        "POST",
+        f"/v1/conflicts/{conflict['conflict_id']}/resolve",
+        json={"winning_fact_id": rival["id"], "resolution_note": "checked"},
+    )
+    live.call("POST", f"/v1/facts/{first['id']}/retract", json={"reason": "wrong"})
+    life = live.call("GET", f"/v1/time-travel/facts/{first['id']}").json()
+    assert [each["kind"] for each in life["events"]] == [
+        "fact_asserted",
+        "conflict_resolved",
+        "fact_retracted",
+    ]
+    assert {each["actor"] for each in life["events"]} == {"anon:trusted"}
+    assert life["events"][1]["winner_id"] == rival["id"]
+    assert life["events"][1]["note"] == "checked"
+    assert life["events"][2]["reason"] == "wrong"
+    assert [(each["cause"], each["confidence"]) for each in life["belief"]] == [
+        ("fact_asserted", 0.8),
+        ("fact_retracted", 0.0),
+    ]
+    earlier = live.call(
+        "GET",
+        f"/v1/time-travel/facts/{first['id']}",
+        params={"as_of": f"position:{first['position']}"},
+    ).json()
+    assert [each["kind"] for each in earlier["events"]] == ["fact_asserted"]
+    whole = live.call("GET", f"/v1/time-travel/entities/{ALICE}").json()
+    assert whole["facts"] == 2
+    assert len(whole["events"]) == 4
+
+
+def test_what_a_caller_may_not_read_has_no_life(serve: Callable[..., LiveNode]) -> None:
+    live = serve(auth_required=True)
+    writer = live.mint("read", "write", entity="agent:w", sources=["*"])
+    reader = live.mint("read", entity="agent:r", scopes=["local"])
+    hidden = live.state(key=writer, v="secret")
+    absent = live.call("GET", "/v1/time-travel/facts/nothing", key=reader)
+    answer = live.call("GET", f"/v1/time-travel/facts/{hidden['id']}", key=reader)
+    assert (answer.status_code, answer.content) == (404, absent.content)
+    assert live.call("GET", f"/v1/time-travel/entities/{ALICE}", key=reader).status_code == 404
+    found = live.call("GET", RANGE, key=reader, params={"from": "position:0"}).json()
+    assert found["counts"]["added"] == 0
+    assert live.call(
+        "POST", "/v1/time-travel/sql", key=reader, json={"sql": "SELECT 1"}
+    ).json() == {"detail": "audit.read capability required"}
+
+
+def test_sql_answers_in_three_formats(live: LiveNode) -> None:
+    live.state(v="=1+1", relation="tag:a")
+    live.state(v="two", relation="tag:b")
+    body = {"sql": "SELECT relation, value FROM facts ORDER BY relation"}
+
+    def asked(**more: Any) -> Any:
+        return live.call("POST", "/v1/time-travel/sql", key=CONTROL_TOKEN, json={**body, **more})
+
+    first = asked()
+    assert first.status_code == 200, first.text
+    assert first.json()["rows"] == [["tag:a", "=1+1"], ["tag:b", "two"]]
+    lines = list(csv.reader(io.StringIO(asked(format="csv").text)))
+    assert lines == [["relation", "value"], ["tag:a", "'=1+1"], ["tag:b", "two"]]
+    parquet = asked(format="parquet")
+    assert parquet.headers["content-type"] == "application/vnd.apache.parquet"
+    path = live.node.directory.path / "answer.parquet"
+    path.write_bytes(parquet.content)
+    with duckdb.connect() as db:
+        rows = db.execute(f"SELECT relation, value FROM '{path}' ORDER BY relation").fetchall()
+    assert rows == [("tag:a", "=1+1"), ("tag:b", "two")]
+    refused = asked(sql="DROP VIEW facts")
+    assert (refused.status_code, refused.json()["detail"]["code"]) == (400, "sql_refused")
+
+
+def test_the_difference_as_a_file(live: LiveNode) -> None:
+    live.state(v="one")
+    answer = live.call("GET", RANGE, params={"from": "position:0", "format": "csv"})
+    lines = list(csv.DictReader(io.StringIO(answer.text)))
+    assert [(line["change"], line["value.v"]) for line in lines] == [("added", "one")]

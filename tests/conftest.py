@@ -1,0 +1,49 @@
+"""What tests of several rooms share: one PostgreSQL server for each test process.
+
+How long each test took is kept in ``.pytest_cache/durations.tsv``, the slowest first."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+import pytest
+
+from tests.worlds import postgres_servers
+from tests.worlds.postgres_servers import Server, Servers, new_log
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Server]:
+    """A server for logs of the test's own. Skips where there are no binaries."""
+    reason = postgres_servers.missing()
+    if reason is not None:
+        pytest.skip(reason)
+    servers = Servers()
+    try:
+        yield servers.single()
+    finally:
+        servers.close()
+
+
+@pytest.fixture
+def postgres_url(postgres_server: Server) -> Iterator[str]:
+    """An empty log, as its nodes reach it."""
+    with new_log(postgres_server) as url:
+        yield url
+
+
+_seconds: dict[str, float] = defaultdict(float)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    _seconds[report.nodeid] += report.duration
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workerinput"):  # the process that started this one writes them
+        return
+    rows = sorted(_seconds.items(), key=lambda row: -row[1])
+    file = session.config.rootpath / ".pytest_cache" / "durations.tsv"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("".join(f"{seconds:.3f}\t{name}\n" for name, seconds in rows))

@@ -1,0 +1,412 @@
+"""The log in PostgreSQL keeps the contract, and what only several writers can break."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import LiteralString
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from engramlog.eventlog.clock import Clock, FixedClock, SystemClock
+from engramlog.eventlog.engines.postgres import session, writing
+from engramlog.eventlog.engines.postgres.log import PostgresLog
+from engramlog.eventlog.engines.postgres.schema import prepare
+from engramlog.eventlog.engines.postgres.server import Durability
+from engramlog.eventlog.engines.sqlite.log import SqliteLog
+from engramlog.eventlog.errors import (
+    AppendError,
+    CorruptLog,
+    DataDirectoryError,
+    ExpectationFailed,
+    HistoryChanged,
+    LogBusy,
+    NotDurable,
+    StorageError,
+)
+from engramlog.eventlog.event import Stored
+from engramlog.eventlog.log import EventLog, Expect, Idempotency
+from engramlog.replay.verify import verify
+from tests.eventlog.contract import LogContract
+from tests.worlds.postgres_servers import Server
+from tests.worlds.samples import COMPANY, ORIGIN, START_US, erase, fact, facts, seeded_salts
+
+
+def open_log(
+    url: str,
+    *,
+    clock: Clock | None = None,
+    origin: str = ORIGIN,
+    epoch: int = 1,
+    durability: Durability = "server",
+    entropy: Callable[[int], bytes] = os.urandom,
+) -> PostgresLog:
+    return PostgresLog.open(
+        url,
+        origin=origin,
+        epoch=epoch,
+        clock=clock or FixedClock(START_US),
+        durability=durability,
+        entropy=entropy,
+    )
+
+
+class TestPostgresLog(LogContract):
+    @pytest.fixture
+    def log(self, clock: FixedClock, postgres_url: str) -> Iterator[EventLog]:
+        with open_log(postgres_url, clock=clock) as log:
+            yield log
+
+
+def test_the_same_drafts_become_the_same_bytes_as_in_sqlite(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    batches = [facts(3), [fact(scope="team")], facts(writing.COPY_EVENTS_MIN, scope="public")]
+    stored: list[list[Stored]] = []
+    for log in (
+        SqliteLog.open(
+            tmp_path / "log.db",
+            origin=ORIGIN,
+            epoch=1,
+            clock=FixedClock(START_US),
+            entropy=seeded_salts(),
+        ),
+        open_log(postgres_url, entropy=seeded_salts()),
+    ):
+        for number, batch in enumerate(batches):
+            log.append(batch, idempotency=Idempotency("agent:alice", f"k{number}", b"digest"))
+        stored.append(log.read_stored(limit=10_000))
+        log.close()
+    assert stored[0] == stored[1]
+
+
+# -- several writers
+
+
+def test_writers_on_many_connections_leave_no_gap_and_no_event_behind_a_reader(
+    postgres_url: str,
+) -> None:
+    """The fault of a plain ``serial``: numbers given out in one order and committed in another."""
+    writers, batches, size = 4, 12, 3
+    logs = [open_log(postgres_url, clock=SystemClock()) for _ in range(writers)]
+    done = threading.Event()
+    seen: list[int] = []
+
+    def write(log: PostgresLog) -> None:
+        for _ in range(batches):
+            log.append(facts(size))
+
+    def follow() -> None:
+        with psycopg.connect(postgres_url, autocommit=True) as db:
+            while True:
+                last = done.is_set()
+                rows = db.execute(
+                    "SELECT position FROM engramlog.events WHERE position > %s ORDER BY position",
+                    (seen[-1] if seen else 0,),
+                ).fetchall()
+                seen.extend(position for (position,) in rows)
+                if last:
+                    return
+
+    reader = threading.Thread(target=follow)
+    threads = [threading.Thread(target=write, args=(log,)) for log in logs]
+    for thread in (reader, *threads):
+        thread.start()
+    for thread in threads:
+        thread.join()
+    done.set()
+    reader.join()
+    assert seen == list(range(1, writers * batches * size + 1))
+    assert verify(logs[0]).fault is None
+    for log in logs:
+        log.close()
+
+
+def test_a_log_follows_what_another_wrote_before_it_writes(postgres_url: str) -> None:
+    with open_log(postgres_url) as one, open_log(postgres_url) as two:
+        key = Idempotency("agent:alice", "k", b"digest")
+        first = one.append([fact(), fact(scope="team")], idempotency=key)
+        assert two.append([fact()], idempotency=key).events == first.events
+        with pytest.raises(ExpectationFailed):
+            two.append([fact()], expect=Expect(stream=COMPANY, stream_seq=0))
+        (event,) = two.append([fact()], expect=Expect(stream=COMPANY, stream_seq=1)).events
+        assert (event.position, event.header.prev_hash) == (3, first.events[0].hash)
+        assert one.append([fact()]).events[0].header.prev_hash == event.hash
+
+
+def test_an_event_id_that_another_log_recorded_is_not_recorded_again(postgres_url: str) -> None:
+    with open_log(postgres_url) as one, open_log(postgres_url) as two:
+        draft = fact()
+        one.append([draft])
+        with pytest.raises(AppendError, match="already recorded"):
+            two.append([draft])
+
+
+def test_a_subscription_is_woken_by_what_another_log_commits(postgres_url: str) -> None:
+    with open_log(postgres_url) as one, open_log(postgres_url) as two:
+        subscription = two.subscribe()
+        timer = threading.Timer(0.1, one.append, args=([fact()],))
+        timer.start()
+        assert [event.position for event in subscription.take(10, 30)] == [1]
+        assert two.head().position == 1
+        timer.join()
+
+
+def test_a_lock_that_another_holds_too_long_is_an_error_and_writes_nothing(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "LOCK_SECONDS_MAX", 0.1)
+    with open_log(postgres_url) as one, open_log(postgres_url) as two:
+        holding = one.begin()
+        with pytest.raises(LogBusy):
+            two.append([fact()])
+        holding.append([fact()])
+        holding.commit()
+        assert two.append([fact()]).events[0].position == 2
+
+
+@pytest.mark.parametrize("many", [1, writing.COPY_EVENTS_MIN])
+def test_a_node_that_lost_the_lock_writes_nothing_and_goes_on_after(
+    postgres_server: Server, postgres_url: str, many: int
+) -> None:
+    with open_log(postgres_url) as one, open_log(postgres_url) as two:
+        one.append([fact()])
+        transaction = one.begin()
+        transaction.append([*facts(many, scope="public")])
+        terminate(postgres_server, "idle in transaction")
+        two.append([fact()])
+        with pytest.raises(StorageError):
+            transaction.commit()
+        assert [event.position for event in two.read()] == [1, 2]
+        one.append([fact(scope="public")])
+        assert verify(one).events == 3
+        assert verify(one).fault is None
+
+
+def test_a_stream_whose_first_write_failed_is_entered_by_the_next(
+    postgres_url: str, postgres_server: Server
+) -> None:
+    with open_log(postgres_url) as log:
+        log.append([fact()])
+        draft = fact(scope="public")
+        transaction = log.begin()
+        transaction.append([draft])
+        terminate(postgres_server, "idle in transaction")
+        with pytest.raises(StorageError):
+            transaction.commit()
+        log.append([draft])
+        assert verify(log).fault is None
+
+
+def terminate(server: Server, state: str) -> None:
+    with psycopg.connect(server.url(), autocommit=True) as db:
+        found = db.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state = %s", (state,)
+        ).fetchall()
+    assert found
+
+
+def test_a_history_that_was_replaced_is_noticed_and_nothing_written(
+    postgres_server: Server, postgres_url: str
+) -> None:
+    with open_log(postgres_url) as log:
+        log.append(facts(3))
+        replace_log(postgres_server, 2)
+        with pytest.raises(HistoryChanged, match="ends at 2"):
+            log.append([fact()])
+        assert log.fault is not None
+        with open_log(postgres_url) as other:
+            other.append(facts(2))
+        with pytest.raises(HistoryChanged):
+            log.append([fact()])
+        with open_log(postgres_url) as restarted:
+            assert restarted.append([fact()]).events[0].position == 5
+
+
+def test_another_event_at_the_same_position_is_another_history(
+    postgres_server: Server, postgres_url: str
+) -> None:
+    with open_log(postgres_url) as log:
+        log.append(facts(3))
+        replace_log(postgres_server, 3)
+        with pytest.raises(HistoryChanged, match="not the one"):
+            log.append([fact()])
+
+
+def replace_log(server: Server, events: int) -> None:
+    """Another history in the same place, as a failover to a server that lagged would leave it."""
+    with psycopg.connect(server.url(), autocommit=True) as db:
+        db.execute("DROP SCHEMA engramlog CASCADE")
+    prepare(server.url(), "node")
+    with open_log(server.url("node")) as other:
+        other.append(facts(events))
+
+
+def test_a_log_is_one_origins_and_never_goes_back_to_an_earlier_epoch(postgres_url: str) -> None:
+    open_log(postgres_url).close()
+    with pytest.raises(DataDirectoryError, match="share its identity"):
+        open_log(postgres_url, origin="stigmem:node:00000000-0000-4000-8000-000000000001")
+    with open_log(postgres_url) as old, open_log(postgres_url, epoch=2) as new:
+        new.append([fact()])
+        with pytest.raises(HistoryChanged, match="epoch 2"):
+            old.append([fact()])
+    with pytest.raises(DataDirectoryError, match="epoch 2"):
+        open_log(postgres_url)
+
+
+# -- what the server must promise
+
+
+def test_a_quorum_is_demanded_and_its_absence_said(postgres_url: str) -> None:
+    with open_log(postgres_url, durability="quorum") as log:
+        with pytest.raises(NotDurable, match="synchronous_standby_names is empty"):
+            log.append([fact()])
+        assert log.fault is not None
+        assert log.read() == []
+
+
+def test_a_server_that_does_not_wait_for_its_disk_is_refused(
+    postgres_server: Server, postgres_url: str
+) -> None:
+    with psycopg.connect(postgres_server.url(), autocommit=True) as db:
+        db.execute("ALTER ROLE node SET synchronous_commit = off")
+        try:
+            with (
+                open_log(postgres_url) as log,
+                pytest.raises(NotDurable, match="synchronous_commit is off"),
+            ):
+                log.append([fact()])
+        finally:
+            db.execute("ALTER ROLE node RESET synchronous_commit")
+
+
+# -- what the database enforces
+
+FORBIDDEN: list[LiteralString] = [
+    "UPDATE engramlog.events SET kind = 'x'",
+    "DELETE FROM engramlog.events",
+    "DELETE FROM engramlog.payloads",
+    "UPDATE engramlog.payloads SET payload = 'x'",
+    "UPDATE engramlog.streams SET stream = 'x'",
+    "DELETE FROM engramlog.streams",
+    "UPDATE engramlog.idempotency SET digest = 'x'",
+    "DELETE FROM engramlog.idempotency",
+    "UPDATE engramlog.erased SET position = 9",
+    "DELETE FROM engramlog.erased",
+    "DELETE FROM engramlog.head",
+    "TRUNCATE engramlog.events",
+    "TRUNCATE engramlog.payloads",
+]
+
+
+@pytest.mark.parametrize("statement", FORBIDDEN)
+def test_no_node_may_change_what_is_written_and_the_owner_is_stopped_too(
+    postgres_server: Server, postgres_url: str, statement: LiteralString
+) -> None:
+    with open_log(postgres_url) as log:
+        first, _ = log.append(
+            [fact(), fact()], idempotency=Idempotency("agent:alice", "k", b"digest")
+        ).events
+        erase(log, first)
+        before = log.read_stored()
+        with (
+            psycopg.connect(postgres_url, autocommit=True) as db,
+            pytest.raises(errors.InsufficientPrivilege),
+        ):
+            db.execute(statement)
+        with (
+            psycopg.connect(postgres_server.url(), autocommit=True) as db,
+            pytest.raises(psycopg.DatabaseError) as refused,
+        ):
+            db.execute(statement)
+        assert refused.value.sqlstate in {"EGA01", "EGE01"}
+        assert log.read_stored() == before
+
+
+@pytest.mark.parametrize(
+    "move",
+    [
+        "position = position - 1",
+        "position = position + 1",
+        "hash = 'x'",
+        "origin = 'another'",
+        "epoch = 0",
+        "received_at = 0",
+    ],
+)
+def test_the_head_can_only_follow_the_events(postgres_url: str, move: LiteralString) -> None:
+    with open_log(postgres_url) as log:
+        log.append(facts(2))
+        with psycopg.connect(postgres_url, autocommit=True) as db:
+            with pytest.raises(psycopg.DatabaseError) as refused:
+                db.execute(f"UPDATE engramlog.head SET {move}")
+            assert refused.value.sqlstate == "EGA01"
+
+
+def test_the_erasing_function_deletes_only_what_an_event_names(postgres_url: str) -> None:
+    with open_log(postgres_url) as log:
+        (event,) = log.append([fact()]).events
+        with psycopg.connect(postgres_url, autocommit=True) as db:
+            with pytest.raises(psycopg.DatabaseError) as refused:
+                db.execute("SELECT engramlog.erase(%s, '{}', '{}')", ([event.event_id],))
+            assert refused.value.sqlstate == "EGE01"
+            with pytest.raises(psycopg.DatabaseError) as refused:
+                db.execute("INSERT INTO engramlog.erased VALUES (%s, 1)", (event.event_id,))
+            assert refused.value.sqlstate == "EGE01"
+
+
+def test_scrubbing_leaves_no_erased_bytes_in_the_tables_files(
+    postgres_server: Server, postgres_url: str
+) -> None:
+    secret = "a sentence that nobody may find again"
+    with open_log(postgres_url) as log:
+        first, _ = log.append([fact(secret), fact()]).events
+        erase(log, first)
+        log.scrub()
+        with psycopg.connect(postgres_server.url(), autocommit=True) as db:
+            db.execute("CHECKPOINT")
+            row = db.execute("SELECT pg_relation_filepath('engramlog.payloads')").fetchone()
+        assert row is not None
+        assert secret.encode() not in (postgres_server.data / row[0]).read_bytes()
+
+
+def test_verify_names_a_trigger_that_was_switched_off_and_a_byte_that_was_changed(
+    postgres_server: Server, postgres_url: str
+) -> None:
+    with open_log(postgres_url) as log:
+        log.append(facts(3))
+        with psycopg.connect(postgres_server.url(), autocommit=True) as db:
+            db.execute("ALTER TABLE engramlog.payloads DISABLE TRIGGER USER")
+            found = verify(log).fault
+            assert found is not None
+            assert "payloads_append_only is missing or switched off" in found.reason
+            db.execute("UPDATE engramlog.payloads SET payload = '{}' WHERE position = 2")
+            db.execute("ALTER TABLE engramlog.payloads ENABLE TRIGGER USER")
+        found = verify(log).fault
+        assert found is not None
+        assert found.position == 2
+    with pytest.raises(CorruptLog):
+        open_log(postgres_url)
+
+
+def test_a_database_without_a_log_says_how_one_is_made(postgres_server: Server) -> None:
+    with pytest.raises(DataDirectoryError, match="log prepare"):
+        open_log(postgres_server.url())
+
+
+def test_text_that_postgresql_cannot_hold_is_refused_and_the_log_goes_on(
+    postgres_url: str,
+) -> None:
+    with open_log(postgres_url) as log:
+        draft = fact(actor="agent:\x00", text="a\x00b")
+        log.append([draft], idempotency=Idempotency("agent:\x00", "k\x00", b"digest"))
+        assert log.read()[0].payload == draft.payload
+        odd = fact()
+        with pytest.raises(AppendError):
+            log.append([type(odd)(odd.payload, "garden/\x00", odd.event_id, odd.actor)])
+        log.append([fact()])
+        assert verify(log).events == 2

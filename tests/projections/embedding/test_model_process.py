@@ -1,0 +1,95 @@
+"""The bundled model in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Generator
+
+import numpy as np
+import pytest
+
+from engramlog.projections.embedding.errors import ModelFileError, ProviderUnavailable
+from engramlog.projections.embedding.providers import weights
+from engramlog.projections.embedding.providers.minilm import MiniLM
+from engramlog.projections.embedding.providers.model_process import ModelProcess
+
+TEXTS = ["That is a happy person", "memory:role CEO", "one two three " * 40]
+
+
+@pytest.fixture
+def model() -> Generator[ModelProcess]:
+    found = ModelProcess("minilm", "all-MiniLM-L6-v2", 384)
+    yield found
+    found.close()
+
+
+def pid_of(model: ModelProcess) -> int:
+    assert model._link is not None
+    return model._link._process.pid
+
+
+def test_its_vectors_are_those_of_the_model(model: ModelProcess) -> None:
+    expected = MiniLM().embed(TEXTS)
+    np.testing.assert_allclose(model.embed(TEXTS), expected, atol=1e-6)
+    np.testing.assert_allclose(model.embed(TEXTS[:1], "query"), expected[:1], atol=1e-6)
+    assert model.embed([]).shape == (0, 384)
+
+
+def test_it_is_started_with_the_first_text_and_ends_with_close(model: ModelProcess) -> None:
+    assert model._link is None
+    model.embed(["a text"])
+    pid = pid_of(model)
+    model.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    with pytest.raises(ProviderUnavailable, match="stopped"):
+        model.embed(["another"])
+
+
+def test_a_dead_process_fails_what_waits_and_is_replaced(model: ModelProcess) -> None:
+    model.embed(["a text"])
+    first = pid_of(model)
+    os.kill(first, signal.SIGSTOP)  # so that the request surely waits
+    failed: list[Exception] = []
+
+    def ask() -> None:
+        try:
+            model.embed(["waits"])
+        except ProviderUnavailable as fault:
+            failed.append(fault)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    while not model._link._waiting:  # pyright: ignore[reportOptionalMemberAccess]
+        pass
+    os.kill(first, signal.SIGKILL)
+    asking.join(30)
+    assert len(failed) == 1
+    assert model.embed(["again"]).shape == (1, 384)
+    assert pid_of(model) != first
+
+
+def test_questions_do_not_wait_behind_documents(model: ModelProcess) -> None:
+    model.embed(["a text"])
+    documents = threading.Thread(target=model.embed, args=(["word " * 200] * 400,))
+    documents.start()
+    for number in range(5):
+        model.embed([f"question {number}"], "query")
+    assert documents.is_alive(), "all questions were answered while documents were embedded"
+    documents.join()
+
+
+def test_missing_weights_are_named(
+    model: ModelProcess, tmp_path: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The process finds the package by its name on the module path: shadow it with an empty one.
+    import pathlib
+
+    folder = pathlib.Path(str(tmp_path)) / weights.PACKAGE
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    monkeypatch.setenv("PYTHONPATH", str(folder.parent))
+    with pytest.raises(ModelFileError, match=r"model\.safetensors"):
+        model.embed(["a text"])

@@ -1,0 +1,54 @@
+"""Names, keys and prefixes: nobody's key begins another's."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engramlog.projections.episodes.stating import entity_of
+from engramlog.projections.memories.place import (
+    MemoryScopeError,
+    Place,
+    name_part,
+    prefix_range,
+    scope_key,
+)
+
+NAMES = ("Alice", "alice", "Alice2", "Al_ce", "%", "Bob", "Bob/session/S9", "Bob%2Fsession", "é")
+
+
+def test_the_key_is_encoded_and_closed() -> None:
+    assert scope_key("Bob/session/S9", "S 1", "rag%") == (
+        "/user/Bob%2Fsession%2FS9/session/S%201/agent/rag%25/"
+    )
+
+
+@pytest.mark.parametrize("user", NAMES)
+def test_a_prefix_range_holds_exactly_a_users_keys(user: str) -> None:
+    start, end = prefix_range(user)
+    inside = [name for name in NAMES if start <= scope_key(name, "S1", "rag") < end]
+    assert inside == [user]
+
+
+@given(st.text(min_size=1, max_size=20), st.text(min_size=1, max_size=20))
+def test_keys_of_different_users_differ(one: str, other: str) -> None:
+    if one != other and not any(0xD800 <= ord(c) <= 0xDFFF for c in one + other):
+        assert scope_key(one, "s", "a") != scope_key(other, "s", "a")
+
+
+@pytest.mark.parametrize("text", ["", "a\x00", "a\n", "x" * 257, "é" * 129])
+def test_unusable_names(text: str) -> None:
+    with pytest.raises(MemoryScopeError) as caught:
+        name_part("session", text)
+    assert caught.value.field == "session"
+
+
+def test_users_have_entities_of_their_own() -> None:
+    entities = {entity_of("self", Place(name, "rag", "local")) for name in NAMES}
+    assert len(entities) == len(NAMES)
+    assert entity_of("star map", Place("mara", "rag", "local")) == "memory://mara/star-map"
+    assert entity_of("user:ann", Place("mara", "rag", "local")) == "user:ann"
+    plain, digested = Place("Mara", "rag", "local"), entity_of(None, Place("Mara", "rag", "local"))
+    assert entity_of("self", plain) == digested
+    assert entity_of("x", Place(digested.split("/")[2], "rag", "local")) != entity_of("x", plain)

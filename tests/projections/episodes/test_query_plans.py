@@ -1,0 +1,91 @@
+"""Questions about episodes and deltas find their rows by an index, however many there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import apsw
+import apsw.ext
+import pytest
+
+from engramlog.projections.authorization import Authorization, everything
+from engramlog.projections.episodes import reading
+from engramlog.projections.episodes.reading import DeltaFilter, Readers
+from engramlog.projections.memories.place import Place
+from engramlog.projections.normalization import SCOPES
+from engramlog.projections.tables.episodes import deltas
+from engramlog.projections.tables.store import ProjectionStore
+from engramlog.projections.writing.decide.memory import delta_book, episodes
+
+RIGHTS = Authorization("a", frozenset({"read"}), frozenset(SCOPES), frozenset({"g"}))
+WHO = Readers("scope/local", "u", "a")
+KEY = (Place("u", "a", "local"), "self", "is")
+TABLES = ("episodes", "deltas", "delta_sources", "memory_facts", "episode_accesses", "facts")
+
+
+@pytest.fixture(scope="module")
+def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[apsw.Connection]:
+    store = ProjectionStore(tmp_path_factory.mktemp("plans") / "projections.db")
+    yield store.db
+    store.close()
+
+
+ASKED: dict[str, Callable[[apsw.Connection], Any]] = {
+    "a user's episodes": lambda db: reading.recent(db, RIGHTS, 9, user="u", limit=5),
+    "the next page": lambda db: reading.recent(db, RIGHTS, 9, user="u", limit=5, before=(1, 1)),
+    "episodes by name": lambda db: reading.find_episodes(db, RIGHTS, 9, ["x"]),
+    "episodes by name, everywhere": lambda db: reading.find_episodes(db, everything(), 9, ["x"]),
+    "what a rule reads": lambda db: reading.behind(db, WHO, after=1, until=9, limit=5),
+    "what waits for a rule": lambda db: reading.pending(db, WHO, 1),
+    "the last of a fire": lambda db: reading.nth_behind(db, WHO, 1, 5),
+    "facts that stand for keys": lambda db: reading.standing_facts(db, [KEY]),
+    "deltas made already": lambda db: reading.known_deltas(db, ["x"]),
+    "a rule's watermark": lambda db: reading.watermark(db, "r"),
+    "a user's deltas": lambda db: reading.deltas_at(db, RIGHTS, 9, DeltaFilter(user="u"), limit=5),
+    "a user's facts": lambda db: reading.memory_facts_at(db, 9, user="u"),
+    "one fact's row": lambda db: reading.memory_facts_at(db, 9, user="u", agent="a"),
+}
+STATEMENTS = {
+    "episodes of these ids": episodes._SAME_IDS,
+    "deltas of these ids": delta_book._KNOWN,
+    "facts of these names": delta_book._NAMED,
+    "a rival of a fact": delta_book._RIVAL,
+    "hashes of episodes": delta_book._HASHES,
+    "a fact replaced": deltas._REPLACED,
+}
+
+
+@pytest.mark.parametrize("name", [*ASKED, *STATEMENTS])
+def test_no_table_is_read_whole(db: apsw.Connection, name: str) -> None:
+    for sql in [STATEMENTS[name]] if name in STATEMENTS else statements(db, ASKED[name]):
+        plan = _steps(apsw.ext.query_info(db, sql, explain_query_plan=True).query_plan)
+        aliases = (*TABLES, *"edmfsiv")
+        scanned = [step for step in plan if step.split()[:2] in [["SCAN", t] for t in aliases]]
+        assert not scanned, plan
+        # All of a scope or garden is no better than all there is.
+        assert not [step for step in plan if step.endswith("(partition=?)")], plan
+
+
+def statements(db: apsw.Connection, ask: Callable[[apsw.Connection], Any]) -> list[str]:
+    """The statements that a question runs."""
+    seen: list[str] = []
+
+    def note(_: object, sql: str, __: object) -> bool:
+        seen.append(sql)
+        return True
+
+    db.exec_trace = note
+    try:
+        ask(db)
+    finally:
+        db.exec_trace = None
+    assert seen
+    return seen
+
+
+def _steps(plan: apsw.ext.QueryPlan | None) -> list[str]:
+    """What SQLite does, flat."""
+    if plan is None:
+        return []
+    return [plan.detail, *(step for part in plan.sub or () for step in _steps(part))]

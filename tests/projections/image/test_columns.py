@@ -1,0 +1,154 @@
+"""The memory image's storage: it grows under readers, and what they pinned stays."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from engramlog.projections.columns.columns import ROW_FIELDS, Columns, Postings
+from engramlog.projections.columns.fact_columns import FactColumns
+from engramlog.projections.columns.slot_counts import SlotCounts
+from engramlog.projections.image.image import MemoryImage
+from engramlog.projections.image.view import View
+from engramlog.projections.interner import Interner
+from engramlog.projections.moment import LIVE, Moment
+from engramlog.projections.tables.declared.keys import KeyRing, KeyRow
+from engramlog.projections.tables.declared.trust import TrustPart
+
+
+def row(position: int, **fields: object) -> tuple[object, ...]:
+    values = {"from_position": position, "to_position": LIVE, "set_aside": LIVE, **fields}
+    return tuple(values.get(name, 0) for name in ROW_FIELDS)
+
+
+def test_numbers_of_texts_are_given_in_order_and_stay() -> None:
+    names = Interner()
+    assert [names.add(text) for text in ("a", "b", "a", "")] == [0, 1, 0, 2]
+    assert (names.number("b"), names.number("c"), names.text(2), len(names)) == (1, None, "", 3)
+    with pytest.raises(IndexError):
+        names.text(3)
+
+
+def test_columns_grow_by_copying_so_that_a_pinned_view_keeps_its_past() -> None:
+    image = MemoryImage()
+    image.facts = FactColumns(capacity=2)
+    image.facts.append([row(1, base=0.5)])
+    image.facts.append([row(2, base=0.25)])
+    image.published, image.position = 2, 2
+    pinned = View(image)
+    image.facts.append([row(n, base=1.0) for n in range(3, 103)])
+    image.facts.note_once("to_position", [0], 104)
+    image.published, image.position = 102, 104
+    assert pinned.count == 2
+    assert pinned.base.tolist() == [0.5, 0.25]
+    assert pinned.to_position.tolist() == [LIVE, LIVE]
+    assert not pinned.ended(np.array([0], dtype=np.int32), Moment(2, 0)).any()
+    now = View(image)
+    assert now.count == 102
+    assert now.from_position.tolist() == list(range(1, 103))
+    assert now.to_position[:2].tolist() == [104, LIVE]
+
+
+def test_an_end_is_written_once() -> None:
+    columns = Columns()
+    columns.append([row(1)])
+    columns.note_once("to_position", [0], 5)
+    columns.note_once("to_position", [0, 0], 7)
+    assert columns.arrays["to_position"][0] == 5
+
+
+def test_slot_lists_are_cut_to_what_was_pinned() -> None:
+    lists = Postings()
+    for slot in (0, 3, 7):
+        lists.add("x", slot)
+    lists.add("one", 4)
+    lists.add_all(["x", "y", "y"], 9)
+    assert [lists.slots("x", count).tolist() for count in (0, 1, 3, 4, 8, 10)] == [
+        [], [0], [0], [0, 3], [0, 3, 7], [0, 3, 7, 9],
+    ]  # fmt: skip
+    assert [lists.slots("one", count).tolist() for count in (4, 5)] == [[], [4]]
+    assert lists.slots("y", 10).tolist() == [9, 9]
+    assert lists.slots("none", 10).tolist() == []
+    assert list(lists) == ["x", "one", "y"]
+
+
+def test_slot_lists_may_be_read_while_they_grow() -> None:
+    lists = Postings()
+    stop = threading.Event()
+
+    def grow() -> None:
+        for slot in range(20_000):
+            lists.add("x", slot)
+        stop.set()
+
+    writer = threading.Thread(target=grow)
+    writer.start()
+    while not stop.is_set():
+        found = lists.slots("x", 5_000)
+        assert found.tolist() == list(range(len(found)))
+    writer.join()
+    assert len(lists.slots("x", 5_000)) == 5_000
+
+
+def test_counts_and_trust_are_those_of_the_position_asked() -> None:
+    accesses = SlotCounts()
+    accesses.add(3, [(0, 1), (2, 5), (0, 1)])
+    accesses.add(4, [])
+    accesses.add(6, [(9, 1), (0, 1)])
+    slots = np.array([0, 1, 2, 9, 40], dtype=np.int32)
+    assert [accesses.at(slots, position).tolist() for position in (2, 3, 5, 6)] == [
+        [0, 0, 0, 0, 0], [2, 0, 5, 0, 0], [2, 0, 5, 0, 0], [3, 0, 5, 1, 0],
+    ]  # fmt: skip
+    names = Interner()
+    trust = TrustPart(names)
+    trust.add(3, "a", 0.5)
+    trust.add(5, "a", 0.25)
+    sources = np.array([names.add("a"), names.add("b")], dtype=np.int32)
+    here = np.zeros(2, dtype=np.int8)
+    no_peer = np.full(2, -1, dtype=np.int32)
+    assert [trust.at(sources, here, no_peer, position).tolist() for position in (2, 3, 5)] == [
+        [1.0, 1.0], [0.5, 1.0], [0.25, 1.0],
+    ]  # fmt: skip
+
+
+def key(
+    digest: str, *, name: str = "k", expires: int | None = None, revoked: int | None = None
+) -> KeyRow:
+    return KeyRow(
+        name, "agent:a", ("read",), ("local",), (), digest, None, 0, expires, "d", 2, revoked
+    )
+
+
+def test_a_key_opens_until_it_expires_or_is_revoked() -> None:
+    good, old, gone = "aa" * 32, "bb" * 32, "cc" * 32
+    ring = KeyRing([key(good), key(old, expires=100), key(gone, revoked=7)])
+    found = ring.lookup(good, 10**18)
+    assert found is not None
+    assert found.key_sha256 == good
+    assert ring.lookup(old, 99) is not None
+    assert ring.lookup(old, 100) is None
+    assert ring.lookup(gone, 0) is None
+    assert ring.lookup("dd" * 32, 0) is None
+    assert ring.lookup(good[:16] + "0" * 48, 0) is None, "the prefix alone opens nothing"
+    assert len(ring.list()) == 2
+    assert ring.list("agent:b") == []
+
+
+def test_a_lookup_compares_a_whole_digest_whether_or_not_the_key_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared: list[tuple[int, int]] = []
+
+    def compare(one: str, other: str) -> bool:
+        compared.append((len(one), len(other)))
+        return one == other
+
+    monkeypatch.setattr("hmac.compare_digest", compare)
+    ring = KeyRing([key("aa" * 32)])
+    for digest in ("aa" * 32, "bb" * 32):
+        ring.lookup(digest, 0)
+    assert compared == [(64, 64), (64, 64)]
+    assert ring.get("k") is not None
+    assert ring.get("other") is None

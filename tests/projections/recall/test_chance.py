@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from engramlog.projections.moment import Moment
+from engramlog.projections.recall import load_profile
+from engramlog.projections.recall.certainty import Certainty
+from engramlog.projections.recall.factors.features import load_features
+from engramlog.projections.recall.profile import ProfileError, parse_profile
+from engramlog.projections.recall.ranking.chance import Chance, chance_of, scaled
+from engramlog.projections.recall.ranking.evidence import evidence_of
+from engramlog.projections.recall.ranking.fusion import Fused
+from engramlog.projections.recall.ranking.scoring import Scored
+from engramlog.projections.recall.request import RecallRequest
+from engramlog.projections.recall.request_facts import Gate, Survey, survey
+from engramlog.projections.recall.stages.candidates import Candidates
+from tests.worlds.recall_world import World, reader, user
+
+NUMBERS = Certainty(bias=-2.0, semantic=2.0, speaker=1.0, margin=4.0, weak_below=0.5)
+
+
+def surveyed(world: World, query: str, moment: Moment | None = None) -> Survey:
+    return survey(
+        world.view(),
+        RecallRequest(query=query),
+        reader(),
+        moment or world.moment(),
+        gate=Gate(effective_min=0.0, contradicted=True),
+        depth=1,
+    )
+
+
+def scored(at: Survey, scores: list[float], likeness: list[float] | None) -> Scored:
+    slots, numbers = np.arange(len(scores), dtype=np.int32), np.array(scores)
+    raw = {} if likeness is None else {"semantic": np.array(likeness)}
+    fused = Fused(slots, raw, raw, slots * 0, numbers)
+    return Scored(fused, load_features(at, slots), {}, numbers, numbers)
+
+
+def talk() -> World:
+    world = World()
+    for n in range(10):
+        world.fact(user(("ann", "bob")[n % 2]), "said", f"something {n}")
+    return world
+
+
+def test_the_chance_of_a_hand_computed_answer() -> None:
+    at = surveyed(talk(), "What does Ann cook?")
+    scores = [0.8, 0.2, 0.4, 0.1, 0.6, 0.3]
+    found = chance_of(at, NUMBERS, scored(at, scores, [0.9, 0.1, 0.5, 0.7, 0.2, 0.3]))
+    # By score: facts 0, 4, 2, 5, 1; their likeness 0.9, 0.2, 0.5, 0.3, 0.1 is 0.4 on average.
+    # Ann said 0, 4 and 2. The others' scores 0.6, 0.4, 0.3, 0.2 are 0.375 on average.
+    margin = 1 - 0.375 / 0.8
+    chance = 1 / (1 + math.exp(-(-2 + 2 * 0.4 + 1 + 4 * margin)))
+    assert found is not None
+    assert (found.semantic, found.speaker, found.margin) == pytest.approx((0.4, 1.0, margin))
+    assert found.chance == pytest.approx(chance, abs=1e-8)
+
+
+def test_what_others_said_is_less_certain_of_a_named_speaker() -> None:
+    at = surveyed(talk(), "What does Ann cook?")
+    mixed = chance_of(at, NUMBERS, scored(at, [0.2, 0.6, 0.2], [0.5, 0.5, 0.5]))
+    assert mixed is not None
+    assert mixed.speaker == pytest.approx(0.4)
+    nobody = surveyed(talk(), "What is cooked?")
+    same = chance_of(nobody, NUMBERS, scored(nobody, [0.2, 0.6, 0.2], [0.5, 0.5, 0.5]))
+    assert same is not None
+    assert same.speaker == 1.0
+    assert same.chance > mixed.chance
+
+
+def test_scores_keep_their_order_and_ratios() -> None:
+    at = surveyed(talk(), "")
+    made = scaled(scored(at, [0.2, 0.8, 0.4], None), Chance(0.6, 0, 0, 0))
+    assert made.score.tolist() == pytest.approx([0.15, 0.6, 0.3])
+
+
+def test_without_meaning_or_facts_no_chance_is_known() -> None:
+    at = surveyed(talk(), "tea")
+    assert chance_of(at, NUMBERS, scored(at, [0.2, 0.8], None)) is None
+    assert chance_of(at, NUMBERS, scored(at, [], [])) is None
+
+
+def test_evidence_is_weak_under_the_bound() -> None:
+    document: dict[str, Any] = {
+        "name": "tried", "description": "", "stages": [{"name": "lexical", "weight": 1.0}],
+        "certainty": {"bias": 0, "semantic": 1, "speaker": 1, "margin": 1, "weak_below": 0.5},
+    }  # fmt: skip
+    profile = parse_profile(document)
+    slots = np.array([0], dtype=np.int32)
+    hits = {"lexical": Candidates(slots, np.ones(1), slots, lambda _slot: [])}
+    assert evidence_of(profile, hits, Chance(0.49, 0, 0, 0)) == "weak"
+    assert evidence_of(profile, hits, Chance(0.5, 0, 0, 0)) == "strong"
+    assert evidence_of(profile, {}, None) == "none"
+    assert evidence_of(profile, hits, None) is None
+
+
+def test_a_wrong_certainty_is_refused_by_its_field() -> None:
+    stages = [{"name": "lexical", "weight": 1.0}]
+    certainty = {"bias": 0, "semantic": 101, "speaker": 1, "margin": 1}
+    document = {"name": "tried", "description": "", "stages": stages, "certainty": certainty}
+    with pytest.raises(ProfileError) as caught:
+        parse_profile(document)
+    assert caught.value.path == "$.certainty.semantic"
+
+
+def test_only_default_says_how_certain_it_is() -> None:
+    known = {name for name in ("default", "stigmem", "abmind", "abmind-head", "stargraph")
+             if load_profile(name).certainty is not None}  # fmt: skip
+    assert known == {"default"}

@@ -1,0 +1,213 @@
+"""Faults around the writer that once hit the wrong caller, or everybody."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import msgspec
+import pytest
+
+from engramlog.api.node.node import Node
+from engramlog.eventlog.errors import PayloadTooLarge
+from engramlog.eventlog.event import UnknownPayload
+from engramlog.eventlog.kinds import RecallServed, RecallUse, Value
+from engramlog.eventlog.log import Idempotency
+from engramlog.projections.moment import Moment
+from engramlog.projections.tables.database import query
+from engramlog.projections.tables.facts.facts import FactsProjector
+from engramlog.projections.tables.store import ProjectionStore
+from engramlog.projections.writing.commands import AssertFact, Done, Refused, RetractFact
+from engramlog.projections.writing.submission import Submission
+from engramlog.projections.writing.writer import WriterClosed
+from tests.worlds.failing_storage import FailingOnce
+from tests.worlds.histories import ALL_SCOPES, START_US, asserted
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    node = Node.open(tmp_path / "data")
+    yield node
+    node.close()
+
+
+def role(v: str, **more: Any) -> AssertFact:
+    return asserted(value=Value("string", v), **more)
+
+
+def done(outcome: Done | Refused) -> Done:
+    assert isinstance(outcome, Done), outcome
+    return outcome
+
+
+def test_a_caller_who_goes_away_harms_nobody(node: Node) -> None:
+    gate = threading.Event()
+    node.writer.exclusive(gate.wait)
+    leaving = node.writer.submit([role("A")], actor="agent:t")
+    staying = node.writer.submit([role("B", relation="tag:x")], actor="agent:t")
+    leaving.cancel()
+    gate.set()
+    written = done(staying.result(timeout=2).outcomes[0])
+    alone = node.writer.submit([role("C", relation="tag:y")], actor="agent:t")
+    alone.cancel()
+    assert done(node.writer.submit([role("D")], actor="agent:t").result(timeout=2).outcomes[0])
+    events = [event.payload for event in node.log.read(0, 100)]
+    stated = [event.value.v for event in events if hasattr(event, "value")]  # type: ignore[union-attr]
+    assert stated.count("B") == 1
+    assert written.fact_id in node.reader.image.facts.slot_of
+
+
+def test_a_command_is_not_blamed_for_another_ones_events(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engramlog.eventlog.codec.PAYLOAD_BYTES_MAX", 2_000)
+    large = Submission([role("x" * 3_000)], "agent:t", None, None, False)
+    small = Submission([role("A")], "agent:t", None, START_US, False)
+    node.writer.exclusive(lambda: node.writer._write([large, small])).result()
+    with pytest.raises(PayloadTooLarge):
+        large.answer.result(timeout=0)
+    assert done(small.answer.result(timeout=0).outcomes[0])
+
+
+def test_a_command_that_comes_in_while_the_writer_closes_is_answered(node: Node) -> None:
+    gate = threading.Event()
+    node.writer.exclusive(gate.wait)
+    closing = threading.Thread(target=node.writer.close)
+    closing.start()
+    while not node.writer._closed:
+        pass
+    late = Submission([role("late")], "agent:t", None, None, False)
+    node.writer._queue.put(late)  # as submit does that looked before the writer closed
+    gate.set()
+    closing.join()
+    with pytest.raises(WriterClosed):
+        late.answer.result(timeout=1)
+
+
+def test_a_rebuild_of_tables_that_fell_behind_brings_the_memory_image_up_too(node: Node) -> None:
+    node.write(role("A"))
+    store = node.writer.store
+    store.db = FailingOnce(store.db)  # type: ignore[assignment]
+    acknowledged = done(node.write(role("B", relation="tag:x"))[0])
+    assert node.status()["degraded"] is not None
+    node.rebuild()
+    node.write(role("C", relation="tag:y"))
+    assert acknowledged.fact_id in node.reader.image.facts.slot_of
+    assert node.status()["degraded"] is None
+
+
+def test_a_fault_of_the_machine_halts_no_projector(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise apsw.ReadOnlyError("the disk was remounted")
+
+    head = node.log.head()
+    with monkeypatch.context() as patch:
+        patch.setattr(FactsProjector, "apply", broken)
+        with pytest.raises(apsw.ReadOnlyError):
+            node.write(role("A"))
+    assert node.log.head() == head
+    assert node.status()["degraded"] is None
+    done(node.write(role("A"))[0])
+
+
+def test_one_recall_batch_may_name_a_fact_twice(node: Node) -> None:
+    fact = str(done(node.write(role("A"))[0]).fact_id)
+    node.write(RecallServed(uses=[RecallUse(fact, 1, 5_000), RecallUse(fact, 2, 4_000)]))
+    assert node.status()["degraded"] is None
+    view = node.reader.pin()
+    slots = view.entity_slots(int(view.entity[0]))
+    assert view.access_count(slots, node.moment()).tolist() == [3]
+    with node.reader.pool.connection() as db:
+        assert query(db, "SELECT count, last_at_us FROM fact_accesses") == [(3, 5_000)]
+        assert query(db, "SELECT access_count, last_accessed_at FROM facts") == [(3, 5)]
+
+
+def test_what_was_refused_is_refused_when_the_request_is_repeated(node: Node) -> None:
+    fact = str(done(node.write(role("A"))[0]).fact_id)
+    intents = [
+        role("B", relation="tag:x"),
+        RetractFact(fact_id="none", scopes=ALL_SCOPES),
+        RetractFact(fact_id=fact, scopes=ALL_SCOPES),
+        RetractFact(fact_id=fact, scopes=ALL_SCOPES),
+    ]
+    key = Idempotency("agent:t", "key", b"digest")
+    first, again = (
+        node.writer.submit(intents, actor="agent:t", idempotency=key).result() for _ in range(2)
+    )
+    codes = [[getattr(each, "code", None) for each in a.outcomes] for a in (first, again)]
+    assert codes[0] == [None, "fact_not_found", None, "fact_already_retracted"]
+    assert codes[1] == codes[0]
+    assert [done(a.outcomes[2]).retracted for a in (first, again)] == [(fact,), (fact,)]
+    assert again.replayed
+    assert again.position == first.position
+
+
+def test_receipt_times_of_files_are_kept_and_never_go_back(tmp_path: Path) -> None:
+    node = Node.open(tmp_path / "data", epoch_clock="file")
+    start = node.log.head().received_at
+    wanted = [start + 10_000_000, start + 5_000_000, start + 20_000_000]
+    for number, at_us in enumerate(wanted):
+        node.writer.submit([role(f"v{number}")], actor="agent:t", received_at=at_us).result()
+    events = node.log.read(1, 10)
+    assert [event.received_at for event in events] == [wanted[0], wanted[0], wanted[2]]
+    view = node.reader.pin()
+    assert view.recorded_at.tolist() == [event.header.recorded_at for event in events]
+    node.close()
+
+
+def test_an_unknown_kind_from_a_peer_is_noted_and_an_own_one_only_while_serving(
+    node: Node, tmp_path: Path
+) -> None:
+    node.write(role("A"))
+    events = node.log.read(0, 10)
+    header = msgspec.structs.replace(events[-1].header, kind="fact_dreamt", schema_version=3)
+    strange = msgspec.structs.replace(
+        events[-1],
+        position=events[-1].position + 1,
+        peer="stigmem:node:other",
+        header=header,
+        payload=UnknownPayload("fact_dreamt", 3),
+    )
+    store = ProjectionStore(tmp_path / "other.db", strict=True)
+    with store.db:
+        store.apply([*events, strange])
+    assert store.position == strange.position
+    noted = query(store.db, "SELECT kind, schema_version FROM unknown_events")
+    assert noted == [("fact_dreamt", 3)]
+    assert not store.halted
+    store.close()
+
+
+def test_a_moment_of_the_past_does_not_see_what_is_written_meanwhile(node: Node) -> None:
+    for number in range(50):
+        node.write(role(f"v{number}", relation=f"memory:r{number}"))
+    view = node.reader.pin()
+    moment = Moment(view.position, START_US)
+    seen: list[tuple[object, ...]] = []
+    stop = threading.Event()
+
+    def look() -> None:
+        slots = view.entity_slots(int(view.entity[0]))
+        while not stop.is_set():
+            seen.append(
+                (
+                    view.confidence(slots, moment).tolist(),
+                    view.access_count(slots, moment).tolist(),
+                    view.trust(slots, moment).tolist(),
+                )
+            )
+
+    reader = threading.Thread(target=look)
+    reader.start()
+    ids = list(node.reader.image.facts.slot_of)
+    for fact in ids:
+        node.write(RecallServed(uses=[RecallUse(fact, 1, 1)]))
+        node.write(RetractFact(fact_id=fact, scopes=ALL_SCOPES))
+    stop.set()
+    reader.join()
+    assert set(map(repr, seen)) == {repr(([1.0] * 50, [0] * 50, [1.0] * 50))}

@@ -1,0 +1,142 @@
+"""Requests to other machines: no host holds a thread for longer than its limits."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+import pytest
+
+from engramlog.projections.http_exchange import (
+    AnswerLimits,
+    BlockingHttp,
+    HostHungUp,
+    HttpFault,
+    answer_of,
+    proxy_for,
+    whole_within,
+)
+
+BRIEF = AnswerLimits(silence_seconds=0.3, whole_seconds=0.6, bytes_per_second=1e9)
+
+
+@contextmanager
+def host(serve: Callable[[socket.socket], None]) -> Generator[str]:
+    """A host that lets ``serve`` answer each connection, once it has read the request."""
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def accept() -> None:
+        while True:
+            try:
+                connection, _ = listening.accept()
+            except OSError:
+                return
+            threading.Thread(target=answered, args=(connection,), daemon=True).start()
+
+    def answered(connection: socket.socket) -> None:
+        with connection:
+            try:
+                while b"\r\n\r\n" not in connection.recv(65536):
+                    pass
+                serve(connection)
+            except OSError:
+                pass
+
+    threading.Thread(target=accept, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        listening.close()
+
+
+def drip(text: bytes) -> Callable[[socket.socket], None]:
+    def serve(connection: socket.socket) -> None:
+        connection.sendall(text)
+        while True:
+            threading.Event().wait(0.02)
+            connection.sendall(b"x")
+
+    return serve
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [b"HTTP/1.1 200 OK\r\nX-Slow: ", b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"],
+    ids=["headers", "body"],
+)
+def test_an_answer_that_comes_slowly_for_ever_is_given_up(begun: bytes) -> None:
+    with host(drip(begun)) as url:
+        http = BlockingHttp(url)
+        with pytest.raises(HttpFault, match="in time"):
+            http.ask("GET", "/", limits=BRIEF)
+        http.close()
+
+
+def test_a_close_ends_a_request_that_waits() -> None:
+    def wait(_: socket.socket) -> None:
+        threading.Event().wait(60)
+
+    with host(wait) as url:
+        http = BlockingHttp(url)
+        waiting = http.begin("GET", "/", limits=whole_within(60))
+        threading.Timer(0.1, http.close).start()
+        with pytest.raises(HttpFault, match="closed"):
+            answer_of(waiting)
+        with pytest.raises(HttpFault, match="closed"):
+            http.begin("GET", "/", limits=BRIEF)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b"HTTP/1.1 200 OK\r\n\r\nno length", "how long"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2000\r\n\r\n", "larger"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n7d0\r\n" + b"x" * 2000, "larger"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort", "."),
+        (b"nonsense\r\n\r\n", "."),
+    ],
+    ids=["no length", "too long", "too long in parts", "broken off", "no HTTP"],
+)
+def test_only_a_whole_answer_of_known_length_counts(text: bytes, reason: str) -> None:
+    with host(lambda connection: connection.sendall(text)) as url:
+        http = BlockingHttp(url)
+        with pytest.raises(HttpFault, match=reason):
+            http.ask("GET", "/", limits=whole_within(10), bytes_max=1000)
+        http.close()
+
+
+def test_a_host_that_hangs_up_says_nothing_of_the_request() -> None:
+    with host(lambda _: None) as url:
+        http = BlockingHttp(url)
+        with pytest.raises(HostHungUp):
+            http.ask("POST", "/", content=b"{}", limits=whole_within(10))
+        http.close()
+
+
+def test_redirects_are_answers_and_are_not_followed() -> None:
+    moved = b"HTTP/1.1 302 Found\r\nLocation: http://example.org/\r\nContent-Length: 0\r\n\r\n"
+    with host(lambda connection: connection.sendall(moved)) as url:
+        http = BlockingHttp(url)
+        assert http.ask("GET", "/", limits=whole_within(10)).status == 302
+        http.close()
+
+
+def test_an_answer_earns_time_by_what_came_but_never_more_than_the_whole() -> None:
+    limits = AnswerLimits(silence_seconds=10, whole_seconds=100, bytes_per_second=10)
+    assert limits.until(0, 0, 0) == 10
+    assert limits.until(0, 50, 8) == 15
+    assert limits.until(0, 5000, 95) == 100
+    assert limits.until(0, 500, 8) == 18
+
+
+def test_https_goes_through_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("https_proxy", "http://ann:p%20w@proxy.example:3128")
+    monkeypatch.setenv("no_proxy", "inside.example")
+    found = proxy_for("https://api.example/v1")
+    assert found is not None
+    assert found.url == "http://proxy.example:3128"
+    assert found.headers == {"Proxy-Authorization": "Basic YW5uOnAgdw=="}
+    assert proxy_for("https://inside.example/v1") is None
+    assert proxy_for("http://api.example/v1") is None

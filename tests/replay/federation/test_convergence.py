@@ -1,0 +1,91 @@
+"""Nodes that have the same streams agree, whatever came when."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from engramlog.eventlog.kinds import PeerGrants, Value
+from engramlog.projections.writing.commands import Done, EraseFacts
+from engramlog.replay.verify import verify
+from tests.worlds.federation.answers import differences
+from tests.worlds.federation.network import Link, Member
+from tests.worlds.federation.schedules import answers_of, run
+from tests.worlds.federation.schedules import shared_digests as shared
+from tests.worlds.histories import asserted
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_a_random_schedule_ends_in_equal_digests_and_answers(tmp_path: Path, seed: int) -> None:
+    members = run(tmp_path, seed, nodes=2 + seed % 3)
+    try:
+        digests = [shared(member) for member in members]
+        assert all(each == digests[0] for each in digests)
+        assert len(digests[0]) >= len(members) - 1
+        for member in members:
+            assert member.node.status()["degraded"] is None
+            assert member.node.rebuild().digest == member.digests().local
+        first, *others = answers_of(members)
+        assert [differences(first, each) for each in others] == [[]] * len(others)
+        assert len(first["facts"]) > 1
+        assert any(len(found) > 1 for name, found in first.items() if name.startswith("default"))
+    finally:
+        for member in members:
+            member.close()
+
+
+SECRET = "a secret that must not stay"
+
+
+def test_what_one_node_erases_is_gone_wherever_it_was_replayed(tmp_path: Path) -> None:
+    a, b, late = (Member(tmp_path, name) for name in ("a", "b", "late"))
+    try:
+        for one in (a, b, late):
+            for other in (a, b, late):
+                if one is not other:
+                    one.meet(other)
+        intents = [
+            asserted(value=Value("string", text), source="agent:a", scope="company")
+            for text in (SECRET, "stays")
+        ]
+        (outcome, _) = a.submit(intents).outcomes
+        assert isinstance(outcome, Done)
+        b.pull(Link(b, a))
+        assert any(SECRET.encode() in (each.payload or b"") for each in b.node.log.read_stored())
+        assert outcome.fact_id is not None
+        (erased,) = a.node.write(EraseFacts(erasure_id=str(uuid4()), fact_ids=(outcome.fact_id,)))
+        assert isinstance(erased, Done), erased
+        for one in (b, late):
+            pulled = one.pull(Link(one, a))
+            assert not pulled.faults, pulled.faults
+            assert outcome.fact_id not in one.node.reader.image.facts.slot_of
+            for stored in one.node.log.read_stored():
+                assert SECRET.encode() not in (stored.payload or b"")
+            assert verify(one.node.log).fault is None
+            assert one.node.rebuild().digest == one.digests().local
+        assert shared(a) == shared(b) == shared(late)
+    finally:
+        for member in (a, b, late):
+            member.close()
+
+
+def test_erasing_what_others_stated_needs_the_grant(tmp_path: Path) -> None:
+    a, b = Member(tmp_path, "a"), Member(tmp_path, "b")
+    try:
+        a.meet(b)
+        b.meet(a, PeerGrants(scopes=["company", "public"]))
+        intent = asserted(value=Value("string", "of b"), source="agent:b", scope="company")
+        (outcome,) = b.submit([intent]).outcomes
+        assert isinstance(outcome, Done)
+        assert outcome.fact_id is not None
+        a.pull(Link(a, b))
+        a.node.write(EraseFacts(erasure_id=str(uuid4()), fact_ids=(outcome.fact_id,)))
+        assert not b.pull(Link(b, a)).faults
+        assert outcome.fact_id in b.node.reader.image.facts.slot_of
+        assert b.node.rebuild().digest == b.digests().local
+        assert verify(b.node.log).fault is None
+    finally:
+        a.close()
+        b.close()

@@ -1,0 +1,154 @@
+"""What a peer says against our facts: a denial, another value, a source's name that is not its."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from engramlog.eventlog.kinds import KeyIssued, PeerGrants, SourceTrustSet, Value
+from engramlog.projections.authorization import everything
+from engramlog.projections.cid import compute_cid
+from engramlog.projections.contradictions.conflicts import conflicts
+from engramlog.projections.contradictions.preferred_side import preferred
+from engramlog.projections.writing.commands import AssertFact, Command, Done, RetractFact
+from tests.worlds.federation.network import Link, Member
+
+GRANTS = PeerGrants(scopes=["company"])
+ANN, MAX = "agent:ann", "agent:max"
+
+
+def says(v: str, source: str, confidence: float = 1.0) -> AssertFact:
+    said: dict[str, Any] = {
+        "entity": "user:x", "relation": "memory:role", "value": Value("string", v),
+        "source": source, "scope": "company", "confidence": confidence,
+    }  # fmt: skip
+    return AssertFact(**said, cid=compute_cid(**said))
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[tuple[Member, Member, Member]]:
+    made = tuple(Member(tmp_path, name) for name in "abc")
+    for one in made:
+        for other in made:
+            if one is not other:
+                one.meet(other, GRANTS)
+    yield made[0], made[1], made[2]
+    for each in made:
+        each.close()
+
+
+def do(node: Member, command: Command) -> str:
+    (done,) = node.submit([command]).outcomes
+    assert isinstance(done, Done), done
+    return done.fact_id or ""
+
+
+def pull(client: Member, server: Member) -> None:
+    client.pull(Link(client, server))
+
+
+def disputed(node: Member, fact: str) -> bool:
+    view, moment = node.node.reader.pin(), node.node.moment()
+    slot = view.slot_of(fact)
+    assert slot is not None
+    return bool(view.contradicted(np.array([slot], dtype=np.int32), moment, everything())[0])
+
+
+def listed(node: Member) -> list[str]:
+    """Values that a default list shows."""
+    view, moment = node.node.reader.pin(), node.node.moment()
+    slots = np.flatnonzero(view.claimed(np.arange(view.count, dtype=np.int32), moment))
+    shown = slots[preferred(view, slots.astype(np.int32), moment, everything())]
+    return sorted(view.said_by(slot) for slot in shown.tolist())
+
+
+def open_conflicts(node: Member) -> int:
+    reader = node.node.reader
+    found = conflicts(reader, reader.pin(), everything(), node.node.moment(), status="unresolved")
+    return len(list(found))
+
+
+def test_a_denial_travels_ends_nothing_and_is_taken_back(
+    nodes: tuple[Member, Member, Member],
+) -> None:
+    ours, theirs, _ = nodes
+    fact = do(ours, says("CEO", ANN))
+    pull(theirs, ours)
+    marker = do(theirs, says("retracted", MAX, 0.0))
+    pull(ours, theirs)
+    assert disputed(ours, fact)
+    assert listed(ours) == ["CEO"]
+    assert open_conflicts(ours) == 1
+    assert ours.digests().shared == theirs.digests().shared
+    do(theirs, RetractFact(fact_id=marker, scopes=frozenset({"company"})))
+    pull(ours, theirs)
+    assert not disputed(ours, fact)
+    assert not open_conflicts(ours)
+    assert ours.digests().shared == theirs.digests().shared
+    assert ours.node.rebuild().compared
+
+
+def test_a_denial_waits_for_its_fact(nodes: tuple[Member, Member, Member]) -> None:
+    ours, theirs, third = nodes
+    fact = do(ours, says("CEO", ANN))
+    pull(theirs, ours)
+    do(theirs, says("CEO", MAX, 0.0))
+    pull(third, theirs)
+    third.restart()
+    assert open_conflicts(third) == 0
+    pull(third, ours)
+    assert disputed(third, fact)
+    assert open_conflicts(third) == 1
+    third.restart()
+    assert disputed(third, fact)
+    do(theirs, says("CEO", MAX))
+    pull(third, theirs)
+    assert not disputed(third, fact)
+
+
+@pytest.mark.parametrize("confidence", [0.9, 1.0])
+def test_another_value_of_a_peer_hides_none_of_ours(
+    nodes: tuple[Member, Member, Member], confidence: float
+) -> None:
+    ours, theirs, _ = nodes
+    do(ours, says("CEO", ANN, 0.9))
+    do(theirs, says("forged", MAX, confidence))
+    do(theirs, says("signed by ann", ANN, confidence))
+    pull(ours, theirs)
+    assert listed(ours) == ["CEO"]
+
+
+def test_what_a_peer_says_in_a_sources_name_is_not_that_sources(
+    nodes: tuple[Member, Member, Member],
+) -> None:
+    ours, theirs, _ = nodes
+    key = KeyIssued(key_id="k", entity_uri=ANN, permissions=["write"], key_sha256="ab" * 32,
+                    scopes=["company"])  # fmt: skip
+    do(ours, key)
+    for node, v in ((ours, "CEO"), (theirs, "forged")):
+        do(node, says(v, ANN))
+    pull(ours, theirs)
+    assert listed(ours) == ["CEO"]
+    do(ours, SourceTrustSet(source=ANN, trust=1.0))
+    assert listed(ours) == ["CEO"], "trust in our own agent is none in who speaks in its name"
+
+
+def test_a_peer_is_trusted_as_far_as_is_set(nodes: tuple[Member, Member, Member]) -> None:
+    ours, theirs, _ = nodes
+    do(ours, says("CEO", ANN, 0.5))
+    fact = do(theirs, says("forged", MAX))
+    do(ours, SourceTrustSet(source=MAX, trust=1.0))
+    pull(ours, theirs)
+    assert listed(ours) == ["forged"]
+    do(ours, SourceTrustSet(source=theirs.id, trust=0.25))
+    assert listed(ours) == ["CEO"]
+    view = ours.node.reader.pin()
+    slot = view.slot_of(fact)
+    assert slot is not None
+    trust = view.trust(np.array([slot], dtype=np.int32), ours.node.moment())
+    assert trust.tolist() == [0.25]
+    assert ours.node.rebuild().compared

@@ -1,0 +1,132 @@
+"""Who may ask for streams: every token that proves nothing is turned away at the socket."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from engramlog.api.client.event_source import DIGESTS_PATH, EVENTS_PATH, STREAMS_PATH
+from engramlog.projections.rights.capability_token import to_url_text
+from tests.worlds.federation.forged import Forger
+from tests.worlds.federation.hostile import HostilePeer
+from tests.worlds.live import CONTROL_TOKEN, LiveNode
+
+Make = Callable[..., HostilePeer]
+ROUTES = (STREAMS_PATH, EVENTS_PATH, DIGESTS_PATH)
+SECOND_MS = 1_000
+
+
+def ask(live: LiveNode, path: str, token: str | None) -> tuple[int, Any]:
+    """Status and detail of one request for what only peers may have."""
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    wanted = {"stream": f"{live.node.node_id}/1/scope/company", "after": 0, "limit": 10}
+    query = wanted if path == EVENTS_PATH else {}
+    answer = live.call("GET", path, headers=headers, params=query)
+    return answer.status_code, answer.json().get("detail") if answer.status_code > 299 else None
+
+
+@pytest.mark.parametrize("path", ROUTES)
+def test_only_a_fresh_token_of_an_approved_peer_for_this_node_is_let_in(
+    live: LiveNode, hostile: Make, path: str
+) -> None:
+    peer, stranger = hostile(), hostile("stranger").forger
+    peer.befriend(live, pull=False)
+    live.state(scope="company")
+    forger, own_id = peer.forger, live.node.node_id
+    assert ask(live, path, forger.token(own_id)) == (200, None)
+    for token, detail in (
+        (None, "peer token required"),
+        ("a.b", "malformed token"),
+        ("x" * 5_000, "malformed token"),
+        (forger.token(own_id)[:-20], "invalid_signature"),
+        (forger.token(own_id, ahead_ms=-91 * SECOND_MS), "token_expired"),
+        (forger.token(own_id, ahead_ms=31 * SECOND_MS), "iat_in_future"),
+        (forger.token("stigmem:node:another"), "invalid_sub"),
+        (forger.token(forger.id), "invalid_sub"),
+        (forger.token(own_id, nonce="n" * 201), "missing_nonce"),
+        (stranger.token(own_id), "peer not registered"),
+        (in_the_name_of(forger, stranger, own_id), "invalid_signature"),
+        (unsigned(forger, own_id), "malformed token"),
+    ):
+        assert ask(live, path, token) == (401, detail)
+    assert ask(live, path, forger.token(own_id)) == (200, None)
+
+
+def in_the_name_of(forger: Forger, signer: Forger, target: str) -> str:
+    """A token that says it is the forger's, under another's signature."""
+    head, claims, _ = forger.token(target).split(".")
+    signature = signer.identity.sign(f"{head}.{claims}".encode())
+    return f"{head}.{claims}.{to_url_text(signature)}"
+
+
+def unsigned(forger: Forger, target: str) -> str:
+    """The old trick: a header that says that no signature is needed."""
+    _, claims, _ = forger.token(target).split(".")
+    head = to_url_text(msgspec.json.encode({"alg": "none", "typ": "JWT"}))
+    return f"{head}.{claims}."
+
+
+@pytest.mark.parametrize("path", ROUTES)
+def test_a_token_is_good_for_one_request(live: LiveNode, hostile: Make, path: str) -> None:
+    peer = hostile()
+    peer.befriend(live, pull=False)
+    live.state(scope="company")
+    token = peer.forger.token(live.node.node_id)
+    assert ask(live, path, token) == (200, None)
+    for again in ROUTES:
+        assert ask(live, again, token) == (401, "nonce_already_seen")
+    same_nonce = peer.forger.token(live.node.node_id, nonce="one")
+    assert ask(live, path, same_nonce)[0] == 200
+    other = peer.forger.token(live.node.node_id, "public", nonce="one")
+    assert ask(live, path, other) == (401, "nonce_already_seen")
+
+
+@pytest.mark.parametrize("path", ROUTES)
+def test_neither_an_unapproved_nor_a_revoked_peer_gets_anything(
+    live: LiveNode, hostile: Make, path: str
+) -> None:
+    waiting, gone = hostile("waiting"), hostile("gone")
+    waiting.register(live)
+    peer_id = gone.befriend(live, pull=False)
+    live.state(scope="company")
+    own_id = live.node.node_id
+    assert ask(live, path, waiting.forger.token(own_id)) == (401, "peer_not_approved")
+    assert ask(live, path, gone.forger.token(own_id)) == (200, None)
+    earlier = gone.forger.token(own_id)
+    revoked = live.call(
+        "POST", f"/v1/federation/peers/{peer_id}/revoke", key=CONTROL_TOKEN, json={"reason": "x"}
+    )
+    assert revoked.status_code == 200, revoked.text
+    assert ask(live, path, earlier) == (401, "peer_not_approved")
+    assert ask(live, path, gone.forger.token(own_id)) == (401, "peer_not_approved")
+
+
+def test_a_token_opens_no_more_than_it_names_and_is_granted(live: LiveNode, hostile: Make) -> None:
+    peer = hostile()
+    peer.befriend(live, pull=False, scopes=["public"])
+    for scope in ("company", "public", "team", "local"):
+        live.state(scope=scope)
+    own_id = live.node.node_id
+
+    def streams(*scopes: str) -> list[str]:
+        headers = {"Authorization": f"Bearer {peer.forger.token(own_id, *scopes)}"}
+        body = live.call("GET", STREAMS_PATH, headers=headers).json()
+        return [head["stream"].rpartition("/")[2] for head in body["heads"]]
+
+    assert streams("public", "company", "team", "local") == ["public"]
+    assert streams("company") == []
+    for scope in ("company", "team", "local"):
+        headers = {"Authorization": f"Bearer {peer.forger.token(own_id, scope)}"}
+        stream = f"{own_id}/1/scope/{scope}"
+        refused = live.call("GET", EVENTS_PATH, headers=headers, params={"stream": stream})
+        assert refused.status_code == 404
+        assert refused.json()["detail"]["code"] == "stream_not_found"
+
+
+def test_a_key_of_this_node_is_no_peer_token(live: LiveNode) -> None:
+    for key in (CONTROL_TOKEN, live.mint("read", "federate", "admin")):
+        for path in ROUTES:
+            assert ask(live, path, key)[0] == 401

@@ -1,0 +1,251 @@
+"""Two worlds that differ in what a tombstone hides."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from unittest import mock
+from uuid import uuid4
+
+import msgspec
+
+from engramlog.eventlog.kinds import GardenCreated, RecallServed, RecallUse
+from engramlog.projections.authorization import everything
+from engramlog.projections.contradictions.conflicts import conflicts
+from engramlog.projections.episodes.delta import (
+    AddDelta,
+    DeleteDelta,
+    MemoryDelta,
+    UpdateDelta,
+    stated_id,
+)
+from engramlog.projections.memories.place import Place
+from engramlog.projections.moment import Moment
+from engramlog.projections.writing.commands import (
+    ApplyDeltas,
+    AssertFact,
+    Command,
+    RecordEpisodes,
+    ResolveConflict,
+    RetractFact,
+)
+from tests.worlds.live import CONTROL_TOKEN
+from tests.worlds.private_questions import STATEMENTS, Ask, reads
+from tests.worlds.private_worlds import (
+    ALL_SCOPES,
+    ENTITIES,
+    GARDENS,
+    MEMBER,
+    SCOPE,
+    USERS,
+    VALUES,
+    Life,
+    Step,
+)
+
+BURIED = ENTITIES[2]
+
+BURIED_NAMES = ("hid-0", "hid-1", "hid-2")
+"""Of episodes and of facts that deltas write about the entity."""
+
+
+class Buried(Life):
+    """A life whose private steps are about the entity that will be hidden, in no garden."""
+
+    @cached_property
+    def named(self) -> set[str]:
+        """Names that deltas gave to facts about the entity."""
+        return set()
+
+    def _intent(self, step: Step) -> Command | None:
+        if not step.private or step.kind == "garden":
+            if step.kind == "garden":
+                slug = GARDENS[step.garden]
+                return GardenCreated(
+                    garden_id=str(uuid4()), slug=slug, name=slug, scope=SCOPE, created_by=MEMBER
+                )
+            return super()._intent(step)
+        match step.kind:
+            case "fact":
+                return self._about(step)
+            case "retract" if self.hidden:
+                fact, _ = self.hidden[step.pick % len(self.hidden)]
+                return RetractFact(fact_id=fact, scopes=ALL_SCOPES, member=MEMBER)
+            case "recall" if self.hidden:
+                fact, _ = self.hidden[step.pick % len(self.hidden)]
+                return RecallServed(uses=[RecallUse(fact, 3, self.clock.now_us())])
+            case "resolve":
+                return self._settled(step)
+            case "episode":
+                return self._spoken(step)
+            case "delta":
+                return self._proposed(step)
+            case _:
+                return None
+
+    def _spoken(self, step: Step) -> RecordEpisodes:
+        """An episode whose metadata name the entity, as subject or object."""
+        plain = self._episode(msgspec.structs.replace(step, private=False, derived=False))
+        (episode,) = plain.episodes
+        said = ({"subject": BURIED}, {"subject": "self", "object": BURIED})[step.pick % 2]
+        named = msgspec.structs.replace(
+            episode, metadata=said, id=BURIED_NAMES[step.pick % 3] if step.derived else None
+        )
+        return msgspec.structs.replace(plain, episodes=(named,), member=MEMBER)
+
+    def _proposed(self, step: Step) -> ApplyDeltas:
+        """A delta that states a fact about the entity, ends one, or is rejected over one."""
+        plain = self._delta(msgspec.structs.replace(step, private=False, derived=False, pick=1))
+        (proposal,) = plain.proposals
+        place = Place(USERS[step.pick % 2], "rag", SCOPE, None)
+        name, older = BURIED_NAMES[step.pick % 3], BURIED_NAMES[(step.pick + 1) % 3]
+        payload = {"id": name, "subject": BURIED, "predicate": "memory:role", "object": "x"}
+        payload["object"] = VALUES[step.value].v
+        origin: dict[str, Any] = {
+            "confidence": 1.0,
+            "source_episode_ids": [name],
+            "promotion_us": self.clock.now_us(),
+            "rule_id": "by-hand",
+        }
+        delta: MemoryDelta = AddDelta(fact_payload=payload, **origin)
+        if step.derived and name in self.named and older in self.named:
+            delta = UpdateDelta(
+                fact_payload=payload, replaces=[older], expected_version=step.pick % 2 + 1, **origin
+            )
+        elif step.pick % 5 == 4 and older in self.named:
+            delta = DeleteDelta(replaces=[older], **origin)
+        self.named.add(name)
+        proposal = msgspec.structs.replace(
+            proposal, delta=delta, place=place, delta_id=stated_id(delta, place)
+        )
+        return msgspec.structs.replace(plain, proposals=(proposal,), member=MEMBER)
+
+    def _about(self, step: Step) -> AssertFact:
+        """A fact about the entity, or (every third) another's fact that points at it."""
+        plain = msgspec.structs.replace(step, private=False)
+        intent = super()._fact(plain, self.open + self.hidden)
+        if step.pick % 3 == 0:
+            other = ENTITIES[step.entity % 2]
+            return _stated(intent, entity=other, value=msgspec.structs.replace(VALUES[3], v=BURIED))
+        return _stated(intent, entity=BURIED)
+
+    def _settled(self, step: Step) -> ResolveConflict | None:
+        view = self.node.reader.pin()
+        moment = Moment(view.position, self.clock.now_us())
+        about = view.entities.number(BURIED)
+        shown = [
+            each
+            for each in conflicts(self.node.reader, view, everything(), moment, status="unresolved")
+            if int(view.entity[each.newer]) == about
+        ]
+        if not shown:
+            return None
+        chosen = shown[step.pick % len(shown)]
+        side = self.node.reader.rows([int(view.from_position[chosen.newer])])[0]
+        return ResolveConflict(
+            conflict_id=chosen.row.conflict_id,
+            winning_fact_id=side.id,
+            source="agent:judge",
+            scopes=ALL_SCOPES,
+            member=MEMBER,
+        )
+
+
+def _stated(intent: AssertFact, **fields: object) -> AssertFact:
+    from engramlog.projections.cid import compute_cid
+
+    changed = msgspec.structs.replace(intent, member=MEMBER, **fields)
+    cid = compute_cid(
+        entity=changed.entity,
+        relation=changed.relation,
+        value=changed.value,
+        source=changed.source,
+        confidence=changed.confidence,
+        scope=changed.scope,
+    )
+    return msgspec.structs.replace(changed, cid=cid)
+
+
+@contextmanager
+def two_graves(path: Path, history: Sequence[Step]) -> Generator[tuple[Buried, Buried]]:
+    """The history lived with its private steps and without them; the entity hidden in both.
+    Receipts are off: they would be recorded at times of their own."""
+    with mock.patch.dict(os.environ, {"STIGMEM_RECALL_RECEIPTS": "false"}):
+        told = Buried(path / "told", private=True)
+    try:
+        with mock.patch.dict(os.environ, {"STIGMEM_RECALL_RECEIPTS": "false"}):
+            untold = Buried(path / "untold", private=False)
+        try:
+            for step in history:
+                recorded = told.take(step, 0)
+                assert untold.take(step, recorded) == recorded
+            assert told.open == untold.open
+            for life in (told, untold):
+                life.live.run(life.live.app_tracker().stop())  # it writes at times of its own
+                _remember(life)
+                body = {"entity_uri": BURIED}
+                made = life.live.call("POST", "/v1/tombstones", key=CONTROL_TOKEN, json=body)
+                assert made.status_code == 201, made.text
+            yield told, untold
+        finally:
+            untold.close()
+    finally:
+        told.close()
+
+
+def _remember(life: Life) -> None:
+    """Let the node keep what it keeps of answers: nothing of it may show afterwards."""
+    for key in (CONTROL_TOKEN, life.key):
+        body = {"query": "tea secrets", "scope": SCOPE, "track": False}
+        full = {"Stigmem-Verify": "full"}
+        life.live.call("POST", "/v1/recall", key=key, json=body, headers=full)
+        for entity in ENTITIES:
+            life.live.call("GET", f"/v1/cards/{entity}", key=key, params={"scope": SCOPE})
+    sql = {"sql": STATEMENTS[1]}
+    life.live.call("POST", "/v1/time-travel/sql", key=life.key, json=sql)
+
+
+def reads_afterwards(told: Life) -> Iterator[Ask]:
+    """Every read route but the one that counts what was answered before, and the manifest, which
+    each node signs of itself alone."""
+    other = ("/metrics", "/.well-known/stigmem-manifest.json")
+    yield from (ask for ask in reads(told) if ask.path not in other)
+    for name in BURIED_NAMES:
+        yield Ask("GET", f"/v1/episodes/{name}")
+        yield Ask("GET", "/v1/deltas", {"episode_id": name})
+        yield Ask("POST", "/v1/episodes/accesses", body={"episodes": [name]})
+    for name, _ in told.hidden:
+        yield Ask("GET", "/v1/deltas", {"fact_id": name})
+
+
+ALL_OF_IT = [
+    Step("fact", False, entity=0, relation=0, value=0),
+    Step("fact", False, entity=0, relation=0, value=1, source=1),
+    Step("fact", True, relation=0, value=0, source=0, pick=1),
+    Step("fact", True, relation=0, value=1, source=1, pick=1),
+    Step("fact", True, relation=1, value=2, source=2, pick=1, derived=True),
+    Step("fact", True, entity=0, relation=1, source=0, pick=3),
+    Step("fact", True, entity=1, relation=1, source=1, pick=6),
+    Step("fact", False, entity=1, relation=0, value=1, derived=True, pick=2),
+    Step("resolve", True, pick=0),
+    Step("recall", True, pick=1),
+    Step("retract", True, pick=2),
+    Step("fact", False, entity=3, relation=1, value=3, source=1),
+    Step("fact", True, relation=2, value=6, source=3, pick=4),
+    Step("sweep", False, pick=0),
+    Step("episode", True, value=1, pick=0, derived=True),
+    Step("episode", False, value=0, pick=0, derived=True),
+    Step("episode", True, value=1, pick=1, derived=True),
+    Step("delta", True, value=0, pick=0),
+    Step("delta", True, value=1, pick=1),
+    Step("delta", False, entity=1, value=0, pick=2, source=0),
+    Step("delta", True, value=0, pick=2),
+    Step("delta", True, value=1, pick=0, derived=True),
+    Step("delta", True, value=2, pick=1, derived=True),
+    Step("delta", True, value=1, pick=4),
+]
+"""A history in which everything happens to the entity."""

@@ -1,0 +1,134 @@
+"""A node served on a real socket in a thread, for tests of the API."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from engramlog.api.http.app import SERVICE, create_app
+from engramlog.api.node.node import Node
+from engramlog.api.node.service import Service
+from engramlog.api.node.tasks.consolidation_schedule import ConsolidationScheduler
+from engramlog.api.node.tasks.recall_tracking import RecallTracker
+from engramlog.api.settings import Settings
+from engramlog.eventlog.clock import Clock
+from tests.worlds.http_calls import Calls
+
+CONTROL_TOKEN = "control-token-of-the-test-node-0123456789"
+
+
+class LiveNode:
+    """An open node behind HTTP. ``call`` sends a request; ``clock`` may be the test's own."""
+
+    def __init__(self, path: Path, clock: Clock | None = None, **settings: Any) -> None:
+        settings.setdefault("auth_required", False)
+        settings.setdefault("recall_workers", 0)
+        self.node = Node.open(path, clock=clock)
+        self._keys: dict[tuple[str, tuple[str, ...]], str] = {}
+        self.settings = Settings(data_dir=path, **settings)
+        self.app = create_app(self.node, self.settings, control_token=CONTROL_TOKEN)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self._runner = web.AppRunner(self.app, access_log=None)
+        port = asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(10)
+        self.url = f"http://127.0.0.1:{port}"
+        self.http = Calls(self.url)
+
+    async def _start(self) -> int:
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        await site.start()
+        return int(self._runner.addresses[0][1])
+
+    def run(self, coroutine: Any) -> Any:
+        """Run a coroutine in the server's loop."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(30)
+
+    def app_scheduler(self) -> ConsolidationScheduler:
+        """What fires consolidation rules; ``run(app_scheduler().tick())`` lets it act now."""
+        return self.app[SERVICE].scheduler
+
+    def call(self, method: str, path: str, *, key: str | None = None, **options: Any) -> Any:
+        """One request; the answer with its status, headers and JSON."""
+        headers = dict(options.pop("headers", {}))
+        if key is not None:
+            headers["Authorization"] = f"Bearer {key}"
+        if "content" in options:
+            headers.setdefault("Content-Type", "application/json")
+        return self.http.request(method, path, headers=headers, **options)
+
+    def service(self) -> Service:
+        """What the handlers share."""
+        return self.app[SERVICE]
+
+    def app_tracker(self) -> RecallTracker:
+        """What gathers counts and receipts until they are logged."""
+        return self.app[SERVICE].tracker
+
+    def state(self, **fields: Any) -> dict[str, Any]:
+        """Assert a fact with sensible defaults; must succeed."""
+        answer = self.call("POST", "/v1/facts", key=fields.pop("key", None), json=fact(**fields))
+        assert answer.status_code == 201, answer.text
+        return answer.json()
+
+    def mint(self, *permissions: str, entity: str = "agent:caller", **fields: Any) -> str:
+        """A key with these permissions, for any source; returns the raw key."""
+        fields.setdefault("sources", ["*"])
+        raw_key = f"key-{entity}-{'-'.join(permissions)}-{fields.get('scopes', '')}".ljust(40, "x")
+        raw_key = raw_key.replace(" ", "").replace("'", "")
+        answer = self.call(
+            "POST",
+            "/v1/auth/keys",
+            key=CONTROL_TOKEN,
+            json={
+                "raw_key": raw_key,
+                "entity_uri": entity,
+                "permissions": list(permissions),
+                **fields,
+            },
+        )
+        assert answer.status_code == 201, answer.text
+        return raw_key
+
+    def key_of(self, name: str, *permissions: str) -> str:
+        """The key of ``agent:NAME`` with these permissions (read and write), made once."""
+        wanted = permissions or ("read", "write")
+        if (name, wanted) not in self._keys:
+            self._keys[name, wanted] = self.mint(*wanted, entity=f"agent:{name}")
+        return self._keys[name, wanted]
+
+    def stop(self) -> None:
+        """Stop serving, gracefully; the node stays open. Idempotent."""
+        if self._loop.is_closed():
+            return
+        self.http.close()
+        self.run(self._runner.cleanup())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+
+    def close(self) -> None:
+        self.stop()
+        self.node.close()
+
+
+def fact(**fields: Any) -> dict[str, Any]:
+    """An assert body with sensible defaults. ``v`` and ``type`` make the value."""
+    value: dict[str, Any] = {"type": fields.pop("type", "string"), "v": fields.pop("v", "CEO")}
+    if value["type"] == "null":
+        del value["v"]
+    if "interpret_as" in fields:
+        value["interpret_as"] = fields.pop("interpret_as")
+    return {
+        "entity": "stigmem://t.example/user/alice",
+        "relation": "memory:role",
+        "value": value,
+        "source": "stigmem://t/agent/a",
+        "scope": "company",
+        **fields,
+    }

@@ -1,0 +1,162 @@
+"""Whether what writers and readers were told agrees with the log as it is in the end.
+
+It knows the histories and the log's rows, not the engine. An append is one step of one total
+order, so linearizability is this: every acknowledged operation is in the log once, where and as
+its writer was told, and one that ended before another began stands before it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+
+class Row(Struct, frozen=True):
+    """One event of the final log."""
+
+    position: int
+    header: bytes
+    hash: bytes
+
+
+class Verdict(Struct, frozen=True):
+    """What was found: ``faults`` is empty where all is as it should be."""
+
+    acknowledged: int
+    replayed: int
+    unknown: int
+    read: int
+    histories_left: int
+    faults: list[str]
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    """A history, but for a line that a kill cut short."""
+    found: list[dict[str, Any]] = []
+    for line in path.read_text().splitlines():
+        try:
+            found.append(json.loads(line))
+        except json.JSONDecodeError:
+            continue
+    return found
+
+
+def check(rows: Sequence[Row], writers: Iterable[Path], readers: Iterable[Path]) -> Verdict:
+    """Compare all histories with the final log."""
+    faults = [*_chain(rows), *_keys(rows)]
+    by_position = {row.position: row for row in rows}
+    acknowledged: list[dict[str, Any]] = []
+    unknown = 0
+    for path in writers:
+        told, unknown_here = _acknowledged(lines(path))
+        acknowledged += told
+        unknown += unknown_here
+    for told in acknowledged:
+        row = by_position.get(told["last"])
+        if row is None or row.hash.hex() != told["hash"]:
+            faults.append(f"lost: {told['writer']}-{told['op']} at {told['last']}")
+            continue
+        key = msgspec.msgpack.decode(row.header)[11]
+        if key != f"{told['writer']}-{told['op']}":
+            faults.append(f"position {told['last']} holds {key}, not what was acknowledged")
+    faults += _real_time(acknowledged)
+    read = left = 0
+    for path in readers:
+        seen, other, wrong = _read(lines(path), by_position)
+        read, left = read + seen, left + other
+        faults += wrong
+    replayed = sum(bool(told["replayed"]) for told in acknowledged)
+    return Verdict(len(acknowledged), replayed, unknown, read, left, faults)
+
+
+def _chain(rows: Sequence[Row]) -> list[str]:
+    """Gaps and forks: positions and sequences from 1, every event naming the one before it."""
+    tips: dict[str, tuple[int, bytes]] = {}
+    for number, row in enumerate(rows, 1):
+        if row.position != number:
+            return [f"gap: position {number} is missing"]
+        if sha256(b"\x00" + row.header).digest() != row.hash:
+            return [f"position {number}: the hash is not the header's"]
+        header = msgspec.msgpack.decode(row.header)
+        stream, sequence, before = header[3], header[4], header[12]
+        if (sequence - 1, before) != tips.get(stream, (0, bytes(32))):
+            return [f"fork: position {number} does not continue {stream}"]
+        tips[stream] = (sequence, row.hash)
+    return []
+
+
+def _keys(rows: Sequence[Row]) -> list[str]:
+    """Doubles: the events of one key stand together, so a key that begins twice is doubled."""
+    begun: Counter[str] = Counter()
+    last = None
+    for row in rows:
+        key = msgspec.msgpack.decode(row.header)[11]
+        if key != last:
+            begun[key] += 1
+        last = key
+    doubled = [f"doubled: {key}" for key, times in begun.items() if times > 1]
+    ids = Counter(msgspec.msgpack.decode(row.header)[1] for row in rows)
+    return doubled + [f"event {name.hex()} occurs twice" for name, n in ids.items() if n > 1]
+
+
+def _acknowledged(history: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], int]:
+    """Acknowledged operations with the start of their first attempt, and unknown outcomes."""
+    first: dict[int, int] = {}
+    done: list[dict[str, Any]] = []
+    unknown = 0
+    for noted in history:
+        if "start" in noted:
+            first.setdefault(noted["op"], noted["start"])
+        elif "hash" in noted:
+            done.append({**noted, "start": first[noted["op"]]})
+        elif "fault" in noted:
+            unknown += noted["fault"].startswith("OutcomeUnknown")
+    return done, unknown
+
+
+def _real_time(acknowledged: list[dict[str, Any]]) -> list[str]:
+    """What ended before another began stands before it."""
+    ends = sorted(acknowledged, key=lambda told: told["end"])
+    starts = sorted(acknowledged, key=lambda told: told["start"])
+    faults: list[str] = []
+    highest, index = 0, 0
+    for told in starts:
+        while index < len(ends) and ends[index]["end"] < told["start"]:
+            highest = max(highest, ends[index]["last"])
+            index += 1
+        if told["first"] <= highest:
+            faults.append(
+                f"order: {told['writer']}-{told['op']} began after position {highest} was "
+                f"acknowledged and stands at {told['first']}"
+            )
+    return faults
+
+
+def _read(history: list[dict[str, Any]], by_position: dict[int, Row]) -> tuple[int, int, list[str]]:
+    """Events shown in the last history a reader followed, histories it left, and what is wrong:
+    each is read without a gap, and the last one is the log."""
+    parts: list[list[dict[str, Any]]] = [[]]
+    for noted in history:
+        if "from" in noted:
+            parts.append([])
+        elif "at" in noted:
+            parts[-1].append(noted)
+    faults: list[str] = []
+    for part in parts:
+        for number, noted in enumerate(part, 1):
+            if noted["at"] != number:
+                faults.append(f"a reader was shown {noted['at']} after {number - 1}")
+                break
+    for noted in parts[-1]:
+        row = by_position.get(noted["at"])
+        if row is None or row.hash.hex() != noted["hash"]:
+            faults.append(f"a reader holds another event at {noted['at']} than the log")
+            break
+    return len(parts[-1]), len(parts) - 2, faults

@@ -1,0 +1,232 @@
+"""Faults drawn from a seed, injected under writers and a reader; the same seed draws the same.
+
+    python -m tests.worlds.log_faults.schedule COUNT [FIRST_SEED]
+
+Fault model. Processes (node, primary, standby) are killed or stand still; a primary is replaced
+by a standby, dead or while it stands still and wakes later; bytes between nodes and a server are
+swallowed in either direction or both, or connections reset. At most one server is out at a time,
+since a quorum of two of three outlives no more. Disks keep what was synced.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import psycopg
+
+from tests.worlds.log_faults.checker import Row, Verdict, check, lines
+from tests.worlds.log_faults.cluster import Cluster
+from tests.worlds.log_faults.proxy import Cut
+from tests.worlds.postgres_servers import new_log, wait_until
+
+WRITERS = ("one", "two", "three")
+FAULTS_EACH = 3
+ROOT = Path(__file__).resolve().parents[3]
+
+
+class Process:
+    """A writer or reader that can be killed, stopped and started again."""
+
+    def __init__(self, folder: Path, program: str, name: str, url: str, *more: str) -> None:
+        self.history = folder / f"{name}.jsonl"
+        self._command = [
+            sys.executable, "-m", f"tests.worlds.log_faults.{program}", url, name,
+            str(self.history), *more,
+        ]  # fmt: skip
+        self._errors = folder / f"{name}.stderr"
+        self.start()
+
+    def start(self) -> None:
+        with self._errors.open("ab") as errors:
+            self.process = subprocess.Popen(self._command, cwd=ROOT, stderr=errors)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def pause(self, seconds: float) -> None:
+        self.process.send_signal(signal.SIGSTOP)
+        time.sleep(seconds)
+        self.process.send_signal(signal.SIGCONT)
+
+    def require_alive(self) -> None:
+        if self.process.poll() is not None:
+            raise AssertionError(f"{self._command[2]} ended: {self._errors.read_text()}")
+
+    def acknowledged(self) -> int:
+        return sum("hash" in noted for noted in lines(self.history)) if self.history.exists() else 0
+
+
+class Schedule:
+    """One seed's faults over one log."""
+
+    def __init__(self, cluster: Cluster, seed: int) -> None:
+        self.cluster = cluster
+        self.seed = seed
+        self.drawn: list[str] = []
+        self._rng = random.Random(seed)
+        self._writers: list[Process] = []
+
+    def run(self) -> Verdict:
+        """Inject the faults, heal, let everyone come to an end, and check."""
+        cluster = self.cluster
+        with (
+            TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as where,
+            new_log(cluster.primary, lambda: cluster.primary),
+        ):
+            folder, url = Path(where), cluster.nodes_url()
+            self._writers = [
+                Process(folder, "writer", name, url, str(self.seed)) for name in WRITERS
+            ]
+            reader = Process(folder, "reader", "reader", url)
+            everyone = [*self._writers, reader]
+            try:
+                self._progress("writers begin")
+                for _ in range(FAULTS_EACH):
+                    name = self._rng.choice(sorted(FAULTS))
+                    self.drawn.append(name)
+                    FAULTS[name](self)
+                    time.sleep(self._rng.random() * 0.4)
+                cluster.heal()
+                self._progress("writers go on after the faults")
+                for each in everyone:
+                    each.require_alive()
+                for each in self._writers:
+                    each.kill()
+                rows = self._rows()
+                wait_until(lambda: _shown(reader) == len(rows), "the reader has come to the end")
+            finally:
+                for each in everyone:
+                    each.kill()
+            return check(rows, [each.history for each in self._writers], [reader.history])
+
+    def _progress(self, what: str) -> None:
+        """Wait until each writer has one more acknowledgement."""
+        before = [each.acknowledged() for each in self._writers]
+        wait_until(
+            lambda: all(
+                each.acknowledged() > had for each, had in zip(self._writers, before, strict=True)
+            ),
+            f"{what} (seed {self.seed}: {', '.join(self.drawn)})",
+        )
+
+    def _rows(self) -> list[Row]:
+        with psycopg.connect(self.cluster.primary.url(), autocommit=True) as db:
+            found = db.cursor(binary=True).execute(
+                "SELECT position, header, hash FROM engramlog.events ORDER BY position"
+            )
+            return [Row(*row) for row in found]
+
+    # -- the faults
+
+    def kill_node(self) -> None:
+        each = self._rng.choice(self._writers)
+        each.kill()
+        time.sleep(self._rng.random() * 0.3)
+        each.start()
+
+    def pause_node(self) -> None:
+        self._rng.choice(self._writers).pause(self._rng.uniform(0.2, 2.5))
+
+    def kill_primary(self) -> None:
+        self.cluster.primary.kill()
+        time.sleep(self._rng.random() * 0.5)
+        self.cluster.primary.start()
+
+    def kill_standby(self) -> None:
+        standby = self._rng.choice(self.cluster.standbys)
+        standby.kill()
+        time.sleep(self._rng.random())
+        standby.start()
+
+    def pause_primary(self) -> None:
+        self._pause(self.cluster.primary.pause, self.cluster.primary.resume)
+
+    def pause_standby(self) -> None:
+        standby = self._rng.choice(self.cluster.standbys)
+        self._pause(standby.pause, standby.resume)
+
+    def _pause(self, pause: Callable[[], None], resume: Callable[[], None]) -> None:
+        pause()
+        time.sleep(self._rng.uniform(0.2, 2.5))
+        resume()
+
+    def promote_after_death(self) -> None:
+        old = self.cluster.primary
+        old.kill()
+        self.cluster.heal_standbys()
+        self.cluster.fail_over(old)
+        self.cluster.rejoin(old)
+
+    def promote_beside_sleeper(self) -> None:
+        """The old primary wakes while another has taken its place, and must be believed no more."""
+        old = self.cluster.primary
+        self.cluster.heal_standbys()
+        old.pause()
+        self.cluster.fail_over(old)
+        time.sleep(self._rng.random())
+        old.resume()
+        time.sleep(self._rng.uniform(0.5, 2.0))
+        self.cluster.rejoin(old)
+
+    def cut_network(self) -> None:
+        ways: tuple[Cut, ...] = ("to server", "to client", "both")
+        proxy = self.cluster.proxies[self.cluster.primary.name]
+        proxy.cut(self._rng.choice(ways))
+        time.sleep(self._rng.uniform(0.2, 3.0))
+        proxy.heal()
+
+    def reset_network(self) -> None:
+        for proxy in self.cluster.proxies.values():
+            proxy.reset()
+
+
+FAULTS: dict[str, Callable[[Schedule], None]] = {
+    "kill node": Schedule.kill_node,
+    "pause node": Schedule.pause_node,
+    "kill primary": Schedule.kill_primary,
+    "kill standby": Schedule.kill_standby,
+    "pause primary": Schedule.pause_primary,
+    "pause standby": Schedule.pause_standby,
+    "promote after death": Schedule.promote_after_death,
+    "promote beside sleeper": Schedule.promote_beside_sleeper,
+    "cut network": Schedule.cut_network,
+    "reset network": Schedule.reset_network,
+}
+
+
+def _shown(reader: Process) -> int:
+    shown = [noted.get("at", 0) for noted in lines(reader.history)]
+    return shown[-1] if shown else 0
+
+
+def main(count: str, first_seed: str = "1") -> int:
+    """Run schedules on one cluster; the exit code says whether all were as they should be."""
+    cluster, totals, drawn = Cluster(), Counter[str](), Counter[str]()
+    failed = 0
+    try:
+        for seed in range(int(first_seed), int(first_seed) + int(count)):
+            schedule = Schedule(cluster, seed)
+            verdict = schedule.run()
+            drawn.update(schedule.drawn)
+            for name in ("acknowledged", "replayed", "unknown", "read", "histories_left"):
+                totals[name] += getattr(verdict, name)
+            failed += bool(verdict.faults)
+            print(f"seed {seed}: {', '.join(schedule.drawn)}: {verdict}", flush=True)
+    finally:
+        cluster.close()
+        print(f"{sum(drawn.values())} faults {dict(drawn)}; {dict(totals)}; {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,330 @@
+"""PostgreSQL servers for tests: started on loopback in temporary directories, and ended.
+
+PostgreSQL refuses to run as root, so that root's tests run it as another user, in directories
+that user may enter. Tests that need a server skip, with the reason, where there are no binaries.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+
+from engramlog.eventlog.engines.postgres.schema import prepare
+
+START_SECONDS_MAX = 60.0
+PR_SET_PDEATHSIG = 1
+_SETTINGS = """
+listen_addresses = '127.0.0.1'
+max_connections = 40
+shared_buffers = 32MB
+dynamic_shared_memory_type = mmap
+wal_level = replica
+max_wal_senders = 8
+wal_keep_size = 256MB
+wal_receiver_status_interval = 1s
+wal_retrieve_retry_interval = 200ms
+log_min_messages = warning
+timezone = UTC
+"""
+
+
+def binaries() -> Path | None:
+    """The folder of PostgreSQL's programs, the newest there is; None where there is none."""
+    named = os.environ.get("PG_BIN")
+    folders = [Path(named)] if named else sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+    found = shutil.which("initdb")
+    folders = [*([Path(found).resolve().parent] if found else []), *folders]
+    usable = [folder for folder in folders if (folder / "initdb").is_file()]
+    return usable[-1] if usable else None
+
+
+def missing() -> str | None:
+    """Why there can be no server here; None where there can."""
+    if binaries() is None:
+        return "PostgreSQL is not installed (on Debian and Ubuntu: the postgresql package)"
+    if os.geteuid() == 0 and _user() is None:
+        return "PostgreSQL does not run as root, and there is no user postgres or nobody"
+    return None
+
+
+def _user() -> pwd.struct_passwd | None:
+    for name in ("postgres", "nobody"):
+        try:
+            return pwd.getpwnam(name)
+        except KeyError:
+            continue
+    return None
+
+
+def _ended_with_parent() -> None:
+    """In the child: a server does not outlive the tests that started it."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGQUIT)
+
+
+class Server:
+    """One server. ``create`` makes its directory, ``start`` runs it."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.name = name
+        self.data = folder / name
+        self.folder = folder
+        self.port = free_port()
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def host_url(self) -> str:
+        return f"host=127.0.0.1 port={self.port}"
+
+    def url(self, user: str = "owner", database: str = "postgres") -> str:
+        return f"postgresql://{user}@127.0.0.1:{self.port}/{database}"
+
+    def create(self) -> None:
+        """A new, empty server whose superuser is ``owner``."""
+        _run("initdb", "-D", self.data, "-U", "owner", "--auth=trust", "--no-sync", "-E", "UTF8",
+             "--locale=C", "--data-checksums")  # fmt: skip
+        self.configure(_SETTINGS)
+
+    def clone(self, source: Server) -> None:
+        """A standby's directory, copied from a running server."""
+        _run("pg_basebackup", "-D", self.data, "-d", source.host_url + " user=owner",
+             "-c", "fast", "-X", "stream", "--no-sync")  # fmt: skip
+        self.follow(source)
+
+    def restore(self, source: Server) -> None:
+        """A server of its own from a base backup of another, with the write-ahead log that the
+        backup needs."""
+        _run("pg_basebackup", "-D", self.data, "-d", source.host_url + " user=owner",
+             "-c", "fast", "-X", "stream", "--no-sync")  # fmt: skip
+        self.configure("synchronous_standby_names = ''\n")
+
+    def follow(self, source: Server) -> None:
+        """Be a standby of another server from the next start (or reload) on."""
+        _write(self.data / "standby.signal", "")
+        told = f"{source.host_url} user=owner application_name={self.name}"
+        self.configure(f"primary_conninfo = '{told}'\n")
+
+    def configure(self, text: str) -> None:
+        """Add settings; the last one of a name counts."""
+        file = self.data / "postgresql.conf"
+        _write(file, file.read_text() + text)
+
+    def start(self, *, wait: bool = True) -> None:
+        log = (self.folder / f"{self.name}.log").open("ab")
+        user = _user() if os.geteuid() == 0 else None
+        self.process = subprocess.Popen(
+            [_program("postgres"), "-D", self.data, "-p", str(self.port), "-k", self.folder],
+            stdout=log,
+            stderr=log,
+            user=None if user is None else user.pw_uid,
+            group=None if user is None else user.pw_gid,
+            extra_groups=None if user is None else [],
+            preexec_fn=_ended_with_parent,  # noqa: PLW1509 - nothing but one system call
+            start_new_session=True,
+        )
+        log.close()
+        if wait:
+            wait_until(self.answers, f"server {self.name} answers")
+
+    def answers(self) -> bool:
+        if self.process is not None and self.process.poll() is not None:
+            raise RuntimeError((self.folder / f"{self.name}.log").read_text()[-2000:])
+        asked = subprocess.run(
+            [_program("pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)], check=False
+        )
+        return asked.returncode == 0
+
+    def processes(self) -> list[int]:
+        """The postmaster and every process that it started."""
+        assert self.process is not None
+        parent = self.process.pid
+        try:
+            children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+        except FileNotFoundError:  # it has ended
+            return []
+        return [parent, *map(int, children)]
+
+    def signal_all(self, number: int) -> None:
+        """Send a signal to the postmaster first, then to its children."""
+        for pid in self.processes():
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                continue
+
+    def ended(self) -> bool:
+        """Whether it has ended by itself."""
+        return self.process is None or self.process.poll() is not None
+
+    def reload(self) -> None:
+        assert self.process is not None
+        os.kill(self.process.pid, signal.SIGHUP)
+
+    def pause(self) -> None:
+        """Stand still: postmaster first, so that nothing is started meanwhile."""
+        self.signal_all(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        if self.process is not None:
+            self.signal_all(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """As if the power were cut, but for what the operating system still writes."""
+        if self.process is None:
+            return
+        self.signal_all(signal.SIGKILL)
+        self.signal_all(signal.SIGCONT)
+        self.process.wait()
+        self.process = None
+        (self.data / "postmaster.pid").unlink(missing_ok=True)
+
+    def stop(self) -> None:
+        """End at once, but leave no shared memory behind, as a kill would."""
+        if self.process is None:
+            return
+        self.resume()
+        self.process.send_signal(signal.SIGQUIT)
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self.process = None
+
+    def promote(self) -> None:
+        _run("pg_ctl", "promote", "-D", self.data, "-w")
+
+
+class Servers:
+    """A temporary directory with servers in it; ``close`` ends them and removes it.
+
+    Args:
+        size_mb: the size of a file system of its own; raises OSError where none can be mounted.
+    """
+
+    def __init__(self, size_mb: int | None = None) -> None:
+        base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+        self.folder = Path(tempfile.mkdtemp(prefix="pg.", dir=base))
+        self._mounted = size_mb is not None
+        if size_mb is not None:
+            _mount(self.folder, size_mb)
+        user = _user() if os.geteuid() == 0 else None
+        if user is not None:
+            os.chown(self.folder, user.pw_uid, user.pw_gid)
+        self.all: list[Server] = []
+
+    def single(self) -> Server:
+        """One server that no other follows."""
+        server = self._new("single")
+        server.create()
+        server.start()
+        return server
+
+    def quorum(self) -> list[Server]:
+        """A primary that waits for any one of two standbys, and these."""
+        primary = self._new("one")
+        primary.create()
+        primary.start()
+        standbys = [self._new("two"), self._new("three")]
+        for standby in standbys:
+            standby.clone(primary)
+            standby.start()
+        for server in (primary, *standbys):
+            server.configure("synchronous_standby_names = 'ANY 1 (one, two, three)'\n")
+            server.reload()
+        return [primary, *standbys]
+
+    def _new(self, name: str) -> Server:
+        server = Server(self.folder, name)
+        self.all.append(server)
+        return server
+
+    def close(self) -> None:
+        for server in self.all:
+            server.stop()
+        if self._mounted:
+            subprocess.run(["umount", "-l", self.folder], check=False)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@contextmanager
+def new_log(server: Server, after: Callable[[], Server] | None = None) -> Generator[str]:
+    """The address of an empty log, as its nodes reach it; it goes with the ``with``. ``after``
+    names the server that holds it in the end, where that may be another."""
+    with psycopg.connect(server.url(), autocommit=True) as db:
+        if not db.execute("SELECT 1 FROM pg_roles WHERE rolname = 'node'").fetchone():
+            db.execute("CREATE ROLE node LOGIN")
+    prepare(server.url(), "node")
+    try:
+        yield server.url("node")
+    finally:
+        holding = server if after is None else after()
+        with psycopg.connect(holding.url(), autocommit=True) as db:
+            db.execute("DROP SCHEMA engramlog CASCADE")
+
+
+def _mount(folder: Path, size_mb: int) -> None:
+    options = f"size={size_mb}m,mode=0755"
+    command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
+    try:
+        mounted = subprocess.run(command, capture_output=True, check=False)
+    except OSError:
+        folder.rmdir()
+        raise
+    if mounted.returncode:
+        folder.rmdir()
+        raise OSError(mounted.stderr.decode().strip())
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def wait_until(holds: Callable[[], bool], what: str, seconds: float = START_SECONDS_MAX) -> None:
+    """Raises TimeoutError where it does not come to hold."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited {seconds:g} s in vain: {what}")
+        time.sleep(0.05)
+
+
+def _program(name: str) -> str:
+    folder = binaries()
+    assert folder is not None
+    return str(folder / name)
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file that the server's user owns."""
+    path.write_text(text)
+    user = _user() if os.geteuid() == 0 else None
+    if user is not None:
+        os.chown(path, user.pw_uid, user.pw_gid)
+
+
+def _run(program: str, *arguments: str | Path) -> None:
+    user = _user() if os.geteuid() == 0 else None
+    done = subprocess.run(
+        [_program(program), *map(str, arguments)],
+        user=None if user is None else user.pw_uid,
+        group=None if user is None else user.pw_gid,
+        extra_groups=None if user is None else [],
+        cwd="/",
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"{program}: {done.stderr.decode()}")

@@ -1,0 +1,564 @@
+"""Pairs of worlds that differ in private facts alone, for tests that nothing of them leaks.
+
+A history is drawn once and lived twice. In the second life every private step (a garden, its
+members, facts, retractions, settlements, sweeps, reviews, recalls by members) is replaced by
+as many events that say nothing, so that positions, times and identifiers stay the same.
+Whoever is no member must be answered the same bytes in both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+from unittest import mock
+from uuid import uuid4
+
+import msgspec
+import numpy as np
+from hypothesis import strategies as st
+from msgspec import Struct
+
+from engramlog.api.node.tasks.recall_tracking import RecallTracker
+from engramlog.eventlog.clock import FixedClock
+from engramlog.eventlog.identifiers import IdentifierSource
+from engramlog.eventlog.kinds import (
+    DecayPolicy,
+    EpisodeAccessed,
+    EpisodeRecorded,
+    FactAsserted,
+    FactAttributes,
+    GardenCreated,
+    GardenMemberSet,
+    Parent,
+    ProfileSet,
+    RecallServed,
+    RecallUse,
+    SourceTrustSet,
+    Value,
+)
+from engramlog.projections.authorization import Authorization, everything
+from engramlog.projections.cid import compute_cid
+from engramlog.projections.contradictions.conflicts import conflicts
+from engramlog.projections.episodes.delta import (
+    AddDelta,
+    DeleteDelta,
+    MemoryDelta,
+    Proposal,
+    UpdateDelta,
+    stated_id,
+)
+from engramlog.projections.memories.deduplication_rules import MEMORY_RELATION
+from engramlog.projections.memories.place import Place
+from engramlog.projections.moment import Moment
+from engramlog.projections.normalization import SCOPES
+from engramlog.projections.tables.facts.facts import fact_id
+from engramlog.projections.writing.commands import (
+    ApplyDeltas,
+    AssertFact,
+    Command,
+    Done,
+    MergeMemories,
+    RecordEpisodes,
+    RecordSummary,
+    ResolveConflict,
+    RetractFact,
+    ReviewQuarantined,
+    SetAttributes,
+    SetMember,
+    StoreMemory,
+    SweepDecay,
+)
+from tests.worlds.live import LiveNode
+
+START_US = 1_700_000_000_000_000
+STEP_US = 3_600_000_000
+SECOND_US = 1_000_000
+MEMBER, OUTSIDER = "agent:member", "agent:outsider"
+GARDENS = ("ops", "waiting")
+"""Slugs; the second is a quarantine."""
+ALL_SCOPES = frozenset(SCOPES)
+
+ENTITIES = ("stigmem://t/user/a", "stigmem://t/user/b", "stigmem://t/user/c", "project:x")
+RELATIONS = ("memory:role", "rel:knows", "tag:x")
+SOURCES = ("agent:one", "agent:two", MEMBER, OUTSIDER)
+VALUES = (
+    Value("string", "chief of tea"),
+    Value("string", "keeper of tea and secrets"),
+    Value("text", "atlas keeps the ledger of secrets"),
+    Value("ref", "stigmem://t/user/a"),
+    Value("ref", "stigmem://t/user/b"),
+    Value("ref", "project:x"),
+    Value("number", "42.0"),
+)
+SCOPE = "company"
+USERS = ("alice", "bob")
+NAMING: dict[str, Any] = {
+    "name": "naming",
+    "description": "stages that no built-in profile of the tests has",
+    "stages": [
+        {"name": "summaries", "weight": 0.5, "parameters": {"keyword_length": 1}},
+        {"name": "entity_edges", "weight": 0.5, "parameters": {"word_length": 1}},
+        {"name": "fuzzy", "weight": 0.5, "parameters": {"coverage": True}},
+    ],
+    "ambient": {"ceiling": 0.3, "facts_min": 1},
+}
+SUMMARIES = ("weekly/weekly_2026-W25.md", "daily/daily_2026-06-15.md")
+MEMORIES = (
+    "atlas drinks the black tea",
+    "the black tea atlas drinks",
+    "atlas no longer drinks black tea",
+    "atlas keeps a ledger",
+)
+"""What memories say: the second is the first in other words, the third ends either."""
+NAMES = ("ep-0", "ep-1", "ep-2")
+"""Of episodes, and of the facts that deltas write: the same everywhere."""
+
+
+class SameWords:
+    """Texts of the same words are alike, as their vectors might be."""
+
+    def cosines(self, text: str, others: Sequence[str]) -> list[float]:
+        words = sorted(text.split())
+        return [1.0 if sorted(other.split()) == words else 0.0 for other in others]
+
+
+ALIKE = SameWords()
+
+
+class Step(Struct, frozen=True):
+    """One move: what, for whose eyes, and numbers to choose by."""
+
+    kind: str
+    private: bool
+    entity: int = 0
+    relation: int = 0
+    value: int = 0
+    source: int = 0
+    garden: int = 0
+    pick: int = 0
+    confidence: float = 1.0
+    derived: bool = False
+
+
+_kinds = st.sampled_from(
+    (
+        "fact",
+        "fact",
+        "fact",
+        "fact",
+        "classified",
+        "classified",
+        "reclassify",
+        "retract",
+        "resolve",
+        "sweep",
+        "recall",
+        "review",
+        "episode",
+        "delta",
+        "delta",
+        "look",
+        "summary",
+        "memory",
+        "memory",
+        "merge",
+    )
+)
+steps = st.builds(
+    Step,
+    kind=_kinds,
+    private=st.booleans(),
+    entity=st.integers(0, len(ENTITIES) - 1),
+    relation=st.integers(0, len(RELATIONS) - 1),
+    value=st.integers(0, len(VALUES) - 1),
+    source=st.integers(0, len(SOURCES) - 1),
+    garden=st.integers(0, 1),
+    pick=st.integers(0, 50),
+    confidence=st.sampled_from((1.0, 1.0, 0.9, 0.4, 0.0)),
+    derived=st.booleans(),
+)
+
+
+@st.composite
+def histories(draw: st.DrawFn, max_size: int = 20) -> list[Step]:
+    """Two gardens (made before or after the first public facts), and what happens in and
+    outside them; the same names everywhere, so that private and public facts meet."""
+    opening = [Step("garden", True, garden=0), Step("garden", True, garden=1)]
+    before = draw(st.lists(steps.filter(lambda step: not step.private), max_size=3))
+    return [*before, *opening, *draw(st.lists(steps, min_size=3, max_size=max_size))]
+
+
+async def _idle(_: RecallTracker) -> None:
+    """Receipts are written when asked for and at the end: by the clock, two worlds on a slow
+    machine would write them at different points."""
+    await asyncio.Event().wait()
+
+
+class Life:
+    """One life of a history, in an open node behind HTTP."""
+
+    def __init__(self, path: Path, *, private: bool, **settings: Any) -> None:
+        self.clock = FixedClock(START_US)
+        with (
+            mock.patch("engramlog.api.node.node._cursor_key", return_value=b"k" * 32),
+            mock.patch.object(RecallTracker, "run", _idle),
+        ):
+            self.live = LiveNode(
+                path, clock=self.clock, auth_required=True, explain_permission="read", **settings
+            )
+        self.node = self.live.node
+        numbers = count()
+        self.node.writer._identifiers = IdentifierSource(
+            lambda size: hashlib.shake_256(next(numbers).to_bytes(8)).digest(size)
+        )
+        self.private = private
+        self.gardens: dict[int, str] = {}
+        self.open: list[tuple[str, str]] = []
+        """(id, content id) of public facts."""
+        self.hidden: list[tuple[str, str]] = []
+        """The same of private facts."""
+        self.key = self.live.mint("read", "write", "federate", "audit.read", entity=OUTSIDER)
+        self.member_key = self.live.mint("read", "write", "audit.read", entity=MEMBER)
+        self.admin_key = self.live.mint("read", "admin", "audit.read", entity="agent:root")
+        self.node.write(ProfileSet(name=NAMING["name"], document=NAMING))
+
+    def take(self, step: Step, events: int) -> int:
+        """Carry out a step, or ``events`` events that say nothing; how many were recorded."""
+        self.clock.advance(SECOND_US if step.kind == "memory" else STEP_US)
+        if step.private and not self.private:
+            # one command each way, so that counters of the node agree as well
+            silence = [
+                SourceTrustSet(source="agent:nobody", trust=1.0, reason=str(n))
+                for n in range(events)
+            ]
+            self._write(silence, MEMBER)
+            return events
+        intent = self._intent(step)
+        done = self._write([] if intent is None else [intent], MEMBER if step.private else OUTSIDER)
+        recorded = 0
+        for outcome in done:
+            if isinstance(outcome, Done):
+                recorded += len(outcome.events)
+                self._learn(step, intent, outcome)
+        return recorded
+
+    def _write(self, intents: Sequence[Command], actor: str) -> list[Any]:
+        return self.node.writer.submit(intents, actor=actor).result().outcomes
+
+    def _learn(self, step: Step, intent: Command | None, done: Done) -> None:
+        if isinstance(intent, GardenCreated):
+            self.gardens[step.garden] = done.detail["garden_id"]
+        if isinstance(intent, ApplyDeltas):
+            for result in done.detail["results"]:
+                if result["status"] == "applied" and result["fact_id"] is not None:
+                    slot = self.node.reader.image.facts.slot_of[result["fact_id"]]
+                    position = int(self.node.reader.pin().from_position[slot])
+                    (row,) = self.node.reader.rows([position])
+                    (self.hidden if step.private else self.open).append((row.id, row.cid))
+        if isinstance(intent, RecordSummary | StoreMemory | MergeMemories):
+            for event in done.events:
+                if isinstance(event.payload, FactAsserted):
+                    stated = (fact_id(event), event.payload.cid)
+                    (self.hidden if step.private else self.open).append(stated)
+        if isinstance(intent, AssertFact) and done.fact_id is not None and done.created:
+            (self.hidden if step.private else self.open).append((done.fact_id, intent.cid))
+
+    def _intent(self, step: Step) -> Command | None:
+        among = self.hidden if step.private else self.open
+        actor = MEMBER if step.private else OUTSIDER
+        alone: dict[str, Callable[[Step], Command | None]] = {
+            "classified": self._classified,
+            "episode": self._episode,
+            "delta": self._delta,
+            "look": self._look,
+            "memory": self._memory,
+            "summary": self._summary,
+            "resolve": self._settlement,
+            "sweep": self._sweep,
+        }
+        if step.kind in alone:
+            return alone[step.kind](step)
+        match step.kind:
+            case "garden":
+                slug = GARDENS[step.garden]
+                return GardenCreated(
+                    garden_id=str(uuid4()),
+                    slug=slug,
+                    name=slug,
+                    scope=SCOPE,
+                    created_by=MEMBER,
+                    quarantine=step.garden > 0,
+                )
+            case "fact":
+                return self._fact(step, self.open + (self.hidden if step.private else []))
+            case "reclassify" if among:
+                return self._set(step, among[step.pick % len(among)][0])
+            case "retract" if among:
+                fact, _ = among[step.pick % len(among)]
+                rights = self._authority(step)
+                return RetractFact(fact_id=fact, scopes=ALL_SCOPES, member=actor, rights=rights)
+            case "recall" if among:
+                fact, _ = among[step.pick % len(among)]
+                return RecallServed(uses=[RecallUse(fact, 3, self.clock.now_us())])
+            case "merge" if among:
+                one, other = (among[(step.pick + n) % len(among)][0] for n in (0, step.value))
+                return MergeMemories(fact_ids=(one, other), rights=self._rights(step), member=actor)
+            case "review" if step.private and self.hidden:
+                fact, _ = self.hidden[step.pick % len(self.hidden)]
+                return ReviewQuarantined(
+                    fact_id=fact,
+                    decision="admitted" if step.pick % 2 else "rejected",
+                    scopes=ALL_SCOPES,
+                    target_garden_id=self.gardens[0],
+                    member=MEMBER,
+                )
+            case _:
+                return None
+
+    def _fact(self, step: Step, known: list[tuple[str, str]]) -> AssertFact:
+        value, confidence = VALUES[step.value], step.confidence
+        entity, relation = ENTITIES[step.entity], RELATIONS[step.relation]
+        source = SOURCES[step.source]
+        parents: tuple[Parent, ...] = ()
+        if step.derived and known:
+            fact, cid = known[step.pick % len(known)]
+            parents = (Parent(cid.removeprefix("sha256:"), fact),)
+        return AssertFact(
+            entity=entity,
+            relation=relation,
+            value=value,
+            source=source,
+            scope=SCOPE,
+            confidence=confidence,
+            cid=compute_cid(
+                entity=entity,
+                relation=relation,
+                value=value,
+                source=source,
+                confidence=confidence,
+                scope=SCOPE,
+            ),
+            derived_from=parents,
+            garden_id=self.gardens[step.garden] if step.private else None,
+            member=MEMBER if step.private else OUTSIDER,
+        )
+
+    def _classified(self, step: Step) -> AssertFact:
+        """Outside gardens: private by its classification alone, and in a scope where only such
+        facts are; or public, with attributes."""
+        plain = msgspec.structs.replace(self._fact(step, self.open), garden_id=None)
+        level = 2 + step.pick % 2 if step.private else step.pick % 2
+        attributes = FactAttributes(classification=level, topic=f"t{step.pick % 3}")
+        if not step.private:
+            return msgspec.structs.replace(plain, attributes=attributes)
+        source, scope = SOURCES[step.source % 3], "team"
+        cid = compute_cid(
+            entity=plain.entity,
+            relation=plain.relation,
+            value=plain.value,
+            source=source,
+            confidence=plain.confidence,
+            scope=scope,
+        )
+        return msgspec.structs.replace(
+            plain, source=source, scope=scope, cid=cid, attributes=attributes
+        )
+
+    def _memory(self, step: Step) -> StoreMemory:
+        """Private by its classification: the same words as public ones, in the name of the same
+        owners and in the same scope. A private one is stored by somebody who reads nothing, for
+        what it would change of public ones would be seen."""
+        source = SOURCES[step.source % 2]
+        plain = msgspec.structs.replace(self._fact(step, []), garden_id=None, derived_from=())
+        level = 2 + step.pick % 2 if step.private else step.pick % 2
+        value, entity = Value("text", MEMORIES[step.value % len(MEMORIES)]), source
+        if step.private:
+            entity = MEMBER
+        fact = msgspec.structs.replace(
+            plain,
+            entity=entity,
+            relation=MEMORY_RELATION,
+            value=value,
+            source=source,
+            scope="team",
+            confidence=1.0,
+            cid=compute_cid(
+                entity=entity,
+                relation=MEMORY_RELATION,
+                value=value,
+                source=source,
+                confidence=1.0,
+                scope="team",
+            ),
+            attributes=FactAttributes(classification=level, topic="work"),
+        )
+        rights = self._rights(step)
+        if step.private:
+            rights = rights.narrowed(frozenset())
+        return StoreMemory(fact=fact, rights=rights, supersede=step.derived, likeness=ALIKE)
+
+    def _rights(self, step: Step) -> Authorization:
+        """Of whoever takes the step."""
+        actor = MEMBER if step.private else OUTSIDER
+        gardens = self.node.reader.gardens.of_member(actor)
+        return Authorization(actor, frozenset({"read", "write"}), ALL_SCOPES, gardens)
+
+    def _authority(self, step: Step) -> Authorization:
+        """The same, over the facts of one source alone, or of all."""
+        sources = ("*",) if step.pick % 2 else (SOURCES[step.source % len(SOURCES)],)
+        return msgspec.structs.replace(self._rights(step), sources=sources)
+
+    def _set(self, step: Step, fact: str) -> SetAttributes:
+        level = {"classification": 2 + step.pick % 2} if step.private else {}
+        changes = {"relevance": 10 * (step.pick % 4), **level}
+        return SetAttributes(fact_id=fact, changes=changes, scopes=ALL_SCOPES)
+
+    def _episode(self, step: Step) -> RecordEpisodes:
+        said = VALUES[step.value]
+        metadata = {"subject": "self", "predicate": RELATIONS[step.relation], "object": said.v}
+        return RecordEpisodes(
+            member=MEMBER if step.private else OUTSIDER,
+            episodes=(
+                EpisodeRecorded(
+                    scope=SCOPE,
+                    garden_id=self.gardens[step.garden] if step.private else None,
+                    user=USERS[step.pick % 2],
+                    session=f"s{step.source}",
+                    agent="rag",
+                    content=f"{said.v}, said {step.entity}",
+                    at_us=self.clock.now_us(),
+                    id=NAMES[step.pick % 3] if step.derived else None,
+                    metadata=metadata,
+                ),
+            ),
+        )
+
+    def _delta(self, step: Step) -> ApplyDeltas:
+        garden = self.gardens[step.garden] if step.private else None
+        place = Place(USERS[step.pick % 2], "rag", SCOPE, garden)
+        origin: dict[str, Any] = {
+            "source_episode_ids": [NAMES[step.source % 3]],
+            "promotion_us": self.clock.now_us(),
+            "rule_id": "by-hand",
+            "confidence": step.confidence or 0.5,
+        }
+        payload = {
+            "id": NAMES[step.pick % 3],
+            "subject": ENTITIES[step.entity],
+            "predicate": RELATIONS[step.relation],
+            "object": VALUES[step.value].v,
+        }
+        older = NAMES[(step.pick + 1) % 3]
+        delta: MemoryDelta = AddDelta(fact_payload=payload, **origin)
+        if step.derived:
+            delta = UpdateDelta(fact_payload=payload, replaces=[older], **origin)
+        elif step.pick % 7 == 0:
+            delta = DeleteDelta(replaces=[older], **origin)
+        return ApplyDeltas(
+            scope=SCOPE,
+            garden_id=garden,
+            member=MEMBER if step.private else OUTSIDER,
+            proposals=(Proposal(delta, place, stated_id(delta, place), SOURCES[step.source]),),
+            strict=bool(step.pick % 2),
+        )
+
+    def _summary(self, step: Step) -> RecordSummary:
+        said = [VALUES[(step.value + n) % len(VALUES)].v for n in range(1 + step.pick % 3)]
+        return RecordSummary(
+            name=SUMMARIES[step.entity % len(SUMMARIES)],
+            text=None if step.pick % 5 == 4 else "\n\n".join(said),
+            owner=SOURCES[step.source],
+            scope=SCOPE,
+            garden_id=self.gardens[step.garden] if step.private else None,
+            member=MEMBER if step.private else OUTSIDER,
+        )
+
+    def _look(self, step: Step) -> EpisodeAccessed | None:
+        with self.node.reader.pool.connection() as db:
+            sql = "SELECT key FROM episodes WHERE (garden_id IS NOT NULL) = ? ORDER BY position"
+            keys = [str(row[0]) for row in db.execute(sql, (step.private,))]
+        if not keys:
+            return None
+        looked = [keys[step.pick % len(keys)]]
+        return EpisodeAccessed(episodes=looked, at_us=self.clock.now_us())
+
+    def _settlement(self, step: Step) -> ResolveConflict | None:
+        view = self.node.reader.pin()
+        moment = Moment(view.position, self.clock.now_us())
+        rights = Authorization(OUTSIDER, frozenset({"read"}), ALL_SCOPES)
+        if step.private:
+            rights = everything()
+        shown = [
+            each
+            for each in conflicts(self.node.reader, view, rights, moment, status="unresolved")
+            if (int(view.garden[each.newer]) >= 0) == step.private
+        ]
+        if not shown:
+            return None
+        chosen = shown[step.pick % len(shown)]
+        side = self.node.reader.rows([int(view.from_position[chosen.newer])])[0]
+        return ResolveConflict(
+            conflict_id=chosen.row.conflict_id,
+            winning_fact_id=side.id,
+            source="agent:judge",
+            scopes=ALL_SCOPES,
+            member=MEMBER if step.private else OUTSIDER,
+            rights=self._authority(step),
+        )
+
+    def _sweep(self, step: Step) -> SweepDecay | None:
+        """A sweep of what is open; by a member, what is in the gardens as well."""
+        fade = DecayPolicy(id="fade", mode="confidence", half_life_s=86_400.0)
+        end = DecayPolicy(id="end", mode="retract", ttl_s=86_400.0)
+        if step.private:
+            return None
+        gardens = tuple(self.gardens.values()) if step.pick % 3 == 0 else ()
+        policies = ((fade, end)[step.pick % 2],)
+        return SweepDecay(scopes=(SCOPE,), policies=policies, gardens=gardens)
+
+    def close(self) -> None:
+        self.live.close()
+
+
+@contextmanager
+def two_lives(path: Path, history: list[Step]) -> Generator[tuple[Life, Life]]:
+    """The history lived with its private steps and without them."""
+    told = Life(path / "told", private=True)
+    try:
+        untold = Life(path / "untold", private=False)
+        try:
+            for step in history:
+                recorded = told.take(step, 0)
+                assert untold.take(step, recorded) == recorded
+            assert told.open == untold.open
+            yield told, untold
+        finally:
+            untold.close()
+    finally:
+        told.close()
+
+
+def garden_members(life: Life, entity: str, role: str) -> None:
+    """Let somebody else into the first garden."""
+    life.node.write(
+        SetMember(
+            member=GardenMemberSet(
+                garden_id=life.gardens[0],
+                entity_uri=entity,
+                added_by=MEMBER,
+                role=role,  # type: ignore[arg-type]
+            ),
+            change="add",
+        )
+    )
+
+
+def private_texts(life: Life) -> np.ndarray:
+    """Slots of private facts, to prove that a world has some."""
+    view = life.node.reader.pin()
+    return np.flatnonzero((view.garden >= 0) | (view.classification > 1))

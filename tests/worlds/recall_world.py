@@ -1,0 +1,132 @@
+"""A tiny world of facts in a real memory image, for tests of what reads from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engramlog.eventlog.event import Header, Recorded
+from engramlog.eventlog.kinds import (
+    FactAsserted,
+    FactAttributes,
+    FactRetracted,
+    Parent,
+    Payload,
+    RecallServed,
+    RecallUse,
+    SourceTrustSet,
+    Value,
+    kind_of,
+)
+from engramlog.projections.authorization import Authorization
+from engramlog.projections.image.image import MemoryImage
+from engramlog.projections.image.view import View
+from engramlog.projections.moment import Moment
+from engramlog.projections.tables.facts.fact_rows import FactRow
+
+DAY_US = 86_400_000_000
+NOW_US = 1_800_000_000_000_000
+SOURCE = "agent:tester"
+
+
+def user(name: str) -> str:
+    """A formal entity URI; the lexicon sees ``user`` and the name."""
+    return f"stigmem://x.example/user/{name}"
+
+
+def reader(*scopes: str) -> Authorization:
+    """A caller who may read these scopes (``company`` where none is named)."""
+    return Authorization("agent:reader", frozenset({"read"}), frozenset(scopes or ("company",)))
+
+
+class World:
+    """Facts by order of writing; ``fact`` returns the slot."""
+
+    def __init__(self) -> None:
+        self.image = MemoryImage()
+        self.position = 0
+        self._rows: dict[int, FactRow] = {}
+        self._ids: list[str] = []
+
+    def fact(
+        self,
+        entity: str,
+        relation: str,
+        value: str,
+        *,
+        kind: str = "text",
+        scope: str = "company",
+        confidence: float = 1.0,
+        source: str = SOURCE,
+        age_days: float = 0.0,
+        name: str | None = None,
+        cid: str = "",
+        parents: Sequence[str] = (),
+        valid_from: str | None = None,
+        valid_until: str | None = None,
+        attributes: FactAttributes | None = None,
+    ) -> int:
+        """Assert a fact. ``parents`` are the 64 hex digits of what it was derived from."""
+        slot = len(self._ids)
+        fact_id = name or f"fact-{slot}"
+        payload = FactAsserted(
+            id=fact_id,
+            entity=entity,
+            relation=relation,
+            value=Value(type=kind, v=value),  # pyright: ignore[reportArgumentType]
+            source=source,
+            scope=scope,  # pyright: ignore[reportArgumentType]
+            confidence=confidence,
+            cid=cid or f"sha256:{slot:064x}",
+            valid_from=valid_from,
+            valid_until=valid_until,
+            derived_from=[Parent(hash=parent) for parent in parents],
+            attributes=attributes,
+        )
+        recorded_at = NOW_US - int(age_days * DAY_US)
+        self._append(payload, recorded_at)
+        self._ids.append(fact_id)
+        self._rows[self.position] = FactRow(
+            self.position, fact_id, entity, relation, kind, value, "content", source, scope,
+            None, confidence, None, None, recorded_at, recorded_at, payload.cid,
+            "[" + ",".join(f'{{"hash":"{parent}"}}' for parent in parents) + "]",
+            "assert", "agent:tester", "stigmem:node:test", None,
+        )  # fmt: skip
+        return slot
+
+    def ref(
+        self, entity: str, relation: str, target: str, **more: float | str | FactAttributes
+    ) -> int:
+        """Assert an edge."""
+        return self.fact(entity, relation, target, kind="ref", **more)  # pyright: ignore[reportArgumentType]
+
+    def retract(self, slot: int) -> None:
+        self._append(FactRetracted(fact_ids=[self._ids[slot]]), NOW_US)
+
+    def trust(self, source: str, trust: float) -> None:
+        self._append(SourceTrustSet(source=source, trust=trust), NOW_US)
+
+    def accessed(self, slot: int, count: int) -> None:
+        use = RecallUse(self._ids[slot], count, NOW_US)
+        self._append(RecallServed(uses=[use]), NOW_US)
+
+    def view(self) -> View:
+        return View(self.image)
+
+    def moment(self) -> Moment:
+        return Moment(self.position, NOW_US)
+
+    def rows(self, positions: Sequence[int]) -> list[FactRow]:
+        return [self._rows[position] for position in positions if position in self._rows]
+
+    def slots_of_cid(self, cid: str) -> list[int]:
+        return [slot for slot, row in enumerate(self._rows.values()) if row.cid == cid]
+
+    def _append(self, payload: Payload, recorded_at: int) -> None:
+        self.position += 1
+        header = Header(
+            1, self.position.to_bytes(16), "stigmem:node:test", "stream", self.position,
+            kind_of(payload), 1, recorded_at + self.position, recorded_at, "agent:tester",
+            None, None, b"", b"",
+        )  # fmt: skip
+        event = Recorded(self.position, NOW_US, 0, None, header, b"", payload)
+        self.image.apply([event], self.position)
