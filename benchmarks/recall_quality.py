@@ -125,8 +125,8 @@ def variants() -> dict[str, Profile]:
             | {"stages": [lexical, _parameters(semantic, name_share=0.1), *others]},
             "names count 0.5": ours
             | {"stages": [lexical, _parameters(semantic, name_share=0.5), *others]},
-            "BM25 saturates later": ours
-            | {"stages": [_parameters(lexical, k1=1.2), semantic, *others]},
+            "BM25 saturates sooner": ours
+            | {"stages": [_parameters(lexical, k1=0.6, b=0.6), semantic, *others]},
             "context bounded at 40": ours | {"context": context | {"terms": 40}},
             "context bounded at 160": ours | {"context": context | {"terms": 160}},
             "session 0.1": ours | {"context": context | {"session": 0.1}},

@@ -197,12 +197,17 @@ class Model:
         assert losers
         for fact in losers:
             assert fact.key == winner.key
-            assert fact.stands
+            assert fact.stands or self._denies(fact, winner)
             assert not fact.aside
             fact.aside = True
         left = {fact.value for fact in self.facts if fact.key == winner.key and claims(fact)}
         settled = {fact.value for fact in losers} - {winner.value}
         assert not left & settled, "a losing value is set aside whole"
+
+    def _denies(self, marker: Fact, fact: Fact) -> bool:
+        """Whether a record of confidence 0 still says that the value of a fact does not hold."""
+        named = [each for each in self.facts if marker in each.denied_by]
+        return not marker.ended and fact.value in {each.value for each in named}
 
     def _sweep(self, scope: str, policies: tuple[DecayPolicy, ...], at_us: int) -> None:
         for fact in self.facts:
