@@ -277,9 +277,17 @@ def answer_of(future: Future[Result]) -> Result:
         raise HttpFault(_words(fault)) from fault
 
 
-@cache
+_loop_lock = threading.Lock()
+
+
 def _background_loop() -> asyncio.AbstractEventLoop:
     """The loop of all blocking requests; its thread ends with the process."""
+    with _loop_lock:  # a second loop could never use the sessions of the first
+        return _started_loop()
+
+
+@cache
+def _started_loop() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="http", daemon=True).start()
     return loop

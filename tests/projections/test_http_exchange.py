@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 from collections.abc import Callable, Generator
@@ -9,6 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from engramlog.projections import http_exchange
 from engramlog.projections.http_exchange import (
     AnswerLimits,
     BlockingHttp,
@@ -140,3 +142,31 @@ def test_https_goes_through_the_proxy_of_the_environment(monkeypatch: pytest.Mon
     assert found.headers == {"Proxy-Authorization": "Basic YW5uOnAgdw=="}
     assert proxy_for("https://inside.example/v1") is None
     assert proxy_for("http://api.example/v1") is None
+
+
+def test_threads_that_ask_first_at_the_same_time_share_one_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[asyncio.AbstractEventLoop] = []
+    new_loop = asyncio.new_event_loop
+
+    def slowly() -> asyncio.AbstractEventLoop:
+        threading.Event().wait(0.05)
+        made.append(new_loop())
+        return made[-1]
+
+    http_exchange._started_loop.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(http_exchange.asyncio, "new_event_loop", slowly)
+    with host(lambda connection: connection.sendall(b"HTTP/1.1 204 OK\r\n\r\n")) as url:
+        clients = [BlockingHttp(url) for _ in range(4)]
+        asked = [
+            threading.Thread(target=http.ask, args=("GET", "/"), kwargs={"limits": BRIEF})
+            for http in clients
+        ]
+        for each in asked:
+            each.start()
+        for each in asked:
+            each.join()
+        for http in clients:
+            http.close()
+    assert len(made) == 1
