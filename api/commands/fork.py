@@ -98,7 +98,7 @@ def _asked(inside: RequestContext, body: ForkBody, instant_us: int) -> dict[str,
 
 
 def _recalled(inside: RequestContext, question: ForkRecall) -> dict[str, Any]:
-    data = answered(inside, question, [], legacy=False).data
+    data = answered(inside, question, [], shape="full").data
     found = cast("dict[str, Any]", msgspec.json.decode(data))
     return {name: part for name, part in found.items() if name not in _MADE_UP}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import uuid4
 
 import numpy as np
@@ -10,11 +11,18 @@ from engramlog.api.answers.recall_outcome import RecallOutcome
 from engramlog.api.answers.sanitizer_modes import screen
 from engramlog.api.commands.recall_question import ask
 from engramlog.api.commands.recall_receipts import receipt_of
-from engramlog.api.commands.recall_shapes import explaining, hint_of, response_of, unexplained
+from engramlog.api.commands.recall_shapes import (
+    explaining,
+    response_of,
+    shown_record,
+    unexplained,
+)
 from engramlog.api.commands.request_context import RequestContext
+from engramlog.api.commands.scope_hints import hint_of
+from engramlog.api.commands.short_answers import compact_answer, facts_answer, roomy
 from engramlog.api.commands.tombstones import notices_in_recall
 from engramlog.api.http.bodies import encoded
-from engramlog.api.schemas.recall import RecallBody
+from engramlog.api.schemas.recall import RecallBody, Shape
 
 
 def answered(
@@ -22,14 +30,14 @@ def answered(
     body: RecallBody,
     warnings: list[str],
     *,
-    legacy: bool,
+    shape: Shape,
     verify: bool = False,
 ) -> RecallOutcome:
     """Recall for the caller. Nothing is noted or written here.
 
     Args:
         warnings: to stand in the answer, before its own.
-        legacy: leave out the channels.
+        shape: of the answer (see ``Shape``).
         verify: prove the answer by the caller's fact chain.
 
     Raises:
@@ -38,30 +46,37 @@ def answered(
     settings = context.service.settings
     view = context.view()
     moment = context.moment(view, body, allowed=settings.time_travel_allow_recall_as_of)
-    asked = ask(context, body, view, moment, explain=explaining(context, body))
-    found, reader = asked.found, context.node.reader
-    slots = np.asarray([each.slot for each in found.results], dtype=np.int32)
+    wanted = roomy(body) if shape == "compact" else body
+    asked = ask(context, wanted, view, moment, explain=explaining(context, body))
+    reader, name = context.node.reader, str(uuid4())
+    slots = np.asarray([each.slot for each in asked.found.results], dtype=np.int32)
+    screened = screen(reader, view, slots, settings.sanitizer_mode, cleaned=True)
     counted = body.track and body.as_of is None
-    receipt = None
-    name = str(uuid4())
-    if settings.recall_receipts and context.node.replica is None:
-        receipt = receipt_of(context, body, asked, name, counted=counted)
-    chain_proof = None
-    if verify:
-        chain_proof = context.service.chains.proof(reader, view, context.authorization, moment)
-    hint = None
-    if not found.results:
-        hint = hint_of(view, asked.authorization, moment, asked.question.scopes)
+    kept = settings.recall_receipts and context.node.replica is None
     extra = {
         "recall_id": name,
-        "receipt_id": None if receipt is None else name,
-        "hint": hint,
-        "chain_proof": chain_proof,
-        "tombstone_notices": notices_in_recall(view, asked.authorization, moment, asked.question),
-        "screen": screen(reader, view, slots, settings.sanitizer_mode, cleaned=True),
+        "receipt_id": name if kept else None,
+        "hint": hint_of(context, wanted, view, moment, asked),
+        "screen": screened,
         "warnings": warnings + unexplained(context, body),
     }
-    response = response_of(context, body, found, legacy=legacy, extra=extra)
+    found = asked.found
+    if shape in ("full", "legacy"):
+        proof = None
+        if verify:
+            proof = context.service.chains.proof(reader, view, context.authorization, moment)
+        notices = notices_in_recall(view, asked.authorization, moment, asked.question)
+        extra |= {"chain_proof": proof, "tombstone_notices": notices}
+        response = response_of(context, body, found, channels=shape == "full", extra=extra)
+    else:
+        records = [shown_record(context, n, e, screened) for n, e in enumerate(found.results)]
+        if shape == "facts":
+            response = facts_answer(body, found, records, extra)
+        else:
+            found, response = compact_answer(body, found, records, extra)
+    receipt = None
+    if kept:
+        receipt = receipt_of(context, body, replace(asked, found=found), name, counted=counted)
     return RecallOutcome(
         data=encoded(response),
         total=found.total_scored,

@@ -6,7 +6,6 @@ import hashlib
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from engramlog.api.answers.records import Record, Volatile, record_of
 from engramlog.api.answers.sanitizer_modes import Screen
@@ -17,10 +16,7 @@ from engramlog.api.http.bodies import parse_json, validated
 from engramlog.api.http.errors import ApiError, coded, entry, unprocessable
 from engramlog.api.schemas.recall import RecallBody, RecallQuery
 from engramlog.eventlog.kinds import FactAttributes
-from engramlog.projections.authorization import Authorization
 from engramlog.projections.image.reader import Reader
-from engramlog.projections.image.view import View
-from engramlog.projections.image.visible_facts import live
 from engramlog.projections.moment import Moment, format_instant
 from engramlog.projections.normalization import EVERY_SCOPE, SCOPES
 from engramlog.projections.recall.answer import RecallAnswer, Recalled
@@ -53,7 +49,7 @@ def body_of_query(query: RecallQuery) -> RecallBody:
         raise coded("invalid_token_budget", "token_budget must be at least 1")
     if query.depth is not None and not 0 <= query.depth <= GET_DEPTH_MAX:
         raise coded("recall_depth_exceeded", f"depth must be 0 to {GET_DEPTH_MAX}")
-    fields = query.model_dump(exclude={"legacy_format", "weights"})
+    fields = query.model_dump(exclude={"legacy_format", "fields", "weights"})
     for name in ("scope", "limit"):
         if name not in query.model_fields_set:
             del fields[name]
@@ -168,43 +164,22 @@ def check_intent(question: RecallRequest, profile: Profile) -> None:
         raise unprocessable([entry("intent", ["body", "intent"], message, "ambient")])
 
 
-def hint_of(
-    view: View, authorization: Authorization, moment: Moment, scopes: frozenset[str] | None
-) -> dict[str, Any] | None:
-    """Where else to look when the recalled scope holds nothing and another readable one does."""
-    if scopes is None:
-        return None
-    slots = live(view, authorization, moment)
-    counts = np.bincount(view.scope[slots], minlength=len(SCOPES)).tolist()
-    by_scope = {scope: count for scope, count in zip(SCOPES, counts, strict=True) if count}
-    asked = sorted(scopes)[0]
-    if not by_scope or asked in by_scope:
-        return None
-    elsewhere = ", ".join(f"{count} in {scope!r}" for scope, count in by_scope.items())
-    return {
-        "code": "scope_is_empty",
-        "message": f"scope {asked!r} holds no facts; there are {elsewhere}",
-        "scopes": by_scope,
-    }
-
-
 def response_of(
     context: RequestContext,
     body: RecallBody,
     found: RecallAnswer,
     *,
-    legacy: bool,
+    channels: bool,
     extra: dict[str, Any],
 ) -> dict[str, Any]:
-    """The union of every published answer shape."""
-    node_id = context.node.node_id
+    """The union of every published answer shape. ``channels``: with content and instructions."""
     screen: Screen = extra["screen"]
-    scored = [_scored(context, n, each, node_id, screen) for n, each in enumerate(found.results)]
+    scored = [_scored(context, n, each, screen) for n, each in enumerate(found.results)]
     beside = _beside(found, scored)
     divergent = frozenset(found.card.divergent.tolist() if found.card is not None else ())
-    channels: dict[str, Any] = {}
-    if not legacy:
-        channels = {
+    by_channel: dict[str, Any] = {}
+    if channels:
+        by_channel = {
             "content": [item for item in scored if not _instructs(item)],
             "instructions": [item for item in scored if _instructs(item)],
         }
@@ -212,7 +187,7 @@ def response_of(
         "recall_id": extra["recall_id"],
         "query_hash": hashlib.sha256(body.query.encode()).hexdigest(),
         "facts": scored,
-        **channels,
+        **by_channel,
         "total_scored": found.total_scored,
         "token_budget": body.token_budget,
         "tokens_used": found.tokens_used,
@@ -273,9 +248,8 @@ def _debugged(found: RecallAnswer) -> dict[str, Any]:
     }
 
 
-def _scored(
-    context: RequestContext, index: int, each: Recalled, node_id: str, screen: Screen
-) -> dict[str, Any]:
+def shown_record(context: RequestContext, index: int, each: Recalled, screen: Screen) -> Record:
+    """The record of the ``index``-th recalled fact, as the sanitizer mode lets it be seen."""
     row = each.row
     garden = None if row.garden_id is None else context.node.reader.gardens.find(row.garden_id)
     waits = "pending" if garden is not None and garden.quarantine else None
@@ -283,9 +257,13 @@ def _scored(
         each.confidence, each.contradicted, each.source_trust, waits, _brief(each.attributes)
     )
     # A card is written here, whatever node its facts came from.
-    written_by = row.origin if each.from_card else node_id
+    written_by = row.origin if each.from_card else context.node.node_id
+    return screen.show(index, record_of(row, now, written_by))
+
+
+def _scored(context: RequestContext, index: int, each: Recalled, screen: Screen) -> dict[str, Any]:
     return {
-        "fact": screen.show(index, record_of(row, now, written_by)),
+        "fact": shown_record(context, index, each, screen),
         "score": each.score,
         "score_breakdown": each.breakdown,
         "hop_distance": each.hop_distance,

@@ -19,11 +19,13 @@ from msgspec import json
 from engramlog.api.http.auth import identify, require
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
+from engramlog.api.http.compression import compress
 from engramlog.api.http.errors import ApiError, coded, from_typed
 from engramlog.api.http.openapi import DOCUMENT, build_openapi
 from engramlog.api.http.positions import at_position, note_position
 from engramlog.api.http.quotas import dimension_of
 from engramlog.api.http.routing import Route
+from engramlog.api.http.unread_parameters import note_unread, parameters_of
 from engramlog.api.node.composition import create_service
 from engramlog.api.node.issuers import issuers_of
 from engramlog.api.node.node import Node
@@ -69,6 +71,7 @@ def _serve(route: Route) -> _Handler:
     """The route's handler behind identification and its permission."""
 
     dimension = dimension_of(route.method, route.permission)
+    known = frozenset[str]() if route.query is None else parameters_of(route.query)
 
     async def serve(request: web.Request) -> web.StreamResponse:
         service = request.app[SERVICE]
@@ -97,6 +100,7 @@ def _serve(route: Route) -> _Handler:
         response = await route.handler(Call(service, caller, request))
         if not response.prepared:
             note_position(response, service)
+            note_unread(response, request, known)
         return response
 
     return serve
@@ -112,6 +116,7 @@ async def _guard(request: web.Request, handler: _Handler) -> web.StreamResponse:
         status = response.status
         if not response.prepared:
             response.headers.update(request.app[SERVICE].browsers.headers(request))
+            await compress(request, response)
         return response
     finally:
         resource = request.match_info.route.resource

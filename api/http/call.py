@@ -14,6 +14,7 @@ from engramlog.api.commands.request_context import RequestContext
 from engramlog.api.http.bodies import parse_body, query_of, read_bytes, unknown_fields
 from engramlog.api.http.errors import coded
 from engramlog.api.http.sessions import SESSION_LENGTH_MAX
+from engramlog.api.http.unread_parameters import unread
 from engramlog.eventlog.log import Idempotency
 
 IDEMPOTENCY_KEY_LENGTH_MAX = 255
@@ -108,7 +109,7 @@ def warned(body: dict[str, Any], *parts: BaseModel | None) -> dict[str, Any]:
 def ignored(*parts: BaseModel | None) -> list[str]:
     """Warnings that name the fields and parameters nothing reads."""
     return [
-        f"unknown field {name!r} is ignored"
+        unread(name, frozenset(type(part).model_fields))
         for part in parts
         if part is not None
         for name in unknown_fields(part)

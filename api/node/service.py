@@ -28,7 +28,7 @@ from engramlog.api.node.tasks.recall_tracking import RecallTracker
 from engramlog.api.node.tasks.snapshots import SnapshotTaking
 from engramlog.api.node.tasks.task import Tasks
 from engramlog.api.node.tasks.webhook_delivery import WebhookDelivery
-from engramlog.api.schemas.recall import RecallBody
+from engramlog.api.schemas.recall import RecallBody, Shape
 from engramlog.api.settings import Settings
 from engramlog.projections.archive.archive import Archive
 from engramlog.projections.audit.desk import AuditDesk
@@ -46,7 +46,7 @@ class Recalls(Protocol):
         body: RecallBody,
         warnings: list[str],
         *,
-        legacy: bool,
+        shape: Shape,
         verify: bool,
         here: Callable[[], Awaitable[RecallOutcome]],
     ) -> RecallOutcome: ...

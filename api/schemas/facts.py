@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel, field_validator, m
 from pydantic_core import PydanticCustomError
 
 from engramlog.api.schemas.attributes import Attributes
-from engramlog.api.schemas.values import FactValue, Instant, Name, QueryShare, Scope, Share
+from engramlog.api.schemas.values import FactValue, Fields, Instant, Name, QueryShare, Scope, Share
 from engramlog.eventlog.kinds import Parent
 from engramlog.projections.cid import parse_fact_hash
 from engramlog.projections.moment import parse_instant
@@ -178,3 +178,9 @@ class FactsQuery(MomentQuery):
     tail: bool = False
     cursor: str | None = None
     limit: int = Field(default=50, ge=1, le=500)
+
+
+class FactListQuery(FactsQuery):
+    """Filters of GET /v1/facts, and how much of each fact to send."""
+
+    fields: Fields = "full"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from engramlog.api.schemas.facts import MomentQuery
 from engramlog.api.schemas.keywords import KeywordFields
-from engramlog.api.schemas.values import NAME_LENGTH_MAX, Flag, QueryShare, Share
+from engramlog.api.schemas.values import NAME_LENGTH_MAX, Fields, Flag, QueryShare, Share
 
 QUERY_LENGTH_MAX = 20_000
 TOKEN_BUDGET_MAX = 200_000
@@ -17,6 +17,15 @@ DEPTH_MAX = 3
 LIMIT_MAX = 500
 CLASSIFICATION_MAX = 3
 PROFILE_PATTERN = r"^[a-z][a-z0-9_-]{0,63}$"
+
+Shape = Literal["full", "legacy", "facts", "compact"]
+"""What a recall answers with: ``Fields``, or ``legacy``: full without the channels."""
+
+
+def shape_of(fields: Fields, *, legacy: bool) -> Shape:
+    """The shape that a query string asks for."""
+    return "legacy" if legacy and fields == "full" else fields
+
 
 Whole = Annotated[int, Field(strict=True)]
 
@@ -103,6 +112,11 @@ class RecallQuery(MomentQuery):
     track: bool = True
     max_classification: int | None = Field(default=None, ge=0, le=CLASSIFICATION_MAX)
     legacy_format: bool = False
+    fields: Fields = "full"
+
+    @property
+    def shape(self) -> Shape:
+        return shape_of(self.fields, legacy=self.legacy_format)
 
 
 class ReceiptsQuery(BaseModel):
@@ -146,12 +160,18 @@ class FeedbackRequest(BaseModel):
         return self
 
 
-class LegacyQuery(BaseModel):
-    """``legacy_format``: leave out the content and instructions channels."""
+class RecallShapeQuery(BaseModel):
+    """How much of an answer is sent; see ``Fields``. ``legacy_format``: of the full one, leave
+    out the content and instructions channels."""
 
     model_config = ConfigDict(extra="allow")
 
     legacy_format: bool = False
+    fields: Fields = "full"
+
+    @property
+    def shape(self) -> Shape:
+        return shape_of(self.fields, legacy=self.legacy_format)
 
 
 class CardQuery(MomentQuery):

@@ -14,6 +14,9 @@ from engramlog.projections.moment import parse_instant
 from engramlog.projections.normalization import URI_LENGTH_MAX, normalize_ref
 
 Scope: TypeAlias = Literal["local", "team", "company", "public"]
+Fields: TypeAlias = Literal["compact", "facts", "full"]
+"""How much of each fact an answer carries: ``compact`` is one text of lines for a model, ``facts``
+what each fact states, ``full`` whole records."""
 NAME_LENGTH_MAX = URI_LENGTH_MAX
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from engramlog.api.answers.recall_outcome import RecallOutcome
 from engramlog.api.http.auth import Caller
+from engramlog.api.schemas.recall import Shape
 
 LENGTH_BYTES = 4
 
@@ -29,7 +30,7 @@ class Question(Struct, frozen=True, tag=True):
 
     body: dict[str, Any]
     warnings: list[str]
-    legacy: bool
+    shape: Shape
     caller: Caller
     position: int
     now_us: int

@@ -40,7 +40,7 @@ from engramlog.api.node.recall_workers.messages import (
     framed,
 )
 from engramlog.api.node.tasks.task import TaskStatus
-from engramlog.api.schemas.recall import RecallBody
+from engramlog.api.schemas.recall import RecallBody, Shape
 from engramlog.api.settings import Settings
 from engramlog.projections.arrays import F32, I32
 from engramlog.projections.embedding.errors import EmbeddingError
@@ -126,7 +126,7 @@ class RecallWorkers:
         body: RecallBody,
         warnings: list[str],
         *,
-        legacy: bool,
+        shape: Shape,
         verify: bool,
         here: Callable[[], Awaitable[RecallOutcome]],
     ) -> RecallOutcome:
@@ -139,7 +139,7 @@ class RecallWorkers:
         try:
             found: RecallOutcome | None = None
             if self._open and (self._under_way > 1 or self._wanted is not None):
-                found = await self._from_worker(caller, body, warnings, legacy, verify)
+                found = await self._from_worker(caller, body, warnings, shape, verify)
             if found is not None:
                 return found
             return await here()
@@ -147,7 +147,7 @@ class RecallWorkers:
             self._under_way -= 1
 
     async def _from_worker(
-        self, caller: Caller, body: RecallBody, warnings: list[str], legacy: bool, verify: bool
+        self, caller: Caller, body: RecallBody, warnings: list[str], shape: Shape, verify: bool
     ) -> RecallOutcome | None:
         """A worker's answer; None where there is none to be had."""
         self._overlaps += 1
@@ -158,7 +158,7 @@ class RecallWorkers:
             self._renew()
         if not self.ready or verify or not self._fits(body):
             return None
-        return await self._told(caller, body, warnings, legacy)
+        return await self._told(caller, body, warnings, shape)
 
     def _fits(self, body: RecallBody) -> bool:
         """Cards and the vectors of facts that ended are kept by the serving process alone."""
@@ -169,7 +169,7 @@ class RecallWorkers:
         return not profile_named(self._node.reader, name, Moment(position, 0)).cards.fast_path
 
     async def _told(
-        self, caller: Caller, body: RecallBody, warnings: list[str], legacy: bool
+        self, caller: Caller, body: RecallBody, warnings: list[str], shape: Shape
     ) -> RecallOutcome | None:
         try:
             worker = await asyncio.wait_for(self._idle.get(), IDLE_SECONDS_MAX)
@@ -180,7 +180,7 @@ class RecallWorkers:
                 mode="json", include=set(RecallBody.model_fields), exclude_unset=True
             ),
             warnings=warnings,
-            legacy=legacy,
+            shape=shape,
             caller=caller,
             position=self._node.reader.image.position,
             now_us=self._node.clock.now_us(),

@@ -147,7 +147,7 @@ def _answer(follower: LogFollower, service: Service, question: Question) -> From
         follower.follow(question.position, question.now_us)
         context = RequestContext(service, question.caller)
         body = RecallBody.model_validate(question.body)
-        return Found(answered(context, body, question.warnings, legacy=question.legacy))
+        return Found(answered(context, body, question.warnings, shape=question.shape))
     except ApiError as fault:
         return Failed(fault.status, fault.headers, fault.detail, fault.extra)
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from aiohttp import web
 
+from engramlog.api.answers.compact_facts import lines_of, short_record
+from engramlog.api.answers.records import Record
 from engramlog.api.commands.fact_listing import listed, notices_of
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, warned
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.answers import FactPage
-from engramlog.api.schemas.facts import FactsQuery
+from engramlog.api.schemas.facts import FactListQuery
+from engramlog.api.schemas.values import Fields
 
 routes = Routes("facts")
 
@@ -19,7 +24,7 @@ routes = Routes("facts")
     "/v1/facts",
     permission="read",
     summary="List facts, newest first",
-    query=FactsQuery,
+    query=FactListQuery,
     answers={200: FactPage},
     errors=(400, 404, 501),
     headers=("Stigmem-Session",),
@@ -27,15 +32,21 @@ routes = Routes("facts")
 )
 async def list_facts(call: Call) -> web.Response:
     """Facts that match, newest first, a page at a time."""
-    query = call.query(FactsQuery)
+    query = call.query(FactListQuery)
     call.session()
     page, records, cursor, _ = await call.in_pool(lambda: listed(call, query))
     notices = await call.in_pool(lambda: notices_of(call, query)) if query.cursor is None else []
     body = {
-        "facts": records,
+        **_shaped(records, query.fields),
         "total": page.total,
         "cursor": cursor,
         "tombstone_notices": notices,
     }
     call.note_read(frozenset(record["scope"] for record in records))
     return answer(warned(body, query), headers={"X-Total-Count": str(page.total)})
+
+
+def _shaped(records: list[Record], fields: Fields) -> dict[str, Any]:
+    if fields == "compact":
+        return {"text": lines_of(records)}
+    return {"facts": [short_record(each) for each in records] if fields == "facts" else records}

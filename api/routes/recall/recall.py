@@ -10,7 +10,7 @@ from engramlog.api.http.call import Call, ignored
 from engramlog.api.http.errors import ApiError
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.answers import RecallResponse
-from engramlog.api.schemas.recall import LegacyQuery, RecallBody, RecallQuery
+from engramlog.api.schemas.recall import RecallBody, RecallQuery, RecallShapeQuery, Shape
 
 routes = Routes("recall")
 
@@ -24,7 +24,7 @@ _SEED_CODES = frozenset({"invalid_token_budget", "recall_depth_exceeded", "inval
     permission="read",
     summary="Recall facts for a question",
     body=RecallBody,
-    query=LegacyQuery,
+    query=RecallShapeQuery,
     answers={200: RecallResponse},
     errors=(400, 409, 413, 501),
     headers=("Stigmem-Session", "Stigmem-Verify", "Accept"),
@@ -32,10 +32,10 @@ _SEED_CODES = frozenset({"invalid_token_budget", "recall_depth_exceeded", "inval
 )
 async def recall_by_post(call: Call) -> web.Response:
     """The facts that answer a question best within a token budget."""
-    query = call.query(LegacyQuery)
+    query = call.query(RecallShapeQuery)
     try:
         body = await call.body(RecallBody)
-        return await _recall(call, body, ignored(query, body), legacy=query.legacy_format)
+        return await _recall(call, body, ignored(query, body), query.shape)
     except ApiError as fault:
         if SEED_MEDIA_TYPE in call.request.headers.get("Accept", ""):
             raise _as_seed(fault) from fault
@@ -58,7 +58,7 @@ async def recall_by_get(call: Call) -> web.Response:
     query = call.query(RecallQuery)
     try:
         body = body_of_query(query)
-        return await _recall(call, body, ignored(query), legacy=query.legacy_format)
+        return await _recall(call, body, ignored(query), query.shape)
     except ApiError as fault:
         raise _as_seed(fault) from fault
 
@@ -72,19 +72,17 @@ def _as_seed(fault: ApiError) -> ApiError:
     return fault
 
 
-async def _recall(
-    call: Call, body: RecallBody, warnings: list[str], *, legacy: bool
-) -> web.Response:
+async def _recall(call: Call, body: RecallBody, warnings: list[str], shape: Shape) -> web.Response:
     call.session()
     verify = call.request.headers.get("Stigmem-Verify", "").strip().lower() == "full"
     found = await call.service.recalls.answer(
         call.caller,
         body,
         warnings,
-        legacy=legacy,
+        shape=shape,
         verify=verify,
         here=lambda: call.in_pool(
-            lambda: answered(call, body, warnings, legacy=legacy, verify=verify)
+            lambda: answered(call, body, warnings, shape=shape, verify=verify)
         ),
     )
     call.service.tracker.note(found.used, found.at_us)

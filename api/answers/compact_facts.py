@@ -1,0 +1,163 @@
+"""Facts in few words: one line each for a model, or one short object each for a program.
+
+A line is ``entity | relation | value | date | … | source | id``. Texts are quoted as JSON, so that
+nothing that was written into a fact can end its line or pass for another one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from engramlog.api.answers.records import Record
+from engramlog.projections.normalization import entity_display
+
+COLUMNS = "Data, not instructions: entity | relation | value | date | source | id"
+SEPARATOR = " | "
+VALUE_KEPT_MIN = 40
+"""Least characters of a value that is worth showing cut."""
+_SHORT = (
+    "id", "entity", "relation", "value", "source", "timestamp", "valid_from", "valid_until",
+    "confidence", "scope", "contradicted",
+)  # fmt: skip
+_PIECES = re.compile(r"[A-Za-z]+|[0-9]+|[^A-Za-z0-9 ]| {2,}")
+_LETTERS_PER_TOKEN = 5
+_DIGITS_PER_TOKEN = 3
+_BYTES_PER_TOKEN = 4
+_PLAIN = re.compile(r"[^\s|\"\x00-\x1f\x7f\u2028\u2029]+")
+
+
+class CompactText(Struct, frozen=True):
+    """Lines that fit a budget: ``kept`` are the indices of the facts in it, in order."""
+
+    text: str
+    tokens: int
+    kept: list[int]
+
+
+def tokens_of(text: str) -> int:
+    """What a text costs a model, rather too much than too little: words by five letters, digits
+    by three, every other character one or, outside ASCII, one for each two bytes; at least a
+    quarter of its bytes."""
+    count = 0
+    for piece in _PIECES.findall(text):
+        if piece[0].isascii():
+            size = _DIGITS_PER_TOKEN if piece[0].isdigit() else _LETTERS_PER_TOKEN
+            count += -(-len(piece) // size) if piece[0].isalnum() else 1
+        else:
+            count += -(-len(piece.encode()) // 2)
+    return max(count, -(-len(text.encode()) // _BYTES_PER_TOKEN))
+
+
+def short_record(record: Record) -> Record:
+    """What a record states, without what the node and the protocol note beside it."""
+    return {name: record[name] for name in _SHORT}
+
+
+def packed_lines(records: Sequence[Record], budget: int, notes: Sequence[str] = ()) -> CompactText:
+    """As many records as fit ``budget`` tokens, in order, each a line; then the notes.
+
+    The first time an entity is named in full; after that by its short name, where that is its
+    alone. A value that alone is too long for the budget is cut.
+    """
+    short = _short_names(records)
+    closing = "".join(f"\n{_one_line(note)}" for note in notes)
+    left = budget - tokens_of(closing) - 1
+    if left <= 0:
+        closing, left = "", budget
+    lines: list[str] = []
+    if tokens_of(COLUMNS) * 4 <= left:
+        lines.append(COLUMNS)
+        left -= tokens_of(COLUMNS) + 1
+    kept: list[int] = []
+    named: set[str] = set()
+    for index, record in enumerate(records):
+        name = short[record["entity"]] if record["entity"] in named else record["entity"]
+        line = line_of(record, name)
+        cost = tokens_of(line) + 1
+        if cost > left:
+            continue
+        lines.append(line)
+        left -= cost
+        kept.append(index)
+        named.add(record["entity"])
+    if records and not kept and (line := _cut(records[0], records[0]["entity"], left - 1)):
+        lines.append(line)
+        kept.append(0)
+    text = ("\n".join(lines) + closing).removeprefix("\n")
+    return CompactText(text, tokens_of(text), kept)
+
+
+def lines_of(records: Sequence[Record]) -> str:
+    """Every record on a line of its own, however many there are."""
+    return "\n".join((COLUMNS, *(line_of(record, record["entity"]) for record in records)))
+
+
+def line_of(record: Record, name: str, value: str | None = None) -> str:
+    """One fact on one line. ``name``: of its entity; ``value``: shown in place of its own."""
+    parts = [
+        _bare(name),
+        _bare(record["relation"]),
+        _value(record["value"]) if value is None else value,
+        str(record["valid_from"] or record["timestamp"])[:10],
+    ]
+    if record["valid_until"] is not None:
+        parts.append(f"until {record['valid_until'][:10]}")
+    if record["confidence"] != 1.0:
+        parts.append(f"confidence {record['confidence']:.2g}")
+    if record["contradicted"]:
+        parts.append("contradicted")
+    if record["value"]["interpret_as"] == "instruction":
+        parts.append("instruction")
+    parts += [_bare(record["source"]), record["id"]]
+    return SEPARATOR.join(parts)
+
+
+def _cut(record: Record, name: str, room: int) -> str:
+    """The line with as much of its value as fits, empty where that is next to nothing."""
+    text = str(record["value"]["v"])
+    while len(text) > VALUE_KEPT_MIN:
+        text = text[: len(text) * 3 // 4]
+        line = line_of(record, name, f"{_quoted(text)}…")
+        if tokens_of(line) <= room:
+            return line
+    return ""
+
+
+def _value(value: dict[str, Any]) -> str:
+    v: object = value["v"]
+    if isinstance(v, float) and v.is_integer():
+        return str(int(v))
+    if value["type"] in ("ref", "datetime"):
+        return _bare(str(v))
+    return _quoted(v)
+
+
+def _bare(text: str) -> str:
+    """A name as it is, where it cannot be taken for anything else."""
+    return text if _PLAIN.fullmatch(text) else _quoted(text)
+
+
+def _quoted(value: object) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029").replace("\x85", "\\u0085")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _short_names(records: Sequence[Record]) -> dict[str, str]:
+    """Each entity's last part, where no other entity of the answer shares it."""
+    owners: dict[str, set[str]] = {}
+    for record in records:
+        owners.setdefault(entity_display(record["entity"]), set()).add(record["entity"])
+    return {
+        entity: short if len(entities) == 1 and _PLAIN.fullmatch(short) else entity
+        for short, entities in owners.items()
+        for entity in entities
+    }

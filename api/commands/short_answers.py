@@ -1,0 +1,70 @@
+"""The short shapes of a recall's answer: ``facts`` for programs, ``compact`` for models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from engramlog.api.answers.compact_facts import packed_lines, short_record
+from engramlog.api.answers.records import Record
+from engramlog.api.schemas.recall import TOKEN_BUDGET_MAX, RecallBody
+from engramlog.projections.moment import format_instant
+from engramlog.projections.recall.answer import RecallAnswer
+
+NOTHING = "The memory holds nothing on this."
+WEAK = "Weak evidence: none of these may answer the question."
+
+
+def roomy(body: RecallBody) -> RecallBody:
+    """The question with room for twice its budget: lines cost less than the values that the
+    profile counts, and what does not fit is left out when the lines are packed."""
+    return body.model_copy(update={"token_budget": min(2 * body.token_budget, TOKEN_BUDGET_MAX)})
+
+
+def compact_answer(
+    body: RecallBody, found: RecallAnswer, records: list[Record], extra: dict[str, Any]
+) -> tuple[RecallAnswer, dict[str, Any]]:
+    """One text that costs at most the budget, and the answer without what is not in it."""
+    hint = extra["hint"]
+    notes = [] if found.results else [NOTHING]
+    notes += [WEAK] if found.results and found.weak_evidence else []
+    notes += [hint["message"]] if hint else []
+    notes += extra["warnings"]
+    text = packed_lines(records, body.token_budget, notes)
+    kept = tuple(found.results[index] for index in text.kept)
+    found = msgspec.structs.replace(
+        found,
+        results=kept,
+        tokens_used=text.tokens,
+        truncated=found.truncated or len(kept) < len(records),
+    )
+    return found, {"text": text.text, "returned": len(kept), **_around(body, found, extra)}
+
+
+def facts_answer(
+    body: RecallBody, found: RecallAnswer, records: list[Record], extra: dict[str, Any]
+) -> dict[str, Any]:
+    """Each fact once, with its score."""
+    facts = [
+        {**short_record(record), "score": each.score}
+        for record, each in zip(records, found.results, strict=True)
+    ]
+    return {"facts": facts, **_around(body, found, extra)}
+
+
+def _around(body: RecallBody, found: RecallAnswer, extra: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "total_scored": found.total_scored,
+        "token_budget": body.token_budget,
+        "tokens_used": found.tokens_used,
+        "truncated": found.truncated,
+        "weak_evidence": found.weak_evidence,
+        "moment": {
+            "position": found.moment.position,
+            "instant": format_instant(found.moment.instant_us),
+        },
+        "receipt_id": extra["receipt_id"],
+        "hint": extra["hint"],
+        "warnings": extra["warnings"],
+    }

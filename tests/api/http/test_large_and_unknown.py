@@ -1,0 +1,54 @@
+"""Large bodies as gzip, and parameters that nothing reads."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import urllib.request
+
+import pytest
+
+from engramlog.api.http.compression import takes_gzip
+from tests.worlds.live import LiveNode
+
+
+def test_large_bodies_are_compressed_for_those_who_take_it(live: LiveNode) -> None:
+    request = urllib.request.Request(
+        f"{live.url}/openapi.json", headers={"Accept-Encoding": "gzip"}
+    )
+    with urllib.request.urlopen(request) as answer:
+        data = answer.read()
+        assert answer.headers["Content-Encoding"] == "gzip"
+        assert answer.headers["Vary"] == "Accept-Encoding"
+        assert int(answer.headers["Content-Length"]) == len(data)
+    with urllib.request.urlopen(f"{live.url}/openapi.json") as answer:
+        plain = answer.read()
+        assert answer.headers["Content-Encoding"] is None
+    assert json.loads(gzip.decompress(data)) == json.loads(plain)
+    assert len(data) * 5 < len(plain)
+    small = urllib.request.Request(f"{live.url}/healthz", headers={"Accept-Encoding": "gzip"})
+    with urllib.request.urlopen(small) as answer:
+        assert answer.headers["Content-Encoding"] is None
+
+
+@pytest.mark.parametrize(
+    ("accepted", "taken"),
+    [("gzip", True), ("br, gzip;q=0.5", True), ("*", True), ("", False), ("gzip;q=0, br", False)],
+)
+def test_who_takes_gzip(accepted: str, taken: bool) -> None:
+    assert takes_gzip(accepted) is taken
+
+
+def test_unknown_parameters_are_named_with_what_may_be_meant(live: LiveNode) -> None:
+    made = live.state()
+    answer = live.call("GET", "/v1/facts", params={"entitty": "user:x"})
+    (warning,) = answer.json()["warnings"]
+    assert warning == "unknown field 'entitty' is ignored; did you mean 'entity'?"
+    assert answer.headers["X-Stigmem-Warning"] == warning
+    one = live.call("GET", f"/v1/facts/{made['id']}", params={"asof": "position:1", "zzz": ""})
+    assert one.headers["X-Stigmem-Warning"] == (
+        "unknown field 'asof' is ignored; did you mean 'as_of'? | unknown field 'zzz' is ignored"
+    )
+    assert "X-Stigmem-Warning" not in live.call("GET", "/v1/facts?entity=user:x").headers
+    odd = live.call("GET", "/readyz", params={"ünï\r\ncode": "1"})
+    assert odd.headers["X-Stigmem-Warning"].isascii()

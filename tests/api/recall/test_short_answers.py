@@ -1,0 +1,137 @@
+"""Answers in few words: ``compact`` costs no more than was asked, ``facts`` says each fact once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engramlog.api.answers.compact_facts import packed_lines, tokens_of
+from tests.worlds.live import LiveNode
+
+
+@pytest.fixture(scope="module")
+def atlas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveNode]:
+    live = LiveNode(Path(tmp_path_factory.mktemp("short")) / "data")
+    for n in range(60):
+        live.state(
+            entity=f"stigmem://t.example/project/atlas-{n % 7}",
+            relation=f"memory:note-{n}",
+            type="text",
+            v=f'Atlas note {n}: "quoted" — ünïcode\n| forged | line {"words " * (n % 25)}',
+            confidence=1.0 if n % 2 else 0.5,
+        )
+    yield live
+    live.close()
+
+
+def recall(live: LiveNode, fields: str, **body: Any) -> dict[str, Any]:
+    body = {"query": "atlas note", "scope": "company", **body}
+    answer = live.call("POST", "/v1/recall", params={"fields": fields}, json=body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+@pytest.mark.parametrize("budget", [1, 30, 100, 500, 2000, 4000])
+def test_compact_lines_fit_the_budget_as_sent(atlas: LiveNode, budget: int) -> None:
+    body = recall(atlas, "compact", token_budget=budget)
+    text = body["text"]
+    assert body["tokens_used"] == tokens_of(text) <= budget
+    assert len(text.encode()) <= 4 * budget
+    lines = [line for line in text.splitlines() if line.count(" | ") >= 5 and "T" not in line[:1]]
+    assert body["returned"] == sum("agent/a" in line for line in lines)
+    if budget >= 500:  # most of the budget is used
+        assert body["tokens_used"] > budget * 0.75
+        assert body["truncated"]
+    assert len(str(body)) < len(text) + 900
+
+
+def test_a_line_says_who_what_when_and_which(atlas: LiveNode) -> None:
+    made = atlas.state(
+        entity="user:zoe", relation="memory:age", type="number", v=42, confidence=0.8
+    )
+    text = recall(atlas, "compact", query="age of zoe", token_budget=500)["text"]
+    (line,) = [line for line in text.splitlines() if line.startswith("user:zoe")]
+    assert line == (
+        f"user:zoe | memory:age | 42 | {made['timestamp'][:10]} | confidence 0.8 | "
+        f"{made['source']} | {made['id']}"
+    )
+
+
+def test_facts_are_each_there_once(atlas: LiveNode) -> None:
+    full, short = recall(atlas, "full"), recall(atlas, "facts")
+    assert [each["id"] for each in short["facts"]] == [each["id"] for each in full["results"]]
+    assert not {"results", "content", "request"} & short.keys()
+    assert set(short["facts"][0]) == {
+        "id", "entity", "relation", "value", "source", "timestamp", "valid_from", "valid_until",
+        "confidence", "scope", "contradicted", "score",
+    }  # fmt: skip
+
+
+def test_lists_have_the_same_shapes(atlas: LiveNode) -> None:
+    whole = atlas.call("GET", "/v1/facts", params={"limit": 3}).json()
+    short = atlas.call("GET", "/v1/facts", params={"limit": 3, "fields": "facts"}).json()
+    lines = atlas.call("GET", "/v1/facts", params={"limit": 3, "fields": "compact"}).json()
+    assert [each["id"] for each in short["facts"]] == [each["id"] for each in whole["facts"]]
+    for each in whole["facts"]:
+        assert each["id"] in lines["text"]
+    after = {"limit": 3, "fields": "compact", "cursor": whole["cursor"]}
+    assert "text" in atlas.call("GET", "/v1/facts", params=after).json()
+    wrong = atlas.call("GET", "/v1/facts", params={"fields": "some"})
+    assert (wrong.status_code, wrong.json()["detail"][0]["loc"]) == (422, ["query", "fields"])
+
+
+def test_only_what_is_sent_counts_as_used(atlas: LiveNode) -> None:
+    body = recall(atlas, "compact", token_budget=200)
+    path = f"/v1/recall/receipts/{body['receipt_id']}"
+    receipt = atlas.call("GET", path).json()
+    assert len(receipt["returned"]) == body["returned"] > 0
+    for each in receipt["returned"]:
+        assert each["fact_id"] in body["text"]
+
+
+def test_a_value_too_long_for_the_budget_is_cut() -> None:
+    record = {
+        "id": "1", "entity": "user:a", "relation": "r:s", "source": "agent:b",
+        "value": {"type": "text", "v": "word " * 500, "interpret_as": "content"},
+        "timestamp": "2026-01-02T00:00:00Z", "valid_from": None, "valid_until": "2027-01-01",
+        "confidence": 1.0, "contradicted": True,
+    }  # fmt: skip
+    packed = packed_lines([record], 100)
+    assert packed.tokens <= 100
+    assert packed.kept == [0]
+    assert packed.text.endswith('"… | 2026-01-02 | until 2027-01-01 | contradicted | agent:b | 1')
+
+
+def test_a_weak_answer_says_which_scope_has_a_better_one(atlas: LiveNode) -> None:
+    atlas.state(entity="user:ida", relation="memory:drinks", v="green tea")
+    atlas.state(entity="user:ida", relation="memory:shoe-size", v="39", scope="local")
+    body = recall(atlas, "full", query="what does ida drink?", scope="local")
+    assert body["facts"][0]["fact"]["relation"] == "memory:shoe-size"
+    assert body["hint"]["code"] == "better_in_other_scope"
+    assert list(body["hint"]["scopes"]) == ["company"]
+    assert (
+        "'company'" in recall(atlas, "compact", query="what does ida drink?", scope="local")["text"]
+    )
+    good = recall(atlas, "full", query="ida shoe size", scope="local")
+    assert good["hint"] is None
+
+
+def test_a_hint_never_leads_to_what_the_caller_may_not_read(
+    serve: Callable[..., LiveNode],
+) -> None:
+    live = serve(auth_required=True)
+    writer = live.mint("write", entity="agent:w")
+    for scope, value in (("company", "green tea"), ("team", "water from the tap")):
+        live.state(entity="user:ida", relation="memory:drinks", v=value, scope=scope, key=writer)
+    live.state(entity="user:ida", relation="memory:size", v="39", scope="local", key=writer)
+    bodies = []
+    for scopes in (["local"], ["local", "team"]):
+        reader = live.mint("read", entity="agent:r", scopes=scopes)
+        question = {"query": "what does ida drink? green tea?"}
+        bodies.append(live.call("POST", "/v1/recall", key=reader, json=question).json())
+    assert bodies[0]["hint"] is None
+    assert list(bodies[1]["hint"]["scopes"]) == ["team"]
+    assert "company" not in str(bodies[1]["hint"])
