@@ -18,14 +18,13 @@ from msgspec import json
 
 from engramlog.api.http.auth import identify, require
 from engramlog.api.http.bodies import answer
-from engramlog.api.http.call import Call
+from engramlog.api.http.call import Call, note_unread, parameters_of
 from engramlog.api.http.compression import compress
 from engramlog.api.http.errors import ApiError, coded, from_typed
 from engramlog.api.http.openapi import DOCUMENT, build_openapi
 from engramlog.api.http.positions import at_position, note_position
 from engramlog.api.http.quotas import dimension_of
 from engramlog.api.http.routing import Route
-from engramlog.api.http.unread_parameters import note_unread, parameters_of
 from engramlog.api.node.composition import create_service
 from engramlog.api.node.issuers import issuers_of
 from engramlog.api.node.node import Node

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from hashlib import sha256
 from typing import Any, TypeVar
 
@@ -14,10 +15,13 @@ from engramlog.api.commands.request_context import RequestContext
 from engramlog.api.http.bodies import parse_body, query_of, read_bytes, unknown_fields
 from engramlog.api.http.errors import coded
 from engramlog.api.http.sessions import SESSION_LENGTH_MAX
-from engramlog.api.http.unread_parameters import unread
 from engramlog.eventlog.log import Idempotency
 
 IDEMPOTENCY_KEY_LENGTH_MAX = 255
+WARNING_HEADER = "X-Stigmem-Warning"
+WARNED_MAX = 5
+"""Names that one answer's header warns of, each cut to so many characters:"""
+_WARNED_LENGTH_MAX = 60
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -114,3 +118,26 @@ def ignored(*parts: BaseModel | None) -> list[str]:
         if part is not None
         for name in unknown_fields(part)
     ]
+
+
+def parameters_of(model: type[BaseModel]) -> frozenset[str]:
+    """What a query string may hold for the model."""
+    return frozenset(field.alias or name for name, field in model.model_fields.items())
+
+
+def unread(name: str, known: Collection[str]) -> str:
+    """The warning about one name."""
+    meant = get_close_matches(name, known, 1)
+    hint = f"; did you mean {meant[0]!r}?" if meant else ""
+    return f"unknown field {name!r} is ignored{hint}"
+
+
+def note_unread(response: web.StreamResponse, request: web.Request, known: frozenset[str]) -> None:
+    """Name the parameters of the request that its route does not have in a header, which every
+    answer has room for."""
+    names = [name for name in dict.fromkeys(request.query) if name not in known]
+    if names:
+        warnings = [
+            ascii(unread(name[:_WARNED_LENGTH_MAX], known))[1:-1] for name in names[:WARNED_MAX]
+        ]
+        response.headers[WARNING_HEADER] = " | ".join(warnings)
