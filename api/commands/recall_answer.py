@@ -10,7 +10,7 @@ import numpy as np
 from engramlog.api.answers.recall_outcome import RecallOutcome
 from engramlog.api.answers.sanitizer_modes import screen
 from engramlog.api.answers.short_answers import compact_answer, facts_answer, roomy
-from engramlog.api.commands.recall_question import ask
+from engramlog.api.commands.recall_question import ask, hint_of
 from engramlog.api.commands.recall_receipts import receipt_of
 from engramlog.api.commands.recall_shapes import (
     explaining,
@@ -19,7 +19,6 @@ from engramlog.api.commands.recall_shapes import (
     unexplained,
 )
 from engramlog.api.commands.request_context import RequestContext
-from engramlog.api.commands.scope_hints import hint_of
 from engramlog.api.commands.tombstones import notices_in_recall
 from engramlog.api.http.bodies import encoded
 from engramlog.api.schemas.recall import RecallBody, Shape

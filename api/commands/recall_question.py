@@ -1,8 +1,15 @@
-"""Asking the recall pipeline on a caller's behalf, at a moment."""
+"""Asking the recall pipeline on a caller's behalf, at a moment.
+
+Where the scope that was asked has no good answer, the same question is asked of the others that the
+caller may read, and the answer says which of them to ask (``hint_of``).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from engramlog.api.commands.entity_names import entity_named
 from engramlog.api.commands.garden_access import entered_garden, within
@@ -14,15 +21,22 @@ from engramlog.api.commands.recall_shapes import (
     question_of,
 )
 from engramlog.api.commands.request_context import RequestContext
-from engramlog.api.schemas.recall import RecallBody
+from engramlog.api.schemas.recall import TOKEN_BUDGET_MAX, RecallBody
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.columns.fact_columns import cid_number
 from engramlog.projections.image.view import View
+from engramlog.projections.image.visible_facts import live
 from engramlog.projections.moment import Moment
-from engramlog.projections.recall.answer import RecallAnswer
+from engramlog.projections.normalization import SCOPES
+from engramlog.projections.recall.answer import RecallAnswer, Recalled
 from engramlog.projections.recall.pipeline import recall
 from engramlog.projections.recall.profile import Profile
 from engramlog.projections.recall.request import RecallRequest
+from engramlog.projections.text.stop_words import without_stop_words
+from engramlog.projections.text.terms import lexical_text
+
+COMPARED = 3
+"""Facts of the wider question that are looked at."""
 
 
 @dataclass(frozen=True)
@@ -78,3 +92,83 @@ def _garden_scope(context: RequestContext, body: RecallBody) -> str | None:
     if body.garden_id is None or "scope" in body.model_fields_set:
         return None
     return entered_garden(context, body.garden_id).scope
+
+
+def hint_of(
+    context: RequestContext, body: RecallBody, view: View, moment: Moment, asked: AskedRecall
+) -> dict[str, Any] | None:
+    """A scope where the question has a better answer; None where this one will do."""
+    scopes = asked.question.scopes
+    if scopes is None or body.garden_id is not None or asked.found.skipped is not None:
+        return None
+    terms = frozenset(view.tokenize(without_stop_words(asked.question.query)))
+    if not _is_weak(view, asked.found, terms):
+        return None
+    by_scope = _counts(view, asked.authorization, moment)
+    scope = sorted(scopes)[0]
+    if not by_scope.keys() - scopes:
+        return None
+    if not asked.found.results and scope not in by_scope:
+        elsewhere = ", ".join(f"{count} in {name!r}" for name, count in by_scope.items())
+        return {
+            "code": "scope_is_empty",
+            "message": f"scope {scope!r} holds no facts; there are {elsewhere}",
+            "scopes": by_scope,
+        }
+    best = _elsewhere(context, body, view, moment, asked, terms)
+    if best is None:
+        return None
+    where = best.row.scope
+    return {
+        "code": "better_in_other_scope",
+        "message": f"a fact in scope {where!r} answers better than any in {scope!r}; "
+        f"ask with scope {where!r}, or '*' for every scope",
+        "scopes": {where: by_scope.get(where, 1)},
+        "fact_id": best.row.id,
+    }
+
+
+def _is_weak(view: View, found: RecallAnswer, terms: frozenset[str]) -> bool:
+    """Whether the answer may well be none: nothing, or nothing that holds what was asked for."""
+    if not found.results:
+        return True
+    if found.evidence is not None:
+        return found.evidence != "strong"
+    return _share(view, found.results[0], terms) < 1.0
+
+
+def _elsewhere(
+    context: RequestContext,
+    body: RecallBody,
+    view: View,
+    moment: Moment,
+    asked: AskedRecall,
+    terms: frozenset[str],
+) -> Recalled | None:
+    """The best fact of all readable scopes, where it lies in another one and is better."""
+    wider = body.model_copy(
+        update={"scope": "*", "limit": COMPARED, "token_budget": TOKEN_BUDGET_MAX}
+    )
+    found = ask(context, wider, view, moment, explain=False).found
+    if not found.results or found.results[0].row.scope in (asked.question.scopes or ()):
+        return None
+    best = found.results[0]
+    if not asked.found.results or found.evidence == "strong":
+        return best
+    return best if _share(view, best, terms) > _share(view, asked.found.results[0], terms) else None
+
+
+def _share(view: View, each: Recalled, terms: frozenset[str]) -> float:
+    """How much of what was asked for a fact holds, 0 to 1."""
+    if not terms:
+        return 1.0
+    row = each.row
+    held = view.tokenize(lexical_text(row.entity, row.relation, row.value_type, row.value_v))
+    return len(terms.intersection(held)) / len(terms)
+
+
+def _counts(view: View, authorization: Authorization, moment: Moment) -> dict[str, int]:
+    """Facts that hold and may be read, by scope."""
+    slots = live(view, authorization, moment)
+    counts = np.bincount(view.scope[slots], minlength=len(SCOPES)).tolist()
+    return {scope: count for scope, count in zip(SCOPES, counts, strict=True) if count}
