@@ -21,7 +21,7 @@ from engramlog.api.node.node import Node
 from engramlog.eventlog.kinds import EpisodeRecorded
 from engramlog.projections.authorization import everything
 from engramlog.projections.episodes import reading
-from engramlog.projections.episodes.classifying import Standing, emit
+from engramlog.projections.episodes.classifying import CurrentFacts, emit
 from engramlog.projections.episodes.rule import Rule, parse_rule
 from engramlog.projections.tables.database import query
 from engramlog.projections.writing.commands import RecordEpisodes
@@ -132,7 +132,7 @@ def _consolidated(path: Path, count: int, title: str, one_in: int, asserted: flo
 
 def _classified(node: Node, count: int) -> float:
     """Reading the episodes and emitting their deltas; nothing is written."""
-    standing, seen, after = Standing({}), 0, 0
+    standing, seen, after = CurrentFacts({}), 0, 0
     watch = Stopwatch()
     with node.reader.pool.connection() as db:
         head = node.log.head().position

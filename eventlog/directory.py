@@ -38,7 +38,7 @@ FS_IOC_GETVERSION = 0x80087601
 MACHINE_ID_PATH = Path("/etc/machine-id")
 
 
-class Place(Struct, frozen=True):
+class IdentityPlace(Struct, frozen=True):
     """Where the identity was last opened."""
 
     key_inode: int
@@ -47,7 +47,7 @@ class Place(Struct, frozen=True):
     directory_inode: int
     machine: str
 
-    def is_copy_at(self, here: Place) -> bool:
+    def is_copy_at(self, here: IdentityPlace) -> bool:
         """Whether ``here`` is another copy of the key file.
 
         A file restored over a deleted one may get its inode again, but in another
@@ -156,7 +156,7 @@ def remember_place(path: Path) -> None:
 def _check_place(path: Path) -> None:
     folder = path / "identity"
     try:
-        remembered = msgspec.json.decode((folder / PLACE_FILE).read_bytes(), type=Place)
+        remembered = msgspec.json.decode((folder / PLACE_FILE).read_bytes(), type=IdentityPlace)
     except FileNotFoundError:  # restored from a backup: the first opening decides
         return
     except (OSError, msgspec.MsgspecError) as fault:
@@ -172,13 +172,13 @@ def _check_place(path: Path) -> None:
         )
 
 
-def _place_of(path: Path, key: Path) -> Place:
+def _place_of(path: Path, key: Path) -> IdentityPlace:
     key_status = key.stat()
     try:
         machine = MACHINE_ID_PATH.read_text().strip()
     except OSError:
         machine = ""
-    return Place(
+    return IdentityPlace(
         key_status.st_ino,
         _generation(key),
         key_status.st_ctime_ns,

@@ -22,7 +22,7 @@ Place = tuple[int, str]
 """(hlc, id): the sort key of a fact."""
 
 
-class Filters(Struct, frozen=True, kw_only=True):
+class ListFilters(Struct, frozen=True, kw_only=True):
     """What a list asks for; entity and source in stored form, times in microseconds."""
 
     entity: str | None = None
@@ -54,7 +54,7 @@ class FactListPage(Struct, frozen=True):
         return self.rows[-1].hlc, self.rows[-1].id
 
 
-def matching(view: View, authorization: Authorization, moment: Moment, filters: Filters) -> I32:
+def matching(view: View, authorization: Authorization, moment: Moment, filters: ListFilters) -> I32:
     """Slots that match, in slot order."""
     slots = live(
         view,
@@ -86,7 +86,7 @@ def _trusted(view: View, slots: I32, moment: Moment, least: float) -> Bool:
     return shown
 
 
-def _narrowed(view: View, filters: Filters) -> I32:
+def _narrowed(view: View, filters: ListFilters) -> I32:
     """Slots that pass the filters by name."""
     slots = everything(view)
     if filters.entity is not None:

@@ -43,7 +43,7 @@ from engramlog.projections.episodes.provenance_bundle import ProvenanceError
 from engramlog.projections.episodes.recounting import as_text, matches, memory_fact
 from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import kept_from, live
-from engramlog.projections.memories.place import Place, scope_key
+from engramlog.projections.memories.place import MemoryPlace, scope_key
 from engramlog.projections.moment import Moment, format_instant, parse_instant
 from engramlog.projections.writing.commands import ApplyDeltas, RecordEpisodes
 
@@ -139,7 +139,7 @@ def application_of(context: RequestContext, request: DeltasRequest) -> ApplyDelt
     """The command of applying deltas. Raises ApiError 403, 404, 422."""
     check_unattested(context)
     where = writable(context, request.scope, request.garden_id)
-    place = Place(request.user, request.agent, where.scope, where.garden_id)
+    place = MemoryPlace(request.user, request.agent, where.scope, where.garden_id)
     source = _source(context, request.source)
     proposals: list[Proposal] = []
     for index, body in enumerate(request.deltas):
@@ -218,7 +218,7 @@ def promotion_of(context: RequestContext, request: TriplesRequest) -> ApplyDelta
     promoting it again changes nothing."""
     check_unattested(context)
     where = writable(context, request.scope, request.garden_id)
-    place = Place(request.user, request.agent, where.scope, where.garden_id)
+    place = MemoryPlace(request.user, request.agent, where.scope, where.garden_id)
     source = _source(context, request.source)
     now_us = context.node.clock.now_us()
     at_us = now_us if request.promotion_ts is None else parse_instant(request.promotion_ts)
@@ -234,7 +234,9 @@ def promotion_of(context: RequestContext, request: TriplesRequest) -> ApplyDelta
     )
 
 
-def _promotion(triple: Triple, rule_id: str, place: Place, source: str, at_us: int) -> Proposal:
+def _promotion(
+    triple: Triple, rule_id: str, place: MemoryPlace, source: str, at_us: int
+) -> Proposal:
     said = f"{triple.subject}|{triple.predicate}|{triple.object}"
     triple_id = triple.triple_id or said
     parts = (rule_id, place.partition, place.user, place.agent, triple_id)

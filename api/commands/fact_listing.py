@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from engramlog.api.answers.fact_list import FactListPage, Filters, matching, page_of
+from engramlog.api.answers.fact_list import FactListPage, ListFilters, matching, page_of
 from engramlog.api.answers.records import Record, record_of, volatile_of
 from engramlog.api.answers.sanitizer_modes import screen
 from engramlog.api.commands.entity_names import entity_named, stored_uri
@@ -67,7 +67,7 @@ def _cards(
     view: View,
     authorization: Authorization,
     moment: Moment,
-    filters: Filters,
+    filters: ListFilters,
 ) -> tuple[FactListPage, list[Record], str | None]:
     """Cards are facts only to those who ask for them; a page holds all of an entity's."""
     records = card_records(context, view, authorization, moment, filters)
@@ -123,8 +123,8 @@ def _hidden_below(view: View, query: FactsQuery, moment: Moment) -> float:
     return policy.strict_hidden_below if policy.mode == "strict" else policy.hidden_below
 
 
-def _filters(query: FactsQuery, entity: str | None, since: int, trusted_from: float) -> Filters:
-    return Filters(
+def _filters(query: FactsQuery, entity: str | None, since: int, trusted_from: float) -> ListFilters:
+    return ListFilters(
         entity=entity,
         relation=query.relation,
         source=None if query.source is None else stored_uri(query.source),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from engramlog.api.answers.fact_list import Filters
+from engramlog.api.answers.fact_list import ListFilters
 from engramlog.api.answers.records import Record, Volatile, record_of
 from engramlog.api.commands.request_context import RequestContext
 from engramlog.api.schemas.facts import MomentQuery
@@ -86,7 +86,7 @@ def card_records(
     view: View,
     authorization: Authorization,
     moment: Moment,
-    filters: Filters,
+    filters: ListFilters,
 ) -> list[Record]:
     """Cards of an entity as a list of facts, newest first: one for each place in which the
     caller sees facts of it."""

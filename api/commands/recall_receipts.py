@@ -22,7 +22,7 @@ from engramlog.projections.image.view import View
 from engramlog.projections.moment import Moment, format_instant
 from engramlog.projections.normalization import normalize_uri
 from engramlog.projections.recall.answer import RecallAnswer
-from engramlog.projections.recall.answer_comparison import Compared, Placed, compare
+from engramlog.projections.recall.answer_comparison import Compared, RankedFact, compare
 from engramlog.projections.recall.profile import profile_digest
 
 _APART = frozenset({"query", "track", "explain", "debug", "as_of"})
@@ -208,23 +208,23 @@ def replayed(context: RequestContext, receipt: RecallAnswered) -> dict[str, Any]
     }
 
 
-def _recorded(context: RequestContext, view: View, receipt: RecallAnswered) -> list[Placed]:
+def _recorded(context: RequestContext, view: View, receipt: RecallAnswered) -> list[RankedFact]:
     """What was returned and may be read today; a card stands for facts of its reader alone."""
     own = receipt.principal == context.caller.principal
     readable = readable_ids(context, view, [each.fact_id for each in receipt.returned])
     return [
-        Placed(each.fact_id, rank, each.score)
+        RankedFact(each.fact_id, rank, each.score)
         for rank, each in enumerate(receipt.returned, 1)
         if (each.card and own) or each.fact_id in readable
     ]
 
 
-def _placed(found: RecallAnswer) -> list[Placed]:
-    return [Placed(each.row.id, rank, each.score) for rank, each in enumerate(found.results, 1)]
+def _placed(found: RecallAnswer) -> list[RankedFact]:
+    return [RankedFact(each.row.id, rank, each.score) for rank, each in enumerate(found.results, 1)]
 
 
 def _reasons(
-    receipt: RecallAnswered, then: AskedRecall, recorded: list[Placed], again: list[Placed]
+    receipt: RecallAnswered, then: AskedRecall, recorded: list[RankedFact], again: list[RankedFact]
 ) -> list[str]:
     """Why the question asked again at its moment does not give what the receipt says."""
     if recorded == again and len(recorded) == len(receipt.returned):

@@ -21,7 +21,7 @@ from engramlog.api.node.tasks.consolidation_schedule import ConsolidationSchedul
 from engramlog.api.node.tasks.embedding import Embedding
 from engramlog.api.node.tasks.erasure_cleaning import cleaning_of
 from engramlog.api.node.tasks.jobs import RequestJobs, SingleJob
-from engramlog.api.node.tasks.peering import Peers
+from engramlog.api.node.tasks.peering import PeerReplay
 from engramlog.api.node.tasks.protocol_federation import ProtocolFederation
 from engramlog.api.node.tasks.recall_tracking import RecallTracker
 from engramlog.api.node.tasks.snapshots import SnapshotTaking
@@ -60,7 +60,7 @@ def create_service(node: Node, settings: Settings, *, control_token: str | None 
     recalls = RecallWorkers(node, settings, settings.recall_workers)
     cleaning = cleaning_of(node, archive, desk, tracker.flush)
     snapshots = SnapshotTaking(node, settings.snapshots_every_events, settings.snapshots_keep)
-    peers = Peers(node, settings)
+    peers = PeerReplay(node, settings)
     federation = ProtocolFederation(node, settings, peers)
     deliverer = WebhookDelivery(node, settings, commits)
     scheduler = ConsolidationScheduler(node, consolidator, enabled=settings.consolidation_enabled)

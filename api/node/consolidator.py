@@ -19,7 +19,7 @@ from engramlog.api.node.node import SYSTEM_ACTOR, Node
 from engramlog.eventlog.event import fact_partition
 from engramlog.eventlog.kinds import ConsolidationRan, SetAsideEpisode
 from engramlog.projections.episodes import reading
-from engramlog.projections.episodes.classifying import Emitted, Standing, emit, key_of
+from engramlog.projections.episodes.classifying import CurrentFacts, Emitted, emit, key_of
 from engramlog.projections.episodes.delta import Proposal, kind_of_delta, promoted_id
 from engramlog.projections.episodes.episode import Episode
 from engramlog.projections.episodes.matching import match_count
@@ -228,15 +228,15 @@ class Consolidator:
 
         return await asyncio.to_thread(read)
 
-    async def _standing(self, rule: Rule, episodes: Sequence[Episode]) -> Standing:
+    async def _standing(self, rule: Rule, episodes: Sequence[Episode]) -> CurrentFacts:
         """Which facts stand for what these episodes speak of. Matchers need not know."""
         keys = [] if rule.matchers else [key for e in episodes if (key := key_of(e)) is not None]
         if not keys:
-            return Standing({})
+            return CurrentFacts({})
 
-        def read() -> Standing:
+        def read() -> CurrentFacts:
             with self._node.reader.pool.connection() as db:
-                return Standing(reading.standing_facts(db, keys))
+                return CurrentFacts(reading.standing_facts(db, keys))
 
         return await asyncio.to_thread(read)
 
@@ -245,7 +245,7 @@ class Consolidator:
         rule: Rule,
         episodes: Sequence[Episode],
         run: ConsolidationRan,
-        standing: Standing,
+        standing: CurrentFacts,
         report: RunReport,
     ) -> Consolidate:
         """What a run makes of some episodes, as the writer's command; ``report`` is told which

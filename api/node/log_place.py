@@ -28,7 +28,7 @@ PLACE_FILE = "log.json"
 Durability = Literal["quorum", "server"]
 
 
-class Place(Struct, frozen=True):
+class LogPlace(Struct, frozen=True):
     """Where the log was when the directory was last opened; without any password."""
 
     url: str
@@ -37,7 +37,7 @@ class Place(Struct, frozen=True):
 def remembered(path: Path) -> str | None:
     """The address of the directory's log, where that is not in it. Raises DataDirectoryError."""
     try:
-        return msgspec.json.decode((path / PLACE_FILE).read_bytes(), type=Place).url
+        return msgspec.json.decode((path / PLACE_FILE).read_bytes(), type=LogPlace).url
     except FileNotFoundError:
         return None
     except (OSError, msgspec.MsgspecError) as fault:
@@ -77,7 +77,7 @@ def open_log(directory: DataDirectory, clock: Clock, url: str, durability: Durab
     log = open_shared_log(
         url, origin=identity.node_id, epoch=identity.epoch, clock=clock, durability=durability
     )
-    replace(directory.path / PLACE_FILE, msgspec.json.encode(Place(shown_url(url))) + b"\n")
+    replace(directory.path / PLACE_FILE, msgspec.json.encode(LogPlace(shown_url(url))) + b"\n")
     return log
 
 

@@ -42,7 +42,7 @@ from engramlog.projections.episodes.stores import (
     check_migration,
 )
 from engramlog.projections.image.visible_facts import live
-from engramlog.projections.memories.place import Place, name_part
+from engramlog.projections.memories.place import MemoryPlace, name_part
 from engramlog.projections.moment import Moment
 from engramlog.projections.tables.episodes.deltas import DeltasProjector
 from engramlog.projections.tables.episodes.episodes import EpisodesProjector
@@ -241,7 +241,7 @@ class NodeFactStore(_NodeStore):
                 kind = kind_of_delta(delta)
                 raise ConsolidationRuleError(delta.rule_id, kind, str(fault)) from fault
         where = self._where
-        place = Place(
+        place = MemoryPlace(
             name_part("user", user), name_part("agent", agent), where.scope, where.garden_id
         )
         proposal = Proposal(

@@ -22,7 +22,7 @@ from engramlog.api.node.node import Node
 from engramlog.api.node.tasks.consolidation_schedule import ConsolidationScheduler
 from engramlog.api.node.tasks.erasure_cleaning import ErasureCleaning
 from engramlog.api.node.tasks.jobs import RequestJobs, SingleJob
-from engramlog.api.node.tasks.peering import Peers
+from engramlog.api.node.tasks.peering import PeerReplay
 from engramlog.api.node.tasks.protocol_federation import ProtocolFederation
 from engramlog.api.node.tasks.recall_tracking import RecallTracker
 from engramlog.api.node.tasks.snapshots import SnapshotTaking
@@ -80,7 +80,7 @@ class Service:
     commits: CommitWatch
     browsers: BrowserPolicy
     deliverer: WebhookDelivery
-    peers: Peers
+    peers: PeerReplay
     federation: ProtocolFederation
     tasks: Tasks
     control_token: str | None = None

@@ -19,7 +19,7 @@ from engramlog.projections.moment import Moment
 CONFIDENCE_DECIMALS = 6
 
 
-class Filters(Struct, frozen=True, kw_only=True):
+class ChangeFilters(Struct, frozen=True, kw_only=True):
     """Which facts are asked about: stored forms, None for all."""
 
     entity: str | None = None
@@ -43,7 +43,7 @@ class Changes(Struct, frozen=True):
     confidence_after: F64
 
 
-def matching(view: View, slots: I32, filters: Filters) -> I32:
+def matching(view: View, slots: I32, filters: ChangeFilters) -> I32:
     """Those of ``slots`` that the filters name."""
     for text, interner, column in (
         (filters.entity, view.entities, view.entity),
@@ -56,7 +56,9 @@ def matching(view: View, slots: I32, filters: Filters) -> I32:
     return slots
 
 
-def candidates(view: View, authorization: Authorization, moment: Moment, filters: Filters) -> I32:
+def candidates(
+    view: View, authorization: Authorization, moment: Moment, filters: ChangeFilters
+) -> I32:
     """Facts the caller may read, asserted by the moment, that the filters name."""
     if filters.scope is not None:
         authorization = authorization.narrowed(frozenset({filters.scope}))
@@ -72,7 +74,7 @@ def changes(
     authorization: Authorization,
     before: Moment,
     after: Moment,
-    filters: Filters,
+    filters: ChangeFilters,
 ) -> Changes:
     """What happened after ``before.position`` up to ``after.position``."""
     slots = candidates(view, authorization, after, filters)

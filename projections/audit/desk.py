@@ -16,9 +16,9 @@ from msgspec import Struct
 from engramlog.projections.archive.archive import Archive
 from engramlog.projections.arrays import I64
 from engramlog.projections.audit.sandbox import (
-    Limits,
+    FactStates,
     Rights,
-    Standing,
+    StatementLimits,
     Table,
     check_statement,
     extract_events,
@@ -54,7 +54,12 @@ class AuditDesk:
         self._erasures = 0
 
     def ask(
-        self, view: View, authorization: Authorization, moment: Moment, sql: str, limits: Limits
+        self,
+        view: View,
+        authorization: Authorization,
+        moment: Moment,
+        sql: str,
+        limits: StatementLimits,
     ) -> Table:
         """Answer one statement over what the caller may read of the log up to the moment.
 
@@ -137,13 +142,13 @@ def kept_positions(view: View, authorization: Authorization) -> I64:
     return view.from_position[slots]
 
 
-def standing_at(view: View, authorization: Authorization, moment: Moment) -> Standing:
+def standing_at(view: View, authorization: Authorization, moment: Moment) -> FactStates:
     """What the moment makes of every fact the caller may read."""
     slots = known(view, authorization, moment)
     to_position: I64 = view.to_position[slots]
     ended = np.where(to_position <= moment.position, to_position, 0)
     assert moment.position < LIVE
-    return Standing(
+    return FactStates(
         position=view.from_position[slots],
         ended=ended.astype(np.int64),
         confidence=view.confidence(slots, moment),

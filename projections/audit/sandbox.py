@@ -30,7 +30,7 @@ STARTING_SECONDS = 5.0
 """What the process may take to start and to end, beyond the statement's own time."""
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class StatementLimits(Struct, frozen=True, kw_only=True):
     """What a statement may use."""
 
     seconds: float = 10.0
@@ -48,7 +48,7 @@ class StatementRefused(ValueError):
         self.code = code
 
 
-class Standing(Struct, frozen=True):
+class FactStates(Struct, frozen=True):
     """What the moment makes of each fact the caller may read, by the position of its event.
     ``ended`` is the position of its end, 0 where it has none."""
 
@@ -75,13 +75,13 @@ class Rights(Struct, frozen=True, kw_only=True):
         return [*map(scope_partition, self.scopes), *gardens, *own]
 
 
-class Statement(Struct, frozen=True):
+class SandboxTask(Struct, frozen=True):
     """What the process is told: paths of the two files, the statement, the limits."""
 
     events: str
     standing: str
     sql: str
-    limits: Limits
+    limits: StatementLimits
 
 
 class Table(Struct, frozen=True, tag=True):
@@ -220,7 +220,7 @@ def _parts(
     return unseen, parts
 
 
-def extract_standing(target: Path, standing: Standing) -> None:
+def extract_standing(target: Path, standing: FactStates) -> None:
     """Write what the moment makes of the facts."""
     import duckdb
 
@@ -237,14 +237,14 @@ def extract_standing(target: Path, standing: Standing) -> None:
         )
 
 
-def run_sql(events: Path, standing: Path, sql: str, limits: Limits) -> Table:
+def run_sql(events: Path, standing: Path, sql: str, limits: StatementLimits) -> Table:
     """Run one statement over what ``extract_events`` and ``extract_standing`` wrote.
 
     Raises:
         StatementRefused: see there.
     """
     check_statement(sql)
-    statement = Statement(str(events), str(standing), sql, limits)
+    statement = SandboxTask(str(events), str(standing), sql, limits)
     try:
         done = subprocess.run(
             [sys.executable, "-m", "engramlog.projections.audit.statement"],
@@ -268,7 +268,7 @@ def run_sql(events: Path, standing: Path, sql: str, limits: Limits) -> Table:
     return answer
 
 
-def _timed_out(limits: Limits) -> StatementRefused:
+def _timed_out(limits: StatementLimits) -> StatementRefused:
     return StatementRefused("sql_timeout", f"the statement took longer than {limits.seconds:g} s")
 
 

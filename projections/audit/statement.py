@@ -19,7 +19,7 @@ import duckdb
 import msgspec
 
 from engramlog.projections.archive.segments import literal
-from engramlog.projections.audit.sandbox import Failure, Limits, Statement, Table
+from engramlog.projections.audit.sandbox import Failure, SandboxTask, StatementLimits, Table
 from engramlog.projections.audit.views import VIEWS
 
 PROCESS_MIB = 1024
@@ -30,7 +30,7 @@ _MIB = 1024 * 1024
 
 def main() -> None:
     """Answer one statement."""
-    statement = msgspec.json.decode(sys.stdin.buffer.read(), type=Statement)
+    statement = msgspec.json.decode(sys.stdin.buffer.read(), type=SandboxTask)
     confine(statement.limits)
     sys.stdout.buffer.write(msgspec.json.encode(answer(statement)))
     sys.stdout.buffer.flush()
@@ -39,7 +39,7 @@ def main() -> None:
     os._exit(0)
 
 
-def confine(limits: Limits) -> None:
+def confine(limits: StatementLimits) -> None:
     """Give up everything a statement must not have."""
     space = (limits.memory_mib + PROCESS_MIB) * _MIB
     seconds = math.ceil(limits.seconds * 2) + 5
@@ -49,7 +49,7 @@ def confine(limits: Limits) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def answer(statement: Statement) -> Table | Failure:
+def answer(statement: SandboxTask) -> Table | Failure:
     """The table, or why there is none."""
     limits = statement.limits
     db = duckdb.connect(config={"python_enable_replacements": False})
@@ -69,7 +69,7 @@ def answer(statement: Statement) -> Table | Failure:
         timer.cancel()
 
 
-def _furnish(db: duckdb.DuckDBPyConnection, statement: Statement) -> None:
+def _furnish(db: duckdb.DuckDBPyConnection, statement: SandboxTask) -> None:
     """Tables and views, and then the lock behind which the statement runs."""
     events, standing = literal(statement.events), literal(statement.standing)
     db.execute(f"CREATE TABLE standing AS SELECT * FROM read_parquet({standing})")
@@ -82,7 +82,7 @@ def _furnish(db: duckdb.DuckDBPyConnection, statement: Statement) -> None:
     db.execute("SET enable_external_access=false; SET lock_configuration=true")
 
 
-def _table(db: duckdb.DuckDBPyConnection, sql: str, limits: Limits) -> Table | Failure:
+def _table(db: duckdb.DuckDBPyConnection, sql: str, limits: StatementLimits) -> Table | Failure:
     found = db.execute(sql)
     described = found.description or []
     rows: list[list[Any]] = []

@@ -30,12 +30,12 @@ from engramlog.projections.episodes.matching import filled, first_match, in_orde
 from engramlog.projections.episodes.provenance_bundle import ProvenanceError, check_slots
 from engramlog.projections.episodes.rule import Rule
 from engramlog.projections.episodes.stating import entity_of
-from engramlog.projections.memories.place import Place
+from engramlog.projections.memories.place import MemoryPlace
 
 SUBJECT_BYTES_MAX = 512
 PREDICATE_BYTES_MAX = 256
 
-KeyOfFact = tuple[Place, str, str]
+KeyOfFact = tuple[MemoryPlace, str, str]
 """(place, subject, predicate)."""
 
 
@@ -43,7 +43,7 @@ class UnusableEpisode(ValueError):
     """A rule can make nothing of an episode; the message says why."""
 
 
-class Standing:
+class CurrentFacts:
     """Which facts stand for a (place, subject, predicate), newest last, by the names that
     their deltas gave them.
 
@@ -53,7 +53,7 @@ class Standing:
 
     def __init__(self, look_up: Mapping[KeyOfFact, Sequence[tuple[str, str]]]) -> None:
         self._names: dict[KeyOfFact, list[str]] = {}
-        self._keys: dict[tuple[Place, str], KeyOfFact] = {}
+        self._keys: dict[tuple[MemoryPlace, str], KeyOfFact] = {}
         self._aliases: dict[str, str] = {}
         for key, facts in look_up.items():
             for name, fact_id in facts:
@@ -71,7 +71,7 @@ class Standing:
         self._names.setdefault(key, []).append(name)
         self._keys[key[0], name] = key
 
-    def end(self, place: Place, names: Sequence[str]) -> None:
+    def end(self, place: MemoryPlace, names: Sequence[str]) -> None:
         """These facts stand no more."""
         for given in names:
             name = self._aliases.get(given, given)
@@ -90,7 +90,7 @@ class Emitted(Struct, frozen=True):
 def emit(
     rule: Rule,
     episodes: Sequence[Episode],
-    standing: Standing,
+    standing: CurrentFacts,
     salience: Mapping[str, float] | None = None,
 ) -> Emitted:
     """The deltas of ``rule`` for ``episodes``, oldest first.
@@ -126,8 +126,8 @@ def emit(
     return made
 
 
-def _check_applicable(delta: MemoryDelta, place: Place) -> None:
-    """Raises UnusableEpisode for what could never be applied, so that ``Standing`` never holds
+def _check_applicable(delta: MemoryDelta, place: MemoryPlace) -> None:
+    """Raises UnusableEpisode for what could never be applied, so that ``CurrentFacts`` never holds
     what the tables will not."""
     replaces = replaced_by(delta)
     if len(set(replaces)) != len(replaces):
@@ -143,7 +143,7 @@ def _check_applicable(delta: MemoryDelta, place: Place) -> None:
         raise UnusableEpisode(f"subject makes no entity: {fault}") from fault
 
 
-def _note(standing: Standing, place: Place, delta: MemoryDelta) -> None:
+def _note(standing: CurrentFacts, place: MemoryPlace, delta: MemoryDelta) -> None:
     if isinstance(delta, UpdateDelta | DeleteDelta):
         standing.end(place, delta.replaces)
     if isinstance(delta, AddDelta | UpdateDelta):
@@ -163,7 +163,7 @@ def key_of(episode: Episode) -> KeyOfFact | None:
     return None if subject is None or predicate is None else (episode.place, subject, predicate)
 
 
-def _classified(rule: Rule, episode: Episode, standing: Standing) -> MemoryDelta:
+def _classified(rule: Rule, episode: Episode, standing: CurrentFacts) -> MemoryDelta:
     intent = episode.metadata.get("intent")
     if intent is not None and intent not in ("add", "update", "delete", "noop"):
         raise UnusableEpisode("metadata.intent must be add, update, delete or noop")

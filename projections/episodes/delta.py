@@ -14,7 +14,7 @@ from uuid import UUID, uuid5
 import msgspec
 from msgspec import Struct, field
 
-from engramlog.projections.memories.place import Place
+from engramlog.projections.memories.place import MemoryPlace
 
 SOURCES_MAX = 1_000
 REPLACES_MAX = 1_000
@@ -102,7 +102,7 @@ class Proposal(Struct, frozen=True, gc=False):
     """
 
     delta: MemoryDelta
-    place: Place
+    place: MemoryPlace
     delta_id: str
     source: str
     inherited: bool = False
@@ -153,13 +153,13 @@ def _violation(delta: MemoryDelta) -> str | None:
     return None
 
 
-def promoted_id(rule_id: str, version: str, place: Place, episodes: list[str]) -> str:
+def promoted_id(rule_id: str, version: str, place: MemoryPlace, episodes: list[str]) -> str:
     """The id of what a rule, in this version, makes of these episodes: the same in every run."""
     parts = ["rule", rule_id, version, place.partition, place.user, place.agent, *sorted(episodes)]
     return str(uuid5(_NAMESPACE, "\n".join(parts)))
 
 
-def stated_id(delta: MemoryDelta, place: Place) -> str:
+def stated_id(delta: MemoryDelta, place: MemoryPlace) -> str:
     """The id of a delta that somebody sent: equal deltas are one, others are others."""
     body = msgspec.json.encode([place, delta], order="sorted")
     return str(uuid5(_NAMESPACE, body.decode()))

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from engramlog.projections.memories.place import Place
+from engramlog.projections.memories.place import MemoryPlace
 
 
 class Episode(Struct, frozen=True, kw_only=True, gc=False):
@@ -36,9 +36,9 @@ class Episode(Struct, frozen=True, kw_only=True, gc=False):
     last_access_us: int | None = None
 
     @property
-    def place(self) -> Place:
+    def place(self) -> MemoryPlace:
         """Whose facts come of it."""
-        return Place(self.user, self.agent, self.scope, self.garden_id)
+        return MemoryPlace(self.user, self.agent, self.scope, self.garden_id)
 
     def text(self, name: str) -> str | None:
         """A text of the metadata; None where it is absent or empty."""

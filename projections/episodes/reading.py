@@ -20,7 +20,7 @@ from engramlog.projections.authorization import OPEN_CLASS, Authorization
 from engramlog.projections.episodes.classifying import KeyOfFact
 from engramlog.projections.episodes.episode import Episode
 from engramlog.projections.episodes.shown import Shown
-from engramlog.projections.memories.place import Place
+from engramlog.projections.memories.place import MemoryPlace
 from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.database import Bindings, query, query_one
 from engramlog.projections.tables.facts.attributes import cleared_rows
@@ -287,7 +287,7 @@ def standing_facts(
     found: dict[KeyOfFact, list[tuple[str, str]]] = {}
     rows = query(db, _STANDING, (json.dumps(wanted), place.partition))
     for user, agent, subject, predicate, name, fact_id in rows:
-        key = (Place(user, agent, place.scope, place.garden_id), subject, predicate)
+        key = (MemoryPlace(user, agent, place.scope, place.garden_id), subject, predicate)
         found.setdefault(key, []).append((name, fact_id))
     return found
 

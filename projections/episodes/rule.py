@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from engramlog.projections.episodes.cadence import Cadence, CadenceError, parse_cadence
-from engramlog.projections.episodes.salience import DAY_S, Weights
+from engramlog.projections.episodes.salience import DAY_S, SalienceWeights
 from engramlog.projections.normalization import normalize_uri
 
 MATCHERS_MAX = 200
@@ -75,14 +75,14 @@ class Matcher(_Part, frozen=True):
     salience: int = 0
 
 
-class Gate(_Part, frozen=True):
+class ConsolidationGate(_Part, frozen=True):
     """Episodes under ``threshold`` are passed over (they stay in the log)."""
 
     threshold: Annotated[float, Meta(ge=0.0, le=2.0)] = 0.0
     scorer: str = "rule_based"
     frequency: Literal["add", "mul"] = "add"
     tau_seconds: Annotated[float, Meta(gt=0.0)] = DAY_S
-    weights: Weights = Weights()
+    weights: SalienceWeights = SalienceWeights()
 
 
 class Rule(_Part, frozen=True):
@@ -101,7 +101,7 @@ class Rule(_Part, frozen=True):
     agent: str | None = None
     source: str | None = None
     matchers: Annotated[list[Matcher], Meta(max_length=MATCHERS_MAX)] = field(default_factory=list)
-    salience: Gate = Gate()
+    salience: ConsolidationGate = ConsolidationGate()
     single_valued: Annotated[list[str], Meta(max_length=100)] = field(default_factory=list)
     peers: bool = False
     enabled: bool = True

@@ -25,7 +25,7 @@ Weight = Annotated[float, Meta(ge=0.0, le=1_000.0)]
 Seconds = Annotated[float, Meta(gt=0.0)]
 
 
-class Weights(Struct, frozen=True, forbid_unknown_fields=True):
+class SalienceWeights(Struct, frozen=True, forbid_unknown_fields=True):
     """What counts how much; a weight that is not given counts nothing, recency but for it."""
 
     recency: Weight = 1.0
@@ -47,7 +47,7 @@ class SalienceContext(Struct, frozen=True, kw_only=True):
     rule_match_count: int = 0
     relevance: float = 0.0
     importance: float = 0.0
-    weights: Weights = Weights()
+    weights: SalienceWeights = SalienceWeights()
     tau_seconds: float = DAY_S
     frequency: Literal["add", "mul"] = "add"
 

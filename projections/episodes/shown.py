@@ -15,7 +15,7 @@ import msgspec
 
 from engramlog.projections.episodes.stating import entity_of
 from engramlog.projections.image.visible_facts import kept_from
-from engramlog.projections.memories.place import Place
+from engramlog.projections.memories.place import MemoryPlace
 from engramlog.projections.normalization import normalize_uri
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def entities_of(
     subject, object_ = metadata.get("subject"), metadata.get("object")
     named = {_stored(text) for text in (user, agent, session, object_)}
     try:
-        place = Place(user, agent, scope, None)
+        place = MemoryPlace(user, agent, scope, None)
         named.add(entity_of(subject if isinstance(subject, str) else None, place))
     except ValueError:  # a subject that makes no entity
         pass

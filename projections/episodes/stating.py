@@ -17,7 +17,7 @@ from msgspec import Struct, field
 
 from engramlog.eventlog.kinds import Value
 from engramlog.projections.episodes.provenance_bundle import check_slots
-from engramlog.projections.memories.place import Place
+from engramlog.projections.memories.place import MemoryPlace
 from engramlog.projections.normalization import normalize_uri
 
 ENTITY_PREFIX = "memory://"
@@ -27,7 +27,7 @@ _RESERVED = re.compile(r"[/%?#]")
 _SAID = frozenset({"id", "user", "agent", "subject", "predicate", "object"})
 
 
-class Statement(Struct, frozen=True, gc=False):
+class StatedFact(Struct, frozen=True, gc=False):
     """A fact to be: what it says, its ``name`` in deltas, and what else its payload held."""
 
     entity: str
@@ -39,7 +39,7 @@ class Statement(Struct, frozen=True, gc=False):
     rest: dict[str, Any] = field(default_factory=dict)
 
 
-def statement_of(payload: Mapping[str, Any], place: Place, *, inherited: bool) -> Statement:
+def statement_of(payload: Mapping[str, Any], place: MemoryPlace, *, inherited: bool) -> StatedFact:
     """The statement of a payload.
 
     Args:
@@ -57,7 +57,7 @@ def statement_of(payload: Mapping[str, Any], place: Place, *, inherited: bool) -
     rest = {name: value for name, value in payload.items() if name not in _SAID}
     if stated is None or inherited:
         rest.pop("content", None)
-    return Statement(
+    return StatedFact(
         entity_of(subject, place),
         predicate or NO_PREDICATE,
         Value("text", str(content)) if stated is None else _value(stated),
@@ -68,7 +68,7 @@ def statement_of(payload: Mapping[str, Any], place: Place, *, inherited: bool) -
     )
 
 
-def entity_of(subject: str | None, place: Place) -> str:
+def entity_of(subject: str | None, place: MemoryPlace) -> str:
     """The entity that a subject means in a place. Raises ValueError."""
     text = NO_SUBJECT if subject is None else subject
     if ":" in text:

@@ -91,7 +91,7 @@ class Neighbor(Struct, frozen=True):
     path: tuple[str, ...]
 
 
-class NeighborPage(Struct, frozen=True):
+class NeighborSlice(Struct, frozen=True):
     """One page in order of (hops, entity); ``next`` is None on the last, ``total`` counts all."""
 
     neighbors: list[Neighbor]
@@ -101,7 +101,7 @@ class NeighborPage(Struct, frozen=True):
 
 def neighbors(
     view: View, query: NeighborQuery, authorization: Authorization, moment: Moment
-) -> NeighborPage:
+) -> NeighborSlice:
     """One page of the entities within ``query.depth`` hops, by shortest path.
 
     Where several edges reach an entity in equally few hops, the most confident one is
@@ -120,7 +120,7 @@ def neighbors(
     walkable = _walkable(view, query, authorization.narrowed(scopes), moment)
     start = view.entities.number(query.entity)
     if start is None:
-        return NeighborPage([], None, 0)
+        return NeighborSlice([], None, 0)
     reached = Reached(len(view.entities), np.array([start], dtype=np.int32))
     for _ in range(query.depth):
         slots, targets = expand(view, reached.frontier, walkable)
@@ -294,7 +294,7 @@ def _walkable(
     return walkable
 
 
-def _page(view: View, query: NeighborQuery, reached: Reached, moment: Moment) -> NeighborPage:
+def _page(view: View, query: NeighborQuery, reached: Reached, moment: Moment) -> NeighborSlice:
     after = query.after or Mark(1, "")
     wanted = query.page_size + 1
     page: list[str] = []
@@ -304,7 +304,7 @@ def _page(view: View, query: NeighborQuery, reached: Reached, moment: Moment) ->
         if len(page) == wanted:
             break
     found = _neighbors(view, reached, moment, page[: query.page_size])
-    return NeighborPage(
+    return NeighborSlice(
         neighbors=found,
         next=Mark(found[-1].hops, found[-1].entity) if len(page) == wanted else None,
         total=sum(len(ring) for ring in reached.rings[1:]),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 CONFIDENCE_DECIMALS = 6
 
 
-class Synthesis(Struct, frozen=True):
+class SynthesisCounts(Struct, frozen=True):
     """Counted over all facts that hold, of which ``foremost`` are some. Times in microseconds,
     None without facts. ``contradictions``: facts in an unresolved contradiction; ``expired``:
     facts whose validity is over, whether included or not."""
@@ -39,7 +39,7 @@ def synthesize(
     *,
     include_expired: bool,
     limit: int,
-) -> Synthesis:
+) -> SynthesisCounts:
     """The facts that the caller may read and that hold at the moment: the most confident first,
     of equals the newest."""
     unended = live(view, authorization, moment, include_expired=True)
@@ -51,7 +51,7 @@ def synthesize(
     confidence = view.confidence(slots, moment)
     mean = float(confidence.mean()) if len(slots) else 0.0
     order = np.lexsort((slots, view.hlc[slots], confidence))[::-1]
-    return Synthesis(
+    return SynthesisCounts(
         foremost=slots[order[:limit]],
         total=len(slots),
         contradictions=int(np.count_nonzero(unsettled)),

@@ -93,7 +93,7 @@ from engramlog.projections.tables.facts.tombstones import (
 from engramlog.projections.tables.facts.verdicts import ContentReview, codes_at
 from engramlog.projections.tables.facts.verdicts import reviews_of as content_reviews_of
 from engramlog.projections.tables.peers.peers import (
-    Evidence,
+    EquivocationEvidence,
     PeerRow,
     PeerStream,
     load_evidence,
@@ -289,7 +289,7 @@ class Reader:
         with self.pool.connection() as db:
             return load_peer_streams(db)
 
-    def peer_evidence(self) -> list[Evidence]:
+    def peer_evidence(self) -> list[EquivocationEvidence]:
         """Contradictions of peers, oldest first."""
         with self.pool.connection() as db:
             return load_evidence(db)

@@ -25,7 +25,7 @@ class MemoryScopeError(ValueError):
         self.reason = reason
 
 
-class Place(Struct, frozen=True):
+class MemoryPlace(Struct, frozen=True):
     """Where facts of one owner lie. Two places never share a fact, nor replace each other's."""
 
     user: str

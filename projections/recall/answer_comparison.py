@@ -10,7 +10,7 @@ from msgspec import Struct
 Change = Literal["same", "moved", "gone", "new"]
 
 
-class Placed(Struct, frozen=True):
+class RankedFact(Struct, frozen=True):
     """A fact in an answer; its rank counts from 1."""
 
     fact_id: str
@@ -23,11 +23,11 @@ class Compared(Struct, frozen=True):
 
     fact_id: str
     change: Change
-    then: Placed | None
-    now: Placed | None
+    then: RankedFact | None
+    now: RankedFact | None
 
 
-def compare(then: Sequence[Placed], now: Sequence[Placed]) -> list[Compared]:
+def compare(then: Sequence[RankedFact], now: Sequence[RankedFact]) -> list[Compared]:
     """Every fact of both answers: those of ``now`` in its order, then those that are gone.
     A fact is ``same`` where its rank is; scores may differ."""
     earlier = {each.fact_id: each for each in then}
@@ -37,7 +37,7 @@ def compare(then: Sequence[Placed], now: Sequence[Placed]) -> list[Compared]:
     return compared + [each for each in gone if each.fact_id not in present]
 
 
-def _of_now(now: Placed, then: Placed | None) -> Compared:
+def _of_now(now: RankedFact, then: RankedFact | None) -> Compared:
     if then is None:
         return Compared(now.fact_id, "new", None, now)
     return Compared(now.fact_id, "same" if then.rank == now.rank else "moved", then, now)

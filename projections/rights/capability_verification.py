@@ -41,7 +41,7 @@ SKEW_US = 60_000_000
 """How far ahead an issuing node's clock may be."""
 
 
-class Verified(Struct, frozen=True):
+class VerifiedToken(Struct, frozen=True):
     """A token whose signatures hold, and what it allows after all narrowing.
 
     ``revocation_ids`` are the token id and the digest (hex) of every block: revoking one
@@ -60,7 +60,7 @@ class Verified(Struct, frozen=True):
     revocation_ids: tuple[str, ...]
 
 
-def verify(capability: Capability) -> Verified:
+def verify(capability: Capability) -> VerifiedToken:
     """What a token allows, as far as mathematics can say.
 
     Raises:
@@ -90,7 +90,7 @@ def verify(capability: Capability) -> Verified:
         _check_proof(key, capability.proof)
     except (ValueError, TypeError, msgspec.MsgspecError, RecursionError) as fault:
         raise CapabilityInvalid(str(fault)) from fault
-    return Verified(
+    return VerifiedToken(
         root.token_id,
         root.node_id,
         root.public_key,
@@ -104,7 +104,7 @@ def verify(capability: Capability) -> Verified:
     )
 
 
-def fault_of(verified: Verified, now_us: int, revoked: Collection[str] = ()) -> str | None:
+def fault_of(verified: VerifiedToken, now_us: int, revoked: Collection[str] = ()) -> str | None:
     """Why a token that verifies does not hold now: ``token_expired``, ``token_revoked`` or
     ``token_invalid`` (issued in the future, or allowing nothing); None where it holds."""
     if any(name in revoked for name in verified.revocation_ids):

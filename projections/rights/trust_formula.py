@@ -32,7 +32,7 @@ TRUST_DECIMALS = 6
 _FORMAL = "stigmem://"
 
 
-class Evidence(Struct, frozen=True, kw_only=True):
+class TrustEvidence(Struct, frozen=True, kw_only=True):
     """What this node has seen of a source and the peer it speaks through.
 
     ``observations`` and ``failures`` count facts received from the peer and those of them
@@ -46,7 +46,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
     signed: bool = False
 
 
-def trust_score(evidence: Evidence, policy: TrustPolicy) -> float:
+def trust_score(evidence: TrustEvidence, policy: TrustPolicy) -> float:
     """Identity, peer history, scope authority and attestation, weighed; in [0, 1]."""
     identity = {
         "logged": policy.identity_logged,
@@ -70,7 +70,7 @@ def trust_score(evidence: Evidence, policy: TrustPolicy) -> float:
     return round(min(1.0, max(0.0, score)), TRUST_DECIMALS)
 
 
-def history_level(evidence: Evidence, policy: TrustPolicy) -> float:
+def history_level(evidence: TrustEvidence, policy: TrustPolicy) -> float:
     """New below ``history_known_from`` observations; then failing, proven or just known."""
     if evidence.observations < policy.history_known_from:
         return policy.history_new
@@ -113,7 +113,7 @@ def trust_levels(policy: TrustPolicy) -> F64:
     """By warrant: the trust where nothing else is known."""
     if policy.mode == "off":
         return np.ones(WARRANTS)
-    levels = [trust_score(Evidence(authority=each), policy) for each in AUTHORITIES]
+    levels = [trust_score(TrustEvidence(authority=each), policy) for each in AUTHORITIES]
     table: F64 = np.array([1.0, *levels, *levels])
     table.flags.writeable = False
     return table

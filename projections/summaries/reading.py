@@ -49,7 +49,7 @@ class StandingParagraph(Struct, frozen=True):
     live: bool
 
 
-class FileState(Struct, frozen=True):
+class RecordedFile(Struct, frozen=True):
     """A file as it was when it was last recorded."""
 
     modified_us: int | None
@@ -92,10 +92,10 @@ def standing_paragraphs(
     return [StandingParagraph(fact, text, end == LIVE) for fact, text, end in rows]
 
 
-def recorded_files(db: apsw.Connection, partition: str, owner: str) -> dict[str, FileState]:
+def recorded_files(db: apsw.Connection, partition: str, owner: str) -> dict[str, RecordedFile]:
     """Our own summaries that were not removed, by name."""
     rows = query(db, _FILES, (partition, owner))
-    return {name: FileState(modified, size) for name, modified, size in rows}
+    return {name: RecordedFile(modified, size) for name, modified, size in rows}
 
 
 def summaries_at(

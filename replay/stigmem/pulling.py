@@ -17,7 +17,7 @@ from msgspec import Struct
 from engramlog.eventlog.clock import COUNTER_LIMIT, format_hlc, parse_hlc
 from engramlog.eventlog.kinds import FactAsserted, RefusedFact
 from engramlog.projections.writing.commands import ReceiveForeign
-from engramlog.replay.stigmem.records import Bounds, hlc_of, is_ahead, name_of, taken
+from engramlog.replay.stigmem.records import RecordBounds, hlc_of, is_ahead, name_of, taken
 
 PAGE_FACTS = 500
 PAGES_MAX = 200
@@ -74,7 +74,7 @@ class Desk(Protocol):
 async def pull_round(
     source: FactSource,
     desk: Desk,
-    bounds: Bounds,
+    bounds: RecordBounds,
     now_us: Callable[[], int],
 ) -> RoundReport:
     """Fetch and take pages until the peer has no more. Raises PeerFault."""
@@ -101,7 +101,7 @@ async def pull_round(
 
 
 def page_command(
-    facts: Sequence[object], desk: Desk, bounds: Bounds, reached: str, now_us: int
+    facts: Sequence[object], desk: Desk, bounds: RecordBounds, reached: str, now_us: int
 ) -> tuple[ReceiveForeign | None, str | None]:
     """What is new on a page, and why the rest of it has to wait, if it has to."""
     settled = desk.settled([name_of(record) for record in facts])

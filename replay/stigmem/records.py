@@ -24,7 +24,7 @@ PARENTS_MAX = 1000
 _TYPES = ("string", "text", "number", "boolean", "datetime", "ref", "null")
 
 
-class Bounds(Struct, frozen=True):
+class RecordBounds(Struct, frozen=True):
     """What is taken of a peer: its node id, the agreed scopes, the longest value in bytes, and
     the source that a push must name (None on pulls)."""
 
@@ -77,7 +77,7 @@ def is_ahead(hlc: int, now_us: int) -> bool:
     return hlc // 1000 - now_us // 1000 > FUTURE_SKEW_MS_MAX
 
 
-def taken(record: object, bounds: Bounds) -> FactAsserted | RefusedFact:
+def taken(record: object, bounds: RecordBounds) -> FactAsserted | RefusedFact:
     """The fact to wrap, or why not."""
     name = name_of(record)
     try:
@@ -88,7 +88,7 @@ def taken(record: object, bounds: Bounds) -> FactAsserted | RefusedFact:
         return RefusedFact(name, str(fault))
 
 
-def _fact(record: dict[str, Any], name: str, bounds: Bounds) -> FactAsserted:
+def _fact(record: dict[str, Any], name: str, bounds: RecordBounds) -> FactAsserted:
     hlc = hlc_of(record)
     if hlc is None or name.startswith("unnamed:"):
         raise _Refusal("malformed")

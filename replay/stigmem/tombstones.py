@@ -58,7 +58,7 @@ class NotTaken(Exception):
         self.code = code
 
 
-class Bounds(Struct, frozen=True):
+class TombstoneBounds(Struct, frozen=True):
     """What a peer's records may do here: its node id and key (base64url), the scopes that are
     shared with it, and whether it may hide facts of others."""
 
@@ -68,7 +68,7 @@ class Bounds(Struct, frozen=True):
     granted: bool
 
 
-def command_of(record: dict[str, Any], bounds: Bounds) -> TombstoneSet | TombstoneRevoked:
+def command_of(record: dict[str, Any], bounds: TombstoneBounds) -> TombstoneSet | TombstoneRevoked:
     """What a peer's record asks for, as far as it may.
 
     Raises:
@@ -100,7 +100,7 @@ def command_of(record: dict[str, Any], bounds: Bounds) -> TombstoneSet | Tombsto
     return _tombstone(told, bounds)
 
 
-def _tombstone(told: WireTombstone, bounds: Bounds) -> TombstoneSet:
+def _tombstone(told: WireTombstone, bounds: TombstoneBounds) -> TombstoneSet:
     meant = hidden_scopes(told.scope) if told.scope in TOMBSTONE_SCOPES else frozenset[str]()
     scopes = meant & bounds.scopes
     if not scopes:

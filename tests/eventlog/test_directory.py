@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from engramlog.eventlog import directory as directory_module
-from engramlog.eventlog.directory import DataDirectory, Place
+from engramlog.eventlog.directory import DataDirectory, IdentityPlace
 from engramlog.eventlog.errors import (
     DataDirectoryError,
     DirectoryCopied,
@@ -192,7 +192,9 @@ def test_an_identity_half_made_by_a_crash_is_made_anew(
     assert node_of(data)[1] == 1
 
 
-HOME = Place(key_inode=7, key_generation=3, key_changed_ns=100, directory_inode=5, machine="a")
+HOME = IdentityPlace(
+    key_inode=7, key_generation=3, key_changed_ns=100, directory_inode=5, machine="a"
+)
 
 
 @pytest.mark.parametrize(

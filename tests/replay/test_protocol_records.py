@@ -13,10 +13,10 @@ from engramlog.eventlog.kinds import FactAsserted, RefusedFact
 from engramlog.projections.cid import compute_cid
 from engramlog.projections.moment import parse_instant
 from engramlog.replay.stigmem.pulling import page_command, reading, rewound
-from engramlog.replay.stigmem.records import Bounds, hlc_of, name_of, taken
+from engramlog.replay.stigmem.records import RecordBounds, hlc_of, name_of, taken
 
 NODE = "stigmem:node:11111111-1111-4111-8111-111111111111"
-BOUNDS = Bounds(NODE, frozenset({"company", "public"}), 1000)
+BOUNDS = RecordBounds(NODE, frozenset({"company", "public"}), 1000)
 GOOD: dict[str, Any] = {
     "id": "d581e43d-5038-47bd-98a7-4a982275564a",
     "entity": "stigmem://t/s/1",

@@ -23,7 +23,7 @@ from engramlog.projections.episodes.delta import (
     UpdateDelta,
     stated_id,
 )
-from engramlog.projections.memories.place import Place
+from engramlog.projections.memories.place import MemoryPlace
 from engramlog.projections.moment import Moment
 from engramlog.projections.writing.commands import (
     ApplyDeltas,
@@ -101,7 +101,7 @@ class Buried(Life):
         """A delta that states a fact about the entity, ends one, or is rejected over one."""
         plain = self._delta(msgspec.structs.replace(step, private=False, derived=False, pick=1))
         (proposal,) = plain.proposals
-        place = Place(USERS[step.pick % 2], "rag", SCOPE, None)
+        place = MemoryPlace(USERS[step.pick % 2], "rag", SCOPE, None)
         name, older = BURIED_NAMES[step.pick % 3], BURIED_NAMES[(step.pick + 1) % 3]
         payload = {"id": name, "subject": BURIED, "predicate": "memory:role", "object": "x"}
         payload["object"] = VALUES[step.value].v

@@ -40,7 +40,7 @@ from engramlog.projections.episodes.delta import (
 )
 from engramlog.projections.memories.attribute_rules import PLAIN
 from engramlog.projections.memories.deduplication_rules import MEMORY_RELATION
-from engramlog.projections.memories.place import Place
+from engramlog.projections.memories.place import MemoryPlace
 from engramlog.projections.moment import LIVE, Moment
 from engramlog.projections.normalization import SCOPES
 from engramlog.projections.writing.commands import (
@@ -238,7 +238,7 @@ def _deltas(draw: st.DrawFn) -> ApplyDeltas:
     proposals: list[Proposal] = []
     for kind in draw(st.lists(st.sampled_from(("add", "add", "update", "delete", "noop")),
                               min_size=1, max_size=3)):  # fmt: skip
-        place = Place(draw(st.sampled_from(USERS)), "rag", "local")
+        place = MemoryPlace(draw(st.sampled_from(USERS)), "rag", "local")
         name, value = draw(st.sampled_from(NAMES)), draw(st.sampled_from(("A", "B")))
         payload = {"id": name, "subject": "self", "predicate": "memory:role", "object": value}
         replaces = [draw(st.sampled_from(NAMES))]

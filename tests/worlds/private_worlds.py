@@ -53,7 +53,7 @@ from engramlog.projections.episodes.delta import (
     stated_id,
 )
 from engramlog.projections.memories.deduplication_rules import MEMORY_RELATION
-from engramlog.projections.memories.place import Place
+from engramlog.projections.memories.place import MemoryPlace
 from engramlog.projections.moment import Moment
 from engramlog.projections.normalization import SCOPES
 from engramlog.projections.tables.facts.facts import fact_id
@@ -440,7 +440,7 @@ class Life:
 
     def _delta(self, step: Step) -> ApplyDeltas:
         garden = self.gardens[step.garden] if step.private else None
-        place = Place(USERS[step.pick % 2], "rag", SCOPE, garden)
+        place = MemoryPlace(USERS[step.pick % 2], "rag", SCOPE, garden)
         origin: dict[str, Any] = {
             "source_episode_ids": [NAMES[step.source % 3]],
             "promotion_us": self.clock.now_us(),

@@ -12,7 +12,7 @@ from msgspec import Struct
 from engramlog.projections.recall.profile import ProfileError, parse_profile
 
 
-class Place(Struct, frozen=True):
+class ProfilePlace(Struct, frozen=True):
     """Where a profile's document has a setting: ``path`` within one of its ``part``
     (``stages`` or ``factors``), by name."""
 
@@ -22,16 +22,18 @@ class Place(Struct, frozen=True):
 
 
 _PRODUCT = ("parameters", "product")
-VARIABLES: dict[str, Place] = {
-    "EMBEDDING_SIMILARITY_THRESHOLD": Place("stages", "semantic", ("parameters", "threshold")),
-    "RECALL_DECAY_DAYS": Place("stages", "fuzzy", (*_PRODUCT, "decay_days")),
-    "RECALL_DECAY_FLOOR": Place("stages", "fuzzy", (*_PRODUCT, "decay_floor")),
-    "RECALL_EMOTION_BOOST": Place("stages", "fuzzy", (*_PRODUCT, "emotion_recency")),
-    "RECALL_CONTEXT_HOUR_BOOST": Place("factors", "context", ("parameters", "hour")),
-    "RECALL_CONTEXT_DOW_BOOST": Place("factors", "context", ("parameters", "day")),
-    "RECALL_CONTEXT_TOPIC_BOOST": Place("factors", "context", ("parameters", "topic")),
-    "RECALL_SE_WAIT_MS": Place("stages", "semantic", ("deadline_ms",)),
-    "RECALL_SS_SCAN_ROWS": Place("stages", "simhash", ("parameters", "rows")),
+VARIABLES: dict[str, ProfilePlace] = {
+    "EMBEDDING_SIMILARITY_THRESHOLD": ProfilePlace(
+        "stages", "semantic", ("parameters", "threshold")
+    ),
+    "RECALL_DECAY_DAYS": ProfilePlace("stages", "fuzzy", (*_PRODUCT, "decay_days")),
+    "RECALL_DECAY_FLOOR": ProfilePlace("stages", "fuzzy", (*_PRODUCT, "decay_floor")),
+    "RECALL_EMOTION_BOOST": ProfilePlace("stages", "fuzzy", (*_PRODUCT, "emotion_recency")),
+    "RECALL_CONTEXT_HOUR_BOOST": ProfilePlace("factors", "context", ("parameters", "hour")),
+    "RECALL_CONTEXT_DOW_BOOST": ProfilePlace("factors", "context", ("parameters", "day")),
+    "RECALL_CONTEXT_TOPIC_BOOST": ProfilePlace("factors", "context", ("parameters", "topic")),
+    "RECALL_SE_WAIT_MS": ProfilePlace("stages", "semantic", ("deadline_ms",)),
+    "RECALL_SS_SCAN_ROWS": ProfilePlace("stages", "simhash", ("parameters", "rows")),
 }
 """abmind's variables of recall."""
 

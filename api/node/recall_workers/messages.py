@@ -1,6 +1,6 @@
 """What the serving process and a recall worker say to each other over their socket.
 
-Each message is MessagePack behind four bytes of length. The worker speaks first (``Ready``),
+Each message is MessagePack behind four bytes of length. The worker speaks first (``WorkerReady``),
 then answers every ``Question`` in turn; before it does, it may ask for vectors of texts
 (``Wanted``), for it has no model. Vectors of facts come without being asked for.
 """
@@ -57,7 +57,7 @@ class Vector(Struct, frozen=True, tag=True):
     row: bytes | None
 
 
-class Ready(Struct, frozen=True, tag=True):
+class WorkerReady(Struct, frozen=True, tag=True):
     """The worker has loaded everything."""
 
 
@@ -83,7 +83,7 @@ class Failed(Struct, frozen=True, tag=True):
 
 
 ToWorker = Question | Vector | Embedded | Forgotten
-FromWorker = Ready | Wanted | Found | Failed
+FromWorker = WorkerReady | Wanted | Found | Failed
 
 _encode = msgspec.msgpack.Encoder().encode
 decode_to_worker = msgspec.msgpack.Decoder(ToWorker).decode

@@ -32,10 +32,10 @@ from engramlog.api.node.recall_workers.messages import (
     Found,
     FromWorker,
     Question,
-    Ready,
     ToWorker,
     Vector,
     Wanted,
+    WorkerReady,
     decode_from_worker,
     framed,
 )
@@ -322,7 +322,7 @@ class _Worker:
         self._reader, self._writer = await asyncio.open_connection(sock=here)
         data = settings.model_dump_json().encode()
         self._writer.write(len(data).to_bytes(LENGTH_BYTES, "big") + data)
-        if not isinstance(await self._next(), Ready):
+        if not isinstance(await self._next(), WorkerReady):
             raise EOFError("a worker must say first that it is ready")
         self.ready = True
 

@@ -31,9 +31,9 @@ from engramlog.api.node.recall_workers.messages import (
     Found,
     FromWorker,
     Question,
-    Ready,
     Vector,
     Wanted,
+    WorkerReady,
     decode_to_worker,
     framed,
 )
@@ -66,7 +66,7 @@ def run(handle: int) -> int:
     take_short_turns()
     follower = LogFollower(settings.data_dir, settings.embedding, link.vector, settings.log)
     service = create_service(follower.node, settings)
-    link.send(Ready())
+    link.send(WorkerReady())
     # Questions and vectors of facts are taken in their order by one thread, while this one
     # hears the vectors that a question waits for.
     with ThreadPoolExecutor(1) as taking:

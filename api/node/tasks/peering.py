@@ -51,7 +51,7 @@ class ReplayState(Struct):
     """When this node last had all that the peer offered."""
 
 
-class Peers:
+class PeerReplay:
     """See the module; also the ``PeerBook`` of the protocol's federation."""
 
     name = "peer_replay"
@@ -168,7 +168,7 @@ class Peers:
 class _Replaying(threading.Thread):
     """Replays one peer until told to stop; a slow one delays no other."""
 
-    def __init__(self, peers: Peers, node: Node, node_id: str, state: ReplayState) -> None:
+    def __init__(self, peers: PeerReplay, node: Node, node_id: str, state: ReplayState) -> None:
         super().__init__(name=f"replay {node_id}", daemon=True)
         self._peers = peers
         self._node = node

@@ -29,7 +29,7 @@ from engramlog.replay.stigmem.peer_token import (
 )
 from engramlog.replay.stigmem.peers import PeerBook, ProtocolPeer
 from engramlog.replay.stigmem.pulling import PAGES_MAX, PeerFault, RoundReport, pull_round
-from engramlog.replay.stigmem.records import Bounds
+from engramlog.replay.stigmem.records import RecordBounds
 
 LOOK_SECONDS = 0.5
 """How often the list of peers is looked at."""
@@ -108,10 +108,12 @@ class ProtocolFederation(LoopTask):
         never = {"local"} if self._settings.federation_allow_team else {"local", "team"}
         return scopes - never
 
-    def bounds(self, node_id: str, scopes: frozenset[str], source: str | None = None) -> Bounds:
+    def bounds(
+        self, node_id: str, scopes: frozenset[str], source: str | None = None
+    ) -> RecordBounds:
         """What is taken of a peer."""
         limit = self._settings.value_bytes_max
-        return Bounds(node_id, self.shared_scopes(scopes), limit, source)
+        return RecordBounds(node_id, self.shared_scopes(scopes), limit, source)
 
     def pulled(self, node_id: str) -> ForeignCursor | None:
         """What came of a peer so far."""

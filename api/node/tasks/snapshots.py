@@ -24,7 +24,7 @@ class Checked(Struct, frozen=True):
     fault: str | None
 
 
-class Verified(Struct, frozen=True):
+class SnapshotVerification(Struct, frozen=True):
     """What a verification found."""
 
     checked: list[Checked]
@@ -96,7 +96,9 @@ class SnapshotTaking(LoopTask):
             "job": self.job.record(),
         }
 
-    def _verify(self, position: int | None, replay: bool, progress: Progress) -> Verified:
+    def _verify(
+        self, position: int | None, replay: bool, progress: Progress
+    ) -> SnapshotVerification:
         node = self._node
         if position is not None:
             found, checked = [node.snapshots.get(position)], []
@@ -108,7 +110,7 @@ class SnapshotTaking(LoopTask):
             fault = node.snapshot_fault(snapshot, progress, replay=replay)
             checked.append(Checked(snapshot.position, fault))
         progress(len(found), len(found))
-        return Verified(checked)
+        return SnapshotVerification(checked)
 
     async def run(self) -> None:
         while True:

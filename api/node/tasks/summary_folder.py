@@ -22,7 +22,7 @@ from engramlog.api.settings import Settings
 from engramlog.eventlog.event import fact_partition
 from engramlog.projections.memories.summary_naming import FOLDER, TIERS, period_of_name
 from engramlog.projections.summaries.paragraphs import paragraphs_of
-from engramlog.projections.summaries.reading import FileState, recorded_files
+from engramlog.projections.summaries.reading import RecordedFile, recorded_files
 from engramlog.projections.writing.commands import RecordSummary, Refused
 from engramlog.projections.writing.writer import (
     ReplicaReadOnly,
@@ -52,7 +52,7 @@ class Summary(Struct, frozen=True):
     """A file as it was read."""
 
     text: str
-    state: FileState
+    state: RecordedFile
 
 
 class SummaryFolder(LoopTask):
@@ -127,7 +127,7 @@ class SummaryFolder(LoopTask):
         present = summary_files(root)
         asked: list[RecordSummary] = []
         for name, path in present.items():
-            if str(path) in changed or known.get(name, FileState(None, None)) != state_of(path):
+            if str(path) in changed or known.get(name, RecordedFile(None, None)) != state_of(path):
                 asked += self._command(name, path)
         asked += [self._asked(name, None) for name in sorted(known.keys() - present.keys())]
         for start in range(0, len(asked), FILES_PER_COMMAND):
@@ -199,13 +199,13 @@ def _files(folder: Path) -> Iterable[Path]:
         return []
 
 
-def state_of(path: Path) -> FileState | None:
+def state_of(path: Path) -> RecordedFile | None:
     """Time and size of a file; None where it is gone."""
     try:
         status = path.stat(follow_symlinks=False)
     except FileNotFoundError:
         return None
-    return FileState(status.st_mtime_ns // 1_000, status.st_size)
+    return RecordedFile(status.st_mtime_ns // 1_000, status.st_size)
 
 
 def read_summary(path: Path, value_bytes_max: int) -> Summary:
@@ -226,4 +226,4 @@ def read_summary(path: Path, value_bytes_max: int) -> Summary:
         raise UnusableSummary(f"the file is not UTF-8: {fault}") from fault
     if any(len(each.encode()) > value_bytes_max for each in paragraphs_of(text)):
         raise UnusableSummary(f"a paragraph exceeds {value_bytes_max} bytes")
-    return Summary(text, FileState(status.st_mtime_ns // 1_000, status.st_size))
+    return Summary(text, RecordedFile(status.st_mtime_ns // 1_000, status.st_size))

@@ -25,7 +25,7 @@ from engramlog.projections.writing.commands import Refused
 from engramlog.replay.federation.declaration import wire_key
 from engramlog.replay.stigmem.peer_token import sign_peer_token
 from engramlog.replay.stigmem.pulling import PeerFault
-from engramlog.replay.stigmem.tombstones import Bounds, NotTaken, command_of
+from engramlog.replay.stigmem.tombstones import NotTaken, TombstoneBounds, command_of
 
 PATH = "/v1/federation/tombstones"
 ACTOR = "system:engramlog:federation"
@@ -52,13 +52,13 @@ def told(node: Node, scopes: frozenset[str], after: int, limit: int) -> dict[str
     return {"tombstones": tombstones, "revocations": revocations, "cursor": cursor}
 
 
-def bounds_of(node: Node, node_id: str, public_key: str, scopes: frozenset[str]) -> Bounds:
+def bounds_of(node: Node, node_id: str, public_key: str, scopes: frozenset[str]) -> TombstoneBounds:
     """What the peer's records may do here now."""
     granted = any(row.node_id == node_id and _granted(row) for row in node.reader.known_peers)
-    return Bounds(node_id, public_key, scopes, granted)
+    return TombstoneBounds(node_id, public_key, scopes, granted)
 
 
-async def take(node: Node, record: dict[str, Any], bounds: Bounds) -> str:
+async def take(node: Node, record: dict[str, Any], bounds: TombstoneBounds) -> str:
     """Write a peer's record; its id. Raises NotTaken, also for one that is known."""
     command = command_of(record, bounds)
     future = node.writer.submit([command], actor=ACTOR)
@@ -131,7 +131,7 @@ class TombstonePuller(LoopTask):
                 return
             self._cursors[row.node_id] = cursor
 
-    async def _take(self, record: dict[str, Any], bounds: Bounds) -> None:
+    async def _take(self, record: dict[str, Any], bounds: TombstoneBounds) -> None:
         try:
             await take(self._node, record, bounds)
         except NotTaken as fault:

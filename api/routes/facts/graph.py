@@ -19,8 +19,8 @@ from engramlog.projections.graph.neighbors import (
     GraphError,
     Mark,
     Neighbor,
-    NeighborPage,
     NeighborQuery,
+    NeighborSlice,
     neighbors,
 )
 from engramlog.projections.moment import parse_instant
@@ -65,7 +65,7 @@ async def list_neighbors(call: Call) -> web.Response:
     return answer(warned(body, query))
 
 
-def _page(call: Call, query: NeighborsQuery) -> tuple[NeighborPage, str, str | None]:
+def _page(call: Call, query: NeighborsQuery) -> tuple[NeighborSlice, str, str | None]:
     view = call.view()
     walk = _walk(call, query)
     valid_at_us = None if query.valid_at is None else parse_instant(query.valid_at)
@@ -100,7 +100,7 @@ def _walk(call: Call, query: NeighborsQuery) -> Cursor:
     )
 
 
-def _next(call: Call, walk: Cursor, page: NeighborPage) -> str | None:
+def _next(call: Call, walk: Cursor, page: NeighborSlice) -> str | None:
     if page.next is None:
         return None
     cursors = call.service.cursors

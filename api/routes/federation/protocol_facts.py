@@ -20,7 +20,7 @@ from engramlog.projections.normalization import lies_under
 from engramlog.projections.rights.capability_token import CapabilityInvalid
 from engramlog.projections.writing.commands import ReceiveForeign
 from engramlog.replay.stigmem.peer_token import PeerTokenError
-from engramlog.replay.stigmem.records import Bounds, dated, hlc_of, is_ahead, name_of, taken
+from engramlog.replay.stigmem.records import RecordBounds, dated, hlc_of, is_ahead, name_of, taken
 from engramlog.replay.stigmem.serving import FactsPage, facts_page
 
 routes = Routes("federation")
@@ -187,7 +187,7 @@ async def push(call: Call) -> web.Response:
     return answer({"accepted": accepted, "rejected": len(errors), "errors": errors}, 202)
 
 
-def _pusher(call: Call) -> tuple[Bounds, tuple[str, ...]]:
+def _pusher(call: Call) -> tuple[RecordBounds, tuple[str, ...]]:
     """Who pushes, and what of it is taken: a peer its own facts, the holder of a capability
     what it may write as its subject."""
     federation = call.service.federation
@@ -215,7 +215,7 @@ def _pusher(call: Call) -> tuple[Bounds, tuple[str, ...]]:
 
 
 def _sorted_out(
-    call: Call, records: list[Any], bounds: Bounds, prefixes: tuple[str, ...]
+    call: Call, records: list[Any], bounds: RecordBounds, prefixes: tuple[str, ...]
 ) -> tuple[list[FactAsserted], list[RefusedFact]]:
     """The facts to take, and what is refused."""
     now_us = call.node.clock.now_us()

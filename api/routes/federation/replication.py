@@ -19,7 +19,7 @@ routes = Routes("replication")
 WAIT_SECONDS_MAX = 30.0
 
 
-class EventsQuery(BaseModel):
+class ReplicatedEventsQuery(BaseModel):
     """``after``: the last position the replica has; ``hash``: that event's hash in hex;
     ``wait_s``: how long to wait for the first event behind it."""
 
@@ -56,7 +56,7 @@ PAGE_TYPE = "application/vnd.engramlog.replication"
     "/v1/replication/events",
     permission="replicate",
     summary="The log, for replicas",
-    query=EventsQuery,
+    query=ReplicatedEventsQuery,
     answers={200: "a page of events, zlib over MessagePack"},
     errors=(409,),
 )
@@ -65,7 +65,7 @@ async def events(call: Call) -> web.Response:
 
     Only for keys with ``replicate``: a page holds what is private too.
     """
-    query = call.query(EventsQuery)
+    query = call.query(ReplicatedEventsQuery)
     node = call.node
     await call.service.commits.wait(lambda: node.log.head().position > query.after, query.wait_s)
 

@@ -50,7 +50,7 @@ from engramlog.projections.rights.capability_token import (
     encode_bearer,
     issue,
 )
-from engramlog.projections.rights.capability_verification import Verified
+from engramlog.projections.rights.capability_verification import VerifiedToken
 from engramlog.projections.tables.declared.capabilities import CapabilityRow
 from engramlog.projections.writing.commands import RevokeCapability
 
@@ -243,7 +243,7 @@ async def inspect_capability(call: Call) -> web.Response:
     return answer({"valid": reason is None, "reason": reason, **claims(verified)})
 
 
-def claims(verified: Verified) -> dict[str, object]:
+def claims(verified: VerifiedToken) -> dict[str, object]:
     """A verified token in words."""
     grant = verified.grant
     return {
@@ -269,7 +269,7 @@ def _fault(call: Call, text: str) -> str | None:
     return None
 
 
-def _read(call: Call, text: str) -> Verified:
+def _read(call: Call, text: str) -> VerifiedToken:
     try:
         return call.node.reader.capabilities.read(text)
     except CapabilityInvalid as fault:

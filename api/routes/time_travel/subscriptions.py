@@ -53,7 +53,7 @@ class SubscribeBody(BaseModel):
     event_types: list[EventType] | None = Field(default=None, min_length=1)
 
 
-class EventsQuery(BaseModel):
+class SubscriptionEventsQuery(BaseModel):
     """``cursor``: of the page before."""
 
     model_config = ConfigDict(extra="allow")
@@ -227,18 +227,18 @@ def _record(call: Call, row: SubscriptionRow) -> dict[str, Any]:
     "/v1/subscriptions/{subscription_id}/events",
     permission="read",
     summary="What there was to tell",
-    query=EventsQuery,
+    query=SubscriptionEventsQuery,
     answers={200: SubscriptionEvents},
     errors=(400, 404),
 )
 async def list_events(call: Call) -> web.Response:
     """What there was to tell since the subscription began, or behind a cursor."""
-    query = call.query(EventsQuery)
+    query = call.query(SubscriptionEventsQuery)
     row = _find(call, call.segment("subscription_id"))
     return answer(await call.in_pool(lambda: _page(call, row, query)))
 
 
-def _page(call: Call, row: SubscriptionRow, query: EventsQuery) -> dict[str, Any]:
+def _page(call: Call, row: SubscriptionRow, query: SubscriptionEventsQuery) -> dict[str, Any]:
     after = row.position if query.cursor is None else _opened(call, row, query.cursor)
     rights = rights_of(call.node, call.service.settings, row)
     told_to = call.service.deliverer.told(row).position

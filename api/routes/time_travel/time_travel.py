@@ -23,9 +23,9 @@ from engramlog.api.schemas.facts import MomentQuery
 from engramlog.api.schemas.fork import ForkBody
 from engramlog.api.schemas.time_travel import DiffQuery, LifeQuery, SqlBody, StateQuery
 from engramlog.projections.arrays import I32
-from engramlog.projections.audit.changes import Changes, Filters, belief_curve, changes
+from engramlog.projections.audit.changes import ChangeFilters, Changes, belief_curve, changes
 from engramlog.projections.audit.lives import Touch, touches
-from engramlog.projections.audit.sandbox import Limits, StatementRefused
+from engramlog.projections.audit.sandbox import StatementLimits, StatementRefused
 from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import tells_of
 from engramlog.projections.moment import Moment, format_instant
@@ -92,7 +92,7 @@ def _diff(call: Call, query: DiffQuery) -> dict[str, Any]:
     after = walk.moment()
     if before.position > after.position:
         raise coded("moments_reversed", "from lies after to")
-    filters = Filters(
+    filters = ChangeFilters(
         entity=None if query.entity is None else entity_named(call, query.entity, after.position),
         relation=query.relation,
         scope=query.scope,
@@ -181,7 +181,7 @@ def _records(
 async def sql(call: Call) -> web.Response:
     """One read-only SELECT over the events that the caller may read."""
     body = await call.body(SqlBody)
-    limits = Limits(seconds=call.service.settings.audit_sql_timeout_s, rows=body.limit)
+    limits = StatementLimits(seconds=call.service.settings.audit_sql_timeout_s, rows=body.limit)
     view = call.view()
     moment = call.moment(view, MomentQuery(as_of=body.as_of))
     try:

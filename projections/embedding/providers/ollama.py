@@ -15,7 +15,7 @@ from engramlog.projections.embedding.errors import BadAnswer
 from engramlog.projections.embedding.providers.http import HttpClient
 from engramlog.projections.embedding.providers.models import card_of
 from engramlog.projections.embedding.providers.provider import Purpose
-from engramlog.projections.embedding.providers.remote import Dialect, Limits, RemoteProvider
+from engramlog.projections.embedding.providers.remote import Dialect, RemoteProvider, RequestLimits
 
 URL = "http://127.0.0.1:11434"
 
@@ -39,7 +39,7 @@ def _vectors(body: bytes) -> list[list[float]]:
 
 
 # One machine computes all requests: more than two at a time only wait inside the server.
-DIALECT = Dialect("/api/embed", _body, _vectors, Limits(64, 262_144, 32_768, 2))
+DIALECT = Dialect("/api/embed", _body, _vectors, RequestLimits(64, 262_144, 32_768, 2))
 
 
 def ollama(model: str, client: HttpClient, dimensions: int | None = None) -> RemoteProvider:

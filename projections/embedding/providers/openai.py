@@ -16,7 +16,7 @@ from engramlog.projections.embedding.errors import BadAnswer
 from engramlog.projections.embedding.providers.http import HttpClient
 from engramlog.projections.embedding.providers.models import card_of
 from engramlog.projections.embedding.providers.provider import Purpose
-from engramlog.projections.embedding.providers.remote import Dialect, Limits, RemoteProvider
+from engramlog.projections.embedding.providers.remote import Dialect, RemoteProvider, RequestLimits
 
 URL = "https://api.openai.com/v1"
 KEY_VARIABLE = "OPENAI_API_KEY"
@@ -53,7 +53,7 @@ def _vectors(body: bytes) -> list[list[float]]:
     return indexed_vectors("openai", body)
 
 
-DIALECT = Dialect("/embeddings", _body, _vectors, Limits(256, 262_144, 8_000, 4))
+DIALECT = Dialect("/embeddings", _body, _vectors, RequestLimits(256, 262_144, 8_000, 4))
 
 
 def openai(model: str, client: HttpClient, dimensions: int | None = None) -> RemoteProvider:

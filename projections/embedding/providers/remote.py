@@ -14,7 +14,7 @@ from engramlog.projections.embedding.providers.models import ModelCard
 from engramlog.projections.embedding.providers.provider import Purpose, unit_rows
 
 
-class Limits(Struct, frozen=True):
+class RequestLimits(Struct, frozen=True):
     """What a provider takes: texts and UTF-8 bytes a request, bytes a text (the rest of a
     longer text is not embedded), and requests at a time. A text never has more tokens than
     bytes, so limits in bytes keep those that providers state in tokens."""
@@ -31,7 +31,7 @@ class Dialect(Struct, frozen=True):
     path: str
     body: Callable[[str, Sequence[str], Purpose], object]
     vectors: Callable[[bytes], Sequence[Sequence[float]]]
-    limits: Limits
+    limits: RequestLimits
 
 
 class RemoteProvider:
@@ -91,7 +91,7 @@ def _cut(text: str, bytes_max: int) -> str:
     return text if len(data) <= bytes_max else data[:bytes_max].decode("utf-8", "ignore")
 
 
-def _requests(texts: Sequence[str], limits: Limits) -> Iterator[list[str]]:
+def _requests(texts: Sequence[str], limits: RequestLimits) -> Iterator[list[str]]:
     request: list[str] = []
     size = 0
     for text in texts:

@@ -47,7 +47,7 @@ class Layer(Struct, frozen=True):
     norm: tuple[F32, F32]
 
 
-class Weights(Struct, frozen=True):
+class ModelWeights(Struct, frozen=True):
     """``words`` and ``places`` are added up and normalised to make the first layer's input."""
 
     words: F32
@@ -61,7 +61,7 @@ class Weights(Struct, frozen=True):
         return int(self.words.shape[1])
 
 
-def prepare(tensors: Mapping[str, F32]) -> Weights:
+def prepare(tensors: Mapping[str, F32]) -> ModelWeights:
     """Weights from the tensors of a BERT checkpoint, by their usual names."""
     # A copy: the tensors are views of the file, which is then forgotten.
     words = tensors["embeddings.word_embeddings.weight"].copy()
@@ -69,7 +69,7 @@ def prepare(tensors: Mapping[str, F32]) -> Weights:
     places = places + tensors["embeddings.token_type_embeddings.weight"][0]
     count = len({name.split(".")[2] for name in tensors if name.startswith("encoder.layer.")})
     layers = tuple(_layer(tensors, f"encoder.layer.{n}.") for n in range(count))
-    return Weights(words, places, _norm(tensors, "embeddings.LayerNorm"), layers)
+    return ModelWeights(words, places, _norm(tensors, "embeddings.LayerNorm"), layers)
 
 
 def _layer(tensors: Mapping[str, F32], at: str) -> Layer:
@@ -104,7 +104,7 @@ def _norm(tensors: Mapping[str, F32], name: str) -> tuple[F32, F32]:
 class Workspace:
     """Arrays a batch of up to ``tokens`` tokens is computed in; used by one thread at a time."""
 
-    def __init__(self, weights: Weights, tokens: int) -> None:
+    def __init__(self, weights: ModelWeights, tokens: int) -> None:
         width = weights.width
         self.tokens = tokens
         self._hidden = np.empty((tokens, width), dtype=np.float32)
@@ -125,7 +125,7 @@ class Workspace:
         )
 
 
-def forward(weights: Weights, space: Workspace, texts: Sequence[Sequence[int]]) -> F32:
+def forward(weights: ModelWeights, space: Workspace, texts: Sequence[Sequence[int]]) -> F32:
     """Unit vectors of texts given as token numbers, one row each, in order.
 
     Texts of equal length should stand together; none may be empty or longer than the

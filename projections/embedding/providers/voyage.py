@@ -13,7 +13,7 @@ from engramlog.projections.embedding.providers.http import HttpClient
 from engramlog.projections.embedding.providers.models import card_of
 from engramlog.projections.embedding.providers.openai import indexed_vectors
 from engramlog.projections.embedding.providers.provider import Purpose
-from engramlog.projections.embedding.providers.remote import Dialect, Limits, RemoteProvider
+from engramlog.projections.embedding.providers.remote import Dialect, RemoteProvider, RequestLimits
 
 URL = "https://api.voyageai.com/v1"
 KEY_VARIABLE = "VOYAGE_API_KEY"
@@ -27,7 +27,7 @@ def _vectors(body: bytes) -> list[list[float]]:
     return indexed_vectors("voyage", body)
 
 
-DIALECT = Dialect("/embeddings", _body, _vectors, Limits(128, 120_000, 32_768, 4))
+DIALECT = Dialect("/embeddings", _body, _vectors, RequestLimits(128, 120_000, 32_768, 4))
 
 
 def voyage(model: str, client: HttpClient, dimensions: int | None = None) -> RemoteProvider:

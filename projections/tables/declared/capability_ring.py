@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from engramlog.projections.rights.capability_grant import Grant
 from engramlog.projections.rights.capability_token import CapabilityInvalid, decode_bearer
-from engramlog.projections.rights.capability_verification import Verified, fault_of, verify
+from engramlog.projections.rights.capability_verification import VerifiedToken, fault_of, verify
 from engramlog.projections.tables.declared.capabilities import (
     CapabilityRevocationRow,
     CapabilityRow,
@@ -36,11 +36,11 @@ class CapabilityRing:
         self._revoked: dict[str, dict[str, CapabilityRevocationRow]] = {}
         for row in revoked:
             self._revoked.setdefault(row.node_id, {})[row.revocation_id] = row
-        self._verified: dict[str, Verified] = {}
+        self._verified: dict[str, VerifiedToken] = {}
 
     def accept(
         self, text: str, issuers: Mapping[str, Issuer], now_us: int
-    ) -> tuple[Verified, Grant]:
+    ) -> tuple[VerifiedToken, Grant]:
         """A bearer's claims, and what they allow here.
 
         Raises:
@@ -60,7 +60,7 @@ class CapabilityRing:
             raise CapabilityInvalid(fault or "token_invalid")
         return verified, grant
 
-    def read(self, text: str) -> Verified:
+    def read(self, text: str) -> VerifiedToken:
         """A bearer's claims, whoever signed it. Raises CapabilityInvalid ``token_invalid``."""
         verified = self._verified.get(text)
         if verified is None:
@@ -85,6 +85,6 @@ class CapabilityRing:
         """The token of this id, revoked or not."""
         return self._issued.get(token_id)
 
-    def _known(self, verified: Verified) -> bool:
+    def _known(self, verified: VerifiedToken) -> bool:
         row = self._issued.get(verified.token_id)
         return row is not None and row.token_sha256 == verified.digest.hex()

@@ -173,7 +173,7 @@ class PeerStream(Struct, frozen=True):
     reason: str
 
 
-class Evidence(Struct, frozen=True):
+class EquivocationEvidence(Struct, frozen=True):
     """Two statements of a peer that contradict each other."""
 
     position: int
@@ -233,7 +233,7 @@ def load_peer_streams(db: apsw.Connection) -> list[PeerStream]:
     ]
 
 
-def load_evidence(db: apsw.Connection) -> list[Evidence]:
+def load_evidence(db: apsw.Connection) -> list[EquivocationEvidence]:
     """Contradictions of peers, oldest first."""
     rows = query(
         db,
@@ -241,7 +241,7 @@ def load_evidence(db: apsw.Connection) -> list[Evidence]:
         " ORDER BY position",
     )
     return [
-        Evidence(
+        EquivocationEvidence(
             position=row[0],
             node_id=row[1],
             stream=row[2],

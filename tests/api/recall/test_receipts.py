@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from engramlog.api.schemas.answers import Receipt, ReceiptPage, ReplayedRecall
-from engramlog.projections.recall.answer_comparison import Compared, Placed, compare
+from engramlog.projections.recall.answer_comparison import Compared, RankedFact, compare
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
 
 ATLAS = "stigmem://t.example/project/atlas"
@@ -177,8 +177,8 @@ def test_a_node_may_keep_no_receipts(serve: Callable[..., LiveNode]) -> None:
 
 
 def test_comparing_names_every_fact_of_both_answers() -> None:
-    then = [Placed("a", 1, 0.9), Placed("b", 2, 0.8), Placed("c", 3, 0.7)]
-    now = [Placed("a", 1, 0.95), Placed("d", 2, 0.85), Placed("b", 3, 0.8)]
+    then = [RankedFact("a", 1, 0.9), RankedFact("b", 2, 0.8), RankedFact("c", 3, 0.7)]
+    now = [RankedFact("a", 1, 0.95), RankedFact("d", 2, 0.85), RankedFact("b", 3, 0.8)]
     assert compare(then, now) == [
         Compared("a", "same", then[0], now[0]),
         Compared("d", "new", None, now[1]),

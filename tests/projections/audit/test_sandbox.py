@@ -12,7 +12,7 @@ from engramlog.api.node.node import Node
 from engramlog.eventlog.kinds import KeyIssued, Value
 from engramlog.projections.archive.archive import Archive
 from engramlog.projections.audit.desk import AuditDesk
-from engramlog.projections.audit.sandbox import Limits, StatementRefused, Table
+from engramlog.projections.audit.sandbox import StatementLimits, StatementRefused, Table
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.authorization import everything as all_rights
 from engramlog.projections.moment import Moment
@@ -20,7 +20,7 @@ from engramlog.projections.normalization import SCOPES
 from engramlog.projections.writing.commands import Done, RetractFact
 from tests.worlds.histories import asserted
 
-LIMITS = Limits(seconds=5.0, rows=100, memory_mib=256)
+LIMITS = StatementLimits(seconds=5.0, rows=100, memory_mib=256)
 AUDITOR = Authorization("agent:auditor", frozenset({"read", "audit.read"}), frozenset({"local"}))
 
 
@@ -62,7 +62,7 @@ def ask(
     sql: str,
     rights: Authorization | None = None,
     position: int | None = None,
-    limits: Limits = LIMITS,
+    limits: StatementLimits = LIMITS,
 ) -> Table:
     view = node.reader.pin()
     moment = Moment(view.position if position is None else position, node.clock.now_us())
@@ -159,7 +159,7 @@ def test_python_objects_of_the_process_are_out_of_reach(node: Node, desk: AuditD
 
 
 def test_time_rows_and_memory_are_limited(node: Node, desk: AuditDesk) -> None:
-    hasty = Limits(seconds=0.5, rows=10, memory_mib=128)
+    hasty = StatementLimits(seconds=0.5, rows=10, memory_mib=128)
     with pytest.raises(StatementRefused) as slow:
         ask(desk, node, "SELECT count(*) FROM range(1000000000000)", limits=hasty)
     assert slow.value.code == "sql_timeout"
@@ -168,7 +168,7 @@ def test_time_rows_and_memory_are_limited(node: Node, desk: AuditDesk) -> None:
     assert large.value.code in ("sql_too_large", "sql_timeout")
     table = ask(desk, node, "SELECT * FROM range(1000)", limits=hasty)
     assert (len(table.rows), table.truncated) == (10, True)
-    wide = Limits(seconds=5, rows=100, memory_mib=256, result_bytes=1000)
+    wide = StatementLimits(seconds=5, rows=100, memory_mib=256, result_bytes=1000)
     with pytest.raises(StatementRefused) as wordy:
         ask(desk, node, "SELECT repeat('x', 2000)", limits=wide)
     assert wordy.value.code == "sql_too_large"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engramlog.projections.episodes.classifying import Standing, emit
+from engramlog.projections.episodes.classifying import CurrentFacts, emit
 from engramlog.projections.episodes.delta import AddDelta, DeleteDelta, NoopDelta, UpdateDelta
 from engramlog.projections.episodes.episode import Episode
 from engramlog.projections.episodes.matching import filled, first_match, in_order, match_count
@@ -77,7 +77,9 @@ def test_matchers_emit_every_kind() -> None:
         matcher("c", ("content", "eq", "delete"), emit="delete", replaces="f-{metadata.n}"),
     )
     said = [episode("add"), episode("update", object="f-0"), episode("delete", n=1), episode("?")]
-    add, update, delete, noop = [each.delta for each in emit(made, said, Standing({})).proposals]
+    add, update, delete, noop = [
+        each.delta for each in emit(made, said, CurrentFacts({})).proposals
+    ]
     assert isinstance(add, AddDelta)
     assert (add.fact_payload, add.confidence) == (
         {"object": "add", "predicate": "said", "id": "ep-1"}, 0.5,
@@ -91,7 +93,7 @@ def test_matchers_emit_every_kind() -> None:
 
 def test_a_replacement_that_names_nothing_sets_the_episode_aside() -> None:
     made = rule(matcher("c", emit="delete", replaces="{metadata.none}"))
-    emitted = emit(made, [episode()], Standing({}))
+    emitted = emit(made, [episode()], CurrentFacts({}))
     assert [reason for _, reason in emitted.set_aside] == [
         "replaces must be non-empty for update/delete"
     ]

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from engramlog.projections.episodes.stating import entity_of
 from engramlog.projections.memories.place import (
+    MemoryPlace,
     MemoryScopeError,
-    Place,
     name_part,
     prefix_range,
     scope_key,
@@ -45,10 +45,15 @@ def test_unusable_names(text: str) -> None:
 
 
 def test_users_have_entities_of_their_own() -> None:
-    entities = {entity_of("self", Place(name, "rag", "local")) for name in NAMES}
+    entities = {entity_of("self", MemoryPlace(name, "rag", "local")) for name in NAMES}
     assert len(entities) == len(NAMES)
-    assert entity_of("star map", Place("mara", "rag", "local")) == "memory://mara/star-map"
-    assert entity_of("user:ann", Place("mara", "rag", "local")) == "user:ann"
-    plain, digested = Place("Mara", "rag", "local"), entity_of(None, Place("Mara", "rag", "local"))
+    assert entity_of("star map", MemoryPlace("mara", "rag", "local")) == "memory://mara/star-map"
+    assert entity_of("user:ann", MemoryPlace("mara", "rag", "local")) == "user:ann"
+    plain, digested = (
+        MemoryPlace("Mara", "rag", "local"),
+        entity_of(None, MemoryPlace("Mara", "rag", "local")),
+    )
     assert entity_of("self", plain) == digested
-    assert entity_of("x", Place(digested.split("/")[2], "rag", "local")) != entity_of("x", plain)
+    assert entity_of("x", MemoryPlace(digested.split("/")[2], "rag", "local")) != entity_of(
+        "x", plain
+    )

@@ -12,7 +12,7 @@ import pytest
 from engramlog.projections.authorization import Authorization, everything
 from engramlog.projections.episodes import reading
 from engramlog.projections.episodes.reading import DeltaFilter, Readers
-from engramlog.projections.memories.place import Place
+from engramlog.projections.memories.place import MemoryPlace
 from engramlog.projections.normalization import SCOPES
 from engramlog.projections.tables.episodes import deltas
 from engramlog.projections.tables.store import ProjectionStore
@@ -20,7 +20,7 @@ from engramlog.projections.writing.decide.memory import delta_book, episodes
 
 RIGHTS = Authorization("a", frozenset({"read"}), frozenset(SCOPES), frozenset({"g"}))
 WHO = Readers("scope/local", "u", "a")
-KEY = (Place("u", "a", "local"), "self", "is")
+KEY = (MemoryPlace("u", "a", "local"), "self", "is")
 TABLES = ("episodes", "deltas", "delta_sources", "memory_facts", "episode_accesses", "facts")
 
 

@@ -14,7 +14,7 @@ from engramlog.projections.episodes.salience import (
     RuleBasedScorer,
     SalienceContext,
     SalienceScorer,
-    Weights,
+    SalienceWeights,
     salience,
 )
 
@@ -60,7 +60,7 @@ def test_what_nobody_touched_still_counts_unless_frequency_multiplies() -> None:
 
 
 def test_relevance_and_importance_add_up() -> None:
-    weights = Weights(recency=0.5, relevance=0.3, importance=0.2)
+    weights = SalienceWeights(recency=0.5, relevance=0.3, importance=0.2)
     scored = context(86_400_000_000, 10_000, 10_000, weights=weights, relevance=0.5, importance=1.0)
     assert salience(scored) == pytest.approx(0.5 * math.exp(-1) + 0.15 + 0.2)
 
@@ -79,7 +79,9 @@ contexts = st.builds(
     tau_seconds=st.floats(1.0, 1e6),
     relevance=st.floats(-1.0, 1.0),
     importance=st.floats(0.0, 1.0),
-    weights=st.builds(Weights, st.floats(0.0, 2.0), st.floats(0.0, 2.0), st.floats(0.0, 2.0)),
+    weights=st.builds(
+        SalienceWeights, st.floats(0.0, 2.0), st.floats(0.0, 2.0), st.floats(0.0, 2.0)
+    ),
     frequency=st.sampled_from(("add", "mul")),
 )
 

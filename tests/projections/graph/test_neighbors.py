@@ -13,20 +13,20 @@ from engramlog.projections.graph.neighbors import (
     InvalidRelationFilter,
     Mark,
     Neighbor,
-    NeighborPage,
     NeighborQuery,
+    NeighborSlice,
     neighbors,
     parse_relation_filter,
 )
 from tests.worlds.recall_world import World, reader, user
 
 
-def ask(world: World, start: str, **more: Any) -> NeighborPage:
+def ask(world: World, start: str, **more: Any) -> NeighborSlice:
     query = NeighborQuery(entity=user(start), scope=more.pop("scope", "company"), **more)
     return neighbors(world.view(), query, reader("company", "team"), world.moment())
 
 
-def names(page: NeighborPage) -> list[tuple[int, str]]:
+def names(page: NeighborSlice) -> list[tuple[int, str]]:
     return [(each.hops, each.entity.rsplit("/", 1)[1]) for each in page.neighbors]
 
 
@@ -87,7 +87,7 @@ def test_an_unreadable_scope_has_no_neighbours() -> None:
     world = chain()
     query = NeighborQuery(entity=user("alice"), scope="company")
     page = neighbors(world.view(), query, reader("team"), world.moment())
-    assert page == NeighborPage([], None, 0)
+    assert page == NeighborSlice([], None, 0)
 
 
 def test_retracted_edges_and_bookkeeping_are_not_edges() -> None:
@@ -95,7 +95,7 @@ def test_retracted_edges_and_bookkeeping_are_not_edges() -> None:
     gone = world.ref(user("alice"), "rel:knows", user("bob"))
     world.ref(user("alice"), "stigmem:conflict:between", user("carl"))
     world.retract(gone)
-    assert ask(world, "alice") == NeighborPage([], None, 0)
+    assert ask(world, "alice") == NeighborSlice([], None, 0)
 
 
 def test_a_resolution_is_no_neighbour_of_what_it_settled() -> None:
@@ -106,7 +106,7 @@ def test_a_resolution_is_no_neighbour_of_what_it_settled() -> None:
 
 
 def test_an_unknown_entity_has_no_neighbours() -> None:
-    assert ask(chain(), "nobody") == NeighborPage([], None, 0)
+    assert ask(chain(), "nobody") == NeighborSlice([], None, 0)
 
 
 def test_a_loop_does_not_make_an_entity_its_own_neighbour() -> None:

@@ -24,7 +24,7 @@ from engramlog.projections.rights.trust_formula import (
     CLAIMED,
     RECEIVED,
     WRITTEN_HERE,
-    Evidence,
+    TrustEvidence,
     authority_of,
     trust_levels,
     trust_score,
@@ -42,36 +42,36 @@ PLAIN = TrustPolicy()
     ("evidence", "trust"),
     [
         # .35 × .1 + .30 × .5 + .25 × .2 + .10 × .2 = .035 + .15 + .05 + .02
-        (Evidence(), 0.255),
+        (TrustEvidence(), 0.255),
         # a team or public scope: .25 × .5 = .125 in place of .05
-        (Evidence(authority="shared"), 0.33),
+        (TrustEvidence(authority="shared"), 0.33),
         # own authority: .25 × .7 = .175
-        (Evidence(authority="own"), 0.38),
+        (TrustEvidence(authority="own"), 0.38),
         # about itself: .25 × .9 = .225
-        (Evidence(authority="self"), 0.43),
+        (TrustEvidence(authority="self"), 0.43),
         # .35 × 1 + .30 × 1 + .25 × .9 + .10 × 1 = .35 + .3 + .225 + .1
         (
-            Evidence(identity="logged", observations=100, authority="self", signed=True),
+            TrustEvidence(identity="logged", observations=100, authority="self", signed=True),
             0.975,
         ),
         # .35 × .7 + .30 × .7 + .05 + .02 = .245 + .21 + .07
-        (Evidence(identity="manifest", observations=10), 0.525),
+        (TrustEvidence(identity="manifest", observations=10), 0.525),
         # .35 × .4 + .30 × .3 + .05 + .02 = .14 + .09 + .07
-        (Evidence(identity="key", observations=100, failures=5), 0.3),
+        (TrustEvidence(identity="key", observations=100, failures=5), 0.3),
         # 4 of 100 failed: under 5 %, but not without failure: .14 + .21 + .07
-        (Evidence(identity="key", observations=100, failures=4), 0.42),
+        (TrustEvidence(identity="key", observations=100, failures=4), 0.42),
         # nine observations tell nothing yet, whatever failed: .14 + .15 + .07
-        (Evidence(identity="key", observations=9, failures=9), 0.36),
+        (TrustEvidence(identity="key", observations=9, failures=9), 0.36),
     ],
 )
-def test_the_formula_is_the_protocols(evidence: Evidence, trust: float) -> None:
+def test_the_formula_is_the_protocols(evidence: TrustEvidence, trust: float) -> None:
     assert trust_score(evidence, PLAIN) == trust
 
 
 def test_its_parameters_are_a_policy() -> None:
     generous = TrustPolicy(identity_bare=0.9, history_new=1.0)
     # .35 × .9 + .30 × 1 + .05 + .02
-    assert trust_score(Evidence(), generous) == 0.685
+    assert trust_score(TrustEvidence(), generous) == 0.685
     assert trust_levels(TrustPolicy(mode="off")).tolist() == [1.0] * 9
 
 
@@ -195,7 +195,7 @@ def expected(moves: list[tuple[str, Command]]) -> dict[tuple[str, ...], float]:
             found[name] = 1.0
         else:
             authority = authority_of(each.source, each.entity, each.scope)
-            found[name] = trust_score(Evidence(authority=authority), policy)
+            found[name] = trust_score(TrustEvidence(authority=authority), policy)
     return found
 
 

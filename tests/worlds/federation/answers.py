@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from engramlog.api.answers.fact_list import Filters, matching, page_of
+from engramlog.api.answers.fact_list import ListFilters, matching, page_of
 from engramlog.eventlog.kinds import DecayPolicy, RecallServed, RecallUse, SourceTrustSet
 from engramlog.projections.arrays import I32
 from engramlog.projections.authorization import Authorization
@@ -38,7 +38,7 @@ def level(members: Sequence[Member], sources: Sequence[str], at_us: int) -> None
         ]
         for outcome in member.submit(own).outcomes:
             assert outcome
-    shared = _ids(members[0], Filters(include_expired=True, include_contradicted=True))
+    shared = _ids(members[0], ListFilters(include_expired=True, include_contradicted=True))
     uses = tuple(
         RecallUse(fact_id=fact, count=1 + number % 4, last_at_us=at_us)
         for number, fact in enumerate(sorted(shared)[::3])
@@ -51,13 +51,13 @@ def level(members: Sequence[Member], sources: Sequence[str], at_us: int) -> None
 def answers(member: Member, questions: Sequence[str], at_us: int) -> Answers:
     """Everything that is asked of a node, by name."""
     found: Answers = {
-        "facts": _facts(member, Filters(), at_us),
+        "facts": _facts(member, ListFilters(), at_us),
         "all facts": _facts(
             member,
-            Filters(include_contradicted=True, include_expired=True, include_retracted=True),
+            ListFilters(include_contradicted=True, include_expired=True, include_retracted=True),
             at_us,
         ),
-        "newest": _facts(member, Filters(prefer_newest=True), at_us),
+        "newest": _facts(member, ListFilters(prefer_newest=True), at_us),
     }
     for question in questions:
         for profile in PROFILES:
@@ -90,7 +90,7 @@ def differences(one: Answers, other: Answers) -> list[str]:
     return [name for name in one if one[name] != other.get(name)]
 
 
-def _facts(member: Member, filters: Filters, at_us: int) -> list[tuple[Any, ...]]:
+def _facts(member: Member, filters: ListFilters, at_us: int) -> list[tuple[Any, ...]]:
     reader = member.node.reader
     view = reader.pin()
     moment = Moment(view.position, at_us)
@@ -114,7 +114,7 @@ def _array(slots: list[int]) -> I32:
     return np.array(slots, dtype=np.int32)
 
 
-def _ids(member: Member, filters: Filters) -> list[str]:
+def _ids(member: Member, filters: ListFilters) -> list[str]:
     return [each[0] for each in _facts(member, filters, START_US + 30 * DAY_US)[1:]]
 
 

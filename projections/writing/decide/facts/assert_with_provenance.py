@@ -15,8 +15,8 @@ from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.kinds import FactAsserted, Parent
 from engramlog.projections.cid import compute_cid
 from engramlog.projections.episodes.provenance_bundle import bundle_of, check_slots
-from engramlog.projections.episodes.stating import Statement
-from engramlog.projections.memories.place import Place
+from engramlog.projections.episodes.stating import StatedFact
+from engramlog.projections.memories.place import MemoryPlace
 from engramlog.projections.writing.decide.context import Context
 
 
@@ -29,8 +29,8 @@ class ProvenFact(Struct, frozen=True, gc=False):
 
 
 def assert_with_provenance(
-    statement: Statement,
-    place: Place,
+    statement: StatedFact,
+    place: MemoryPlace,
     source: str,
     bundle: Mapping[str, object],
     context: Context,

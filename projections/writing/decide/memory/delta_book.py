@@ -15,8 +15,8 @@ from engramlog.projections.episodes.delta import (
     payload_of,
     replaced_by,
 )
-from engramlog.projections.episodes.stating import Statement
-from engramlog.projections.memories.place import Place
+from engramlog.projections.episodes.stating import StatedFact
+from engramlog.projections.memories.place import MemoryPlace
 from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.database import query
 from engramlog.projections.writing.commands import ApplyDeltas
@@ -67,7 +67,7 @@ class StandingFact(Struct, gc=False):
     source: str = ""
     fresh: bool = False
 
-    def says(self, statement: Statement) -> bool:
+    def says(self, statement: StatedFact) -> bool:
         """Whether it says just this."""
         value = statement.value
         return (self.entity, self.relation, self.value_type, self.value_v) == (
@@ -100,7 +100,7 @@ class DeltaBook:
             self._add(StandingFact(name, fact_id, user, agent, live, *said))
         sources = _json(each for p in proposals for each in p.delta.source_episode_ids)
         self._hashes: dict[str, str] = dict(query(self._db, _HASHES, (partition, sources)))
-        self._fresh: dict[tuple[Place, str, str], list[StandingFact]] = {}
+        self._fresh: dict[tuple[MemoryPlace, str, str], list[StandingFact]] = {}
 
     def _readable(self, facts: Iterable[str]) -> frozenset[str]:
         """Those of the facts that the asker may read: the others are not there."""
@@ -125,7 +125,7 @@ class DeltaBook:
         self._by_id[fact.fact_id] = fact
         self._named.setdefault(fact.name, []).append(fact)
 
-    def newest(self, name: str, place: Place) -> StandingFact | None:
+    def newest(self, name: str, place: MemoryPlace) -> StandingFact | None:
         """The newest fact that had this name in a place, or has this id there."""
         mine = self._mine(name, place)
         if mine:
@@ -133,14 +133,14 @@ class DeltaBook:
         fact = self._by_id.get(name)
         return fact if fact is not None and _lies_in(fact, place) else None
 
-    def version(self, name: str, place: Place) -> int:
+    def version(self, name: str, place: MemoryPlace) -> int:
         """How many facts had this name."""
         return len(self._mine(name, place))
 
-    def _mine(self, name: str, place: Place) -> list[StandingFact]:
+    def _mine(self, name: str, place: MemoryPlace) -> list[StandingFact]:
         return [fact for fact in self._named.get(name, ()) if _lies_in(fact, place)]
 
-    def find(self, name: str, place: Place, delta_id: str) -> StandingFact:
+    def find(self, name: str, place: MemoryPlace, delta_id: str) -> StandingFact:
         """What ``replaces`` names. Raises FactConflictError where that is no live fact."""
         fact = self.newest(name, place)
         if fact is None:
@@ -152,7 +152,7 @@ class DeltaBook:
             raise FactConflictError("already_retracted", f"fact {name!r} no longer holds", delta_id)
         return fact
 
-    def rival(self, statement: Statement, place: Place) -> str | None:
+    def rival(self, statement: StatedFact, place: MemoryPlace) -> str | None:
         """A live fact of the place with another value for the same entity and relation."""
         value = statement.value
         key = (statement.entity, statement.relation, place.scope, place.garden_id)
@@ -168,7 +168,7 @@ class DeltaBook:
                 return fact.fact_id
         return None
 
-    def state(self, name: str, fact_id: str, place: Place, statement: Statement) -> None:
+    def state(self, name: str, fact_id: str, place: MemoryPlace, statement: StatedFact) -> None:
         """The batch states a fact."""
         value: Value = statement.value
         fact = StandingFact(
@@ -187,7 +187,7 @@ class DeltaBook:
         return [self._hashes[each] for each in episodes if each in self._hashes]
 
 
-def _lies_in(fact: StandingFact, place: Place) -> bool:
+def _lies_in(fact: StandingFact, place: MemoryPlace) -> bool:
     return fact.user == place.user and fact.agent == place.agent
 
 

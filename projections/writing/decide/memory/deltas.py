@@ -25,7 +25,7 @@ from engramlog.projections.episodes.delta import (
     replaced_by,
 )
 from engramlog.projections.episodes.provenance_bundle import ProvenanceError, as_label
-from engramlog.projections.episodes.stating import Statement, statement_of
+from engramlog.projections.episodes.stating import StatedFact, statement_of
 from engramlog.projections.normalization import matches_label
 from engramlog.projections.writing import commands as ask
 from engramlog.projections.writing.commands import Refused
@@ -201,7 +201,7 @@ class _Batch:
         )
 
     def _replaced(
-        self, proposal: Proposal, statement: Statement | None
+        self, proposal: Proposal, statement: StatedFact | None
     ) -> tuple[list[StandingFact], list[str]]:
         """The facts that a delta replaces, and what to warn of. Raises FactConflictError."""
         names, delta_id = replaced_by(proposal.delta), proposal.delta_id
@@ -244,7 +244,7 @@ class _Batch:
             )
 
     def _pinned(
-        self, proposal: Proposal, statement: Statement, ended: list[StandingFact]
+        self, proposal: Proposal, statement: StatedFact, ended: list[StandingFact]
     ) -> tuple[list[StandingFact], StandingFact | None]:
         """What ends, and the fact that stays because it has the new one's name and content."""
         if statement.name is None:
@@ -266,7 +266,7 @@ class _Batch:
                 raise _SourceForbidden(fact.source)
 
     def _check_rival(
-        self, proposal: Proposal, statement: Statement, ended: list[StandingFact]
+        self, proposal: Proposal, statement: StatedFact, ended: list[StandingFact]
     ) -> None:
         if not isinstance(proposal.delta, AddDelta) or ended:
             return
@@ -292,7 +292,7 @@ class _Batch:
             self._claimed.add(fact.fact_id)
 
     def _state(
-        self, proposal: Proposal, statement: Statement, kept: StandingFact | None
+        self, proposal: Proposal, statement: StatedFact, kept: StandingFact | None
     ) -> tuple[str, dict[str, str]]:
         if kept is not None:
             return kept.fact_id, {}
