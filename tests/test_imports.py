@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,16 +41,6 @@ STATEMENT = re.compile(
 
 FILES_MAX = 18
 KNOWN_WIDE_FOLDERS = {"api/schemas"}
-
-ONE_MEANING = {"Parameters"}
-"""Every stage of a recall has its parameters, and its profile names them alike."""
-KNOWN_DOUBLES = {
-    "Asked", "Attestation", "Bounds", "Check", "EntityLife", "EventsQuery",
-    "Evidence", "FactLife", "FileState", "Filters", "Follower", "Gate", "Group", "Likeness",
-    "Limits", "Manifest", "Match", "MemoriesMerged", "Named", "NeighborPage", "Page", "Peers",
-    "Place", "Placed", "ReaderPool", "Ready", "Report", "Review", "RevocationRow", "Rule",
-    "Standing", "State", "Statement", "Synthesis", "Verified", "Weights",
-}  # fmt: skip
 
 
 def _short(module: str) -> str:
@@ -198,16 +188,6 @@ def test_a_folder_holds_few_modules() -> None:
     )
     wide = {folder for folder, count in counts.items() if count > FILES_MAX}
     assert wide <= KNOWN_WIDE_FOLDERS
-
-
-def test_no_class_name_has_two_meanings() -> None:
-    homes: dict[str, list[str]] = defaultdict(list)
-    for name, path in source_tree.modules().items():
-        for node in tree_of(path).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                homes[node.name].append(name)
-    doubles = {name for name, where in homes.items() if len(where) > 1}
-    assert {name: homes[name] for name in doubles - ONE_MEANING - KNOWN_DOUBLES} == {}
 
 
 @pytest.mark.parametrize(
