@@ -36,12 +36,6 @@ class PolicyRequest(BaseModel):
         return self
 
 
-class NamedPolicyRequest(PolicyRequest):
-    """A policy with its id, for PUT without an id in the path."""
-
-    id: PolicyId
-
-
 class SweepRequest(BaseModel):
     """A sweep. Without ``ttl_seconds`` and ``min_confidence`` the stored policies apply."""
 

@@ -191,11 +191,6 @@ def _by(actor: str | None, where: str, command: Command) -> Command:
     return command if actor is None else OnBehalf(line_uri(actor, where), command)
 
 
-def actor_of(text: str | None, where: str) -> str | None:
-    """Who did it, in stored form. Raises LineError."""
-    return None if text is None else line_uri(text, where)
-
-
 def _applied(item: DeltaItem, place: str) -> AppliedDelta:
     if not 0 <= item.confidence <= 1:
         raise LineError("must be from 0 to 1", f"{place}.confidence")

@@ -13,7 +13,6 @@ from engramlog.eventlog.engines.erased_names import event_ids_of
 from engramlog.eventlog.engines.postgres import statements
 from engramlog.eventlog.engines.postgres.connecting import Connection
 from engramlog.eventlog.kinds import FactErased
-from engramlog.eventlog.log import Head
 
 COPY_EVENTS_MIN = 256
 """From so many on, two streams of COPY cost less than arrays of parameters."""
@@ -69,12 +68,6 @@ def erase(db: Connection, event_ids: Sequence[bytes]) -> None:
     used = db.execute(statements.KEYS_NAMED, (named,)).fetchall() if named else []
     actors, used_keys = [actor for actor, _ in used], [key for _, key in used]
     db.execute(statements.ERASE, (list(event_ids), actors, used_keys))
-
-
-def move_head(db: Connection, before: tuple[int, bytes, int], head: Head, digest: bytes) -> None:
-    """Move the head on from where it was read: position, hash, epoch. Fails elsewhere."""
-    after = (head.position, head.received_at, head.received_hlc, digest)
-    db.execute(statements.MOVE_HEAD, (*before, *after))
 
 
 def _event_row(link: Link, numbers: dict[str, int]) -> tuple[Any, ...]:

@@ -152,17 +152,6 @@ def cleared_rows(column: str, authorization: Authorization) -> tuple[str, list[A
     return condition, bindings
 
 
-def closed_facts(db: apsw.Connection, facts: Sequence[str]) -> frozenset[str]:
-    """Those of the facts that only their source may read."""
-    rows = query(
-        db,
-        "SELECT fact_id, attributes, max(position) FROM fact_attributes"
-        " WHERE fact_id IN (SELECT value FROM json_each(?)) GROUP BY fact_id",
-        (msgspec.json.encode(list(facts)).decode(),),
-    )
-    return frozenset(fact for fact, text, _ in rows if decoded(text).classification >= CONFIDENTIAL)
-
-
 def attributed(db: apsw.Connection, facts: Sequence[str]) -> list[int]:
     """Positions of the events that say what the facts' attributes are."""
     rows = query(
