@@ -12,7 +12,7 @@ import json
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Generator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic, process_time, sleep
@@ -167,7 +167,7 @@ def stored(
             stores.append(_write(node, conversation))
             if kept is not None and not kept.exists():
                 kept.parent.mkdir(parents=True, exist_ok=True)
-                with apsw.Connection(str(path / CACHE_FILE)) as cache:
+                with closing(apsw.Connection(str(path / CACHE_FILE))) as cache:
                     cache.execute("VACUUM INTO ?", (str(kept),))
         yield stores
 
