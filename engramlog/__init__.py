@@ -10,16 +10,26 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from engramlog.api.client.client import ClientError
     from engramlog.api.node.node import Node
+    from engramlog.api.python.async_memory import AsyncMemory
+    from engramlog.api.python.memory import Memory
+    from engramlog.api.python.values import Ref
     from engramlog.eventlog.errors import EventLogError
 
 __version__ = version("engramlog")
 
-__all__ = ["EventLogError", "Node", "__version__"]
+__all__ = [
+    "AsyncMemory", "ClientError", "EventLogError", "Memory", "Node", "Ref", "__version__",
+]  # fmt: skip
 
 _HOMES = {
+    "AsyncMemory": "engramlog.api.python.async_memory",
+    "ClientError": "engramlog.api.client.client",
     "EventLogError": "engramlog.eventlog.errors",
+    "Memory": "engramlog.api.python.memory",
     "Node": "engramlog.api.node.node",
+    "Ref": "engramlog.api.python.values",
 }
 
 

@@ -233,7 +233,7 @@ class BlockingHttp:
             while data := answer_of(self._begun(part())):
                 yield data
         finally:
-            _background_loop().call_soon_threadsafe(response.close)
+            background_loop().call_soon_threadsafe(response.close)
 
     def close(self) -> None:
         """End every connection, also under a request that waits. Idempotent."""
@@ -242,14 +242,14 @@ class BlockingHttp:
             ending = list(self._under_way)
         for future in ending:
             future.cancel()
-        asyncio.run_coroutine_threadsafe(self._end(), _background_loop()).result()
+        asyncio.run_coroutine_threadsafe(self._end(), background_loop()).result()
 
     def _begun(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
         with self._lock:
             if self._closed:
                 work.close()
                 raise HttpFault(_CLOSED)
-            future = asyncio.run_coroutine_threadsafe(work, _background_loop())
+            future = asyncio.run_coroutine_threadsafe(work, background_loop())
             self._under_way.add(future)
         future.add_done_callback(self._under_way.discard)
         return future
@@ -280,7 +280,7 @@ def answer_of(future: Future[Result]) -> Result:
 _loop_lock = threading.Lock()
 
 
-def _background_loop() -> asyncio.AbstractEventLoop:
+def background_loop() -> asyncio.AbstractEventLoop:
     """The loop of all blocking requests; its thread ends with the process."""
     with _loop_lock:  # a second loop could never use the sessions of the first
         return _started_loop()

@@ -26,7 +26,7 @@ from engramlog.projections.writing.comparison_window import confidential_memorie
 NO_VECTORS = "no embeddings: paraphrases were not looked for"
 
 
-class Memory(Struct, frozen=True):
+class MemoryToStore(Struct, frozen=True):
     """A command, and what the answer should warn of."""
 
     command: StoreMemory
@@ -42,7 +42,7 @@ def refusal_of(request: MemoryRequest, owner: str) -> str | None:
     return None
 
 
-async def memory_of(context: RequestContext, request: MemoryRequest, owner: str) -> Memory:
+async def memory_of(context: RequestContext, request: MemoryRequest, owner: str) -> MemoryToStore:
     """The command of one memory, with the vectors that it is to be compared by made.
 
     Raises:
@@ -57,7 +57,7 @@ async def memory_of(context: RequestContext, request: MemoryRequest, owner: str)
         supersede=request.supersede,
         likeness=likeness,
     )
-    return Memory(command, assertion.warnings + warnings)
+    return MemoryToStore(command, assertion.warnings + warnings)
 
 
 def _reading(context: RequestContext) -> Authorization:

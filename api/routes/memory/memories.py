@@ -8,7 +8,7 @@ import numpy as np
 from aiohttp import web
 
 from engramlog.api.commands.entity_names import stored_uri
-from engramlog.api.commands.memories import Memory, memory_of, merge_of, refusal_of
+from engramlog.api.commands.memories import MemoryToStore, memory_of, merge_of, refusal_of
 from engramlog.api.http.bodies import answer, parse_body
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import plain
@@ -72,7 +72,7 @@ def _classification(record: dict[str, Any]) -> int:
     return int(attributes.get("classification", PLAIN.classification))
 
 
-def _skipped(call: Call, memory: Memory, done: Done) -> dict[str, Any]:
+def _skipped(call: Call, memory: MemoryToStore, done: Done) -> dict[str, Any]:
     """The answer where nothing new was stated: what stands says the same."""
     view = call.view()
     slot = answering_slot(call, view, done)

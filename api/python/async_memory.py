@@ -1,0 +1,384 @@
+"""The verbs of a memory, awaited. ``memory`` has the same ones for programs that wait."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Self
+from urllib.parse import quote, urlencode
+from uuid import uuid4
+
+import msgspec
+
+from engramlog.api.client.client import ClientError, failure_of
+from engramlog.api.python.places import reach
+from engramlog.api.python.results import (
+    CardOfEntity,
+    EntityHistory,
+    ErasedFacts,
+    Fact,
+    Facts,
+    LinkedEntities,
+    RecalledFacts,
+    card_of,
+    erased_of,
+    fact_of,
+    history_of,
+    linked_of,
+    recalled_of,
+)
+from engramlog.api.python.transport import Transport, begun
+from engramlog.api.python.values import (
+    MomentLike,
+    PlainValue,
+    instant_text,
+    moment_text,
+    user_uri,
+    wire_value,
+)
+
+PAGE_FACTS = 500
+PAGE_NEIGHBORS = 200
+EVENTS_MAX = 1_000
+ERASING_SECONDS = 60.0
+_EVERY_FACT = ("include_retracted", "include_expired", "include_contradicted", "include_low_trust")
+
+
+class NodeRequests:
+    """Requests to the node of a place, which is opened by the first of them."""
+
+    def __init__(self, place: str | os.PathLike[str], key: str | None) -> None:
+        self.place = os.fspath(place)
+        self._key = key
+        self._transport: Transport | None = None
+        self._opening: asyncio.Lock | None = None
+        self._closed = False
+
+    async def transport(self) -> Transport:
+        """The way to the node. Raises what ``reach`` does."""
+        return await asyncio.wrap_future(begun(self._reached()))
+
+    async def _reached(self) -> Transport:
+        if self._opening is None:
+            self._opening = asyncio.Lock()
+        async with self._opening:
+            if self._closed:
+                raise ClientError("this memory is closed")
+            if self._transport is None:
+                self._transport = await reach(self.place, self._key)
+            return self._transport
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, object] | None = None,
+        body: object = None,
+        writes: bool = False,
+    ) -> dict[str, Any]:
+        """One request and its JSON; ``writes``: with an idempotency key. Raises ClientError."""
+        transport = await self.transport()
+        target = path + _query_text(query or {})
+        content, headers = None, {"Accept": "application/json"}
+        if body is not None:
+            content = msgspec.json.encode(body)
+            headers |= {"Content-Type": "application/json", "Content-Length": str(len(content))}
+        if writes:
+            headers["Idempotency-Key"] = str(uuid4())
+        answer = await asyncio.wrap_future(
+            begun(transport.exchange(method, target, content, headers))
+        )
+        try:
+            decoded: Any = msgspec.json.decode(answer.body) if answer.body else {}
+        except msgspec.DecodeError as fault:
+            raise ClientError(
+                f"{transport.place}{path} did not answer with JSON", answer.status
+            ) from fault
+        if answer.status >= 400:
+            raise failure_of(answer.status, decoded)
+        return decoded
+
+    async def close(self) -> None:
+        """Let the node go. Idempotent."""
+        self._closed = True
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            await asyncio.wrap_future(begun(transport.close()))
+
+
+class AsyncMemoryView:
+    """The verbs that read, at one moment: now, or an earlier one (``as_of``).
+
+    Every verb raises ClientError where the node refuses or cannot be reached.
+    """
+
+    def __init__(self, requests: NodeRequests, scope: str, moment: Mapping[str, str]) -> None:
+        self._requests = requests
+        self._scope = scope
+        self._moment = moment
+
+    def __repr__(self) -> str:
+        when = "".join(f", {name} {text}" for name, text in self._moment.items())
+        return f"<{type(self).__name__} {self._requests.place}{when}>"
+
+    async def recall(
+        self,
+        question: str,
+        *,
+        user: str | None = None,
+        entity: str | None = None,
+        relation: str | None = None,
+        scope: str = "*",
+        limit: int = 10,
+        max_tokens: int | None = None,
+        profile: str | None = None,
+    ) -> RecalledFacts:
+        """The facts that answer a question best.
+
+        Args:
+            user: only what was said by (or remembered for) this user.
+            entity, relation: only facts about this.
+            scope: where to look; ``*`` is every scope that may be read.
+            max_tokens: what the facts may cost, as the profile counts.
+        """
+        given = {
+            "source": None if user is None else user_uri(user),
+            "entity": entity,
+            "relation": relation,
+            "token_budget": max_tokens,
+            "profile": profile,
+        }
+        body = {"query": question, "scope": scope, "limit": limit, **self._moment, **_given(given)}
+        return recalled_of(await self._requests.ask("POST", "/v1/recall", body=body))
+
+    async def facts(
+        self,
+        entity: str | None = None,
+        relation: str | None = None,
+        *,
+        user: str | None = None,
+        scope: str | None = None,
+        limit: int = 100,
+        ended: bool = False,
+    ) -> Facts:
+        """Facts, newest first. ``user``: only what this one said; ``ended``: also what was
+        retracted, has expired, or lost against another fact."""
+        query = {
+            "entity": entity,
+            "relation": relation,
+            "source": None if user is None else user_uri(user),
+            "scope": scope,
+            **self._moment,
+            **(dict.fromkeys(_EVERY_FACT, "true") if ended else {}),
+        }
+        found: list[Fact] = []
+        cursor: str | None = None
+        while True:
+            size = min(PAGE_FACTS, max(1, limit - len(found)))
+            page = await self._requests.ask(
+                "GET", "/v1/facts", query={**query, "limit": size, "cursor": cursor}
+            )
+            found += [fact_of(each) for each in page["facts"]]
+            cursor = page["cursor"]
+            if cursor is None or len(found) >= limit:
+                return Facts(found[:limit], page)
+
+    async def neighbors(
+        self,
+        entity: str,
+        *,
+        depth: int = 1,
+        relation: str | None = None,
+        scope: str = "*",
+        limit: int = 50,
+    ) -> LinkedEntities:
+        """Entities up to ``depth`` (3 at most) edges away; ``relation``: along these alone."""
+        query = {
+            "entity": entity,
+            "depth": depth,
+            "relation_filter": relation,
+            "scope": scope,
+            "page_size": min(limit, PAGE_NEIGHBORS),
+            **self._moment,
+        }
+        answer = await self._requests.ask("GET", "/v1/graph/neighbors", query=query)
+        return LinkedEntities([linked_of(each) for each in answer["neighbors"]], answer)
+
+    async def card(self, entity: str, *, scope: str | None = None) -> CardOfEntity:
+        """All that is known of an entity in one scope, in short. Raises ClientError 404 where
+        nothing is."""
+        query = {"scope": scope or self._scope, **self._moment}
+        return card_of(
+            await self._requests.ask("GET", f"/v1/cards/{_segment(entity)}", query=query)
+        )
+
+    async def history(self, what: str | Fact) -> EntityHistory:
+        """What happened to the facts about an entity, or to one fact, oldest first."""
+        query = {"limit": EVENTS_MAX, **_only(self._moment, "as_of")}
+        if isinstance(what, Fact):
+            path = f"/v1/time-travel/facts/{_segment(what.id)}"
+            life = await self._requests.ask("GET", path, query=_only(self._moment, "as_of"))
+            known = {what.id: fact_of(life["fact"]) if life["fact"] else what}
+        else:
+            path = f"/v1/time-travel/entities/{_segment(what)}"
+            life = await self._requests.ask("GET", path, query=query)
+            facts = await self.facts(what, ended=True, limit=EVENTS_MAX)
+            known = {fact.id: fact for fact in facts}
+        return history_of(life["events"], known.get)
+
+    def as_of(
+        self, moment: MomentLike | None = None, *, valid_at: datetime | str | None = None
+    ) -> AsyncMemoryView:
+        """The memory as it was known at a moment; with ``valid_at``, what then held in the world.
+
+        Raises ValueError for a datetime without an offset.
+        """
+        given = {
+            "as_of": None if moment is None else moment_text(moment),
+            "valid_at": None if valid_at is None else instant_text("valid_at", valid_at),
+        }
+        return AsyncMemoryView(self._requests, self._scope, _given(given))
+
+
+class AsyncMemory(AsyncMemoryView):
+    """A memory: a data directory, or a node by URL and key.
+
+    A directory that a node serves is reached through that node; any other is opened in this
+    process, without a server. Close it when done, or use ``async with``.
+    """
+
+    def __init__(
+        self, place: str | os.PathLike[str], *, key: str | None = None, scope: str = "local"
+    ) -> None:
+        """
+        Args:
+            place: a directory (made where there is none), or an ``http(s)://`` URL.
+            key: the API key, for a URL.
+            scope: where facts are written: ``local``, ``team``, ``company`` or ``public``.
+        """
+        super().__init__(NodeRequests(place, key), scope, {})
+
+    async def remember(
+        self,
+        text: str,
+        *,
+        user: str | None = None,
+        about: str | None = None,
+        topic: str | None = None,
+        tags: Sequence[str] = (),
+        confidence: float = 1.0,
+    ) -> Fact:
+        """Keep a text, unless the same was just said; the answer is the fact that says it.
+
+        Args:
+            user: whose memory it is; the caller's own by default.
+            about: the entity that it is about; the user by default.
+            topic, tags: what else it is to be found by.
+        """
+        owner = user_uri(user) if user is not None else await self._owner()
+        body = {
+            "content": text,
+            "source": owner,
+            "scope": self._scope,
+            "confidence": confidence,
+            **_given({"entity": about, "topic": topic, "tags": list(tags) or None}),
+        }
+        answer = await self._requests.ask("POST", "/v1/memories", body=body, writes=True)
+        if not answer["stored"]:
+            raise ClientError(f"not remembered: {answer['error']}", 422, "not_stored", answer)
+        if "fact" in answer:
+            return fact_of(answer["fact"])
+        return fact_of(await self._requests.ask("GET", f"/v1/facts/{_segment(answer['id'])}"))
+
+    async def assert_fact(
+        self,
+        entity: str,
+        relation: str,
+        value: PlainValue | Mapping[str, Any],
+        *,
+        user: str | None = None,
+        confidence: float = 1.0,
+        valid_from: datetime | str | None = None,
+        valid_until: datetime | str | None = None,
+        scope: str | None = None,
+    ) -> Fact:
+        """State a fact. A ``Ref`` as value links two entities; ``user`` is who says it.
+
+        Raises:
+            ValueError: a datetime has no offset.
+        """
+        times = {"valid_from": valid_from, "valid_until": valid_until}
+        body = {
+            "entity": entity,
+            "relation": relation,
+            "value": wire_value(value),
+            "source": user_uri(user) if user is not None else await self._owner(),
+            "confidence": confidence,
+            "scope": scope or self._scope,
+            **{name: instant_text(name, given) for name, given in times.items() if given},
+        }
+        return fact_of(await self._requests.ask("POST", "/v1/facts", body=body, writes=True))
+
+    async def retract(self, fact: Fact | str, reason: str = "") -> Fact:
+        """Say that a fact no longer holds; its history stays."""
+        path = f"/v1/facts/{_segment(_id(fact))}/retract"
+        answer = await self._requests.ask("POST", path, body={"reason": reason}, writes=True)
+        return fact_of(answer["fact"])
+
+    async def forget(
+        self, *facts: Fact | str, entity: str | None = None, user: str | None = None
+    ) -> ErasedFacts:
+        """Erase facts for good, from the log and from every file: these, or all about an entity
+        or a user. Needs the right ``admin``; a directory has it.
+
+        Raises:
+            ValueError: nothing is named, or several of them.
+        """
+        if sum(map(bool, (facts, entity, user))) != 1:
+            raise ValueError("forget: name facts, or entity, or user")
+        whose = entity if user is None else user_uri(user)
+        what = {"entity": whose} if whose else {"fact_ids": [_id(fact) for fact in facts]}
+        body = {**what, "wait": True, "timeout_s": ERASING_SECONDS}
+        return erased_of(await self._requests.ask("POST", "/v1/erasures", body=body))
+
+    async def close(self) -> None:
+        """Let the memory go. Idempotent."""
+        await self._requests.close()
+
+    async def __aenter__(self) -> Self:
+        await self._requests.transport()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _owner(self) -> str:
+        transport = await self._requests.transport()
+        if transport.owner is None:
+            me = await self._requests.ask("GET", "/v1/me")
+            transport.owner = str(me["entity_uri"])
+        return transport.owner
+
+
+def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _only(fields: Mapping[str, str], name: str) -> dict[str, str]:
+    return {name: fields[name]} if name in fields else {}
+
+
+def _query_text(query: Mapping[str, object]) -> str:
+    given = _given(query)
+    return "?" + urlencode(given) if given else ""
+
+
+def _segment(text: str) -> str:
+    return quote(text, safe=":/")
+
+
+def _id(fact: Fact | str) -> str:
+    return fact.id if isinstance(fact, Fact) else fact

@@ -1,0 +1,148 @@
+"""A data directory opened in this process: the node and its own handlers, without a socket.
+
+All that open one directory share one node, which lives in the background loop and is closed with
+the last of them, or with the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from aiohttp import StreamReader, web
+from aiohttp.http import HttpVersion11, RawRequestMessage, StreamWriter
+from aiohttp.streams import EMPTY_PAYLOAD
+from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
+
+from engramlog.api.http.app import create_app
+from engramlog.api.node.node import Node
+from engramlog.api.python.transport import NodeAnswer, begun
+from engramlog.api.settings import Settings
+from engramlog.api.settings_sources import load_settings
+
+_READ_BYTES = 2**16
+_log = logging.getLogger(__name__)
+
+
+class EmbeddedNode:
+    """Implements ``Transport``. Make it with ``join``."""
+
+    def __init__(self, path: Path, node: Node, runner: web.AppRunner, token: str) -> None:
+        self.place = str(path)
+        self.owner: str | None = None
+        self._path = path
+        self._node = node
+        self._runner = runner
+        self._token = token
+        self._users = 0
+
+    @classmethod
+    async def join(cls, path: Path, owner: str) -> EmbeddedNode:
+        """The node over a directory, opened unless this process has it open already.
+
+        Raises:
+            DirectoryLocked and the other errors of ``Node.open``; SettingsError.
+        """
+        path = path.resolve()
+        async with _opening:
+            found = _open.get(path)
+            if found is None:
+                found = _open[path] = await cls._opened(path)
+                found.owner = owner
+            found._users += 1
+            return found
+
+    @classmethod
+    async def _opened(cls, path: Path) -> EmbeddedNode:
+        settings, warnings = load_settings({"data_dir": path})
+        for warning in warnings:
+            _log.warning("%s", warning)
+        node = await asyncio.to_thread(_node_of, settings)
+        try:
+            token = secrets.token_urlsafe(32)
+            # Everything runs in this process: no workers, and callers that come by its token.
+            here = settings.model_copy(update={"recall_workers": 0})
+            runner = web.AppRunner(
+                create_app(node, here, control_token=token), handle_signals=False, access_log=None
+            )
+            await runner.setup()
+        except BaseException:
+            await asyncio.to_thread(node.close)
+            raise
+        return cls(path, node, runner, token)
+
+    async def exchange(
+        self, method: str, target: str, content: bytes | None, headers: Mapping[str, str]
+    ) -> NodeAnswer:
+        """See ``Transport``."""
+        server = self._runner.server
+        assert server is not None
+        loop, protocol = asyncio.get_running_loop(), server()
+        named = CIMultiDictProxy(
+            CIMultiDict({**headers, "Host": "localhost", "Authorization": f"Bearer {self._token}"})
+        )
+        raw = tuple((name.encode(), text.encode()) for name, text in named.items())
+        body = EMPTY_PAYLOAD
+        if content is not None:
+            body = StreamReader(protocol, _READ_BYTES, loop=loop)
+            body.feed_data(content)
+            body.feed_eof()
+        message = RawRequestMessage(
+            method, target, HttpVersion11, named, raw, False, None, False, False,
+            URL(target, encoded=True),
+        )  # fmt: skip
+        task = asyncio.current_task()
+        assert task is not None
+        request = server.request_factory(
+            message, body, protocol, StreamWriter(protocol, loop), task
+        )
+        response = await server.request_handler(request)
+        assert isinstance(response, web.Response)
+        answered = response.body
+        return NodeAnswer(response.status, answered if isinstance(answered, bytes) else b"")
+
+    async def close(self) -> None:
+        async with _opening:
+            self._users -= 1
+            if self._users == 0 and self._path in _open:
+                await self.end()
+
+    async def end(self) -> None:
+        """Close the node, whoever uses it."""
+        _open.pop(self._path, None)
+        await self._runner.cleanup()
+        await asyncio.to_thread(self._node.close)
+
+
+def _node_of(settings: Settings) -> Node:
+    return Node.open(
+        settings.data_dir,
+        set_valued=settings.set_valued_relations,
+        embedding=settings.embedding,
+        log=settings.log,
+        durability=settings.log_durability,
+    )
+
+
+async def _end_all() -> None:
+    async with _opening:
+        for each in list(_open.values()):
+            await each.end()
+
+
+def _at_exit() -> None:
+    if _open:
+        begun(_end_all()).result()
+
+
+_open: dict[Path, EmbeddedNode] = {}
+"""The directories that this process has open. Touched in the background loop alone."""
+_opening = asyncio.Lock()
+# Before the thread pools shut down, which the usual ``atexit`` comes after: a node needs them to
+# close.
+threading._register_atexit(_at_exit)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]

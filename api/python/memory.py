@@ -1,0 +1,103 @@
+"""The same verbs for programs that wait: each runs its twin in the background loop."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Coroutine
+from datetime import datetime
+from functools import update_wrapper
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+
+from engramlog.api.python.async_memory import AsyncMemory, AsyncMemoryView
+from engramlog.api.python.transport import begun
+from engramlog.api.python.values import MomentLike
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+
+class _Waiting(Generic[Given, Result]):
+    """A method that waits for what its twin answers."""
+
+    def __init__(
+        self, twin: Callable[Concatenate[Any, Given], Coroutine[Any, Any, Result]]
+    ) -> None:
+        self._twin = twin
+        self.__doc__ = twin.__doc__
+        self.__wrapped__ = twin  # from which ``inspect`` takes the signature
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, instance: MemoryView, owner: type) -> Callable[Given, Result]: ...
+    def __get__(self, instance: MemoryView | None, owner: type) -> Self | Callable[Given, Result]:
+        if instance is None:
+            return self
+        twin = self._twin
+
+        def verb(*args: Given.args, **options: Given.kwargs) -> Result:
+            return begun(twin(instance.awaited, *args, **options)).result()
+
+        return update_wrapper(verb, twin.__get__(instance.awaited))
+
+
+class MemoryView:
+    """The verbs that read, at one moment. See ``AsyncMemoryView``."""
+
+    def __init__(self, awaited: AsyncMemoryView) -> None:
+        self.awaited = awaited
+
+    def __repr__(self) -> str:
+        return repr(self.awaited).replace("Async", "", 1)
+
+    recall = _Waiting(AsyncMemoryView.recall)
+    facts = _Waiting(AsyncMemoryView.facts)
+    neighbors = _Waiting(AsyncMemoryView.neighbors)
+    card = _Waiting(AsyncMemoryView.card)
+    history = _Waiting(AsyncMemoryView.history)
+
+    def as_of(
+        self, moment: MomentLike | None = None, *, valid_at: datetime | str | None = None
+    ) -> MemoryView:
+        """The memory as it was known at a moment; with ``valid_at``, what then held in the world.
+
+        Raises ValueError for a datetime without an offset.
+        """
+        return MemoryView(self.awaited.as_of(moment, valid_at=valid_at))
+
+
+class Memory(MemoryView):
+    """A memory: a data directory, or a node by URL and key.
+
+    A directory that a node serves is reached through that node; any other is opened in this
+    process, without a server. Close it when done, or use ``with``.
+    """
+
+    def __init__(
+        self, place: str | os.PathLike[str], *, key: str | None = None, scope: str = "local"
+    ) -> None:
+        """
+        Args:
+            place: a directory (made where there is none), or an ``http(s)://`` URL.
+            key: the API key, for a URL.
+            scope: where facts are written: ``local``, ``team``, ``company`` or ``public``.
+
+        Raises:
+            EventLogError, SettingsError: the directory cannot be opened.
+            ClientError: the URL is none.
+        """
+        awaited = AsyncMemory(place, key=key, scope=scope)
+        super().__init__(awaited)
+        begun(awaited.__aenter__()).result()
+
+    remember = _Waiting(AsyncMemory.remember)
+    assert_fact = _Waiting(AsyncMemory.assert_fact)
+    retract = _Waiting(AsyncMemory.retract)
+    forget = _Waiting(AsyncMemory.forget)
+    close = _Waiting(AsyncMemory.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

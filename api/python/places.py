@@ -1,0 +1,48 @@
+"""Where a memory is: a URL, a directory that a node serves, or one to open here."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+from engramlog.api.client.client import ClientError
+from engramlog.api.client.running_node import running_control
+from engramlog.api.python.transport import HttpTransport, Transport
+from engramlog.eventlog.errors import DirectoryLocked
+
+OWN_NAME = "user:me"
+"""Who says what is said to a directory in nobody's name."""
+
+
+async def reach(place: str | os.PathLike[str], key: str | None) -> Transport:
+    """The way to a memory.
+
+    Raises:
+        ClientError: a key was given for a directory, or the URL is none.
+        DirectoryLocked: another process holds the directory and serves nobody.
+        DataDirectoryError, CorruptLog and the other errors of ``Node.open``; SettingsError.
+    """
+    text = os.fspath(place)
+    if "://" in text:
+        return HttpTransport(text, key)
+    if key is not None:
+        raise ClientError(f"{text!r} is a directory, which needs no key")
+    path = Path(text).expanduser()
+    served = await _served(path)
+    if served is not None:
+        return served
+    from engramlog.api.python.embedded import EmbeddedNode
+
+    try:
+        return await EmbeddedNode.join(path, OWN_NAME)
+    except DirectoryLocked:
+        served = await _served(path)  # it may have begun to serve just now
+        if served is None:
+            raise
+        return served
+
+
+async def _served(path: Path) -> Transport | None:
+    control = await asyncio.to_thread(running_control, path)
+    return None if control is None else HttpTransport(control.url, control.token, OWN_NAME)

@@ -1,0 +1,308 @@
+"""What verbs answer: values with types, that print themselves in a console, a notebook and a
+prompt. ``record`` is always the node's own answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from html import escape
+from typing import Any, TypeVar, overload
+
+from msgspec import Struct, field
+
+from engramlog.api.python.values import PlainValue, instant, plain_value
+
+Item = TypeVar("Item")
+
+_ROWS_SHOWN = 20
+
+
+class Fact(Struct, frozen=True, kw_only=True, eq=False):
+    """One fact, as the asked moment knew it. Facts are equal where their ids are.
+
+    ``at``: when it was recorded. ``valid_from`` and ``valid_until``: when it holds in the world.
+    ``score``: how well it answers, in a recall.
+    """
+
+    id: str
+    entity: str
+    relation: str
+    value: PlainValue
+    source: str
+    scope: str
+    confidence: float
+    at: datetime | None
+    valid_from: datetime | None
+    valid_until: datetime | None
+    contradicted: bool
+    score: float | None = None
+    record: dict[str, Any] = field(default_factory=dict)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Fact) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __str__(self) -> str:
+        return f"{self.entity} {self.relation}: {_said(self.value)}"
+
+    def __repr__(self) -> str:
+        score = "" if self.score is None else f", score {self.score:.3f}"
+        return f"<Fact {self} ({_day(self.at)}, {self.source}{score})>"
+
+    def _repr_html_(self) -> str:
+        return Facts([self]).html()
+
+
+class Listing(Sequence[Item]):
+    """Items in order, and the node's answer they came in."""
+
+    columns: tuple[str, ...] = ()
+
+    def __init__(self, items: Sequence[Item], record: dict[str, Any] | None = None) -> None:
+        self._items = tuple(items)
+        self.record = record or {}
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self._items)
+
+    @overload
+    def __getitem__(self, index: int) -> Item: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Item]: ...
+    def __getitem__(self, index: int | slice) -> Item | Sequence[Item]:
+        return self._items[index]
+
+    def __repr__(self) -> str:
+        lines = [f"  {item}" for item in self._items[:_ROWS_SHOWN]]
+        if len(self) > _ROWS_SHOWN:
+            lines.append(f"  … and {len(self) - _ROWS_SHOWN} more")
+        return "\n".join([f"<{type(self).__name__}: {len(self)}>", *lines])
+
+    def _repr_html_(self) -> str:
+        return self.html()
+
+    def html(self) -> str:
+        """The items as a table, as a notebook shows them."""
+        head = "".join(f"<th>{escape(name)}</th>" for name in self.columns)
+        rows = (self.cells(item) for item in self._items)
+        body = "".join(
+            f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>" for cells in rows
+        )
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+    def cells(self, item: Item) -> list[str]:
+        """An item as a row of a table."""
+        return [str(item)]
+
+
+class Facts(Listing[Fact]):
+    """Facts, in the order of the answer."""
+
+    columns = ("entity", "relation", "value", "recorded", "source")
+
+    def cells(self, item: Fact) -> list[str]:
+        return [item.entity, item.relation, _said(item.value), _day(item.at), item.source]
+
+
+class RecalledFacts(Facts):
+    """What answers a question, best first. ``hint``: where a better answer may be."""
+
+    columns = (*Facts.columns, "score")
+
+    def cells(self, item: Fact) -> list[str]:
+        return [*super().cells(item), f"{item.score:.3f}"]
+
+    @property
+    def receipt_id(self) -> str:
+        """By which the same question can be asked again, and feedback be given."""
+        return str(self.record["recall_id"])
+
+    @property
+    def hint(self) -> str | None:
+        told: Any = self.record.get("hint")
+        return None if told is None else str(told.get("message", told))
+
+
+class LinkedEntity(Struct, frozen=True, kw_only=True):
+    """An entity near another in the graph: ``relation`` of the last edge, ``hops`` away along
+    ``path``."""
+
+    entity: str
+    relation: str
+    hops: int
+    confidence: float
+    path: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{' → '.join(self.path)} —[{self.relation}]→ {self.entity}"
+
+
+class LinkedEntities(Listing[LinkedEntity]):
+    """Neighbours, nearest first."""
+
+    columns = ("entity", "relation", "hops", "confidence", "path")
+
+    def cells(self, item: LinkedEntity) -> list[str]:
+        path = " → ".join(item.path)
+        return [item.entity, item.relation, str(item.hops), f"{item.confidence:.2f}", path]
+
+
+class CardOfEntity(Struct, frozen=True, kw_only=True):
+    """All that is known of an entity in one scope, in short. ``markdown`` is its longer form."""
+
+    entity: str
+    scope: str
+    summary: str
+    markdown: str
+    facts: int
+    record: dict[str, Any]
+
+    def text(self) -> str:
+        """The card for a prompt."""
+        return self.summary
+
+    def __str__(self) -> str:
+        return self.summary
+
+    def __repr__(self) -> str:
+        return f"<CardOfEntity {self.entity}: {self.facts} facts>"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(self.summary)}</pre>"
+
+
+class HistoryEvent(Struct, frozen=True, kw_only=True):
+    """Something that happened to facts: what (``kind``), when this node learned of it (``at``),
+    who did it, and the facts as they are now."""
+
+    kind: str
+    at: datetime | None
+    actor: str
+    position: int
+    facts: tuple[Fact, ...]
+    reason: str | None
+    record: dict[str, Any]
+
+    def __str__(self) -> str:
+        what = "; ".join(str(fact) for fact in self.facts)
+        why = f" ({self.reason})" if self.reason else ""
+        return f"{_day(self.at)} {self.kind} {what}{why}, by {self.actor}"
+
+    def __repr__(self) -> str:
+        return f"<HistoryEvent {self}>"
+
+
+class EntityHistory(Listing[HistoryEvent]):
+    """Events, oldest first."""
+
+    columns = ("at", "kind", "facts", "by", "reason")
+
+    def cells(self, item: HistoryEvent) -> list[str]:
+        facts = "; ".join(str(fact) for fact in item.facts)
+        return [_day(item.at), item.kind, facts, item.actor, item.reason or ""]
+
+
+class ErasedFacts(Struct, frozen=True, kw_only=True):
+    """What was erased for good. ``clean``: nothing of it is left in any file, and ``receipt``
+    says so under the node's key; else the node is still at it."""
+
+    erasure_id: str
+    facts: int
+    clean: bool
+    receipt: dict[str, Any] | None
+    record: dict[str, Any]
+
+    def __repr__(self) -> str:
+        return f"<ErasedFacts: {self.facts}{', clean' if self.clean else ', still cleaning'}>"
+
+
+def fact_of(record: dict[str, Any], score: float | None = None) -> Fact:
+    """A fact of the wire."""
+    return Fact(
+        id=record["id"],
+        entity=record["entity"],
+        relation=record["relation"],
+        value=plain_value(record["value"]),
+        source=record["source"],
+        scope=record["scope"],
+        confidence=record["confidence"],
+        at=instant(record["timestamp"]),
+        valid_from=instant(record["valid_from"]),
+        valid_until=instant(record["valid_until"]),
+        contradicted=record["contradicted"],
+        score=score,
+        record=record,
+    )
+
+
+def recalled_of(answer: dict[str, Any]) -> RecalledFacts:
+    """An answer of recall."""
+    found = [fact_of(item["fact"], item["score"]) for item in answer["facts"]]
+    return RecalledFacts(found, answer)
+
+
+def linked_of(neighbor: dict[str, Any]) -> LinkedEntity:
+    """A neighbour of the wire."""
+    return LinkedEntity(
+        entity=neighbor["entity"],
+        relation=neighbor["relation"],
+        hops=neighbor["hops"],
+        confidence=neighbor["confidence"],
+        path=tuple(neighbor["path"]),
+    )
+
+
+def card_of(answer: dict[str, Any]) -> CardOfEntity:
+    """A card of the wire."""
+    return CardOfEntity(
+        entity=answer["entity_uri"],
+        scope=answer["scope"],
+        summary=answer["summary"],
+        markdown=answer["markdown"],
+        facts=answer["facts"],
+        record=answer,
+    )
+
+
+def history_of(
+    events: Sequence[dict[str, Any]], fact: Callable[[str], Fact | None]
+) -> EntityHistory:
+    """Events of the wire; ``fact`` knows the facts that they name."""
+    return EntityHistory(
+        [
+            HistoryEvent(
+                kind=event["kind"],
+                at=instant(event["received_at"]),
+                actor=event["actor"],
+                position=event["position"],
+                facts=tuple(found for name in event["fact_ids"] if (found := fact(name))),
+                reason=event["reason"],
+                record=event,
+            )
+            for event in events
+        ]
+    )
+
+
+def erased_of(answer: dict[str, Any]) -> ErasedFacts:
+    """An erasure of the wire."""
+    return ErasedFacts(
+        erasure_id=answer["erasure_id"],
+        facts=answer["facts"],
+        clean=answer["status"] == "clean",
+        receipt=answer["receipt"],
+        record=answer,
+    )
+
+
+def _said(value: PlainValue) -> str:
+    return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+def _day(at: datetime | None) -> str:
+    return "" if at is None else at.date().isoformat()

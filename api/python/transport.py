@@ -1,0 +1,93 @@
+"""How verbs reach a node: one coroutine, run in the background loop, whoever awaits it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from concurrent.futures import Future
+from typing import Any, Protocol, TypeVar
+
+from msgspec import Struct
+
+from engramlog.api.client.client import ClientError
+from engramlog.projections.http_exchange import (
+    AnswerLimits,
+    BlockingHttp,
+    HostHungUp,
+    HttpFault,
+    background_loop,
+)
+
+Result = TypeVar("Result")
+
+_LIMITS = AnswerLimits()
+
+
+class NodeAnswer(Struct, frozen=True):
+    """What a node answered."""
+
+    status: int
+    body: bytes
+
+
+class Transport(Protocol):
+    """The way to one node."""
+
+    place: str
+    """The directory or URL, for people."""
+    owner: str | None
+    """In whose name is written what is written in nobody's; None where the key decides."""
+
+    async def exchange(
+        self, method: str, target: str, content: bytes | None, headers: Mapping[str, str]
+    ) -> NodeAnswer:
+        """One request. Runs in the background loop alone. Raises ClientError where no answer
+        comes."""
+        ...
+
+    async def close(self) -> None:
+        """Let the node go. Idempotent."""
+        ...
+
+
+class HttpTransport:
+    """Implements ``Transport`` for a node elsewhere, by URL and key."""
+
+    def __init__(self, url: str, key: str | None = None, owner: str | None = None) -> None:
+        headers = {"Accept": "application/json"}
+        if key:
+            headers["Authorization"] = f"Bearer {key}"
+        try:
+            self._http = BlockingHttp(url, headers)
+        except ValueError as fault:
+            raise ClientError(str(fault)) from fault
+        self.place = self._http.url
+        self.owner = owner
+
+    async def exchange(
+        self, method: str, target: str, content: bytes | None, headers: Mapping[str, str]
+    ) -> NodeAnswer:
+        """See ``Transport``. Writes carry an idempotency key, so a connection that the node has
+        ended meanwhile is no reason to fail."""
+        try:
+            try:
+                return await self._once(method, target, content, headers)
+            except HostHungUp:
+                return await self._once(method, target, content, headers)
+        except HttpFault as fault:
+            raise ClientError(f"cannot reach {self.place}: {fault}") from fault
+
+    async def _once(
+        self, method: str, target: str, content: bytes | None, headers: Mapping[str, str]
+    ) -> NodeAnswer:
+        future = self._http.begin(method, target, headers=headers, content=content, limits=_LIMITS)
+        answer = await asyncio.wrap_future(future)
+        return NodeAnswer(answer.status, answer.body)
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._http.close)
+
+
+def begun(work: Coroutine[Any, Any, Result]) -> Future[Result]:
+    """Run a coroutine in the background loop."""
+    return asyncio.run_coroutine_threadsafe(work, background_loop())

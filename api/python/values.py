@@ -1,0 +1,88 @@
+"""Values and moments as Python has them and as the wire has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+
+
+class Ref(str):
+    """An entity as a value: a fact with one is an edge of the graph."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"Ref({str(self)!r})"
+
+
+PlainValue: TypeAlias = str | float | bool | datetime | None
+"""What a fact says. ``Ref`` is a ``str``; ``int`` a number."""
+MomentLike: TypeAlias = str | int | datetime
+"""An instant, an RFC 3339 text or HLC, ``position:N``, or the position itself."""
+
+
+def wire_value(value: PlainValue | Mapping[str, Any]) -> dict[str, Any]:
+    """A value as requests carry it; a mapping is one already.
+
+    Raises:
+        ValueError: a datetime has no offset.
+        TypeError: there is no type for it.
+    """
+    if isinstance(value, Mapping):
+        return dict(value)
+    if value is None:
+        return {"type": "null"}
+    if isinstance(value, datetime):
+        return {"type": "datetime", "v": instant_text("value", value)}
+    if isinstance(value, bool):
+        return {"type": "boolean", "v": value}
+    if isinstance(value, int | float):
+        return {"type": "number", "v": value}
+    if isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers err
+        return {"type": "ref" if isinstance(value, Ref) else "string", "v": str(value)}
+    raise TypeError(f"value: a fact cannot hold a {type(value).__name__}")
+
+
+def plain_value(value: Mapping[str, Any]) -> PlainValue:
+    """A value of an answer. Whole numbers are ``int``."""
+    kind, v = value["type"], value["v"]
+    if kind == "ref" and isinstance(v, str):
+        return Ref(v)
+    if kind == "datetime" and isinstance(v, str):
+        return instant(v)
+    if kind == "number" and isinstance(v, float) and v.is_integer():
+        return int(v)
+    return v
+
+
+def instant(text: str | None) -> datetime | None:
+    """An instant of an answer; None where none is given, or Python cannot hold it."""
+    if text is None:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+def instant_text(name: str, given: datetime | str) -> str:
+    """An instant as requests carry it. Raises ValueError for a datetime without an offset."""
+    if isinstance(given, str):
+        return given
+    if given.tzinfo is None:
+        raise ValueError(f"{name}: give a datetime with an offset, such as tzinfo=UTC")
+    return given.isoformat()
+
+
+def moment_text(given: MomentLike) -> str:
+    """A moment as requests carry it. Raises ValueError as ``instant_text``."""
+    if isinstance(given, int):
+        return f"position:{given}"
+    return instant_text("as_of", given)
+
+
+def user_uri(user: str) -> str:
+    """``alice`` is ``user:alice``; what has a colon is an entity already."""
+    return user if ":" in user else f"user:{user}"

@@ -1,0 +1,218 @@
+"""The verbs of a memory, in this process and over HTTP: one suite for both."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from engramlog import AsyncMemory, ClientError, Memory, Ref
+from engramlog.api.python import async_memory
+from tests.worlds.live import LiveNode
+
+_numbers = count(1)
+
+
+@pytest.fixture(scope="module", params=["embedded", "remote"])
+def memory(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Memory]:
+    """A directory that is opened here, or a node elsewhere that wants a key."""
+    path: Path = tmp_path_factory.mktemp("door") / "memory"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STIGMEM_EMBED_ENABLED", "false")
+        if request.param == "embedded":
+            with Memory(path) as opened:
+                yield opened
+            return
+        live = LiveNode(path, auth_required=True)
+        key = live.mint("read", "write", "admin", entity="agent:tester")
+        with Memory(live.url, key=key) as reached:
+            yield reached
+        live.close()
+
+
+@pytest.fixture
+def user() -> str:
+    """A user of whom nothing is known yet."""
+    return f"person{next(_numbers)}"
+
+
+def test_what_is_remembered_is_recalled(memory: Memory, user: str) -> None:
+    kept = memory.remember("Alice moved to Graz", user=user)
+    assert (kept.entity, kept.source, kept.value) == (f"user:{user}", f"user:{user}", kept.value)
+    memory.remember("Alice plays the cello", user=user)
+    found = memory.recall("to which town did Alice move?", user=user)
+    assert found[0].value == "Alice moved to Graz"
+    assert found[0] == kept
+    assert found[0].score is not None
+    assert found.receipt_id
+
+
+def test_one_user_recalls_nothing_of_another(memory: Memory, user: str) -> None:
+    memory.remember("the safe opens with 4711", user=user)
+    assert list(memory.recall("what opens the safe?", user=f"{user}x")) == []
+    assert list(memory.facts(user=f"{user}x")) == []
+    assert [fact.value for fact in memory.facts(user=user)] == ["the safe opens with 4711"]
+
+
+def test_the_same_said_twice_is_one_fact(memory: Memory, user: str) -> None:
+    first = memory.remember("I drink tea", user=user)
+    assert memory.remember("I drink tea", user=user) == first
+
+
+def test_what_is_about_another_is_found_with_it(memory: Memory, user: str) -> None:
+    topic = memory.remember("due in May", user=user, about=f"project:{user}", tags=["deadline"])
+    assert topic.entity == f"project:{user}"
+    assert list(memory.facts(f"project:{user}")) == [topic]
+
+
+def test_nothing_can_be_remembered_of_an_empty_text(memory: Memory, user: str) -> None:
+    with pytest.raises(ClientError, match="content is empty") as refused:
+        memory.remember("  ", user=user)
+    assert refused.value.code == "not_stored"
+
+
+NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("value", ["green tea", 42, 1.5, True, None, NOON, Ref("company:acme")])
+def test_a_value_comes_back_as_it_was_given(
+    memory: Memory, user: str, value: str | float | bool | datetime | None
+) -> None:
+    stated = memory.assert_fact(f"user:{user}", "test:value", value)
+    (found,) = memory.facts(f"user:{user}", "test:value")
+    assert (found.value, type(found.value)) == (value, type(value))
+    assert stated == found
+    assert found.at is not None
+    assert found.confidence == 1.0
+
+
+def test_a_fact_holds_when_it_is_said_to(memory: Memory, user: str) -> None:
+    begins = datetime(2020, 1, 1, tzinfo=UTC)
+    said = memory.assert_fact(
+        f"user:{user}", "memory:job", "cook", valid_from=begins, valid_until=NOON, confidence=0.5
+    )
+    assert (said.valid_from, said.valid_until, said.confidence) == (begins, NOON, 0.5)
+    then = memory.as_of(valid_at=datetime(2021, 1, 1, tzinfo=UTC))
+    assert list(then.facts(f"user:{user}")) == [said]
+    before = memory.as_of(valid_at=datetime(2019, 1, 1, tzinfo=UTC))
+    assert list(before.facts(f"user:{user}")) == []
+
+
+def test_a_datetime_without_an_offset_is_refused_by_name(memory: Memory, user: str) -> None:
+    naive = datetime(2026, 1, 1)
+    with pytest.raises(ValueError, match=r"^valid_from: .*offset"):
+        memory.assert_fact("user:a", "test:when", "x", valid_from=naive)
+    with pytest.raises(ValueError, match=r"^as_of: .*offset"):
+        memory.as_of(naive)
+    with pytest.raises(TypeError, match=r"^value: .*list"):
+        memory.assert_fact("user:a", "test:when", [1])  # type: ignore[arg-type]
+
+
+def test_a_retracted_fact_is_only_listed_among_those_that_ended(memory: Memory, user: str) -> None:
+    fact = memory.assert_fact(f"user:{user}", "memory:town", "Graz")
+    gone = memory.retract(fact, "moved")
+    assert gone == fact
+    assert list(memory.facts(f"user:{user}")) == []
+    assert list(memory.facts(f"user:{user}", ended=True)) == [fact]
+    with pytest.raises(ClientError) as absent:
+        memory.retract("no-such-fact")
+    assert absent.value.status == 404
+
+
+def test_lists_are_longer_than_a_page(
+    memory: Memory, user: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(async_memory, "PAGE_FACTS", 2)
+    for number in range(5):
+        memory.assert_fact(f"user:{user}", f"test:n{number}", number)
+    assert [fact.value for fact in memory.facts(f"user:{user}")] == [4, 3, 2, 1, 0]
+    assert [fact.value for fact in memory.facts(f"user:{user}", limit=3)] == [4, 3, 2]
+
+
+def test_entities_are_linked(memory: Memory, user: str) -> None:
+    memory.assert_fact(f"user:{user}", "rel:works_at", Ref(f"company:{user}"))
+    memory.assert_fact(f"company:{user}", "rel:lies_in", Ref(f"town:{user}"))
+    (near,) = memory.neighbors(f"user:{user}")
+    assert (near.entity, near.relation, near.hops) == (f"company:{user}", "rel:works_at", 1)
+    far = memory.neighbors(f"user:{user}", depth=2)
+    assert [each.entity for each in far] == [f"company:{user}", f"town:{user}"]
+    with pytest.raises(ClientError, match="depth") as refused:
+        memory.neighbors(f"user:{user}", depth=4)
+    assert refused.value.code == "graph_depth_exceeded"
+
+
+def test_a_card_sums_an_entity_up(memory: Memory, user: str) -> None:
+    memory.assert_fact(f"user:{user}", "memory:town", "Graz")
+    card = memory.card(f"user:{user}")
+    assert (card.entity, card.facts) == (f"user:{user}", 1)
+    assert "Graz" in card.text()
+    with pytest.raises(ClientError) as absent:
+        memory.card("user:never-heard-of")
+    assert absent.value.status == 404
+
+
+def test_the_past_is_asked_with_the_same_verbs(memory: Memory, user: str) -> None:
+    entity = f"user:{user}"
+    graz = memory.assert_fact(entity, "memory:town", "Graz")
+    memory.retract(graz, "moved")
+    memory.assert_fact(entity, "memory:town", "Linz")
+    then = memory.as_of(int(graz.record["position"]))
+    assert [fact.value for fact in then.facts(entity)] == ["Graz"]
+    assert [fact.value for fact in then.recall("which town?", entity=entity)] == ["Graz"]
+    assert "Graz" in then.card(entity).summary
+    assert [event.kind for event in then.history(entity)] == ["fact_asserted"]
+    now = memory.history(entity)
+    kinds = ["fact_asserted", "fact_retracted", "fact_asserted"]
+    assert [event.kind for event in now] == kinds
+    assert [event.facts[0].value for event in now] == ["Graz", "Graz", "Linz"]
+    assert now[1].reason == "moved"
+    assert [event.kind for event in memory.history(graz)] == kinds[:2]
+    assert repr(then).startswith("<MemoryView ")
+
+
+def test_what_is_forgotten_is_in_no_past(memory: Memory, user: str) -> None:
+    secret = memory.assert_fact(f"user:{user}", "memory:code", "4711")
+    memory.remember("likes tea", user=user)
+    erased = memory.forget(secret)
+    assert (erased.facts, erased.clean) == (1, True)
+    assert erased.receipt is not None
+    assert list(memory.as_of(int(secret.record["position"])).facts(f"user:{user}")) == []
+    assert memory.forget(user=user).facts == 1
+    assert list(memory.facts(f"user:{user}", ended=True)) == []
+    with pytest.raises(ValueError, match="forget: name facts, or entity, or user"):
+        memory.forget(secret, user=user)
+
+
+def test_answers_show_themselves(memory: Memory, user: str) -> None:
+    memory.assert_fact(f"user:{user}", "memory:motto", "a <b> & c")
+    found = memory.recall("motto", entity=f"user:{user}")
+    assert repr(found) == f"<RecalledFacts: 1>\n  user:{user} memory:motto: a <b> & c"
+    html = found._repr_html_()
+    assert "<td>a &lt;b&gt; &amp; c</td>" in html
+    assert html.count("<tr>") == 2
+    assert f"user:{user} memory:motto: a <b> & c (" in repr(found[0])
+    assert "<table>" in found[0]._repr_html_()
+    assert "user:" in repr(memory.history(f"user:{user}"))
+    assert repr(memory.card(f"user:{user}")) == f"<CardOfEntity user:{user}: 1 facts>"
+
+
+def test_the_same_verbs_can_be_awaited(memory: Memory, user: str) -> None:
+    """Each with the loop of its own program, also one after the other."""
+    awaited = memory.awaited
+    assert isinstance(awaited, AsyncMemory)
+
+    async def speak() -> list[object]:
+        await awaited.remember("Bela keeps bees", user=user)
+        found, listed = await asyncio.gather(
+            awaited.recall("who keeps bees?", user=user), awaited.facts(user=user)
+        )
+        return [found[0].value, listed[0].value]
+
+    assert asyncio.run(speak()) == ["Bela keeps bees"] * 2
+    assert asyncio.run(speak()) == ["Bela keeps bees"] * 2

@@ -1,0 +1,96 @@
+"""Where a memory may be: opened here, served by a node, or held by somebody who serves nobody."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from engramlog import ClientError, EventLogError, Memory
+from engramlog.api.node.control_file import CONTROL_NAME, Control, write_control
+from engramlog.api.node.node import Node
+from engramlog.api.node.serving import serve_in_background
+from engramlog.api.settings import Settings
+from tests.worlds.processes import environment
+
+
+@pytest.fixture(autouse=True)
+def _without_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STIGMEM_EMBED_ENABLED", "false")
+
+
+def test_a_directory_is_opened_once_however_often_it_is_named(tmp_path: Path) -> None:
+    """As a notebook does that runs a cell again."""
+    first, second = Memory(tmp_path / "memory"), Memory(f"{tmp_path}/other/../memory")
+    kept = first.remember("tea at four", user="ann")
+    assert list(second.facts(user="ann")) == [kept]
+    first.close()
+    first.close()
+    assert list(second.facts(user="ann")) == [kept]
+    with pytest.raises(ClientError, match="this memory is closed"):
+        first.facts()
+    second.close()
+    Node.open(tmp_path / "memory").close()  # nobody holds it now
+
+
+def test_a_served_directory_is_reached_through_its_node(tmp_path: Path) -> None:
+    path = tmp_path / "memory"
+    node = Node.open(path)
+    try:
+        with serve_in_background(node, Settings(data_dir=path, port=0, recall_workers=0)) as where:
+            write_control(path / CONTROL_NAME, where)
+            with Memory(path) as memory:
+                kept = memory.remember("tea at four")
+                assert kept.source == "user:me"
+            assert node.reader.slot_of(kept.id) is not None
+    finally:
+        node.close()
+
+
+def test_a_held_directory_is_refused_with_its_holder(tmp_path: Path) -> None:
+    path = tmp_path / "memory"
+    node = Node.open(path)
+    try:
+        # What a killed node left behind leads nowhere.
+        write_control(path / CONTROL_NAME, Control(1, "http://127.0.0.1:9", "token"))
+        with pytest.raises(EventLogError, match=r"with pid \d+"):
+            Memory(path)
+    finally:
+        node.close()
+
+
+def test_a_key_is_for_a_url_and_a_url_is_one(tmp_path: Path) -> None:
+    with pytest.raises(ClientError, match="needs no key"):
+        Memory(tmp_path, key="secret")
+    with pytest.raises(ClientError, match="is not an http:// or https:// URL"):
+        Memory("ftp://memory.example")
+    with Memory("http://127.0.0.1:9") as nowhere, pytest.raises(ClientError) as fault:
+        nowhere.facts()
+    assert fault.value.status == 0
+    assert "cannot reach http://127.0.0.1:9" in str(fault.value)
+
+
+PROGRAM = """
+from engramlog import Memory
+memory = Memory("memory")
+memory.remember("Alice moved to Graz", user="alice")
+print(memory.recall("where does Alice live?", user="alice"))
+"""
+
+
+def test_a_program_may_end_without_closing_anything(tmp_path: Path) -> None:
+    """What was counted meanwhile is in the log, and nothing is printed but what was asked for."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Alice moved to Graz" in done.stdout
+    node = Node.open(tmp_path / "memory")
+    try:
+        kinds = [event.header.kind for event in node.log.read()]
+    finally:
+        node.close()
+    assert "recall_served" in kinds
