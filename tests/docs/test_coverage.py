@@ -69,12 +69,22 @@ def test_every_metric_is_listed() -> None:
             assert f"`{name}`" in page, name
 
 
-@pytest.mark.parametrize(
-    "page", [ROOT / "README.md", *sorted(DOCS.glob("*.md"))], ids=lambda page: page.name
-)
+LINKED = [ROOT / "README.md", ROOT / "eventlog" / "FORMAT.md", *sorted(DOCS.glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: page.name)
 def test_links_between_pages_resolve(page: Path) -> None:
-    for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text()):
-        assert (page.parent / target).exists(), f"{page.name} → {target}"
+    for target, _, anchor in re.findall(r"\]\((?!https?:)([^)#]*)(#([^)]+))?\)", page.read_text()):
+        file = page.parent / target if target else page
+        assert file.exists(), f"{page.name} → {target}"
+        if anchor:
+            assert anchor in anchors_of(file), f"{page.name} → {target}#{anchor}"
+
+
+def anchors_of(page: Path) -> set[str]:
+    """The headings of a page, as links name them."""
+    titles = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 def test_every_command_is_shown() -> None:
