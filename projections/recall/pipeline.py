@@ -101,7 +101,7 @@ def recall(
     weights = _weights(plan, hits)
     fused = _fuse(surveyed, plan, hits, weights)
     needs = frozenset[Need]().union(*(FACTORS[each.name].needs for each in profile.factors))
-    features = load_features(surveyed, fused.slots, needs, hits, fused.raw)
+    features = load_features(surveyed, fused.slots, needs, hits, fused)
     scored = score(fused, features, profile.factors, weights)
     selected = select(surveyed, plan, scored, rows)
     beside = EntityCard(None, selected)
@@ -297,6 +297,7 @@ def _explain(
                 "raw": float(fused.raw[name][index]),
                 "normalised": float(fused.normalised[name][index]),
                 "weight": weights[name],
+                **({"unjudged": True} if _is_unjudged(fused, name, index) else {}),
             }
             for name in fused.raw
         },
@@ -307,3 +308,7 @@ def _explain(
     if chance is not None:
         parts["certainty"] = msgspec.structs.asdict(chance)
     return parts
+
+
+def _is_unjudged(fused: Fused, stage: str, index: int) -> bool:
+    return stage in fused.unjudged and bool(fused.unjudged[stage][index])

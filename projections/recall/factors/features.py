@@ -16,6 +16,7 @@ from engramlog.projections.recall.request import Situation
 from engramlog.projections.recall.stages.candidates import Candidates
 
 if TYPE_CHECKING:
+    from engramlog.projections.recall.ranking.fusion import Fused
     from engramlog.projections.recall.request_facts import Survey
 
 Need = Literal["memories", "cosine", "speakers"]
@@ -46,6 +47,7 @@ class Features(Struct, frozen=True):
     instant_us: int = 0
     situation: Situation = Situation()
     raw: Mapping[str, F64] = {}
+    unjudged: Mapping[str, Bool] = {}
     strong: Bool | None = None
     cosine: F64 | None = None
     memories: Memories | None = None
@@ -57,14 +59,14 @@ def load_features(
     slots: I32,
     needs: Collection[Need] = (),
     hits: Mapping[str, Candidates] | None = None,
-    raw: Mapping[str, F64] | None = None,
+    fused: Fused | None = None,
 ) -> Features:
     """The features of ``slots``, each read once.
 
     Args:
         needs: what factors want beyond the plain columns.
         hits: of the stages that completed.
-        raw: their scores, in the order of ``slots``.
+        fused: what was made of them; its slots are ``slots``.
     """
     view, moment = survey.view, survey.moment
     age_us = np.maximum(moment.instant_us - view.recorded_at[slots], 0)
@@ -81,7 +83,8 @@ def load_features(
         asking=view.asking[slots] / 100.0,
         instant_us=moment.instant_us,
         situation=survey.request.situation,
-        raw=raw or {},
+        raw={} if fused is None else fused.raw,
+        unjudged={} if fused is None else fused.unjudged,
         strong=_strong(slots, hits or {}),
         cosine=_cosines(survey, slots) if "cosine" in needs else None,
         memories=load_memories(survey, slots) if "memories" in needs else None,

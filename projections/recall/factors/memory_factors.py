@@ -56,7 +56,8 @@ class Likeness(_Part, frozen=True):
 
 
 class Unconfirmed(_Part, frozen=True):
-    """The value of what ``stage`` found and ``by`` did not, where ``by`` found anything."""
+    """The value of what ``stage`` found and ``by`` looked at and did not, where ``by`` found
+    anything."""
 
     stage: Name
     by: Name
@@ -169,7 +170,8 @@ def confirm_penalty(features: Features, parameters: Unconfirmed) -> F64:
     confirmed = features.raw.get(parameters.by, nothing) > 0
     if not confirmed.any():
         return np.ones(len(found))
-    return np.where(found & ~confirmed, parameters.value, 1.0)
+    unknown = features.unjudged.get(parameters.by, np.zeros(len(found), dtype=np.bool_))
+    return np.where(found & ~confirmed & ~unknown, parameters.value, 1.0)
 
 
 def quality(features: Features, parameters: Quality) -> F64:

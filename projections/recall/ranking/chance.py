@@ -1,7 +1,8 @@
 """The chance that the best fact answers the question, from how the first facts stand.
 
 ``chance = 1 / (1 + exp(-(bias + semantic * s + speaker * p + margin * m)))``, where of the facts
-with the highest scores ``s`` is the mean semantic score of the first five, ``p`` the share of the
+with the highest scores ``s`` is the mean semantic score of the first five (of those that were
+compared; see ``Fused.unjudged``), ``p`` the share of the
 first three's scores that belongs to what the named speakers said (1 where the question names
 none), and ``m`` is 1 less the second to fifth's mean score, as a share of the first's.
 
@@ -43,7 +44,7 @@ class Chance(Struct, frozen=True):
 
 
 def chance_of(survey: Survey, certainty: Certainty, scored: Scored) -> Chance | None:
-    """None where there is no fact, or nothing was compared by meaning."""
+    """None where there is no fact, or none of the first was compared by meaning."""
     likeness = scored.fused.raw.get(STAGE)
     if likeness is None or not len(scored.score):
         return None
@@ -51,7 +52,12 @@ def chance_of(survey: Survey, certainty: Certainty, scored: Scored) -> Chance | 
     scores = scored.score[best]
     if scores[0] <= 0:
         return None
-    semantic = float(likeness[best].mean())
+    compared = best
+    if STAGE in scored.fused.unjudged:
+        compared = best[~scored.fused.unjudged[STAGE][best]]
+        if not len(compared):
+            return None
+    semantic = float(likeness[compared].mean())
     margin = 1.0 - float(scores[1:].mean() / scores[0]) if len(best) > 1 else 0.0
     speaker = _said_by_named(survey, scored, best[:SPEAKING])
     total = (

@@ -1,6 +1,8 @@
 """Fusion: candidates of all stages as one set with one number each, and whose weight counts.
 
-The weights of stages that did not complete go to the others in proportion.
+The weights of stages that did not complete go to the others in proportion. The weight of a stage
+that could not judge one fact yet goes, for that fact, to the stages that judge facts by
+themselves: it counts as what they make of it.
 """
 
 from __future__ import annotations
@@ -12,14 +14,16 @@ import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
-from engramlog.projections.arrays import F64, I32
+from engramlog.projections.arrays import F64, I32, Bool
 from engramlog.projections.recall.stages.candidates import Candidates
 
 
 class Fused(Struct, frozen=True):
     """``slots`` ascending; by stage, in that order, raw and normalised scores (0 where the
     stage did not propose the fact); ``hops`` is the graph's where it proposed the fact.
-    ``session`` is the best score of each fact's conversation, None where none was spread."""
+    ``session`` is the best score of each fact's conversation, None where none was spread.
+    ``unjudged``, by stage: facts that it could not judge, whose normalised score there is what
+    the others make of them."""
 
     slots: I32
     raw: dict[str, F64]
@@ -27,6 +31,7 @@ class Fused(Struct, frozen=True):
     hops: I32
     score: F64
     session: F64 | None = None
+    unjudged: dict[str, Bool] = {}
 
 
 def by_maximum(scores: F64) -> F64:
@@ -99,14 +104,21 @@ def weighted_sum(
     raw: dict[str, F64] = {}
     normalised: dict[str, F64] = {}
     hops = np.zeros(len(slots), dtype=np.int32)
+    none = np.zeros(len(slots), dtype=np.bool_)
     for name, hits in stages.items():
         at, found = _places(slots, hits.slots)
         raw[name], normalised[name] = np.zeros(len(slots)), np.zeros(len(slots))
         raw[name][at] = hits.scores[found]
         normalised[name][at] = normalise(hits.scores)[found]
         hops[at] = np.maximum(hops[at], hits.hops[found])
+    unjudged = _unjudged(slots, stages, raw)
+    judged = {name: ~unjudged.get(name, none) for name in stages if not stages[name].builds_on}
+    vouched = _vouched(normalised, weights, judged, len(slots))
+    for name, missing in unjudged.items():
+        normalised[name][missing] = vouched[missing]
+    for name in stages:
         score += weights[name] * normalised[name]
-    return Fused(slots, raw, normalised, hops, score)
+    return Fused(slots, raw, normalised, hops, score, unjudged=unjudged)
 
 
 def reciprocal_ranks(
@@ -126,6 +138,7 @@ def reciprocal_ranks(
         weights = dict.fromkeys(stages, 1.0)
     plain = weighted_sum(stages, weights, normalise, always)
     score: F64 = np.zeros(len(plain.slots))
+    places: dict[str, F64] = {}
     first = choice.offset + choice.base
     for name, hits in stages.items():
         if name in choice.fixed:
@@ -134,7 +147,13 @@ def reciprocal_ranks(
         order = np.lexsort((*hits.ages(hits.slots), -hits.scores))
         ranks: F64 = np.empty(len(order))
         ranks[order] = np.arange(len(order))
-        score[at] += weights[name] * first / (first + ranks[found])
+        places[name] = np.zeros(len(plain.slots))
+        places[name][at] = first / (first + ranks[found])
+        score += weights[name] * places[name]
+    ranked = {name: each > 0 for name, each in places.items() if not stages[name].builds_on}
+    vouched = _vouched(places, weights, ranked, len(plain.slots))
+    for name in plain.unjudged.keys() & places.keys():
+        score += np.where(plain.unjudged[name], weights[name] * vouched, 0.0)
     for name in choice.fixed:
         if name in plain.raw:
             score = np.where(score > 0, score, plain.raw[name])
@@ -155,6 +174,25 @@ def by_priority(
     for name in stages:
         score = np.where(score > 0, score, plain.raw[name])
     return msgspec.structs.replace(plain, score=score)
+
+
+def _unjudged(
+    slots: I32, stages: Mapping[str, Candidates], raw: Mapping[str, F64]
+) -> dict[str, Bool]:
+    """By stage, those of ``slots`` that it neither could judge nor found by other means."""
+    waiting = {name: hits.unjudged for name, hits in stages.items() if hits.unjudged is not None}
+    return {name: np.isin(slots, some) & (raw[name] == 0) for name, some in waiting.items()}
+
+
+def _vouched(
+    scores: Mapping[str, F64], weights: Mapping[str, float], counted: Mapping[str, Bool], size: int
+) -> F64:
+    """The weighted mean of the stages that count for a fact; 0 where none does."""
+    total, weight = np.zeros(size), np.zeros(size)
+    for name, counts in counted.items():
+        total += np.where(counts, weights[name] * scores[name], 0.0)
+        weight += np.where(counts, weights[name], 0.0)
+    return np.divide(total, weight, out=np.zeros(size), where=weight > 0)
 
 
 def _places(slots: I32, wanted: I32) -> tuple[I32, I32]:

@@ -37,7 +37,9 @@ class Candidates(Struct, frozen=True):
     ``hops`` from a seed (0 for direct hits), ``why`` in words for one slot, and ``detail`` of
     what the stage found how, or could not look at, if anything. ``ages``: sort keys of slots,
     older first. ``origin`` names the part of the stage that found a fact, ``strong`` those that
-    hold all that was asked for; None where the stage has no parts, and does not tell."""
+    hold all that was asked for; None where the stage has no parts, and does not tell.
+    ``unjudged``: ascending slots of facts that the stage could not look at yet. ``builds_on``:
+    whether the stage looked at what others found, not at facts by themselves."""
 
     slots: I32
     scores: F64
@@ -47,6 +49,8 @@ class Candidates(Struct, frozen=True):
     ages: Callable[[I32], Keys] = by_slot
     origin: Callable[[int], str] | None = None
     strong: frozenset[int] | None = None
+    unjudged: I32 | None = None
+    builds_on: bool = False
 
     def best(self, count: int) -> Candidates:
         """The ``count`` highest scores; among equals the older facts."""

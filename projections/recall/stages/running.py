@@ -9,6 +9,7 @@ from concurrent.futures import Executor, Future
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 from msgspec import Struct
 
@@ -173,6 +174,7 @@ def _run(
         if choice.per_result is not None:
             count = min(count, choice.per_result * surveyed.limit)
         hits = _admitted(surveyed, found, count)
+        hits = msgspec.structs.replace(hits, builds_on=STAGES[choice.name].builds_on)
         detail = found.detail
     except Exception as fault:
         status = _STATUS_OF.get(type(fault), "failed")

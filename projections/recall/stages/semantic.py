@@ -2,8 +2,8 @@
 
 ``score = (cosine - floor) / (1 - floor)`` for cosines above ``floor``. Where the profile has a
 ``context``, a fact's cosine is its own or that with its neighbours, the greater.
-Facts that are to have a vector and have none yet are left out, and the stage's outcome says
-how many.
+Facts that are to have a vector and have none yet are left to the other stages to judge, and the
+stage's outcome says how many they are.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
@@ -72,7 +73,7 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
     query = question_vector(semantics, asked, parameters.name_share or 0.0)
     if missing == len(slots) > 0:
         raise StageDisabled("no fact is embedded yet")
-    embedded = slots[present] if missing else slots
+    embedded, waiting = (slots[present], slots[~present]) if missing else (slots, None)
     compared = max(COMPARED_MIN, int(len(embedded) * COMPARED_SHARE))
     slots = embedded
     if len(slots) > compared:
@@ -100,6 +101,7 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
         why,
         detail="; ".join(details),
         ages=survey.view.ages,
+        unjudged=waiting,
     )
     return _lifted(survey, parameters, query, found) if parameters.card_share else found
 
@@ -192,7 +194,8 @@ def _lifted(survey: Survey, parameters: Parameters, query: F32, found: Candidate
         return reasons
 
     hops = np.zeros(len(slots), dtype=np.int32)
-    return Candidates(slots, np.maximum(own, given), hops, why, found.detail, found.ages)
+    lifted = Candidates(slots, np.maximum(own, given), hops, why, found.detail, found.ages)
+    return msgspec.structs.replace(lifted, unjudged=found.unjudged)
 
 
 def _held(slots: I32, among: I32, *, inside: bool) -> I32:

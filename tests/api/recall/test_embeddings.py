@@ -126,6 +126,30 @@ def test_a_provider_that_is_away_leaves_recall_by_words(live: LiveNode, ollama: 
     assert answer["weights"] == pytest.approx({n: w / total for n, w in kept.items()})
 
 
+def test_what_was_just_written_is_first_before_it_has_its_vector(
+    live: LiveNode, ollama: Server
+) -> None:
+    for text in ("green tea from the harbour", "a kettle for tea", "green lanterns", "black tea"):
+        say(live, text, wait="embedded")
+    question = "porcelain cups for green tea"
+    ask(live, question)  # the question's own vector is at hand from here on
+    released = threading.Event()
+    ollama.script.append(Scripted(after=released))
+    try:
+        for profile in ("default", "stargraph", "abmind-head"):
+            said = say(live, question)  # of the second on, that is the same fact
+            answer = ask(live, question, profile=profile, explain=True)
+            assert answer["facts"][0]["fact"]["id"] == said["id"], profile
+            why = answer["results"][0]["explain"]["stages"]["semantic"]
+            assert (why["raw"], why["unjudged"]) == (0.0, True)
+            assert stage(answer, "semantic")["detail"] == "partial: 1 facts are not embedded yet"
+    finally:
+        released.set()
+    until(lambda: not live.call("GET", "/readyz").json()["embedding"]["lag"])
+    answer = ask(live, question, explain=True)
+    assert "unjudged" not in answer["results"][0]["explain"]["stages"]["semantic"]
+
+
 def test_lag_is_shown_and_does_not_make_the_node_unready(live: LiveNode, ollama: Server) -> None:
     ollama.script.extend(Scripted(status=503) for _ in range(200))
     written = say(live, "not yet")
