@@ -61,14 +61,14 @@ def measure_schedules(count: int, first: int = 0) -> list[Figure]:
 
 
 def measure_congress(changes: int, origins: int = CONGRESS_ORIGINS) -> list[Figure]:
-    """Figures for the first ``changes`` of the congress stream, told by several origins."""
+    """Figures for the first ``changes`` of the congress stream, stated by several origins."""
     if not DATA.exists():
         say(f"congress: skipped, {DATA} is not here")
         return []
     watch = Stopwatch()
     with tempfile.TemporaryDirectory(prefix="engramlog-congress-") as name:
         split = Split(Path(name), seed=1, origins=origins)
-        say(f"{changes:,} changes, told by {origins} origins")
+        say(f"{changes:,} changes, stated by {origins} origins")
         split.tell(changes)
         seconds = watch.seconds
         same = _digests_equal(split.members)
@@ -80,7 +80,7 @@ def measure_congress(changes: int, origins: int = CONGRESS_ORIGINS) -> list[Figu
         Figure(f"congress, {origins} origins: digests equal", 100.0 * same, "%", aim="100 %"),
         Figure("nodes whose live facts are the data's", 100 * right / origins, "%", aim="100 %"),
         Figure("lists and recall equal", 100.0 * alike, "%", aim="100 %"),
-        Figure("changes told and heard by all", changes / seconds, "/s"),
+        Figure("changes stated and replayed by all", changes / seconds, "/s"),
     ]
 
 

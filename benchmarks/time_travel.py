@@ -132,7 +132,7 @@ def _seal(data: Path, node: Node) -> list[Figure]:
 
 
 def _recalls(client: RawClient, questions: list[Question], head: int, pid: int) -> list[Figure]:
-    """Cold: a moment nobody asked of before, each with its own question. Warm: one moment."""
+    """Cold: a moment not asked of before, each with its own question. Warm: one moment."""
     for question in questions:  # embeds them, and leaves words alone
         _recall(client, pid, question, weights={"lexical": 0, "semantic": 1, "graph": 0})
     say("recall, now and as of")

@@ -1,7 +1,7 @@
 """Signed stream heads: what a node states, under its key, about where its streams end.
 
 A chain cannot see its own tail cut off; heads kept elsewhere can. Two valid statements of
-one node that contradict each other prove that it told two histories.
+one node that contradict each other prove that it has two histories.
 """
 
 from __future__ import annotations

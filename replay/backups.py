@@ -3,7 +3,7 @@
 A backup is made beside a running node: each database is copied in one read transaction, the
 tables before the log, so that the log is never behind them. The manifest comes last; a folder
 without one is no backup. A restore checks every byte before anything is put in place, and
-writes in a new epoch: nobody can know what was written after the backup was made.
+writes in a new epoch: what was written after the backup is unknown.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class Green(Struct, frozen=True):
     passed_over: list[PassedOver]
 
     def report(self, seconds: float, *, compared: bool) -> RebuildReport:
-        """What is told of it."""
+        """What status reports of it."""
         return RebuildReport(
             self.events,
             seconds,
@@ -159,7 +159,7 @@ def rebuild_offline(
     tolerant: bool = False,
     snapshots: Snapshots | None = None,
 ) -> tuple[Path, RebuildReport]:
-    """Build green up to the log's head while nobody writes; the caller points the link.
+    """Build green up to the log's head while writes wait; the caller points the link.
 
     ``tolerant`` accepts projectors that halt: a node that starts with one of them halted
     says so in ``/readyz`` and serves the rest.

@@ -64,7 +64,7 @@ class FactChains:
         """
         if view.confidential:  # whose chain it is depends on who asks, and may change behind it
             return _told(_continued(Running(), reader, view, authorization, moment))
-        # Whoever asks: only what may be read makes a chain.
+        # Only what the caller may read makes a chain.
         rights = msgspec.structs.replace(
             authorization, principal="", permissions=frozenset(), sources=()
         )

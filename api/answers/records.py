@@ -201,7 +201,7 @@ def _record(
 
 
 def wire_attributes(attributes: FactAttributes) -> dict[str, Any]:
-    """All attributes by name, those that nobody gave with what they stand at."""
+    """All attributes by name; those not given have their defaults."""
     return msgspec.structs.asdict(attributes)
 
 

@@ -1,4 +1,4 @@
-"""What a subscriber is told, as JSON: the rights of the moment, the fact, the signature."""
+"""What a subscriber receives, as JSON: the rights of the moment, the fact, the signature."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def receipt_of(
 
 
 def sees_all(context: RequestContext) -> bool:
-    """Whether the caller may read what others were told."""
+    """Whether the caller may read the receipts of others."""
     return context.authorization.may("audit.read") or context.authorization.may("admin")
 
 

@@ -1,4 +1,4 @@
-"""Who is asking: a bearer key or nobody, compiled once a request into an Authorization.
+"""Who is asking: a bearer key or no key, compiled once a request into an Authorization.
 
 Keys are found by their SHA-256, so one request costs one lookup however many keys exist.
 """
@@ -34,7 +34,7 @@ CONTROL = Authorization(
     "system:control", frozenset(PERMISSIONS), frozenset(SCOPES), every_garden=True
 )
 """The command line on the node's own machine, by the token in its data directory. It sees
-every garden: whoever can read the token can read the log beside it."""
+every garden: a reader of the token can read the log beside it too."""
 
 KEY_LENGTH_MAX = 512
 CAPABILITY_PRINCIPAL = "capability:"
@@ -72,8 +72,8 @@ def identify(
     capabilities: CapabilityRing | None = None,
     issuers: Mapping[str, Issuer] | None = None,
 ) -> Caller:
-    """The caller behind an Authorization header. Whoever shows a capability is that
-    capability's holder or nobody, also where no key is required.
+    """The caller behind an Authorization header. The bearer of a capability is that
+    capability's holder or refused, also where no key is required.
 
     Raises:
         ApiError: 401 in the protocol's words, where a key is required and none is good.

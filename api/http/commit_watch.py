@@ -9,7 +9,7 @@ from engramlog.eventlog.event import Recorded
 
 
 class CommitWatch:
-    """Waits in one event loop; ``committed`` is told of events from the writer's thread."""
+    """Waits in one event loop; the writer's thread calls ``committed`` with events."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -28,7 +28,7 @@ class CommitWatch:
 
     @property
     def ending(self) -> bool:
-        """Whether nobody is to wait any more."""
+        """Whether waiting has ended."""
         return self._ending
 
     async def wait(self, grown: Callable[[], bool], seconds: float) -> bool:

@@ -1,7 +1,7 @@
 """Opaque page cursors: signed, bound to one query, with the moment they were made at.
 
 A cursor carries no right: each page is authorised again. Its text is base64url of a
-MessagePack body and a 16-byte HMAC-SHA256; whoever alters it gets ``invalid_cursor``.
+MessagePack body and a 16-byte HMAC-SHA256; an altered one answers ``invalid_cursor``.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ _MEANINGS = {
     404: "Not found, or not visible to the caller.",
     405: "The method is not allowed here.",
     409: "The request conflicts with the state of the node.",
-    410: "It was erased, which admins alone are told.",
+    410: "It was erased. Only admins get this answer.",
     413: "The body or a value is too large.",
     422: "A field is missing or wrong.",
     423: "A legal hold forbids it.",

@@ -98,7 +98,7 @@ class Consolidator:
             scheduled_us: which fire of a timetable this is.
             run_id: by default a new one.
             keep: whether the report holds proposals and results.
-            progress: told after each chunk.
+            progress: called after each chunk.
         """
         async with self._turn(rule):
             head = self._node.log.head().position
@@ -248,8 +248,8 @@ class Consolidator:
         standing: CurrentFacts,
         report: RunReport,
     ) -> Consolidate:
-        """What a run makes of some episodes, as the writer's command; ``report`` is told which
-        of them were set aside."""
+        """What a run makes of some episodes, as the writer's command; ``report`` is called with
+        those that were set aside."""
         fresh = await self._unpromoted(rule, episodes) if run.replay else list(episodes)
         admitted, scores = await self._admitted(rule, fresh, run.at_us)
         emitted: Emitted = emit(rule, admitted, standing, scores)

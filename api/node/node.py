@@ -187,7 +187,7 @@ class Node:
     def follow(self, source: LogSource) -> None:
         """Copy what the primary writes, from here on. Raises NotAReplica."""
         if self.replica is None:
-            raise NotAReplica("this node is a replica of nobody")
+            raise NotAReplica("this node is not a replica")
         self.follower = PrimaryFollower(
             source,
             self.log,
@@ -202,11 +202,11 @@ class Node:
         """Follow no more and take writes, under this node's own identity: a new origin.
 
         Raises:
-            NotAReplica: it is a replica of nobody.
+            NotAReplica: it is not a replica.
         """
         state = self.replica
         if state is None:
-            raise NotAReplica("this node is a replica of nobody")
+            raise NotAReplica("this node is not a replica")
         if self.follower is not None:
             self.follower.stop()
         end_state(self.directory.path)

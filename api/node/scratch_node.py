@@ -48,7 +48,7 @@ class SupposedEmbeddings(CurrentEmbeddings):
 
 
 class ScratchNode(Node):
-    """Answers reads as a node does. It owns nothing: whoever made the scratch ends it."""
+    """Answers reads as a node does. It owns nothing: its maker ends it."""
 
     def __init__(self, node: Node, scratch: Scratch) -> None:
         # Reads ask of a log what the protocol has; the rest of the type is for replicas.

@@ -229,7 +229,7 @@ def serve_in_background(
 ) -> Generator[Control]:
     """Serve an open node from a thread for the length of a ``with`` block.
 
-    Commands use it on a directory nobody serves, so that they ask one way only. ``bound``
+    Commands use it on a directory that no node serves, so that they ask one way only. ``bound``
     is the listening socket, if there is one already.
     """
     bound = bound or listen(settings.host, settings.port)

@@ -113,7 +113,7 @@ class EmbeddedNode:
                 await self.end()
 
     async def end(self) -> None:
-        """Close the node, whoever uses it."""
+        """Close the node, even while it is used."""
         _open.pop(self._path, None)
         await self._runner.cleanup()
         await asyncio.to_thread(self._node.close)

@@ -12,7 +12,7 @@ from engramlog.api.python.transport import HttpTransport, Transport
 from engramlog.eventlog.errors import DirectoryLocked
 
 OWN_NAME = "user:me"
-"""Who says what is said to a directory in nobody's name."""
+"""The source of writes that name none."""
 
 
 async def reach(place: str | os.PathLike[str], key: str | None) -> Transport:
@@ -20,7 +20,7 @@ async def reach(place: str | os.PathLike[str], key: str | None) -> Transport:
 
     Raises:
         ClientError: a key was given for a directory, or the URL is none.
-        DirectoryLocked: another process holds the directory and serves nobody.
+        DirectoryLocked: another process holds the directory without serving it.
         DataDirectoryError, CorruptLog and the other errors of ``Node.open``; SettingsError.
     """
     text = os.fspath(place)

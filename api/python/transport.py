@@ -1,4 +1,4 @@
-"""How verbs reach a node: one coroutine, run in the background loop, whoever awaits it."""
+"""How verbs reach a node: one coroutine, run in the background loop."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Transport(Protocol):
     place: str
     """The directory or URL, for people."""
     owner: str | None
-    """In whose name is written what is written in nobody's; None where the key decides."""
+    """The source of writes that name none; None where the key decides."""
 
     async def exchange(
         self, method: str, target: str, content: bytes | None, headers: Mapping[str, str]

@@ -42,7 +42,7 @@ class GrantsBody(BaseModel):
 
 
 class ApproveBody(BaseModel):
-    """The fingerprint that the peer's operator told, and what the peer is granted."""
+    """The fingerprint that the peer's operator gave, and what the peer is granted."""
 
     model_config = ConfigDict(extra="allow")
 

@@ -67,7 +67,7 @@ def payload_lines(event: Recorded, payload: Payload, names: Names, at: str) -> l
 
 
 def _may_go(payload: Payload, names: Names) -> bool:
-    """Whether whoever asks may know of it at all."""
+    """Whether the caller may know of it at all."""
     match payload:
         case GardenMemberSet():
             return names.sieve.garden(payload.garden_id)

@@ -11,7 +11,7 @@ from engramlog.eventlog.kinds import DeltaRejected, EpisodeRecorded, Parent
 
 
 class Sieve(Protocol):
-    """What whoever asks for an export may read."""
+    """What the caller of an export may read."""
 
     @property
     def declarations(self) -> bool:
@@ -94,7 +94,7 @@ class Names:
         self._origins[key] = origin
 
     def stands_already(self, key: str, content: tuple[object, ...]) -> bool:
-        """Whether an equal fact stands, as far as lines have told; this one does from here on."""
+        """Whether an equal fact is live by the lines so far; this one is from here on."""
         before = self._standing.setdefault(content, set())
         stood = bool(before)
         before.add(key)

@@ -84,7 +84,7 @@ def export_lines(
     """(position, line) of every event that import can repeat, up to ``until``.
 
     Args:
-        left_out: is told how many of what there are besides (``COUNTED``).
+        left_out: called with how many of what there are besides (``COUNTED``).
         sieve: what the asker may read; None for all there is.
     """
     exporter = _Exporter(sieve or Whole())

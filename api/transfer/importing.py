@@ -361,4 +361,4 @@ def _goes_alone(line: AnyLine) -> bool:
 
 
 def _no_receipt(_number: int, _result: Written | RefusedLine) -> None:
-    """Nobody wants receipts."""
+    """Receipts are not wanted."""

@@ -28,7 +28,7 @@ def walk(log: EventLog, after: int, until: int | None) -> Iterator[Recorded]:
 
 
 class CommitSignal:
-    """Wakes whoever waits for a commit. ``live`` is false where another process commits."""
+    """Wakes the threads that wait for a commit. ``live`` is false where another process commits."""
 
     def __init__(self, live: bool) -> None:
         self._condition = threading.Condition()

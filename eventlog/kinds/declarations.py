@@ -139,10 +139,10 @@ class EmbeddingModelPinned(Payload, frozen=True, tag="embedding_model_pinned"):
 
 
 class SubscriptionSet(Payload, frozen=True, tag="subscription_set"):
-    """Somebody wants to be told of changes; or no longer, where ``ended``.
+    """A subscription to changes; or its end, where ``ended``.
 
-    ``key_id`` is the key it was made with (null: none was needed): what it is told is decided by
-    that key's rights when it is told. ``target`` is a scope or an entity.
+        ``key_id`` is the key it was made with (null: none was needed): what is delivered is decided by
+    that key's rights at delivery. ``target`` is a scope or an entity.
     """
 
     subscription_id: str

@@ -72,7 +72,7 @@ class RecallAnswered(Payload, frozen=True, tag="recall_answered"):
 
 
 class FactFeedback(Payload, frozen=True, tag="fact_feedback"):
-    """Whoever recalled these facts says what became of them: ``cited`` ones were used in an
+    """The caller of a recall says what became of its facts: ``cited`` ones were used in an
     answer, ``rejected`` ones were found wrong. ``receipt_id`` names the recall, where known."""
 
     line: ClassVar[str] = "feedback"

@@ -13,7 +13,7 @@ EpisodeKey: TypeAlias = Annotated[str, Meta(extra={"names": "episode"})]
 GardenId: TypeAlias = Annotated[str, Meta(extra={"names": "garden"})]
 EntityUri: TypeAlias = Annotated[str, Meta(extra={"names": "entity"})]
 InstantUs: TypeAlias = Annotated[int, Meta(extra={"names": "instant"})]
-"""What a field of a payload names. Whoever carries payloads from log to log, as an export does,
+"""What a field of a payload names. A carrier of payloads from log to log, as an export does,
 reads from the types what must be called otherwise there."""
 
 

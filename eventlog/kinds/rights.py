@@ -73,7 +73,7 @@ class GardenMemberSet(Payload, frozen=True, tag="garden_member_set"):
 
 
 class GardenDeleted(Payload, frozen=True, tag="garden_deleted"):
-    """The garden is gone, and with it every membership; its facts are nobody's to see."""
+    """The garden is gone, and with it every membership; its facts are hidden from every caller."""
 
     line: ClassVar[str] = "garden"
     garden_id: str
@@ -99,10 +99,10 @@ class CapabilityIssued(Payload, frozen=True, tag="capability_issued"):
 
 class CapabilityRevoked(Payload, frozen=True, tag="capability_revoked"):
     """A capability of this event's origin allows nothing from here on, nor does what was
-    derived from it. Stands once in the stream of each scope that the token covers, so that
-    whoever replays the scope learns of it.
+        derived from it. Stands once in the stream of each scope that the token covers, so that
+    a replay of the scope shows it.
 
-    ``revocation_id`` is a token id, or the digest (hex) of a derived token's last block.
+        ``revocation_id`` is a token id, or the digest (hex) of a derived token's last block.
     """
 
     replicated: ClassVar[bool] = True

@@ -248,7 +248,7 @@ class Archive:
         self._tail = []
 
     def _leave(self, files: list[Path]) -> None:
-        """Remove files as soon as nobody reads."""
+        """Remove files when their last reader is done."""
         self._left += files
         if not self._readers:
             self._remove_left()

@@ -96,7 +96,7 @@ def _asserted_id(event_id: str, stored: Stored, payload: dict[str, Any]) -> str:
 
 
 def touched(kind: str, event_id: str, payload: dict[str, Any]) -> list[str]:
-    """Ids of the facts an event made, ended, settled, returned or spoke of. Told from the
+    """Ids of the facts an event made, ended, settled, returned or spoke of. Read from the
     names of its fields, so that kinds to come are covered as well."""
     ids: list[str] = []
     if kind == "fact_asserted" and payload:

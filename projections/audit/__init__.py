@@ -1,1 +1,1 @@
-"""Audit: what was known when, what changed, and who was told; over the image and the archive."""
+"""Audit: what was known when, what changed, and who recalled it; over the image and the archive."""

@@ -1,9 +1,9 @@
 """The node's journal: every event that a caller may know of, oldest first (wire 2.2).
 
-Events of facts are there where the caller may read one of the facts. Of the rest, what speaks
-of keys and settings is for whoever reads every scope; what could speak of gardens, or of
-what others were shown, for nobody but the node's own machine, whoever the gardens let in: an
-event that is there in one node and not in another would tell that there are gardens.
+Events of facts are listed where the caller may read one of the facts. Of the rest, events
+of keys and settings are for callers that read every scope; what could reveal gardens, or
+what others were shown, is for the node's own machine alone, members of gardens included: an
+event that is listed in one node and not in another would reveal that there are gardens.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class Rights(Struct, frozen=True, kw_only=True):
 
 
 class SandboxTask(Struct, frozen=True):
-    """What the process is told: paths of the two files, the statement, the limits."""
+    """What the process receives: paths of the two files, the statement, the limits."""
 
     events: str
     standing: str
@@ -180,7 +180,7 @@ def extract_events(
 
 
 def _in_part(column: str) -> str:
-    """A column of the events; of an event that is told in part, what is told of it."""
+    """A column of the events, redacted where an event is partly visible."""
     if column == "fact_ids":
         return "coalesce(parts.kept, fact_ids) AS fact_ids"
     return column.replace("ELSE detail END", "ELSE coalesce(parts.said, detail) END")

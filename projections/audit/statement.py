@@ -1,4 +1,4 @@
-"""The process that runs one audit statement: told on stdin, answers on stdout, and ends.
+"""The process that runs one audit statement: reads it on stdin, answers on stdout, and ends.
 
 Its resources are limited by the operating system as well: address space, processor time,
 and not one byte of any file may be written.

@@ -1,4 +1,4 @@
-"""What a subscriber is told of an event: nothing that their rights of this moment hide.
+"""What a subscriber receives of an event: nothing that their rights of this moment hide.
 
 A notice is a function of the event, the subscription and what the rights leave: facts that
 may not be read leave no notice, no gap and no count.
@@ -58,7 +58,7 @@ def notices_of(
     view: View,
     rights: Authorization,
 ) -> list[Notice]:
-    """Everything a subscriber is told of one event, in a fixed order."""
+    """Everything a subscriber receives of one event, in a fixed order."""
     wanted = subscription.event_types
     found: list[Notice] = []
     for number, (sort, slot, detail) in enumerate(_happened(event, reader, view, rights)):

@@ -26,7 +26,7 @@ def as_csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> bytes:
 
 
 def as_parquet(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> bytes:
-    """A Parquet file; column types are told from the values."""
+    """A Parquet file; column types come from the values."""
     import duckdb
 
     names = _unique(columns)
@@ -65,7 +65,7 @@ def _cell(value: Any) -> Any:
 
 
 def _unique(columns: Sequence[str]) -> list[str]:
-    """Names told apart by a number where one stands twice."""
+    """Names made distinct by a number where one occurs twice."""
     names: list[str] = []
     for column in columns:
         name, number = column, 2

@@ -58,7 +58,7 @@ class CardInputs(Struct, frozen=True):
 
 
 def slots_of_key(view: View, key: CardKey) -> I32:
-    """Slots of the facts of a key, whoever may read them."""
+    """Slots of the facts of a key, readable or not."""
     number = view.entities.number(key.entity)
     if number is None:
         return np.empty(0, dtype=np.int32)

@@ -75,7 +75,7 @@ def _key_count(view: View) -> int:
 
 
 def _alive(view: View, slots: I32, moment: Moment) -> Bool:
-    """Which facts still claim something: an ended one contradicts nobody."""
+    """Which facts still claim something: an ended one contradicts nothing."""
     return (
         (view.to_position[slots] > moment.position)
         & (view.base[slots] > 0.0)

@@ -1,7 +1,7 @@
 """Vectors of bare texts, for telling whether two memories say the same (abmind A12).
 
 Made at the edge, before a write is queued, and kept in memory alone: the writer compares what
-is there and never asks a model. Whoever stores a memory makes its vector first, so that of two
+is there and never asks a model. The writer of a memory makes its vector first, so that of two
 that are stored at once the second finds the first one's.
 """
 

@@ -209,7 +209,7 @@ class CurrentEmbeddings:
 
 
 def purge_files(folder: Path) -> None:
-    """Remove vectors and their cache where nobody uses them: both are made again when asked."""
+    """Remove vectors and their cache where they are not used: both are made again when asked."""
     for pattern in ("vectors-*.db*", f"{CACHE_FILE}*"):
         for path in folder.glob(pattern):
             path.unlink(missing_ok=True)

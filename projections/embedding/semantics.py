@@ -90,7 +90,7 @@ class Semantics:
         return Semantics(self._embedder, vectors, self.min_confidence)
 
     def on_vectors(self, put: Callable[[I32, F32], None], forget: Callable[[I32], None]) -> None:
-        """Be told of vectors that come and go, in the embedding worker's thread."""
+        """Receive vectors that come and go, in the embedding worker's thread."""
         self._vectors.on_put, self._vectors.on_forget = put, forget
 
     def cosines(self, query: F32, slots: I32) -> tuple[F64, Bool]:

@@ -23,7 +23,7 @@ WHOLE_SHARE = 0.5
 class Vectors:
     """One writer, any readers: a slot's row is written before it is marked as present.
 
-    ``on_put`` and ``on_forget`` are told of what was written, in the writer's thread.
+    ``on_put`` and ``on_forget`` are called with what was written, in the writer's thread.
     """
 
     def __init__(self, dimensions: int) -> None:

@@ -280,7 +280,7 @@ class EmbeddingWorker:
             self._stored = grown
 
     def _moved(self) -> None:
-        """Tell whoever waits, and remember the position where nothing is left to do."""
+        """Wake the waiting, and remember the position where nothing is left to do."""
         if not self._waiting:
             self._table.write(position=self._seen_position)
         with self._condition:
@@ -349,7 +349,7 @@ class EmbeddingWorker:
                 return
 
     def _fail(self, fault: Exception, pause_seconds: float | None = None) -> None:
-        """Try again later: when told to, or after pauses that double."""
+        """Try again later: on request, or after pauses that double."""
         self._failures += 1
         if pause_seconds is None:
             pause_seconds = min(PAUSE_SECONDS_MAX, PAUSE_SECONDS * 2.0 ** (self._failures - 1))

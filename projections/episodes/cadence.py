@@ -31,7 +31,7 @@ class CadenceError(ValueError):
 
 class Cadence(Struct, frozen=True):
     """``every`` so many episodes, or at the instants of ``cron`` in ``tz``. ``missed``: what
-    becomes of a fire that nobody was awake for."""
+    becomes of a fire that the node missed."""
 
     every: int | None = None
     cron: str | None = None

@@ -88,8 +88,8 @@ class ConsolidationGate(_Part, frozen=True):
 class Rule(_Part, frozen=True):
     """See the module. ``cadence`` in its document form; ``timetable`` is it, parsed.
 
-    ``user`` and ``agent`` narrow what is read. ``source`` is who states the facts; by default
-    whoever recorded the episode. ``single_valued`` relations refuse a second value.
+        ``user`` and ``agent`` narrow what is read. ``source`` is who states the facts; by default
+    in the name of the episode's source. ``single_valued`` relations refuse a second value.
     """
 
     id: RuleId

@@ -80,7 +80,7 @@ def entity_of(subject: str | None, place: MemoryPlace) -> str:
 
 def _owner(user: str) -> str:
     """A user as the authority of an entity. Entities are lower-cased, users are not: those
-    that would fall together are told apart by a digest."""
+    that would fall together get a digest."""
     plain = quote(user, safe="").replace("~", "%7e").lower()
     return plain if user == user.lower() else f"{plain}~{sha256(user.encode()).hexdigest()[:8]}"
 

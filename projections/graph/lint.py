@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from engramlog.projections.moment import Moment
 
 FINDINGS_MAX = 1_000
-"""Findings told a check; the answer says where there are more."""
+"""Findings listed for a check; the answer says where there are more."""
 QUOTED_CHARACTERS_MAX = 200
 """Characters that a finding quotes of each value."""
 ROUTING_RELATIONS = ("intent:handoff_to", "intent:context_ref")
 """Relations by which work is handed on: a broken ref of theirs loses it."""
 FACTS_MAX = 20
-"""Fact ids told a finding, newest first."""
+"""Fact ids listed for a finding, newest first."""
 
 
 class LintRequest(Struct, frozen=True, kw_only=True):

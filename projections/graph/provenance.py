@@ -96,7 +96,7 @@ def walk(
 def _named(
     frontier: Sequence[FactRow], ancestors: Mapping[str, Ancestor], links: dict[Link, None]
 ) -> dict[str, str | None]:
-    """The hashes (and fact ids, where given) that the frontier names and nobody did before;
+    """The hashes (and fact ids, where given) that the frontier names for the first time;
     notes every link."""
     asked: dict[str, str | None] = {}
     for row in frontier:

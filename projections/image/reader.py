@@ -113,7 +113,7 @@ _log = logging.getLogger(__name__)
 
 
 class Reader:
-    """Synchronous queries; safe from any thread. ``followers`` are told of published events,
+    """Synchronous queries; safe from any thread. ``followers`` are called with published events,
     in the writer's thread. ``history``: the log, where it is at hand."""
 
     def __init__(self, link: Path, image: MemoryImage, history: History | None = None) -> None:
@@ -177,7 +177,7 @@ class Reader:
         for follow in self.followers:
             try:
                 follow(events)
-            except Exception:  # what is written is written, whoever cannot follow
+            except Exception:  # what is written stays written, even if a follower fails
                 _log.exception("a follower of the log")
 
     def card_key(self, card_id: str) -> CardKey | None:
@@ -265,7 +265,7 @@ class Reader:
             return content_reviews_of(db, facts)
 
     def receipt(self, receipt_id: str) -> ReceiptRow | None:
-        """Where a recall's receipt stands in the log, whoever may read it."""
+        """The position of a recall's receipt, readable or not."""
         with self.pool.connection() as db:
             return find_receipt(db, receipt_id)
 

@@ -141,7 +141,7 @@ class View(ColumnView):
         return self._image.facts.reserved.slots("", self.count)
 
     def entities_named(self, phrase: str) -> list[int]:
-        """Entities with this display name (``entity_names.phrase_of``), whoever may know them."""
+        """Entities with this display name (``entity_names.phrase_of``), readable or not."""
         return self._image.names.numbers(phrase)
 
     def summary_slots(self) -> I32:

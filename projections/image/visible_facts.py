@@ -31,7 +31,7 @@ def kept_from(view: View, authorization: Authorization, names: Iterable[str]) ->
 
 
 def tells_of(view: View, authorization: Authorization, winner: str, losers: Sequence[str]) -> bool:
-    """Whether the caller may know of a settlement or a denial: whoever may read both sides."""
+    """Whether the caller may know of a settlement or a denial: it takes both sides readable."""
     kept = kept_from(view, authorization, (winner, *losers))
     return winner not in kept and not (losers and {*losers} <= {*kept})
 

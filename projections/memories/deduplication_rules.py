@@ -23,7 +23,7 @@ TOPIC_MEMORIES_MAX = 20
 """So many of a topic's newest memories are asked whether a new one ends them."""
 SHARED_WORDS_MIN = 2
 OWNERLESS = frozenset({"system", "agent", "unknown"})
-"""Users that own no memories: whoever writes as one has forgotten to say who it is."""
+"""Users that own no memories: a writer under one has forgotten to say who it is."""
 RECENT_MAX = 256
 CONFIDENTIAL_MAX = 64
 """So many texts are compared with a new one by their vectors: of the owner's last minute, and

@@ -140,8 +140,8 @@ class CardsChoice(_Part, frozen=True):
 
 class Profile(_Part, frozen=True):
     """One document; ``parameters`` of stages and factors are parsed Structs after loading.
-    Without ``ambient``, nobody may ask ambient questions; without ``certainty``, scores only
-    order facts."""
+    Without ``ambient``, ambient questions are refused; without ``certainty``, scores only
+        order facts."""
 
     name: Annotated[str, Meta(pattern="^[a-z][a-z0-9_-]{0,63}$")]
     description: str

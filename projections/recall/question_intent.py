@@ -1,7 +1,7 @@
 """Why somebody asks, and what follows for the words they ask with (abmind's newer version).
 
 ``explicit`` questions mean their words: none is rewritten, none is dropped, and the search is
-always made. ``ambient`` ones come with every turn of a conversation, whoever said it: words
+always made. ``ambient`` ones come with every turn of a conversation, of any speaker: words
 that a great share of the facts hold tell nothing about which fact is meant and are dropped,
 and where no other is left there is no search. Shares are counted over the survivors: over what
 this caller may read at this moment, and the request's filters leave.

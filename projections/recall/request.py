@@ -21,7 +21,7 @@ Intent: TypeAlias = Literal["ambient", "explicit"]
 WEIGHT_KEYS = ("lexical", "semantic", "graph", "source_trust", "recency")
 STAGE_KEYS = ("lexical", "semantic", "graph")
 LIMIT = 100
-"""Facts returned at most, where nobody says otherwise."""
+"""Facts returned at most, by default."""
 ALIASES = {"lex": "lexical", "vec": "semantic", "vector": "semantic"}
 SEED_KEYS = frozenset({"lex", "lexical", "vec", "vector", "graph"})
 SUM_TOLERANCE = 0.001
@@ -40,7 +40,7 @@ class WeightsSumError(WeightsError):
 
 
 class Situation(Struct, frozen=True, kw_only=True):
-    """The asker's here and now, as far as it is told.
+    """The asker's here and now, as far as the request says.
 
     Attributes:
         hour: of the day, 0 to 23, where the asker is.
@@ -79,7 +79,7 @@ class RecallRequest(Struct, frozen=True, kw_only=True):
         filters: beyond relation and source.
         stages: run only these, by name or label, and those that always run.
         situation: where the asker stands, for factors that compare facts with it.
-        intent: why it is asked (see ``intent``); None where nobody says.
+        intent: why it is asked (see ``intent``); None where not said.
     """
 
     query: str

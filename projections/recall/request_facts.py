@@ -44,7 +44,7 @@ class Survey(Struct, frozen=True):
     ``focus`` is the number of the entity asked about: None where none was, -1 where the
     node does not know it. ``limit`` is how many facts the answer may hold.
     ``semantics`` is None where embeddings are off, ``context`` where the profile asks for none,
-    ``aliases`` where nobody looks names up. ``filters`` are those that left the survivors.
+    ``aliases`` where names are not looked up. ``filters`` are those that left the survivors.
     """
 
     view: View

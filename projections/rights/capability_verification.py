@@ -135,7 +135,7 @@ def _check_signature(key: str, signature: str, message: bytes) -> None:
 
 
 def _check_proof(key: str, proof: bytes) -> None:
-    """Whoever cuts blocks off a token has the root, but not the secret that ends it."""
+    """Cutting blocks off a token leaves the root, but not the secret that ends it."""
     if not key and not proof:
         return
     if not key or not proof or public_of(proof) != key:

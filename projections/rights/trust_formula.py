@@ -1,7 +1,7 @@
 """Trust in a source, ``t(source)`` in [0, 1]: what vouches for it, and the formula (wire 3.5).
 
 Who writes for itself is trusted fully: callers without a key (the machine's own operator),
-keys that write under their own name, and, whoever wrote, sources that hold a key of this
+keys that write under their own name, and sources that hold a key of this
 node. The formula weighs everybody else's evidence. What an operator set wins over both.
 """
 

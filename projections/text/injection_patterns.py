@@ -16,7 +16,7 @@ STEM_CHARS = 4
 
 
 class WordFamily(Struct, frozen=True):
-    """A family told by its words. The pattern sees lower-case words with one space between
+    """A family known by its words. The pattern sees lower-case words with one space between
     them and no punctuation; it can match only where one word begins with one of ``stems``
     and one with one of ``also`` (four letters, or a whole shorter word)."""
 
@@ -27,7 +27,7 @@ class WordFamily(Struct, frozen=True):
 
 
 class LineFamily(Struct, frozen=True):
-    """A family told by its marks. The pattern sees lower-case lines; it can match only where
+    """A family known by its marks. The pattern sees lower-case lines; it can match only where
     one of ``cues`` occurs."""
 
     code: str

@@ -1,4 +1,4 @@
-"""Characters that nobody sees: which of them a text needs, which are noise, which hide.
+"""Invisible characters: which of them a text needs, which are noise, which hide.
 
 Joiners belong to the spelling of many scripts and of emoji, zero-width spaces to that of
 Khmer, Thai, Lao and Myanmar, and a variation selector to the character before it; these

@@ -3,7 +3,7 @@ before or after one of them.
 
 A date without a year means that day or month of any year. ``yesterday``, ``two weeks ago`` and
 ``last year`` are counted from the day given; ``last May`` is a May of any year, since what is
-told of a month is seldom told in the same one.
+said of a month is seldom said in the same one.
 """
 
 from __future__ import annotations

@@ -234,7 +234,7 @@ class Group:
 
     def _record(self) -> list[Recorded]:
         """Append the drafts that wait, as they were received; a failure is the one submission's
-        whose they are, or nobody's yet."""
+        whose they are, if anyone's yet."""
         recorded: list[Recorded] = []
         try:
             for received_at, steps in groupby(self._waiting, lambda step: step.received_at):

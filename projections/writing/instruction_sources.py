@@ -1,9 +1,9 @@
 """The one rule of who may state instructions.
 
 Facts with ``interpret_as: instruction`` reach a model in a channel of their own, as orders.
-Whoever brings one, a caller, an import or a peer, must hold ``instruction:write``; every way
-into the log asks here. A value that may not instruct is refused where somebody states it
-anew, and can only be taken as plain content where it already stands in a foreign log.
+Its writer, a caller, an import or a peer, must hold ``instruction:write``; every way
+into the log asks here. A value that may not instruct is refused where a caller states it
+anew, and is taken as plain content where it is already in a foreign log.
 """
 
 from __future__ import annotations
@@ -30,5 +30,5 @@ def instruction_refusal(value: Value, permissions: Set[str]) -> Refused | None:
 
 
 def as_content(value: Value) -> Value:
-    """The same value, which instructs nobody."""
+    """The same value as content, not as an instruction."""
     return msgspec.structs.replace(value, interpret_as="content")

@@ -229,7 +229,7 @@ class Writer:
 
     def _run(self) -> None:
         self._work()
-        # Whatever still came is answered, so that nobody waits for ever.
+        # Late arrivals are answered, so that no caller waits for ever.
         while not self._queue.empty():
             item = self._queue.get()
             if isinstance(item, Submission):
@@ -398,7 +398,7 @@ class Writer:
 
 
 class NoWriter(Writer):
-    """Where nobody writes, as in a process that follows another's log: closed from the start."""
+    """Where writing is off, as in a process that follows another's log: closed from the start."""
 
     def __init__(self) -> None:
         self.degraded = None

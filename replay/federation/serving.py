@@ -30,7 +30,7 @@ def offered(
     found: list[str] = []
     for stream in sorted(streams):
         if not stream.startswith(f"{node_id}/"):
-            continue  # each node serves its own: nobody can withhold another's
+            continue  # each node serves its own, so that none can withhold another's
         kind, name = stream.split("/")[-2:]
         if (kind == "scope" and name in open_scopes) or (
             kind == "garden" and name in grants.gardens

@@ -71,7 +71,7 @@ class PrimaryFollower:
         append: makes events durable and shows them; raises CorruptLog or StorageError.
         node_id: whose log it must be.
         now_us: the clock of ``behind_us``.
-        seen: told of the primary's current public key.
+        seen: called with the primary's current public key.
     """
 
     def __init__(

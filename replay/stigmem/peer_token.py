@@ -49,7 +49,7 @@ class PeerClaims(Struct, frozen=True):
 
 class Nonces:
     """Which nonces were used. One nonce is one request; a token signed before this memory
-    began is refused, because nobody can say whether it was used."""
+    began is refused, because whether it was used is unknown."""
 
     def __init__(self, began_ms: int) -> None:
         self._began_ms = began_ms

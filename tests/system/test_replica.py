@@ -100,7 +100,7 @@ def test_a_promoted_replica_writes_as_a_new_origin(tmp_path: Path) -> None:
     assert answer["position"] > 4
     again = engramlog("promote", "--data", tmp_path / "replica")
     assert again.returncode == 1
-    assert "replica of nobody" in again.stderr
+    assert "this node is not a replica" in again.stderr
     assert replica.stop() == 0
     with serving(tmp_path / "replica", "--no-auth") as node:
         facts = node.client().get("/v1/facts?scope=company&limit=100")["facts"]

@@ -106,7 +106,7 @@ def _erase(args: argparse.Namespace, what: dict[str, Any]) -> int:
     with reach(args, embedding="pinned") as client:
         found = _ordered(client, body)
         if args.wait or url_of(args) is None:
-            # A directory that nobody serves has no one else to clean it.
+            # No node serves this directory, so clean it here.
             found |= _cleaned(client, found["erasure_id"])
     if args.json:
         print_json(found)

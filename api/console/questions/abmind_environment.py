@@ -1,5 +1,5 @@
 """abmind's settings, read from an environment as abmind reads them: a number that cannot be
-used is told of, and the default stays."""
+used is named, and the default stays."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def prompt_of(payload: str) -> str:
 
 def injected(answer: dict[str, Any], characters_max: int) -> str:
     """What is added to the prompt: a line a memory, in at most so many characters. Memories
-    that are marked as instructions are left out, as nobody vetted them for this turn."""
+    that are marked as instructions are left out, because no one vetted them for this turn."""
     lines: list[str] = []
     left = characters_max - len(HEADING) - 1
     for item in answer["content"]:

@@ -57,7 +57,7 @@ IDLE_SECONDS_MAX = 2.0
 """Longest a recall waits for a worker before it is answered here."""
 PAUSE_SECONDS = 5.0
 AUTO_FACTS_MAX = 250_000
-"""Facts up to which workers are started unless told so: each holds a memory image of its own."""
+"""Facts up to which workers are started by default: each holds a memory image of its own."""
 AUTO_WORKERS_MAX = 4
 
 _log = logging.getLogger(__name__)
@@ -254,7 +254,7 @@ class RecallWorkers:
         return None if embeddings is None else embeddings.semantics
 
     def _listen(self, tell: Callable[[ToWorker], None] | None) -> None:
-        """Be told of vectors from here on, in the event loop; or no more."""
+        """Receive vectors from here on, in the event loop; or no more."""
         semantics = self._heard = self._semantics()
         if semantics is None:
             return

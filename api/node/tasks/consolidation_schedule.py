@@ -49,7 +49,7 @@ class ConsolidationScheduler(LoopTask):
         return self._enabled
 
     def committed(self, events: Sequence[Recorded]) -> None:
-        """Told of published events, in the writer's thread."""
+        """Called with published events, in the writer's thread."""
         wanted = (EpisodeRecorded, ConsolidationRuleSet)
         loop = self._loop
         if loop is not None and any(isinstance(event.payload, wanted) for event in events):

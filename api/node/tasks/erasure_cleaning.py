@@ -23,7 +23,7 @@ class ErasureCleaning(LoopTask):
     """See the module; ``wake`` after every erasure.
 
     Args:
-        noted: told of every erasure, and at the start of all that are not clean, with the
+        noted: called with every erasure, and at the start with all that are not clean, with the
             positions of what they took: files that still hold it are not to be read.
         flush: writes down receipts of recalls that wait in memory: they may repeat the text.
 

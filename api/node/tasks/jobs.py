@@ -2,7 +2,7 @@
 
 ``RequestJobs`` are the answers that come later: a request over much becomes a job, whose result
 is fetched by id. A job is its starter's alone: only the same credential finds it, all others
-are told that there is none. Results are kept for ten minutes, in memory; a restart forgets them.
+find none. Results are kept for ten minutes, in memory; a restart forgets them.
 
 ``SingleJob`` is work on the whole node (a rebuild, a snapshot): at most one of a kind at a time,
 in a thread, with progress to look at.

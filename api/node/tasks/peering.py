@@ -166,7 +166,7 @@ class PeerReplay:
 
 
 class _Replaying(threading.Thread):
-    """Replays one peer until told to stop; a slow one delays no other."""
+    """Replays one peer until stopped; a slow one delays no other."""
 
     def __init__(self, peers: PeerReplay, node: Node, node_id: str, state: ReplayState) -> None:
         super().__init__(name=f"replay {node_id}", daemon=True)

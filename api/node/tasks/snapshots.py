@@ -1,4 +1,4 @@
-"""Snapshots of a serving node: those it takes by itself, and the job of those it is told to."""
+"""Snapshots of a serving node: scheduled ones, and the job of those on request."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Tombstones between peers: what this node tells, what it takes, and asking every peer.
 
-Only what this node itself signed is told; nothing is relayed. A peer's record counts where the
+Only what this node itself signed is shared; nothing is relayed. A peer's record counts where the
 peer is granted ``erase_foreign``, in the scopes that are shared with it.
 """
 

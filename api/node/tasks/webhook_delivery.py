@@ -55,14 +55,14 @@ class WebhookDelivery(LoopTask):
 
     @property
     def ledger(self) -> DeliveryLedger:
-        """How far each subscription was told."""
+        """How far each subscription was served."""
         if self._opened is None:
             self._opened = DeliveryLedger(self._node.directory.path / LEDGER_NAME)
         return self._opened
 
     @property
     def behind(self) -> int:
-        """Webhook subscriptions that have not been told everything, for whatever reason."""
+        """Webhook subscriptions with deliveries outstanding."""
         head = self._node.reader.image.position
         return sum(
             self.told(row).position < head
@@ -71,7 +71,7 @@ class WebhookDelivery(LoopTask):
         )
 
     def told(self, row: SubscriptionRow) -> Delivered:
-        """How far a subscription was told."""
+        """How far a subscription was served."""
         return self.ledger.get(row.id) or Delivered(row.position)
 
     @property
@@ -135,7 +135,7 @@ class WebhookDelivery(LoopTask):
                 lambda at=told.position: node.reader.image.position > at, WAIT_SECONDS
             )
             rights = rights_of(node, self._settings, row)
-            if rights is None:  # a key that comes back is told from where it went
+            if rights is None:  # a key that comes back resumes where it left
                 await asyncio.sleep(LOOK_SECONDS)
                 continue
             found, read_to = await asyncio.to_thread(told_after, node, row, rights, told.position)

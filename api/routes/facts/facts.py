@@ -102,7 +102,7 @@ def asserted_event(done: Done) -> Recorded | None:
 
 
 def now_of(call: Call, event: Recorded, done: Done) -> Volatile:
-    """What a fact just written looks like: trust is told on reads only."""
+    """What a fact just written looks like: reads alone give trust."""
     fact = event.payload
     assert isinstance(fact, FactAsserted)
     garden = call.node.reader.gardens.find(fact.garden_id) if fact.garden_id else None

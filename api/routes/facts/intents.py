@@ -158,7 +158,7 @@ async def create_intent(call: Call) -> web.Response:
     view = call.view()
     moment = call.moment(view)
     record = await call.in_pool(lambda: _found(call, view, name, moment))
-    if record is None:  # the sanitizer holds it back: who wrote it is told all the same
+    if record is None:  # the sanitizer holds it back; its writer gets it all the same
         record = _record(envelope, format_instant(moment.instant_us), ids)
     warnings = ignored(request)
     return answer(record | ({"warnings": warnings} if warnings else {}), 201)

@@ -136,7 +136,7 @@ async def _discovery_fault(declaration: Declaration) -> str | None:
     errors=(400, 404, 409, 413, 503, 507),
 )
 async def approve_peer(call: Call) -> web.Response:
-    """Make a declared node a peer, by the fingerprint that its operator told."""
+    """Make a declared node a peer, by the fingerprint that its operator gave."""
     _require_enabled(call)
     body = await call.body(ApproveBody)
     row = _peer(call)

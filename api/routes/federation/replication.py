@@ -124,7 +124,7 @@ async def promote(call: Call) -> web.Response:
     node = call.node
     state = node.replica
     if state is None:
-        raise coded("not_a_replica", "this node is a replica of nobody: it takes writes already")
+        raise coded("not_a_replica", "this node is not a replica: it takes writes already")
     await asyncio.to_thread(node.promote)
     return answer(
         {

@@ -215,7 +215,7 @@ async def note_access(call: Call) -> web.Response:
 async def _one(
     call: Call, name: str, moment: Moment | None = None, *, own: bool = False
 ) -> Episode:
-    """The oldest readable episode of this id or key; ``own``: that the caller has just told,
+    """The oldest readable episode of this id or key; ``own``: that the caller has just stated,
     whatever hides it. Raises ApiError 404."""
     view = call.view()
     position = view.position if moment is None else moment.position

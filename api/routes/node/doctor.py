@@ -126,7 +126,7 @@ def _embeddings(call: Call) -> CheckOutcome:
 def _authentication(call: Call) -> CheckOutcome:
     if call.service.settings.auth_required:
         return CheckOutcome("authentication", "ok", "callers need a key")
-    return CheckOutcome("authentication", "warning", "whoever reaches the node may read and write")
+    return CheckOutcome("authentication", "warning", "every caller may read and write")
 
 
 def _sanitizer(call: Call) -> CheckOutcome:

@@ -69,5 +69,5 @@ _BEGINNINGS = (
 
 
 def _holds(name: str) -> str:
-    """What a file is for, told from its name."""
+    """What a file is for, by its name."""
     return next((held for begin, held in _BEGINNINGS if name.startswith(begin)), "other")

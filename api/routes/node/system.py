@@ -202,7 +202,7 @@ def _gauges(call: Call) -> Iterator[Sample]:
         ),
         (
             "engramlog_webhooks_behind",
-            "Subscriptions with a webhook that have not been told everything.",
+            "Subscriptions with webhook deliveries outstanding.",
             call.service.deliverer.behind,
         ),
         (

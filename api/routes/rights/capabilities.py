@@ -1,4 +1,4 @@
-"""Capability tokens: signed for whoever the caller trusts, with at most the caller's rights."""
+"""Capability tokens: signed for a holder, with at most the caller's rights."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ async def get_garden(call: Call) -> web.Response:
     errors=(404, 409, 503, 507),
 )
 async def delete_garden(call: Call) -> web.Response:
-    """The garden is gone; what it held is nobody's to see any more."""
+    """The garden is gone; its facts are hidden from every caller."""
     garden = known_garden(call, call.segment("garden_id"))
     await call.do(DeleteGarden(garden_id=garden.id, admin=admin_of(call)))
     return web.Response(status=204)

@@ -40,7 +40,7 @@ EXPORT_ROWS_MAX = 100_000
 
 
 class TrailQuery(MomentQuery):
-    """Whose entries (``entity_uri``: who wrote), of which facts. ``oidc_sub`` matches nobody."""
+    """Whose entries (``entity_uri``: who wrote), of which facts. ``oidc_sub`` matches no one."""
 
     entity_uri: str | None = Field(default=None, min_length=1, max_length=NAME_LENGTH_MAX)
     oidc_sub: str | None = None

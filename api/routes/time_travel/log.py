@@ -276,7 +276,7 @@ def _one(call: Call, position: int) -> dict[str, Any]:
 
 
 def _payload(entry: JournalEntry) -> dict[str, Any] | None:
-    """The payload where it is no fact: those are told as records, as the sanitizer mode lets
+    """The payload of an event that is no fact. Facts appear as records, as the sanitizer mode lets
     them be seen."""
     payload = entry.event.payload
     if entry.detail is not None or payload is None or isinstance(payload, UnknownPayload):

@@ -113,7 +113,7 @@ STREAM_WRITE_SECONDS = 30.0
     "POST",
     "/v1/subscriptions",
     permission="read",
-    summary="Be told of changes",
+    summary="Subscribe to changes",
     body=SubscribeBody,
     answers={201: SubscriptionRecord},
     errors=(400, 409, 413, 503, 507),
@@ -265,7 +265,7 @@ def _page(call: Call, row: SubscriptionRow, query: SubscriptionEventsQuery) -> d
 
 
 def _sealed(call: Call, row: SubscriptionRow, position: int) -> str:
-    """Where a walk stands; never expires, and tells nobody how long the log is."""
+    """Where a walk stands; never expires, and hides how long the log is."""
     digest = filters_digest({"subscription": row.id})
     return call.service.cursors.seal(Cursor(_KIND, digest, 0, 0, 0, (position,)))
 

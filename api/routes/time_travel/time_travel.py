@@ -352,7 +352,7 @@ _TOLD = frozenset({"recall_served", "recall_answered"})
 
 
 def _may_see(call: Call, view: View, touch: Touch) -> bool:
-    """Who was told what is for those who were told, and for auditors; settlements and denials
+    """Receipts are for their callers and for auditors; settlements and denials
     are for those who may read both sides."""
     rights = call.authorization
     if touch.kind == "fact_denied":

@@ -42,7 +42,7 @@ class AssertLine(Line, frozen=True, kw_only=True, tag="assert"):
 
     ``again``: it stands beside an equal fact; without, such a line is answered by that one.
     ``alone``: a record of confidence 0 whose effect other lines say; without, as in files of
-    version 0.1, it ends every fact that it says is not so, whoever stated it.
+    version 0.1, it ends every fact that it says is not so, of any source.
     """
 
     entity: str

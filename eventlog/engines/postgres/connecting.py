@@ -45,7 +45,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
             return super().wait(gen, interval, self.patience_seconds)
         except psycopg.OperationalError:
             if time.monotonic() >= deadline:
-                self.pgconn.finish()  # what the server still answers is nobody's any more
+                self.pgconn.finish()  # what the server still answers is dropped
             raise
 
     @contextmanager

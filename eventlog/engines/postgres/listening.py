@@ -1,4 +1,4 @@
-"""Following the log's head from a thread: told by NOTIFY, and by looking where nobody tells."""
+"""Following the log's head from a thread: by NOTIFY, and by polling where no notice comes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Listener:
 
     Attributes:
         leads: whether this connection is the one, of all nodes', that has the lead.
-        standby_lag_bytes: how far the quickest standby is behind; None where that is not told.
+        standby_lag_bytes: how far the quickest standby is behind; None where that is unknown.
     """
 
     def __init__(

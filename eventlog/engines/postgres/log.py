@@ -1,6 +1,6 @@
 """The event log in PostgreSQL, for any number of nodes that share its origin.
 
-Whoever writes takes the lock of the row ``engramlog.head``, brings its own heads up to the
+A writer takes the lock of the row ``engramlog.head``, brings its own heads up to the
 log's, decides, and commits the events and the moved head in one transaction. A commit whose
 answer is lost is unknown, never acknowledged, and found out by the next transaction, which
 reads the head again.

@@ -99,7 +99,7 @@ WHEN NOT (NEW.actor = OLD.actor AND NEW.key = OLD.key AND NEW.digest = x''
     WHERE e.position BETWEEN OLD.first_position AND OLD.last_position AND p.position IS NULL))
 BEGIN SELECT RAISE(ABORT, 'the log is append-only: no UPDATE on idempotency'); END"""
 """The digest of a request's body, an unsalted hash, goes with what the request wrote. The
-key stays taken: nobody who repeats the request brings the text back."""
+key stays taken: repeating the request does not bring the text back."""
 
 _FORBIDDEN = tuple(
     (table, verb)

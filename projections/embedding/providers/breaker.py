@@ -1,4 +1,4 @@
-"""A circuit breaker: after failures in a row nobody asks for a while, then one does."""
+"""A circuit breaker: after failures in a row requests pause, then one tries."""
 
 from __future__ import annotations
 

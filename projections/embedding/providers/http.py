@@ -156,7 +156,7 @@ class HttpClient:
             return None
         longest = patience.pause_seconds_max
         if fault.retry_after_seconds is not None:
-            # Told to stay away for longer than anybody waits here: the caller comes back.
+            # The server asks for a longer pause than any wait here: the caller comes back.
             asked = fault.retry_after_seconds
             return None if asked > longest else asked + self._jitter() * patience.pause_seconds
         backed_off = min(longest, patience.pause_seconds * 2.0 ** (attempt - 1))

@@ -11,7 +11,7 @@ from engramlog.projections.arrays import F32
 from engramlog.projections.embedding.errors import BadAnswer
 
 Purpose = Literal["document", "query"]
-"""What the vectors are for: some models want to be told, and a query cannot wait long."""
+"""What the vectors are for: some models need to know, and a query cannot wait long."""
 
 
 class Provider(Protocol):

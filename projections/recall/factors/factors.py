@@ -59,7 +59,7 @@ class Speaker(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Unresolved(Struct, frozen=True, forbid_unknown_fields=True):
-    """The value of a fact whose contradiction nobody has resolved; all others have 1."""
+    """The value of a fact whose contradiction is unresolved; all others have 1."""
 
     unresolved: Fraction = 0.7
 

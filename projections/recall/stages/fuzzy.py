@@ -58,7 +58,7 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 def judges(parameters: Parameters) -> bool:
-    """Whether facts that hold all that was asked for are told from others."""
+    """Whether facts that hold all that was asked for are marked."""
     return parameters.coverage
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 KEYWORDS_MAX = 64
 BEGINNING = 80
-"""Characters by which paragraphs of one period are told apart."""
+"""Characters by which paragraphs of one period differ."""
 
 _OPERATORS = re.compile(r"\b(?:OR|AND|NOT)\b")
 _QUOTED = re.compile(r'"([^"]*)"')

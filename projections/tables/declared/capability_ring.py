@@ -52,7 +52,7 @@ class CapabilityRing:
         if issuer is None:
             raise CapabilityInvalid("token_issuer_unknown")
         if verified.public_key != issuer.public_key and not self._known(verified):
-            # Signed by a retired key: whoever stole it could sign what was never issued.
+            # Signed by a retired key: its thief could sign what was never issued.
             raise CapabilityInvalid("token_invalid")
         fault = fault_of(verified, now_us, self.revoked(verified.node_id))
         grant = verified.grant.meeting(issuer.ceiling)
@@ -61,7 +61,7 @@ class CapabilityRing:
         return verified, grant
 
     def read(self, text: str) -> VerifiedToken:
-        """A bearer's claims, whoever signed it. Raises CapabilityInvalid ``token_invalid``."""
+        """A bearer's claims, by any signer. Raises CapabilityInvalid ``token_invalid``."""
         verified = self._verified.get(text)
         if verified is None:
             try:

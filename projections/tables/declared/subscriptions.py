@@ -1,4 +1,4 @@
-"""Subscriptions: who wants to be told of what, and how far each was told."""
+"""Subscriptions: who wants what, and how far each was served."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def load_subscriptions(db: apsw.Connection) -> list[SubscriptionRow]:
 
 
 class Delivered(Struct, frozen=True):
-    """How far a subscription was told: everything up to ``position``."""
+    """How far a subscription was served: everything up to ``position``."""
 
     position: int
     failures: int = 0
@@ -118,7 +118,7 @@ class Delivered(Struct, frozen=True):
 
 
 class DeliveryLedger:
-    """``deliveries.db``: how far each subscription was told, so that a restart repeats little and
+    """``deliveries.db``: how far each subscription was served, so that a restart repeats little and
     loses nothing. Not a projection: it says what this node did, not what the log says."""
 
     def __init__(self, path: Path) -> None:
@@ -133,7 +133,7 @@ class DeliveryLedger:
         )
 
     def get(self, subscription_id: str) -> Delivered | None:
-        """How far a subscription was told; None before the first delivery."""
+        """How far a subscription was served; None before the first delivery."""
         with self._lock:
             row = query_one(
                 self._db,

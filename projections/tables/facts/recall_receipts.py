@@ -58,7 +58,7 @@ class ReceiptRow(Struct, frozen=True):
 
 
 def find_receipt(db: apsw.Connection, receipt_id: str) -> ReceiptRow | None:
-    """The receipt's place, whoever may read it."""
+    """The receipt's place, readable or not."""
     row = query_one(
         db,
         "SELECT receipt_id, position, principal, at_us FROM recall_receipts WHERE receipt_id = ?",

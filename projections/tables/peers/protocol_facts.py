@@ -1,6 +1,6 @@
 """Facts of nodes that speak only the protocol's federation, as the projections see them.
 
-Such a fact has no event of its own: whoever pulls it wraps it in an event. Several of our
+Such a fact has no event of its own: the puller wraps it in an event. Several of our
 nodes may wrap the same one and replay each other, and must agree. So every projector sees
 the wrapped fact under an id computed from what was wrapped, with the foreign node's own
 clock reading, time and name in the header: the same for every wrapping. The first wrapping
@@ -57,7 +57,7 @@ def unwrapped(event: Recorded) -> Recorded:
         recorded_at=foreign.recorded_at,
         actor=foreign.node_id,
     )
-    if fact.id is not None:  # nobody chooses the id of what is not theirs
+    if fact.id is not None:  # a peer does not choose the id of what is not its own
         event = msgspec.structs.replace(event, payload=msgspec.structs.replace(fact, id=None))
     return msgspec.structs.replace(event, header=header, peer=event.peer or foreign.node_id)
 
@@ -198,7 +198,7 @@ def foreign_cursor(db: apsw.Connection, node_id: str) -> ForeignCursor | None:
 
 
 def is_known(db: apsw.Connection, node_id: str, foreign_id: str) -> bool:
-    """Whether a foreign node's fact is here, whoever wrapped it."""
+    """Whether a foreign node's fact is here, by any puller's wrapping."""
     return (
         query_one(
             db,

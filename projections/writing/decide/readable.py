@@ -1,8 +1,8 @@
-"""What whoever asks for a write may read: nothing else may show in how it is decided.
+"""What a writer may read: nothing else may show in how the write is decided.
 
 The memory image knows every fact that was published, and masks it as it does for reads. What the
 same group stated before is asked of the tables: it has no tombstone of its own yet, and
-nobody has reviewed it.
+it is unreviewed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def readable(
     context: Context, rights: Authorization | None, facts: Iterable[str]
 ) -> frozenset[str]:
     """Those of the facts (ids) that ``rights`` let be read; all where None asks: the node's
-    own tools. Whoever may write and not read knows what was said in their own name."""
+    own tools. A write-only key sees only its own facts."""
     asked = list(dict.fromkeys(facts))
     if rights is None or not asked:
         return frozenset(asked)

@@ -151,7 +151,7 @@ def _content(command: AssertFact) -> tuple[Any, ...]:
 
 def _newest_of_source(command: AssertFact, context: Context) -> tuple[Any, ...] | None:
     """The newest live fact of the source that the asker may read: what they may not is not
-    there, and nobody learns of it by stating it again."""
+    there, and stating it again does not reveal it."""
     known = (command.entity, command.relation, command.scope, command.garden_id, command.source)
     rights = command.rights
     pending = context.undecided.newest.get(known)

@@ -121,7 +121,7 @@ def erase_facts(command: EraseFacts, context: Context) -> Decision | Refused:
 
 def foreign_erasures(context: Context) -> list[Draft]:
     """Local events for erasures of other nodes that may take effect here, but for what is held:
-    in the node's own stream, as whoever replays the others learns of them there."""
+    in the node's own stream, as peers that replay the others learn of them there."""
     drafts: list[Draft] = []
     for event_id, facts in erasures_taking_effect(context.db).items():
         claim = _committed(event_id, context)

@@ -197,7 +197,7 @@ def _settle(
             return refusal
     partition = fact_partition(key[2], key[3])
     drafts: list[Draft] = []
-    # The note tells of both sides, and so does a new value to whoever settles by one of them.
+    # The note names both sides, and so does a new value to the settler by one of them.
     level = max(_level(side, context) for side in (*losing, *([winner] if winner else [])))
     if winner is None:
         assert command.new_value is not None
@@ -216,7 +216,7 @@ def _settle(
     note = context.draft(
         _plain_fact(
             (f"stigmem:resolution:{command.conflict_id}", *key[1:]),
-            as_content(value),  # the note records what was decided and orders nobody
+            as_content(value),  # the note records what was decided and instructs no one
             command.source,
             level,
         ),

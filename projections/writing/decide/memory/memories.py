@@ -160,7 +160,7 @@ def _with_ends(
 
 
 def ending(how: str, fact: str, ended: list[str], *, confidential: bool) -> FactRetracted:
-    """The end of memories on account of another, which whoever reads of it may not know of:
+    """The end of memories on account of another, which a reader may not know of:
     a confidential one is neither named nor the cause."""
     named = "a confidential memory" if confidential else fact
     return FactRetracted(fact_ids=ended, reason=f"{how} {named}")

@@ -29,7 +29,7 @@ def receive_foreign(command: ask.ReceiveForeign, context: Context) -> Decision:
     """Wrap what is new, and note the page with everything that was refused.
 
     A record of confidence 0 ends facts of its source that the same foreign node stated, and
-    denies those of others. A source that holds a key of this node is its own: nobody else may
+    denies those of others. A source that holds a key of this node is its own: no other may
     state facts in its name.
     """
     context.flush()
