@@ -24,6 +24,7 @@ from benchmarks import (
     profiles,
     recall_quality,
     recall_speed,
+    startup,
     time_travel,
     writes,
 )
@@ -33,6 +34,7 @@ BENCHMARKS: dict[str, Callable[[int], list[Figure]]] = {
     "asof_law": asof_law.measure,
     "writes": writes.measure,
     "ingest": ingest.measure,
+    "startup": startup.measure,
     "flatness": flatness.measure,
     "congress": congress.measure,
     "icews": icews.measure,

@@ -16,11 +16,21 @@ from typing import Any
 from urllib.parse import urlsplit
 
 READY_SECONDS_MAX = 120.0
+STOP_SECONDS_MAX = 120.0
 
 
 @contextmanager
 def serving(data: Path, *, env: dict[str, str] | None = None) -> Generator[str, None, None]:
     """The URL of a node process on ``data``, for the length of a ``with`` block."""
+    with serving_process(data, env=env) as (url, _):
+        yield url
+
+
+@contextmanager
+def serving_process(
+    data: Path, *, env: dict[str, str] | None = None
+) -> Generator[tuple[str, int], None, None]:
+    """As ``serving``, and the number of the process."""
     process = subprocess.Popen(
         [
             sys.executable,
@@ -41,10 +51,10 @@ def serving(data: Path, *, env: dict[str, str] | None = None) -> Generator[str, 
         assert process.stdout is not None
         line = process.stdout.readline()
         url = next(word for word in line.split() if word.startswith("http://"))
-        yield url
+        yield url, process.pid
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(timeout=30)
+        process.wait(timeout=STOP_SECONDS_MAX)
         if process.stdout is not None:
             process.stdout.close()
 

@@ -3,67 +3,101 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 import numpy as np
 
 from engramlog.projections.arrays import I32
+from engramlog.projections.text_table import TextTable, key_of
 
 _CHOICES_MAX = 64
 
 
 class Interner:
-    """Numbers texts 0, 1, 2 … in order of first appearance. One thread adds; any may read."""
+    """Numbers texts 0, 1, 2 … in order of first appearance. One thread adds; any may read.
+
+    The first of them may lie in a sealed table; ``rest`` on another copy of the same.
+    """
 
     def __init__(self) -> None:
+        self._sealed = TextTable()
+        self._first = 0
         self._numbers: dict[str, int] = {}
         self._texts: list[str] = []
         self._choices: dict[object, tuple[int, I32]] = {}
         self._choosing = threading.Lock()
 
+    def rest(self, sealed: TextTable) -> None:
+        """Have the first texts lie in a table: all there are so far, or as many as before."""
+        self._sealed = sealed
+        self._first = len(sealed)
+
+    def fill(self, texts: Sequence[str]) -> None:
+        """Give these texts the first numbers; an empty one is a gap."""
+        self._texts += texts
+        self._numbers.update((text, number) for number, text in enumerate(texts) if text)
+
+    @property
+    def sealed(self) -> TextTable:
+        """The table of the first texts."""
+        return self._sealed
+
     def add(self, text: str) -> int:
         """The number of ``text``, given now if it is new."""
-        number = self._numbers.get(text)
+        number = self.number(text)
         if number is None:
-            number = len(self._texts)
+            number = self._first + len(self._texts)
             self._texts.append(text)
             self._numbers[text] = number
         return number
 
     def number(self, text: str) -> int | None:
         """The number of ``text``, or None where it never appeared."""
-        return self._numbers.get(text)
+        number = self._numbers.get(text)
+        return self._sealed.number(key_of(text)) if number is None and self._first else number
 
     def numbered(self, text: str) -> int:
         """The number of a text that has one. Raises KeyError for an unknown one."""
-        return self._numbers[text]
+        number = self.number(text)
+        if number is None:
+            raise KeyError(text)
+        return number
 
     def text(self, number: int) -> str:
         """The text of a number. Raises IndexError for an unknown one."""
-        return self._texts[number]
+        if number < self._first:
+            return self._sealed.text(number)
+        return self._texts[number - self._first]
 
     def texts(self, numbers: Sequence[int]) -> list[str]:
         """The texts of numbers, in the order given. Raises IndexError for an unknown one."""
-        texts = self._texts
-        return [texts[number] for number in numbers]
+        if not self._first:
+            texts = self._texts
+            return [texts[number] for number in numbers]
+        return [self.text(number) for number in numbers]
 
     def since(self, start: int) -> list[str]:
         """All texts from a number on."""
-        return self._texts[start:]
+        return list(self._since(start))
+
+    def _since(self, start: int) -> Iterator[str]:
+        yield from self._sealed.texts(start)
+        yield from self._texts[max(0, start - self._first) :]
 
     def texts_between(self, numbers: Sequence[int], after: str, last: str) -> list[str]:
         """Those texts of numbers that come after ``after`` and not after ``last``."""
-        texts = self._texts
-        return [text for n in numbers if (text := texts[n]) <= last and text > after]
+        return [text for text in self.texts(numbers) if text <= last and text > after]
 
     def chosen(self, name: object, choose: Callable[[str], bool]) -> I32:
         """Numbers of the texts that ``choose`` keeps, ascending. ``name`` stands for the
         function: each text is asked about once under a name, as long as it is remembered."""
         with self._choosing:
             asked, numbers = self._choices.pop(name, (0, np.empty(0, dtype=np.int32)))
-            count = len(self._texts)
+            count = len(self)
             if asked < count:
-                fresh = [n for n in range(asked, count) if choose(self._texts[n])]
+                texts = islice(self._since(asked), count - asked)
+                fresh = [n for n, text in enumerate(texts, asked) if choose(text)]
                 numbers = np.concatenate((numbers, np.array(fresh, dtype=np.int32)))
             while len(self._choices) >= _CHOICES_MAX:
                 self._choices.pop(next(iter(self._choices)))
@@ -71,4 +105,4 @@ class Interner:
             return numbers
 
     def __len__(self) -> int:
-        return len(self._texts)
+        return self._first + len(self._texts)

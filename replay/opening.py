@@ -7,6 +7,7 @@ from pathlib import Path
 
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.log import EventLog
+from engramlog.projections.image.files import ImageFiles
 from engramlog.projections.image.image import MemoryImage
 from engramlog.projections.tables.storage_faults import DAMAGED
 from engramlog.projections.tables.store import (
@@ -19,22 +20,31 @@ from engramlog.projections.tables.store import (
 from engramlog.replay.rebuild import Progress, rebuild_offline, replay_into
 from engramlog.replay.snapshots import Snapshots
 
+PAGE_EVENTS = 5_000
+
 _log = logging.getLogger(__name__)
 
 
 def open_tables(
-    link: Path, log: EventLog, progress: Progress | None, snapshots: Snapshots | None = None
+    link: Path,
+    log: EventLog,
+    progress: Progress | None,
+    snapshots: Snapshots | None = None,
+    images: ImageFiles | None = None,
 ) -> tuple[ProjectionStore, MemoryImage]:
     """The projections file at the log's head, and the memory image of it. Tables that are damaged
-    are made again: they are a view of the log. ``snapshots``: what that may start from."""
+    are made again: they are a view of the log.
+
+    Args:
+        snapshots: what the tables may be made from.
+        images: what the memory image may be made from, in place of the tables.
+    """
     for attempt in (1, 2):
         store: ProjectionStore | None = None
         try:
             store = _open_store(link, log, progress, snapshots)
             _remove_leftovers(link)
-            image = MemoryImage()
-            image.load(store.db, store.position)
-            return store, image
+            return store, _open_image(store, log, images)
         except DAMAGED as fault:
             if store is not None:
                 store.close()
@@ -45,6 +55,18 @@ def open_tables(
             link.unlink()
             remove_generation(damaged)
     raise AssertionError("unreachable")
+
+
+def _open_image(store: ProjectionStore, log: EventLog, images: ImageFiles | None) -> MemoryImage:
+    """The image at the tables' position; that of halted tables shows what they lack."""
+    image = None if images is None or store.halted else images.restored(log)
+    if image is None:
+        image = MemoryImage()
+        image.load(store.db, store.position)
+    while image.position < store.position:
+        page = log.read(image.position, min(PAGE_EVENTS, store.position - image.position))
+        image.apply(page, page[-1].position)
+    return image
 
 
 def _open_store(

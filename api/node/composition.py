@@ -20,6 +20,7 @@ from engramlog.api.node.tasks.card_refreshing import CardRefreshing
 from engramlog.api.node.tasks.consolidation_schedule import ConsolidationScheduler
 from engramlog.api.node.tasks.embedding import Embedding
 from engramlog.api.node.tasks.erasure_cleaning import cleaning_of
+from engramlog.api.node.tasks.image_writing import ImageWriting
 from engramlog.api.node.tasks.jobs import RequestJobs, SingleJob
 from engramlog.api.node.tasks.peering import PeerReplay
 from engramlog.api.node.tasks.protocol_federation import ProtocolFederation
@@ -58,7 +59,7 @@ def create_service(node: Node, settings: Settings, *, control_token: str | None 
     rebuilds = SingleJob("rebuild", "events", node.clock.now_us)
     reindexing = SingleJob("reindex", "facts", node.clock.now_us)
     recalls = RecallWorkers(node, settings, settings.recall_workers)
-    cleaning = cleaning_of(node, archive, desk, tracker.flush)
+    cleaning = cleaning_of(node, archive, desk, tracker.flush, recalls.start_anew)
     snapshots = SnapshotTaking(node, settings.snapshots_every_events, settings.snapshots_keep)
     peers = PeerReplay(node, settings)
     federation = ProtocolFederation(node, settings, peers)
@@ -76,6 +77,7 @@ def create_service(node: Node, settings: Settings, *, control_token: str | None 
         ArchiveSealing(archive),
         cleaning,
         snapshots,
+        ImageWriting(node),
         peers,
         federation,
         TombstonePuller(node, settings, federation.shared_scopes),

@@ -5,7 +5,10 @@ The composition root; the HTTP app, the CLI and the tests all open one of these.
 
 from __future__ import annotations
 
+import gc
+import logging
 import os
+import time
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -16,6 +19,7 @@ import msgspec
 from engramlog.api.node.log_place import Durability, open_log, shared
 from engramlog.eventlog.clock import Clock, SystemClock
 from engramlog.eventlog.directory import DataDirectory
+from engramlog.eventlog.errors import StorageError, StorageFailed
 from engramlog.eventlog.event import NODE_STREAM, stream_name
 from engramlog.eventlog.identity import Identity
 from engramlog.eventlog.kinds import (
@@ -32,6 +36,7 @@ from engramlog.projections.embedding.current import Progress as IndexProgress
 from engramlog.projections.embedding.errors import EmbeddingsOff
 from engramlog.projections.embedding.recipe import Space
 from engramlog.projections.embedding.settings import EmbeddingSettings
+from engramlog.projections.image.files import ImageFiles
 from engramlog.projections.image.reader import Reader
 from engramlog.projections.moment import Moment
 from engramlog.projections.tables.digest import Digests
@@ -54,7 +59,15 @@ CURSOR_KEY_BYTES = 32
 CURSOR_CONTEXT = b"engramlog/cursor-key/1\n"
 ROTATION_PAGE_EVENTS = 10_000
 SYSTEM_ACTOR = "system:engramlog"
+CLOSING_LAG_MIN = 2_000
+CLOSING_LAG_SHARE = 50
+"""Image files are left behind at the end where they would be this far behind: so many events,
+and one for so many facts. Fewer are folded again in no time."""
+MAPPED_LOOKS = 100
+MAPPED_SECONDS = 0.1
 EpochClock = Literal["wall", "file"]
+
+_log = logging.getLogger(__name__)
 
 
 class NotAReplica(Exception):
@@ -88,6 +101,7 @@ class Node:
         self.clock = clock
         self.cursor_key = cursor_key
         self.snapshots = Snapshots(directory.path)
+        self.images = ImageFiles(directory.path)
         self._closed = False
 
     @classmethod
@@ -135,7 +149,10 @@ class Node:
                 )
             snapshots = Snapshots(directory.path)
             snapshots.sweep()
-            store, image = open_tables(directory.projections_path, events, progress, snapshots)
+            images = ImageFiles(directory.path)
+            store, image = open_tables(
+                directory.projections_path, events, progress, snapshots, images
+            )
             reader = Reader(directory.projections_path, image, events)
             opened.append(reader.close)
             writer = Writer(events, store, image, clock, reader.committed)
@@ -285,6 +302,36 @@ class Node:
 
         return self.snapshots.replay_fault(snapshot, build)
 
+    def image_lag(self) -> int:
+        """How many positions the image files are behind; 0 where there is nothing to write, or
+        the memory image is not what the log says."""
+        if self.writer.degraded is not None or self.writer.store.halted:
+            return 0
+        return self.reader.image.position - self.images.position
+
+    def write_image(self) -> int | None:
+        """Write the memory image to its files, while reads and writes go on; returns its
+        position, None where an erasure came between. Raises OSError."""
+        return self.images.write(
+            self.reader.image, self.log, lambda work: self.writer.exclusive(work).result()
+        )
+
+    def discard_images(self) -> None:
+        """Remove the image files, and let go of them here.
+
+        Raises:
+            OSError: a file cannot be removed.
+            StorageFailed: a request that is under way still reads one.
+        """
+        self.images.discard()
+        held: Callable[[], object | None] = self.writer.exclusive(self.reader.image.unmap).result()
+        for _ in range(MAPPED_LOOKS):
+            if held() is None:
+                return
+            gc.collect()  # what readers left may be waiting for it
+            time.sleep(MAPPED_SECONDS)
+        raise StorageFailed("a removed image file is still being read")
+
     def embed(self, settings: EmbeddingSettings) -> None:
         """Begin to embed facts. Raises EmbeddingError as ``open`` does."""
         self.embeddings = CurrentEmbeddings.open(
@@ -354,10 +401,21 @@ class Node:
             self.follower.stop()
         self._close_embeddings()
         self.writer.close()
+        self._leave_image()
         self.reader.close()
         self.writer.store.close()
         self.log.close()
         self.directory.close()
+
+    def _leave_image(self) -> None:
+        """Have the next start find image files that are not far behind."""
+        image = self.reader.image
+        if self.image_lag() < max(CLOSING_LAG_MIN, image.published // CLOSING_LAG_SHARE):
+            return
+        try:
+            self.images.write(image, self.log)
+        except (OSError, StorageError) as fault:
+            _log.warning("no image files are left for the next start: %s", fault)
 
     def _close_embeddings(self) -> None:
         if self.embeddings is not None:

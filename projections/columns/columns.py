@@ -1,9 +1,8 @@
-"""Growing numpy arrays and slot lists: the storage under the memory image."""
+"""Growing numpy arrays: a row for each fact, the storage under the memory image."""
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -81,73 +80,3 @@ class Columns:
         for slot in slots:
             if column[slot] == LIVE:
                 column[slot] = position
-
-
-class Postings:
-    """Lists of increasing slots by number or term, cut to what a reader has pinned.
-
-    A list of one slot is kept as a plain integer: most are, and an array costs four times
-    as much memory.
-    """
-
-    def __init__(self) -> None:
-        self._lists: dict[Any, int | array[int]] = {}
-
-    def add(self, name: Any, slot: int) -> None:
-        """List a slot under a name."""
-        found = self._lists.get(name)
-        if found is None:
-            self._lists[name] = slot
-        elif isinstance(found, array):
-            found.append(slot)
-        else:
-            self._lists[name] = array("i", (found, slot))
-
-    def add_all(self, names: Sequence[Any], slot: int) -> None:
-        """List a slot under several names, as often as each occurs."""
-        lists = self._lists
-        for name in names:
-            found = lists.get(name)
-            if found is None:
-                lists[name] = slot
-            elif isinstance(found, array):
-                found.append(slot)
-            else:
-                lists[name] = array("i", (found, slot))
-
-    def drop(self, slots: Collection[int]) -> set[Any]:
-        """Take slots out of every list; returns the names whose lists changed. Reads every
-        list: for erasures, which are rare."""
-        gone = frozenset(slots)
-        changed: set[Any] = set()
-        for name, found in list(self._lists.items()):
-            if isinstance(found, int):
-                if found in gone:
-                    del self._lists[name]
-                    changed.add(name)
-            elif not gone.isdisjoint(found):
-                kept = array("i", (slot for slot in found if slot not in gone))
-                if kept:
-                    self._lists[name] = kept
-                else:
-                    del self._lists[name]
-                changed.add(name)
-        return changed
-
-    def slots(self, name: Any, count: int) -> I32:
-        """The slots below ``count``, in order."""
-        found = self._lists.get(name)
-        if found is None:
-            return np.zeros(0, dtype=np.int32)
-        if isinstance(found, int):
-            return np.full(int(found < count), found, dtype=np.int32)
-        # tobytes copies while holding the interpreter lock: no buffer is exported, so the
-        # writer may go on appending in its own thread.
-        slots: I32 = np.frombuffer(found.tobytes(), dtype=np.int32)
-        if len(slots) and slots[-1] >= count:
-            return slots[: int(np.searchsorted(slots, count))]
-        return slots
-
-    def __iter__(self) -> Iterator[Any]:
-        """The names with a list."""
-        return iter(self._lists)

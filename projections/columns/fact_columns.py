@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
 
 import numpy as np
 
 from engramlog.projections.arrays import F64, I8, I32, I64, U32, Bool
-from engramlog.projections.columns.columns import Columns, Postings
+from engramlog.projections.columns.columns import Columns
+from engramlog.projections.columns.key_numbers import KeyNumbers
+from engramlog.projections.columns.numbered_texts import FactIds, SaidValues
+from engramlog.projections.columns.slot_lists import Postings
 from engramlog.projections.columns.term_postings import TermPostings
 from engramlog.projections.interner import Interner
 from engramlog.projections.normalization import SCOPES
-from engramlog.projections.text.terms import Tokenizer, said_text
+from engramlog.projections.text.terms import Tokenizer
 
-VALUE_TYPES = ("string", "text", "number", "boolean", "datetime", "ref", "null")
 NOWHERE = -1
 """The scope of an erased fact: no right covers it."""
 SCOPE_NUMBERS = {scope: number for number, scope in enumerate(SCOPES)}
@@ -36,15 +37,14 @@ class FactColumns(Columns):
         self.sources = Interner()
         self.gardens = Interner()
         self.origins = Interner()
-        self.value_numbers: dict[tuple[str, str], int] = {}
-        self.said: list[str] = []
-        """By value number: what the lexicon reads of the value."""
-        self.key_numbers: dict[tuple[int, int, int, int], int] = {}
+        self.said = SaidValues()
+        """The values; by number, what the lexicon reads of each."""
+        self.keys = KeyNumbers()
         self.crowded: Bool = np.zeros(1024, dtype=np.bool_)
         """By key number: whether the key has more than one fact."""
         self.slots: int = 0
         """Slots given out; those of erased facts are not given again."""
-        self.slot_of: dict[str, int] = {}
+        self.slot_of = FactIds()
         self.attested: array[int] = array("i")
         """Slots of facts with a source's own signature, ascending."""
         self.passages: dict[int, str] = {}
@@ -71,33 +71,18 @@ class FactColumns(Columns):
         if garden_number is None:
             return False
         key = (entity_number, relation_number, SCOPE_NUMBERS[scope], garden_number)
-        return key in self.key_numbers
+        return self.keys.number(key) is not None
 
     def key_number(self, key: tuple[int, int, int, int]) -> int:
         """The number of (entity, relation, scope, garden), for one more fact of it."""
-        number = self.key_numbers.get(key)
+        number = self.keys.number(key)
         if number is not None:
             self.crowded[number] = True
             return number
-        number = self.key_numbers[key] = len(self.key_numbers)
+        number = self.keys.add(key)
         if number >= len(self.crowded):
             self.crowded = np.concatenate([self.crowded, np.zeros_like(self.crowded)])
         return number
-
-    def value_number(self, value_type: str, text: str) -> int:
-        """The number of a value."""
-        number = self.value_numbers.setdefault((value_type, text), len(self.said))
-        if number == len(self.said):
-            self.said.append(said_text(value_type, text))
-        return number
-
-    def forget_values(self, numbers: Sequence[int]) -> None:
-        """Nothing says these values any more; one that is said again gets another number."""
-        gone = frozenset(numbers)
-        for value in [value for value, number in self.value_numbers.items() if number in gone]:
-            del self.value_numbers[value]
-        for number in gone:
-            self.said[number] = ""
 
     def cut(self) -> ColumnView:
         """Every row there is, published or not."""

@@ -9,6 +9,9 @@ import numpy as np
 
 from engramlog.projections.arrays import I32, I64
 
+Counted = list[tuple[int, bytes, bytes]]
+"""Position, int32 slots and int64 counts of each addition."""
+
 
 class SlotCounts:
     """How often each slot had been counted by a position. One thread adds, any may ask."""
@@ -38,6 +41,26 @@ class SlotCounts:
         self._slots.append(slots)
         self._counts.append(counts)
         self._totals = totals
+
+    def state(self) -> Counted:
+        """All of it."""
+        return [
+            (position, slots.tobytes(), counts.tobytes())
+            for position, slots, counts in zip(
+                self._positions, self._slots, self._counts, strict=True
+            )
+        ]
+
+    def restore(self, kept: Counted) -> None:
+        """The opposite of ``state``."""
+        self._positions = [position for position, _, _ in kept]
+        self._slots = [np.frombuffer(slots, dtype=np.int32) for _, slots, _ in kept]
+        self._counts = [np.frombuffer(counts, dtype=np.int64) for _, _, counts in kept]
+        if kept:
+            slots = np.concatenate(self._slots)
+            totals: I64 = np.zeros(int(slots.max()) + 1, dtype=np.int64)
+            np.add.at(totals, slots, np.concatenate(self._counts))
+            self._totals = totals
 
     def at(self, slots: I32, position: int) -> I64:
         """Counts of slots at a position."""

@@ -1,7 +1,8 @@
 """Posting lists of terms: which facts hold a term, and how often, ready for arithmetic.
 
 The writer appends a slot each time its fact says the term. What questions ask for is counted
-once and kept; later appends are counted on top of it.
+once and kept; later appends are counted on top of it. Sealed lists were counted when they were
+written.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ from __future__ import annotations
 import threading
 from array import array
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
 
-from engramlog.projections.arrays import I32
-from engramlog.projections.columns.columns import Postings
+from engramlog.projections.arrays import I32, I64
+from engramlog.projections.columns.slot_lists import NOTHING, Lists, Postings
+from engramlog.projections.text_table import TextTable, key_of
 
 COUNTED_ENTRIES_MAX = 8_000_000
 """Counted entries kept in all (8 bytes each); the terms asked least recently go first."""
@@ -49,6 +51,40 @@ class _Counted:
         self.raw += len(repeated)
 
 
+class SealedTerms:
+    """Sealed lists by term, each slot once, and beside it how often its fact says the term."""
+
+    def __init__(self, table: TextTable, starts: I64, slots: I32, often: np.ndarray[Any, Any]):
+        self.table = table
+        self.starts = starts
+        self.all_slots = slots
+        self.often = often
+
+    @property
+    def lists(self) -> Lists:
+        """The lists by the terms' numbers, with frequencies beside the slots."""
+        return Lists(self.starts, [self.all_slots, self.often])
+
+    def counted(self, term: str) -> tuple[I32, I32]:
+        """(slots, how often each holds the term)."""
+        number = self.table.number(key_of(term))
+        if number is None:
+            return NOTHING, NOTHING
+        at = slice(self.starts[number], self.starts[number + 1])
+        return self.all_slots[at], self.often[at].astype(np.int32)
+
+    def slots(self, name: str) -> I32:
+        return np.repeat(*self.counted(name))
+
+    def names(self) -> Iterator[str]:
+        return self.table.texts()
+
+    def names_of(self, slots: I32) -> set[str]:
+        at = np.flatnonzero(np.isin(self.all_slots, slots))
+        numbers = np.unique(self.starts.searchsorted(at, side="right") - 1)
+        return {self.table.text(number) for number in numbers.tolist()}
+
+
 class TermPostings(Postings):
     """See the module."""
 
@@ -57,13 +93,38 @@ class TermPostings(Postings):
         self._lock = threading.Lock()
         self._counted: OrderedDict[str, _Counted] = OrderedDict()
         self._entries = 0
+        self._terms: SealedTerms | None = None
+
+    def rest_on(self, terms: SealedTerms) -> None:
+        """As ``rest``."""
+        self.rest(terms)
+        self._terms = terms
+
+    @property
+    def terms(self) -> SealedTerms | None:
+        """The sealed lists."""
+        return self._terms
 
     def counted(self, term: str, below: int) -> tuple[I32, I32]:
         """(slots below ``below``, how often each holds the term); ascending, not to be
         written. Only published slots may be asked for: a fact's entries are then complete."""
+        fresh = self._counted_fresh(term, below)
+        if self._terms is None:
+            return fresh
+        slots, often = self._terms.counted(term)
+        if len(self._dropped) and len(slots):
+            stays = self._stays(slots)
+            slots, often = slots[stays], often[stays]
+        if not len(slots):
+            return fresh
+        if not len(fresh[0]):
+            return slots, often
+        return np.concatenate((slots, fresh[0])), np.concatenate((often, fresh[1]))
+
+    def _counted_fresh(self, term: str, below: int) -> tuple[I32, I32]:
         found = self._lists.get(term)
         if not isinstance(found, array) or len(found) <= COUNTED_FROM:
-            return count(self.slots(term, below))
+            return count(self._fresh(term, below))
         with self._lock:
             known = self._counted.get(term)
             if known is None:

@@ -11,13 +11,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from engramlog.projections.arrays import F32, I64
+from engramlog.projections.arrays import F32, I64, U64
 
 WORD_BITS = 64
 _SUM_WORDS = 3
 """Words whose differing bits one byte can count."""
 
-U64: TypeAlias = np.ndarray[Any, np.dtype[np.uint64]]
 U16: TypeAlias = np.ndarray[Any, np.dtype[np.uint16]]
 
 

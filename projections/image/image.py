@@ -8,11 +8,13 @@ changes it; readers pin a ``View`` at a published position and never wait.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
 import apsw
+import numpy as np
+from msgspec import Struct
 
 from engramlog.eventlog.event import Recorded, UnknownPayload
 from engramlog.eventlog.kinds import FactErased
@@ -20,8 +22,16 @@ from engramlog.projections.columns.entity_names import EntityNames
 from engramlog.projections.columns.fact_columns import FactColumns
 from engramlog.projections.columns.name_signatures import NameSignatures
 from engramlog.projections.columns.remembered_answers import Remembered
+from engramlog.projections.columns.sealed_facts import (
+    FactsCut,
+    cut_of,
+    restore,
+    sections_of,
+    unmap,
+)
 from engramlog.projections.columns.simhash import TextSignatures, signers
 from engramlog.projections.image.fact_texts import FactTexts
+from engramlog.projections.sealed_sections import Laid, Sections
 from engramlog.projections.tables.database import open_reader, tables_position
 from engramlog.projections.tables.declared.gardens import GardensPart
 from engramlog.projections.tables.declared.policies import SetValuedPart
@@ -39,22 +49,38 @@ from engramlog.projections.tables.facts.tombstones import TombstonesPart
 from engramlog.projections.tables.facts.verdicts import VerdictsPart
 from engramlog.projections.tables.peers.protocol_facts import admitted, id_of
 from engramlog.projections.tables.peers.remote_retractions import ENDING_KINDS
-from engramlog.projections.tables.projector import ImagePart
+from engramlog.projections.tables.projector import ImagePart, SmallPart
 
 ANSWERS_KEPT_MAX = 8
 """Sets of survivors that recall remembers; one of a million facts takes 5 MB."""
+
+
+class ImageCut(Struct, frozen=True):
+    """What an image held at a position: all that is small, and how far the rest had come."""
+
+    facts: FactsCut
+    classification: bytes
+    parts: dict[str, bytes]
+    erasures: int
+
+    @property
+    def position(self) -> int:
+        """Every event up to here is in the image."""
+        return self.facts.position
 
 
 class MemoryImage:
     """See the module. ``published`` slots and ``position`` are what readers may see.
 
     Attributes:
+        erasures: how often facts were erased since it was made.
         parts: by name, in the order in which they load and fold: a part may ask those before it.
         facts: the columns, names and slot lists that the parts share.
     """
 
     def __init__(self) -> None:
-        self.published = self.position = 0
+        self.published = self.position = self.erasures = 0
+        self._sections: Sections | None = None
         self.facts = facts = FactColumns()
         self.trust = TrustPart(facts.sources)
         self.decay = DecayPart()
@@ -69,11 +95,12 @@ class MemoryImage:
         self.verdicts = VerdictsPart(facts)
         self.accesses = AccessPart(facts)
         self.feedback = FeedbackPart(facts)
-        self.parts: dict[str, ImagePart] = {
+        before: dict[str, SmallPart] = {
             "trust": self.trust,
             "decay": self.decay,
             "set_valued": self.set_valued,
-            "facts": FactsPart(facts, self.trust, self.decay),
+        }
+        after: dict[str, SmallPart] = {
             "gardens": self.gardens,
             "erased": self.erased,
             "attributes": self.attributes,
@@ -85,6 +112,9 @@ class MemoryImage:
             "accesses": self.accesses,
             "feedback": self.feedback,
         }
+        own = FactsPart(facts, self.trust, self.decay)
+        self._small = before | after
+        self.parts: dict[str, ImagePart] = {**before, "facts": own, **after}
         self._folding: dict[str, list[ImagePart]] = defaultdict(list)
         for part in self.parts.values():
             for kind in part.kinds:
@@ -112,6 +142,48 @@ class MemoryImage:
         if hiding is not self.tombstones.hiding:
             self.remembered.clear()
         self._publish(position)
+
+    # -- in files -------------------------------------------------------------------------
+
+    def cut(self) -> ImageCut:
+        """What the image holds. Call in the writer's thread; what is large follows with
+        ``sections``, which any thread may ask for while events are folded."""
+        facts = self.facts
+        return ImageCut(
+            facts=cut_of(facts, self.position, self.trust.sources()),
+            classification=facts.arrays["classification"][: facts.count].tobytes(),
+            parts={name: part.state() for name, part in self._small.items()},
+            erasures=self.erasures,
+        )
+
+    def sections(self, cut: ImageCut) -> Iterator[Laid]:
+        """The large things of a cut. They are of no use where facts were erased meanwhile."""
+        return sections_of(self.facts, cut.facts, np.frombuffer(cut.classification, dtype=np.int8))
+
+    def restore(self, cut: ImageCut, sections: Sections) -> None:
+        """Take in, in place of ``load``, what was written of a cut.
+
+        Raises:
+            SealedFault, msgspec.MsgspecError: it cannot be read; the image is of no use.
+        """
+        restore(self.facts, cut.facts, sections)
+        for name, part in self._small.items():
+            part.restore(cut.parts.get(name, b""))
+        self._sections = sections
+        self._publish(cut.position)
+
+    def unmap(self) -> Callable[[], object | None]:
+        """Let go of the file that the image was restored from, if it was, and go on in memory
+        of this process alone. Call in the writer's thread. What is returned gives None once
+        nothing refers to the file's map: readers may for as long as they are under way."""
+        sections, self._sections = self._sections, None
+        if sections is None:
+            return lambda: None
+        unmap(self.facts, sections)
+        self.remembered.clear()
+        return sections.held()
+
+    # -- folding --------------------------------------------------------------------------
 
     def _fold(self, events: Sequence[Recorded]) -> None:
         seen = [
@@ -143,6 +215,7 @@ class MemoryImage:
         }
         for part in reversed(self.parts.values()):
             part.forget(gone)
+        self.erasures += 1
         self.remembered.clear()
         self._read_texts_anew()
 
@@ -164,11 +237,13 @@ class MemoryImage:
         self.position = position
 
 
-def load_at_once(image: MemoryImage, path: Path) -> None:
-    """Load one state of a file that another connection may be writing."""
+def loaded_at_once(path: Path) -> MemoryImage:
+    """The image of one state of a file of tables that another connection may be writing."""
+    image = MemoryImage()
     db = open_reader(path)
     try:
         with db:
             image.load(db, tables_position(db))
     finally:
         db.close()
+    return image

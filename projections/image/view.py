@@ -167,9 +167,9 @@ class View(ColumnView):
 
     def value_numbers(self, text: str) -> list[int]:
         """Numbers of the values that are this text: as a string, and as a text."""
-        numbers = self._image.facts.value_numbers
-        kinds = [(kind, text) for kind in ("string", "text")]
-        return [number for each in kinds if (number := numbers.get(each)) is not None]
+        said = self._image.facts.said
+        kinds = ("string", "text")
+        return [number for kind in kinds if (number := said.number(kind, text)) is not None]
 
     def text_of(self, slot: int) -> str:
         """All that the lexicon reads of a fact."""

@@ -72,3 +72,16 @@ class ImagePart(Protocol):
     def forget(self, facts: Mapping[str, int]) -> None:
         """Drop what is kept of erased facts, given by id and slot."""
         ...
+
+
+class SmallPart(ImagePart, Protocol):
+    """A part that a file of the memory image holds as one document."""
+
+    def state(self) -> bytes:
+        """All that the part holds. Call in the writer's thread."""
+        ...
+
+    def restore(self, state: bytes) -> None:
+        """Take in, in place of ``load``, what the part held when ``state`` was asked for.
+        Raises msgspec.MsgspecError."""
+        ...

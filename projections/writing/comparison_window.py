@@ -15,7 +15,8 @@ from engramlog.projections.moment import Moment
 from engramlog.projections.normalization import SCOPES
 
 TEXTS = (0, 1)
-"""Numbers of the value types that memories have: string and text (``fact_columns.VALUE_TYPES``)."""
+"""Numbers (``numbered_texts.VALUE_TYPES``) of the value types that memories have: string and
+text."""
 _NONE: I32 = np.empty(0, dtype=np.int32)
 
 

@@ -15,7 +15,8 @@ from tests.worlds.live import CONTROL_TOKEN, LiveNode
 
 SECRET = "zanzibar-quokka-7741"
 STEPS = (
-    "recall receipts", "log", "snapshots", "tables", "vectors", "archive", "audit files", "receipt",
+    "recall receipts", "log", "snapshots", "tables", "vectors", "archive", "audit files",
+    "memory image", "receipt",
 )  # fmt: skip
 CHILD = f"""
 import os, signal, sys

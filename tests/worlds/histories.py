@@ -359,7 +359,7 @@ def _alike(node: Node, fact: str) -> str:
     same[slot] = False
     others = frozenset(np.flatnonzero(same & (view.to_position == LIVE)).tolist())
     names = node.reader.image.facts.slot_of.items()
-    return next((name for name, at in reversed(names) if at in others), fact)
+    return next((name for name, at in reversed([*names]) if at in others), fact)
 
 
 def erasure(step: Step, fact: str) -> EraseFacts:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from engramlog.projections.arrays import I32
-from engramlog.projections.columns.columns import COLUMN_TYPES, Postings
+from engramlog.projections.columns.columns import COLUMN_TYPES
 from engramlog.projections.columns.fact_columns import NOWHERE
+from engramlog.projections.columns.slot_lists import Postings
 from engramlog.projections.image.image import MemoryImage
 from engramlog.projections.image.view import View
 from engramlog.projections.rights.trust_formula import WARRANTS

@@ -19,7 +19,8 @@ from engramlog.eventlog.kinds import ReplicaPromoted
 from engramlog.projections.arrays import F32, I32, I64, Bool
 from engramlog.projections.embedding.following import Ask, FollowedEmbeddings
 from engramlog.projections.embedding.settings import EmbeddingSettings
-from engramlog.projections.image.image import MemoryImage, load_at_once
+from engramlog.projections.image.files import ImageFiles
+from engramlog.projections.image.image import loaded_at_once
 from engramlog.projections.image.reader import Reader
 from engramlog.projections.writing.writer import NoWriter
 from engramlog.replay.replication.state import load_state
@@ -43,10 +44,9 @@ class LogFollower:
         self._log = open_log_to_read(directory, self.clock, log)
         self._path = path
         self._link = directory.projections_path
-        self._image = MemoryImage()
         self._arrived: list[tuple[I64, F32]] = []
         self._generation = os.readlink(self._link)
-        load_at_once(self._image, self._link)
+        self._image = ImageFiles(path).restored(self._log) or loaded_at_once(self._link)
         self._reader = Reader(self._link, self._image)
         self.node = Node(directory, self._log, NoWriter(), self._reader, self.clock, b"")
         self.node.replica = load_state(path)

@@ -82,6 +82,7 @@ class RecallWorkers:
         self._under_way = 0
         self._begun = False
         self._heard: Semantics | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._workers: list[_Worker] = []
         self._idle: asyncio.Queue[_Worker] = asyncio.Queue()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -93,7 +94,20 @@ class RecallWorkers:
 
     async def start(self) -> None:
         """Allow workers from here on."""
+        self._loop = asyncio.get_running_loop()
         self._open = self.count > 0
+
+    def start_anew(self) -> None:
+        """Have none of the processes that run now go on, and others start in their place.
+        Returns once they have ended; call from any thread but the event loop's."""
+        if self._loop is None:
+            return
+
+        async def renewed() -> None:
+            if self._begun and self._open:
+                self._renew()
+
+        asyncio.run_coroutine_threadsafe(renewed(), self._loop).result()
 
     def status(self) -> TaskStatus:
         if not self._open:
@@ -155,6 +169,7 @@ class RecallWorkers:
         if often and not self._begun:
             self._begin()
         elif self._begun and self._heard is not self._semantics():
+            _log.info("recall workers start anew: the embedding model was changed")
             self._renew()
         if not self.ready or verify or not self._fits(body):
             return None
@@ -242,8 +257,9 @@ class RecallWorkers:
 
     def _replace(self, worker: _Worker) -> None:
         worker.end()
-        if worker in self._workers:
-            self._workers.remove(worker)
+        if worker not in self._workers:
+            return  # it was replaced while it was starting, or answering
+        self._workers.remove(worker)
         if self._open:
             self._spawn(PAUSE_SECONDS)
 
@@ -285,8 +301,7 @@ class RecallWorkers:
             worker.send(data)
 
     def _renew(self) -> None:
-        """Facts are embedded otherwise from here on: workers start anew."""
-        _log.info("recall workers start anew: the embedding model was changed")
+        """End the workers, and start others."""
         self._listen(self._broadcast)
         while not self._idle.empty():
             self._idle.get_nowait()

@@ -126,20 +126,36 @@ class _Vectors:
 
 
 def cleaning_of(
-    node: Node, archive: Archive, desk: AuditDesk, flush: Callable[[], Awaitable[None]]
+    node: Node,
+    archive: Archive,
+    desk: AuditDesk,
+    flush: Callable[[], Awaitable[None]],
+    start_readers_anew: Callable[[], None],
 ) -> ErasureCleaning:
-    """What cleans up after the erasures of a node."""
+    """What cleans up after the erasures of a node. ``start_readers_anew``: has other processes
+    let go of the image files."""
 
     def noted(positions: list[int]) -> None:
         archive.note_erased(positions)
         desk.note_erased()
 
-    return ErasureCleaning(cleaner_of(node, archive, desk), node.reader, flush, noted)
+    cleaner = cleaner_of(node, archive, desk, start_readers_anew)
+    return ErasureCleaning(cleaner, node.reader, flush, noted)
 
 
-def cleaner_of(node: Node, archive: Archive, desk: AuditDesk) -> Cleaner:
+def cleaner_of(
+    node: Node,
+    archive: Archive,
+    desk: AuditDesk,
+    start_readers_anew: Callable[[], None] = lambda: None,
+) -> Cleaner:
     """What cleans the files of a node."""
     vectors: VectorFiles = _Vectors(node)
+
+    def discard_images(_positions: list[int]) -> None:
+        node.discard_images()
+        start_readers_anew()
+
     return Cleaner(
         node.log,
         node.writer,
@@ -150,6 +166,9 @@ def cleaner_of(node: Node, archive: Archive, desk: AuditDesk) -> Cleaner:
         archive,
         lambda: vectors,
         node.snapshots,
-        further={"audit files": lambda _positions: desk.close()},
+        further={
+            "audit files": lambda _positions: desk.close(),
+            "memory image": discard_images,
+        },
         copies=lambda: not node.leads,
     )

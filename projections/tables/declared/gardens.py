@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import apsw
+import msgspec
 
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import (
@@ -162,6 +163,9 @@ def _review(event: Recorded, review: QuarantineReviewed, db: apsw.Connection) ->
     )
 
 
+_decode_state = msgspec.msgpack.Decoder(tuple[set[int], dict[int, tuple[int, str]]]).decode
+
+
 class GardensPart:
     """Which gardens are quarantines, and how the facts in them were judged."""
 
@@ -192,6 +196,12 @@ class GardensPart:
     def forget(self, facts: Mapping[str, int]) -> None:
         for slot in facts.values():
             self.reviews.pop(slot, None)
+
+    def state(self) -> bytes:
+        return msgspec.msgpack.encode((self.quarantines, self.reviews))
+
+    def restore(self, state: bytes) -> None:
+        self.quarantines, self.reviews = _decode_state(state)
 
     def _found(self, garden: str, *, quarantine: bool) -> None:
         number = self._facts.gardens.add(garden)

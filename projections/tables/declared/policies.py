@@ -120,6 +120,9 @@ SELECT from_position, document FROM declarations WHERE sort='set_valued' ORDER B
 """
 
 
+_decode_declared = msgspec.msgpack.Decoder(list[tuple[int, list[str]]]).decode
+
+
 class SetValuedPart:
     """Which relations were declared set-valued, as of any position."""
 
@@ -141,6 +144,13 @@ class SetValuedPart:
 
     def forget(self, facts: Mapping[str, int]) -> None:
         """Declarations are of relations, not of facts."""
+
+    def state(self) -> bytes:
+        return msgspec.msgpack.encode(list(zip(self._positions, self._patterns, strict=True)))
+
+    def restore(self, state: bytes) -> None:
+        for position, patterns in _decode_declared(state):
+            self._add(position, patterns)
 
     def _add(self, position: int, patterns: Iterable[str]) -> None:
         self._positions.append(position)

@@ -197,6 +197,11 @@ _KEY_SOURCES = "SELECT from_position, source FROM key_sources ORDER BY from_posi
 _POLICIES = "SELECT from_position, document FROM trust_policies ORDER BY from_position"
 
 
+_decode_state = msgspec.msgpack.Decoder(
+    tuple[dict[int, tuple[list[int], list[float]]], dict[str, int], list[tuple[int, TrustPolicy]]]
+).decode
+
+
 class TrustPart:
     """Trust in sources as of any position, for many facts at once. See ``trust_formula`` for
     what the numbers mean."""
@@ -231,6 +236,19 @@ class TrustPart:
 
     def forget(self, facts: Mapping[str, int]) -> None:
         """Trust is in sources, not in facts."""
+
+    def state(self) -> bytes:
+        policies = list(zip(self._policy_positions, self._policies, strict=True))
+        return msgspec.msgpack.encode((self._settings, self._keyed, policies))
+
+    def restore(self, state: bytes) -> None:
+        self._settings, self._keyed, policies = _decode_state(state)
+        for position, policy in policies:
+            self._add_policy(position, policy)
+
+    def sources(self) -> frozenset[int]:
+        """Numbers of the sources that operators or keys speak of."""
+        return frozenset(self._settings) | {self._sources.numbered(name) for name in self._keyed}
 
     def add(self, position: int, source: str, trust: float) -> None:
         """An operator set a trust."""

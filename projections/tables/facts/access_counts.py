@@ -14,7 +14,7 @@ import msgspec
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import MemoriesMerged, RecallServed, RecallUse
 from engramlog.projections.columns.fact_columns import FactColumns
-from engramlog.projections.columns.slot_counts import SlotCounts
+from engramlog.projections.columns.slot_counts import Counted, SlotCounts
 from engramlog.projections.tables.database import query
 from engramlog.projections.tables.erasing import FACTS
 
@@ -93,6 +93,9 @@ def _last(uses: Iterable[RecallUse]) -> list[int]:
     return sorted(instants)[-KEPT_MAX:]
 
 
+TimesKept = dict[int, tuple[bytes, bytes]]
+
+
 class AccessPart:
     """How often, and when last, recalls returned each fact."""
 
@@ -114,6 +117,14 @@ class AccessPart:
     def forget(self, facts: Mapping[str, int]) -> None:
         for slot in facts.values():
             self.times.drop(slot)
+
+    def state(self) -> bytes:
+        return msgspec.msgpack.encode((self.counts.state(), self.times.state()))
+
+    def restore(self, state: bytes) -> None:
+        counts, times = msgspec.msgpack.decode(state, type=tuple[Counted, TimesKept])
+        self.counts.restore(counts)
+        self.times.restore(times)
 
     def _add(self, position: int, uses: Sequence[tuple[str, int, list[int]]]) -> None:
         counts: list[tuple[int, int]] = []
@@ -139,6 +150,17 @@ class RecallTimes:
         positions, times = known
         times.extend(instants)  # before the positions, by which readers count them
         positions.extend([position] * len(instants))
+
+    def state(self) -> TimesKept:
+        """All of it, as int64 positions and instants."""
+        kept = self._by_slot.items()
+        return {slot: (at.tobytes(), times.tobytes()) for slot, (at, times) in kept}
+
+    def restore(self, kept: TimesKept) -> None:
+        """The opposite of ``state``."""
+        self._by_slot = {
+            slot: (array("q", at), array("q", times)) for slot, (at, times) in kept.items()
+        }
 
     def drop(self, slot: int) -> None:
         """Forget an erased fact."""

@@ -82,6 +82,11 @@ class AttributesProjector:
             db.executemany("INSERT INTO fact_attributes VALUES (?,?,?)", rows)
 
 
+_decode_state = msgspec.msgpack.Decoder(
+    tuple[dict[int, list[tuple[int, FactAttributes]]], bool]
+).decode
+
+
 class AttributesPart:
     """What each fact says of itself, and the newest classification of each."""
 
@@ -117,6 +122,14 @@ class AttributesPart:
     def forget(self, facts: Mapping[str, int]) -> None:
         for slot in facts.values():
             self.by_slot.pop(slot, None)
+
+    def state(self) -> bytes:
+        return msgspec.msgpack.encode((self.by_slot, self.confidential))
+
+    def restore(self, state: bytes) -> None:
+        # Others hold the dictionary already.
+        by_slot, self.confidential = _decode_state(state)
+        self.by_slot.update(by_slot)
 
     def _set(self, fact: str, position: int, attributes: FactAttributes) -> None:
         """Note a fact's attributes; its newest classification counts for the past as well."""

@@ -537,6 +537,13 @@ class ResolutionsPart:
         for slot in facts.values():
             self.notes.pop(slot, None)
 
+    def state(self) -> bytes:
+        return msgspec.msgpack.encode(self.notes)
+
+    def restore(self, state: bytes) -> None:
+        # Others hold the dictionary already.
+        self.notes.update(msgspec.msgpack.decode(state, type=dict[int, int]))
+
     def _note(self, note: str, about: str | None) -> None:
         slot = self._facts.slot_of.get(note)
         known = None if about is None else self._facts.slot_of.get(about)

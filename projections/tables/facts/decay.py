@@ -162,6 +162,7 @@ class _Regime:
     positions and instants."""
 
     def __init__(self, sweep: DecaySwept) -> None:
+        self.sweep = sweep
         self.scope = sweep.scope
         self.gardens = sweep.gardens
         self.policies = sweep.policies
@@ -195,6 +196,9 @@ class _Regime:
         return policy.half_life_s, policy.min_confidence or 0.0
 
 
+_decode_state = msgspec.msgpack.Decoder(list[tuple[DecaySwept, list[int], list[int]]]).decode
+
+
 class DecayPart:
     """Confidence at any position, from the list of sweeps."""
 
@@ -214,6 +218,15 @@ class DecayPart:
 
     def forget(self, facts: Mapping[str, int]) -> None:
         """A sweep names no facts."""
+
+    def state(self) -> bytes:
+        kept = [(each.sweep, each.positions, each.instants) for each in self._regimes.values()]
+        return msgspec.msgpack.encode(kept)
+
+    def restore(self, state: bytes) -> None:
+        for sweep, positions, instants in _decode_state(state):
+            for position, instant in zip(positions, instants, strict=True):
+                self._add(position, msgspec.structs.replace(sweep, at_us=instant))
 
     def _add(self, position: int, sweep: DecaySwept) -> None:
         name = repr((sweep.scope, sweep.gardens, sweep.policies))

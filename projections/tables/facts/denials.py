@@ -113,6 +113,11 @@ def is_denial(db: apsw.Connection, fact: str) -> bool:
 _EVERY = "SELECT position, fact_id, marker_id FROM denials ORDER BY position, fact_id"
 
 
+_decode_state = msgspec.msgpack.Decoder(
+    tuple[dict[int, list[tuple[int, int]]], dict[str, list[tuple[int, str, str]]]]
+).decode
+
+
 class DenialsPart:
     """Which facts were denied, and by which records. A denial waits for facts that are not here
     yet."""
@@ -149,6 +154,12 @@ class DenialsPart:
                 del self._of[target]
             elif len(kept) < len(stated):
                 self._of[target] = kept
+
+    def state(self) -> bytes:
+        return msgspec.msgpack.encode((self._of, self._waiting))
+
+    def restore(self, state: bytes) -> None:
+        self._of, self._waiting = _decode_state(state)
 
     def _add(self, position: int, fact: str, marker: str) -> None:
         slot_of = self._facts.slot_of

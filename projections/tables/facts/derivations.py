@@ -11,6 +11,7 @@ from itertools import groupby
 from operator import itemgetter
 
 import apsw
+import msgspec
 
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import FactAsserted
@@ -89,6 +90,12 @@ class DerivationsPart:
     def forget(self, facts: Mapping[str, int]) -> None:
         for slot in facts.values():
             self.parents.pop(slot, None)
+
+    def state(self) -> bytes:
+        return msgspec.msgpack.encode(self.parents)
+
+    def restore(self, state: bytes) -> None:
+        self.parents = msgspec.msgpack.decode(state, type=dict[int, tuple[int, ...]])
 
     def _derive(self, slot: int, hashes: Sequence[str]) -> None:
         self.parents[slot] = tuple(sorted({int(each[:16], 16) for each in hashes}))

@@ -114,6 +114,12 @@ class ErasedPart:
     def forget(self, facts: Mapping[str, int]) -> None:
         """Their ids are what is kept."""
 
+    def state(self) -> bytes:
+        return msgspec.msgpack.encode(self.facts)
+
+    def restore(self, state: bytes) -> None:
+        self.facts = msgspec.msgpack.decode(state, type=set[str])
+
 
 def _note(event: Recorded, erasure: FactErased, db: apsw.Connection) -> None:
     db.execute(

@@ -29,10 +29,10 @@ from engramlog.eventlog.kinds import (
 from engramlog.projections.columns.fact_columns import (
     NOWHERE,
     SCOPE_NUMBERS,
-    VALUE_TYPES,
     FactColumns,
     cid_number,
 )
+from engramlog.projections.columns.numbered_texts import VALUE_TYPES
 from engramlog.projections.memories.attribute_rules import PLAIN
 from engramlog.projections.memories.summary_naming import RELATION
 from engramlog.projections.moment import LIVE, NO_END, NO_START, parse_instant
@@ -277,7 +277,7 @@ class FactsPart:
         values, scopes = kept.arrays["value"], kept.arrays["scope"][: kept.count]
         gone = np.unique(values[slots])
         said_by_others = values[: kept.count][scopes != NOWHERE]
-        kept.forget_values(gone[~np.isin(gone, said_by_others)].tolist())
+        kept.said.forget(gone[~np.isin(gone, said_by_others)].tolist())
 
     def _known(self, facts: Sequence[str]) -> list[int]:
         slot_of = self._facts.slot_of
@@ -335,7 +335,7 @@ class FactsPart:
         scope_number = SCOPE_NUMBERS[scope]
         garden_number = -1 if garden is None else facts.gardens.add(garden)
         key = facts.key_number((entity_number, relation_number, scope_number, garden_number))
-        value_number = facts.value_number(value_type, value_v)
+        value_number = facts.said.add(value_type, value_v)
         object_number = -1
         if value_type == "ref":
             object_number = facts.entities.add(normalize_ref(value_v))

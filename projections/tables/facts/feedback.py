@@ -7,11 +7,12 @@ from itertools import groupby
 from operator import itemgetter
 
 import apsw
+import msgspec
 
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import FactFeedback, MemoriesMerged
 from engramlog.projections.columns.fact_columns import FactColumns
-from engramlog.projections.columns.slot_counts import SlotCounts
+from engramlog.projections.columns.slot_counts import Counted, SlotCounts
 from engramlog.projections.tables.database import query
 from engramlog.projections.tables.erasing import FACTS, POSITIONS
 
@@ -88,6 +89,14 @@ class FeedbackPart:
 
     def forget(self, facts: Mapping[str, int]) -> None:
         """Counts of slots that no caller can read."""
+
+    def state(self) -> bytes:
+        return msgspec.msgpack.encode((self.cited.state(), self.rejected.state()))
+
+    def restore(self, state: bytes) -> None:
+        cited, rejected = msgspec.msgpack.decode(state, type=tuple[Counted, Counted])
+        self.cited.restore(cited)
+        self.rejected.restore(rejected)
 
     def _add(self, position: int, counts: Sequence[tuple[str, int, int]]) -> None:
         slot_of = self._facts.slot_of

@@ -286,6 +286,13 @@ class TombstonesPart:
     def forget(self, facts: Mapping[str, int]) -> None:
         """What hides speaks of entities."""
 
+    def state(self) -> bytes:
+        return msgspec.msgpack.encode(list(self.hiding.standing.values()))
+
+    def restore(self, state: bytes) -> None:
+        standing = msgspec.msgpack.decode(state, type=list[Tombstone])
+        self.hide({each.tombstone_id: each for each in standing})
+
     def hide(self, standing: Mapping[str, Tombstone]) -> None:
         """Hide what these tombstones say, whatever the events of this image do: what hides is
         a matter of the present, and the image may be of the past."""

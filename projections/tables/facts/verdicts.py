@@ -157,7 +157,17 @@ class VerdictsPart:
                     self.review(slot, payload.decision)
 
     def forget(self, facts: Mapping[str, int]) -> None:
-        """The slots of erased facts are asked by no caller's rights."""
+        # The array may be in readers' hands, but erased slots are asked by no caller's rights.
+        for slot in facts.values():
+            if self._judged.pop(slot, None) is not None:
+                self.array[slot] = 0
+
+    def state(self) -> bytes:
+        return msgspec.msgpack.encode((self._judged, self.array.tobytes()))
+
+    def restore(self, state: bytes) -> None:
+        self._judged, flags = msgspec.msgpack.decode(state, type=tuple[dict[int, int], bytes])
+        self.array = np.frombuffer(bytearray(flags), dtype=np.uint8)
 
     def judge(self, slot: int, flags: int, decision: str | None = None) -> None:
         """Flag a fact that no reader can see yet."""

@@ -135,6 +135,7 @@ def test_a_node_lists_its_tasks_with_their_state(live: LiveNode) -> None:
         "archive_sealing": "running",
         "erasure_cleaning": "running",
         "snapshots": "off",
+        "image_writing": "running",
         "peer_replay": "off",
         "peer_pulls": "off",
         "peer_tombstones": "off",

@@ -7,9 +7,10 @@ import threading
 import numpy as np
 import pytest
 
-from engramlog.projections.columns.columns import ROW_FIELDS, Columns, Postings
+from engramlog.projections.columns.columns import ROW_FIELDS, Columns
 from engramlog.projections.columns.fact_columns import FactColumns
 from engramlog.projections.columns.slot_counts import SlotCounts
+from engramlog.projections.columns.slot_lists import Postings
 from engramlog.projections.image.image import MemoryImage
 from engramlog.projections.image.view import View
 from engramlog.projections.interner import Interner

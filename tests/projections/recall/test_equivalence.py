@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from engramlog.eventlog.kinds import FactAsserted, Value
 from engramlog.projections.arrays import I32
-from engramlog.projections.columns.columns import Postings
+from engramlog.projections.columns.slot_lists import Postings
 from engramlog.projections.columns.term_postings import COUNTED_FROM, TermPostings
 from engramlog.projections.image.view import View
 from engramlog.projections.moment import LIVE, Moment, format_instant

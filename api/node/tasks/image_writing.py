@@ -1,0 +1,36 @@
+"""The task that keeps the files of the memory image near the log's end, for a quick start."""
+
+from __future__ import annotations
+
+import asyncio
+
+from engramlog.api.node.node import Node
+from engramlog.api.node.tasks.task import LoopTask
+
+LOOK_SECONDS = 20.0
+LAG_MIN = 5_000
+LAG_SHARE = 8
+"""Files are written once they are this far behind: so many events, and one for so many facts.
+The bytes written for a fact then do not grow with the store."""
+
+
+class ImageWriting(LoopTask):
+    """See the module. What is left at the end is written when the node closes."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__("image_writing")
+        self._node = node
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            try:
+                await self.in_thread(self._write_due)
+                self.error = None
+            except Exception as fault:
+                self.failed(fault)
+
+    def _write_due(self) -> None:
+        node = self._node
+        if node.image_lag() >= max(LAG_MIN, node.reader.image.published // LAG_SHARE):
+            node.write_image()

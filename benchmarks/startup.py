@@ -1,0 +1,103 @@
+"""Start-up of a node as it ships, by the size of its store, and the memory that a fact takes.
+
+Each start is a process of its own, from its first instruction to ``/readyz``: seconds on the
+clock, and of processor time, which other work on the machine changes less. A node that was closed
+in order has files of its memory image; ``from the tables`` is the same store without them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from msgspec import Struct
+
+from benchmarks.recall_world import RecallWorld
+from benchmarks.report import Figure, Stopwatch, say
+from benchmarks.serving import serving_process, wait_ready
+from engramlog.api.node.node import Node
+
+BATCH = 2_000
+REPEATS = 3
+IMAGE_FOLDER = "image"
+
+
+class Started(Struct, frozen=True):
+    """One start of a node."""
+
+    seconds: float
+    processor_s: float
+    private_mib: float
+
+
+def measure(facts: int) -> list[Figure]:
+    """Figures for one size, and for an empty store."""
+    with tempfile.TemporaryDirectory() as folder:
+        empty, full = Path(folder, "empty"), Path(folder, "full")
+        Node.open(empty).close()
+        idle = _best(empty)
+        say(f"writing {facts:,} facts")
+        closing_s = _fill(full, facts)
+        written = sum(file.stat().st_blocks * 512 for file in (full / IMAGE_FOLDER).glob("*"))
+        say("starting from files")
+        files = _best(full)
+        say("starting from the tables")
+        tables = _best(full, from_tables=True)
+    name = f"{facts:,} facts"
+    of_tables = "from the tables"
+    fact_bytes = [(each.private_mib - idle.private_mib) * 2**20 / facts for each in (files, tables)]
+    return [
+        Figure("start-up, empty", idle.seconds, "s", aim="≤ 0.5"),
+        Figure("start-up, empty, processor", idle.processor_s, "s"),
+        Figure(f"start-up, {name}, from files", files.seconds, "s", of_tables,
+               files.seconds / tables.seconds, "≤ 3 at 1,000,000"),
+        Figure(f"start-up, {name}, from files, processor", files.processor_s, "s", of_tables,
+               files.processor_s / tables.processor_s),
+        Figure(f"start-up, {name}, from the tables", tables.seconds, "s"),
+        Figure(f"start-up, {name}, from the tables, processor", tables.processor_s, "s"),
+        Figure(f"closing after writing {name}", closing_s, "s"),
+        Figure(f"image files, {name}", written / 2**20, "MiB"),
+        Figure("private memory a fact, from files", fact_bytes[0], "B", of_tables,
+               fact_bytes[0] / fact_bytes[1]),
+        Figure("private memory a fact, from the tables", fact_bytes[1], "B"),
+    ]  # fmt: skip
+
+
+def _fill(folder: Path, facts: int) -> float:
+    """Write a store; seconds that closing it took."""
+    node = Node.open(folder)
+    for page in RecallWorld(facts).pages():
+        for start in range(0, len(page), BATCH):
+            node.write(*page[start : start + BATCH], actor="bench")
+    clock = Stopwatch()
+    node.close()
+    return clock.seconds
+
+
+def _best(data: Path, *, from_tables: bool = False) -> Started:
+    """The start that took the least processor time."""
+    found: list[Started] = []
+    for _ in range(REPEATS if not from_tables else 1):
+        if from_tables:
+            shutil.rmtree(data / IMAGE_FOLDER, ignore_errors=True)
+        clock = Stopwatch()
+        with serving_process(data, env={"STIGMEM_EMBED_ENABLED": "false"}) as (url, process):
+            wait_ready(url)
+            found.append(Started(clock.seconds, _processor_s(process), _private_mib(process)))
+    return min(found, key=lambda each: each.processor_s)
+
+
+def _processor_s(process: int) -> float:
+    """Processor time of a process so far."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _private_mib(process: int) -> float:
+    """Memory that a process shares with no file and no other process."""
+    lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+    kib = [int(line.split()[1]) for line in lines if line.startswith("Private_")]
+    anonymous = [int(line.split()[1]) for line in lines if line.startswith("Anonymous:")]
+    return min(sum(kib), *anonymous) / 1024

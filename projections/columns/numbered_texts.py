@@ -1,0 +1,158 @@
+"""Ids and values of facts by number: sealed ones in a table, and what came since in dictionaries.
+
+Unlike names, they may be forgotten; their numbers are then not given again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import overload
+
+from engramlog.projections.text.terms import said_text
+from engramlog.projections.text_table import TextTable, key_of
+
+VALUE_TYPES = ("string", "text", "number", "boolean", "datetime", "ref", "null")
+_DIGITS = {name: str(number) for number, name in enumerate(VALUE_TYPES)}
+"""Before a value's text in its table: of which type it is."""
+
+
+class FactIds:
+    """Slots of facts by id. One thread changes them, any may read."""
+
+    def __init__(self) -> None:
+        self.sealed = TextTable()
+        self.gone: set[int] = set()
+        """Slots of the sealed facts that were forgotten."""
+        self._fresh: dict[str, int] = {}
+
+    def rest(self, sealed: TextTable) -> None:
+        """Have the first ids lie in a table, of none so far, or of the same as before."""
+        self.sealed = sealed
+
+    def get(self, fact: str) -> int | None:
+        """The slot of a fact, or None."""
+        slot = self._fresh.get(fact)
+        if slot is None and len(self.sealed):
+            slot = self.sealed.number(key_of(fact))
+            return None if slot in self.gone else slot
+        return slot
+
+    def __getitem__(self, fact: str) -> int:
+        slot = self.get(fact)
+        if slot is None:
+            raise KeyError(fact)
+        return slot
+
+    def __contains__(self, fact: str) -> bool:
+        return self.get(fact) is not None
+
+    def __setitem__(self, fact: str, slot: int) -> None:
+        self._fresh[fact] = slot
+
+    def __delitem__(self, fact: str) -> None:
+        slot = self[fact]
+        if slot < len(self.sealed):
+            self.gone.add(slot)
+        else:
+            del self._fresh[fact]
+
+    def __iter__(self) -> Iterator[str]:
+        return (fact for fact, _ in self.items())
+
+    def __len__(self) -> int:
+        return self.sealed.texts_held - len(self.gone) + len(self._fresh)
+
+    def items(self) -> Iterator[tuple[str, int]]:
+        """Every id and its slot, by slot."""
+        for slot, fact in enumerate(self.sealed.texts()):
+            if fact and slot not in self.gone:
+                yield fact, slot
+        yield from list(self._fresh.items())
+
+    def fresh_keys(self, count: int) -> list[bytes]:
+        """The ids behind the sealed ones, by slot, below ``count``; empty where forgotten."""
+        return _by_number(
+            ((key_of(fact), slot) for fact, slot in list(self._fresh.items())),
+            len(self.sealed),
+            count,
+        )
+
+
+class SaidValues(Sequence[str]):
+    """Numbers of values by type and text; as a sequence, what the lexicon reads of each. One
+    thread adds, any may read."""
+
+    def __init__(self) -> None:
+        self.sealed = TextTable()
+        self.gone: set[int] = set()
+        """Numbers of the sealed values that were forgotten."""
+        self._numbers: dict[tuple[str, str], int] = {}
+        self._said: list[str] = []
+
+    def rest(self, sealed: TextTable) -> None:
+        """Have the first values lie in a table, of none so far, or of the same as before."""
+        self.sealed = sealed
+
+    def number(self, value_type: str, text: str) -> int | None:
+        """The number of a value, or None where nothing says it."""
+        number = self._numbers.get((value_type, text))
+        if number is None and len(self.sealed):
+            number = self.sealed.number(_value_key(value_type, text))
+            return None if number in self.gone else number
+        return number
+
+    def add(self, value_type: str, text: str) -> int:
+        """The number of a value, given now if it is new."""
+        number = self.number(value_type, text)
+        if number is None:
+            number = len(self)
+            self._said.append(said_text(value_type, text))
+            self._numbers[value_type, text] = number
+        return number
+
+    def forget(self, numbers: Sequence[int]) -> None:
+        """Nothing says these values any more; one that is said again gets another number."""
+        first = len(self.sealed)
+        gone = frozenset(numbers)
+        for value in [value for value, number in self._numbers.items() if number in gone]:
+            del self._numbers[value]
+        for number in gone:
+            if number < first:
+                self.gone.add(number)
+            else:
+                self._said[number - first] = ""
+
+    def fresh_keys(self, count: int) -> list[bytes]:
+        """The values behind the sealed ones as a table holds them, below ``count``; empty where
+        forgotten."""
+        values = list(self._numbers.items())
+        keys = ((_value_key(kind, text), number) for (kind, text), number in values)
+        return _by_number(keys, len(self.sealed), count)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        first = len(self.sealed)
+        if index >= first:
+            return self._said[index - first]
+        text = "" if index in self.gone else self.sealed.text(index)
+        return said_text(VALUE_TYPES[int(text[0])], text[1:]) if text else ""
+
+    def __len__(self) -> int:
+        return len(self.sealed) + len(self._said)
+
+
+def _value_key(value_type: str, text: str) -> bytes:
+    return key_of(_DIGITS[value_type] + text)
+
+
+def _by_number(keys: Iterable[tuple[bytes, int]], first: int, count: int) -> list[bytes]:
+    found = [b""] * (count - first)
+    for key, number in keys:
+        if number < count:
+            found[number - first] = key
+    return found

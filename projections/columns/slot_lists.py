@@ -1,0 +1,256 @@
+"""Lists of slots by name: sealed ones in arrays, and what came since in lists that grow."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Collection, Iterator, Sequence
+from itertools import chain
+from typing import Any, Protocol
+
+import numpy as np
+from msgspec import Struct
+
+from engramlog.projections.arrays import I32, I64, Bool
+
+PIECE = 1 << 20
+"""Entries of sealed lists that are moved in one go."""
+NOTHING: I32 = np.zeros(0, dtype=np.int32)
+
+
+class SealedSlots(Protocol):
+    """Lists that do not grow. Empty ones may have a name or not."""
+
+    def slots(self, name: Any) -> I32:
+        """The slots under a name, ascending; not to be written."""
+        ...
+
+    def names(self) -> Iterator[Any]:
+        """Every name with a list."""
+        ...
+
+    def names_of(self, slots: I32) -> set[Any]:
+        """The names under which any of the slots stands."""
+        ...
+
+
+class Postings:
+    """Lists of increasing slots by number or term, cut to what a reader has pinned.
+
+    A list of one slot is kept as a plain integer: most are, and an array costs four times
+    as much memory. What is sealed stands before all that grows, and is as old as any reader.
+    """
+
+    def __init__(self) -> None:
+        self._lists: dict[Any, int | array[int]] = {}
+        self._sealed: SealedSlots | None = None
+        self._dropped: I32 = NOTHING
+
+    def add(self, name: Any, slot: int) -> None:
+        """List a slot under a name."""
+        found = self._lists.get(name)
+        if found is None:
+            self._lists[name] = slot
+        elif isinstance(found, array):
+            found.append(slot)
+        else:
+            self._lists[name] = array("i", (found, slot))
+
+    def add_all(self, names: Sequence[Any], slot: int) -> None:
+        """List a slot under several names, as often as each occurs."""
+        lists = self._lists
+        for name in names:
+            found = lists.get(name)
+            if found is None:
+                lists[name] = slot
+            elif isinstance(found, array):
+                found.append(slot)
+            else:
+                lists[name] = array("i", (found, slot))
+
+    def drop(self, slots: Collection[int]) -> set[Any]:
+        """Take slots out of every list; returns the names whose lists changed. Reads every
+        list: for erasures, which are rare."""
+        gone = frozenset(slots)
+        changed: set[Any] = set()
+        if self._sealed is not None:
+            dropped = np.array(sorted(gone), dtype=np.int32)
+            changed |= self._sealed.names_of(dropped)
+            self._dropped = np.union1d(self._dropped, dropped)
+        for name, found in list(self._lists.items()):
+            if isinstance(found, int):
+                if found in gone:
+                    del self._lists[name]
+                    changed.add(name)
+            elif not gone.isdisjoint(found):
+                kept = array("i", (slot for slot in found if slot not in gone))
+                if kept:
+                    self._lists[name] = kept
+                else:
+                    del self._lists[name]
+                changed.add(name)
+        return changed
+
+    def slots(self, name: Any, count: int) -> I32:
+        """The slots below ``count``, in order; not to be written."""
+        fresh = self._fresh(name, count)
+        if self._sealed is None:
+            return fresh
+        sealed = self._sealed.slots(name)
+        if len(sealed):
+            sealed = sealed[self._stays(sealed)] if len(self._dropped) else sealed
+            return np.concatenate((sealed, fresh)) if len(fresh) else sealed
+        return fresh
+
+    def _fresh(self, name: Any, count: int) -> I32:
+        found = self._lists.get(name)
+        if found is None:
+            return NOTHING
+        if isinstance(found, int):
+            return np.full(int(found < count), found, dtype=np.int32)
+        # tobytes copies while holding the interpreter lock: no buffer is exported, so the
+        # writer may go on appending in its own thread.
+        slots: I32 = np.frombuffer(found.tobytes(), dtype=np.int32)
+        if len(slots) and slots[-1] >= count:
+            return slots[: int(np.searchsorted(slots, count))]
+        return slots
+
+    def _stays(self, slots: I32) -> Bool:
+        return np.isin(slots, self._dropped, invert=True)
+
+    def __iter__(self) -> Iterator[Any]:
+        """The names with a list."""
+        if self._sealed is None:
+            return iter(self._lists)
+        sealed = (name for name in self._sealed.names() if len(self.slots(name, 1 << 31)))
+        return iter(dict.fromkeys(chain(sealed, self._lists)))
+
+    # -- sealing --------------------------------------------------------------------------
+
+    @property
+    def sealed(self) -> SealedSlots | None:
+        """The sealed lists."""
+        return self._sealed
+
+    @property
+    def dropped(self) -> I32:
+        """Slots that are in the sealed lists and no more in these."""
+        return self._dropped
+
+    def rest(self, sealed: SealedSlots) -> None:
+        """Have the first slots lie in sealed lists: of an empty one, or the same as before."""
+        self._sealed = sealed
+
+    def grown(self, count: int) -> Grown:
+        """What came since the sealed lists, below ``count``, while more may come."""
+        lists = list(self._lists.items())
+        parts = [
+            found.tobytes() if isinstance(found, array) else found.to_bytes(4, _ORDER)
+            for _, found in lists
+        ]
+        lengths = np.fromiter((len(part) // 4 for part in parts), np.int64, len(parts))
+        slots: I32 = np.frombuffer(b"".join(parts), dtype=np.int32)
+        known = slots < count
+        lists_of = np.repeat(np.arange(len(parts)), lengths)
+        kept = np.bincount(lists_of[known], minlength=len(parts))
+        return Grown([name for name, _ in lists], kept, slots[known])
+
+
+_ORDER = "little" if np.little_endian else "big"
+
+
+class Grown(Struct, frozen=True):
+    """Lists one after the other: their names, how long each is, and all their slots."""
+
+    names: list[Any]
+    lengths: I64
+    slots: I32
+
+
+class NumberedLists:
+    """Sealed lists by small numbers: ``slots[starts[n]:starts[n + 1]]`` is that of ``n``."""
+
+    def __init__(self, starts: I64, slots: I32) -> None:
+        self.starts = starts
+        self.all_slots = slots
+
+    def slots(self, name: int) -> I32:
+        if not 0 <= name < len(self.starts) - 1:
+            return NOTHING
+        return self.all_slots[self.starts[name] : self.starts[name + 1]]
+
+    def names(self) -> Iterator[int]:
+        return iter(np.flatnonzero(np.diff(self.starts)).tolist())
+
+    def names_of(self, slots: I32) -> set[int]:
+        at = np.flatnonzero(np.isin(self.all_slots, slots))
+        return set((self.starts.searchsorted(at, side="right") - 1).tolist())
+
+
+class HashedSlots:
+    """Sealed slots by 64-bit numbers, few slots each: two arrays side by side, ascending."""
+
+    def __init__(self, numbers: np.ndarray[Any, np.dtype[np.uint64]], slots: I32) -> None:
+        self.numbers = numbers
+        self.all_slots = slots
+
+    def slots(self, name: int) -> I32:
+        number = np.uint64(name)
+        start = int(self.numbers.searchsorted(number))
+        return self.all_slots[start : int(self.numbers.searchsorted(number, side="right"))]
+
+    def names(self) -> Iterator[int]:
+        return iter(dict.fromkeys(self.numbers.tolist()))
+
+    def names_of(self, slots: I32) -> set[int]:
+        return set(self.numbers[np.isin(self.all_slots, slots)].tolist())
+
+
+class Lists(Struct, frozen=True):
+    """Lists by row: where each begins, and columns of what stands in them."""
+
+    starts: I64
+    columns: list[np.ndarray[Any, Any]]
+
+
+def without(lists: Lists, gone: Bool) -> Lists:
+    """Lists without some of their entries."""
+    kept = np.concatenate(([0], np.cumsum(~gone)))
+    return Lists(kept[lists.starts], [column[~gone] for column in lists.columns])
+
+
+def appended(lists: Lists, rows: I64, lengths: I64, fresh: Sequence[Any], count: int) -> Lists:
+    """Lists with more at the end of some of them.
+
+    Args:
+        rows: which lists grow, ascending; ``lengths`` by how much each.
+        fresh: the columns of what comes.
+        count: how many lists there are to be.
+    """
+    old: I64 = np.zeros(count, dtype=np.int64)
+    old[: len(lists.starts) - 1] = np.diff(lists.starts)
+    more: I64 = np.zeros(count, dtype=np.int64)
+    more[rows] = lengths
+    starts: I64 = np.concatenate(([0], np.cumsum(old + more)))
+    total = int(starts[-1])
+    columns = [np.empty(total, dtype=column.dtype) for column in fresh]
+    _place(columns, lists.columns, starts[:-1], old)
+    _place(columns, fresh, starts[:-1] + old, more)
+    return Lists(starts, columns)
+
+
+def _place(
+    columns: Sequence[np.ndarray[Any, Any]], source: Sequence[Any], firsts: I64, lengths: I64
+) -> None:
+    """Copy runs that stand one after the other to where each of them is to begin."""
+    ends = np.cumsum(lengths)
+    row = 0
+    while row < len(lengths):
+        begun = int(ends[row] - lengths[row])
+        last = max(row + 1, int(ends.searchsorted(begun + PIECE, side="right")))
+        some = lengths[row:last]
+        until = int(ends[last - 1])
+        shift = firsts[row:last] - (ends[row:last] - some)
+        at = np.arange(begun, until) + np.repeat(shift, some)
+        for column, of in zip(columns, source, strict=True):
+            column[at] = of[begun:until]
+        row = last

@@ -1,0 +1,160 @@
+"""The memory image in a file, from which a node starts and which recall workers share.
+
+``image/POSITION.image`` in the data directory holds the image as it was at a position of the log.
+It is a copy of what the log says, and never more: what does not fit this log and this release, is
+torn or damaged, is removed, and the image is loaded from the tables. What is erased may not
+survive in one, so an erasure removes them all.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import unicodedata
+from collections.abc import Callable
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from engramlog.eventlog.durable_file import sync_folder
+from engramlog.eventlog.log import EventLog
+from engramlog.projections.image.image import ImageCut, MemoryImage
+from engramlog.projections.sealed_sections import (
+    SealedFault,
+    Sections,
+    open_sections,
+    write_sections,
+)
+from engramlog.projections.tables.file_state import known_versions
+
+FOLDER = "image"
+SUFFIX = ".image"
+UNFINISHED = "unfinished"
+_PACKAGES = Path(__file__).parents[2]
+_SOURCES = ("eventlog", "projections")
+
+_log = logging.getLogger(__name__)
+
+
+class ImageSeal(Struct, frozen=True):
+    """What a file says of itself. ``hash``: of the event at its position. ``made_by``: the code
+    that made it; the columns hold much that code reckons from texts."""
+
+    made_by: str
+    versions: dict[str, int]
+    hash: bytes
+    cut: ImageCut
+
+
+class ImageFiles:
+    """The files of one data directory. Thread-safe: what writes and what removes them exclude
+    each other, so that an erasure misses none that is being made."""
+
+    def __init__(self, data: Path) -> None:
+        self._folder = data / FOLDER
+        self._lock = threading.Lock()
+
+    @property
+    def position(self) -> int:
+        """Where the newest file stands; 0 where there is none."""
+        return max((int(path.stem) for path in self._files()), default=0)
+
+    def write(
+        self,
+        image: MemoryImage,
+        log: EventLog,
+        exclusive: Callable[[Callable[[], Any]], Any] = lambda work: work(),
+    ) -> int | None:
+        """Write the image as it stands, and remove older files; returns its position. None
+        where facts were erased meanwhile: nothing was written then.
+
+        Args:
+            exclusive: runs a function in the writer's thread and returns what it does.
+
+        Raises:
+            OSError: a file cannot be written.
+        """
+        with self._lock:
+            cut: ImageCut = exclusive(image.cut)
+            (event,) = log.read(cut.position - 1, 1)
+            seal = ImageSeal(made_by(), known_versions(), event.hash, cut)
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            unfinished = self._folder / UNFINISHED
+            try:
+                document = msgspec.msgpack.encode(seal)
+                write_sections(unfinished, document, image.sections(cut))
+
+                def put() -> int | None:
+                    if image.erasures != cut.erasures:
+                        return None
+                    unfinished.rename(self._path(cut.position))
+                    return cut.position
+
+                position: int | None = exclusive(put)
+            finally:
+                unfinished.unlink(missing_ok=True)
+            for path in self._files():
+                if position is not None and int(path.stem) != position:
+                    path.unlink(missing_ok=True)
+            sync_folder(self._folder)
+            return position
+
+    def restored(self, log: EventLog) -> MemoryImage | None:
+        """An image from the newest file, at the file's position; None where there is none that
+        can be used. Reads, and removes nothing."""
+        position = self.position
+        if not position:
+            return None
+        try:
+            sections = open_sections(self._path(position))
+            cut = _fitting(sections, position, log)
+            sections.check()
+            image = MemoryImage()
+            image.restore(cut, sections)
+        except (OSError, SealedFault, msgspec.MsgspecError) as fault:
+            _log.warning("the image file at position %d is of no use: %s", position, fault)
+            return None
+        return image
+
+    def discard(self) -> None:
+        """Remove every file, finished or not. Raises OSError."""
+        with self._lock:
+            if self._folder.exists():
+                for path in self._folder.iterdir():
+                    path.unlink(missing_ok=True)
+                sync_folder(self._folder)
+
+    def _files(self) -> list[Path]:
+        return [path for path in self._folder.glob(f"*{SUFFIX}") if path.stem.isdecimal()]
+
+    def _path(self, position: int) -> Path:
+        return self._folder / f"{position:020d}{SUFFIX}"
+
+
+def _fitting(sections: Sections, position: int, log: EventLog) -> ImageCut:
+    """The cut that a file holds. Raises SealedFault where it does not fit this release or
+    this log."""
+    seal = msgspec.msgpack.decode(sections.document, type=ImageSeal)
+    if seal.made_by != made_by() or seal.versions != known_versions():
+        raise SealedFault("another release made it")
+    if seal.cut.position != position:
+        raise SealedFault("it is another position's")
+    found = log.read(position - 1, 1)
+    if not found or found[0].position != position or found[0].hash != seal.hash:
+        raise SealedFault("its last event is not in this log")
+    return seal.cut
+
+
+@cache
+def made_by() -> str:
+    """What stands for the code that makes an image: its sources, and what they lean on."""
+    digest = sha256(f"{sys.version} {sys.byteorder} {unicodedata.unidata_version}".encode())
+    for name in _SOURCES:
+        for path in sorted((_PACKAGES / name).rglob("*.py")):
+            digest.update(str(path.relative_to(_PACKAGES)).encode() + b"\n" + path.read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,130 @@
+"""Texts and their numbers, in arrays: a sealed dictionary that is looked up where it lies.
+
+Texts stand one after the other in the order of their numbers. A number is found by way of a table
+of open addresses, whose places come from a salted hash: nobody can choose texts that crowd it.
+A number whose text is empty is a gap: it had a text once, and no text leads to it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Sequence
+from hashlib import blake2b
+from itertools import accumulate, chain
+
+import numpy as np
+
+from engramlog.projections.arrays import I32, I64, U8, U64, Bool
+from engramlog.projections.sealed_sections import Laid, Sections
+
+SALT_BYTES = 16
+
+
+def key_of(text: str) -> bytes:
+    """A text as a table holds it."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+class TextTable:
+    """See the module. Empty where no sections are given."""
+
+    def __init__(self, sections: Sections | None = None, name: str = "") -> None:
+        if sections is None:
+            data, starts, hashes, index, salt = _made([], os.urandom(SALT_BYTES))
+        else:
+            data, starts, hashes, index, salt = (
+                sections.array(f"{name}.{part}") for part in _PARTS
+            )
+        self.data: U8 = data
+        self.starts: I64 = starts
+        self.hashes: U64 = hashes
+        self.salt = salt.tobytes()
+        self._bytes = memoryview(data)
+        self._start = memoryview(starts)
+        self._index = memoryview(index)
+        self._mask = _mask(len(hashes))
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+    @property
+    def texts_held(self) -> int:
+        """How many numbers are no gaps."""
+        return int(np.count_nonzero(np.diff(self.starts)))
+
+    def number(self, key: bytes) -> int | None:
+        """The number of a text, or None."""
+        if not key:
+            return None
+        at = int.from_bytes(_hash(key, self.salt), "little") & self._mask
+        start, held = self._start, self._bytes
+        while (number := self._index[at]) >= 0:
+            if held[start[number] : start[number + 1]].tobytes() == key:
+                return number
+            at += 1
+        return None
+
+    def key(self, number: int) -> bytes:
+        """The text of a number below the length."""
+        return bytes(self._bytes[self._start[number] : self._start[number + 1]])
+
+    def text(self, number: int) -> str:
+        """The same as a string."""
+        return self.key(number).decode("utf-8", "surrogatepass")
+
+    def texts(self, start: int = 0) -> Iterator[str]:
+        """All texts from a number on, gaps included."""
+        return (self.text(number) for number in range(start, len(self)))
+
+
+_PARTS = ("data", "starts", "hashes", "index", "salt")
+
+
+def table_sections(
+    name: str, table: TextTable, fresh: Sequence[bytes], gone: Collection[int] = ()
+) -> Iterator[Laid]:
+    """What a table, with more texts behind its own, is written as. ``gone``: numbers that
+    become gaps."""
+    if gone:
+        gaps = frozenset(gone)
+        texts = chain((table.key(number) for number in range(len(table))), fresh)
+        kept = [b"" if number in gaps else text for number, text in enumerate(texts)]
+        arrays = _made(kept, table.salt)
+    else:
+        data, starts, hashes, _, salt = _made(fresh, table.salt)
+        starts = np.concatenate((table.starts, starts[1:] + table.starts[-1]))
+        hashes = np.concatenate((table.hashes, hashes))
+        data = np.concatenate((table.data, data))
+        arrays = (data, starts, hashes, _index(hashes, np.diff(starts) > 0), salt)
+    return (Laid(f"{name}.{part}", array) for part, array in zip(_PARTS, arrays, strict=True))
+
+
+def _hash(key: bytes, salt: bytes) -> bytes:
+    return blake2b(key, digest_size=8, salt=salt).digest()
+
+
+def _mask(count: int) -> int:
+    return (1 << max(3, (2 * count).bit_length())) - 1
+
+
+def _made(texts: Sequence[bytes], salt: bytes) -> tuple[U8, I64, U64, I32, U8]:
+    data = np.frombuffer(b"".join(texts), dtype=np.uint8)
+    starts = np.fromiter(accumulate(map(len, texts), initial=0), np.int64, len(texts) + 1)
+    digests = b"".join([_hash(text, salt) for text in texts])
+    hashes: U64 = np.frombuffer(digests, dtype="<u8").astype(np.uint64)
+    index = _index(hashes, np.diff(starts) > 0)
+    return data, starts, hashes, index, np.frombuffer(salt, dtype=np.uint8)
+
+
+def _index(hashes: U64, held: Bool) -> I32:
+    """The table of places: each number in the first free one at or behind that of its hash."""
+    mask = _mask(len(hashes))
+    numbers = np.flatnonzero(held)
+    home = (hashes[numbers] & np.uint64(mask)).astype(np.int64)
+    order = np.argsort(home, kind="stable")
+    steps = np.arange(len(order))
+    places = np.maximum.accumulate(home[order] - steps) + steps
+    size = max(mask + 1, int(places[-1]) + 1 if len(places) else 0) + 1
+    index: I32 = np.full(size, -1, dtype=np.int32)
+    index[places] = numbers[order]
+    return index
