@@ -141,8 +141,8 @@ class EmbeddingModelPinned(Payload, frozen=True, tag="embedding_model_pinned"):
 class SubscriptionSet(Payload, frozen=True, tag="subscription_set"):
     """A subscription to changes; or its end, where ``ended``.
 
-        ``key_id`` is the key it was made with (null: none was needed): what is delivered is decided by
-    that key's rights at delivery. ``target`` is a scope or an entity.
+    ``key_id`` is the key it was made with (null: none was needed): what is delivered is decided
+    by that key's rights at delivery. ``target`` is a scope or an entity.
     """
 
     subscription_id: str
