@@ -94,7 +94,7 @@ def measure(facts: int) -> list[Figure]:
 # -- asking -------------------------------------------------------------------------------
 
 
-def _told(node: Served, ask: Ask, position: int | None) -> str:
+def _answer(node: Served, ask: Ask, position: int | None) -> str:
     at = {} if position is None else {"as_of": f"position:{position}"}
     path = f"{ask.path}?{urlencode({**ask.query, **at})}"
     tried = 0
@@ -112,7 +112,7 @@ def _told(node: Served, ask: Ask, position: int | None) -> str:
 
 def _keep(node: Served, asks: Sequence[Ask]) -> list[Kept]:
     position = node.node.log.head().position
-    return [Kept(ask, position, _told(node, ask, None)) for ask in asks]
+    return [Kept(ask, position, _answer(node, ask, None)) for ask in asks]
 
 
 def _again(node: Served, kept: Sequence[Kept]) -> tuple[int, int, float]:
@@ -120,7 +120,7 @@ def _again(node: Served, kept: Sequence[Kept]) -> tuple[int, int, float]:
     node.clock.advance(30 * 86_400_000_000)
     watch, equal = Stopwatch(), 0
     for each in kept:
-        if _told(node, each.ask, each.position) == each.answer:
+        if _answer(node, each.ask, each.position) == each.answer:
             equal += 1
         else:
             say(f"differs at {each.position}: {each.ask}")

@@ -123,8 +123,10 @@ def _depth(node: Node, name: str, scope: str, depth: int) -> list[Figure]:
 
     with node.reader.pool.connection() as db:
         costs, found = _timed(walk, starts)
-        plain, told = _timed(lambda entity: _recursive(db, entity, depth, scope), starts[:first])
-    assert found[:first] == told, f"{name}, depth {depth}: the walks differ"
+        plain, expected = _timed(
+            lambda entity: _recursive(db, entity, depth, scope), starts[:first]
+        )
+    assert found[:first] == expected, f"{name}, depth {depth}: the walks differ"
     say(f"{name}, depth {depth}: {first} walks agree with SQL")
     return [
         Figure(

@@ -63,7 +63,7 @@ class FactChains:
             ApiError: 409 ``fact_chain_mismatch`` for a fact that is not its content id.
         """
         if view.confidential:  # whose chain it is depends on who asks, and may change behind it
-            return _told(_continued(Running(), reader, view, authorization, moment))
+            return _proof(_continued(Running(), reader, view, authorization, moment))
         # Only what the caller may read makes a chain.
         rights = msgspec.structs.replace(
             authorization, principal="", permissions=frozenset(), sources=()
@@ -78,10 +78,10 @@ class FactChains:
                 if len(self._running) >= CHAINS_MAX:
                     self._running.clear()
                 self._running[name] = chain
-        return _told(chain)
+        return _proof(chain)
 
 
-def _told(chain: Running) -> dict[str, Any]:
+def _proof(chain: Running) -> dict[str, Any]:
     return {
         "tenant_id": TENANT,
         "checked_entries": chain.entries,

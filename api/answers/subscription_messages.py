@@ -49,7 +49,7 @@ def rights_of(
     return look_up_rights(settings.sanitizer_mode, rights)
 
 
-def told_after(
+def notices_after(
     node: Node, subscription: SubscriptionRow, rights: Authorization, after: int
 ) -> tuple[list[tuple[int, Notice, Record]], int]:
     """(position, notice, body) of what there is to tell behind a position, and how far the log
@@ -87,10 +87,10 @@ def _fact(node: Node, view: View, notice: Notice) -> Record:
 
 
 def event_record(
-    subscription: SubscriptionRow, notice: Notice, body: Record, told_to: int, position: int
+    subscription: SubscriptionRow, notice: Notice, body: Record, delivered_to: int, position: int
 ) -> dict[str, Any]:
     """A notice as the protocol lists it (wire 5.6)."""
-    delivered = position <= told_to
+    delivered = position <= delivered_to
     return {
         "id": notice.id,
         "subscription_id": subscription.id,
@@ -107,15 +107,15 @@ def event_record(
 
 def webhook_body(subscription: SubscriptionRow, notice: Notice, body: Record) -> bytes:
     """What is posted: the change, or for ``wake`` only that there is one."""
-    told: dict[str, Any] = {
+    message: dict[str, Any] = {
         "event_id": notice.id,
         "idempotency_key": notice.id,
         "subscription_id": subscription.id,
         "event_type": notice.type,
     }
     if subscription.on_change == "webhook":
-        told["fact"] = body
-    return msgspec.json.encode(told)
+        message["fact"] = body
+    return msgspec.json.encode(message)
 
 
 def secret_of(node: Node, subscription_id: str) -> str:

@@ -19,7 +19,7 @@ from engramlog.projections.tables.facts.erasures import ErasureRow, LegalHold
 from engramlog.projections.writing.commands import EraseFacts
 from engramlog.replay.erasing import receipts_of
 
-TOLD_LENGTH_MIN = 4
+TEXT_LENGTH_MIN = 4
 """Shorter values are not looked for in the questions of recalls: they are in too many."""
 
 _identifiers = IdentifierSource()
@@ -71,16 +71,16 @@ def _telling(context: RequestContext, fact_ids: list[str], entity: str | None) -
         *(slot for fact in fact_ids if (slot := reader.slot_of(fact)) is not None),
     ]
     places = np.asarray(slots, dtype=np.int32)
-    told = {row.value_v for row in reader.rows(view.from_position[places].tolist())}
+    texts = {row.value_v for row in reader.rows(view.from_position[places].tolist())}
     if entity is not None:
-        told.add(entity)
-    told = {text.casefold() for text in told if len(text) >= TOLD_LENGTH_MIN}
-    if not told:
+        texts.add(entity)
+    texts = {text.casefold() for text in texts if len(text) >= TEXT_LENGTH_MIN}
+    if not texts:
         return []
 
     def says(text: str) -> bool:
         folded = text.casefold()
-        return any(each in folded for each in told)
+        return any(each in folded for each in texts)
 
     return receipts_of(context.node.log, reader.receipt_positions(), frozenset(fact_ids), says)
 

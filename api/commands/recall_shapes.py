@@ -20,7 +20,7 @@ from engramlog.projections.image.reader import Reader
 from engramlog.projections.moment import Moment, format_instant
 from engramlog.projections.normalization import EVERY_SCOPE, SCOPES
 from engramlog.projections.recall.answer import RecallAnswer, Recalled
-from engramlog.projections.recall.enrichment import Told, enrich
+from engramlog.projections.recall.enrichment import EnrichedFact, enrich
 from engramlog.projections.recall.profile import (
     Profile,
     UnknownProfile,
@@ -281,8 +281,8 @@ def _brief(attributes: FactAttributes | None) -> FactAttributes | None:
 
 def _beside(found: RecallAnswer, scored: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What the profile says beside each fact, of texts as this answer shows them."""
-    told = [
-        Told(
+    returned = [
+        EnrichedFact(
             str(item["fact"]["value"]["v"]),
             _shown(each.attributes or PLAIN, item["fact"]),
             each.confidence,
@@ -292,7 +292,7 @@ def _beside(found: RecallAnswer, scored: list[dict[str, Any]]) -> list[dict[str,
         )
         for item, each in zip(scored, found.results, strict=True)
     ]
-    return enrich(found.enrichment, told)
+    return enrich(found.enrichment, returned)
 
 
 def _shown(attributes: FactAttributes, record: Record) -> FactAttributes:

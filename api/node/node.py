@@ -383,14 +383,14 @@ class Node:
         """What only replicas have to say; ``degraded`` where an operator is needed."""
         if self.replica is None:
             return {}
-        told: dict[str, Any] = {"primary": self.replica.primary_url}
+        described: dict[str, Any] = {"primary": self.replica.primary_url}
         if self.follower is None:
-            return {"replica": told | {"connected": False, "reason": "not following"}}
+            return {"replica": described | {"connected": False, "reason": "not following"}}
         status = self.follower.status
-        told |= msgspec.structs.asdict(status)
-        behind_us = told.pop("behind_us")
-        told["behind_s"] = None if behind_us is None else round(behind_us / 1e6, 3)
-        return {"replica": told} | ({"degraded": status.fault} if status.fault else {})
+        described |= msgspec.structs.asdict(status)
+        behind_us = described.pop("behind_us")
+        described["behind_s"] = None if behind_us is None else round(behind_us / 1e6, 3)
+        return {"replica": described} | ({"degraded": status.fault} if status.fault else {})
 
     def close(self) -> None:
         """Finish waiting writes and let go of the directory. Idempotent."""

@@ -124,8 +124,8 @@ class RecalledFacts(Facts):
 
     @property
     def hint(self) -> str | None:
-        told: Any = self.record.get("hint")
-        return None if told is None else str(told.get("message", told))
+        hint: Any = self.record.get("hint")
+        return None if hint is None else str(hint.get("message", hint))
 
 
 class LinkedEntity(Struct, frozen=True, kw_only=True):

@@ -164,11 +164,13 @@ def extract_events(
         unseen, parts = _parts(db)
         if sees is not None:
             kinds = ", ".join(literal(kind) for kind in _OF_MEMORY)
-            told = db.execute(
+            partial = db.execute(
                 f"SELECT position, kind, detail FROM readable WHERE kind IN ({kinds})"
                 " AND detail IS NOT NULL"
             ).fetchall()
-            unseen += [at for at, kind, said in told if not sees(kind, msgspec.json.decode(said))]
+            unseen += [
+                at for at, kind, said in partial if not sees(kind, msgspec.json.decode(said))
+            ]
         db.register("unseen", {"position": np.array(unseen, dtype=np.int64)})
         db.execute("CREATE TABLE parts (position BIGINT, kept VARCHAR[], said VARCHAR)")
         if parts:

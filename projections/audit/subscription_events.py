@@ -40,7 +40,7 @@ _NAMESPACE = UUID("0d8d7f3e-6f7c-5a49-8d38-1f6f9f0e4b52")
 
 class Notice(Struct, frozen=True):
     """One thing to tell. ``slot`` is the fact it is about; ``id`` is the same whenever it is
-    told again; ``at_us`` is when the node learned of it."""
+    both_sides again; ``at_us`` is when the node learned of it."""
 
     id: str
     type: str
@@ -99,8 +99,8 @@ def _happened(
     elif isinstance(payload, FactDenied):
         yield from _denied(event, payload, reader, view, rights)
     elif isinstance(payload, ConflictResolved):
-        told = tells_of(view, rights, payload.winner_id, payload.loser_ids)
-        for slot in _readable(reader, view, rights, [payload.winner_id]) if told else ():
+        both_sides = tells_of(view, rights, payload.winner_id, payload.loser_ids)
+        for slot in _readable(reader, view, rights, [payload.winner_id]) if both_sides else ():
             yield "contradiction_resolved", slot, {"conflict_id": payload.conflict_id}
     elif isinstance(payload, DecaySwept):
         yield from _decayed(event, payload, view, rights)

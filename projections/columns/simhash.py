@@ -95,8 +95,8 @@ def sign_v2(terms: Sequence[str], weights: Mapping[str, float] | None = None) ->
         return _EMPTY
     total: F32 = np.zeros(BITS, dtype=np.float32)
     for term in sorted(counted):  # the order of a sum may decide its last bits
-        told = 1.0 if weights is None else weights.get(term, 0.0)
-        total += np.float32((1.0 + math.log(counted[term])) * told) * _plane(term)
+        weight = 1.0 if weights is None else weights.get(term, 0.0)
+        total += np.float32((1.0 + math.log(counted[term])) * weight) * _plane(term)
     set_bits = np.where(total == 0, _plane("") > 0, total > 0)
     return np.packbits(set_bits, bitorder="little").tobytes()
 

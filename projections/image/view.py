@@ -251,8 +251,8 @@ class View(ColumnView):
 
     def feedback(self, slots: I32, moment: Moment) -> tuple[I64, I64]:
         """How often each fact had been cited, and rejected, by the moment."""
-        told = self._image.feedback
-        return told.cited.at(slots, moment.position), told.rejected.at(slots, moment.position)
+        feedback, at = self._image.feedback, moment.position
+        return feedback.cited.at(slots, at), feedback.rejected.at(slots, at)
 
     def sweep_positions(self) -> list[int]:
         """Positions of all decay sweeps up to this view, ascending."""

@@ -18,10 +18,10 @@ def is_cited(memory: str, answer: str) -> bool:
     """Whether ``answer`` repeats 20 characters of ``memory`` (looked for at every tenth), or
     shares five of its words of four letters or more, stop-words apart. Letter case and the
     width of white space do not matter."""
-    said, told = _plain(memory), _plain(answer)
-    if any(said[at : at + WINDOW] in told for at in range(0, len(said) - WINDOW + 1, STEP)):
+    said, answered = _plain(memory), _plain(answer)
+    if any(said[at : at + WINDOW] in answered for at in range(0, len(said) - WINDOW + 1, STEP)):
         return True
-    return len(_words(said) & _words(told)) >= SHARED_WORDS_MIN
+    return len(_words(said) & _words(answered)) >= SHARED_WORDS_MIN
 
 
 def _plain(text: str) -> str:

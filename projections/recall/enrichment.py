@@ -34,7 +34,7 @@ _NAME = re.compile(r"@(\w+)")
 _CAPITALS = re.compile(r"\b[^\W\d_a-z]\w*(?:\s+[^\W\d_a-z]\w*)*")
 
 
-class Told(Struct, frozen=True):
+class EnrichedFact(Struct, frozen=True):
     """A returned fact: what it says, of itself too, and when it was recorded; how often recalls
     had returned it, and how long (microseconds) the last of them, or its recording, lies back."""
 
@@ -56,7 +56,7 @@ class Told(Struct, frozen=True):
 Beside = dict[str, Any]
 
 
-def metadata(told: Sequence[Told]) -> list[Beside]:
+def metadata(facts: Sequence[EnrichedFact]) -> list[Beside]:
     """What each fact says of itself."""
     return [
         {
@@ -77,32 +77,32 @@ def metadata(told: Sequence[Told]) -> list[Beside]:
                 "created_at": format_instant(each.recorded_us),
             }
         }
-        for each in told
+        for each in facts
     ]
 
 
-def timeline(told: Sequence[Told]) -> list[Beside]:
+def timeline(facts: Sequence[EnrichedFact]) -> list[Beside]:
     """The facts of the same topic and entity in the order of time, beside each of them."""
     groups: dict[tuple[str, str], list[int]] = {}
-    for n, each in enumerate(told):
+    for n, each in enumerate(facts):
         if each.attributes.topic != GENERAL:
             key = (each.attributes.topic, primary_entity(each.text))
             groups.setdefault(key, []).append(n)
-    beside: list[Beside] = [{} for _ in told]
+    beside: list[Beside] = [{} for _ in facts]
     for (topic, entity), members in groups.items():
         if len(members) >= TIMELINE_MIN:
-            line = _line(topic, entity, sorted((told[n] for n in members), key=_recorded))
+            line = _line(topic, entity, sorted((facts[n] for n in members), key=_recorded))
             for n in members:
                 beside[n]["timeline_context"] = line
     return beside
 
 
-def interference(told: Sequence[Told]) -> list[Beside]:
+def interference(facts: Sequence[EnrichedFact]) -> list[Beside]:
     """A warning beside both of each conflicting pair."""
-    beside: list[Beside] = [{} for _ in told]
-    words = [frozenset(_WORDS.findall(each.text.lower())) for each in told]
-    for one, other in combinations(range(len(told)), 2):
-        first, second = told[one], told[other]
+    beside: list[Beside] = [{} for _ in facts]
+    words = [frozenset(_WORDS.findall(each.text.lower())) for each in facts]
+    for one, other in combinations(range(len(facts)), 2):
+        first, second = facts[one], facts[other]
         if first.attributes.topic != second.attributes.topic or first.text == second.text:
             continue
         shorter = min(len(words[one]), len(words[other]))
@@ -122,38 +122,38 @@ def primary_entity(text: str) -> str:
     return "_" if capitals is None else capitals.group().lower()
 
 
-ENRICHMENTS: dict[str, Callable[[Sequence[Told]], list[Beside]]] = {
+ENRICHMENTS: dict[str, Callable[[Sequence[EnrichedFact]], list[Beside]]] = {
     "metadata": metadata,
     "timeline": timeline,
     "interference": interference,
 }
 
 
-def enrich(names: Sequence[str], told: Sequence[Told]) -> list[Beside]:
+def enrich(names: Sequence[str], facts: Sequence[EnrichedFact]) -> list[Beside]:
     """All that is to be said beside each fact."""
-    beside: list[Beside] = [{} for _ in told]
+    beside: list[Beside] = [{} for _ in facts]
     for name in names:
-        for all_of_one, part in zip(beside, ENRICHMENTS[name](told), strict=True):
+        for all_of_one, part in zip(beside, ENRICHMENTS[name](facts), strict=True):
             all_of_one.update(part)
     return beside
 
 
-def _recorded(each: Told) -> int:
+def _recorded(each: EnrichedFact) -> int:
     return each.recorded_us
 
 
-def _line(topic: str, entity: str, members: Sequence[Told]) -> str:
+def _line(topic: str, entity: str, members: Sequence[EnrichedFact]) -> str:
     bodies = [f"{_body(each)}({_month(each)})" for each in members]
     feelings = "→".join(f"{each.attributes.emotion_score:+d}" for each in members)
     current = _body(members[-1])
     return f"[TL|{topic}|{entity}] {'→'.join(bodies)}\narc: {feelings} | current: {current}"
 
 
-def _body(each: Told) -> str:
+def _body(each: EnrichedFact) -> str:
     text = " ".join(each.text.split())
     return text if len(text) <= BODY_MAX else f"{text[: BODY_MAX - 1]}…"
 
 
-def _month(each: Told) -> str:
+def _month(each: EnrichedFact) -> str:
     names = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
     return names[datetime.fromtimestamp(each.recorded_us / 1e6, UTC).month - 1]

@@ -77,8 +77,8 @@ def command_of(record: dict[str, Any], bounds: TombstoneBounds) -> TombstoneSet 
     """
     shape = WireRevocation if "tombstone_id" in record else WireTombstone
     try:
-        told = msgspec.convert(record, shape)
-        parse_instant(told.created_at)
+        signed = msgspec.convert(record, shape)
+        parse_instant(signed.created_at)
     except (msgspec.ValidationError, ValueError) as fault:
         raise NotTaken("tombstone_malformed", str(fault)) from fault
     if not holds(bounds.public_key, record):
@@ -86,41 +86,41 @@ def command_of(record: dict[str, Any], bounds: TombstoneBounds) -> TombstoneSet 
     if not bounds.granted:
         message = "erase_foreign is not granted: a tombstone hides what others said as well"
         raise NotTaken("tombstone_not_granted", message)
-    if isinstance(told, WireRevocation):
+    if isinstance(signed, WireRevocation):
         return TombstoneRevoked(
-            revocation_id=told.id,
-            tombstone_id=told.tombstone_id,
-            reason=told.reason,
-            created_at=told.created_at,
-            signed_by=told.signed_by,
-            key_id=told.key_id,
-            signature=told.signature,
+            revocation_id=signed.id,
+            tombstone_id=signed.tombstone_id,
+            reason=signed.reason,
+            created_at=signed.created_at,
+            signed_by=signed.signed_by,
+            key_id=signed.key_id,
+            signature=signed.signature,
             node_id=bounds.node_id,
         )
-    return _tombstone(told, bounds)
+    return _tombstone(signed, bounds)
 
 
-def _tombstone(told: WireTombstone, bounds: TombstoneBounds) -> TombstoneSet:
-    meant = hidden_scopes(told.scope) if told.scope in TOMBSTONE_SCOPES else frozenset[str]()
+def _tombstone(signed: WireTombstone, bounds: TombstoneBounds) -> TombstoneSet:
+    meant = hidden_scopes(signed.scope) if signed.scope in TOMBSTONE_SCOPES else frozenset[str]()
     scopes = meant & bounds.scopes
     if not scopes:
         raise NotTaken("tombstone_invalid_scope", "it hides in no scope that is shared here")
     try:
-        entity = normalize_uri(told.entity_uri)
+        entity = normalize_uri(signed.entity_uri)
     except ValueError as fault:
         raise NotTaken("tombstone_malformed", str(fault)) from fault
     return TombstoneSet(
-        tombstone_id=told.id,
+        tombstone_id=signed.id,
         entity=entity,
-        entity_uri=told.entity_uri,
-        scope=told.scope,
+        entity_uri=signed.entity_uri,
+        scope=signed.scope,
         scopes=sorted(scopes),
-        created_at=told.created_at,
-        signed_by=told.signed_by,
-        key_id=told.key_id,
-        signature=told.signature,
-        legal_hold=told.legal_hold,
-        reason=told.reason,
+        created_at=signed.created_at,
+        signed_by=signed.signed_by,
+        key_id=signed.key_id,
+        signature=signed.signature,
+        legal_hold=signed.legal_hold,
+        reason=signed.reason,
         node_id=bounds.node_id,
     )
 

@@ -91,8 +91,8 @@ def run_store(args: argparse.Namespace) -> int:
     stored = bool(answer.get("stored", True))
     for warning in answer.get("warnings", []):
         print(f"engramlog: warning: {warning}", file=sys.stderr)
-    told = answer if args.json else shown(answer)
-    print(json.dumps(told, ensure_ascii=False, separators=(",", ":")))
+    shown_answer = answer if args.json else shown(answer)
+    print(json.dumps(shown_answer, ensure_ascii=False, separators=(",", ":")))
     return 0 if stored else 1
 
 

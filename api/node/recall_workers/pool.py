@@ -173,7 +173,7 @@ class RecallWorkers:
             self._renew()
         if not self.ready or verify or not self._fits(body):
             return None
-        return await self._told(caller, body, warnings, shape)
+        return await self._answered(caller, body, warnings, shape)
 
     def _fits(self, body: RecallBody) -> bool:
         """Cards and the vectors of facts that ended are kept by the serving process alone."""
@@ -183,7 +183,7 @@ class RecallWorkers:
         name = body.profile or self._settings.recall_profile
         return not profile_named(self._node.reader, name, Moment(position, 0)).cards.fast_path
 
-    async def _told(
+    async def _answered(
         self, caller: Caller, body: RecallBody, warnings: list[str], shape: Shape
     ) -> RecallOutcome | None:
         try:

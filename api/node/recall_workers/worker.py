@@ -102,13 +102,13 @@ class _Link:
         with self._wanting:
             self.send(Wanted(text))
             try:
-                while (told := self.vectors.get(timeout=VECTOR_SECONDS_MAX)).text != text:
+                while (arrived := self.vectors.get(timeout=VECTOR_SECONDS_MAX)).text != text:
                     pass  # of a question whose recall did not wait for it
             except Empty:
                 raise ProviderUnavailable("no vector came in time") from None
-        if told.row is None:
+        if arrived.row is None:
             raise ProviderUnavailable("the serving process has no vector")
-        return np.frombuffer(told.row, dtype=np.float32)
+        return np.frombuffer(arrived.row, dtype=np.float32)
 
     def close(self) -> None:
         """End both directions: the receiving thread, and with it the process, ends."""

@@ -73,12 +73,12 @@ class Job(Struct, kw_only=True):
 
     def wire(self) -> dict[str, Any]:
         """The job in the protocol's shape: ``result`` once done, ``error`` once failed."""
-        told: dict[str, Any] = {"job_id": self.job_id, "status": self.status}
+        record: dict[str, Any] = {"job_id": self.job_id, "status": self.status}
         if self.status == "done":
-            told["result"] = self.result
+            record["result"] = self.result
         if self.status == "error":
-            told["error"] = self.error
-        return told
+            record["error"] = self.error
+        return record
 
 
 class RequestJobs:

@@ -69,7 +69,7 @@ class SnapshotTaking(LoopTask):
             raise coded("as_of_future", f"position {position} is beyond the log's end, {head}")
 
         def work(progress: Progress) -> dict[str, Any]:
-            return told(self._node.snapshot(position, progress), None)
+            return snapshot_record(self._node.snapshot(position, progress), None)
 
         self.job.begin(work)
 
@@ -83,10 +83,10 @@ class SnapshotTaking(LoopTask):
                 raise coded("snapshot_not_found", str(fault)) from fault
         self.job.begin(lambda progress: self._verify(position, replay, progress))
 
-    def told_all(self) -> dict[str, Any]:
+    def records(self) -> dict[str, Any]:
         """Every snapshot, and what the node does by itself."""
         found, broken = self._node.snapshots.all()
-        records = [told(each, mismatch(each, self._node.log)) for each in found]
+        records = [snapshot_record(each, mismatch(each, self._node.log)) for each in found]
         records += [_unreadable(each.position, each.reason) for each in broken]
         return {
             "snapshots": sorted(records, key=lambda each: -int(each["position"])),
@@ -131,7 +131,7 @@ class SnapshotTaking(LoopTask):
             node.snapshots.prune(self._keep)
 
 
-def told(snapshot: Snapshot, reason: str | None) -> dict[str, Any]:
+def snapshot_record(snapshot: Snapshot, reason: str | None) -> dict[str, Any]:
     """A snapshot as answers have it."""
     return {
         "position": snapshot.position,

@@ -65,7 +65,7 @@ class SummaryFolder(LoopTask):
         self._root = Path(settings.summaries_dir).resolve() if settings.summaries_dir else None
         self._owner = settings.summaries_owner
         self._stopping = asyncio.Event()
-        self._told: dict[str, str] = {}
+        self._reported: dict[str, str] = {}
 
     @property
     def wanted(self) -> bool:
@@ -116,7 +116,7 @@ class SummaryFolder(LoopTask):
         """Record what differs from the log; files ``changed`` are read in any case."""
         try:
             await asyncio.to_thread(self._record, root, changed)
-            self._told.pop("", None)
+            self._reported.pop("", None)
         except (WriterBusy, WriterDegraded, ReplicaReadOnly) as fault:
             raise OSError(f"nothing can be written: {fault}") from fault
 
@@ -147,7 +147,7 @@ class SummaryFolder(LoopTask):
         except (OSError, UnusableSummary) as fault:
             self._tell(name, str(fault))
             return []
-        self._told.pop(name, None)
+        self._reported.pop(name, None)
         return [self._asked(name, read)]
 
     def _asked(self, name: str, read: Summary | None) -> RecordSummary:
@@ -162,8 +162,8 @@ class SummaryFolder(LoopTask):
 
     def _tell(self, name: str, why: str) -> None:
         """Warn, once for each reason."""
-        if self._told.get(name) != why:
-            self._told[name] = why
+        if self._reported.get(name) != why:
+            self._reported[name] = why
             _log.warning("summary %s: %s", name or self._root, why)
 
 

@@ -35,7 +35,7 @@ PAGES_MAX = 100
 _log = logging.getLogger(__name__)
 
 
-def told(node: Node, scopes: frozenset[str], after: int, limit: int) -> dict[str, Any]:
+def shared_page(node: Node, scopes: frozenset[str], after: int, limit: int) -> dict[str, Any]:
     """A page of what this node said of tombstones in ``scopes``, without the reasons."""
     changes = node.reader.tombstone_changes(after, limit)
     tombstones: list[dict[str, Any]] = []

@@ -10,10 +10,10 @@ import aiohttp
 from msgspec.structs import replace
 
 from engramlog.api.answers.subscription_messages import (
+    notices_after,
     rights_of,
     secret_of,
     signature_of,
-    told_after,
     webhook_body,
 )
 from engramlog.api.client.webhook_addresses import PublicResolver, address_fault
@@ -65,12 +65,12 @@ class WebhookDelivery(LoopTask):
         """Webhook subscriptions with deliveries outstanding."""
         head = self._node.reader.image.position
         return sum(
-            self.told(row).position < head
+            self.delivered(row).position < head
             for row in self._node.reader.subscriptions()
             if is_pushed(row)
         )
 
-    def told(self, row: SubscriptionRow) -> Delivered:
+    def delivered(self, row: SubscriptionRow) -> Delivered:
         """How far a subscription was served."""
         return self.ledger.get(row.id) or Delivered(row.position)
 
@@ -126,28 +126,30 @@ class WebhookDelivery(LoopTask):
         """Tell one subscriber for ever."""
         node = self._node
         while True:
-            told = self.told(row)
-            pause = (told.open_until_us - node.clock.now_us()) / 1e6
+            delivered = self.delivered(row)
+            pause = (delivered.open_until_us - node.clock.now_us()) / 1e6
             if pause > 0:
                 await asyncio.sleep(min(pause, CIRCUIT_SECONDS))
                 continue
             await self._commits.wait(
-                lambda at=told.position: node.reader.image.position > at, WAIT_SECONDS
+                lambda at=delivered.position: node.reader.image.position > at, WAIT_SECONDS
             )
             rights = rights_of(node, self._settings, row)
             if rights is None:  # a key that comes back resumes where it left
                 await asyncio.sleep(LOOK_SECONDS)
                 continue
-            found, read_to = await asyncio.to_thread(told_after, node, row, rights, told.position)
+            found, read_to = await asyncio.to_thread(
+                notices_after, node, row, rights, delivered.position
+            )
             if not await self._tell(row, [(p, n.id, webhook_body(row, n, b)) for p, n, b in found]):
                 continue
-            if read_to > told.position:
-                now = self.told(row)
+            if read_to > delivered.position:
+                now = self.delivered(row)
                 self.ledger.put(row.id, replace(now, position=max(read_to, now.position)))
 
-    async def _tell(self, row: SubscriptionRow, told: list[tuple[int, str, bytes]]) -> bool:
+    async def _tell(self, row: SubscriptionRow, notices: list[tuple[int, str, bytes]]) -> bool:
         """Post every notice in order; whether all went through."""
-        for number, (position, name, body) in enumerate(told):
+        for number, (position, name, body) in enumerate(notices):
             # Rights may have gone since the page was read.
             if rights_of(self._node, self._settings, row) is None:
                 return False
@@ -158,8 +160,8 @@ class WebhookDelivery(LoopTask):
             if not 200 <= status < 300:
                 await self._failed(row, reason or f"answered {status}")
                 return False
-            last = number + 1 == len(told) or told[number + 1][0] != position
-            now = self.told(row)
+            last = number + 1 == len(notices) or notices[number + 1][0] != position
+            now = self.delivered(row)
             at = position if last else now.position
             self.ledger.put(row.id, Delivered(at, 0, 0, self._node.clock.now_us()))
         return True
@@ -186,7 +188,7 @@ class WebhookDelivery(LoopTask):
 
     async def _failed(self, row: SubscriptionRow, reason: str) -> None:
         """Wait longer after every failure, and after many for the circuit's time."""
-        now = self.told(row)
+        now = self.delivered(row)
         failures = now.failures + 1
         opened = failures >= CIRCUIT_FAILURES
         wait = min(2.0 ** (failures - 1), BACKOFF_SECONDS_MAX)

@@ -120,7 +120,7 @@ async def sweep(call: Call) -> web.Response:
         call.check_scope(request.scope)
     gardens = swept_gardens(call)
     rights = msgspec.structs.replace(call.narrowed(request.scope), gardens=frozenset(gardens))
-    told = rights.reading()
+    readable = rights.reading()
     own = policy_of_request(request.ttl_seconds, request.min_confidence)
     if own is not None and not request.dry_run:
         check_ends_everything(call)
@@ -129,7 +129,7 @@ async def sweep(call: Call) -> web.Response:
 
     async def work() -> dict[str, Any]:
         moment = call.moment(view)
-        reach = await call.in_pool(lambda: reach_of(view, told, moment, policies))
+        reach = await call.in_pool(lambda: reach_of(view, readable, moment, policies))
         if not request.dry_run and await call.in_pool(
             lambda: _acts(view, rights, moment, policies)
         ):
@@ -140,7 +140,7 @@ async def sweep(call: Call) -> web.Response:
             body |= {"decayed": 0, "would_decay": reach.decayed}
         return warned(body, request)
 
-    facts = int(np.count_nonzero(told.mask(view)))
+    facts = int(np.count_nonzero(readable.mask(view)))
     if facts > call.service.settings.job_facts_min:
         job = call.service.jobs.begin("decay", call.credential(), work)
         return answer(accepted(job, facts), 202)

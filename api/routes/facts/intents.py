@@ -227,9 +227,9 @@ _FIELDS = ("id", "from", "to", "goal", "scope", "expires_at", "constraint", "pre
 
 
 def _record(envelope: dict[str, Any], created_at: str, fact_ids: list[str]) -> dict[str, Any]:
-    told = {name: envelope[name] for name in _FIELDS}
-    ordered = {name: told.pop(name) for name in ("id", "from", "to", "goal", "scope")}
-    return {**ordered, "created_at": created_at, **told, "fact_ids": fact_ids}
+    fields = {name: envelope[name] for name in _FIELDS}
+    ordered = {name: fields.pop(name) for name in ("id", "from", "to", "goal", "scope")}
+    return {**ordered, "created_at": created_at, **fields, "fact_ids": fact_ids}
 
 
 def _envelope(request: IntentRequest, sent: dict[str, Any], name: str) -> dict[str, Any]:

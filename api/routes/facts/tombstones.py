@@ -90,10 +90,10 @@ async def list_tombstones(call: Call) -> web.Response:
     before = call.view().position + 1 if query.before is None else query.before
     rows = call.node.reader.tombstones(before, query.limit + 1)
     shown = rows[: query.limit]
-    told = [
+    records = [
         tombstone_record(row)
         | {"stands": row.stands, "node_id": row.node_id, "position": row.from_position}
         for row in shown
     ]
     more = shown[-1].from_position if len(rows) > len(shown) else None
-    return answer({"tombstones": told, "before": more})
+    return answer({"tombstones": records, "before": more})

@@ -165,8 +165,8 @@ async def _grants(body: GrantsBody, row: PeerRow) -> PeerGrants:
         wire = "events" if found is not None and found.get(EVENTS_WIRE) else "facts"
     scopes = set(row.allowed_scopes if body.scopes is None else body.scopes)
     if beyond := sorted(scopes - set(row.allowed_scopes)):
-        told = f"the peer's declaration does not offer {', '.join(beyond)}"
-        raise unprocessable([entry("scope_not_declared", ("body", "scopes"), told)])
+        reason = f"the peer's declaration does not offer {', '.join(beyond)}"
+        raise unprocessable([entry("scope_not_declared", ("body", "scopes"), reason)])
     return PeerGrants(
         scopes=sorted(scopes),
         gardens=sorted(set(body.gardens)),

@@ -247,13 +247,13 @@ def _sorted_out(
 async def pulls(call: Call) -> web.Response:
     """How pulling each peer stands, and what was refused of it."""
     federation, reader = call.service.federation, call.node.reader
-    told: list[dict[str, object]] = []
+    pulls: list[dict[str, object]] = []
     for peer in federation.peers.all():
         if not peer.pulled:
             continue
         state, came = federation.states.get(peer.node_id), federation.pulled(peer.node_id)
         report = None if state is None else state.report
-        told.append(
+        pulls.append(
             {
                 "node_id": peer.node_id,
                 "active": peer.active,
@@ -272,4 +272,4 @@ async def pulls(call: Call) -> web.Response:
                 ],
             }
         )
-    return answer({"pulls": told})
+    return answer({"pulls": pulls})

@@ -99,13 +99,13 @@ async def events(call: Call) -> web.Response:
 async def status(call: Call) -> web.Response:
     """Whether the node is a primary or a replica, and how a replica stands."""
     node = call.node
-    told = node.status()
-    replica = told.get("replica")
+    status = node.status()
+    replica = status.get("replica")
     return answer(
         {
             "role": "primary" if replica is None else "replica",
             "node_id": node.node_id,
-            "position": told["position"],
+            "position": status["position"],
             "replica": replica,
         }
     )

@@ -37,7 +37,7 @@ async def shared(call: Call) -> web.Response:
         raise ApiError(403, "no permitted scopes")
     query = call.query(SharedQuery)
     after = int(query.cursor or 0)
-    page = await call.in_pool(lambda: sharing.told(call.node, scopes, after, query.limit))
+    page = await call.in_pool(lambda: sharing.shared_page(call.node, scopes, after, query.limit))
     return answer(page)
 
 

@@ -91,8 +91,8 @@ def _events(call: Call) -> CheckOutcome:
     if not unknown:
         return CheckOutcome("events", "ok", "every event is of a kind and version known here")
     named = [f"{count} of kind {kind!r} version {version}" for kind, version, count in unknown]
-    told = ", ".join(named[:UNKNOWN_NAMED_MAX])
-    return CheckOutcome("events", "warning", f"events of later releases mean nothing here: {told}")
+    listed = ", ".join(named[:UNKNOWN_NAMED_MAX])
+    return CheckOutcome("events", "warning", f"events of later releases are ignored: {listed}")
 
 
 def _disk(call: Call) -> CheckOutcome:

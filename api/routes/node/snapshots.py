@@ -53,7 +53,7 @@ async def take(call: Call) -> web.Response:
 )
 async def list_all(call: Call) -> web.Response:
     """Every snapshot, and how far taking or verifying one is."""
-    return answer(await call.in_pool(call.service.snapshots.told_all))
+    return answer(await call.in_pool(call.service.snapshots.records))
 
 
 @routes.add(

@@ -80,10 +80,10 @@ async def create_key(call: Call) -> web.Response:
         "sources": [command.entity_uri, *command.sources],
         "max_classification": command.max_classification,
     }
-    return answer(_told(body, request), 201)
+    return answer(_with_warnings(body, request), 201)
 
 
-def _told(body: dict[str, Any], request: KeyRequest) -> dict[str, Any]:
+def _with_warnings(body: dict[str, Any], request: KeyRequest) -> dict[str, Any]:
     """The answer, and what was asked for that is not so."""
     body = warned(body, request)
     if request.tenant_id in (None, TENANT):

@@ -12,9 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from engramlog.api.answers.subscription_messages import (
     event_record,
+    notices_after,
     rights_of,
     secret_of,
-    told_after,
 )
 from engramlog.api.client.webhook_addresses import address_fault
 from engramlog.api.commands.assertions import stored_uri
@@ -202,7 +202,7 @@ def _find(call: Call, name: str) -> SubscriptionRow:
 
 
 def _record(call: Call, row: SubscriptionRow) -> dict[str, Any]:
-    told = call.service.deliverer.told(row)
+    delivered = call.service.deliverer.delivered(row)
     return {
         "id": row.id,
         "subscriber_identity": row.subscriber,
@@ -212,9 +212,9 @@ def _record(call: Call, row: SubscriptionRow) -> dict[str, Any]:
         "delivery_address": row.delivery_address,
         "idempotency_key": row.idempotency_key,
         "created_at": format_instant(row.created_at),
-        "last_delivered_at": format_instant(told.last_at_us) if told.last_at_us else None,
-        "circuit_open": told.failures >= CIRCUIT_FAILURES,
-        "consecutive_failures": told.failures,
+        "last_delivered_at": format_instant(delivered.last_at_us) if delivered.last_at_us else None,
+        "circuit_open": delivered.failures >= CIRCUIT_FAILURES,
+        "consecutive_failures": delivered.failures,
         "event_types": sorted(row.event_types),
     }
 
@@ -241,14 +241,14 @@ async def list_events(call: Call) -> web.Response:
 def _page(call: Call, row: SubscriptionRow, query: SubscriptionEventsQuery) -> dict[str, Any]:
     after = row.position if query.cursor is None else _opened(call, row, query.cursor)
     rights = rights_of(call.node, call.service.settings, row)
-    told_to = call.service.deliverer.told(row).position
+    delivered_to = call.service.deliverer.delivered(row).position
     events: list[dict[str, Any]] = []
     head = call.node.reader.image.position
     while rights is not None and len(events) < query.limit and after < head:
-        found, read_to = told_after(call.node, row, rights, after)
+        found, read_to = notices_after(call.node, row, rights, after)
         for position in dict.fromkeys(position for position, _, _ in found):
             of_event = [(n, b) for p, n, b in found if p == position]
-            events += [event_record(row, n, b, told_to, position) for n, b in of_event]
+            events += [event_record(row, n, b, delivered_to, position) for n, b in of_event]
             after = position
             if len(events) >= query.limit:
                 break
@@ -312,11 +312,11 @@ async def stream(call: Call) -> web.StreamResponse:
             await _write(response, b": still here\n\n")
             continue
         found, after = await call.in_pool(
-            lambda at=after, may=rights: told_after(node, row, may, at)
+            lambda at=after, may=rights: notices_after(node, row, may, at)
         )
         for position, notice, body in found:
-            told = event_record(row, notice, body, 0, position)
-            data = msgspec.json.encode(told).decode()
+            delivered = event_record(row, notice, body, 0, position)
+            data = msgspec.json.encode(delivered).decode()
             # A part's id resumes before the events of its position, so none is skipped.
             name = _sealed(call, row, position - 1)
             if position == found[-1][0] and notice is found[-1][1]:

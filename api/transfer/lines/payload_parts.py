@@ -64,11 +64,11 @@ def mapped(struct: _S, changes: Mapping[str, Change], place: str = "") -> _S | N
         where = f"{place}{name}"
         if isinstance(value, list | tuple):
             many = cast(list[Any] | tuple[Any, ...], value)
-            told = [
+            parts = [
                 change(each, where if part.struct is None else f"{where}.{number}")
                 for number, each in enumerate(many)
             ]
-            made[name] = type(many)(each for each in told if each is not None)
+            made[name] = type(many)(each for each in parts if each is not None)
         else:
             made[name] = change(value, where)
             if made[name] is None:

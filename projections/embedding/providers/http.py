@@ -201,11 +201,11 @@ def _message(body: bytes) -> str:
     ``detail``, or its first characters."""
     for shape in (_Flat, _Nested):
         try:
-            told = msgspec.json.decode(body, type=shape).text
+            text = msgspec.json.decode(body, type=shape).text
         except msgspec.DecodeError:
             continue
-        if told:
-            return told[:MESSAGE_CHARACTERS_MAX]
+        if text:
+            return text[:MESSAGE_CHARACTERS_MAX]
     return body[:MESSAGE_CHARACTERS_MAX].decode("utf-8", "replace") or "nothing"
 
 

@@ -93,10 +93,10 @@ def load_features(
 
 
 def _strong(slots: I32, hits: Mapping[str, Candidates]) -> Bool | None:
-    told = [each.strong for each in hits.values() if each.strong is not None]
-    if not told:
+    strong_hits = [each.strong for each in hits.values() if each.strong is not None]
+    if not strong_hits:
         return None
-    strong = [slot for each in told for slot in sorted(each)]
+    strong = [slot for each in strong_hits for slot in sorted(each)]
     return np.isin(slots, np.array(strong, dtype=np.int32))
 
 

@@ -85,7 +85,7 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
         _scores(survey, parameters, pool, slots),
         np.zeros(len(slots), dtype=np.int32),
         lambda slot: [f"fuzzy: by {pool[slot].origin}, {pool[slot].of}"],
-        detail=_told(pool),
+        detail=_counts(pool),
         ages=survey.view.ages,
         origin=lambda slot: pool[slot].origin,
         strong=strong,
@@ -139,16 +139,16 @@ def _by_coverage(
     """The pool by the sum of ``ln(1 + N / df)`` of what each covers; equals as they were."""
     survivors = survey.surviving.survivors
     count = len(survivors.slots)
-    told: dict[str, float] = {}
+    weights: dict[str, float] = {}
     for term in {term for held in covered.values() for term in held}:
         lists = [survey.view.postings(stem)[0] for stem in survey.view.tokenize(term)]
         holding = min((int(np.count_nonzero(survivors.mask[slots])) for slots in lists), default=0)
-        told[term] = math.log1p(count / max(1, holding))
-    weight = {slot: math.fsum(told[term] for term in held) for slot, held in covered.items()}
+        weights[term] = math.log1p(count / max(1, holding))
+    weight = {slot: math.fsum(weights[term] for term in held) for slot, held in covered.items()}
     return dict(sorted(pool.items(), key=lambda item: -weight[item[0]]))
 
 
-def _told(pool: Mapping[int, Hit]) -> str:
+def _counts(pool: Mapping[int, Hit]) -> str:
     """How many each search found."""
     origins = [hit.origin for hit in pool.values()]
     return ", ".join(f"{origins.count(each)} by {each}" for each in dict.fromkeys(origins))

@@ -143,13 +143,13 @@ class DeliveryLedger:
             )
         return None if row is None else Delivered(*row)
 
-    def put(self, subscription_id: str, told: Delivered) -> None:
+    def put(self, subscription_id: str, delivered: Delivered) -> None:
         """Remember it."""
         with self._lock:
             self._db.execute(
                 "INSERT OR REPLACE INTO deliveries VALUES (?,?,?,?,?)",
-                (subscription_id, told.position, told.failures, told.open_until_us,
-                 told.last_at_us),
+                (subscription_id, delivered.position, delivered.failures, delivered.open_until_us,
+                 delivered.last_at_us),
             )  # fmt: skip
 
     def forget(self, subscription_id: str) -> None:

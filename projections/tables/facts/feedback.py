@@ -105,7 +105,7 @@ class FeedbackPart:
         self.rejected.add(position, [(slot, rejected) for slot, _, rejected in known if rejected])
 
 
-def told_of(db: apsw.Connection, receipt_id: str) -> tuple[frozenset[str], frozenset[str]]:
+def outcomes_of(db: apsw.Connection, receipt_id: str) -> tuple[frozenset[str], frozenset[str]]:
     """Facts that were already cited, and rejected, on account of one recall."""
     rows = query(
         db,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from engramlog.eventlog.kinds import FactAttributes
 from engramlog.projections.memories.memory_types import effective_confidence, stability
-from engramlog.projections.recall.enrichment import Told, metadata
+from engramlog.projections.recall.enrichment import EnrichedFact, metadata
 
 
 @pytest.mark.parametrize(
@@ -55,5 +55,5 @@ def test_it_is_told_beside_a_fact_on_the_scale_of_one_to_five() -> None:
     day = 86_400_000_000
     kind = FactAttributes(memory_type="observation")
     # 1 + 4 · 0.75 = 4, half gone after 60 of 120 days.
-    told = Told("text", kind, 0.75, recorded_us=0, recalls=0, idle_us=60 * day)
+    told = EnrichedFact("text", kind, 0.75, recorded_us=0, recalls=0, idle_us=60 * day)
     assert metadata([told])[0]["metadata"]["effective_confidence"] == 2.0

@@ -11,7 +11,7 @@ from engramlog.eventlog.kinds import FactAttributes
 from engramlog.projections.moment import Moment
 from engramlog.projections.recall import load_profile, recall
 from engramlog.projections.recall.answer import RecallAnswer, Recalled
-from engramlog.projections.recall.enrichment import WARNING, Told, enrich
+from engramlog.projections.recall.enrichment import WARNING, EnrichedFact, enrich
 from engramlog.projections.recall.filters import Filters
 from engramlog.projections.recall.ranking.diversity import (
     SIMILARITIES,
@@ -45,7 +45,9 @@ def texts(answer: RecallAnswer) -> list[str]:
 
 def beside(answer: RecallAnswer) -> list[tuple[Recalled, dict[str, Any]]]:
     told = [
-        Told(each.row.value_v, each.attributes or PLAIN, each.confidence, each.row.recorded_at)
+        EnrichedFact(
+            each.row.value_v, each.attributes or PLAIN, each.confidence, each.row.recorded_at
+        )
         for each in answer.results
     ]
     return list(zip(answer.results, enrich(answer.enrichment, told), strict=True))

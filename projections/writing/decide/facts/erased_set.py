@@ -119,7 +119,7 @@ UNION SELECT to_position FROM aliases WHERE raw_uri IN named
 """
 
 
-def told_elsewhere(db: apsw.Connection, doomed: Collection[str], command: EraseFacts) -> set[int]:
+def named_elsewhere(db: apsw.Connection, doomed: Collection[str], command: EraseFacts) -> set[int]:
     """Positions of deltas that made erased facts, of episodes as far as they are to go, and
     of what names an erased entity beside facts."""
     ids = _json(list(doomed))

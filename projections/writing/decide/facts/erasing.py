@@ -38,8 +38,8 @@ from engramlog.projections.writing.decide.facts.erased_set import (
     Doomed,
     facts_about,
     facts_named,
+    named_elsewhere,
     source_episodes,
-    told_elsewhere,
     with_copies,
 )
 
@@ -209,7 +209,7 @@ def _events(
     targets = {*doomed, *(fact.entity for fact in doomed.values() if command.entity is not None)}
     asked = msgspec.json.encode(sorted(targets)).decode()
     speaking = {row[0] for row in query(context.db, _SPEAKING, (ids, asked))}
-    speaking |= told_elsewhere(context.db, doomed, command)
+    speaking |= named_elsewhere(context.db, doomed, command)
     events = {
         event.position: event
         for position in sorted(each for each in positions | speaking | ends if each < LIVE)

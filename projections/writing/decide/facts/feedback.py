@@ -6,7 +6,7 @@ import msgspec
 
 from engramlog.eventlog.kinds import FactFeedback
 from engramlog.projections.tables.database import query
-from engramlog.projections.tables.facts.feedback import told_of
+from engramlog.projections.tables.facts.feedback import outcomes_of
 from engramlog.projections.writing.commands import Refused
 from engramlog.projections.writing.decide.context import Context, Decision
 
@@ -25,7 +25,7 @@ def give_feedback(command: FactFeedback, context: Context) -> Decision | Refused
         return Refused("fact_not_found", "fact not found", "cited")
     cited, rejected = frozenset[str](), frozenset[str]()
     if command.receipt_id is not None:
-        cited, rejected = told_of(context.db, command.receipt_id)
+        cited, rejected = outcomes_of(context.db, command.receipt_id)
     payload = FactFeedback(
         cited=[fact for fact in dict.fromkeys(command.cited) if fact not in cited],
         rejected=[fact for fact in dict.fromkeys(command.rejected) if fact not in rejected],
