@@ -111,7 +111,7 @@ def _facts(view: View, moment: Moment, mask: Bool, pieces: list[str], limit: int
     """Facts that hold every piece; those whose value alone holds them first, then the shorter."""
     said = mask.copy()
     for piece in pieces:
-        mask = mask & (view.texts.counts(view, moment, "english", piece) > 0)
+        mask = mask & (view.texts.counts(view, moment, "everything", piece) > 0)
         in_value = view.texts.value_counts(piece)
         said &= in_value[view.value] > 0
     slots = np.flatnonzero(mask).astype(np.int32)

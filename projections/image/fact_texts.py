@@ -1,7 +1,7 @@
 """Every text by which a fact may be found letter by letter (abmind's two trigram tables).
 
-English: entity path, relation, value and keywords. Original: the user's own words. Names and
-values are held once, whatever number of facts share them.
+Content: value and keywords. Original: the user's own words. Everything: entity path and relation
+beside the content. Names and values are held once, whatever number of facts share them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from engramlog.projections.interner import Interner
     from engramlog.projections.moment import Moment
 
-Which = Literal["english", "original"]
+Which = Literal["content", "original", "everything"]
 History = dict[int, list[tuple[int, "FactAttributes"]]]
 
 
@@ -90,11 +90,10 @@ class FactTexts:
         own = self._original if which == "original" else self._keywords
         numbers = own.folded.counts(piece)
         counts = own.by_slot(view, moment, numbers, lambda text: occurrences(piece, text))
-        if which == "english":
-            for part, column in self._parts(view):
-                numbers = part.counts(piece)
-                if numbers.any():
-                    counts += numbers[column]
+        for part, column in self._parts(view, which):
+            numbers = part.counts(piece)
+            if numbers.any():
+                counts += numbers[column]
         return counts
 
     def entity_counts(self, piece: str) -> I32:
@@ -109,14 +108,14 @@ class FactTexts:
         """By slot: bytes of the fact's folded texts, as of the moment."""
         own = self._original if which == "original" else self._keywords
         lengths = own.by_slot(view, moment, own.folded.lengths(), lambda text: len(text.encode()))
-        if which == "english":
-            for part, column in self._parts(view):
-                lengths += part.lengths()[column]
+        for part, column in self._parts(view, which):
+            lengths += part.lengths()[column]
         return lengths
 
-    def _parts(self, view: Worded) -> list[tuple[Folded, I32]]:
-        return [
-            (self._entities, view.entity),
-            (self._relations, view.relation),
-            (self._said, view.value),
-        ]
+    def _parts(self, view: Worded, which: Which) -> list[tuple[Folded, I32]]:
+        if which == "original":
+            return []
+        said = (self._said, view.value)
+        if which == "content":
+            return [said]
+        return [(self._entities, view.entity), (self._relations, view.relation), said]

@@ -30,6 +30,7 @@ from engramlog.projections.columns.sealed_facts import (
     unmap,
 )
 from engramlog.projections.columns.simhash import TextSignatures, signers
+from engramlog.projections.image.content_terms import ContentTerms
 from engramlog.projections.image.fact_texts import FactTexts
 from engramlog.projections.sealed_sections import Laid, Sections
 from engramlog.projections.tables.database import open_reader, tables_position
@@ -224,6 +225,7 @@ class MemoryImage:
         facts = self.facts
         self.simhashes = {n: TextSignatures(sign) for n, sign in signers(facts.tokenize).items()}
         self.texts = FactTexts(facts.entities, facts.relations, facts.said, self.attributes.by_slot)
+        self.content_terms = ContentTerms(facts.entities, facts.relations, facts.tokenize)
 
     def _stands_at(self, event_id: bytes) -> int | None:
         fact = id_of(event_id)

@@ -17,7 +17,6 @@ from engramlog.projections.image.image import MemoryImage
 from engramlog.projections.memories.attribute_rules import PLAIN
 from engramlog.projections.moment import LIVE, Moment
 from engramlog.projections.tables.facts.verdicts import flags_at
-from engramlog.projections.text.terms import uri_path
 
 PAIRS_MAX = 1_000_000
 """Pairs of facts that are compared in one go: they take 40 bytes each."""
@@ -132,6 +131,14 @@ class View(ColumnView):
         """(slots, term frequencies) of a term of the lexicon."""
         return self._image.facts.by_term.counted(term, self.count)
 
+    def content_postings(self, term: str) -> tuple[I32, I32]:
+        """The same of what facts say, apart from the names they say it under."""
+        return self._image.content_terms.postings(self, term)
+
+    def content_lengths(self) -> I32:
+        """By slot: how many terms of the lexicon each fact's value has."""
+        return self._image.content_terms.lengths(self)
+
     def cid_slots(self, number: int) -> I32:
         """Facts whose content id begins with these 64 bits (see ``fact_columns.cid_number``)."""
         return self._image.facts.by_cid.slots(number, self.count)
@@ -170,13 +177,6 @@ class View(ColumnView):
         said = self._image.facts.said
         kinds = ("string", "text")
         return [number for kind in kinds if (number := said.number(kind, text)) is not None]
-
-    def text_of(self, slot: int) -> str:
-        """All that the lexicon reads of a fact."""
-        said = self.said_by(slot)
-        entity, relation = int(self.entity[slot]), int(self.relation[slot])
-        named = f"{uri_path(self.entities.text(entity))} {self.relations.text(relation)}"
-        return f"{named} {said}" if said else named
 
     @property
     def texts(self) -> FactTexts:

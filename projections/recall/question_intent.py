@@ -38,7 +38,7 @@ BY_LETTERS_MAX = 16
 takes reading all texts; more such words are kept unseen."""
 
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
-_TEXTS: tuple[Which, ...] = ("english", "original")
+_TEXTS: tuple[Which, ...] = ("content", "original")
 
 
 class Ambient(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -110,12 +110,12 @@ def _telling(survey: Survey, ambient: Ambient, terms: list[str]) -> list[str]:
 
 
 def _by_stems(survey: Survey, term: str) -> int:
-    """How many survivors hold all stems of a term."""
+    """How many survivors hold all stems of a term in what they say."""
     view, survivors = survey.view, survey.surviving.survivors
     stems = dict.fromkeys(view.tokenize(term))
     if not stems:
         return 0
-    slots = reduce(np.intersect1d, (view.postings(stem)[0] for stem in stems))
+    slots = reduce(np.intersect1d, (view.content_postings(stem)[0] for stem in stems))
     return int(np.count_nonzero(survivors.mask[slots]))
 
 

@@ -1,11 +1,12 @@
 """Sf: three searches one after the other, by stems, then letter by letter (abmind's seed).
 
-``porter`` looks for each keyword as a phrase in what the lexicon reads of a fact. While fewer
-facts than the answer may hold were found, ``trigram_en`` looks for the keywords as pieces of
-text, without accents and in any case, in the same text and the fact's keywords, and
-``trigram_orig`` in the user's own words. A piece that is nowhere is tried with z and y
-exchanged, then in overlapping windows: some of them survive a typing error. The search that
-finds a fact first names it. All statistics are counted over the survivors.
+``porter`` looks for each keyword as a phrase in what a fact says: its value, not the entity and
+relation it says it under, which many facts share. While fewer facts than the answer may hold
+were found, ``trigram_en`` looks for the keywords as pieces of text, without accents and in any
+case, in the same text and the fact's keywords, and ``trigram_orig`` in the user's own words. A
+piece that is nowhere is tried with z and y exchanged, then in overlapping windows: some of them
+survive a typing error. The search that finds a fact first names it. All statistics are counted
+over the survivors.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from engramlog.projections.recall.request_facts import Survey
 
 BY_LETTERS: tuple[tuple[str, Which], ...] = (
-    ("trigram_en", "english"),
+    ("trigram_en", "content"),
     ("trigram_orig", "original"),
 )
 
@@ -129,7 +130,7 @@ def _covered(survey: Survey, slot: int, words: Keywords) -> list[str]:
     on."""
     view = survey.view
     own = view.attributes(np.array([slot], dtype=np.int32), survey.moment)[0]
-    text = strip_diacritics(f"{view.text_of(slot)} {own.keywords} {own.original}")
+    text = strip_diacritics(f"{view.said_by(slot)} {own.keywords} {own.original}")
     return [wanted for wanted in words.wanted if beginning(wanted)(text)]
 
 
@@ -141,7 +142,7 @@ def _by_coverage(
     count = len(survivors.slots)
     weights: dict[str, float] = {}
     for term in {term for held in covered.values() for term in held}:
-        lists = [survey.view.postings(stem)[0] for stem in survey.view.tokenize(term)]
+        lists = [survey.view.content_postings(stem)[0] for stem in survey.view.tokenize(term)]
         holding = min((int(np.count_nonzero(survivors.mask[slots])) for slots in lists), default=0)
         weights[term] = math.log1p(count / max(1, holding))
     weight = {slot: math.fsum(weights[term] for term in held) for slot, held in covered.items()}

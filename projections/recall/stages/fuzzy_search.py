@@ -47,13 +47,15 @@ class FuzzySearch:
     def phrases(self, phrases: Iterable[str]) -> list[tuple[int, Hit]]:
         """Facts that hold any of the phrases, best first."""
         view, survivors = self._survey.view, self._survey.surviving.survivors
-        average = max(survivors.total_length / max(len(survivors.slots), 1), 1.0)
+        measured = view.content_lengths()
+        total = int(measured[survivors.slots].sum(dtype=np.int64))
+        average = max(total / max(len(survivors.slots), 1), 1.0)
         cut = [tuple(view.tokenize(phrase.replace('"', " "))) for phrase in phrases]
         sought = [stems for stems in dict.fromkeys(cut) if stems]
         tally = Tally(view.count)
         for stems in sought:
             slots, frequencies = self._holding(stems)
-            lengths = view.length[slots] / average
+            lengths = measured[slots] / average
             tally.add(slots, self._bm25(frequencies, lengths))
         slots, scores = tally.result()
         return self._best(slots, scores, "porter", " or ".join(" ".join(s) for s in sought))
@@ -73,14 +75,14 @@ class FuzzySearch:
     def _holding(self, stems: Sequence[str]) -> tuple[I32, I32]:
         """Survivors that hold the stems side by side, and how often."""
         view, survivors = self._survey.view, self._survey.surviving.survivors
-        postings = [view.postings(stem) for stem in dict.fromkeys(stems)]
+        postings = [view.content_postings(stem) for stem in dict.fromkeys(stems)]
         if len(stems) == 1:
             slots, frequencies = postings[0]
             kept = survivors.mask[slots]
             return slots[kept], frequencies[kept]
         slots = reduce(np.intersect1d, (found for found, _ in postings))
         slots = slots[survivors.mask[slots]]
-        texts = (view.tokenize(view.text_of(slot)) for slot in slots.tolist())
+        texts = (view.tokenize(view.said_by(slot)) for slot in slots.tolist())
         times = np.array([_side_by_side(text, stems) for text in texts], dtype=np.int32)
         return slots[times > 0], times[times > 0]
 

@@ -207,3 +207,38 @@ def test_letters_are_searched_as_of_the_moment() -> None:
     assert find(world, "deploy", moment=then).slots.tolist() == [first]
     assert find(world, "deploy").slots.tolist() == [second]
     assert find(world, "kuty", moment=then).slots.tolist() == [first]
+
+
+def test_a_memory_is_found_by_what_it_says_and_not_by_its_names() -> None:
+    world = World()
+    text = "uses sqlite for storage"
+    slots = [world.fact(user("stored"), "memory:use", f"{text} {n}") for n in range(3)]
+    said = world.fact(user("ann"), "rel:note", "memory of a user")
+    for parameters in (DOC, HEAD):
+        for name in ("stored", "x.example"):
+            assert not len(find(world, name, parameters=parameters).slots)
+        assert find(world, "memory", parameters=parameters).slots.tolist() == [said]
+        assert find(world, "memory", "user", parameters=parameters).slots.tolist() == [said]
+        # "uses" in the value; in the relation too, which does not count
+        assert find(world, "use", parameters=parameters).slots.tolist() == slots
+    assert find(world, "memory", parameters=HEAD).strong == {said}
+
+
+def test_names_do_not_change_a_score() -> None:
+    scores: list[list[float]] = []
+    for entity, relation in (("user:x", "rel:y"), ("user:tea-of-tea", "tea:tea-and-cups")):
+        world = World()
+        for text in ("green tea and more tea", "tea", "cups and cups of black tea"):
+            world.fact(entity, relation, text)
+        scores.append(find(world, "tea", "cups").scores.tolist())
+    assert scores[0] == scores[1]
+    assert len(scores[0]) == 3
+
+
+def test_terms_of_names_come_and_go_with_the_facts() -> None:
+    world = World()
+    first = world.fact("user:x", "rel:y", "tea")
+    assert find(world, "tea").slots.tolist() == [first]
+    world.fact("user:tea", "rel:tea", "cups")
+    third = world.fact("user:tea", "rel:tea", "tea of tea")
+    assert find(world, "tea").slots.tolist() == [first, third]
