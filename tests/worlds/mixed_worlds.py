@@ -37,6 +37,9 @@ from tests.worlds.private_worlds import (
 
 SCOPE = "team"
 """Where facts of every classification may stand."""
+DENIER = "agent:denier"
+"""Says nothing but that others are wrong: what a source said itself it would end, for everybody
+to see."""
 
 
 class Mixed(Life):
@@ -63,8 +66,13 @@ class Mixed(Life):
     def _fact(self, step: Step, known: list[tuple[str, str]]) -> AssertFact:
         plain = super()._fact(msgspec.structs.replace(step, private=False), known)
         source = SOURCES[step.source % 3] if step.private else plain.source
+        if step.private and step.confidence == 0.0:
+            source = DENIER
         member = source if step.private else plain.member
-        stated = msgspec.structs.replace(plain, scope=SCOPE, source=source, member=member)
+        rights = None if step.private else plain.rights
+        stated = msgspec.structs.replace(
+            plain, scope=SCOPE, source=source, member=member, rights=rights
+        )
         stated = self._closed(step, stated) if step.private else self._opened(stated)
         cid = compute_cid(
             entity=stated.entity,
@@ -90,8 +98,6 @@ class Mixed(Life):
             return super()._intent(step)
         match step.kind:
             case "fact":
-                # A denial would end open facts too, which everybody may see.
-                step = msgspec.structs.replace(step, confidence=step.confidence or 1.0)
                 return self._fact(step, self.open + self.hidden)
             case "retract" if self.hidden:
                 fact, _ = self.hidden[step.pick % len(self.hidden)]

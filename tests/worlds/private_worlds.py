@@ -346,6 +346,7 @@ class Life:
             derived_from=parents,
             garden_id=self.gardens[step.garden] if step.private else None,
             member=MEMBER if step.private else OUTSIDER,
+            rights=None if step.private else self._rights(step),
         )
 
     def _classified(self, step: Step) -> AssertFact:

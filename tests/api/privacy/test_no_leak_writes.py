@@ -186,11 +186,6 @@ def writes(told: Life, scope: str = SCOPE) -> Iterator[Ask]:
     yield from lists({})
 
 
-@pytest.mark.xfail(
-    reason="in some lives with classified denials an open write is answered differently; the "
-    "cause is not found yet",
-    strict=False,
-)
 @given(histories)
 @FEW
 def test_classified_facts_beside_open_ones_show_in_no_answer(history: list[Step]) -> None:
