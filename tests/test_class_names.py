@@ -10,6 +10,20 @@ from tests.worlds.source_tree import modules, tree_of
 ONE_MEANING = {
     "Parameters": "of each recall stage, what a profile's document may say of it",
     "ReaderPool": "connections that only read, of each storage engine",
+    **dict.fromkeys(
+        (
+            "AddDelta",
+            "DeleteDelta",
+            "Episode",
+            "FactPattern",
+            "NoopDelta",
+            "RuleBasedScorer",
+            "SalienceContext",
+            "SalienceScorer",
+            "UpdateDelta",
+        ),
+        "the node's own, and the one of Stargraph's protocol, whose names are given",
+    ),
 }
 """Names that several files have on purpose, and what they mean in all of them."""
 

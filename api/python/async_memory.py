@@ -78,8 +78,14 @@ class NodeRequests:
         query: Mapping[str, object] | None = None,
         body: object = None,
         writes: bool = False,
+        accept: Sequence[int] = (),
     ) -> dict[str, Any]:
-        """One request and its JSON; ``writes``: with an idempotency key. Raises ClientError."""
+        """One request and its JSON. Raises ClientError.
+
+        Args:
+            writes: send an idempotency key.
+            accept: statuses over 400 that are answers.
+        """
         transport = await self.transport()
         target = path + _query_text(query or {})
         content, headers = None, {"Accept": "application/json"}
@@ -97,7 +103,7 @@ class NodeRequests:
             raise ClientError(
                 f"{transport.place}{path} did not answer with JSON", answer.status
             ) from fault
-        if answer.status >= 400:
+        if answer.status >= 400 and answer.status not in accept:
             raise failure_of(answer.status, decoded)
         return decoded
 
@@ -116,13 +122,13 @@ class AsyncMemoryView:
     """
 
     def __init__(self, requests: NodeRequests, scope: str, moment: Mapping[str, str]) -> None:
-        self._requests = requests
+        self.requests = requests
         self._scope = scope
         self._moment = moment
 
     def __repr__(self) -> str:
         when = "".join(f", {name} {text}" for name, text in self._moment.items())
-        return f"<{type(self).__name__} {self._requests.place}{when}>"
+        return f"<{type(self).__name__} {self.requests.place}{when}>"
 
     async def recall(
         self,
@@ -152,7 +158,7 @@ class AsyncMemoryView:
             "profile": profile,
         }
         body = {"query": question, "scope": scope, "limit": limit, **self._moment, **_given(given)}
-        return recalled_of(await self._requests.ask("POST", "/v1/recall", body=body))
+        return recalled_of(await self.requests.ask("POST", "/v1/recall", body=body))
 
     async def facts(
         self,
@@ -178,7 +184,7 @@ class AsyncMemoryView:
         cursor: str | None = None
         while True:
             size = min(PAGE_FACTS, max(1, limit - len(found)))
-            page = await self._requests.ask(
+            page = await self.requests.ask(
                 "GET", "/v1/facts", query={**query, "limit": size, "cursor": cursor}
             )
             found += [fact_of(each) for each in page["facts"]]
@@ -204,27 +210,25 @@ class AsyncMemoryView:
             "page_size": min(limit, PAGE_NEIGHBORS),
             **self._moment,
         }
-        answer = await self._requests.ask("GET", "/v1/graph/neighbors", query=query)
+        answer = await self.requests.ask("GET", "/v1/graph/neighbors", query=query)
         return LinkedEntities([linked_of(each) for each in answer["neighbors"]], answer)
 
     async def card(self, entity: str, *, scope: str | None = None) -> CardOfEntity:
         """All that is known of an entity in one scope, in short. Raises ClientError 404 where
         nothing is."""
         query = {"scope": scope or self._scope, **self._moment}
-        return card_of(
-            await self._requests.ask("GET", f"/v1/cards/{_segment(entity)}", query=query)
-        )
+        return card_of(await self.requests.ask("GET", f"/v1/cards/{_segment(entity)}", query=query))
 
     async def history(self, what: str | Fact) -> EntityHistory:
         """What happened to the facts about an entity, or to one fact, oldest first."""
         query = {"limit": EVENTS_MAX, **_only(self._moment, "as_of")}
         if isinstance(what, Fact):
             path = f"/v1/time-travel/facts/{_segment(what.id)}"
-            life = await self._requests.ask("GET", path, query=_only(self._moment, "as_of"))
+            life = await self.requests.ask("GET", path, query=_only(self._moment, "as_of"))
             known = {what.id: fact_of(life["fact"]) if life["fact"] else what}
         else:
             path = f"/v1/time-travel/entities/{_segment(what)}"
-            life = await self._requests.ask("GET", path, query=query)
+            life = await self.requests.ask("GET", path, query=query)
             facts = await self.facts(what, ended=True, limit=EVENTS_MAX)
             known = {fact.id: fact for fact in facts}
         return history_of(life["events"], known.get)
@@ -240,7 +244,7 @@ class AsyncMemoryView:
             "as_of": None if moment is None else moment_text(moment),
             "valid_at": None if valid_at is None else instant_text("valid_at", valid_at),
         }
-        return AsyncMemoryView(self._requests, self._scope, _given(given))
+        return AsyncMemoryView(self.requests, self._scope, _given(given))
 
 
 class AsyncMemory(AsyncMemoryView):
@@ -286,12 +290,12 @@ class AsyncMemory(AsyncMemoryView):
             "confidence": confidence,
             **_given({"entity": about, "topic": topic, "tags": list(tags) or None}),
         }
-        answer = await self._requests.ask("POST", "/v1/memories", body=body, writes=True)
+        answer = await self.requests.ask("POST", "/v1/memories", body=body, writes=True)
         if not answer["stored"]:
             raise ClientError(f"not remembered: {answer['error']}", 422, "not_stored", answer)
         if "fact" in answer:
             return fact_of(answer["fact"])
-        return fact_of(await self._requests.ask("GET", f"/v1/facts/{_segment(answer['id'])}"))
+        return fact_of(await self.requests.ask("GET", f"/v1/facts/{_segment(answer['id'])}"))
 
     async def assert_fact(
         self,
@@ -320,12 +324,12 @@ class AsyncMemory(AsyncMemoryView):
             "scope": scope or self._scope,
             **{name: instant_text(name, given) for name, given in times.items() if given},
         }
-        return fact_of(await self._requests.ask("POST", "/v1/facts", body=body, writes=True))
+        return fact_of(await self.requests.ask("POST", "/v1/facts", body=body, writes=True))
 
     async def retract(self, fact: Fact | str, reason: str = "") -> Fact:
         """Say that a fact no longer holds; its history stays."""
         path = f"/v1/facts/{_segment(_id(fact))}/retract"
-        answer = await self._requests.ask("POST", path, body={"reason": reason}, writes=True)
+        answer = await self.requests.ask("POST", path, body={"reason": reason}, writes=True)
         return fact_of(answer["fact"])
 
     async def forget(
@@ -342,23 +346,23 @@ class AsyncMemory(AsyncMemoryView):
         whose = entity if user is None else user_uri(user)
         what = {"entity": whose} if whose else {"fact_ids": [_id(fact) for fact in facts]}
         body = {**what, "wait": True, "timeout_s": ERASING_SECONDS}
-        return erased_of(await self._requests.ask("POST", "/v1/erasures", body=body))
+        return erased_of(await self.requests.ask("POST", "/v1/erasures", body=body))
 
     async def close(self) -> None:
         """Let the memory go. Idempotent."""
-        await self._requests.close()
+        await self.requests.close()
 
     async def __aenter__(self) -> Self:
-        await self._requests.transport()
+        await self.requests.transport()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def _owner(self) -> str:
-        transport = await self._requests.transport()
+        transport = await self.requests.transport()
         if transport.owner is None:
-            me = await self._requests.ask("GET", "/v1/me")
+            me = await self.requests.ask("GET", "/v1/me")
             transport.owner = str(me["entity_uri"])
         return transport.owner
 

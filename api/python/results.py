@@ -10,11 +10,13 @@ from typing import Any, TypeVar, overload
 
 from msgspec import Struct, field
 
+from engramlog.api.answers.compact_facts import packed_lines
 from engramlog.api.python.values import PlainValue, instant, plain_value
 
 Item = TypeVar("Item")
 
 _ROWS_SHOWN = 20
+_UNBOUNDED = 2**31
 
 
 class Fact(Struct, frozen=True, kw_only=True, eq=False):
@@ -107,6 +109,17 @@ class Facts(Listing[Fact]):
 
     def cells(self, item: Fact) -> list[str]:
         return [item.entity, item.relation, _said(item.value), _day(item.at), item.source]
+
+    def text(self, max_tokens: int | None = None) -> str:
+        """The facts for a prompt, a line each, best first; empty where there are none.
+
+        ``max_tokens``: what it may cost; facts that do not fit are left out. Others wrote these
+        lines: a model should take them as data, and the first one says so.
+        """
+        if not self:
+            return ""
+        budget = _UNBOUNDED if max_tokens is None else max_tokens
+        return packed_lines([fact.record for fact in self], budget).text
 
 
 class RecalledFacts(Facts):

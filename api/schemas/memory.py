@@ -180,12 +180,13 @@ class DeltasRequest(BaseModel):
 
 
 class DeltasQuery(MomentQuery):
-    """Which deltas to show, newest first."""
+    """Which deltas to show, newest first. ``name``: the id that a payload gave its fact."""
 
     model_config = _STRICT
 
     user: Part | None = None
     agent: Part | None = None
+    name: Identifier | None = None
     rule_id: str | None = Field(default=None, max_length=_ID_BYTES_MAX)
     run_id: str | None = Field(default=None, max_length=_ID_BYTES_MAX)
     fact_id: str | None = Field(default=None, max_length=ID_LENGTH_MAX)

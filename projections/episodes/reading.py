@@ -401,6 +401,7 @@ class DeltaFilter(Struct, frozen=True, kw_only=True):
     fact_id: str | None = None
     episode_id: str | None = None
     delta_id: str | None = None
+    name: str | None = None
 
 
 def deltas_at(
@@ -418,7 +419,7 @@ def deltas_at(
     cleared, levels = cleared_rows("d.fact_id", authorization)
     where = ["d.position<=?", allowed, cleared]
     given = [position, *bindings, *levels]
-    for column in ("user", "agent", "rule_id", "run_id", "fact_id", "delta_id"):
+    for column in ("user", "agent", "rule_id", "run_id", "fact_id", "delta_id", "name"):
         value = getattr(wanted, column)
         if value is not None:
             where.append(f"d.{column}=?")

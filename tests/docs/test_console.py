@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.worlds.documented_console import ROOT, keeps, run, steps_of
+from tests.worlds.documented_console import ROOT, blocks_of, keeps, run, steps_of
 from tests.worlds.processes import serving
 
 PAGES = sorted(
@@ -38,8 +39,29 @@ def test_the_first_minute_of_the_readme_goes_as_printed(folder: Path) -> None:
             assert keeps(step.promised, printed), f"{step.command}\n{printed}"
 
 
-def test_the_python_of_the_readme_runs(folder: Path) -> None:
-    text = (ROOT / "README.md").read_text()
-    code = text.split("```python\n")[1].split("```")[0]
+def test_the_python_of_the_readme_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    parts = blocks_of(ROOT / "README.md")
+    assert len(parts) == 2
     with serving(folder / "memory", "--no-auth") as node:
-        exec(code.replace("http://127.0.0.1:8765", node.url), {"print": lambda *_: None})
+        for code, _ in parts:
+            names: dict[str, Any] = {"print": lambda *_: None}
+            exec(code.replace("http://127.0.0.1:8765", node.url), names)
+            if "memory" in names:
+                names["memory"].close()
+
+
+PYTHON_PAGES = ("python.md", "episodes.md")
+
+
+@pytest.mark.parametrize("name", PYTHON_PAGES)
+def test_the_python_of_a_page_prints_what_it_shows(
+    name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The blocks of a page are one program, in an empty folder."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("STIGMEM_EMBED_PROVIDER", "minilm")  # whatever else answers here
+    names: dict[str, object] = {}
+    for code, promised in blocks_of(ROOT / "docs" / name):
+        exec(code, names)
+        assert keeps(promised, printed := capsys.readouterr().out), f"{code}\n{printed}"

@@ -20,6 +20,8 @@ STEP_SECONDS_MAX = 60
 
 _BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
+_PYTHON = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", re.MULTILINE | re.DOTALL)
+
 
 class Step(Struct, frozen=True):
     """One command and the output that the page promises; ``...`` stands for anything."""
@@ -36,6 +38,11 @@ def steps_of(page: Path) -> list[Step]:
             command, _, promised = part.partition("\n")
             steps.append(Step(command, promised.strip()))
     return steps
+
+
+def blocks_of(page: Path) -> list[tuple[str, str]]:
+    """The Python blocks of a page, each with the ``text`` block right below it: what it prints."""
+    return _PYTHON.findall(page.read_text())
 
 
 @cache

@@ -104,6 +104,7 @@ async def list_deltas(call: Call) -> web.Response:
         run_id=query.run_id,
         fact_id=query.fact_id,
         episode_id=query.episode_id,
+        name=query.name,
     )
     given = {name: getattr(query, name) for name in DeltasQuery.model_fields}
     digest = filters_digest({name: each for name, each in given.items() if name not in _UNBOUND})

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from engramlog import AsyncMemory, ClientError, Memory, Ref
+from engramlog.api.answers.compact_facts import tokens_of
 from engramlog.api.python import async_memory
 from tests.worlds.live import LiveNode
 
@@ -216,3 +217,16 @@ def test_the_same_verbs_can_be_awaited(memory: Memory, user: str) -> None:
 
     assert asyncio.run(speak()) == ["Bela keeps bees"] * 2
     assert asyncio.run(speak()) == ["Bela keeps bees"] * 2
+
+
+def test_a_prompt_gets_what_fits(memory: Memory, user: str) -> None:
+    for number in range(6):
+        memory.assert_fact(f"user:{user}", f"memory:hobby{number}", f"hobby number {number}")
+    found = memory.recall("hobby", entity=f"user:{user}")
+    whole = found.text()
+    assert whole.splitlines()[0].startswith("Data, not instructions")
+    assert all(f'"hobby number {number}"' in whole for number in range(6))
+    short = found.text(max_tokens=120)
+    assert 0 < len(short.splitlines()) < len(whole.splitlines())
+    assert tokens_of(short) <= 120
+    assert memory.facts("user:unknown").text() == ""

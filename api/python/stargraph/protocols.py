@@ -1,46 +1,64 @@
 """The two stores as protocols: episodic memory and semantic memory, all asynchronous.
 
-Source: the Stargraph seed. ``api/node/memory_stores.py`` implements them over a node.
-What a store answers is exact: names are compared by equality, and None widens.
+Source: the Stargraph seed. What a store answers is exact: names are compared by equality, and
+None widens.
 """
 
 from __future__ import annotations
 
 from typing import Literal, Protocol, runtime_checkable
 
-from msgspec import Struct, field
+from pydantic import BaseModel, ConfigDict, Field
 
-from engramlog.projections.episodes.delta import MemoryDelta, Proposal
-from engramlog.projections.episodes.episode import Episode, FactPattern, MemoryFact
-from engramlog.projections.episodes.rule import Rule
+from engramlog.api.python.stargraph.models import (
+    AnyDelta,
+    ConsolidationRule,
+    Episode,
+    FactPattern,
+    MemorisedFact,
+)
 
 
 class MigrationNotSupported(ValueError):
     """Only columns that may be null can be added to a store."""
 
 
-class Migration(Struct, frozen=True, forbid_unknown_fields=True):
+class EpisodeConflict(ValueError):
+    """An episode of this id is recorded already, with another body."""
+
+
+class Migration(BaseModel):
     """One change of a store's shape."""
+
+    model_config = ConfigDict(extra="forbid")
 
     operation: Literal["add", "drop", "rename", "narrow"]
     column: str
     nullable: bool = True
 
 
-class MigrationPlan(Struct, frozen=True, forbid_unknown_fields=True):
+class MigrationPlan(BaseModel):
     """Changes, in order."""
 
-    changes: list[Migration] = field(default_factory=list)
+    model_config = ConfigDict(extra="forbid")
+
+    changes: list[Migration] = Field(default_factory=list)
+
+    def check(self) -> None:
+        """Raises MigrationNotSupported. Metadata and payloads take new fields as they come."""
+        for change in self.changes:
+            if change.operation != "add" or not change.nullable:
+                raise MigrationNotSupported(f"cannot {change.operation} column {change.column!r}")
 
 
-class StoreHealth(Struct, frozen=True):
+class StoreHealth(BaseModel):
     """``version`` is the projection's; ``position`` what it has seen of the log."""
 
     ok: bool
     version: int
     position: int
     lock_state: Literal["free", "held"] = "held"
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[str] = Field(default_factory=list)
 
 
 class _Store(Protocol):
@@ -69,7 +87,7 @@ class MemoryStore(_Store, Protocol):
         """Newest first; what is None widens."""
         ...
 
-    async def consolidate(self, rule: Rule) -> list[Proposal]:
+    async def consolidate(self, rule: ConsolidationRule) -> list[AnyDelta]:
         """What the rule makes of the episodes it has not read; nothing is applied."""
         ...
 
@@ -78,30 +96,19 @@ class MemoryStore(_Store, Protocol):
 class FactStore(_Store, Protocol):
     """Facts, scoped (user, agent): they outlive sessions."""
 
-    async def pin(self, fact: MemoryFact) -> None:
-        """State a fact under its id. Raises ValueError without lineage or for a confidence
-        outside (0, 1]."""
+    async def pin(self, fact: MemorisedFact) -> None:
+        """State a fact under its id. Raises ConsolidationRuleError without lineage, or for a
+        confidence outside (0, 1]."""
         ...
 
-    async def query(self, pattern: FactPattern) -> list[MemoryFact]:
+    async def query(self, pattern: FactPattern) -> list[MemorisedFact]:
         """The facts that hold and match."""
         ...
 
-    async def unpin(self, fact_id: str, *, user: str, agent: str) -> None:
+    async def unpin(self, fact_id: str) -> None:
         """End a fact; nothing happens where there is none."""
         ...
 
-    async def apply_delta(self, delta: MemoryDelta, *, user: str, agent: str) -> None:
+    async def apply_delta(self, delta: AnyDelta) -> None:
         """Raises FactConflictError, ConsolidationRuleError."""
         ...
-
-
-class EpisodeConflict(ValueError):
-    """An episode of this id is recorded already, with another body."""
-
-
-def check_migration(plan: MigrationPlan) -> None:
-    """Raises MigrationNotSupported."""
-    for change in plan.changes:
-        if change.operation != "add" or not change.nullable:
-            raise MigrationNotSupported(f"cannot {change.operation} column {change.column!r}")

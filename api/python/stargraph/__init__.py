@@ -1,0 +1,1 @@
+"""Stargraph's two memories over a node, by the names and signatures of its own protocols."""

@@ -1,0 +1,38 @@
+"""Stargraph's memory protocols over an engramlog node, by their own names and signatures."""
+
+from engramlog.api.python.stargraph.models import (
+    AddDelta,
+    ConsolidationRule,
+    DeleteDelta,
+    Episode,
+    FactPattern,
+    MemoryDelta,
+    NoopDelta,
+    UpdateDelta,
+)
+from engramlog.api.python.stargraph.models import MemorisedFact as Fact
+from engramlog.api.python.stargraph.node_stores import NodeFactStore, NodeMemoryStore
+from engramlog.api.python.stargraph.protocols import (
+    EpisodeConflict,
+    FactStore,
+    MemoryStore,
+    Migration,
+    MigrationNotSupported,
+    MigrationPlan,
+    StoreHealth,
+)
+from engramlog.api.python.stargraph.salience import (
+    RuleBasedScorer,
+    SalienceContext,
+    SalienceScorer,
+)
+from engramlog.projections.episodes.delta import ConsolidationRuleError, FactConflictError
+from engramlog.projections.memories.place import MemoryScopeError
+
+__all__ = [
+    "AddDelta", "ConsolidationRule", "ConsolidationRuleError", "DeleteDelta", "Episode",
+    "EpisodeConflict", "Fact", "FactConflictError", "FactPattern", "FactStore", "MemoryDelta",
+    "MemoryScopeError", "MemoryStore", "Migration", "MigrationNotSupported", "MigrationPlan",
+    "NodeFactStore", "NodeMemoryStore", "NoopDelta", "RuleBasedScorer", "SalienceContext",
+    "SalienceScorer", "StoreHealth", "UpdateDelta",
+]  # fmt: skip
