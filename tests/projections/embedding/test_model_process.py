@@ -73,7 +73,7 @@ def test_a_dead_process_fails_what_waits_and_is_replaced(model: ModelProcess) ->
 
 def test_questions_do_not_wait_behind_documents(model: ModelProcess) -> None:
     model.embed(["a text"])
-    documents = threading.Thread(target=model.embed, args=(["word " * 200] * 400,))
+    documents = threading.Thread(target=model.embed, args=(["word " * 200] * 60,))
     documents.start()
     for number in range(5):
         model.embed([f"question {number}"], "query")
