@@ -16,6 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from engramlog.api.client.client import ClientError
 from engramlog.api.console.arguments import CommandError
 from engramlog.api.console.subcommands import Subcommands
+from engramlog.projections.library_threads import THREADS_OF_LIBRARIES
 
 COMMANDS: dict[str, tuple[str, ...]] = {
     "node.serve": ("serve",),
@@ -111,11 +112,6 @@ def _version() -> str:
         return version("engramlog")
     except PackageNotFoundError:  # run from a source tree that is not installed
         return "(source tree)"
-
-
-THREADS_OF_LIBRARIES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-"""Set to 1 unless the user says otherwise, before numpy is loaded: its second thread spins more
-than it computes on arrays as small as a recall's."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

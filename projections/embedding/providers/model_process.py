@@ -24,16 +24,15 @@ from msgspec import Struct
 from engramlog.projections.arrays import F32
 from engramlog.projections.embedding.errors import ModelFileError, ProviderUnavailable
 from engramlog.projections.embedding.providers.provider import Purpose, unit_rows
+from engramlog.projections.library_threads import THREADS_OF_LIBRARIES
 
 SERVER = "engramlog.projections.embedding.providers.model_server"
 ANSWER_SECONDS_MAX: dict[Purpose, float] = {"query": 10.0, "document": 300.0}
 """From request to answer; the first includes loading the model (about 0.5 s)."""
-THREADS_OF_LIBRARIES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-"""Set to 1: a second thread spins more than it multiplies, on products as small as a question's."""
 
 
 class EmbeddingRequest(Struct, frozen=True):
-    """Texts to embed. RequestQueue are answered by number, questions first."""
+    """Texts to embed. Requests are answered by number, questions first."""
 
     number: int
     purpose: Purpose
