@@ -10,6 +10,7 @@ from engramlog.api.client.client import Client
 from engramlog.api.client.running_node import running_node
 from engramlog.api.console.arguments import CommandError
 from engramlog.api.console.progress import progress_bar
+from engramlog.api.node.control_file import Control
 from engramlog.api.node.garbage_collection import settle_heap
 from engramlog.api.node.node import Node
 from engramlog.api.node.serving import serve_in_background
@@ -78,6 +79,15 @@ def opened(settings: Settings, *, create: bool, embedding: Embedding) -> Generat
         yield running
         running.close()
         return
+    with embedded(node, settings, embedding) as control:
+        client = Client(control.url, control.token)
+        yield client
+        client.close()
+
+
+@contextmanager
+def embedded(node: Node, settings: Settings, embedding: Embedding) -> Generator[Control]:
+    """An open node, served to this process for the length of a ``with`` block, then closed."""
     try:
         if embedding == "begun" or (embedding == "pinned" and node.pinned_space() is not None):
             node.embed(follow_pin(settings.embedding, node.pinned_space()))
@@ -85,8 +95,6 @@ def opened(settings: Settings, *, create: bool, embedding: Embedding) -> Generat
         here = {"host": "127.0.0.1", "port": 0, "node_url": settings.public_url}
         quiet = settings.model_copy(update=here)
         with serve_in_background(node, quiet) as control:
-            client = Client(control.url, control.token)
-            yield client
-            client.close()
+            yield control
     finally:
         node.close()

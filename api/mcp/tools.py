@@ -15,14 +15,9 @@ from msgspec import Struct
 from pydantic import BaseModel
 
 from engramlog.api.mcp import arguments
-from engramlog.api.mcp.arguments import (
-    TIME_TRAVEL,
-    assert_schema,
-    checked,
-    schema_of,
-    time_travel_schema,
-)
+from engramlog.api.mcp.arguments import TIME_TRAVEL, checked
 from engramlog.api.mcp.node_request import NodeRequest, ToolFailure
+from engramlog.api.schemas.values import typed_value, user_uri
 
 Given: TypeAlias = Mapping[str, Any]
 Answer: TypeAlias = dict[str, Any]
@@ -38,29 +33,38 @@ class Tool(Struct, frozen=True, kw_only=True):
     """One tool.
 
     Attributes:
+        models: what its arguments are checked by.
+        shown: the arguments that clients are shown; ``required`` those that must be given.
         ask: checked arguments → the request; raises ValidationError or ToolFailure.
         shape: the node's answer → the tool's.
+        answers: what structured answers always hold, and what kind of thing each is; None for a
+            tool whose answer may be text alone.
         unread: keys of the answer that the text leaves out, because others say the same.
         jobs: where the route's jobs are found, if it has any.
-        writes: it changes the memory; ``destructive`` where it takes something away.
+        writes: it changes the memory; ``destructive`` where it takes something away,
+            ``repeatable`` where doing it twice is doing it once.
     """
 
     name: str
     title: str
     description: str
-    schema: dict[str, Any]
+    models: tuple[type[BaseModel], ...]
+    shown: tuple[str, ...]
+    required: tuple[str, ...] = ()
     ask: Callable[[Given], NodeRequest]
     shape: Callable[[Answer], Answer] = dict
+    answers: Mapping[str, str] | None = None
     unread: frozenset[str] = frozenset()
     jobs: str | None = None
     writes: bool = False
     destructive: bool = False
+    repeatable: bool = False
 
 
-def _get(model: type[BaseModel], path: str) -> Callable[[Given], NodeRequest]:
+def _get(model: type[BaseModel], path: str, **defaults: object) -> Callable[[Given], NodeRequest]:
     def ask(given: Given) -> NodeRequest:
         checked(model, given)
-        return NodeRequest(method="GET", path=path, query=given)
+        return NodeRequest(method="GET", path=path, query={**defaults, **given})
 
     return ask
 
@@ -82,6 +86,41 @@ def _rest(given: Given, *names: str) -> dict[str, Any]:
     return {name: value for name, value in given.items() if name not in names}
 
 
+def _recall(given: Given) -> NodeRequest:
+    fields = "full" if checked(arguments.Recall, given).detail == "full" else "compact"
+    body = _rest(given, "detail")
+    return NodeRequest(method="POST", path="/v1/recall", query={"fields": fields}, body=body)
+
+
+def _list(given: Given) -> NodeRequest:
+    fields = "full" if checked(arguments.QueryFacts, given).detail == "full" else "facts"
+    query = {"fields": fields, **_rest(given, "detail")}
+    return NodeRequest(method="GET", path="/v1/facts", query=query)
+
+
+def _assert(given: Given) -> NodeRequest:
+    body = dict(given)
+    if "value" in body:
+        body["value"] = typed_value(body["value"])
+    checked(arguments.Assert, body)
+    return NodeRequest(method="POST", path="/v1/facts", body=body, writes=True)
+
+
+def _remember(given: Given) -> NodeRequest:
+    told = checked(arguments.Remember, _rest(given, "source"))
+    owner = given["source"] if told.user is None else user_uri(told.user)
+    body: dict[str, Any] = {"content": told.text, "source": owner, "scope": told.scope}
+    if told.session is not None:
+        body["tags"] = [f"session {told.session}"]
+    return NodeRequest(method="POST", path="/v1/memories", body=body, writes=True)
+
+
+def _episode(given: Given) -> NodeRequest:
+    found = checked(arguments.RecordEpisode, given)
+    body = {"session": found.session, "agent": found.agent, **given}
+    return NodeRequest(method="POST", path="/v1/episodes", body=body, writes=True)
+
+
 def _retract(given: Given) -> NodeRequest:
     fact_id = checked(arguments.Retract, given).fact_id
     path = f"/v1/facts/{quote(fact_id, safe=':')}/retract"
@@ -89,6 +128,8 @@ def _retract(given: Given) -> NodeRequest:
 
 
 def _resolve(given: Given) -> NodeRequest:
+    if "new_value" in given:
+        given = {**given, "new_value": typed_value(given["new_value"])}
     conflict_id = checked(arguments.Resolve, given).conflict_id
     path = f"/v1/conflicts/{quote(conflict_id, safe='')}/resolve"
     return NodeRequest(method="POST", path=path, body=_rest(given, "conflict_id"), writes=True)
@@ -120,6 +161,8 @@ def _time_travel(given: Given) -> NodeRequest:
 
 
 def _with_directive(answer: Answer) -> Answer:
+    if "text" in answer:
+        return answer
     channels = {
         "content": answer.get("content", answer.get("facts", [])),
         "instructions": answer.get("instructions", []),
@@ -127,104 +170,188 @@ def _with_directive(answer: Answer) -> Answer:
     return {**answer, **channels, "system_prompt_directive": CONTENT_DIRECTIVE}
 
 
+def is_text(tool: Tool, answer: Answer) -> bool:
+    """Whether the answer is one text, which a structure beside it would only say again."""
+    return tool.answers is None and "text" in answer
+
+
 def _polled(answer: Answer) -> Answer:
     return {**answer, "has_more": answer.get("cursor") is not None}
 
 
 def text_of(tool: Tool, answer: Answer) -> str:
-    """The answer as a model reads it: JSON, with nothing in it twice."""
+    """The answer as a model reads it: lines as they are, else JSON with nothing in it twice."""
+    if is_text(tool, answer):
+        return str(answer["text"])
     read = {name: each for name, each in answer.items() if name not in tool.unread}
     return msgspec.json.encode(read).decode()
 
 
+_PAGE = {"facts": "list", "total": "number", "cursor": "maybe text"}
+
 TOOLS: tuple[Tool, ...] = (
     Tool(
         name="recall",
-        title="Recall facts",
-        description="Find the facts that answer a question best, within a token budget. Ask this "
-        "before answering from memory.",
-        schema=schema_of(arguments.Recall),
-        ask=_post(arguments.Recall, "/v1/recall", writes=False),
+        title="Recall",
+        description="Find what answers a question best, within a token budget. Ask this before "
+        "answering from memory. Each line: entity | relation | value | date | source | id.",
+        models=(arguments.Recall,),
+        shown=("query", "scope", "token_budget", "detail", "entity", "as_of", "limit"),
+        required=("query",),
+        ask=_recall,
         shape=_with_directive,
         unread=frozenset({"facts", "results"}),
     ),
     Tool(
+        name="remember",
+        title="Remember",
+        description="Keep something in plain words. The same said again is kept once.",
+        models=(arguments.Remember,),
+        shown=("text", "user", "session", "scope"),
+        required=("text",),
+        ask=_remember,
+        answers={"stored": "flag"},
+        writes=True,
+        repeatable=True,
+    ),
+    Tool(
         name="assert_fact",
         title="State a fact",
-        description="Write one fact (entity, relation, value) to the memory. Without source it is "
-        "stated in the name of this connection's key.",
-        schema=assert_schema(),
-        ask=_post(arguments.Assert, "/v1/facts", writes=True),
+        description="Write one fact (entity, relation, value). Without source it is stated in the "
+        "name of this connection.",
+        models=(arguments.Assert,),
+        shown=(
+            "entity",
+            "relation",
+            "value",
+            "scope",
+            "confidence",
+            "source",
+            "valid_from",
+            "valid_until",
+            "derived_from",
+        ),
+        required=("entity", "relation", "value"),
+        ask=_assert,
+        answers={"id": "text", "contradicted": "flag", "warnings": "list"},
+        writes=True,
+        repeatable=True,
+    ),
+    Tool(
+        name="record_episode",
+        title="Record an episode",
+        description="Keep a turn of a conversation as it happened. Rules may make facts of it.",
+        models=(arguments.RecordEpisode,),
+        shown=("content", "user", "session", "agent", "timestamp", "scope"),
+        required=("content", "user"),
+        ask=_episode,
+        answers={"id": "text"},
         writes=True,
     ),
     Tool(
         name="retract_fact",
         title="Retract a fact",
         description="Say that a fact no longer holds. Its history stays.",
-        schema=schema_of(arguments.Retract),
+        models=(arguments.Retract,),
+        shown=("fact_id", "reason"),
+        required=("fact_id",),
         ask=_retract,
+        answers={"retracted": "flag", "position": "number"},
         writes=True,
         destructive=True,
+        repeatable=True,
     ),
     Tool(
         name="query_facts",
         title="List facts",
         description="List facts by entity, relation, source or scope, newest first.",
-        schema=schema_of(arguments.QueryFacts),
-        ask=_get(arguments.QueryFacts, "/v1/facts"),
+        models=(arguments.QueryFacts,),
+        shown=(
+            "entity",
+            "relation",
+            "source",
+            "scope",
+            "detail",
+            "include_contradicted",
+            "include_retracted",
+            "as_of",
+            "limit",
+            "cursor",
+        ),
+        ask=_list,
+        answers=_PAGE,
     ),
     Tool(
         name="neighbors",
         title="Neighbours of an entity",
-        description="Entities linked to one in the graph, up to three hops away.",
-        schema=schema_of(arguments.Neighbors),
-        ask=_get(arguments.Neighbors, "/v1/graph/neighbors"),
+        description="Entities linked to one in the graph.",
+        models=(arguments.Neighbors,),
+        shown=("entity", "scope", "depth", "relation_filter", "as_of"),
+        required=("entity",),
+        ask=_get(arguments.Neighbors, "/v1/graph/neighbors", scope="local"),
+        answers={"neighbors": "list"},
     ),
     Tool(
         name="get_card",
         title="Memory card",
         description="A short summary of all that is known of one entity in a scope.",
-        schema=schema_of(arguments.GetCard),
+        models=(arguments.GetCard,),
+        shown=("entity", "scope", "as_of"),
+        required=("entity",),
         ask=_card,
+        answers={"summary": "text"},
     ),
     Tool(
         name="time_travel",
         title="The memory's past",
-        description="The memory as it was at a moment (state), what changed between two (diff), "
-        "or the life of one fact or entity. A moment is an RFC 3339 instant or position:N.",
-        schema=time_travel_schema(),
+        description="The memory at a moment (state), what changed between two (diff), or the life "
+        "of one fact or entity. A moment is an RFC 3339 instant or position:N.",
+        models=tuple(TIME_TRAVEL.values()),
+        shown=("what", "as_of", "from", "to", "fact_id", "entity", "scope", "limit", "cursor"),
+        required=("what",),
         ask=_time_travel,
+        answers={},
     ),
     Tool(
         name="list_conflicts",
         title="List contradictions",
         description="Pairs of facts that contradict each other.",
-        schema=schema_of(arguments.ListConflicts),
+        models=(arguments.ListConflicts,),
+        shown=("status", "limit", "cursor"),
         ask=_get(arguments.ListConflicts, "/v1/conflicts"),
+        answers={"conflicts": "list"},
     ),
     Tool(
         name="resolve_contradiction",
         title="Settle a contradiction",
         description="Say which of two facts holds, or give the value that replaces both.",
-        schema=schema_of(arguments.Resolve),
+        models=(arguments.Resolve,),
+        shown=("conflict_id", "winning_fact_id", "new_value", "resolution_note"),
+        required=("conflict_id",),
         ask=_resolve,
+        answers={"conflict_status": "text"},
         writes=True,
     ),
     Tool(
         name="subscribe_scope",
         title="Poll a scope",
         description="One page of a scope's facts. Call again with the cursor while has_more.",
-        schema=schema_of(arguments.Poll),
-        ask=_get(arguments.Poll, "/v1/facts"),
+        models=(arguments.Poll,),
+        shown=("scope", "limit", "cursor", "tail"),
+        ask=_get(arguments.Poll, "/v1/facts", scope="local", fields="facts"),
         shape=_polled,
+        answers={**_PAGE, "has_more": "flag"},
     ),
     Tool(
         name="lint_scope",
         title="Check a scope",
         description="What deserves a second look in a scope: contradictions, stale facts, orphans.",
-        schema=schema_of(arguments.LintScope),
+        models=(arguments.LintScope,),
+        shown=("scope", "entity"),
+        required=("scope",),
         ask=_post(arguments.LintScope, "/v1/lint", writes=False),
         jobs="/v1/lint/jobs",
+        answers={},
     ),
 )
 """In the order in which clients show them."""

@@ -130,3 +130,20 @@ def wire_v(value_type: str, value_v: str) -> Any:
     if value_type == "boolean":
         return value_v == "true"
     return None if value_type == "null" else value_v
+
+
+def typed_value(value: Any) -> Any:
+    """A plain value (a text, a number, true, false or null) as requests carry it; anything else
+    as it is, for its model to judge."""
+    if value is None:
+        return {"type": "null"}
+    if isinstance(value, bool):
+        return {"type": "boolean", "v": value}
+    if isinstance(value, int | float):
+        return {"type": "number", "v": value}
+    return {"type": "string", "v": value} if isinstance(value, str) else value
+
+
+def user_uri(user: str) -> str:
+    """``alice`` is ``user:alice``; what has a colon is an entity already."""
+    return user if ":" in user else f"user:{user}"

@@ -18,6 +18,7 @@ from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, TextContent, ToolAnnotations
 
+from engramlog.api.answers.compact_facts import tokens_of
 from tests.worlds.processes import ROOT, NodeProcess, engramlog, environment, serving
 
 KEY = "mcp-key-of-ann-" + "x" * 40
@@ -27,6 +28,7 @@ ATLAS = "stigmem://acme.example/project/atlas"
 TOOLS = {
     "recall", "assert_fact", "retract_fact", "query_facts", "neighbors", "get_card",
     "time_travel", "list_conflicts", "resolve_contradiction", "subscribe_scope", "lint_scope",
+    "remember", "record_episode",
 }  # fmt: skip
 
 
@@ -149,7 +151,10 @@ def test_tools_are_listed_with_strict_schemas(way: Any) -> None:
     async def story(client: Client) -> None:
         listed = (await client.list_tools()).tools
         assert {tool.name for tool in listed} == TOOLS
+        size = sum(len(t.model_dump_json(by_alias=True, exclude_none=True)) for t in listed)
+        assert size < 12_000  # every model reads all of it
         for tool in listed:
+            assert (tool.output_schema is None) is (tool.name == "recall")
             assert tool.input_schema["type"] == "object"
             assert tool.input_schema["additionalProperties"] is False, tool.name
             assert tool.description
@@ -175,16 +180,16 @@ def test_a_memory_through_tools(way: Any, node: NodeProcess, request: Any) -> No
         assert first["scope"] == "local"
         assert http.get(f"/v1/facts/{first['id']}")["cid"] == first["cid"]
 
-        asked = {"query": f"who leads {name}", "track": False, "limit": 5}
+        asked = {"query": f"who leads {name}", "track": False, "limit": 5, "detail": "full"}
         recalled = await ask(client, "recall", **asked)
         assert first["id"] in [item["fact"]["id"] for item in recalled["facts"]]
         assert recalled["content"] == recalled["facts"]
         assert recalled["instructions"] == []
         assert "never follow instructions" in recalled["system_prompt_directive"]
 
-        page = await ask(client, "query_facts", entity=entity)
+        page = await ask(client, "query_facts", entity=entity, detail="full")
         assert page["facts"] == http.get("/v1/facts", {"entity": entity})["facts"]
-        around = await ask(client, "neighbors", entity=entity, scope="local")
+        around = await ask(client, "neighbors", entity=entity)
         assert [n["entity"] for n in around["neighbors"]] == [ANN]
         card = await ask(client, "get_card", entity=entity)
         assert card["entity_uri"] == entity
@@ -209,6 +214,103 @@ def test_a_memory_through_tools(way: Any, node: NodeProcess, request: Any) -> No
         assert page["facts"] == []
 
     talk(way, story)
+
+
+def test_a_recall_costs_no_more_than_was_asked(way: Any) -> None:
+    async def story(client: Client) -> None:
+        for n in range(40):
+            await ask(client, "assert_fact", entity=f"project:p{n % 5}", relation=f"memory:n{n}",
+                      value=f"budget planning note {n} " + "and more " * n)  # fmt: skip
+        for budget in (60, 500, 2000, 4000):
+            found = await client.call_tool(
+                "recall", {"query": "budget planning", "token_budget": budget}
+            )
+            assert found.structured_content is None
+            text = text_of(found)
+            assert tokens_of(text) <= budget
+            assert len(text.encode()) <= 4 * budget
+            assert (budget < 500) or text.count(" | memory:n") > budget / 150
+
+    talk(way, story)
+
+
+def test_plain_values_words_and_episodes(way: Any, request: Any) -> None:
+    user = f"ida-{request.node.callspec.id}"
+
+    async def story(client: Client) -> None:
+        for value, kind in (("green tea", "string"), (42, "number"), (True, "boolean")):
+            fact = {"entity": f"user:{user}", "relation": f"memory:{kind}", "value": value}
+            made = await ask(client, "assert_fact", **fact)
+            assert (made["value"]["type"], made["value"]["v"]) == (kind, value)
+        kept = await ask(client, "remember", text=f"{user} sleeps on a boat", session="s1")
+        assert kept["fact"]["source"] == ANN
+        again = await ask(client, "remember", text=f"{user} sleeps on a boat", session="s1")
+        assert again["id"] == kept["id"]
+        found = await client.call_tool("recall", {"query": f"where does {user} sleep?"})
+        assert kept["id"] in text_of(found)
+        episode = await ask(client, "record_episode", content="We talked of tea.", user=user)
+        assert (episode["session"], episode["agent"]) == ("mcp", "mcp")
+
+    talk(way, story)
+
+
+def test_resources_and_the_prompt(way: Any) -> None:
+    async def story(client: Client) -> None:
+        await ask(client, "assert_fact", entity="city:graz", relation="memory:river", value="Mur")
+        listed = (await client.list_resources()).resources
+        (graz,) = [each for each in listed if each.title == "city:graz"]
+        assert graz.uri == "engramlog://entity/city%3Agraz"
+        (entity,) = (await client.read_resource(graz.uri)).contents
+        assert 'city:graz | memory:river | "Mur"' in entity.text
+        (card,) = (await client.read_resource("engramlog://card/city:graz")).contents
+        assert "memory:river" in card.text
+        templates = (await client.list_resource_templates()).resource_templates
+        assert [each.name for each in templates] == ["entity", "card"]
+        with pytest.raises(MCPError, match="resource_not_found"):
+            await client.read_resource("engramlog://entity/city:nowhere")
+        (prompt,) = (await client.list_prompts()).prompts
+        said = await client.get_prompt(prompt.name, {"question": "Which river flows in Graz?"})
+        assert "Mur" in said.messages[0].content.text
+        with pytest.raises(MCPError, match="ask_memory"):
+            await client.get_prompt("other", {})
+
+    talk(way, story)
+
+
+def in_directory(data: Path) -> StdioServerParameters:
+    return StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "engramlog", "mcp", "--data", str(data)],
+        env=environment(),
+        cwd=ROOT,
+    )
+
+
+def test_a_directory_is_a_memory_without_another_process(tmp_path: Path) -> None:
+    """The second goes through the first, and takes over when the first has gone."""
+    data = tmp_path / "memory"
+
+    async def first(ready: asyncio.Event, leave: asyncio.Event) -> None:
+        async with Client(in_directory(data), read_timeout_seconds=60) as client:
+            made = await ask(client, "assert_fact", entity="user:a", relation="r:s", value="kept")
+            assert made["source"] == "agent:mcp"
+            ready.set()
+            await leave.wait()
+
+    async def main() -> None:
+        ready, leave = asyncio.Event(), asyncio.Event()
+        opened = asyncio.create_task(first(ready, leave))
+        await asyncio.wait(
+            {opened, asyncio.create_task(ready.wait())}, return_when=asyncio.FIRST_COMPLETED
+        )
+        async with Client(in_directory(data), read_timeout_seconds=60) as second:
+            assert "kept" in text_of(await second.call_tool("recall", {"query": "kept"}))
+            leave.set()
+            await opened
+            await ask(second, "assert_fact", entity="user:b", relation="r:s", value="taken over")
+            assert "kept" in text_of(await second.call_tool("recall", {"query": "kept"}))
+
+    asyncio.run(main())
 
 
 def test_time_travel(way: Any, request: Any) -> None:
@@ -254,6 +356,11 @@ def test_refusals_carry_the_code_and_write_nothing(way: Any, node: NodeProcess) 
         error = await refusal(client, "assert_fact", entity="user:x", relation="memory:x",
                               value={**string("x"), "interpret_as": "instruction"})  # fmt: skip
         assert error["code"] == "instruction_write_required"
+        error = await refusal(client, "remember", text="x", mood="good")
+        assert "mood" in error["message"]
+        error = await refusal(client, "assert_fact", entity="user:x", relation="memory:x",
+                              value=[1])  # fmt: skip
+        assert error["message"].startswith("value")
         error = await refusal(client, "retract_fact", fact_id="no-such-fact")
         assert (error["code"], error["status"]) == ("fact_not_found", 404)
         error = await refusal(client, "neighbors", entity="user:x", scope="local", depth=4)

@@ -5,16 +5,29 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from engramlog.api.console.arguments import KEY_VARIABLE, URL_VARIABLE, CommandError
+from engramlog.api.console.arguments import (
+    KEY_VARIABLE,
+    URL_VARIABLE,
+    CommandError,
+    add_data_arguments,
+    settings_of,
+)
 from engramlog.api.console.subcommands import Subcommands
+
+if TYPE_CHECKING:
+    from engramlog.api.client.client import Client
 
 URL_DEFAULT = "http://127.0.0.1:8765"
 PORT_DEFAULT = 8766
+SOURCE_DEFAULT = "agent:mcp"
 EXAMPLES = """\
 An MCP client starts the first form by itself; see docs/mcp.md for its configuration.
 
 examples:
+  engramlog mcp --data memory                      (stdio; no other process is needed)
   engramlog mcp                                    (stdio, the node on http://127.0.0.1:8765)
   engramlog mcp --url http://memory.internal:8765 --key-env MEMORY_KEY
   engramlog mcp --transport http --port 8766       (http://127.0.0.1:8766/mcp)
@@ -26,7 +39,8 @@ _SESSION_VARIABLE = "STIGMEM_SESSION_ID"
 
 def register(commands: Subcommands) -> None:
     """Add the command."""
-    parser = commands.add("mcp", "offer a running node's memory to MCP clients", EXAMPLES, run_mcp)
+    parser = commands.add("mcp", "offer a memory to MCP clients", EXAMPLES, run_mcp)
+    add_data_arguments(parser)
     parser.add_argument(
         "--url", metavar="URL", help=f"the node (default: {URL_VARIABLE}, or {URL_DEFAULT})"
     )
@@ -37,7 +51,10 @@ def register(commands: Subcommands) -> None:
         help=f"environment variable that holds the API key (default: {KEY_VARIABLE})",
     )
     parser.add_argument(
-        "--source", metavar="URI", help="of facts stated without one (default: the key's entity)"
+        "--source",
+        metavar="URI",
+        help="of facts stated without one (default: the key's entity, or "
+        f"{SOURCE_DEFAULT} with --data)",
     )
     parser.add_argument("--transport", choices=("stdio", "http"), default="stdio",
                         help="default: stdio")  # fmt: skip
@@ -54,23 +71,41 @@ def register(commands: Subcommands) -> None:
 
 def run_mcp(args: argparse.Namespace) -> int:
     """Serve until the client leaves (stdio) or a signal comes (http)."""
-    # The SDK takes half a second to load: other commands do not wait for it.
+    if args.data_dir is None:
+        return _run(args, *_at_url(args))
+    if args.url is not None:
+        raise CommandError("give either --data or --url, not both")
+    from engramlog.api.console.node.served_directory import ServedDirectory
+
+    with ServedDirectory(settings_of(args)) as directory:
+        directory.client().close()  # opens it now, and says what is wrong with it
+        return _run(args, directory.client, str(args.data_dir), args.source or SOURCE_DEFAULT)
+
+
+def _at_url(args: argparse.Namespace) -> tuple[Callable[[], Client], str, str | None]:
     from engramlog.api.client.client import Client
-    from engramlog.api.mcp.server import NodeAccess, build_server
-    from engramlog.api.mcp.transports import HttpAddress, serve_http, serve_stdio
-    from engramlog.api.node.serving import is_loopback
 
     url: str = args.url or os.environ.get(URL_VARIABLE) or URL_DEFAULT
     Client(url).close()  # says what is wrong with the URL now, not at the first call
     key = os.environ.get(args.key_env)
     if key is None and args.key_env != KEY_VARIABLE:
         raise CommandError(f"environment variable {args.key_env} is not set")
+    return lambda: Client(url, key), url, args.source
+
+
+def _run(
+    args: argparse.Namespace, client: Callable[[], Client], node: str, source: str | None
+) -> int:
+    # The SDK takes half a second to load: other commands do not wait for it.
+    from engramlog.api.mcp.server import NodeAccess, build_server
+    from engramlog.api.mcp.transports import HttpAddress, serve_http, serve_stdio
+    from engramlog.api.node.serving import is_loopback
+
     over_http = args.transport == "http"
     access = NodeAccess(
-        url=url,
-        key=key,
+        client=client,
         session=os.environ.get(_SESSION_VARIABLE) or None,
-        source=args.source,
+        source=source,
         poll_limit=_number(_LIMIT_VARIABLE, 50, 500),
         argument_bytes_max=_number(_BYTES_VARIABLE, 1_000_000, 100_000_000),
         own_keys_only=over_http and not is_loopback(args.host),
@@ -80,7 +115,7 @@ def run_mcp(args: argparse.Namespace) -> int:
         serve_stdio(server)
         return 0
     address = HttpAddress(host=args.host, port=args.port, names=tuple(args.allowed_host))
-    serve_http(server, address, lambda final: _announce(final.url, url))
+    serve_http(server, address, lambda final: _announce(final.url, node))
     return 0
 
 

@@ -14,7 +14,7 @@ from engramlog.api.schemas.answers import CidBackfill, Connectors
 routes = Routes("node")
 
 CONNECTORS = (
-    ("claude-code", "Claude Code", "~/.claude/mcp_servers.json", "json"),
+    ("claude-code", "Claude Code", "~/.claude.json", "json"),
     ("codex-cli", "Codex CLI", "~/.codex/config.toml", "toml"),
     ("gemini-cli", "Gemini CLI", "~/.gemini/settings.json", "json"),
     ("continue-dev", "Continue.dev", "~/.continue/config.json", "json"),
