@@ -101,6 +101,11 @@ class Settings(BaseSettings):
         description="Relations that may hold several values at once: labels, or globs ending "
         "in `*`, separated by commas. `rel:*` always may.",
     )
+    set_valued_defaults: bool = Field(
+        default=True,
+        description="Whether a new node declares the usual relations (`likes`, `knows`, `speaks`, "
+        "`tag`, …) set-valued at its first start.",
+    )
     recall_profile: str = Field(
         default="default",
         min_length=1,

@@ -60,6 +60,11 @@ def parse_instant(text: str) -> int:
     return instant_us
 
 
+def instant_meant(text: str) -> str:
+    """A date alone as its first moment, UTC; anything else as it is."""
+    return f"{text}T00:00:00Z" if _DATE.fullmatch(text) else text
+
+
 def format_instant(instant_us: int) -> str:
     """``2026-11-20T20:33:15.724956+00:00``: UTC with microseconds, as the protocol writes."""
     seconds, micros = divmod(instant_us, 1_000_000)
@@ -74,6 +79,7 @@ def _second_text(seconds: int) -> str:
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_US = -62_135_596_800_000_000
 _LAST_US = 253_402_300_799_999_999
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _INSTANT = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ]"
     r"((?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9])(?:\.([0-9]+))?"

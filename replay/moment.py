@@ -6,7 +6,7 @@ import re
 
 from engramlog.eventlog.clock import parse_hlc
 from engramlog.eventlog.log import EventLog
-from engramlog.projections.moment import Moment, format_instant, parse_instant
+from engramlog.projections.moment import Moment, format_instant, instant_meant, parse_instant
 
 FUTURE_TOLERANCE_US = 5_000_000
 _POSITION = re.compile(r"position:(-?[0-9]{1,18})")
@@ -27,7 +27,7 @@ def resolve(
     """The moment meant by ``as_of``.
 
     Args:
-        text: ``position:N``, an RFC 3339 instant with offset, or an HLC reading.
+        text: ``position:N``, an RFC 3339 instant with offset, a date, or an HLC reading.
         head_position: the last published position.
         now_us: the wall clock, microseconds.
         floor_us: the earliest instant that is answered for; None for all. A position is
@@ -54,7 +54,7 @@ def resolve(
         instant_us = _instant_of_hlc(text)
     else:
         try:
-            instant_us = parse_instant(text)
+            instant_us = parse_instant(instant_meant(text))
         except ValueError as fault:
             raise MomentError("as_of_invalid_timestamp", f"as_of {fault}") from fault
     if instant_us > now_us + FUTURE_TOLERANCE_US:

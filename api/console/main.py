@@ -20,6 +20,9 @@ from engramlog.projections.library_threads import THREADS_OF_LIBRARIES
 
 COMMANDS: dict[str, tuple[str, ...]] = {
     "node.serve": ("serve",),
+    "memories.verbs": ("remember", "assert", "retract"),
+    "questions.entity": ("show", "history"),
+    "node.ui": ("ui",),
     "memories.transfer": ("import", "export"),
     "questions.ask": ("recall", "facts"),
     "questions.receipts": ("receipts",),
@@ -49,12 +52,16 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "memories.tombstones": ("tombstone",),
     "memories.summaries": ("summaries",),
     "node.demo": ("demo",),
+    "completion": ("completion",),
 }
 """The commands of each module below ``engramlog.api.console``. Only the one asked for is loaded."""
 UNAUTHORIZED = 401
 EXIT_INTERRUPTED = 130
 EPILOG = """\
 first steps:
+  engramlog remember "Ann moved to Graz"
+  engramlog recall "where does Ann live?"
+  engramlog ui                        the same in a browser
   engramlog demo                      a node with 68 years of space flight in it
   engramlog serve --data memory       a node of your own
   engramlog COMMAND --help            what a command takes, with examples
@@ -83,6 +90,19 @@ def _needed(given: Sequence[str]) -> Sequence[str]:
     if command is None and "--version" in given:
         return ()
     return [name for name, made in COMMANDS.items() if command in made] or tuple(COMMANDS)
+
+
+def unknown_command(given: Sequence[str]) -> str | None:
+    """What is wrong with the first word, where no command is called so."""
+    command = next((each for each in given if not each.startswith("-")), None)
+    known = [name for made in COMMANDS.values() for name in made]
+    if command is None or command in known:
+        return None
+    from difflib import get_close_matches
+
+    close = get_close_matches(command, known, 1)
+    meant = f"did you mean {close[0]!r}?" if close else "engramlog --help lists the commands"
+    return f"there is no command {command!r}; {meant}"
 
 
 def expected() -> tuple[type[Exception], ...]:
@@ -119,6 +139,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if argv is None else argv
     for name in THREADS_OF_LIBRARIES:
         os.environ.setdefault(name, "1")
+    meant = unknown_command(given)
+    if meant is not None:
+        print(f"engramlog: {meant}", file=sys.stderr)
+        return 2
     try:  # also while a command's modules load, which takes a moment
         args = build_parser(_needed(given)).parse_args(given)
     except KeyboardInterrupt:

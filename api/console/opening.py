@@ -15,6 +15,7 @@ from engramlog.api.node.garbage_collection import settle_heap
 from engramlog.api.node.node import Node
 from engramlog.api.node.serving import serve_in_background
 from engramlog.api.node.thread_switching import take_short_turns
+from engramlog.api.node.usual_relations import USUAL_RELATIONS
 from engramlog.api.settings import Settings
 from engramlog.eventlog.clock import Clock
 from engramlog.eventlog.directory import is_data_directory
@@ -34,11 +35,13 @@ def open_node(
     from_file: bool = False,
     create: bool = True,
     embedding: EmbeddingSettings | None = None,
+    imports: bool = False,
 ) -> Node:
     """Open the data directory, with a progress bar while it catches up.
 
     Args:
         embedding: how facts are embedded, for commands that recall or serve.
+        imports: what an import says of relations is all that is to be said of them.
 
     Raises:
         CommandError: it does not exist and ``create`` is not given.
@@ -47,11 +50,13 @@ def open_node(
     path = settings.data_dir
     if not create and not is_data_directory(path):
         raise CommandError(f"{path} is not a data directory; name one with --data")
+    usual = settings.set_valued_defaults and not imports
     with progress_bar("catching up", "event") as progress:
         node = Node.open(
             path,
             clock=clock,
             set_valued=settings.set_valued_relations,
+            set_valued_at_birth=USUAL_RELATIONS if usual else (),
             epoch_clock="file" if from_file else "wall",
             embedding=embedding,
             progress=progress.show,

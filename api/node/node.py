@@ -111,6 +111,7 @@ class Node:
         *,
         clock: Clock | None = None,
         set_valued: Sequence[str] = (),
+        set_valued_at_birth: Sequence[str] = (),
         epoch_clock: EpochClock = "wall",
         embedding: EmbeddingSettings | None = None,
         progress: Progress | None = None,
@@ -123,6 +124,8 @@ class Node:
             path: the data directory.
             clock: where time comes from; the machine's by default.
             set_valued: relations to declare set-valued if they are not yet.
+            set_valued_at_birth: those to declare besides where the log is empty: a log that
+                exists keeps its meaning.
             epoch_clock: ``file`` marks an empty log as one whose receipt times come from
                 an imported file.
             embedding: how facts are embedded; None opens the node without, for tools that
@@ -147,6 +150,7 @@ class Node:
                 raise LogNotEmpty(
                     f"file times need an empty log; this one ends at position {position}"
                 )
+            born = events.head().position == 0
             snapshots = Snapshots(directory.path)
             snapshots.sweep()
             images = ImageFiles(directory.path)
@@ -165,7 +169,7 @@ class Node:
             if node.replica is None:
                 node._begin_epoch(epoch_clock)
                 node._record_rotations()
-                node._declare(set_valued)
+                node._declare([*set_valued, *(set_valued_at_birth if born else ())])
             else:
                 writer.primary = node.replica.primary_url
             if embedding is not None and node.replica is not None:

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, Field, ValidationInfo, field_val
 from pydantic_core import PydanticCustomError
 
 from engramlog.eventlog.kinds import Value
-from engramlog.projections.moment import parse_instant
+from engramlog.projections.moment import instant_meant, parse_instant
 from engramlog.projections.normalization import URI_LENGTH_MAX, normalize_ref
 
 Scope: TypeAlias = Literal["local", "team", "company", "public"]
@@ -28,6 +28,7 @@ def _no_control(text: str) -> str:
 
 
 def _instant(text: str) -> str:
+    text = instant_meant(text)
     try:
         parse_instant(text)
     except (ValueError, OverflowError) as fault:
@@ -42,7 +43,7 @@ Name = Annotated[
 ]
 """An entity, relation or source as given: 1 to 2048 characters, none of them control."""
 Instant = Annotated[str, AfterValidator(_instant)]
-"""An RFC 3339 instant with an offset, kept verbatim."""
+"""An RFC 3339 instant with an offset, kept verbatim; a date alone is its first moment, UTC."""
 Share = Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)]
 """A number from 0 to 1; numeric strings and booleans are not numbers."""
 QueryShare = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]

@@ -16,7 +16,7 @@ import httpx2
 import pytest
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import CallToolResult, TextContent, ToolAnnotations
+from mcp_types import CallToolResult, TextContent, TextResourceContents, ToolAnnotations
 
 from engramlog.api.answers.compact_facts import tokens_of
 from tests.worlds.processes import ROOT, NodeProcess, engramlog, environment, serving
@@ -261,8 +261,10 @@ def test_resources_and_the_prompt(way: Any) -> None:
         (graz,) = [each for each in listed if each.title == "city:graz"]
         assert graz.uri == "engramlog://entity/city%3Agraz"
         (entity,) = (await client.read_resource(graz.uri)).contents
+        assert isinstance(entity, TextResourceContents)
         assert 'city:graz | memory:river | "Mur"' in entity.text
         (card,) = (await client.read_resource("engramlog://card/city:graz")).contents
+        assert isinstance(card, TextResourceContents)
         assert "memory:river" in card.text
         templates = (await client.list_resource_templates()).resource_templates
         assert [each.name for each in templates] == ["entity", "card"]
@@ -270,7 +272,9 @@ def test_resources_and_the_prompt(way: Any) -> None:
             await client.read_resource("engramlog://entity/city:nowhere")
         (prompt,) = (await client.list_prompts()).prompts
         said = await client.get_prompt(prompt.name, {"question": "Which river flows in Graz?"})
-        assert "Mur" in said.messages[0].content.text
+        content = said.messages[0].content
+        assert isinstance(content, TextContent)
+        assert "Mur" in content.text
         with pytest.raises(MCPError, match="ask_memory"):
             await client.get_prompt("other", {})
 

@@ -29,10 +29,11 @@ COMMAND_SECONDS_MAX = 120.0
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """This process's environment without settings, plus ``extra``. Facts are not embedded
-    unless ``extra`` says so: most tests are about something else."""
+    and no relation is declared unless ``extra`` says so: most tests are about something else."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("STIGMEM_")}
     path = os.pathsep.join(filter(None, (str(ROOT), kept.get("PYTHONPATH"))))
     fixed = {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1", "STIGMEM_EMBED_ENABLED": "false"}
+    fixed["STIGMEM_SET_VALUED_DEFAULTS"] = "false"
     return {**kept, **fixed, **(extra or {})}
 
 

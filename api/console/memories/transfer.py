@@ -237,12 +237,12 @@ def _node_sink(
     args: argparse.Namespace, settings: Settings, first_time: int | None, stack: ExitStack
 ) -> NodeSink:
     if not args.clock_from_file:
-        node = open_node(settings)
+        node = open_node(settings, imports=True)
         stack.callback(node.close)
         return NodeSink(node, settings.value_bytes_max)
     resumed = args.skip > 0 and has_file_clock(settings.data_dir)
     clock = FixedClock(first_time or 0)
-    node = open_node(settings, clock=clock, from_file=not resumed)
+    node = open_node(settings, clock=clock, from_file=not resumed, imports=True)
     stack.callback(node.close)
     return NodeSink(node, settings.value_bytes_max, clock=clock)
 

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from engramlog.api.client.client import Client
 from engramlog.api.console.arguments import CommandError, add_target_arguments
+from engramlog.api.console.questions.entity import said_of, stated
 from engramlog.api.console.reach import reach
 from engramlog.api.console.subcommands import Subcommands
 from engramlog.api.console.text_tables import day, print_json, print_table, short_name, value_text
@@ -134,17 +135,21 @@ def _life(args: argparse.Namespace, path: str) -> int:
         if args.format in ("csv", "parquet"):
             return _raw(args, client, "GET", path, query=query)
         answer = client.get(path, query)
+        entity = answer.get("entity") or answer["fact"]["entity"]
+        said = stated(client, entity, args.as_of)
     if args.format == "json":
         return _written(args, answer)
     rows = [
         [
-            str(each["position"]), each["received_at"], each["kind"], short_name(each["actor"]),
+            str(each["position"]), each["received_at"], each["kind"],
+            *said_of(each, said), short_name(each["actor"]),
             each["peer"] or "", each["reason"] or each["note"] or "",
         ]
         for each in answer["events"]
     ]  # fmt: skip
     if rows:
-        print_table(("position", "received", "event", "actor", "peer", "why"), rows)
+        headings = ("position", "received", "event", "relation", "value", "actor", "peer", "why")
+        print_table(headings, rows)
     else:
         print("no events")
     for point in answer.get("belief") or ():

@@ -16,7 +16,13 @@ from engramlog.api.http.bodies import answer, parse_json, validated
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import ApiError, coded, entry, plain, refused, unprocessable
 from engramlog.api.http.routing import Routes
-from engramlog.api.routes.facts.facts import answering_slot, as_written, asserted_event, now_of
+from engramlog.api.routes.facts.facts import (
+    answering_slot,
+    as_written,
+    asserted_event,
+    now_of,
+    rivals_of,
+)
 from engramlog.api.schemas.answers import BatchAnswer
 from engramlog.api.schemas.facts import (
     BATCH_ITEMS_MAX,
@@ -175,7 +181,9 @@ def _settled(
         return _failed(refused(outcome))
     event = asserted_event(outcome)
     if event is not None:
-        record = record_of_event(event, now_of(call, event, outcome), item.warnings)
+        now = now_of(call, event, outcome)
+        rivals = rivals_of(call, event, outcome) if now.contradicted else []
+        record = record_of_event(event, now, item.warnings + rivals)
         record = warned_record(record, event, mode)
     elif stored is None:
         return _failed(plain("fact_not_found"))

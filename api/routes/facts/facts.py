@@ -25,7 +25,7 @@ from engramlog.projections.authorization import Authorization
 from engramlog.projections.cid import compute_cid, parse_fact_hash
 from engramlog.projections.graph.provenance import visible_of_cid
 from engramlog.projections.image.view import View
-from engramlog.projections.image.visible_facts import known
+from engramlog.projections.image.visible_facts import known, live
 from engramlog.projections.moment import Moment
 from engramlog.projections.tables.facts.fact_rows import FactRow
 from engramlog.projections.writing.commands import Done, RetractFact
@@ -77,7 +77,9 @@ def written_record(call: Call, done: Done, warnings: list[str]) -> Record:
     """
     event = asserted_event(done)
     if event is not None:
-        record = record_of_event(event, now_of(call, event, done), warnings)
+        now = now_of(call, event, done)
+        warnings = warnings + (rivals_of(call, event, done) if now.contradicted else [])
+        record = record_of_event(event, now, warnings)
         return warned_record(record, event, call.service.settings.sanitizer_mode)
     view = call.view()
     slot = answering_slot(call, view, done)
@@ -115,6 +117,29 @@ def now_of(call: Call, event: Recorded, done: Done) -> Volatile:
         rights = call.authorization.reading()
         contradicted = bool(view.contradicted(chosen, call.moment(view), rights).any())
     return Volatile(fact.confidence, contradicted, quarantine="pending" if waits else None)
+
+
+def rivals_of(call: Call, event: Recorded, done: Done) -> list[str]:
+    """A warning that names what the same source says otherwise, as far as the caller may read
+    it, and what may be done about it."""
+    fact = event.payload
+    assert isinstance(fact, FactAsserted)
+    view = call.view()
+    slot = answering_slot(call, view, done)
+    if slot is None:
+        return []
+    rights, moment = call.authorization.reading(), call.moment(view)
+    siblings = live(view, rights, moment, np.sort(view.key_slots(int(view.key[slot]))))
+    siblings = siblings[view.source[siblings] == view.source[slot]]
+    siblings = siblings[view.value[siblings] != view.value[slot]]
+    if not len(siblings):
+        return []
+    (rival,) = call.records(view, [int(siblings[-1])], moment)
+    return [
+        f"{fact.source} also says {rival['value']['v']!r} (fact {rival['id']}): both stand, and "
+        f"contradict each other. Retract that one if it no longer holds; if {fact.relation} may "
+        "have several values, declare it so (PUT /v1/relations/set-valued)"
+    ]
 
 
 def as_written(record: Record, warnings: list[str]) -> Record:

@@ -53,6 +53,19 @@ start the node again. A released wheel carries the console.</p>
 
 @routes.add(
     "GET",
+    "/",
+    permission="none",
+    summary="To the console",
+    answers={302: None},
+    delegable=True,
+)
+async def start(_: Call) -> web.Response:
+    """Leads to the console."""
+    return web.Response(status=302, headers={"Location": "/ui"})
+
+
+@routes.add(
+    "GET",
     "/ui",
     permission="none",
     summary="The console",

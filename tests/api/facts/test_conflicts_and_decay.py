@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -188,3 +189,23 @@ def test_ignored_fields_are_named_wherever_the_protocol_ignores_them(live: LiveN
     assert sweep.json()["warnings"] == expected
     params = {"entity": "user:a", "scope": "local", "colour": "red"}
     assert live.call("GET", "/v1/graph/neighbors", params=params).json()["warnings"] == expected
+
+
+def test_a_source_that_contradicts_itself_is_told_of_the_other_fact(live: LiveNode) -> None:
+    first = live.state(relation="memory:likes", v="tea")
+    second = live.state(relation="memory:likes", v="coffee")
+    (warning,) = second["warnings"]
+    assert first["id"] in warning
+    assert "'tea'" in warning
+    assert "set-valued" in warning
+    other = live.state(relation="memory:likes", v="milk", source="agent:b")
+    assert (other["contradicted"], other["warnings"]) == (True, [])
+
+
+def test_a_warning_of_a_rival_does_not_tell_of_what_the_writer_may_not_read(
+    serve: Callable[..., LiveNode],
+) -> None:
+    live = serve(auth_required=True)
+    writer = live.mint("write", entity="agent:w")
+    live.state(v="CEO", source="agent:x", key=writer)
+    assert live.state(v="CTO", source="agent:x", key=writer)["warnings"] == []

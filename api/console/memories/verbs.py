@@ -1,0 +1,155 @@
+"""``engramlog remember``, ``assert`` and ``retract``: one thing at a time."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import json
+import sys
+from typing import Any
+from urllib.parse import quote
+
+from engramlog.api.client.client import Client
+from engramlog.api.console.arguments import CommandError, add_target_arguments, url_of
+from engramlog.api.console.reach import reach
+from engramlog.api.console.subcommands import Subcommands
+from engramlog.api.console.text_tables import print_json, short_name, value_text
+from engramlog.api.schemas.values import typed_value, user_uri
+
+REMEMBER_EXAMPLES = """\
+examples:
+  engramlog remember "Ann moved to Graz" --user ann
+  engramlog remember "the door code changes on Fridays" --data memory
+"""
+ASSERT_EXAMPLES = """\
+A value that reads as a JSON number, true, false or null is one; --text takes it as it is.
+
+examples:
+  engramlog assert user:ann memory:role CEO
+  engramlog assert user:ann memory:age 42 --confidence 0.8
+  engramlog assert user:ann memory:works-at --ref org:acme --valid-from 2026-11-22
+"""
+RETRACT_EXAMPLES = """\
+examples:
+  engramlog retract 018bcfe5-… --reason "left the company"
+"""
+
+
+def register(commands: Subcommands) -> None:
+    """Add the commands."""
+    parser = commands.add("remember", "keep something in plain words", REMEMBER_EXAMPLES,
+                          run_remember)  # fmt: skip
+    parser.add_argument("text", metavar="TEXT", help="what to remember")
+    parser.add_argument("--user", help="whose memory it is (default: yours)")
+    _add_common(parser)
+
+    parser = commands.add("assert", "state one fact", ASSERT_EXAMPLES, run_assert)
+    parser.add_argument("entity", metavar="ENTITY", help="what it is about, such as user:ann")
+    parser.add_argument("relation", metavar="RELATION", help="such as memory:role")
+    parser.add_argument("value", metavar="VALUE", nargs="?", help="a text, a number, true, false")
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--ref", metavar="ENTITY", help="another entity as the value: an edge")
+    kind.add_argument("--text", action="store_true", help="take the value as text")
+    parser.add_argument("--source", metavar="URI", help="who says so (default: you)")
+    parser.add_argument("--confidence", type=float, metavar="0..1", help="default: 1")
+    parser.add_argument("--valid-from", metavar="WHEN", help="an instant or a date")
+    parser.add_argument("--valid-until", metavar="WHEN", help="an instant or a date")
+    _add_common(parser)
+
+    parser = commands.add("retract", "say that a fact no longer holds", RETRACT_EXAMPLES,
+                          run_retract)  # fmt: skip
+    parser.add_argument("id", metavar="ID", help="the fact's id")
+    parser.add_argument("--reason", default="", help="for the record")
+    add_target_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="the node's whole answer")
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--scope", default="local",
+                        help="local, team, company or public (default: local)")  # fmt: skip
+    add_target_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="the node's whole answer")
+
+
+def run_remember(args: argparse.Namespace) -> int:
+    """Keep a text; exit code 1 where it is not kept."""
+    with reach(args, create=True, embedding="pinned") as client:
+        owner = own_name(args, client) if args.user is None else user_uri(args.user)
+        body = {"content": args.text, "source": owner, "scope": args.scope}
+        answer: dict[str, Any] = client.post("/v1/memories", body)
+    _warn(answer)
+    if args.json:
+        print_json(answer)
+    elif not answer["stored"]:
+        raise CommandError(f"not kept: {answer['error']}")
+    else:
+        known = "" if "fact" in answer else " (already known)"
+        print(f"{owner} remembers{known}: {answer['id']}")
+    return 0 if answer["stored"] else 1
+
+
+def run_assert(args: argparse.Namespace) -> int:
+    """State a fact."""
+    if (args.value is None) == (args.ref is None):
+        raise CommandError("give a VALUE, or --ref ENTITY")
+    value = {"type": "ref", "v": args.ref} if args.ref else _value(args.value, text=args.text)
+    with reach(args, create=True, embedding="pinned") as client:
+        given = {
+            "entity": args.entity,
+            "relation": args.relation,
+            "value": value,
+            "source": args.source or own_name(args, client),
+            "scope": args.scope,
+            "confidence": args.confidence,
+            "valid_from": args.valid_from,
+            "valid_until": args.valid_until,
+        }
+        body = {name: each for name, each in given.items() if each is not None}
+        record: dict[str, Any] = client.post("/v1/facts", body)
+    _warn(record)
+    if args.json:
+        print_json(record)
+    else:
+        said = f"{short_name(record['entity'])} {record['relation']} {value_text(record['value'])}"
+        print(f"{said}: {record['id']}")
+    return 0
+
+
+def run_retract(args: argparse.Namespace) -> int:
+    """End a fact."""
+    path = f"/v1/facts/{quote(args.id, safe=':')}/retract"
+    with reach(args) as client:
+        answer: dict[str, Any] = client.post(path, {"reason": args.reason})
+    if args.json:
+        print_json(answer)
+    else:
+        fact = answer["fact"]
+        said = f"{short_name(fact['entity'])} {fact['relation']} {value_text(fact['value'])}"
+        print(f"{said}: retracted at position {answer['position']}")
+    return 0
+
+
+def own_name(args: argparse.Namespace, client: Client) -> str:
+    """In whose name: the key's entity where one is asked by URL, else the user of this machine."""
+    if url_of(args) is not None:
+        return str(client.get("/v1/me")["entity_uri"])
+    try:
+        return user_uri(getpass.getuser())
+    except (KeyError, OSError):  # a container's user has no name
+        return "user:me"
+
+
+def _value(given: str, *, text: bool) -> object:
+    """The value as requests carry it."""
+    if text:
+        return typed_value(given)
+    try:
+        found: object = json.loads(given)
+    except ValueError:
+        return typed_value(given)
+    return typed_value(given if isinstance(found, str | list | dict) else found)
+
+
+def _warn(answer: dict[str, Any]) -> None:
+    for warning in answer.get("warnings", ()):
+        print(f"engramlog: warning: {warning}", file=sys.stderr)

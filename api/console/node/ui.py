@@ -1,0 +1,56 @@
+"""``engramlog ui``: the console in a browser, on the node that runs or on one of its own."""
+
+from __future__ import annotations
+
+import argparse
+import webbrowser
+
+from engramlog.api.client.running_node import running_node
+from engramlog.api.console.arguments import add_target_arguments, settings_of, url_of
+from engramlog.api.console.subcommands import Subcommands
+
+EXAMPLES = """\
+examples:
+  engramlog ui                        the node of engramlog-data; started if none runs
+  engramlog ui --data memory --no-browser
+  engramlog ui --url http://127.0.0.1:8765
+"""
+
+
+def register(commands: Subcommands) -> None:
+    """Add the command."""
+    parser = commands.add("ui", "open the console in a browser", EXAMPLES, run_ui)
+    add_target_arguments(parser)
+    parser.add_argument("--no-browser", action="store_true", help="only print the address")
+
+
+def run_ui(args: argparse.Namespace) -> int:
+    """Open the page of the node that runs, or serve one until Ctrl-C."""
+    url = url_of(args)
+    if url is None:
+        running = running_node(settings_of(args).data_dir)
+        if running is not None:
+            url = running.url
+            running.close()
+    if url is not None:
+        _show(url, open_it=not args.no_browser)
+        return 0
+    # Loaded here: a page of a node that runs needs none of it.
+    from engramlog.api.console.opening import open_node
+    from engramlog.api.node.serving import run
+
+    # Only this machine reaches it, and who starts it can read the files anyway.
+    settings = settings_of(args, auth_required=False, host="127.0.0.1")
+    node = open_node(settings, embedding=settings.embedding)
+    try:
+        run(node, settings, lambda final: _show(final.public_url, open_it=not args.no_browser))
+    finally:
+        node.close()
+    return 0
+
+
+def _show(url: str, *, open_it: bool) -> None:
+    page = f"{url.rstrip('/')}/ui"
+    print(page, flush=True)
+    if open_it:
+        webbrowser.open(page)

@@ -1,0 +1,99 @@
+"""``engramlog show`` and ``engramlog history``: what is known of an entity, and since when."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from engramlog.api.client.client import Client
+from engramlog.api.console.arguments import CommandError, add_target_arguments
+from engramlog.api.console.reach import reach
+from engramlog.api.console.subcommands import Subcommands
+from engramlog.api.console.text_tables import day, print_json, print_table, short_name, value_text
+
+SHOW_EXAMPLES = """\
+examples:
+  engramlog show user:ann
+  engramlog show user:ann --as-of 2026-11-22 --data memory
+"""
+HISTORY_EXAMPLES = """\
+examples:
+  engramlog history user:ann
+  engramlog history user:ann --data memory --json
+"""
+FACTS_MAX = 500
+
+
+def register(commands: Subcommands) -> None:
+    """Add the commands."""
+    for name, summary, examples, run in (
+        ("show", "what is known of an entity", SHOW_EXAMPLES, run_show),
+        ("history", "everything that happened to the facts of an entity", HISTORY_EXAMPLES,
+         run_history),
+    ):  # fmt: skip
+        parser = commands.add(name, summary, examples, run)
+        parser.add_argument("entity", metavar="ENTITY", help="such as user:ann")
+        parser.add_argument("--as-of", metavar="MOMENT", help="an instant, a date, or position:N")
+        add_target_arguments(parser)
+        parser.add_argument("--json", action="store_true", help="the node's whole answer")
+
+
+def run_show(args: argparse.Namespace) -> int:
+    """Print the facts of an entity, newest first; exit code 1 where there are none."""
+    query = {"entity": args.entity, "as_of": args.as_of, "limit": FACTS_MAX}
+    with reach(args) as client:
+        page = client.get("/v1/facts", {**query, "include_contradicted": True})
+    if args.json:
+        print_json(page)
+        return 0 if page["facts"] else 1
+    if not page["facts"]:
+        raise CommandError(f"nothing is known of {args.entity}")
+    rows = [
+        [
+            fact["relation"], value_text(fact["value"]), f"{fact['confidence']:g}",
+            "contradicted" if fact["contradicted"] else "", short_name(fact["source"]),
+            day(fact["valid_from"] or fact["timestamp"]), fact["id"],
+        ]
+        for fact in page["facts"]
+    ]  # fmt: skip
+    print_table(("relation", "value", "conf", "", "source", "since", "id"), rows)
+    return 0
+
+
+def run_history(args: argparse.Namespace) -> int:
+    """Print the events of an entity's facts, oldest first."""
+    path = f"/v1/time-travel/entities/{quote(args.entity, safe='')}"
+    with reach(args) as client:
+        life = client.get(path, {"as_of": args.as_of, "limit": 1000})
+        said = stated(client, args.entity, args.as_of)
+    if args.json:
+        print_json(life)
+        return 0
+    if not life["events"]:
+        raise CommandError(f"nothing is known of {args.entity}")
+    rows = [
+        [
+            day(each["received_at"]), each["kind"], *said_of(each, said),
+            short_name(each["actor"]), each["reason"] or each["note"] or "",
+        ]
+        for each in life["events"]
+    ]  # fmt: skip
+    print_table(("on", "event", "relation", "value", "by", "why"), rows)
+    return 0
+
+
+def said_of(event: dict[str, Any], said: Mapping[str, tuple[str, str]]) -> tuple[str, str]:
+    """Relation and value of the first fact that an event of a life is about."""
+    return next((said[fact] for fact in event["fact_ids"] if fact in said), ("", ""))
+
+
+def stated(client: Client, entity: str, as_of: str | None) -> dict[str, tuple[str, str]]:
+    """Relation and value of an entity's facts, ended ones too, by id."""
+    query = {
+        "entity": entity, "as_of": as_of, "limit": FACTS_MAX, "include_retracted": True,
+        "include_expired": True, "include_contradicted": True, "include_low_trust": True,
+    }  # fmt: skip
+    facts: list[dict[str, Any]] = client.get("/v1/facts", query)["facts"]
+    return {fact["id"]: (fact["relation"], value_text(fact["value"])) for fact in facts}

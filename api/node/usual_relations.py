@@ -1,0 +1,22 @@
+"""Relations that usually hold several values: a new node declares them so at its first start."""
+
+from __future__ import annotations
+
+_NAMES = """
+    allergic_to attended belongs_to child colleague dislikes event friend goal has hobby
+    interested_in interest knows language likes mentioned mentions member_of note owns parent
+    participant pet plays said sibling skill speaks studied tag tagged uses visited wants
+    watched worked_on works_on works_with
+"""
+USUAL_RELATIONS = tuple(
+    sorted(
+        {
+            f"{prefix}{spelled}"
+            for name in _NAMES.split()
+            for spelled in (name, name.replace("_", "-"))
+            for prefix in ("", "memory:")
+        }
+    )
+)
+"""Each bare and below ``memory:``, with ``_`` and with ``-``. The event of the first start carries
+the list, so that a later one changes no log that exists."""

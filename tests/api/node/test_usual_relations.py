@@ -1,0 +1,40 @@
+"""What a new node declares at its first start, and that a log which exists keeps its meaning."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from engramlog.api.console.opening import open_node
+from engramlog.api.node.usual_relations import USUAL_RELATIONS
+from engramlog.api.settings import Settings
+
+DOCS = Path(__file__).resolve().parents[3] / "docs" / "facts-api.md"
+
+
+def declared(settings: Settings, **how: bool) -> list[str]:
+    node = open_node(settings, **how)
+    found = node.reader.set_valued(node.log.head().position)
+    node.close()
+    return found
+
+
+def test_a_new_node_declares_the_usual_relations_once(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path / "new")
+    assert declared(settings) == sorted(USUAL_RELATIONS)
+    assert {"likes", "memory:speaks", "memory:works-with"} < set(USUAL_RELATIONS)
+    assert declared(settings) == sorted(USUAL_RELATIONS)
+
+
+def test_what_exists_or_is_imported_keeps_its_meaning(tmp_path: Path) -> None:
+    old = Settings(data_dir=tmp_path / "old", set_valued_defaults=False)
+    assert declared(old) == []
+    assert declared(Settings(data_dir=tmp_path / "old")) == []
+    assert declared(Settings(data_dir=tmp_path / "import"), imports=True) == []
+
+
+def test_the_docs_list_them() -> None:
+    listed = DOCS.read_text().rpartition("turns it off:")[2]
+    names = {name.strip().rstrip(".") for name in listed.split("\n\n")[1].split(",")}
+    assert {name.replace("_", "-") for name in names} == {
+        name.replace("_", "-") for name in USUAL_RELATIONS if ":" not in name
+    }

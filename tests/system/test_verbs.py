@@ -1,0 +1,86 @@
+"""The verbs of the command line: single things, said and asked."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.worlds.processes import engramlog, serving
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("verbs") / "memory"
+
+
+def said(*args: str | Path) -> str:
+    done = engramlog(*args)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_life_of_one_memory(data: Path) -> None:
+    with serving(data, "--no-auth"):  # commands go through the node that runs
+        kept = said("remember", "Ann moved to Graz", "--user", "ann", "--data", data)
+        assert kept.startswith("user:ann remembers: ")
+        again = said("remember", "Ann moved to Graz", "--user", "ann", "--data", data)
+        assert "(already known)" in again
+        made = json.loads(said("assert", "user:ann", "memory:age", "42", "--data", data, "--json"))
+        assert made["value"]["v"] == 42
+        role = said("assert", "user:ann", "memory:role", "CEO", "--source", "agent:hr",
+                    "--valid-from", "2026-11-22", "--data", data)  # fmt: skip
+        assert role.startswith("user:ann memory:role CEO: ")
+        fact_id = role.split()[-1]
+        said("assert", "user:ann", "memory:works-at", "--ref", "org:acme", "--data", data)
+        found = json.loads(said("recall", "where does Ann live?", "--data", data, "--json"))
+        assert any(each["fact"]["value"]["v"] == "Ann moved to Graz" for each in found["facts"])
+        shown = said("show", "user:ann", "--data", data)
+        assert "memory:role" in shown
+        assert "2026-11-22" in shown
+        assert "org:acme" in shown
+        gone = said("retract", fact_id, "--reason", "left", "--data", data)
+        assert gone.startswith("user:ann memory:role CEO: retracted")
+        assert "memory:role" not in said("show", "user:ann", "--data", data)
+        told = said("history", "user:ann", "--data", data).splitlines()
+        ended = [line for line in told if "fact_retracted" in line]
+        assert any("memory:role" in line and "CEO" in line and "left" in line for line in ended)
+        audited = said("audit", "entity", "user:ann", "--data", data)
+        assert "memory:age" in audited
+        assert said("ui", "--no-browser", "--data", data).strip().endswith("/ui")
+
+
+def test_two_values_of_one_source_warn_and_usage_is_refused(data: Path) -> None:
+    said("assert", "user:bo", "memory:city", "Graz", "--source", "agent:a", "--data", data)
+    done = engramlog("assert", "user:bo", "memory:city", "Linz", "--source", "agent:a",
+                     "--data", data)  # fmt: skip
+    assert "'Graz'" in done.stderr
+    assert "warning" in done.stderr
+    assert "give a VALUE" in engramlog("assert", "user:bo", "memory:x", "--data", data).stderr
+    nothing = engramlog("show", "user:nothing-at-all", "--data", data)
+    assert (nothing.returncode, nothing.stdout) == (1, "")
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"), [("remeber", "remember"), ("serv", "serve"), ("histroy", "history")]
+)
+def test_a_misspelt_command_is_guessed(given: str, meant: str) -> None:
+    done = engramlog(given)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"did you mean '{meant}'?" in done.stderr
+    assert "--help" in engramlog("zzzzzz").stderr
+
+
+def test_bash_completes_commands_and_options() -> None:
+    script = said("completion", "bash")
+    ask = 'COMP_WORDS=(engramlog {}); COMP_CWORD={}; _engramlog; echo "${{COMPREPLY[@]}}"'
+    for words, number, wanted in (("rem", 1, "remember"), ("recall --bud", 2, "--budget"),
+                                  ("key cr", 2, "create")):  # fmt: skip
+        done = subprocess.run(
+            ["bash", "-c", script + ask.format(words, number)],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert done.stdout.strip() == wanted
+    assert "-a remember" in said("completion", "fish")
