@@ -11,8 +11,8 @@ from engramlog.api.settings import Settings
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "facts-api.md"
 
 
-def declared(settings: Settings, **how: bool) -> list[str]:
-    node = open_node(settings, **how)
+def declared(settings: Settings, *, imports: bool = False) -> list[str]:
+    node = open_node(settings, imports=imports)
     found = node.reader.set_valued(node.log.head().position)
     node.close()
     return found
