@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from urllib.parse import urlencode
@@ -27,6 +28,10 @@ HEADS_BYTES_MAX = 64 * 1024 * 1024
 _LIMITS = AnswerLimits()
 
 
+class Woken(Exception):
+    """The wait for other heads was ended here: what is asked for may have changed."""
+
+
 class HttpPeerSource:
     """Connections are kept open; each request carries a token of its own. Behind a full page the
     next is asked for at once, so that the peer reads it while this one is being taken in.
@@ -44,13 +49,27 @@ class HttpPeerSource:
         self._token = token
         self._limits = limits
         self._seen = ""
+        self._waking = threading.Event()
+        self._held: Future[HttpAnswer] | None = None
         self._ahead: tuple[str, Future[HttpAnswer]] | None = None
 
     def heads(self) -> SignedHeads:
-        """See ``PeerSource``; waits for heads other than the last ones."""
-        wait = self.wait_seconds if self._seen else 0.0
-        query = {"seen": self._seen, "wait_s": wait}
-        answer = self._get(_target(STREAMS_PATH, query), HEADS_BYTES_MAX, wait)
+        """See ``PeerSource``; waits for heads other than the last ones. Raises Woken."""
+        at_once = self._waking.is_set() or not self._seen
+        self._waking.clear()
+        wait = 0.0 if at_once else self.wait_seconds
+        query = {"seen": "" if at_once else self._seen, "wait_s": wait}
+        held = self._held = self._begun(_target(STREAMS_PATH, query), HEADS_BYTES_MAX, wait)
+        if wait and self._waking.is_set():
+            held.cancel()
+        try:
+            answer = self._answered(held)
+        except PeerUnreachable as fault:
+            if held.cancelled() and self._waking.is_set():
+                raise Woken from fault
+            raise
+        finally:
+            self._held = None
         try:
             statement = msgspec.json.decode(answer.body, type=SignedHeads)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as fault:
@@ -82,19 +101,28 @@ class HttpPeerSource:
         """Ask for heads at once the next time, changed or not."""
         self._seen = ""
 
+    def wake(self) -> None:
+        """The same, and end a wait for them; from any thread."""
+        self._waking.set()
+        held = self._held
+        if held is not None:
+            held.cancel()
+
     def close(self) -> None:
         """End the connection, also under a request that waits. Idempotent."""
         self._http.close()
 
-    def _get(self, target: str, most: int, waited_seconds: float = 0.0) -> HttpAnswer:
+    def _get(self, target: str, most: int) -> HttpAnswer:
         ahead, self._ahead = self._ahead, None
+        if ahead is not None and ahead[0] == target:
+            return self._answered(ahead[1])
+        if ahead is not None:
+            ahead[1].cancel()  # its answer is of no use any more
+        return self._answered(self._begun(target, most))
+
+    def _answered(self, asked: Future[HttpAnswer]) -> HttpAnswer:
         try:
-            if ahead is not None and ahead[0] == target:
-                answer = answer_of(ahead[1])
-            else:
-                if ahead is not None:
-                    ahead[1].cancel()  # its answer is of no use any more
-                answer = answer_of(self._begun(target, most, waited_seconds))
+            answer = answer_of(asked)
         except HttpFault as fault:
             raise PeerUnreachable(f"cannot reach {self.url}: {fault}") from fault
         if answer.status not in (200, 204):

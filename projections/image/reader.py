@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +106,7 @@ from engramlog.projections.tables.peers.protocol_facts import (
     foreign_refusals,
     foreign_settled,
 )
-from engramlog.projections.tables.peers.remote_retractions import waiting_claims
+from engramlog.projections.tables.peers.remote_retractions import erased_elsewhere, waiting_claims
 from engramlog.projections.tables.store import unknown_events
 
 _log = logging.getLogger(__name__)
@@ -288,6 +288,12 @@ class Reader:
         """Every stream of peers that was replayed or held."""
         with self.pool.connection() as db:
             return load_peer_streams(db)
+
+    def erased_elsewhere(self, events: Collection[bytes], origin: str, own: str) -> set[bytes]:
+        """Those of the events of node ``origin`` whose payloads may be missing (``own``: this
+        node)."""
+        with self.pool.connection() as db:
+            return erased_elsewhere(db, events, origin, own)
 
     def peer_evidence(self) -> list[EquivocationEvidence]:
         """Contradictions of peers, oldest first."""

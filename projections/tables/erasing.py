@@ -115,7 +115,7 @@ def erased_by(event: Recorded, db: apsw.Connection, history: History | None) -> 
     assert isinstance(payload, FactErased)
     asked = msgspec.json.encode(payload.fact_ids).decode()
     touched = [Touched(*row) for row in query(db, _TOUCHED, (asked,))]
-    found = {} if history is None else history.positions_of(_ids(payload.events))
+    found = {} if history is None else history.positions_of(event_ids(payload.events))
     positions = sorted({*found.values(), *(fact.position for fact in touched)})
 
     def before(wanted: Iterable[int]) -> list[Recorded]:
@@ -127,7 +127,8 @@ def erased_by(event: Recorded, db: apsw.Connection, history: History | None) -> 
     return Erased(payload.fact_ids, payload.events, positions, touched, before)
 
 
-def _ids(texts: Iterable[str]) -> list[bytes]:
+def event_ids(texts: Iterable[str]) -> list[bytes]:
+    """The ids that an erasure names, but for what is none."""
     ids: list[bytes] = []
     for text in texts:
         try:

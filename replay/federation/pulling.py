@@ -11,10 +11,8 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Struct
 
-from engramlog.eventlog.codec import decode_header, decode_payload
 from engramlog.eventlog.errors import AppendError, EventLogError
-from engramlog.eventlog.identifiers import id_bytes
-from engramlog.eventlog.kinds import FactErased, PeerEquivocated, PeerStateSet
+from engramlog.eventlog.kinds import PeerEquivocated, PeerStateSet
 from engramlog.eventlog.log import EventLog, StreamHead
 from engramlog.eventlog.signing import SignedHead, SignedHeads
 from engramlog.projections.tables.peers.peers import PeerRow, PeerStream
@@ -28,11 +26,22 @@ from engramlog.projections.writing.commands import (
 )
 from engramlog.projections.writing.group import ForeignEventRefused
 from engramlog.projections.writing.writer import WriterBusy, WriterClosed, WriterDegraded
+from engramlog.replay.federation.missing_payloads import (
+    ERASURE_WAIT_SECONDS,
+    Ahead,
+    ErasedHere,
+    ErasureAwaited,
+    missing_of,
+    named_by,
+    read_on,
+)
 from engramlog.replay.federation.page import PAGE_EVENTS_MAX, PageFault, StreamPage
 from engramlog.replay.federation.verification import check_page, check_statement, check_stream
 
 PASSED_OVER_MAX = 20
 PASSED_OVER_LENGTH = 200
+WITHHELD = "withheld"
+"""Why a stream is held whose missing payloads no erasure names; it goes on once one does."""
 EVIDENCE_BYTES_MAX = 1024 * 1024
 """A statement over this cannot be kept in an event; its stream is held without it."""
 
@@ -66,6 +75,7 @@ class Pulled(Struct, frozen=True):
 
     ``passed_over``: streams that the peer offered though they are not granted to it; the
     first few. They are neither replayed nor held, so a later grant lets them in.
+    ``waiting``: stream → what it waits for; it goes on by itself.
     """
 
     events: int
@@ -73,15 +83,27 @@ class Pulled(Struct, frozen=True):
     faults: dict[str, str]
     complete: bool
     passed_over: tuple[str, ...] = ()
+    waiting: dict[str, str] = {}
+
+
+class Here(Struct, frozen=True):
+    """The node that replays.
+
+    ``waits``: since when (microseconds) streams wait, kept from round to round.
+    """
+
+    log: EventLog
+    submit: Submit
+    now_us: Callable[[], int]
+    erased: ErasedHere
+    waits: dict[str, int]
 
 
 def pull(
     source: PeerSource,
-    log: EventLog,
-    submit: Submit,
+    here: Here,
     peer: PeerRow,
     known: dict[str, PeerStream],
-    now_us: Callable[[], int],
     *,
     pages_max: int = 1_000_000,
 ) -> Pulled:
@@ -100,83 +122,128 @@ def pull(
     check_statement(statement, peer)
     if statement.public_key != peer.public_key:
         # The chain of rotations leads there from the key that the node id is made of.
-        submit([PeerStateSet(peer_id=peer.peer_id, public_key=statement.public_key)])
-    turn = _Round(source, submit, peer, statement, now_us, pages_max)
-    heads = log.stream_heads()
+        here.submit([PeerStateSet(peer_id=peer.peer_id, public_key=statement.public_key)])
+    turn = _Round(source, here, peer, statement, pages_max)
+    heads = here.log.stream_heads()
     for offered in statement.heads:
         state = known.get(offered.stream)
-        if state is None or not state.held:
+        if state is None or not state.held or state.reason.startswith(WITHHELD):
             turn.take(offered, heads.get(offered.stream), state)
     if turn.broken is not None:
         raise turn.broken
-    passed_over = tuple(turn.passed_over[:PASSED_OVER_MAX])
-    return Pulled(turn.events, turn.pages, turn.faults, turn.complete, passed_over)
+    return Pulled(
+        turn.events,
+        turn.pages,
+        turn.faults,
+        # What came may explain what another stream waits for.
+        turn.complete and not (turn.waiting and turn.events),
+        tuple(turn.passed_over[:PASSED_OVER_MAX]),
+        turn.waiting,
+    )
 
 
 class _Round:
     """One round with a peer, stream after stream; what it comes to."""
 
     def __init__(
-        self,
-        source: PeerSource,
-        submit: Submit,
-        peer: PeerRow,
-        statement: SignedHeads,
-        now_us: Callable[[], int],
-        pages_max: int,
+        self, source: PeerSource, here: Here, peer: PeerRow, statement: SignedHeads, pages_max: int
     ) -> None:
         self.events = 0
         self.pages = 0
         self.faults: dict[str, str] = {}
         self.passed_over: list[str] = []
+        self.waiting: dict[str, str] = {}
         self.broken: Exception | None = None
         self.complete = True
         self._source = source
-        self._submit = submit
+        self._here = here
         self._peer = peer
         self._statement = statement
-        self._now_us = now_us
         self._pages_max = pages_max
 
-    def take(self, offered: SignedHead, here: StreamHead | None, state: PeerStream | None) -> None:
+    def take(self, offered: SignedHead, head: StreamHead | None, state: PeerStream | None) -> None:
         """Replay one stream to the signed head, or hold it; others go on either way."""
         stream = offered.stream
+        submit = self._here.submit
         try:
             check_stream(stream, self._peer)
         except PageFault:
             self.passed_over.append(stream[:PASSED_OVER_LENGTH])
             return
+        held = state is not None and state.held
         try:
-            _check_history(stream, offered.stream_seq, offered.hash, here)
-            self._replay(offered, here)
+            _check_history(stream, offered.stream_seq, offered.hash, head)
+            self._replay(offered, head, held)
+            self._here.waits.pop(stream, None)
+        except ErasureAwaited as fault:
+            self.waiting[stream] = str(fault)
+            now_us = self._here.now_us()
+            since = self._here.waits.setdefault(stream, now_us)
+            if not held and now_us - since > ERASURE_WAIT_SECONDS * 1_000_000:
+                self.faults[stream] = f"{WITHHELD}: {fault}"
+                reason = PageFault(WITHHELD, str(fault))
+                _hold(submit, self._peer, stream, reason, state, self._statement)
         except PageFault as fault:
             self.faults[stream] = str(fault)
-            _hold(self._submit, self._peer, stream, fault, state, self._statement)
+            _hold(submit, self._peer, stream, fault, state, self._statement)
         except PASSING:
             raise
         except Exception as fault:
             self.broken = fault
 
-    def _replay(self, offered: SignedHead, here: StreamHead | None) -> None:
+    def _replay(self, offered: SignedHead, head: StreamHead | None, held: bool) -> None:
         """Page after page. Raises PageFault for what cannot be believed."""
         stream = offered.stream
-        unnamed: set[bytes] = set()
-        after = 0 if here is None else here.stream_seq
-        while after < offered.stream_seq:
+        ahead: Ahead | None = None
+        after, until = 0 if head is None else head.stream_seq, offered.stream_seq
+        while after < until:
             if self.pages >= self._pages_max:
                 self.complete = False
                 return
-            page = self._source.page(stream, after, PAGE_EVENTS_MAX)
-            if page is None:
+            found = self._next_page(stream, head)
+            if found is None:
                 raise PeerUnreachable(f"{stream}: nothing behind {after}, though it is signed")
-            check_page(page, self._peer, stream, here, self._now_us())
-            taken = _take(self._submit, self._peer, stream, after, page)
-            self.events, self.pages = self.events + taken, self.pages + 1
-            unnamed = (unnamed | set(page.erased)) - named_by(page)
-            after += taken
-            here = StreamHead(stream, after, page.events[-1][1])
-        if unnamed:
-            raise PageFault("withheld", f"{stream}: {len(unnamed)} payloads no erasure names")
+            page, head = found
+            if unexplained := self._unexplained(page):
+                ahead = ahead or Ahead(head, set())
+                if ahead.read_to.stream_seq < head.stream_seq:
+                    ahead.read_to = head
+                if left := read_on(ahead, unexplained, lambda end: self._next_page(stream, end)):
+                    raise ErasureAwaited(stream, left)
+                # Once its payloads are gone here, the erasure is to be here as well.
+                until = max(until, ahead.read_to.stream_seq)
+            if held:
+                self._release(stream)
+                held = False
+            self.events += _take(self._here.submit, self._peer, stream, after, page)
+            self.pages += 1
+            after = head.stream_seq
+        if held:
+            self._release(stream)
+
+    def _next_page(
+        self, stream: str, end: StreamHead | None
+    ) -> tuple[StreamPage, StreamHead] | None:
+        """The verified page behind the end of what is known of a stream, and where it ends."""
+        after = 0 if end is None else end.stream_seq
+        page = self._source.page(stream, after, PAGE_EVENTS_MAX)
+        if page is None:
+            return None
+        check_page(page, self._peer, stream, end, self._here.now_us())
+        return page, StreamHead(stream, after + len(page.events), page.events[-1][1])
+
+    def _unexplained(self, page: StreamPage) -> set[bytes]:
+        missing = missing_of(page)
+        if not missing:
+            return missing
+        missing -= named_by(page)
+        return missing - self._here.erased(missing, self._peer.node_id)
+
+    def _release(self, stream: str) -> None:
+        reason = "the erasures that were missing are known"
+        self._here.submit(
+            [PeerStateSet(peer_id=self._peer.peer_id, stream=stream, held=False, reason=reason)]
+        )
 
 
 def _take(submit: Submit, peer: PeerRow, stream: str, after: int, page: StreamPage) -> int:
@@ -199,18 +266,6 @@ def _take(submit: Submit, peer: PeerRow, stream: str, after: int, page: StreamPa
         raise PageFault(refused.code, refused.message)
     submit([TakeForeignEnds()])  # an erasure asks the log for what was committed before it
     return len(page.events)
-
-
-def named_by(page: StreamPage) -> set[bytes]:
-    """Ids of the events that erasures on a page name."""
-    named: set[bytes] = set()
-    for event in page.foreign():
-        header = decode_header(event.header)
-        if header.kind == "fact_erased" and event.payload is not None:
-            payload = decode_payload(header, event.payload)
-            if isinstance(payload, FactErased):
-                named |= {id_bytes(text) for text in payload.events}
-    return named
 
 
 def _check_history(stream: str, seq: int, digest: str, here: StreamHead | None) -> None:

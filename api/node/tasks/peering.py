@@ -7,24 +7,24 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from msgspec import Struct
 
-from engramlog.api.client.event_source import HttpPeerSource
+from engramlog.api.client.event_source import HttpPeerSource, Woken
 from engramlog.api.node.node import Node
 from engramlog.api.node.tasks.task import TaskStatus
 from engramlog.api.settings import Settings
 from engramlog.eventlog.errors import EventLogError
 from engramlog.eventlog.event import Recorded
-from engramlog.eventlog.kinds import PeerDeclared, PeerStateSet
+from engramlog.eventlog.kinds import FactErased, PeerDeclared, PeerStateSet
 from engramlog.projections.http_exchange import AnswerLimits
 from engramlog.projections.tables.peers.peers import PeerRow
 from engramlog.projections.writing.commands import Command, WriteAnswer
 from engramlog.projections.writing.writer import WriterBusy, WriterClosed, WriterDegraded
 from engramlog.replay.federation.declaration import SHARED_SCOPES, wire_key
 from engramlog.replay.federation.page import PageFault
-from engramlog.replay.federation.pulling import PeerUnreachable, pull
+from engramlog.replay.federation.pulling import Here, PeerUnreachable, pull
 from engramlog.replay.stigmem.peer_token import sign_peer_token
 from engramlog.replay.stigmem.peers import ProtocolPeer
 
@@ -47,6 +47,8 @@ class ReplayState(Struct):
     fault: str | None = None
     passed_over: list[str] = []
     """Streams that it offered and that are not granted to it, at most a few."""
+    waiting: dict[str, str] = {}
+    """By stream, what it waits for; it goes on by itself."""
     level_at_us: int | None = None
     """When this node last had all that the peer offered."""
 
@@ -123,10 +125,25 @@ class PeerReplay:
             each.join()
 
     def committed(self, events: Sequence[Recorded]) -> None:
-        """Take note of peers that came, changed or went; called in the writer's thread, when
-        the reader knows of them."""
+        """Take note of peers that came, changed or went, and of what a stream may wait for;
+        called in the writer's thread, when the reader knows of them."""
         if any(isinstance(event.payload, PeerDeclared | PeerStateSet) for event in events):
-            threading.Thread(target=self.attend, name="peers", daemon=True).start()
+            changed = frozenset(
+                event.payload.peer_id
+                for event in events
+                if isinstance(event.payload, PeerStateSet) and not event.payload.held
+            )
+            threading.Thread(target=self.attend, args=(changed,), name="peers", daemon=True).start()
+        if any(isinstance(event.payload, FactErased) for event in events):
+            for each in list(self._threads.values()):
+                each.wake_if_waiting()
+
+    def ask_others(self, node_id: str) -> None:
+        """Have every other peer asked at once: one of them may know what ``node_id`` lacks."""
+        with self._lock:
+            others = [each for name, each in self._threads.items() if name != node_id]
+        for each in others:
+            each.wake()
 
     def _watch_lead(self) -> None:
         """Of nodes over one log one pulls; which, may change."""
@@ -134,8 +151,9 @@ class PeerReplay:
             time.sleep(LEAD_LOOK_SECONDS)
             self.attend()
 
-    def attend(self) -> None:
-        """Have one thread for each peer that is to be replayed from here."""
+    def attend(self, changed: Collection[str] = ()) -> None:
+        """Have one thread for each peer that is to be replayed from here; those of ``changed``
+        (ids here) look anew at once."""
         with self._lock:
             if not self._running:
                 return
@@ -147,7 +165,9 @@ class PeerReplay:
             }  # fmt: skip
             for node_id in [name for name in self._threads if name not in wanted]:
                 self._threads.pop(node_id).stop()
-            for node_id in wanted:
+            for node_id, row in wanted.items():
+                if row.peer_id in changed and node_id in self._threads:
+                    self._threads[node_id].wake()
                 if node_id not in self._threads:
                     state = self.states.setdefault(node_id, ReplayState())
                     self._threads[node_id] = _Replaying(self, self._node, node_id, state)
@@ -175,14 +195,29 @@ class _Replaying(threading.Thread):
         self._node_id = node_id
         self._state = state
         self._ending = threading.Event()
+        self._waking = threading.Event()
+        self._waits: dict[str, int] = {}
         self._source: HttpPeerSource | None = None
 
     def stop(self) -> None:
         """End, also a request that waits."""
         self._ending.set()
+        self._waking.set()
         source = self._source
         if source is not None:
             source.close()
+
+    def wake(self) -> None:
+        """Begin a round at once, also where one waits for the peer or for a better time."""
+        self._waking.set()
+        source = self._source
+        if source is not None:
+            source.wake()
+
+    def wake_if_waiting(self) -> None:
+        """Begin a round at once where a stream waits for what may have come."""
+        if self._waits:
+            self.wake()
 
     def run(self) -> None:
         pause = BACKOFF_SECONDS_MIN
@@ -193,6 +228,8 @@ class _Replaying(threading.Thread):
                 self._state.fault = None
                 pause = BACKOFF_SECONDS_MIN
                 continue
+            except Woken:
+                continue
             except (WriterClosed, EventLogError) as fault:
                 self._note(str(fault))
             except (PeerUnreachable, PageFault, WriterBusy, WriterDegraded) as fault:
@@ -200,10 +237,14 @@ class _Replaying(threading.Thread):
             except Exception as fault:
                 _log.exception("replaying %s", self._node_id)
                 self._note(f"{type(fault).__name__}: {fault}")
-            self._ending.wait(pause * (0.5 + random.random()))
-            pause = min(2 * pause, BACKOFF_SECONDS_MAX)
+            if self._waking.wait(pause * (0.5 + random.random())):
+                self._waking.clear()
+                pause = BACKOFF_SECONDS_MIN
+            else:
+                pause = min(2 * pause, BACKOFF_SECONDS_MAX)
 
     def _round(self) -> bool:
+        self._waking.clear()
         row = self._peers.rows().get(self._node_id)
         if row is None or not row.active:
             self._ending.wait(1.0)
@@ -215,17 +256,27 @@ class _Replaying(threading.Thread):
         # What is level waits at the peer for something new; what is behind asks on.
         wait = WAIT_SECONDS if self._state.level_at_us is not None else 0.0
         self._source.wait_seconds = wait
-        pulled = pull(
-            self._source, self._node.log, self._submit, row, known, self._node.clock.now_us,
-            pages_max=PAGES_A_ROUND,
-        )  # fmt: skip
+        pulled = pull(self._source, self._here(), row, known, pages_max=PAGES_A_ROUND)
         self._state.rounds += 1
         self._state.pages += pulled.pages
         self._state.events += pulled.events
         self._state.passed_over = list(pulled.passed_over)
+        if pulled.waiting.keys() - self._state.waiting.keys():
+            self._peers.ask_others(self._node_id)
+        self._state.waiting = pulled.waiting
         if not pulled.complete:
             self._source.forget()
         return pulled.complete
+
+    def _here(self) -> Here:
+        node, own = self._node, self._node.node_id
+        return Here(
+            node.log,
+            self._submit,
+            node.clock.now_us,
+            lambda events, origin: node.reader.erased_elsewhere(events, origin, own),
+            self._waits,
+        )
 
     def _submit(self, commands: Sequence[Command]) -> WriteAnswer:
         if self._ending.is_set():

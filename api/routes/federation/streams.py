@@ -38,6 +38,10 @@ def _asking(call: Call) -> tuple[PeerRow, frozenset[str]]:
     return row, service.peers.open_scopes() & frozenset(claims.scopes)
 
 
+def _now(call: Call, row: PeerRow) -> PeerRow:
+    return call.service.peers.rows().get(row.node_id, row)
+
+
 def _heads(call: Call, row: PeerRow, scopes: frozenset[str]) -> dict[str, StreamHead]:
     heads = call.node.log.stream_heads()
     return {name: heads[name] for name in offered(row, heads, call.node.node_id, scopes)}
@@ -63,10 +67,11 @@ async def streams(call: Call) -> web.Response:
     row, scopes = _asking(call)
     query = call.query(StreamsQuery)
     if query.wait_s and query.seen:
+        # Grants may change meanwhile, and the peer may be revoked.
         await call.service.commits.wait(
-            lambda: _tag(_heads(call, row, scopes)) != query.seen, query.wait_s
+            lambda: _tag(_heads(call, _now(call, row), scopes)) != query.seen, query.wait_s
         )
-        row = call.service.peers.rows().get(row.node_id, row)  # it may be revoked meanwhile
+        row = _now(call, row)
     heads = _heads(call, row, scopes)
     statement = signed_streams(call.node.identity, heads, call.node.clock.now_us())
     return web.Response(

@@ -9,12 +9,14 @@ So arrival order does not matter, and a grant given later covers what came befor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import apsw
+import msgspec
 from msgspec import Struct
 
 from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.identifiers import id_bytes, id_text
 from engramlog.eventlog.kinds import ConflictResolved, FactErased, FactRetracted
 from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.database import query
@@ -44,11 +46,12 @@ ORDER BY claims.fact_id, claims.ending, claims.event_id
 
 
 class ForeignEndsProjector:
-    """Rows of ``foreign_ends``: claims that have not taken effect."""
+    """Rows of ``foreign_ends``: claims that have not taken effect; and of ``erasure_names``:
+    which node's erasures name which events, so that a missing payload can be explained."""
 
     name = "foreign_ends"
-    version = 2
-    tables = ("foreign_ends",)
+    version = 3
+    tables = ("foreign_ends", "erasure_names")
     schema = """
     CREATE TABLE foreign_ends (
         fact_id TEXT NOT NULL,
@@ -59,6 +62,11 @@ class ForeignEndsProjector:
         winner_id TEXT,
         resolution_fact_id TEXT,
         PRIMARY KEY (fact_id, ending, event_id)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE erasure_names (
+        event_id TEXT NOT NULL,
+        eraser TEXT NOT NULL,
+        PRIMARY KEY (event_id, eraser)
     ) STRICT, WITHOUT ROWID;
     """
     late_indexes = ""
@@ -78,6 +86,8 @@ class ForeignEndsProjector:
             elif isinstance(payload, FactErased):
                 rest = (event.header.origin, event.event_id, None, None, None)
                 facts, ending = payload.fact_ids, "erased"
+                names = [(name, event.header.origin) for name in payload.events]
+                db.executemany("INSERT OR IGNORE INTO erasure_names VALUES (?,?)", names)
             else:
                 assert isinstance(payload, ConflictResolved)
                 rest = (event.header.origin, event.event_id, payload.conflict_id,
@@ -119,6 +129,24 @@ def erasures_taking_effect(db: apsw.Connection) -> dict[bytes, list[str]]:
         if may_erase(eraser, origin, local=False, grants=peer_grants(db, eraser)):
             found.setdefault(event_id, []).append(fact)
     return found
+
+
+_NAMING = (
+    "SELECT event_id, eraser FROM erasure_names WHERE event_id IN (SELECT value FROM json_each(?))"
+)
+
+
+def erased_elsewhere(
+    db: apsw.Connection, events: Collection[bytes], origin: str, own: str
+) -> set[bytes]:
+    """Those of the events of node ``origin`` that an erasure in this log names which may erase
+    them: the origin's, one of this node (``own``), or one of a peer with the grant."""
+    asked = msgspec.json.encode(sorted(map(id_text, events))).decode()
+    return {
+        id_bytes(event)
+        for event, eraser in query(db, _NAMING, (asked,))
+        if may_erase(eraser, origin, local=eraser == own, grants=peer_grants(db, eraser))
+    }
 
 
 def waiting_claims(db: apsw.Connection) -> int:

@@ -374,7 +374,7 @@ def test_a_page_of_a_revoked_peer_is_not_taken(pair: tuple[Member, Member]) -> N
     row = b.peer(a)
     b.submit([PeerStateSet(peer_id="peer-a", state="revoked")])
     link = Link(b, a)
-    pulled = pull(link, b.node.log, b.submit, row, {}, b.clock.now_us)
+    pulled = pull(link, b.here(), row, {})
     assert "peer_not_approved" in pulled.faults[stream_of(a)]
     assert isinstance(b.submit([PeerStateSet(peer_id="none", state="active")]).outcomes[0], Refused)
 

@@ -17,7 +17,7 @@ from engramlog.projections.tables.digest import Digests
 from engramlog.projections.tables.peers.peers import PeerRow
 from engramlog.projections.writing.commands import Command, Done, TakeForeignEnds, WriteAnswer
 from engramlog.replay.federation.page import StreamPage
-from engramlog.replay.federation.pulling import PeerUnreachable, Pulled, pull
+from engramlog.replay.federation.pulling import Here, PeerUnreachable, Pulled, pull
 from engramlog.replay.federation.serving import offered, read_page, signed_streams
 
 START_US = 1_700_000_000_000_000
@@ -33,6 +33,7 @@ class Member:
         self.folder = folder / name
         self.clock = FixedClock(START_US + skew_us)
         self.node = Node.open(self.folder, clock=self.clock)
+        self.waits: dict[str, int] = {}
 
     @property
     def id(self) -> str:
@@ -69,14 +70,17 @@ class Member:
     def pull(self, source: Link, pages_max: int = 1_000_000) -> Pulled:
         """One round with a peer."""
         known = {each.stream: each for each in self.node.reader.peer_streams()}
-        return pull(
-            source,
-            self.node.log,
+        return pull(source, self.here(), self.peer(source.server), known, pages_max=pages_max)
+
+    def here(self) -> Here:
+        """What replaying needs of this node."""
+        node, own = self.node, self.id
+        return Here(
+            node.log,
             self.submit,
-            self.peer(source.server),
-            known,
             self.clock.now_us,
-            pages_max=pages_max,
+            lambda events, origin: node.reader.erased_elsewhere(events, origin, own),
+            self.waits,
         )
 
     def digests(self) -> Digests:

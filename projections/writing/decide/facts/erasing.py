@@ -7,7 +7,7 @@ still has an effect on a fact that stays is kept, whatever its note says (docs/e
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 import msgspec
 
@@ -120,8 +120,11 @@ def erase_facts(command: EraseFacts, context: Context) -> Decision | Refused:
 
 
 def foreign_erasures(context: Context) -> list[Draft]:
-    """Local events for erasures of other nodes that may take effect here, but for what is held:
-    in the node's own stream, as peers that replay the others learn of them there."""
+    """Local events for erasures of other nodes that may take effect here, but for what is held.
+
+    What goes of this node's own streams is named in them: a peer that replays this node alone
+    finds there why payloads are missing. The rest is named in the node's own stream.
+    """
     drafts: list[Draft] = []
     for event_id, facts in erasures_taking_effect(context.db).items():
         claim = _committed(event_id, context)
@@ -145,13 +148,14 @@ def foreign_erasures(context: Context) -> list[Draft]:
         stated = [fact_id(unwrapped(e)) for e in found if isinstance(e.payload, FactAsserted)]
         if set(stated) != set(facts):
             continue  # so is one of a fact that came just now
-        payload = FactErased(
-            erasure_id=claim.payload.erasure_id,
-            events=[id_text(event.event_id) for event in found],
-            fact_ids=facts,
-            reason=claim.payload.reason,
+        drafts += _named_in_partitions(
+            claim.payload.erasure_id,
+            claim.payload.reason,
+            found,
+            context,
+            lambda event: _partition(event) if event.peer is None else NODE_STREAM,
+            event_id,
         )
-        drafts.append(context.draft(payload, NODE_STREAM, event_id))
     return drafts
 
 
@@ -255,9 +259,21 @@ def _drafts(
     erasure_id: str, reason: ErasureReason, events: dict[int, Recorded], context: Context
 ) -> list[Draft]:
     """``fact_erased`` events, each in the partition of what it names."""
+    found = [event for _, event in sorted(events.items())]
+    return _named_in_partitions(erasure_id, reason, found, context, _partition)
+
+
+def _named_in_partitions(
+    erasure_id: str,
+    reason: ErasureReason,
+    events: Iterable[Recorded],
+    context: Context,
+    partition_of: Callable[[Recorded], str],
+    cause: bytes | None = None,
+) -> list[Draft]:
     by_partition: dict[str, list[Recorded]] = {}
-    for _, event in sorted(events.items()):
-        by_partition.setdefault(_partition(event), []).append(event)
+    for event in events:
+        by_partition.setdefault(partition_of(event), []).append(event)
     drafts: list[Draft] = []
     for partition, named in by_partition.items():
         for start in range(0, len(named), EVENTS_NAMED_MAX):
@@ -271,7 +287,7 @@ def _drafts(
                 fact_ids=facts,
                 reason=reason,
             )
-            drafts.append(context.draft(payload, partition))
+            drafts.append(context.draft(payload, partition, cause))
     return drafts
 
 

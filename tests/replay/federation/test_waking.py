@@ -1,0 +1,61 @@
+"""What an operator changes takes effect at once, also while a peer holds its answer back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+from aiohttp import web
+
+from engramlog.api.client.event_source import STREAMS_PATH
+from engramlog.replay.federation.page import StreamPage
+from tests.replay.federation.test_bad_pages_over_sockets import detail, held, texts, withheld
+from tests.worlds.federation.hostile import HostilePeer, heads_tag
+from tests.worlds.live import CONTROL_TOKEN, LiveNode
+from tests.worlds.waiting import until
+
+Make = Callable[..., HostilePeer]
+
+
+def holds_back(peer: HostilePeer) -> list[bool]:
+    """Have a peer answer no request that may wait; whether one waits now."""
+    waiting: list[bool] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        if float(request.query["wait_s"]) > 0:
+            waiting.append(True)
+            await asyncio.Event().wait()
+        heads = peer.forger.heads()
+        return web.Response(body=msgspec.json.encode(heads), headers={"ETag": heads_tag(heads)})
+
+    peer.answers[STREAMS_PATH] = answer
+    return waiting
+
+
+def test_a_released_stream_is_replayed_at_once(live: LiveNode, hostile: Make) -> None:
+    peer = hostile()
+    waiting = holds_back(peer)
+    peer.forger.state("good")
+    peer.alter_page = withheld
+    peer_id = peer.befriend(live)
+    until(lambda: held(live, peer_id) and waiting)
+    honest: Callable[[StreamPage], StreamPage] = lambda page: page  # noqa: E731
+    peer.alter_page = honest
+    body = {"stream": peer.forger.stream(), "reason": "looked at"}
+    path = f"/v1/federation/peers/{peer_id}/release"
+    assert live.call("POST", path, key=CONTROL_TOKEN, json=body).status_code == 200
+    until(lambda: "good" in texts(live))
+
+
+def test_a_new_grant_lets_in_at_once_what_was_passed_over(live: LiveNode, hostile: Make) -> None:
+    peer = hostile()
+    waiting = holds_back(peer)
+    peer.forger.state("good", scope="public")
+    peer_id = peer.befriend(live, scopes=["company"])
+    until(lambda: waiting)
+    assert detail(live, peer_id)["replay"]["passed_over"] == [peer.forger.stream("public")]
+    path = f"/v1/federation/peers/{peer_id}/grants"
+    body = {"scopes": ["company", "public"]}
+    assert live.call("PUT", path, key=CONTROL_TOKEN, json=body).status_code == 200
+    until(lambda: "good" in texts(live))
