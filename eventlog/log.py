@@ -8,7 +8,7 @@ tests (``tests/eventlog/contract.py``).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -23,6 +23,19 @@ def check_limit(limit: int) -> None:
     """Raises ValueError for a page that no engine would serve whole."""
     if not 0 <= limit <= READ_LIMIT_MAX:
         raise ValueError(f"limit must be 0 to {READ_LIMIT_MAX}, is {limit}")
+
+
+def within(events: Iterable[Stored], bytes_max: int | None) -> list[Stored]:
+    """The first event, and those after it that fit into ``bytes_max`` with it; the rest is not
+    read."""
+    found: list[Stored] = []
+    size = 0
+    for event in events:
+        size += len(event.header) + len(event.payload or b"")
+        if found and bytes_max is not None and size > bytes_max:
+            break
+        found.append(event)
+    return found
 
 
 class Head(Struct, frozen=True):
@@ -218,8 +231,14 @@ class EventLog(Protocol):
         """Like ``read``, undecoded: exactly the bytes that were hashed."""
         ...
 
-    def read_stream(self, stream: str, after_seq: int = 0, limit: int = 1000) -> list[Stored]:
-        """Events of one stream behind a sequence, in order, undecoded."""
+    def read_stream(
+        self, stream: str, after_seq: int = 0, limit: int = 1000, bytes_max: int | None = None
+    ) -> list[Stored]:
+        """Events of one stream behind a sequence, in order, undecoded.
+
+        ``bytes_max``: no more than the first, and those whose headers and payloads fit into so
+        much together; what is beyond is not read.
+        """
         ...
 
     def iterate(self, after: int = 0, until: int | None = None) -> Iterator[Recorded]:

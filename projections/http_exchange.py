@@ -36,6 +36,10 @@ class HostHungUp(HttpFault):
     """The host ended a connection that was kept open before it answered."""
 
 
+class AnswerTooLarge(HttpFault):
+    """The answer is larger than was asked for."""
+
+
 class AnswerLimits(Struct, frozen=True):
     """How long an answer may take, beyond what the host was asked to wait.
 
@@ -117,7 +121,7 @@ async def exchange(
             async for part in response.content.iter_any():
                 data += part
                 if len(data) > bytes_max:
-                    raise HttpFault(f"the answer is larger than {bytes_max} bytes")
+                    raise AnswerTooLarge(f"the answer is larger than {bytes_max} bytes")
                 limit.reschedule(limits.until(began, len(data), loop.time()))
             named = {name.lower(): value for name, value in response.headers.items()}
             return HttpAnswer(response.status, named, bytes(data))
@@ -132,7 +136,7 @@ async def exchange(
 def _check_length(response: aiohttp.ClientResponse, bytes_max: int) -> None:
     announced = response.content_length
     if announced is not None and announced > bytes_max:
-        raise HttpFault(f"the answer is larger than {bytes_max} bytes")
+        raise AnswerTooLarge(f"the answer is larger than {bytes_max} bytes")
     chunked = "chunked" in response.headers.get("Transfer-Encoding", "").lower()
     if announced is None and not chunked and response.status not in (204, 304):
         raise HttpFault("the answer does not say how long it is")

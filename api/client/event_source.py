@@ -13,6 +13,7 @@ from engramlog.api.client.client import failure_of
 from engramlog.eventlog.signing import SignedHeads
 from engramlog.projections.http_exchange import (
     AnswerLimits,
+    AnswerTooLarge,
     BlockingHttp,
     HttpAnswer,
     HttpFault,
@@ -123,6 +124,8 @@ class HttpPeerSource:
     def _answered(self, asked: Future[HttpAnswer]) -> HttpAnswer:
         try:
             answer = answer_of(asked)
+        except AnswerTooLarge as fault:
+            raise PageFault("oversized", str(fault)) from fault
         except HttpFault as fault:
             raise PeerUnreachable(f"cannot reach {self.url}: {fault}") from fault
         if answer.status not in (200, 204):

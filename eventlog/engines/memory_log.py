@@ -26,7 +26,7 @@ from engramlog.eventlog.errors import EraseRefused, LogClosed
 from engramlog.eventlog.event import Recorded, Stored
 from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.kinds import FactErased
-from engramlog.eventlog.log import Head, StreamHead, check_limit
+from engramlog.eventlog.log import Head, StreamHead, check_limit, within
 
 
 class MemoryLog(AppendingLog):
@@ -148,11 +148,13 @@ class MemoryLog(AppendingLog):
                 page.append(link)
         return page
 
-    def read_stream(self, stream: str, after_seq: int = 0, limit: int = 1000) -> list[Stored]:
+    def read_stream(
+        self, stream: str, after_seq: int = 0, limit: int = 1000, bytes_max: int | None = None
+    ) -> list[Stored]:
         self._require_open()
         check_limit(limit)
         positions = self._by_stream.get(stream, [])[after_seq : after_seq + limit]
-        return [self._links[position - 1][1] for position in positions]
+        return within([self._links[position - 1][1] for position in positions], bytes_max)
 
     def iterate(self, after: int = 0, until: int | None = None) -> Iterator[Recorded]:
         return walk(self, after, until)

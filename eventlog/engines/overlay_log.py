@@ -13,7 +13,7 @@ from engramlog.eventlog.chain import Chain, Link
 from engramlog.eventlog.clock import Clock
 from engramlog.eventlog.engines.memory_log import MemoryLog
 from engramlog.eventlog.event import Recorded, Stored
-from engramlog.eventlog.log import EventLog, Head, StreamHead, check_limit
+from engramlog.eventlog.log import EventLog, Head, StreamHead, check_limit, within
 
 
 class OverlayLog(MemoryLog):
@@ -66,7 +66,9 @@ class OverlayLog(MemoryLog):
             below = [each for each in found if each.position <= until]
         return [*below, *(each for _, each in self._above(after, limit - len(below), streams))]
 
-    def read_stream(self, stream: str, after_seq: int = 0, limit: int = 1000) -> list[Stored]:
+    def read_stream(
+        self, stream: str, after_seq: int = 0, limit: int = 1000, bytes_max: int | None = None
+    ) -> list[Stored]:
         check_limit(limit)
         found = self._base.read_stream(stream, after_seq, limit)
         below = [each for each in found if each.position <= self._from]
@@ -75,7 +77,7 @@ class OverlayLog(MemoryLog):
             for recorded, stored in self._links
             if recorded.header.stream == stream and recorded.header.stream_seq > after_seq
         ]
-        return [*below, *mine][:limit]
+        return within([*below, *mine][:limit], bytes_max)
 
     def _above(self, after: int, limit: int, streams: Collection[str] | None) -> list[Link]:
         self._require_open()

@@ -13,6 +13,7 @@ from engramlog.eventlog.signing import SignedHeads
 PAGE_FORMAT = 1
 PAGE_EVENTS_MAX = 2_000
 PAGE_BYTES = 4 * 1024 * 1024
+"""So much a page holds, headers and payloads; an event that is larger is a page alone."""
 PAGE_BYTES_MAX = 64 * 1024 * 1024
 """A page over this is refused, however well it compresses."""
 COMPRESSION_LEVEL = 1

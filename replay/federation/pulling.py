@@ -160,6 +160,7 @@ class _Round:
         self._peer = peer
         self._statement = statement
         self._pages_max = pages_max
+        self._page_events = PAGE_EVENTS_MAX
 
     def take(self, offered: SignedHead, head: StreamHead | None, state: PeerStream | None) -> None:
         """Replay one stream to the signed head, or hold it; others go on either way."""
@@ -226,10 +227,17 @@ class _Round:
     ) -> tuple[StreamPage, StreamHead] | None:
         """The verified page behind the end of what is known of a stream, and where it ends."""
         after = 0 if end is None else end.stream_seq
-        page = self._source.page(stream, after, PAGE_EVENTS_MAX)
-        if page is None:
-            return None
-        check_page(page, self._peer, stream, end, self._here.now_us())
+        while True:
+            try:
+                page = self._source.page(stream, after, self._page_events)
+                if page is None:
+                    return None
+                check_page(page, self._peer, stream, end, self._here.now_us())
+                break
+            except PageFault as fault:
+                if fault.code != "oversized" or self._page_events == 1:
+                    raise
+                self._page_events //= 2
         return page, StreamHead(stream, after + len(page.events), page.events[-1][1])
 
     def _unexplained(self, page: StreamPage) -> set[bytes]:

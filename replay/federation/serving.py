@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from engramlog.eventlog.codec import decode_header
-from engramlog.eventlog.event import Stored
 from engramlog.eventlog.identity import Identity
 from engramlog.eventlog.log import EventLog, Head, StreamHead
 from engramlog.eventlog.signing import SignedHeads, sign_heads
 from engramlog.projections.tables.peers.peers import PeerRow
 from engramlog.replay.federation.page import PAGE_BYTES, PAGE_FORMAT, Row, StreamPage
-
-STEP_EVENTS = 200
 
 
 def offered(
@@ -47,16 +44,9 @@ def signed_streams(identity: Identity, streams: dict[str, StreamHead], now_us: i
 def read_page(
     identity: Identity, log: EventLog, stream: str, after_seq: int, limit: int, now_us: int
 ) -> StreamPage | None:
-    """The events of a stream behind ``after_seq``, at most ``limit``; None where there is none."""
-    events: list[Stored] = []
-    size = 0
-    while len(events) < limit and size < PAGE_BYTES:
-        wanted = min(STEP_EVENTS, limit - len(events))
-        step = log.read_stream(stream, after_seq + len(events), wanted)
-        events += step
-        size += sum(len(each.header) + len(each.payload or b"") for each in step)
-        if len(step) < wanted:
-            break
+    """The events of a stream behind ``after_seq``, at most ``limit`` and ``PAGE_BYTES``; a larger
+    event is a page alone. None where there is none."""
+    events = log.read_stream(stream, after_seq, limit, PAGE_BYTES)
     if not events:
         return None
     head = StreamHead(stream, after_seq + len(events), events[-1].hash)

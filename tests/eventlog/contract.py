@@ -95,6 +95,17 @@ class LogContract:
         assert log.read(after=10) == []
         assert log.read(limit=0) == []
 
+    def test_a_stream_is_read_up_to_so_many_bytes_and_one_event_at_least(
+        self, log: EventLog
+    ) -> None:
+        log.append([fact("x" * 1_000, scope="team"), *(fact("y" * 1_000) for _ in range(4))])
+        whole = log.read_stream(COMPANY)
+        sizes = [len(each.header) + len(each.payload or b"") for each in whole]
+        for bytes_max, count in ((1, 1), (sum(sizes[:2]) - 1, 1), (sum(sizes[:2]), 2), (10**6, 4)):
+            assert log.read_stream(COMPANY, 0, 10, bytes_max) == whole[:count], bytes_max
+        assert log.read_stream(COMPANY, 2, 1, 10**6) == whole[2:3]
+        assert log.read_stream(COMPANY, 4, 10, 1) == []
+
     def test_read_refuses_a_limit_it_would_not_serve(self, log: EventLog) -> None:
         with pytest.raises(ValueError, match="limit"):
             log.read(limit=100_001)

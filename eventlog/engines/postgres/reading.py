@@ -14,7 +14,7 @@ from engramlog.eventlog.engines.postgres.schema import schema_fault
 from engramlog.eventlog.engines.storage_audit import Row
 from engramlog.eventlog.errors import LogClosed
 from engramlog.eventlog.event import Recorded, Stored
-from engramlog.eventlog.log import KeyCopy, StreamHead, check_limit
+from engramlog.eventlog.log import KeyCopy, StreamHead, check_limit, within
 
 
 class PostgresReading:
@@ -44,11 +44,17 @@ class PostgresReading:
                 rows = fetch(db, statements.READ_STREAMS, bindings)
         return [Stored(*row) for row in rows]
 
-    def read_stream(self, stream: str, after_seq: int = 0, limit: int = 1000) -> list[Stored]:
+    def read_stream(
+        self, stream: str, after_seq: int = 0, limit: int = 1000, bytes_max: int | None = None
+    ) -> list[Stored]:
         check_limit(limit)
         with self._reader() as db:
+            # Postgres hands over whole answers: how many fit is asked first.
+            if bytes_max is not None:
+                fitting = scalar(db, statements.FITTING, stream, after_seq, limit, bytes_max)
+                limit = min(limit, max(1, int(fitting or 0)))
             rows = fetch(db, statements.READ_STREAM_SEQ, (stream, after_seq, limit))
-        return [Stored(*row) for row in rows]
+        return within([Stored(*row) for row in rows], bytes_max)
 
     def read_rows(self, after: int, limit: int) -> list[Row]:
         """Stored events with the columns that repeat their headers, for ``verify``."""

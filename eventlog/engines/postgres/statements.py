@@ -25,6 +25,15 @@ READ_STREAM_SEQ = (
 WHERE e.stream_no = (SELECT stream_no FROM engramlog.streams WHERE stream = %s)
   AND e.stream_seq > %s ORDER BY e.stream_seq LIMIT %s"""
 )
+FITTING = """
+SELECT count(*) FROM (
+  SELECT sum(octet_length(e.header) + coalesce(octet_length(p.payload), 0))
+    OVER (ORDER BY e.stream_seq) AS size
+  FROM engramlog.events e LEFT JOIN engramlog.payloads p USING (position)
+  WHERE e.stream_no = (SELECT stream_no FROM engramlog.streams WHERE stream = %s)
+    AND e.stream_seq > %s ORDER BY e.stream_seq LIMIT %s) sizes
+WHERE size <= %s"""
+"""How many events of a stream behind a sequence fit into so many bytes."""
 READ_ROWS = """
 SELECT e.position, e.received_at, e.received_hlc, e.peer, e.header, e.hash, p.salt, p.payload,
   s.stream, e.stream_seq, e.event_id, e.kind

@@ -47,7 +47,7 @@ from engramlog.eventlog.engines.sqlite.reading import (
 from engramlog.eventlog.engines.storage_audit import Row
 from engramlog.eventlog.errors import CorruptLog, EraseRefused, LogClosed, StorageFailed
 from engramlog.eventlog.event import Recorded, Stored
-from engramlog.eventlog.log import Head, KeyCopy, StreamHead, check_limit
+from engramlog.eventlog.log import Head, KeyCopy, StreamHead, check_limit, within
 
 TAIL_CHECK_EVENTS = 64
 
@@ -311,11 +311,16 @@ class SqliteLog(AppendingLog):
     ) -> list[Stored]:
         return [Stored(*row) for row in self._rows(after, limit, streams)]
 
-    def read_stream(self, stream: str, after_seq: int = 0, limit: int = 1000) -> list[Stored]:
+    def read_stream(
+        self, stream: str, after_seq: int = 0, limit: int = 1000, bytes_max: int | None = None
+    ) -> list[Stored]:
         check_limit(limit)
         with self._reader() as db, schema.reading():
-            rows = db.execute(schema.READ_STREAM_SEQ, (stream, after_seq, limit)).fetchall()
-        return [Stored(*cast("StoredRow", row)) for row in rows]
+            rows = db.execute(schema.READ_STREAM_SEQ, (stream, after_seq, limit))
+            try:
+                return within((Stored(*cast("StoredRow", row)) for row in rows), bytes_max)
+            finally:
+                rows.close()
 
     def read_rows(self, after: int, limit: int) -> list[Row]:
         """Stored events with the columns that repeat their headers, for ``verify``."""
