@@ -19,6 +19,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from engramlog.projections.content_rules import VALUE_BYTES_MAX
 from engramlog.projections.embedding.settings import EmbeddingSettings
 from engramlog.projections.normalization import normalize_uri
 
@@ -204,7 +205,10 @@ class Settings(BaseSettings):
         description="Largest body of a batch, in bytes.",
     )
     value_bytes_max: int = Field(
-        default=262_144, ge=1, le=4_000_000, description="Largest value of a fact, in UTF-8 bytes."
+        default=262_144,
+        ge=1,
+        le=VALUE_BYTES_MAX,
+        description="Largest value of a fact, in UTF-8 bytes.",
     )
     time_travel_enabled: bool = Field(
         default=True, description="Whether `as_of` is served at all; off answers 501."

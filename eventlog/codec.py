@@ -43,6 +43,7 @@ UPCASTERS: dict[tuple[str, int], Upcaster] = {
     ("key_issued", 1): _bound_sources,
     ("key_issued", 2): _same,
     ("recall_served", 1): _same,
+    ("peer_page_received", 1): _same,
 }
 """(kind, version) → a pure function to the next version's fields."""
 

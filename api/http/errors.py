@@ -175,6 +175,7 @@ STATUS_BY_CODE: dict[str, int] = {
     "not_written": 422,
     "garden_scope_mismatch": 422,
     "classification_misplaced": 422,
+    "content_refused": 422,
     "memories_apart": 422,
     "alias_reserved": 422,
     "erasure_beside_hold": 422,

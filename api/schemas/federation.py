@@ -127,6 +127,7 @@ class PeerDetail(BaseModel):
     established_at: str | None
     replay: dict[str, Any] | None
     streams: list[dict[str, Any]]
+    refused: list[dict[str, Any]]
     evidence: list[dict[str, Any]]
 
 

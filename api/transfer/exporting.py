@@ -47,6 +47,7 @@ from engramlog.eventlog.kinds import (
 )
 from engramlog.eventlog.log import EventLog
 from engramlog.projections.tables.peers.protocol_facts import unwrapped
+from engramlog.projections.tables.peers.refused_events import Place, refused_places
 
 RESOLUTION_PREFIX = "stigmem:resolution:"
 _ZERO = "zero"
@@ -111,10 +112,14 @@ class _Exporter:
         self._waiting: dict[str, list[AnyLine]] = {}
         """Denials of facts that have not gone out, by fact."""
         self._deniers: set[str] = set()
+        self._refused: set[Place] = set()
         self.settles: ConflictResolved | None = None
 
     def lines_of(self, event: Recorded) -> list[AnyLine]:
         """The lines that an event completes."""
+        self._refused.update(refused_places(event))
+        if (event.header.stream, event.header.stream_seq) in self._refused:
+            return []
         event, at = unwrapped(event), instant_text(event.received_at)
         lane = _lane(event)
         group = self._groups.get(lane)

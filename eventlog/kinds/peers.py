@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from msgspec import Struct, field
 
@@ -62,14 +62,28 @@ class PeerStateSet(Payload, frozen=True, tag="peer_state_set"):
     reason: str = ""
 
 
-class PeerPageReceived(Payload, frozen=True, tag="peer_page_received"):
-    """Events of a peer's stream came and were verified; ``statement`` is its signed head."""
+class RefusedEvent(Struct, frozen=True, array_like=True):
+    """An event of a page that means nothing here, since its content breaks a rule."""
 
+    stream_seq: int
+    reason: str
+
+
+class PeerPageReceived(Payload, frozen=True, tag="peer_page_received"):
+    """Events of a peer's stream came and were verified; ``statement`` is its signed head.
+
+    ``rules``: the version of the content rules by which they were judged; 0: none. ``refused``
+    are those that break one: they are kept, chained, and projected as nothing.
+    """
+
+    version: ClassVar[int] = 2
     node_id: str
     stream: str
     first_seq: int
     last_seq: int
     statement: dict[str, Any]
+    rules: int = 0
+    refused: list[RefusedEvent] = field(default_factory=list)
 
 
 class PeerEquivocated(Payload, frozen=True, tag="peer_equivocated"):

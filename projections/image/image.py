@@ -49,6 +49,7 @@ from engramlog.projections.tables.facts.feedback import FeedbackPart
 from engramlog.projections.tables.facts.tombstones import TombstonesPart
 from engramlog.projections.tables.facts.verdicts import VerdictsPart
 from engramlog.projections.tables.peers.protocol_facts import admitted, id_of
+from engramlog.projections.tables.peers.refused_events import RefusedPart, meaning
 from engramlog.projections.tables.peers.remote_retractions import ENDING_KINDS
 from engramlog.projections.tables.projector import ImagePart, SmallPart
 
@@ -88,6 +89,7 @@ class MemoryImage:
         self.set_valued = SetValuedPart()
         self.gardens = GardensPart(facts)
         self.erased = ErasedPart()
+        self.refused = RefusedPart()
         self.attributes = AttributesPart(facts)
         self.derivations = DerivationsPart(facts)
         self.resolutions = ResolutionsPart(facts)
@@ -104,6 +106,7 @@ class MemoryImage:
         after: dict[str, SmallPart] = {
             "gardens": self.gardens,
             "erased": self.erased,
+            "refused": self.refused,
             "attributes": self.attributes,
             "derivations": self.derivations,
             "resolutions": self.resolutions,
@@ -189,7 +192,9 @@ class MemoryImage:
     def _fold(self, events: Sequence[Recorded]) -> None:
         seen = [
             event
-            for event in admitted(events, self._stands_at)
+            for event in admitted(
+                meaning(events, self.refused.places.__contains__), self._stands_at
+            )
             if event.payload is not None
             and type(event.payload) is not UnknownPayload
             # Another node's word on an end takes effect through an event of ours.

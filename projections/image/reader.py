@@ -106,6 +106,11 @@ from engramlog.projections.tables.peers.protocol_facts import (
     foreign_refusals,
     foreign_settled,
 )
+from engramlog.projections.tables.peers.refused_events import (
+    RefusedRow,
+    count_refused,
+    refused_of,
+)
 from engramlog.projections.tables.peers.remote_retractions import erased_elsewhere, waiting_claims
 from engramlog.projections.tables.store import unknown_events
 
@@ -288,6 +293,16 @@ class Reader:
         """Every stream of peers that was replayed or held."""
         with self.pool.connection() as db:
             return load_peer_streams(db)
+
+    def refused_events(self, node_id: str, limit: int) -> list[RefusedRow]:
+        """The newest events of a peer that mean nothing here."""
+        with self.pool.connection() as db:
+            return refused_of(db, node_id, limit)
+
+    def count_refused(self) -> int:
+        """Events of all peers that mean nothing here."""
+        with self.pool.connection() as db:
+            return count_refused(db)
 
     def erased_elsewhere(self, events: Collection[bytes], origin: str, own: str) -> set[bytes]:
         """Those of the events of node ``origin`` whose payloads may be missing (``own``: this

@@ -20,6 +20,7 @@ from engramlog.eventlog.kinds import FactErased
 from engramlog.projections.tables.database import open_writer, query, query_one
 from engramlog.projections.tables.erasing import Erased, Erasing, History, Refolding, erased_by
 from engramlog.projections.tables.peers.protocol_facts import admitted, stands_in
+from engramlog.projections.tables.peers.refused_events import meaning, refused_in
 from engramlog.projections.tables.peers.remote_retractions import ENDING_KINDS, ForeignEndsProjector
 from engramlog.projections.tables.projector import Projector
 from engramlog.projections.tables.registry import KNOWN_KINDS, PROJECTORS
@@ -186,7 +187,7 @@ class ProjectionStore:
         self._note_unknown(events)
         readable = [
             event
-            for event in admitted(events, stands_in(self.db))
+            for event in admitted(meaning(events, refused_in(self.db)), stands_in(self.db))
             if event.payload is not None and type(event.payload) is not UnknownPayload
         ]
         own = [

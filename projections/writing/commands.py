@@ -28,6 +28,7 @@ from engramlog.eventlog.kinds import (
     Parent,
     Payload,
     PeerEquivocated,
+    RefusedEvent,
     RefusedFact,
     SubscriptionSet,
     SummaryRecorded,
@@ -265,6 +266,7 @@ class AdoptPage(OwnShape, frozen=True, kw_only=True):
     events: tuple[Foreign, ...]
     statement: dict[str, Any]
     erasable: frozenset[bytes] = frozenset()
+    refused: tuple[RefusedEvent, ...] = ()
 
 
 class TakeForeignEnds(OwnShape, frozen=True):

@@ -15,6 +15,7 @@ from engramlog.eventlog.event import Draft, Recorded
 from engramlog.eventlog.identifiers import IdentifierSource, id_bytes
 from engramlog.eventlog.kinds import FactErased
 from engramlog.eventlog.log import Appended, AppendTransaction, Idempotency
+from engramlog.projections.content_rules import content_fault
 from engramlog.projections.image.image import MemoryImage
 from engramlog.projections.tables.erasing import History
 from engramlog.projections.tables.storage_faults import storage_errors
@@ -167,7 +168,7 @@ class Group:
             received_at = submission.received(number)
             if context is None or received_at not in (None, context.now_us):
                 context = self._context(submission, received_at)
-            decision = decide(command, context)
+            decision = _in_rule(decide(command, context))
             step = _Step(submission, decision, context, received_at)
             steps.append(step)
             self._waiting.append(step)
@@ -270,6 +271,16 @@ def _replayed(submission: Submission, transaction: AppendTransaction) -> Appende
 
 def _drafts(step: _Step) -> list[Draft]:
     return step.decision.drafts if isinstance(step.decision, Decision) else []
+
+
+def _in_rule(decision: Decision | Refused) -> Decision | Refused:
+    """The decision, unless peers would refuse the content of what it records."""
+    if isinstance(decision, Decision):
+        for draft in decision.drafts:
+            fault = content_fault(draft.payload)
+            if fault is not None:
+                return Refused("content_refused", fault)
+    return decision
 
 
 def _named(drafts: list[Draft]) -> list[bytes]:

@@ -8,6 +8,7 @@ waits: nothing of the page is taken.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from typing import Any
 
 from msgspec import Struct
 
@@ -67,7 +68,7 @@ def named_by(page: StreamPage) -> set[bytes]:
 def read_on(
     ahead: Ahead,
     wanted: set[bytes],
-    next_page: Callable[[StreamHead], tuple[StreamPage, StreamHead] | None],
+    next_page: Callable[[StreamHead], tuple[StreamPage, StreamHead, Any] | None],
 ) -> set[bytes]:
     """What of ``wanted`` no erasure further on in the stream names, reading as far as needed."""
     left = wanted - ahead.names
@@ -76,7 +77,7 @@ def read_on(
         if found is None:
             ahead.ended = True
             break
-        page, ahead.read_to = found
+        page, ahead.read_to, _ = found
         names = named_by(page)
         left -= names
         ahead.names |= names if len(ahead.names) < NAMES_AHEAD_MAX else names & wanted

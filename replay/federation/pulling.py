@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from engramlog.eventlog.errors import AppendError, EventLogError
-from engramlog.eventlog.kinds import PeerEquivocated, PeerStateSet
+from engramlog.eventlog.kinds import PeerEquivocated, PeerStateSet, RefusedEvent
 from engramlog.eventlog.log import EventLog, StreamHead
 from engramlog.eventlog.signing import SignedHead, SignedHeads
 from engramlog.projections.tables.peers.peers import PeerRow, PeerStream
@@ -204,7 +204,7 @@ class _Round:
             found = self._next_page(stream, head)
             if found is None:
                 raise PeerUnreachable(f"{stream}: nothing behind {after}, though it is signed")
-            page, head = found
+            page, head, refused = found
             if unexplained := self._unexplained(page):
                 ahead = ahead or Ahead(head, set())
                 if ahead.read_to.stream_seq < head.stream_seq:
@@ -216,7 +216,7 @@ class _Round:
             if held:
                 self._release(stream)
                 held = False
-            self.events += _take(self._here.submit, self._peer, stream, after, page)
+            self.events += _take(self._here.submit, self._peer, stream, after, page, refused)
             self.pages += 1
             after = head.stream_seq
         if held:
@@ -224,21 +224,22 @@ class _Round:
 
     def _next_page(
         self, stream: str, end: StreamHead | None
-    ) -> tuple[StreamPage, StreamHead] | None:
-        """The verified page behind the end of what is known of a stream, and where it ends."""
+    ) -> tuple[StreamPage, StreamHead, tuple[RefusedEvent, ...]] | None:
+        """The verified page behind the end of what is known of a stream, where it ends, and what
+        of it means nothing."""
         after = 0 if end is None else end.stream_seq
         while True:
             try:
                 page = self._source.page(stream, after, self._page_events)
                 if page is None:
                     return None
-                check_page(page, self._peer, stream, end, self._here.now_us())
+                refused = check_page(page, self._peer, stream, end, self._here.now_us())
                 break
             except PageFault as fault:
                 if fault.code != "oversized" or self._page_events == 1:
                     raise
                 self._page_events //= 2
-        return page, StreamHead(stream, after + len(page.events), page.events[-1][1])
+        return page, StreamHead(stream, after + len(page.events), page.events[-1][1]), refused
 
     def _unexplained(self, page: StreamPage) -> set[bytes]:
         missing = missing_of(page)
@@ -254,7 +255,14 @@ class _Round:
         )
 
 
-def _take(submit: Submit, peer: PeerRow, stream: str, after: int, page: StreamPage) -> int:
+def _take(
+    submit: Submit,
+    peer: PeerRow,
+    stream: str,
+    after: int,
+    page: StreamPage,
+    refused: tuple[RefusedEvent, ...],
+) -> int:
     """Take in a verified page. Raises PageFault where it cannot be."""
     command = AdoptPage(
         node_id=peer.node_id,
@@ -263,15 +271,16 @@ def _take(submit: Submit, peer: PeerRow, stream: str, after: int, page: StreamPa
         events=page.foreign(),
         statement=as_document(page.statement),
         erasable=frozenset(page.erased),
+        refused=refused,
     )
     try:
         answer = submit([command, TakeForeignEnds()])
     except (AppendError, ForeignEventRefused) as fault:
         # Not the log's or a projector's fault: an event id that is here already, for one.
         raise PageFault("refused", f"{stream} behind {after}: {fault}") from fault
-    refused = answer.outcomes[0]
-    if isinstance(refused, Refused):
-        raise PageFault(refused.code, refused.message)
+    outcome = answer.outcomes[0]
+    if isinstance(outcome, Refused):
+        raise PageFault(outcome.code, outcome.message)
     submit([TakeForeignEnds()])  # an erasure asks the log for what was committed before it
     return len(page.events)
 

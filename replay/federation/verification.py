@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import msgspec
 
 from engramlog.eventlog.chain import check_link
@@ -15,24 +13,20 @@ from engramlog.eventlog.kinds import (
     DeltaApplied,
     EpisodeRecorded,
     FactAsserted,
-    FactAttributesSet,
     Payload,
+    RefusedEvent,
     SummaryRecorded,
 )
 from engramlog.eventlog.log import StreamHead
 from engramlog.eventlog.signing import SignedHeads, signature_fault
-from engramlog.projections.cid import compute_cid, parse_fact_hash
-from engramlog.projections.memories.attribute_rules import attributes_fault
-from engramlog.projections.memories.summary_naming import period_of_name
-from engramlog.projections.moment import parse_instant
-from engramlog.projections.normalization import normalize_ref, normalize_uri
+from engramlog.projections.cid import compute_cid
+from engramlog.projections.content_rules import content_fault
 from engramlog.projections.tables.peers.peers import PeerRow
 from engramlog.replay.federation.page import PAGE_EVENTS_MAX, PageFault, StreamPage
 
 HEADER_BYTES_MAX = 16 * 1024
 ROTATIONS_MAX = 1_000
 SCHEMA_VERSION_MAX = 65_535
-NAME_LENGTH_MAX = 2_048
 UNREADABLE = (
     msgspec.MsgspecError, KeyError, TypeError, AttributeError, UnicodeDecodeError, RecursionError,
 )  # fmt: skip
@@ -56,8 +50,9 @@ def check_statement(statement: SignedHeads, peer: PeerRow) -> None:
 
 def check_page(
     page: StreamPage, peer: PeerRow, stream: str, before: StreamHead | None, now_us: int
-) -> None:
-    """Whether a page continues a stream of a peer, and holds nothing it may not.
+) -> tuple[RefusedEvent, ...]:
+    """Whether a page continues a stream of a peer, and holds nothing it may not; those of its
+    events whose content breaks a rule.
 
     Args:
         before: where the stream ends here; None where nothing of it is here.
@@ -65,7 +60,7 @@ def check_page(
 
     Raises:
         PageFault: ``signature``, ``chain``, ``scope``, ``kind``, ``hlc_skew``, ``oversized``,
-            ``content``, ``cid_mismatch``, ``instruction``, ``withheld`` or ``malformed``.
+            ``instruction``, ``withheld`` or ``malformed``.
     """
     if page.stream != stream:
         raise PageFault("chain", f"asked for {stream}, got {page.stream}")
@@ -78,9 +73,13 @@ def check_page(
     erased = frozenset(page.erased)
     head = before
     instructs = peer.grants is not None and peer.grants.instructions
+    refused: list[RefusedEvent] = []
     for event in page.foreign():
-        head = _check_event(event, peer.node_id, partition, head, erased, now_us)
-        if not instructs and _instructs(event):
+        head, payload = _check_event(event, peer.node_id, partition, head, erased, now_us)
+        reason = None if payload is None else _content_fault(payload)
+        if reason is not None:
+            refused.append(RefusedEvent(head.stream_seq, reason))
+        elif not instructs and _instructs(payload):
             raise PageFault("instruction", f"{stream}: the peer may not give instructions here")
     (signed,) = page.statement.heads
     if head is None or (signed.stream, signed.stream_seq, signed.hash) != (
@@ -89,6 +88,7 @@ def check_page(
         head.hash.hex(),
     ):
         raise PageFault("signature", "the signed head is not that of the page's last event")
+    return tuple(refused)
 
 
 def check_stream(stream: str, peer: PeerRow) -> tuple[str, str]:
@@ -118,7 +118,7 @@ def _check_event(
     before: StreamHead | None,
     erased: frozenset[bytes],
     now_us: int,
-) -> StreamHead:
+) -> tuple[StreamHead, Payload | None]:
     if len(event.header) > HEADER_BYTES_MAX or len(event.payload or b"") > PAYLOAD_BYTES_MAX:
         raise PageFault("oversized", "an event is larger than any may be")
     try:
@@ -138,9 +138,10 @@ def _check_event(
     if header.schema_version > SCHEMA_VERSION_MAX:
         raise PageFault("malformed", f"{where}: no schema has version {header.schema_version}")
     _check_clock(header, where, now_us)
-    if event.payload is not None:
-        _check_payload(header, event.payload, partition, where)
-    return StreamHead(header.stream, header.stream_seq, event.hash)
+    head = StreamHead(header.stream, header.stream_seq, event.hash)
+    if event.payload is None:
+        return head, None
+    return head, _check_payload(header, event.payload, partition, where)
 
 
 def _check_clock(header: Header, where: str, now_us: int) -> None:
@@ -152,32 +153,25 @@ def _check_clock(header: Header, where: str, now_us: int) -> None:
             raise PageFault("hlc_skew", f"{where}: its clock stands before 1970")
 
 
-def _instructs(event: Foreign) -> bool:
-    """Whether a checked event states something that is to be followed, not only known."""
-    if event.payload is None:
-        return False
-    payload = decode_payload(decode_header(event.header), event.payload)
+def _instructs(payload: Payload | None) -> bool:
+    """Whether an event states something that is to be followed, not only known."""
     return isinstance(payload, FactAsserted) and payload.value.interpret_as == "instruction"
 
 
-def _check_payload(header: Header, data: bytes, partition: tuple[str, str], where: str) -> None:
+def _check_payload(
+    header: Header, data: bytes, partition: tuple[str, str], where: str
+) -> Payload | None:
+    """What an event says; None where only a later release knows."""
     try:
         payload = decode_payload(header, data)
     except UNREADABLE as fault:
         raise PageFault("malformed", f"{where}: {fault}") from fault
     if isinstance(payload, UnknownPayload):
-        return  # of a later release: kept and chained, projected as nothing
+        return None  # kept and chained, projected as nothing
     if header.kind not in REPLICATED:
         raise PageFault("kind", f"{where}: {header.kind} never leaves its node")
     _check_place(payload, partition, where)
-    if isinstance(payload, FactAsserted):
-        _check_fact(payload, where)
-    if isinstance(payload, SummaryRecorded):
-        _check_summary(payload, where)
-    if isinstance(payload, FactAsserted | FactAttributesSet) and payload.attributes is not None:
-        reason = attributes_fault(payload.attributes)
-        if reason is not None:
-            raise PageFault("content", f"{where}: {reason}")
+    return payload
 
 
 def _check_place(payload: Payload, partition: tuple[str, str], where: str) -> None:
@@ -192,47 +186,17 @@ def _check_place(payload: Payload, partition: tuple[str, str], where: str) -> No
             raise PageFault("scope", f"{where}: it belongs to another scope or garden")
 
 
-def _check_summary(summary: SummaryRecorded, where: str) -> None:
-    period = period_of_name(summary.name)
-    said = (summary.tier, summary.period_start)
-    if period is None or (period.tier, period.start.isoformat()) != said:
-        raise PageFault("content", f"{where}: its name is not that of its period")
-    try:
-        stored = len(summary.owner) <= NAME_LENGTH_MAX and normalize_uri(summary.owner)
-    except ValueError as fault:
-        raise PageFault("content", f"{where}: {fault}") from fault
-    if stored != summary.owner:
-        raise PageFault("content", f"{where}: its owner must be in stored form")
-
-
-def _check_fact(fact: FactAsserted, where: str) -> None:
-    """What a write over HTTP would be checked for as well, so that no projector meets worse."""
-    try:
-        if not (math.isfinite(fact.confidence) and 0.0 <= fact.confidence <= 1.0):
-            raise ValueError("confidence must be in [0, 1]")
-        for text in (fact.entity, fact.source):
-            if len(text) > NAME_LENGTH_MAX or normalize_uri(text) != text:
-                raise ValueError("entity and source must be in stored form")
-        if not 0 < len(fact.relation) <= NAME_LENGTH_MAX:
-            raise ValueError("relation is empty or too long")
-        if fact.value.type == "ref":
-            normalize_ref(fact.value.v)
-        if fact.value.type == "number" and not math.isfinite(float(fact.value.v)):
-            raise ValueError("a number must be finite")
-        for instant in (fact.valid_from, fact.valid_until):
-            if instant is not None:
-                parse_instant(instant)
-        for parent in fact.derived_from:
-            parse_fact_hash(parent.hash)
-    except ValueError as fault:
-        raise PageFault("content", f"{where}: {fault}") from fault
+def _content_fault(payload: Payload) -> str | None:
+    """Why no write could have made this content; None where one could."""
+    fault = content_fault(payload)
+    if fault is not None or not isinstance(payload, FactAsserted):
+        return fault
     computed = compute_cid(
-        entity=fact.entity,
-        relation=fact.relation,
-        value=fact.value,
-        source=fact.source,
-        confidence=fact.confidence,
-        scope=fact.scope,
+        entity=payload.entity,
+        relation=payload.relation,
+        value=payload.value,
+        source=payload.source,
+        confidence=payload.confidence,
+        scope=payload.scope,
     )
-    if fact.cid != computed:
-        raise PageFault("cid_mismatch", f"{where}: its content id is not that of its content")
+    return None if payload.cid == computed else "the content id is not that of the content"

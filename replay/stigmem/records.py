@@ -16,6 +16,7 @@ from msgspec import Struct
 from engramlog.eventlog.clock import FUTURE_SKEW_MS_MAX, format_hlc, pack_hlc, parse_hlc
 from engramlog.eventlog.kinds import FactAsserted, ForeignFact, Parent, RefusedFact, Value
 from engramlog.projections.cid import compute_cid, parse_fact_hash
+from engramlog.projections.content_rules import content_fault
 from engramlog.projections.moment import parse_instant
 from engramlog.projections.normalization import SCOPES, is_reserved, normalize_ref, normalize_uri
 
@@ -108,7 +109,7 @@ def _fact(record: dict[str, Any], name: str, bounds: RecordBounds) -> FactAssert
     if valid_from and valid_until and parse_instant(valid_from) >= parse_instant(valid_until):
         raise _Refusal("invalid_validity")
     _check_cid(record, entity, relation, value, source, confidence, scope)
-    return FactAsserted(
+    fact = FactAsserted(
         entity=entity,
         relation=relation,
         value=value,
@@ -128,6 +129,9 @@ def _fact(record: dict[str, Any], name: str, bounds: RecordBounds) -> FactAssert
         derived_from=_parents(record),
         foreign=ForeignFact(bounds.node_id, name, hlc, _recorded_at(record, hlc)),
     )
+    if content_fault(fact) is not None:
+        raise _Refusal("content")
+    return fact
 
 
 def _names(record: dict[str, Any]) -> tuple[str, str, str]:

@@ -44,6 +44,9 @@ from engramlog.replay.federation.pulling import PeerUnreachable
 
 routes = Routes("federation")
 
+REFUSED_SHOWN = 100
+"""Events that break a rule, of one peer, the newest."""
+
 
 @routes.add(
     "GET",
@@ -288,6 +291,9 @@ async def get_peer(call: Call) -> web.Response:
             }
             for each in reader.peer_streams()
             if each.node_id == row.node_id
+        ],
+        "refused": [
+            msgspec.to_builtins(each) for each in reader.refused_events(row.node_id, REFUSED_SHOWN)
         ],
         "evidence": [
             msgspec.to_builtins(each)

@@ -226,6 +226,11 @@ def _gauges(call: Call) -> Iterator[Sample]:
             sum(count for _, _, count in call.node.reader.unknown_events()),
         ),
         (
+            "engramlog_refused_events",
+            "Events of peers whose content breaks a rule.",
+            call.node.reader.count_refused(),
+        ),
+        (
             "engramlog_recall_workers_ready",
             "Processes that answer recalls beside this one.",
             call.service.recalls.ready,

@@ -27,11 +27,11 @@ _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class PeersProjector:
-    """``peers``, ``peer_streams`` and ``peer_evidence``."""
+    """``peers``, ``peer_streams``, ``peer_evidence`` and ``refused_events``."""
 
     name = "peers"
-    version = 1
-    tables = ("peers", "peer_streams", "peer_evidence")
+    version = 2
+    tables = ("peers", "peer_streams", "peer_evidence", "refused_events")
     schema = """
     CREATE TABLE peers (
         peer_id TEXT NOT NULL PRIMARY KEY,
@@ -65,6 +65,14 @@ class PeersProjector:
         earlier TEXT NOT NULL,
         later TEXT NOT NULL
     ) STRICT;
+    CREATE TABLE refused_events (
+        stream TEXT NOT NULL,
+        stream_seq INTEGER NOT NULL,
+        node_id TEXT NOT NULL,
+        reason TEXT NOT NULL,
+        position INTEGER NOT NULL,
+        PRIMARY KEY (stream, stream_seq)
+    ) STRICT, WITHOUT ROWID;
     """
     late_indexes = "CREATE INDEX peers_by_node ON peers (node_id);"
     kinds = frozenset({"peer_declared", "peer_state_set", "peer_page_received", "peer_equivocated"})
@@ -85,6 +93,11 @@ class PeersProjector:
                     " received_at = excluded.received_at",
                     (payload.stream, payload.node_id, payload.last_seq,
                      _encode(payload.statement).decode(), event.received_at),
+                )  # fmt: skip
+                db.executemany(
+                    "INSERT OR IGNORE INTO refused_events VALUES (?,?,?,?,?)",
+                    [(payload.stream, each.stream_seq, payload.node_id, each.reason, event.position)
+                     for each in payload.refused],
                 )  # fmt: skip
             elif isinstance(payload, PeerEquivocated):
                 db.execute(

@@ -23,6 +23,7 @@ from engramlog.replay.federation.page import PAGE_BYTES_MAX, StreamPage, encode_
 from engramlog.replay.federation.serving import signed_streams
 from engramlog.replay.verify import verify
 from tests.worlds.federation.hostile import HostilePeer
+from tests.worlds.federation.seen import detail, held, texts
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
 from tests.worlds.waiting import until
 
@@ -31,27 +32,8 @@ HOUR_US = 3_600_000_000
 replace = msgspec.structs.replace
 
 
-def detail(live: LiveNode, peer_id: str) -> dict[str, Any]:
-    return live.call("GET", f"/v1/federation/peers/{peer_id}", key=CONTROL_TOKEN).json()
-
-
-def held(live: LiveNode, peer_id: str) -> dict[str, str]:
-    """Scope → why its stream is held."""
-    return {
-        each["stream"].rpartition("/")[2]: each["reason"]
-        for each in detail(live, peer_id)["streams"]
-        if each["held"]
-    }
-
-
 def fault(live: LiveNode, peer_id: str) -> str:
     return (detail(live, peer_id)["replay"] or {}).get("fault") or ""
-
-
-def texts(live: LiveNode, **only: str) -> set[str]:
-    shown = {"include_low_trust": "true", "include_contradicted": "true", **only}
-    found = live.call("GET", "/v1/facts", params={"limit": 500, **shown})
-    return {each["value"]["v"] for each in found.json()["facts"]}
 
 
 def sound(live: LiveNode) -> None:

@@ -10,8 +10,8 @@ from aiohttp import web
 
 from engramlog.api.client.event_source import STREAMS_PATH
 from engramlog.replay.federation.page import StreamPage
-from tests.replay.federation.test_bad_pages_over_sockets import detail, held, texts, withheld
 from tests.worlds.federation.hostile import HostilePeer, heads_tag
+from tests.worlds.federation.seen import detail, held, texts
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
 from tests.worlds.waiting import until
 
@@ -31,6 +31,11 @@ def holds_back(peer: HostilePeer) -> list[bool]:
 
     peer.answers[STREAMS_PATH] = answer
     return waiting
+
+
+def withheld(page: StreamPage) -> StreamPage:
+    events = [(*page.events[0][:2], None, None)]
+    return msgspec.structs.replace(page, events=events)
 
 
 def test_a_released_stream_is_replayed_at_once(live: LiveNode, hostile: Make) -> None:

@@ -6,7 +6,7 @@ import json
 from itertools import groupby
 
 from engramlog.eventlog.codec import decode_header, decode_payload
-from engramlog.eventlog.event import NODE_STREAM, Draft, Foreign
+from engramlog.eventlog.event import NODE_STREAM, Draft
 from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.kinds import (
     ConflictResolved,
@@ -16,6 +16,7 @@ from engramlog.eventlog.kinds import (
     PeerPageReceived,
     PeerStateSet,
 )
+from engramlog.projections.content_rules import CONTENT_RULES
 from engramlog.projections.tables.database import query_one
 from engramlog.projections.tables.peers.remote_retractions import Claim, taking_effect
 from engramlog.projections.writing import commands as ask
@@ -58,7 +59,7 @@ def adopt_page(command: ask.AdoptPage, context: Context) -> Decision | Refused:
     held = query_one(context.db, _HELD, (command.stream,))
     if held is not None and held[0]:
         return Refused("stream_held", f"stream {command.stream} is held")
-    taken = query_one(context.db, _TAKEN, (json.dumps(_fact_ids(command.events)),))
+    taken = query_one(context.db, _TAKEN, (json.dumps(_fact_ids(command)),))
     if taken is not None:
         return Refused("fact_id_taken", f"a fact {taken[0]} is here already, of another event")
     received = PeerPageReceived(
@@ -67,17 +68,24 @@ def adopt_page(command: ask.AdoptPage, context: Context) -> Decision | Refused:
         first_seq=command.first_seq,
         last_seq=command.first_seq + len(command.events) - 1,
         statement=command.statement,
+        rules=CONTENT_RULES,
+        refused=list(command.refused),
     )
     adoption = Adoption(command.node_id, command.events, command.erasable)
     return Decision([context.draft(received)], adoption=adoption)
 
 
-def _fact_ids(events: tuple[Foreign, ...]) -> list[str]:
-    """Ids of the facts that the events state."""
+def _fact_ids(page: ask.AdoptPage) -> list[str]:
+    """Ids of the facts that the events of a page state."""
     found: list[str] = []
-    for event in events:
+    refused = {each.stream_seq for each in page.refused}
+    for event in page.events:
         header = decode_header(event.header)
-        if header.kind == "fact_asserted" and event.payload is not None:
+        if (
+            header.stream_seq not in refused
+            and header.kind == "fact_asserted"
+            and event.payload is not None
+        ):
             fact = decode_payload(header, event.payload)
             if isinstance(fact, FactAsserted) and fact.foreign is None:
                 found.append(fact.id or id_text(header.event_id))
