@@ -17,7 +17,7 @@ from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.kinds import FactErased
 from engramlog.eventlog.log import StreamHead
 from engramlog.projections.tables.erasing import event_ids
-from engramlog.replay.federation.page import StreamPage
+from engramlog.replay.federation.page import Awaited, StreamPage
 
 ERASURE_WAIT_SECONDS = 600
 """So long a stream waits for an erasure before it is held."""
@@ -28,7 +28,7 @@ ErasedHere = Callable[[Collection[bytes], str], set[bytes]]
 """Of events of an origin, those that an erasure in this log explains."""
 
 
-class ErasureAwaited(Exception):
+class ErasureAwaited(Awaited):
     """Payloads are missing, and no erasure that names them is known yet."""
 
     def __init__(self, stream: str, missing: Collection[bytes]) -> None:

@@ -31,6 +31,20 @@ class PageFault(Exception):
         self.detail = detail
 
 
+class Awaited(Exception):
+    """Nothing is wrong with a stream; it goes on once something has come. The message says what."""
+
+
+class ClockAwaited(Awaited):
+    """An event comes from the near future. ``fitting`` events before it may be taken now, and
+    itself from ``due_us`` (microseconds) on."""
+
+    def __init__(self, where: str, fitting: int, due_us: int) -> None:
+        super().__init__(f"{where}: its clock is ahead; it is taken when its time comes")
+        self.fitting = fitting
+        self.due_us = due_us
+
+
 class StreamPage(Struct, frozen=True, array_like=True):
     """Events of ``stream`` behind a sequence; ``statement`` signs the last of them.
 

@@ -35,13 +35,15 @@ from engramlog.replay.federation.missing_payloads import (
     named_by,
     read_on,
 )
-from engramlog.replay.federation.page import PAGE_EVENTS_MAX, PageFault, StreamPage
+from engramlog.replay.federation.page import PAGE_EVENTS_MAX, ClockAwaited, PageFault, StreamPage
 from engramlog.replay.federation.verification import check_page, check_statement, check_stream
 
 PASSED_OVER_MAX = 20
 PASSED_OVER_LENGTH = 200
 WITHHELD = "withheld"
 """Why a stream is held whose missing payloads no erasure names; it goes on once one does."""
+PASSING_FAULTS = (WITHHELD, "hlc_skew")
+"""Reasons that may pass: a stream that is held for one is tried again in each round."""
 EVIDENCE_BYTES_MAX = 1024 * 1024
 """A statement over this cannot be kept in an event; its stream is held without it."""
 
@@ -75,7 +77,8 @@ class Pulled(Struct, frozen=True):
 
     ``passed_over``: streams that the peer offered though they are not granted to it; the
     first few. They are neither replayed nor held, so a later grant lets them in.
-    ``waiting``: stream → what it waits for; it goes on by itself.
+    ``waiting``: stream → what it waits for; it goes on by itself. ``due_us``: when one of them
+    that waits for a time does (microseconds); 0 where none does.
     """
 
     events: int
@@ -84,6 +87,7 @@ class Pulled(Struct, frozen=True):
     complete: bool
     passed_over: tuple[str, ...] = ()
     waiting: dict[str, str] = {}
+    due_us: int = 0
 
 
 class Here(Struct, frozen=True):
@@ -127,7 +131,7 @@ def pull(
     heads = here.log.stream_heads()
     for offered in statement.heads:
         state = known.get(offered.stream)
-        if state is None or not state.held or state.reason.startswith(WITHHELD):
+        if state is None or not state.held or state.reason.startswith(PASSING_FAULTS):
             turn.take(offered, heads.get(offered.stream), state)
     if turn.broken is not None:
         raise turn.broken
@@ -139,6 +143,7 @@ def pull(
         turn.complete and not (turn.waiting and turn.events),
         tuple(turn.passed_over[:PASSED_OVER_MAX]),
         turn.waiting,
+        min(turn.due_us, default=0),
     )
 
 
@@ -153,6 +158,7 @@ class _Round:
         self.faults: dict[str, str] = {}
         self.passed_over: list[str] = []
         self.waiting: dict[str, str] = {}
+        self.due_us: list[int] = []
         self.broken: Exception | None = None
         self.complete = True
         self._source = source
@@ -176,6 +182,9 @@ class _Round:
             _check_history(stream, offered.stream_seq, offered.hash, head)
             self._replay(offered, head, held)
             self._here.waits.pop(stream, None)
+        except ClockAwaited as fault:
+            self.waiting[stream] = str(fault)
+            self.due_us.append(fault.due_us)
         except ErasureAwaited as fault:
             self.waiting[stream] = str(fault)
             now_us = self._here.now_us()
@@ -185,8 +194,9 @@ class _Round:
                 reason = PageFault(WITHHELD, str(fault))
                 _hold(submit, self._peer, stream, reason, state, self._statement)
         except PageFault as fault:
-            self.faults[stream] = str(fault)
-            _hold(submit, self._peer, stream, fault, state, self._statement)
+            if not held:
+                self.faults[stream] = str(fault)
+                _hold(submit, self._peer, stream, fault, state, self._statement)
         except PASSING:
             raise
         except Exception as fault:
@@ -228,13 +238,18 @@ class _Round:
         """The verified page behind the end of what is known of a stream, where it ends, and what
         of it means nothing."""
         after = 0 if end is None else end.stream_seq
+        fitting = self._page_events
         while True:
             try:
-                page = self._source.page(stream, after, self._page_events)
+                page = self._source.page(stream, after, min(fitting, self._page_events))
                 if page is None:
                     return None
                 refused = check_page(page, self._peer, stream, end, self._here.now_us())
                 break
+            except ClockAwaited as fault:
+                if fault.fitting == 0 or fault.fitting >= fitting:
+                    raise
+                fitting = fault.fitting
             except PageFault as fault:
                 if fault.code != "oversized" or self._page_events == 1:
                     raise
@@ -249,7 +264,7 @@ class _Round:
         return missing - self._here.erased(missing, self._peer.node_id)
 
     def _release(self, stream: str) -> None:
-        reason = "the erasures that were missing are known"
+        reason = "what it waited for has come"
         self._here.submit(
             [PeerStateSet(peer_id=self._peer.peer_id, stream=stream, held=False, reason=reason)]
         )

@@ -22,11 +22,13 @@ from engramlog.eventlog.signing import SignedHeads, signature_fault
 from engramlog.projections.cid import compute_cid
 from engramlog.projections.content_rules import content_fault
 from engramlog.projections.tables.peers.peers import PeerRow
-from engramlog.replay.federation.page import PAGE_EVENTS_MAX, PageFault, StreamPage
+from engramlog.replay.federation.page import PAGE_EVENTS_MAX, ClockAwaited, PageFault, StreamPage
 
 HEADER_BYTES_MAX = 16 * 1024
 ROTATIONS_MAX = 1_000
 SCHEMA_VERSION_MAX = 65_535
+FUTURE_WAIT_MS_MAX = 86_400_000
+"""Events that are up to a day ahead wait; beyond, their stream is held."""
 UNREADABLE = (
     msgspec.MsgspecError, KeyError, TypeError, AttributeError, UnicodeDecodeError, RecursionError,
 )  # fmt: skip
@@ -61,6 +63,7 @@ def check_page(
     Raises:
         PageFault: ``signature``, ``chain``, ``scope``, ``kind``, ``hlc_skew``, ``oversized``,
             ``instruction``, ``withheld`` or ``malformed``.
+        ClockAwaited: an event is to be taken later.
     """
     if page.stream != stream:
         raise PageFault("chain", f"asked for {stream}, got {page.stream}")
@@ -74,8 +77,10 @@ def check_page(
     head = before
     instructs = peer.grants is not None and peer.grants.instructions
     refused: list[RefusedEvent] = []
-    for event in page.foreign():
-        head, payload = _check_event(event, peer.node_id, partition, head, erased, now_us)
+    for number, event in enumerate(page.foreign()):
+        head, payload, due_us = _check_event(event, peer.node_id, partition, head, erased, now_us)
+        if due_us > now_us:
+            raise ClockAwaited(f"{stream} event {head.stream_seq}", number, due_us)
         reason = None if payload is None else _content_fault(payload)
         if reason is not None:
             refused.append(RefusedEvent(head.stream_seq, reason))
@@ -118,7 +123,8 @@ def _check_event(
     before: StreamHead | None,
     erased: frozenset[bytes],
     now_us: int,
-) -> tuple[StreamHead, Payload | None]:
+) -> tuple[StreamHead, Payload | None, int]:
+    """Where the stream ends with the event, what it says, and from when on it may be taken."""
     if len(event.header) > HEADER_BYTES_MAX or len(event.payload or b"") > PAYLOAD_BYTES_MAX:
         raise PageFault("oversized", "an event is larger than any may be")
     try:
@@ -137,20 +143,24 @@ def _check_event(
         raise PageFault("scope", f"{where}: its origin is {header.origin}")
     if header.schema_version > SCHEMA_VERSION_MAX:
         raise PageFault("malformed", f"{where}: no schema has version {header.schema_version}")
-    _check_clock(header, where, now_us)
+    due_us = _due_us(header, where, now_us)
     head = StreamHead(header.stream, header.stream_seq, event.hash)
     if event.payload is None:
-        return head, None
-    return head, _check_payload(header, event.payload, partition, where)
+        return head, None, due_us
+    return head, _check_payload(header, event.payload, partition, where), due_us
 
 
-def _check_clock(header: Header, where: str, now_us: int) -> None:
-    """Neither clock reading may be far ahead, or before time began; old ones are welcome."""
+def _due_us(header: Header, where: str, now_us: int) -> int:
+    """From when on an event may be taken: its clock readings may be a little ahead by then; old
+    ones are welcome. Raises PageFault ``hlc_skew`` for a reading that nobody should wait for."""
+    due_us = 0
     for reading_ms in (header.hlc // COUNTER_LIMIT, header.recorded_at // 1000):
-        if reading_ms - now_us // 1000 > FUTURE_SKEW_MS_MAX:
+        if reading_ms - now_us // 1000 > FUTURE_WAIT_MS_MAX:
             raise PageFault("hlc_skew", f"{where}: its clock is too far ahead")
         if reading_ms < 0:
             raise PageFault("hlc_skew", f"{where}: its clock stands before 1970")
+        due_us = max(due_us, (reading_ms - FUTURE_SKEW_MS_MAX) * 1000)
+    return due_us
 
 
 def _instructs(payload: Payload | None) -> bool:

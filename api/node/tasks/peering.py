@@ -197,6 +197,7 @@ class _Replaying(threading.Thread):
         self._ending = threading.Event()
         self._waking = threading.Event()
         self._waits: dict[str, int] = {}
+        self._due_us = 0
         self._source: HttpPeerSource | None = None
 
     def stop(self) -> None:
@@ -255,6 +256,9 @@ class _Replaying(threading.Thread):
         known = {each.stream: each for each in reader.peer_streams()}
         # What is level waits at the peer for something new; what is behind asks on.
         wait = WAIT_SECONDS if self._state.level_at_us is not None else 0.0
+        if self._due_us:
+            due_seconds = (self._due_us - self._node.clock.now_us()) / 1_000_000
+            wait = max(BACKOFF_SECONDS_MIN, min(wait, due_seconds))
         self._source.wait_seconds = wait
         pulled = pull(self._source, self._here(), row, known, pages_max=PAGES_A_ROUND)
         self._state.rounds += 1
@@ -264,6 +268,7 @@ class _Replaying(threading.Thread):
         if pulled.waiting.keys() - self._state.waiting.keys():
             self._peers.ask_others(self._node_id)
         self._state.waiting = pulled.waiting
+        self._due_us = pulled.due_us
         if not pulled.complete:
             self._source.forget()
         return pulled.complete

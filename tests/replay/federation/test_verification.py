@@ -205,13 +205,39 @@ def _raw(member: Member):  # type: ignore[no-untyped-def]
 
 def test_a_clock_far_ahead_is_refused_and_ours_stays(pair: tuple[Member, Member]) -> None:
     a, b = pair
-    a.clock.advance(HOUR_US)
+    a.clock.advance(25 * HOUR_US)
     say(a, "from the future")
     pulled = b.pull(Link(b, a))
     assert "hlc_skew" in pulled.faults[stream_of(a)]
     say(b, "now")
     last = b.node.log.read(b.node.log.head().position - 1)[0]
     assert last.header.hlc // 1000 <= START_US // 1000 + 1000
+    at = b.node.log.head().position
+    assert b.pull(Link(b, a)).events == 0
+    assert b.node.log.head().position == at, "it is held once"
+    b.clock.advance(25 * HOUR_US)
+    assert b.pull(Link(b, a)).events == 1
+
+
+def test_events_of_the_near_future_wait_and_are_taken_when_their_time_comes(
+    pair: tuple[Member, Member],
+) -> None:
+    a, b = pair
+    say(a, "now")
+    a.clock.advance(400_000_000)
+    say(a, "later")
+    a.clock.set(START_US + 60_000_000)
+    say(a, "after the clock was put right")  # its hybrid clock stays ahead
+    pulled = b.pull(Link(b, a))
+    assert (pulled.faults, pulled.events) == ({}, 1)
+    assert "taken when its time comes" in pulled.waiting[stream_of(a)]
+    assert START_US + 99_000_000 <= pulled.due_us <= START_US + 101_000_000
+    b.clock.set(pulled.due_us - 1_000)
+    assert b.pull(Link(b, a)).events == 0
+    b.clock.set(pulled.due_us)
+    assert b.pull(Link(b, a)).events == 2
+    assert not b.pull(Link(b, a)).waiting
+    assert not [each for each in b.node.reader.peer_streams() if each.held]
 
 
 def test_scopes_that_were_not_granted_neither_leave_nor_enter(tmp_path: Path) -> None:
