@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import apsw
+import msgspec
 from msgspec import Struct
 
 from engramlog.eventlog.event import Recorded
@@ -80,6 +81,12 @@ class RefusedPart:
 
     def forget(self, facts: Mapping[str, int]) -> None:
         """Such events stated none."""
+
+    def state(self) -> bytes:
+        return msgspec.msgpack.encode(sorted(self.places))
+
+    def restore(self, state: bytes) -> None:
+        self.places = set(msgspec.msgpack.decode(state, type=list[Place]))
 
 
 def refused_of(db: apsw.Connection, node_id: str, limit: int) -> list[RefusedRow]:
