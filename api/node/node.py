@@ -314,7 +314,7 @@ class Node:
         return self.reader.image.position - self.images.position
 
     def write_image(self) -> int | None:
-        """Write the memory image to its files, while reads and writes go on; returns its
+        """Write the memory image to its file, while reads and writes go on; returns its
         position, None where an erasure came between. Raises OSError."""
         return self.images.write(
             self.reader.image, self.log, lambda work: self.writer.exclusive(work).result()
@@ -411,13 +411,18 @@ class Node:
         self.log.close()
         self.directory.close()
 
+    def write_vectors(self) -> None:
+        """Write the vectors that have no file yet, while they are read. Raises OSError."""
+        if self.embeddings is not None:
+            self.embeddings.write_blocks()
+
     def _leave_image(self) -> None:
         """Have the next start find image files that are not far behind."""
         image = self.reader.image
-        if self.image_lag() < max(CLOSING_LAG_MIN, image.published // CLOSING_LAG_SHARE):
-            return
         try:
-            self.images.write(image, self.log)
+            if self.image_lag() >= max(CLOSING_LAG_MIN, image.published // CLOSING_LAG_SHARE):
+                self.images.write(image, self.log)
+            self.write_vectors()
         except (OSError, StorageError) as fault:
             _log.warning("no image files are left for the next start: %s", fault)
 

@@ -20,6 +20,7 @@ from engramlog.eventlog.log import EventLog
 from engramlog.projections.embedding.card_vectors import CardVectors
 from engramlog.projections.embedding.choosing import Choice, choose
 from engramlog.projections.embedding.errors import EmbeddingError, EmbeddingsOff
+from engramlog.projections.embedding.files.blocks import remove_blocks
 from engramlog.projections.embedding.recipe import Space
 from engramlog.projections.embedding.semantics import Semantics
 from engramlog.projections.embedding.service import CACHE_FILE, Embeddings
@@ -104,6 +105,7 @@ class CurrentEmbeddings:
             for stale in folder.glob("vectors-*.db*"):
                 if not stale.name.startswith(vectors_file(choice.space)):
                     stale.unlink(missing_ok=True)
+            remove_blocks(folder, folder / vectors_file(choice.space))
             found._current = found._opened(choice)
             if choice.pin:
                 pin(choice.space)
@@ -164,6 +166,7 @@ class CurrentEmbeddings:
                 old.close()
                 for file in self._folder.glob(vectors_file(old.space) + "*"):
                     file.unlink(missing_ok=True)
+                remove_blocks(self._folder, self._folder / vectors_file(choice.space))
             _log.warning("facts are embedded with %s from here on", choice.space)
             return _report(new, changed=True)
 
@@ -174,6 +177,12 @@ class CurrentEmbeddings:
                 self._current.purge(position, gone, keys)
             else:
                 purge_files(self._folder)
+
+    def write_blocks(self) -> None:
+        """See ``Embeddings.write_blocks``."""
+        current = self._current
+        if current is not None:
+            current.write_blocks()
 
     def stop_reindexing(self) -> None:
         """Give up a re-indexing that is under way; the old vectors go on serving."""
@@ -213,6 +222,7 @@ def purge_files(folder: Path) -> None:
     for pattern in ("vectors-*.db*", f"{CACHE_FILE}*"):
         for path in folder.glob(pattern):
             path.unlink(missing_ok=True)
+    remove_blocks(folder)
 
 
 def vectors_file(space: Space) -> str:

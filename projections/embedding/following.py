@@ -10,13 +10,14 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-
+from engramlog.eventlog.log import EventLog
 from engramlog.projections.arrays import F32, I32
 from engramlog.projections.embedding.cache import EmbeddingCache
 from engramlog.projections.embedding.choosing import choose, follow_pin
 from engramlog.projections.embedding.current import CurrentEmbeddings, vectors_file
 from engramlog.projections.embedding.embedder import Embedder
+from engramlog.projections.embedding.files.blocks import VectorBlocks, blocks_folder
+from engramlog.projections.embedding.files.loading import load_vectors
 from engramlog.projections.embedding.providers.none import NoProvider
 from engramlog.projections.embedding.recipe import Space
 from engramlog.projections.embedding.semantics import Semantics
@@ -51,22 +52,23 @@ class FollowedEmbeddings(CurrentEmbeddings):
     def following(
         cls,
         folder: Path,
+        log: EventLog,
         reader: Reader,
         settings: EmbeddingSettings,
         pinned: Space | None,
         ask: Ask,
     ) -> FollowedEmbeddings:
-        """The vectors in the table as it stands; later ones come through ``put``."""
+        """The vectors in blocks and in the table as they stand; later ones come through
+        ``put``."""
         choice = choose(follow_pin(settings, pinned), pinned, os.environ)
         space = choice.space
         if space is None:
             return cls(None, None, Vectors(1))
         vectors = Vectors(space.stored_dimensions)
-        table = VecFacts(folder / vectors_file(space), space)
-        for ids, rows in table.pages():
-            slots = np.array([_slot(reader, fact) for fact in ids], dtype=np.int32)
-            known = slots >= 0
-            vectors.put(slots[known], rows[known])
+        file = folder / vectors_file(space)
+        table, blocks = VecFacts(file, space), VectorBlocks(blocks_folder(file), space, log)
+        for _ in load_vectors(vectors, blocks, table, reader.pin(), reader.slot_of):
+            pass  # what is unknown here is for the other process to remove
         table.close()
         choice.provider.close()
         embedder = _Asking(NoProvider(), space, choice.card, EmbeddingCache(folder / CACHE_FILE))
@@ -88,8 +90,3 @@ class FollowedEmbeddings(CurrentEmbeddings):
     def forget(self, slots: I32) -> None:
         """Vectors that the other process dropped."""
         self._vectors.forget(slots)
-
-
-def _slot(reader: Reader, fact: str) -> int:
-    slot = reader.slot_of(fact)
-    return -1 if slot is None else slot

@@ -11,6 +11,7 @@ from engramlog.projections.embedding.cache import EmbeddingCache
 from engramlog.projections.embedding.card_vectors import CardVectors
 from engramlog.projections.embedding.choosing import Choice
 from engramlog.projections.embedding.embedder import Embedder
+from engramlog.projections.embedding.files.blocks import VectorBlocks, blocks_folder
 from engramlog.projections.embedding.providers.provider import Provider
 from engramlog.projections.embedding.recipe import Space
 from engramlog.projections.embedding.semantics import Semantics
@@ -38,6 +39,7 @@ class Embeddings:
         semantics: Semantics,
         embedder: Embedder,
         reader: Reader,
+        blocks: VectorBlocks,
     ) -> None:
         self.space = space
         self.cache = cache
@@ -48,6 +50,7 @@ class Embeddings:
         self._vectors = vectors
         self._worker = worker
         self._reader = reader
+        self._blocks = blocks
         self._closed = False
 
     @classmethod
@@ -76,8 +79,9 @@ class Embeddings:
         cache = EmbeddingCache(folder / CACHE_FILE)
         vectors = Vectors(choice.space.stored_dimensions)
         embedder = Embedder(choice.provider, choice.space, choice.card, cache)
+        blocks = VectorBlocks(blocks_folder(folder / file), choice.space, log)
         worker = EmbeddingWorker(
-            log, reader, embedder, table, vectors, min_confidence=min_confidence
+            log, reader, embedder, table, vectors, blocks, min_confidence=min_confidence
         )
         worker.start()
         semantics = Semantics(embedder, vectors, min_confidence, CardVectors(embedder, table))
@@ -91,7 +95,13 @@ class Embeddings:
             semantics,
             embedder,
             reader,
+            blocks,
         )
+
+    def write_blocks(self) -> None:
+        """Write what has no file yet of the vectors, while they are read. Raises OSError."""
+        if self._worker.loaded:
+            self._blocks.write(self._vectors, self._reader.pin().from_position)
 
     def status(self) -> WorkerStatus:
         """Where the worker stands."""
@@ -122,6 +132,7 @@ class Embeddings:
             self.semantics.cards.forget_all()
         self.semantics.contents.forget_all()
         with self._worker.paused():
+            self._blocks.discard_forgotten(self._vectors)
             self._table.rewrite(gone)
             self.cache.keep_only(keys)
 

@@ -41,6 +41,8 @@ _TABLE_SQL = "SELECT sql FROM sqlite_master WHERE name='vec_facts'"
 CARD_PREFIX = "card:"
 """Of the keys under which vectors of memory cards stand."""
 _ALL = "SELECT id, embedding FROM vec_facts"
+_IDS = "SELECT id FROM vec_facts"
+_ONE = "SELECT id, embedding FROM vec_facts WHERE id=?"
 
 
 def _stays(name: str, gone: Container[str]) -> bool:
@@ -129,6 +131,24 @@ class VecFacts:
                 yield [str(row[0]) for row in rows], matrix
         finally:
             db.close()
+
+    def id_pages(self) -> Iterator[list[str]]:
+        """All ids, page by page, as they were when the first was read."""
+        db = open_vectors(self._path)
+        try:
+            cursor = iter(db.execute(_IDS))
+            while rows := list(islice(cursor, PAGE_ROWS)):
+                yield [str(row[0]) for row in rows]
+        finally:
+            db.close()
+
+    def rows_of(self, ids: Sequence[str]) -> tuple[list[str], F32]:
+        """Those of some ids that are in the table, and their vectors."""
+        with self._lock:
+            found = [row for each in ids for row in self._db.execute(_ONE, (each,))]
+        data = b"".join(cast("bytes", row[1]) for row in found)
+        matrix = np.frombuffer(data, dtype="<f4")
+        return [str(row[0]) for row in found], matrix.reshape(len(found), -1 if found else 0)
 
     def rewrite(self, gone: Container[str]) -> None:
         """Write the table anew without the vectors of ``gone`` and of cards, so that no trace of

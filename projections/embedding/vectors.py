@@ -2,7 +2,8 @@
 
 Vectors lie in blocks of a fixed size, unfilled rows being zero. Every cosine is the product of
 one row with the query, summed by itself, so a fact's is the same bits whatever else a question
-scans. Beside each block lies a sketch of it, for choosing among very many.
+scans. Beside each block lies a sketch of it, for choosing among very many. A block may lie in a
+file that is mapped into memory; what is written into it stays in this process.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from msgspec import Struct
 
 from engramlog.projections.arrays import F32, F64, I32, I64, U64, Bool
 from engramlog.projections.embedding.sketch import U16, differing, nearest, signs, words_of
@@ -18,6 +20,14 @@ BLOCK_SLOTS = 16_384
 COSINE_DECIMALS = 6
 WHOLE_SHARE = 0.5
 """Where more than this share of the slots is asked for, sketches are scanned whole."""
+
+
+class Block(Struct, frozen=True):
+    """Rows by slot of the block, their sketch (a line a word), and which rows are vectors."""
+
+    rows: F32
+    sketch: U64
+    present: Bool
 
 
 class Vectors:
@@ -31,6 +41,7 @@ class Vectors:
         self._blocks: dict[int, F32] = {}
         self._sketches: dict[int, U64] = {}
         self._present: Bool = np.zeros(BLOCK_SLOTS, dtype=np.bool_)
+        self._forgotten: dict[int, int] = {}
         self.on_put: Callable[[I32, F32], None] = lambda _slots, _rows: None
         self.on_forget: Callable[[I32], None] = lambda _slots: None
 
@@ -67,7 +78,29 @@ class Vectors:
         for slot in slots.tolist():
             self._blocks[slot // BLOCK_SLOTS][slot % BLOCK_SLOTS] = 0.0
             self._sketches[slot // BLOCK_SLOTS][:, slot % BLOCK_SLOTS] = 0
+        for number in np.unique(slots // BLOCK_SLOTS).tolist():
+            self._forgotten[number] = self.forgotten(number) + 1
         self.on_forget(slots)
+
+    def forgotten(self, number: int) -> int:
+        """How often vectors of a block were forgotten."""
+        return self._forgotten.get(number, 0)
+
+    def block(self, number: int) -> Block | None:
+        """A block as it is; None where it never had a vector."""
+        rows = self._blocks.get(number)
+        if rows is None:
+            return None
+        slots = slice(number * BLOCK_SLOTS, (number + 1) * BLOCK_SLOTS)
+        return Block(rows, self._sketches[number], self._present[slots])
+
+    def take(self, number: int, block: Block) -> None:
+        """Have a block that has no vectors yet be this one, or that it is equal to."""
+        first = number * BLOCK_SLOTS
+        self._grow(first + BLOCK_SLOTS)
+        self._sketches[number] = block.sketch
+        self._blocks[number] = block.rows
+        self._present[first : first + BLOCK_SLOTS] = block.present
 
     def present(self, slots: I32) -> Bool:
         """Which of ``slots`` have a vector."""

@@ -30,6 +30,8 @@ from engramlog.projections.embedding.errors import (
     ProviderRefused,
     ProviderUnavailable,
 )
+from engramlog.projections.embedding.files.blocks import VectorBlocks
+from engramlog.projections.embedding.files.loading import load_vectors
 from engramlog.projections.embedding.recipe import composed
 from engramlog.projections.embedding.vec_facts import VecFacts
 from engramlog.projections.embedding.vectors import Vectors
@@ -79,6 +81,7 @@ class EmbeddingWorker:
         embedder: Embedder,
         table: VecFacts,
         vectors: Vectors,
+        blocks: VectorBlocks,
         *,
         min_confidence: float,
         monotonic: Callable[[], float] = time.monotonic,
@@ -88,6 +91,7 @@ class EmbeddingWorker:
         self._embedder = embedder
         self._table = table
         self._vectors = vectors
+        self._blocks = blocks
         self._min_confidence = min_confidence
         self._monotonic = monotonic
         self._closing = threading.Event()
@@ -129,6 +133,11 @@ class EmbeddingWorker:
                 vectors=int(np.count_nonzero(self._stored)),
                 error=self._error,
             )
+
+    @property
+    def loaded(self) -> bool:
+        """Whether all that was at rest is in memory."""
+        return self._begun is None
 
     def wait(self, position: int, timeout_seconds: float) -> bool:
         """Whether everything up to ``position`` has its vector, waiting at most that long."""
@@ -183,17 +192,19 @@ class EmbeddingWorker:
         return 0.0 if self._past_from < self._seen else TAKE_SECONDS
 
     def _load(self, view: View) -> None:
-        """Vectors of the table into memory; rows of facts the node does not know go."""
+        """Vectors of blocks and of the table into memory; rows of facts the node does not know
+        go."""
         self._cover(view.count)
         unknown: list[str] = []
-        for ids, rows in self._table.pages():
-            slots = np.array([self._slot(fact, view.count) for fact in ids], dtype=np.int32)
+        for ids, slots in load_vectors(
+            self._vectors, self._blocks, self._table, view, self._reader.slot_of
+        ):
             known = slots >= 0
             unknown += [ids[n] for n in np.flatnonzero(~known).tolist()]
-            self._vectors.put(slots[known], rows[known])
             self._stored[slots[known]] = True
         if unknown:
             self._table.write(ended=unknown)
+        self._vectors.forget(np.flatnonzero(view.scope == NOWHERE).astype(np.int32))
 
     def _follow(self, events: Sequence[Recorded]) -> None:
         view = self._published(events[-1].position)

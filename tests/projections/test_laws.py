@@ -197,7 +197,7 @@ def test_what_was_erased_is_nowhere_and_the_chain_stands(steps: list[Step]) -> N
             for fact in event.payload.fact_ids
         }
         assert verify(node.log).fault is None
-        assert not erased & node.reader.image.facts.slot_of.keys()
+        assert erased.isdisjoint(node.reader.image.facts.slot_of)
         with node.reader.pool.connection() as db:
             for projector in PROJECTORS:
                 if projector.name == "erasures":

@@ -20,8 +20,9 @@ from engramlog.projections.arrays import F32, I32, I64, Bool
 from engramlog.projections.embedding.following import Ask, FollowedEmbeddings
 from engramlog.projections.embedding.settings import EmbeddingSettings
 from engramlog.projections.image.files import ImageFiles
-from engramlog.projections.image.image import loaded_at_once
+from engramlog.projections.image.image import MemoryImage, loaded_at_once
 from engramlog.projections.image.reader import Reader
+from engramlog.projections.tables.database import open_reader, tables_position
 from engramlog.projections.writing.writer import NoWriter
 from engramlog.replay.replication.state import load_state
 
@@ -46,13 +47,31 @@ class LogFollower:
         self._link = directory.projections_path
         self._arrived: list[tuple[I64, F32]] = []
         self._generation = os.readlink(self._link)
-        self._image = ImageFiles(path).restored(self._log) or loaded_at_once(self._link)
+        self._image = self._begun()
         self._reader = Reader(self._link, self._image)
         self.node = Node(directory, self._log, NoWriter(), self._reader, self.clock, b"")
         self.node.replica = load_state(path)
         space = self.node.pinned_space()
-        self._embeddings = FollowedEmbeddings.following(path, self._reader, embedding, space, ask)
+        self._embeddings = FollowedEmbeddings.following(
+            path, self._log, self._reader, embedding, space, ask
+        )
         self.node.embeddings = self._embeddings
+
+    def _begun(self) -> MemoryImage:
+        """The image as far as the tables are: vectors are looked up only once, and those that
+        come later are sent, so no fact that has one already may come later."""
+        image = ImageFiles(self._path).restored(self._log)
+        if image is None:
+            return loaded_at_once(self._link)
+        db = open_reader(self._link)
+        try:
+            position = tables_position(db)
+        finally:
+            db.close()
+        while image.position < position:
+            events = self._log.read(image.position, min(PAGE_EVENTS, position - image.position))
+            image.apply(events, events[-1].position)
+        return image
 
     def follow(self, position: int, now_us: int) -> None:
         """Know what was published at ``position``; the clock shows ``now_us``."""

@@ -1,4 +1,5 @@
-"""The task that keeps the files of the memory image near the log's end, for a quick start."""
+"""The task that keeps the files of the memory image and of the vectors near the log's end, for a
+quick start."""
 
 from __future__ import annotations
 
@@ -34,3 +35,4 @@ class ImageWriting(LoopTask):
         node = self._node
         if node.image_lag() >= max(LAG_MIN, node.reader.image.published // LAG_SHARE):
             node.write_image()
+        node.write_vectors()

@@ -1,0 +1,209 @@
+"""Blocks of vectors in files, from which a node starts and which recall workers share.
+
+``vectors-SPACE.blocks/NUMBER.block`` in the data directory holds the rows of one full block of
+slots, their sketch, and which of them there are. With them stand the positions of the facts that
+have these slots, and the hash of the last one's event: a block is used only where the log and
+the memory image still say the same. All of it can be embedded again.
+
+A full block hardly changes, so each is written once, and anew where it has gained much. One that
+lost a vector to an erasure is removed, and written anew after that.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from engramlog.eventlog.durable_file import sync_folder
+from engramlog.eventlog.errors import StorageFailed
+from engramlog.eventlog.log import EventLog
+from engramlog.projections.arrays import I64
+from engramlog.projections.embedding.recipe import Space
+from engramlog.projections.embedding.vectors import BLOCK_SLOTS, Block, Vectors
+from engramlog.projections.sealed_sections import (
+    Laid,
+    SealedFault,
+    Sections,
+    open_sections,
+    write_sections,
+)
+
+SUFFIX = ".block"
+FORMAT = 1
+GAIN = BLOCK_SLOTS // 16
+"""A block that has gained so many vectors is written anew."""
+HELD_LOOKS = 100
+HELD_SECONDS = 0.1
+
+_log = logging.getLogger(__name__)
+
+
+class BlockSeal(Struct, frozen=True):
+    """What a file says of itself. ``hash``: of the event of the block's last fact."""
+
+    format: int
+    space: Space
+    number: int
+    hash: bytes
+
+
+class _Written(Struct, frozen=True):
+    """What a file held when this process wrote or mapped it. ``held`` gives None once nothing
+    refers to the map."""
+
+    vectors: int
+    forgotten: int
+    held: Callable[[], object | None] = lambda: None
+
+
+class VectorBlocks:
+    """The files of one space. One process writes and removes them, others read them; what
+    writes and what removes them exclude each other."""
+
+    def __init__(self, folder: Path, space: Space, log: EventLog) -> None:
+        self._folder = folder
+        self._space = space
+        self._log = log
+        self._lock = threading.Lock()
+        self._written: dict[int, _Written] = {}
+
+    def restore(self, vectors: Vectors, starts: I64) -> bool:
+        """Put the blocks that fit into empty vectors; whether there were any. Reads, and removes
+        nothing. ``starts``: positions of the facts, by slot."""
+        for path in sorted(self._folder.glob(f"*{SUFFIX}")):
+            number = int(path.stem)
+            try:
+                sections = self._opened(number, starts)
+            except (OSError, SealedFault, msgspec.MsgspecError) as fault:
+                _log.warning("vectors of block %d are read from the table: %s", number, fault)
+                continue
+            block = _block(sections, vectors.dimensions)
+            vectors.take(number, block)
+            self._written[number] = _Written(
+                int(np.count_nonzero(block.present)), vectors.forgotten(number), sections.held()
+            )
+        return bool(self._written)
+
+    def write(self, vectors: Vectors, starts: I64) -> None:
+        """Write the full blocks that have no file, or one that lacks much. Raises OSError."""
+        for number in range(len(starts) // BLOCK_SLOTS):
+            with self._lock:
+                block = vectors.block(number)
+                if block is not None and self._is_due(vectors, number, block):
+                    self._write(vectors, number, block, starts)
+
+    def discard_forgotten(self, vectors: Vectors) -> None:
+        """Remove the files that hold a vector which was forgotten since they were written, and
+        all that this process does not use; let go of those it has mapped.
+
+        Raises:
+            OSError: a file cannot be removed.
+            StorageFailed: a request that is under way still reads one.
+        """
+        with self._lock:
+            known = self._written.items()
+            stale = [n for n, each in known if each.forgotten != vectors.forgotten(n)]
+            kept = {self._path(number) for number in self._written.keys() - set(stale)}
+            removed = [each for each in self._folder.glob("*") if each not in kept]
+            for path in removed:
+                path.unlink(missing_ok=True)
+            if removed:
+                sync_folder(self._folder)
+            for number in stale:
+                block = vectors.block(number)
+                if block is not None:
+                    vectors.take(number, _private(block))
+                del block
+            self._let_go([self._written.pop(number).held for number in stale])
+
+    def _let_go(self, held: Iterable[Callable[[], object | None]]) -> None:
+        for _ in range(HELD_LOOKS):
+            if all(each() is None for each in held):
+                return
+            gc.collect()  # what readers left may be waiting for it
+            time.sleep(HELD_SECONDS)
+        raise StorageFailed("a removed file of vectors is still being read")
+
+    def _is_due(self, vectors: Vectors, number: int, block: Block) -> bool:
+        written = self._written.get(number)
+        if written is None or written.forgotten != vectors.forgotten(number):
+            return True
+        return int(np.count_nonzero(block.present)) >= written.vectors + GAIN
+
+    def _write(self, vectors: Vectors, number: int, block: Block, starts: I64) -> None:
+        of_block = starts[number * BLOCK_SLOTS : (number + 1) * BLOCK_SLOTS]
+        (event,) = self._log.read(int(of_block[-1]) - 1, 1)
+        seal = BlockSeal(FORMAT, self._space, number, event.hash)
+        forgotten, present = vectors.forgotten(number), block.present.copy()
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        unfinished = self._path(number).with_suffix(".unfinished")
+        try:
+            write_sections(
+                unfinished,
+                msgspec.msgpack.encode(seal),
+                [
+                    Laid("rows", block.rows.reshape(-1)),
+                    Laid("sketch", block.sketch.reshape(-1)),
+                    Laid("present", present),
+                    Laid("positions", of_block),
+                ],
+            )
+            if forgotten == vectors.forgotten(number):
+                unfinished.rename(self._path(number))
+                sync_folder(self._folder)
+                held = self._written[number].held if number in self._written else lambda: None
+                count = int(np.count_nonzero(present))
+                self._written[number] = _Written(count, forgotten, held)
+        finally:
+            unfinished.unlink(missing_ok=True)
+
+    def _opened(self, number: int, starts: I64) -> Sections:
+        """A checked block. Raises SealedFault where it does not fit."""
+        sections = open_sections(self._path(number))
+        seal = msgspec.msgpack.decode(sections.document, type=BlockSeal)
+        if (seal.format, seal.space, seal.number) != (FORMAT, self._space, number):
+            raise SealedFault("it is of other vectors")
+        of_block = starts[number * BLOCK_SLOTS : (number + 1) * BLOCK_SLOTS]
+        if not np.array_equal(sections.array("positions"), of_block):
+            raise SealedFault("other facts have these slots")
+        last = int(of_block[-1])
+        if [event.hash for event in self._log.read(last - 1, 1)] != [seal.hash]:
+            raise SealedFault("its facts are not in this log")
+        sections.check()
+        return sections
+
+    def _path(self, number: int) -> Path:
+        return self._folder / f"{number:08d}{SUFFIX}"
+
+
+def blocks_folder(table: Path) -> Path:
+    """Where the blocks of a table's vectors lie."""
+    return table.with_suffix(".blocks")
+
+
+def remove_blocks(data: Path, kept: Path | None = None) -> None:
+    """Remove the blocks of all tables of vectors in a data directory, but one."""
+    for folder in data.glob("vectors-*.blocks"):
+        if kept is None or folder != blocks_folder(kept):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _block(sections: Sections, dimensions: int) -> Block:
+    return Block(
+        sections.array("rows").reshape(BLOCK_SLOTS, dimensions),
+        sections.array("sketch").reshape(-1, BLOCK_SLOTS),
+        sections.array("present"),
+    )
+
+
+def _private(block: Block) -> Block:
+    return Block(block.rows.copy(), block.sketch.copy(), block.present)
