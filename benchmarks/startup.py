@@ -12,15 +12,22 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import numpy as np
 from msgspec import Struct
 
-from benchmarks.recall_world import RecallWorld
+from benchmarks.recall_world import DIMENSIONS, RecallWorld
 from benchmarks.report import Figure, Stopwatch, say
 from benchmarks.serving import serving_process, wait_ready
 from engramlog.api.node.node import Node
+from engramlog.projections.embedding.files.blocks import VectorBlocks
+from engramlog.projections.embedding.recipe import Space
+from engramlog.projections.embedding.vec_facts import VecFacts
+from engramlog.projections.embedding.vectors import Vectors
 
 BATCH = 2_000
 REPEATS = 3
+TABLE_FACTS_MAX = 200_000
+"""Stores up to this size have their vectors written to a table as well, which takes long."""
 IMAGE_FOLDER = "image"
 
 
@@ -43,6 +50,8 @@ def measure(facts: int) -> list[Figure]:
         written = sum(file.stat().st_blocks * 512 for file in (full / IMAGE_FOLDER).glob("*"))
         say("starting from files")
         files = _best(full)
+        say("loading vectors")
+        vectors = _vectors(full, facts)
         say("starting from the tables")
         tables = _best(full, from_tables=True)
     name = f"{facts:,} facts"
@@ -62,6 +71,7 @@ def measure(facts: int) -> list[Figure]:
         Figure("private memory a fact, from files", fact_bytes[0], "B", of_tables,
                fact_bytes[0] / fact_bytes[1]),
         Figure("private memory a fact, from the tables", fact_bytes[1], "B"),
+        *vectors,
     ]  # fmt: skip
 
 
@@ -74,6 +84,43 @@ def _fill(folder: Path, facts: int) -> float:
     clock = Stopwatch()
     node.close()
     return clock.seconds
+
+
+def _vectors(full: Path, facts: int) -> list[Figure]:
+    """Vectors of a store from blocks, and from the table: as a node loads them after it serves."""
+    node = Node.open(full)
+    try:
+        starts = node.reader.pin().from_position
+        ids = list(node.reader.image.facts.slot_of)
+        space = Space("none", "made up", DIMENSIONS)
+        blocks = VectorBlocks(full / "made-up.blocks", space, node.log)
+        table = VecFacts(full / "made-up.db", space)
+        vectors = Vectors(DIMENSIONS)
+        for slots, rows in RecallWorld(facts).vectors():
+            vectors.put(slots, rows)
+            added = zip((ids[slot] for slot in slots.tolist()), rows, strict=True)
+            if facts <= TABLE_FACTS_MAX:
+                table.write(added=list(added))
+        blocks.write(vectors, starts)
+        table.close()
+        clock = Stopwatch()
+        VectorBlocks(full / "made-up.blocks", space, node.log).restore(Vectors(DIMENSIONS), starts)
+        blocks_s = clock.seconds
+        if facts > TABLE_FACTS_MAX:
+            return [Figure("vectors from blocks", blocks_s, "s")]
+        table = VecFacts(full / "made-up.db", space)
+        clock, vectors = Stopwatch(), Vectors(DIMENSIONS)
+        for page, rows in table.pages():
+            slot_of = node.reader.slot_of
+            vectors.put(np.array([slot_of(each) for each in page], dtype=np.int32), rows)
+        table_s = clock.seconds
+        table.close()
+        return [
+            Figure("vectors from blocks", blocks_s, "s", "from the table", blocks_s / table_s),
+            Figure("vectors from the table", table_s, "s"),
+        ]
+    finally:
+        node.close()
 
 
 def _best(data: Path, *, from_tables: bool = False) -> Started:

@@ -10,9 +10,11 @@ import pytest
 
 from engramlog.api.node.node import Node
 from engramlog.eventlog.kinds import DecayPolicy, EmbeddingModelPinned, Value
+from engramlog.projections.embedding import vectors as vectors_module
 from engramlog.projections.embedding.cache import text_key
 from engramlog.projections.embedding.choosing import Choice
 from engramlog.projections.embedding.errors import BadAnswer, ProviderRefused, ProviderUnavailable
+from engramlog.projections.embedding.files import blocks as blocks_module
 from engramlog.projections.embedding.recipe import Space, composed
 from engramlog.projections.embedding.service import Embeddings
 from engramlog.projections.normalization import SCOPES
@@ -92,6 +94,28 @@ def test_a_live_fact_is_embedded_as_its_composed_text(stage: Stage) -> None:
     slots = np.array([stage.node.reader.slot_of(fact)], dtype=np.int32)
     cosines, _ = stage.embeddings.semantics.cosines(query, slots)
     assert cosines[0] == pytest.approx(1.0, abs=1e-6)
+
+
+def test_it_starts_from_blocks_and_takes_the_rest_from_the_table(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (vectors_module, blocks_module):
+        monkeypatch.setattr(module, "BLOCK_SLOTS", 4)
+    facts = [stage.say(f"says {number}") for number in range(6)]
+    assert stage.settled() == sorted(facts)
+    stage.embeddings.write_blocks()
+    blocks = stage.folder / "vectors.blocks"
+    assert [path.name for path in blocks.iterdir()] == ["00000000.block"]
+    stage.retract(facts[1])
+    stage.settled()
+    later: list[str] = []
+    stage.restart(lambda: later.append(stage.say("says more")))
+    assert stage.settled() == sorted({*facts, *later} - {facts[1]})
+    assert all(stage.has_vector(fact) for fact in (*facts, *later)), "the past too"
+    assert stage.provider.embedded == ["alice memory:note says more"]
+    stage.node.write(EraseFacts(erasure_id="e", fact_ids=(facts[2],)))
+    stage.embeddings.purge(stage.node.log.head().position, {facts[2]}, [])
+    assert list(blocks.iterdir()) == []
 
 
 def test_facts_under_the_threshold_are_not_embedded(stage: Stage) -> None:
