@@ -98,9 +98,9 @@ def _vectors(full: Path, facts: int) -> list[Figure]:
         vectors = Vectors(DIMENSIONS)
         for slots, rows in RecallWorld(facts).vectors():
             vectors.put(slots, rows)
-            added = zip((ids[slot] for slot in slots.tolist()), rows, strict=True)
             if facts <= TABLE_FACTS_MAX:
-                table.write(added=list(added))
+                first = int(slots[0])
+                table.write(added=list(zip(ids[first : first + len(rows)], rows, strict=True)))
         blocks.write(vectors, starts)
         table.close()
         clock = Stopwatch()
