@@ -26,12 +26,12 @@ class ImageWriting(LoopTask):
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             try:
-                await self.in_thread(self._write_due)
+                await self.in_thread(self.write_due)
                 self.error = None
             except Exception as fault:
                 self.failed(fault)
 
-    def _write_due(self) -> None:
+    def write_due(self) -> None:
         node = self._node
         if node.image_lag() >= max(LAG_MIN, node.reader.image.published // LAG_SHARE):
             node.write_image()

@@ -5,19 +5,29 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from engramlog.api.node import node as node_module
 from engramlog.api.node.node import Node
+from engramlog.api.node.tasks import image_writing
 from engramlog.api.node.tasks.erasure_cleaning import cleaner_of
+from engramlog.api.node.tasks.image_writing import ImageWriting
 from engramlog.eventlog.kinds import Value
 from engramlog.projections.archive.archive import Archive
 from engramlog.projections.audit.desk import AuditDesk
 from engramlog.projections.image.files import FOLDER
-from engramlog.projections.image.image import MemoryImage
-from engramlog.projections.writing.commands import AssertFact, EraseFacts
+from engramlog.projections.image.image import ImageCut, MemoryImage
+from engramlog.projections.normalization import SCOPES
+from engramlog.projections.sealed_sections import Laid
+from engramlog.projections.writing.commands import (
+    AssertFact,
+    EraseFacts,
+    RetractFact,
+    SetAttributes,
+)
 from tests.worlds.data_files import files_with
 from tests.worlds.histories import asserted
 from tests.worlds.image_contents import contents
@@ -139,6 +149,60 @@ def test_an_erasure_leaves_no_file_and_no_map_of_one(
 def mapped(data: Path) -> bool:
     """Whether this process has a file of the memory image mapped, removed or not."""
     return str(data / FOLDER) in Path("/proc/self/maps").read_text()
+
+
+def test_what_is_written_meanwhile_is_not_in_the_file(tmp_path: Path) -> None:
+    """The position is fixed before anything large is written, and writes go on."""
+    node = Node.open(tmp_path)
+    node.write(*facts("first"))
+    ids = list(node.reader.image.facts.slot_of)
+    at = node.log.head().position
+    sections = node.reader.image.sections
+
+    def meanwhile(cut: ImageCut) -> Iterator[Laid]:
+        node.write(*facts("second"), *facts("first"))
+        node.write(RetractFact(fact_id=ids[3], scopes=frozenset(SCOPES)))
+        secret = {"classification": 3}
+        node.write(SetAttributes(fact_id=ids[4], changes=secret, scopes=frozenset(SCOPES)))
+        for laid in sections(cut):
+            node.write(*facts(laid.name, 1))
+            yield laid
+
+    node.reader.image.sections = meanwhile  # type: ignore[method-assign]
+    try:
+        assert node.write_image() == at
+        restored = node.images.restored(node.log)
+        assert restored is not None
+        followed = MemoryImage()
+        followed.apply(node.log.read(0, at), at)
+        assert contents(restored) == contents(followed)
+        tail = node.log.read(at, 10_000)
+        restored.apply(tail, tail[-1].position)
+        assert contents(restored) == contents(node.reader.image)
+    finally:
+        del node.reader.image.sections
+        node.close()
+
+
+def test_the_task_writes_once_the_files_are_far_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(image_writing, "LAG_MIN", 30)
+    node = Node.open(tmp_path)
+    task = ImageWriting(node)
+    try:
+        node.write(*facts("first"))
+        task.write_due()
+        assert node.images.position == 0
+        node.write(*facts("second"))
+        task.write_due()
+        assert node.image_lag() == 0
+        node.write(*facts("third", 1))
+        assert node.image_lag() == 1
+        monkeypatch.setattr(node.writer, "degraded", "for this test")
+        assert node.image_lag() == 0, "what does not follow the log is not written"
+    finally:
+        node.close()
 
 
 def test_what_an_erasure_overtakes_is_not_written(tmp_path: Path) -> None:
