@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 
@@ -137,6 +137,13 @@ def _version() -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     given = sys.argv[1:] if argv is None else argv
+    return execute(lambda: build_parser(_needed(given)), given)
+
+
+def execute(
+    parser: Callable[[], argparse.ArgumentParser], given: Sequence[str], program: str = "engramlog"
+) -> int:
+    """Run what a command line says; returns the exit code. ``parser`` makes its parser."""
     for name in THREADS_OF_LIBRARIES:
         os.environ.setdefault(name, "1")
     meant = unknown_command(given)
@@ -144,7 +151,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"engramlog: {meant}", file=sys.stderr)
         return 2
     try:  # also while a command's modules load, which takes a moment
-        args = build_parser(_needed(given)).parse_args(given)
+        args = parser().parse_args(given)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     try:
@@ -160,12 +167,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         known = isinstance(fault, (ClientError, CommandError))
         if known or isinstance(fault, expected()):
-            print(f"engramlog: {one_line(fault)}{_remedy(fault, args)}", file=sys.stderr)
+            print(f"{program}: {one_line(fault)}{_remedy(fault, args)}", file=sys.stderr)
             return 1
         kind = type(fault).__name__
         print(
-            f"engramlog: unexpected {kind}: {one_line(fault)} "
-            "(run again with 'engramlog --traceback …' to see where)",
+            f"{program}: unexpected {kind}: {one_line(fault)} "
+            f"(run again with '{program} --traceback …' to see where)",
             file=sys.stderr,
         )
         return 1

@@ -27,6 +27,7 @@ _DAY = re.compile(r"(\d{4})-(\d{2})-(\d{2})", re.ASCII)
 _WEEK = re.compile(r"(\d{4})-W(\d{2})", re.ASCII)
 _QUARTER = re.compile(r"(\d{4})-Q([1-4])", re.ASCII)
 _FILE = re.compile(r"(daily|weekly|quarterly)_([0-9A-Z-]+)\.md", re.ASCII)
+_BARE_FILE = re.compile(r"(?:(daily|weekly|quarterly)_)?([0-9A-Z-]+)\.md", re.ASCII)
 
 
 class Period(Struct, frozen=True):
@@ -60,6 +61,35 @@ def period_of_name(name: str) -> Period | None:
     tier = _tier(found[1])
     start = None if tier is None else _start(tier, found[2])
     return None if tier is None or start is None else Period(tier, start)
+
+
+def name_of_file(path: str) -> str | None:
+    """The name under which a file is recorded, by its path in a notes' folder; None where the path
+    names no period.
+
+    Beside the names themselves: a file in a tier's folder without the tier in front
+    (``daily/2026-06-01.md``), and one beside those folders, with it or without
+    (``weekly_2026-W25.md``, ``2026-Q2.md``). What is under ``consolidation/`` keeps that part.
+    """
+    if period_of_name(path) is not None:
+        return path
+    above, _, file = path.rpartition("/")
+    inside = above.removeprefix(FOLDER).removeprefix("/")
+    bare = _BARE_FILE.fullmatch(file)
+    if bare is None or inside not in ("", *TIERS):
+        return None
+    tier = inside or bare[1] or _tier_of_date(bare[2])
+    if bare[1] is not None and bare[1] != tier:
+        return None
+    folder = f"{FOLDER}/" if above.split("/")[0] == FOLDER else ""
+    name = f"{folder}{tier}/{tier}_{bare[2]}.md"
+    return name if period_of_name(name) is not None else None
+
+
+def _tier_of_date(text: str) -> Tier:
+    if _WEEK.fullmatch(text):
+        return "weekly"
+    return "quarterly" if _QUARTER.fullmatch(text) else "daily"
 
 
 @lru_cache(maxsize=65_536)

@@ -77,18 +77,23 @@ def test_a_prompt_is_the_text_without_its_margins() -> None:
 
 
 def memory(text: str) -> dict[str, object]:
-    return {"fact": {"value": {"v": text}, "timestamp": "2026-01-02T00:00:00Z"}}
+    value = {"type": "text", "v": text}
+    return {"id": text, "value": value, "timestamp": "2026-01-02T00:00:00Z"}
+
+
+def answered(*memories: dict[str, object]) -> dict[str, object]:
+    return {"content": [{"fact": each} for each in memories], "results": list(memories)}
 
 
 def test_memories_are_one_line_each_and_cut_at_the_limit() -> None:
-    answer = {"content": [memory("one\nline"), memory("x" * 50)]}
+    answer = answered(memory("one\nline"), memory("x" * 50))
     room = len(HEADING) + 1
     whole = injected(answer, 1000)
     assert whole == f"{HEADING}\n- one line (2026-01-02)\n- {'x' * 50} (2026-01-02)\n"
     assert injected(answer, room + 24) == f"{HEADING}\n- one line (2026-01-02)\n"
     assert injected(answer, room + 23) == f"{HEADING}\n- one line (2026-01-0…\n"
     assert injected(answer, room) == ""
-    assert injected({"content": []}, 1000) == ""
+    assert injected(answered(), 1000) == ""
 
 
 def test_a_profile_is_shown_with_abminds_numbers_and_installed(data: Path, tmp_path: Path) -> None:

@@ -143,6 +143,8 @@ def test_import_is_repeatable_and_json(tmp_path: Path) -> None:
     folder, data = tmp_path / "memory", tmp_path / "data"
     write(folder, "weekly/weekly_2026-W25.md", "One.\n\nTwo.\n")
     write(folder, "weekly/notes.md", "Three.\n")
+    write(folder, "2026-W25.md", "The same week again.\n")
+    write(folder, "README.md", "About these notes.\n")
     done = engramlog("summaries", "import", folder, "--data", data, "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["summaries"] == [
@@ -156,6 +158,10 @@ def test_import_is_repeatable_and_json(tmp_path: Path) -> None:
             "changed": True,
         }
     ]
+    ignored = json.loads(done.stdout)["ignored"]
+    assert [each["name"] for each in ignored] == ["weekly/notes.md", "2026-W25.md"]
+    assert "weekly/notes.md: ignored: its name says no day" in done.stderr
+    assert "2026-W25.md: ignored: weekly/weekly_2026-W25.md is of the same period" in done.stderr
     done = engramlog("summaries", "import", folder, "--data", data)
     assert done.stdout == "recorded 0 summaries, 1 were known\n"
     done = engramlog("summaries", "list", "--data", data)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from typing import Any
 from urllib.parse import quote
 
 from engramlog.api.console.arguments import CommandError, add_target_arguments
+from engramlog.api.console.questions.abmind_users import add_user_argument
 from engramlog.api.console.reach import reach
 from engramlog.api.console.subcommands import Subcommands
 
-USER_VARIABLE = "ABMIND_USER_ID"
 STORE = "/v1/memories"
 STEP = 10
 """How far ``--boost`` and ``--demote`` move the relevance."""
@@ -34,8 +33,12 @@ _NEEDED = ("translated", "original", "memory_type", "emotion_score", "user_id")
 
 def register(commands: Subcommands) -> None:
     """Add the commands."""
-    group = commands.group("memory", "store memories in abmind's manner", EXAMPLES)
-    parser = group.add("store", "store, rate, reclassify or merge memories", EXAMPLES, run_store)
+    add_store_command(commands.group("memory", "store memories in abmind's manner", EXAMPLES))
+
+
+def add_store_command(commands: Subcommands) -> None:
+    """``store``, as ``engramlog memory`` and abmind have it."""
+    parser = commands.add("store", "store, rate, reclassify or merge memories", EXAMPLES, run_store)
     add_target_arguments(parser)
     _add_words(parser)
     other = parser.add_argument_group("instead of storing")
@@ -56,10 +59,7 @@ def _add_words(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--original", metavar="TEXT", help="in the user's own words")
     group.add_argument("--memory-type", metavar="TYPE", help="fact, decision, preference, …")
     group.add_argument("--emotion-score", type=int, metavar="-5..5", help="how it feels")
-    group.add_argument(
-        "--user-id", "--chat-id", metavar="USER", default=os.environ.get(USER_VARIABLE),
-        help=f"whose it is: its owner is user:USER (default: {USER_VARIABLE})",
-    )  # fmt: skip
+    add_user_argument(group)
     for flag, metavar, text in (
         ("--language", "TAG", "of --original, such as hu"),
         ("--topic", "WORD", "default: general"),

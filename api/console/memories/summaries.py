@@ -62,7 +62,7 @@ def register(commands: Subcommands) -> None:
 def run_import(args: argparse.Namespace) -> int:
     """Record every summary of a folder; what the log says already is left alone."""
     try:
-        files = summary_files(args.folder)
+        folder = summary_files(args.folder)
     except OSError as fault:
         raise CommandError(str(fault)) from fault
     where = {
@@ -70,7 +70,13 @@ def run_import(args: argparse.Namespace) -> int:
         for name in ("scope", "garden_id", "source")
         if getattr(args, name) is not None
     }
-    total: dict[str, Any] = {"recorded": 0, "unchanged": 0, "summaries": [], "skipped": []}
+    files = folder.files
+    ignored = [{"name": name, "reason": why} for name, why in folder.ignored.items()]
+    for each in ignored:
+        print(f"{each['name']}: {each['reason']}", file=sys.stderr)
+    total: dict[str, Any] = {
+        "recorded": 0, "unchanged": 0, "summaries": [], "skipped": [], "ignored": ignored,
+    }  # fmt: skip
     with reach(args, create=True) as client, tqdm(
         total=len(files), unit=" files", disable=len(files) <= BATCH or not sys.stderr.isatty()
     ) as bar:  # fmt: skip

@@ -7,6 +7,7 @@ from typing import Any
 
 from engramlog.api.client.client import Client
 from engramlog.api.console.arguments import CommandError, add_target_arguments
+from engramlog.api.console.questions.abmind_users import owner_of
 from engramlog.api.console.questions.keyword_recall import (
     PROFILE_OF_INTENT,
     add_keyword_arguments,
@@ -104,6 +105,7 @@ def run_recall(args: argparse.Namespace) -> int:
         "token_budget": args.budget,
         "profile": args.profile or PROFILE_OF_INTENT.get(args.intent),
         "intent": args.intent,
+        "source": None if args.user_id is None else owner_of(args.user_id),
     }
     body |= {name: value for name, value in optional.items() if value is not None}
     if args.explain:

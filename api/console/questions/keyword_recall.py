@@ -11,6 +11,8 @@ import sys
 from typing import Any
 
 from engramlog.api.console.arguments import CommandError
+from engramlog.api.console.questions.abmind_users import add_user_argument, owner_of
+from engramlog.api.console.questions.statements import statement_of
 from engramlog.api.console.reach import reach
 
 PROFILE = "abmind"
@@ -49,6 +51,7 @@ def add_keyword_arguments(parser: argparse.ArgumentParser) -> None:
         "left (needs a profile that has it); explicit: take the words exactly as they are",
     )  # fmt: skip
     group.add_argument("--full", action="store_true", help="whole texts")
+    add_user_argument(group)
 
 
 def run_keyword_recall(args: argparse.Namespace) -> int:
@@ -84,6 +87,7 @@ def body_of(args: argparse.Namespace) -> dict[str, Any]:
         "intent": args.intent,
         "as_of": args.as_of,
         "valid_at": args.valid_at,
+        "source": None if args.user_id is None else owner_of(args.user_id),
     }
     return {
         "query": " ".join(keywords),
@@ -103,7 +107,7 @@ def _when(given: str | None) -> int | str | None:
 def hit_of(item: dict[str, Any], *, whole: bool) -> dict[str, Any]:
     """A result as abmind prints it; what the profile does not add is left out."""
     own: dict[str, Any] = item.get("metadata", {})
-    content = str(item["value"]["v"])
+    content = statement_of(item)
     if not whole and len(content) > CONTENT_MAX:
         content = content[: CONTENT_MAX - 1] + "…"
     hit = {

@@ -20,7 +20,7 @@ from engramlog.api.node.node import Node
 from engramlog.api.node.tasks.task import LoopTask
 from engramlog.api.settings import Settings
 from engramlog.eventlog.event import fact_partition
-from engramlog.projections.memories.summary_naming import FOLDER, TIERS, period_of_name
+from engramlog.projections.memories.summary_naming import FOLDER, TIERS, name_of_file
 from engramlog.projections.summaries.paragraphs import paragraphs_of
 from engramlog.projections.summaries.reading import RecordedFile, recorded_files
 from engramlog.projections.writing.commands import RecordSummary, Refused
@@ -34,6 +34,10 @@ from engramlog.projections.writing.writer import (
 ACTOR = "system:engramlog:summaries"
 FILE_BYTES_MAX = 4_194_304
 FILES_PER_COMMAND = 20
+NOT_NOTES = frozenset({"README.md"})
+NO_PERIOD = (
+    "ignored: its name says no day, week or quarter, as 2026-06-01.md, 2026-W25.md or 2026-Q2.md do"
+)
 SETTLE_MS = 300
 """A file that is being written is read once it has been quiet for about so long."""
 LOOK_MS = 1_000
@@ -53,6 +57,14 @@ class Summary(Struct, frozen=True):
 
     text: str
     state: RecordedFile
+
+
+class FolderOfNotes(Struct, frozen=True):
+    """What a folder holds: ``files`` by the names under which they are recorded; ``ignored``
+    Markdown files by their paths, each with the reason."""
+
+    files: dict[str, Path]
+    ignored: dict[str, str]
 
 
 class SummaryFolder(LoopTask):
@@ -124,7 +136,10 @@ class SummaryFolder(LoopTask):
         partition = fact_partition(self._settings.summaries_scope, None)
         with self._node.reader.pool.connection() as db:
             known = recorded_files(db, partition, self._owner)
-        present = summary_files(root)
+        folder = summary_files(root)
+        present = folder.files
+        for name, why in folder.ignored.items():
+            self._tell(name, why)
         asked: list[RecordSummary] = []
         for name, path in present.items():
             if str(path) in changed or known.get(name, RecordedFile(None, None)) != state_of(path):
@@ -167,24 +182,37 @@ class SummaryFolder(LoopTask):
             _log.warning("summary %s: %s", name or self._root, why)
 
 
-def summary_files(root: Path) -> dict[str, Path]:
-    """Files under a folder whose names are those of summaries, by name. Links are not followed.
+def summary_files(root: Path) -> FolderOfNotes:
+    """The Markdown files of a folder, of its tiers' folders, and of the same under
+    ``consolidation``. Links are not followed.
 
     Raises:
         OSError: the folder itself is not there or cannot be read.
     """
     if not root.is_dir():
         raise FileNotFoundError(f"{root} is not a folder")
-    found: dict[str, Path] = {}
+    found = FolderOfNotes({}, {})
     for above in (root / FOLDER, root):
         if above != root and above.is_symlink():
             continue
-        for tier in TIERS:
-            for path in _files(above / tier):
-                name = path.relative_to(root).as_posix()
-                if period_of_name(name) is not None:
-                    found[name] = path
+        for folder in (*(above / tier for tier in TIERS), above):
+            for path in _files(folder):
+                _sort(root, path, found)
     return found
+
+
+def _sort(root: Path, path: Path, found: FolderOfNotes) -> None:
+    given = path.relative_to(root).as_posix()
+    if path.suffix.lower() != ".md" or path.name in NOT_NOTES:
+        return
+    name = name_of_file(given)
+    if name is None:
+        found.ignored[given] = NO_PERIOD
+    elif name in found.files:
+        other = found.files[name].relative_to(root).as_posix()
+        found.ignored[given] = f"ignored: {other} is of the same period"
+    else:
+        found.files[name] = path
 
 
 def _files(folder: Path) -> Iterable[Path]:

@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engramlog.projections.memories.summary_naming import Period, period_of_entity, period_of_name
+from engramlog.projections.memories.summary_naming import (
+    Period,
+    name_of_file,
+    period_of_entity,
+    period_of_name,
+)
 from engramlog.projections.summaries.paragraphs import paragraphs_of, text_of
 
 
@@ -93,3 +98,27 @@ def test_a_text_of_paragraphs_has_these_paragraphs(parts: list[str]) -> None:
     once = paragraphs_of("\n\n".join(parts))
     assert paragraphs_of(text_of(once)) == once
     assert all(each and each == each.strip() for each in once)
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("daily/daily_2026-06-01.md", "daily/daily_2026-06-01.md"),
+        ("daily/2026-06-01.md", "daily/daily_2026-06-01.md"),
+        ("weekly/2026-W25.md", "weekly/weekly_2026-W25.md"),
+        ("consolidation/quarterly/2026-Q2.md", "consolidation/quarterly/quarterly_2026-Q2.md"),
+        ("2026-06-01.md", "daily/daily_2026-06-01.md"),
+        ("2026-W25.md", "weekly/weekly_2026-W25.md"),
+        ("weekly_2026-06-01.md", "weekly/weekly_2026-06-01.md"),
+        ("consolidation/2026-Q2.md", "consolidation/quarterly/quarterly_2026-Q2.md"),
+        ("daily/weekly_2026-W25.md", None),
+        ("daily/2026-W25.md", None),
+        ("2026-13-01.md", None),
+        ("weekly_probe.md", None),
+        ("other/2026-06-01.md", None),
+        ("daily/more/2026-06-01.md", None),
+        ("2026-06-01.txt", None),
+    ],
+)
+def test_files_by_their_usual_names_are_recorded_under_one(path: str, name: str | None) -> None:
+    assert name_of_file(path) == name

@@ -1,0 +1,21 @@
+"""``--user-id``: whose memories a command in abmind's manner is about."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+VARIABLE = "ABMIND_USER_ID"
+
+
+def add_user_argument(parser: argparse._ActionsContainer) -> None:  # pyright: ignore[reportPrivateUsage]  # a parser or a group of one
+    """``--user-id``, and what abmind also calls it."""
+    parser.add_argument(
+        "--user-id", "--chat-id", metavar="USER", default=os.environ.get(VARIABLE) or None,
+        help=f"whose memories: those of user:USER (default: {VARIABLE})",
+    )  # fmt: skip
+
+
+def owner_of(user: str) -> str:
+    """The entity that owns a user's memories."""
+    return user if ":" in user else f"user:{user}"
