@@ -665,7 +665,8 @@ class SqlAnswer(Answer):
 
 
 class ScoreBreakdown(Answer):
-    """The protocol's six numbers."""
+    """The protocol's six numbers, and those that they come from: ``relevance`` times the three
+    factors is ``weighted_total``, and that times ``scale`` is the score."""
 
     lexical: float
     semantic: float
@@ -673,6 +674,11 @@ class ScoreBreakdown(Answer):
     source_trust: float
     recency: float
     weighted_total: float
+    relevance: float
+    confidence_factor: float
+    trust_factor: float
+    other_factors: float
+    scale: float
 
 
 class ScoredFact(Answer):

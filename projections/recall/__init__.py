@@ -4,7 +4,7 @@ One pipeline for every system (``pipeline``); what differs between systems is a 
 document (``profile``, ``profiles/``). These are the public names.
 """
 
-from engramlog.projections.recall.answer import BREAKDOWN_KEYS, RecallAnswer, Recalled
+from engramlog.projections.recall.answer import RecallAnswer, Recalled
 from engramlog.projections.recall.pipeline import recall
 from engramlog.projections.recall.profile import (
     Profile,
@@ -14,6 +14,7 @@ from engramlog.projections.recall.profile import (
     parse_profile,
     profile_names,
 )
+from engramlog.projections.recall.ranking.breakdown import BREAKDOWN_KEYS
 from engramlog.projections.recall.request import RecallRequest, WeightsError, parse_weights
 from engramlog.projections.recall.stages.candidates import StageOutcome
 

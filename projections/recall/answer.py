@@ -13,8 +13,6 @@ from engramlog.projections.recall.question_intent import SkipReason
 from engramlog.projections.recall.stages.candidates import StageOutcome
 from engramlog.projections.tables.facts.fact_rows import FactRow
 
-BREAKDOWN_KEYS = ("lexical", "semantic", "graph", "source_trust", "recency", "weighted_total")
-
 
 class Recalled(Struct, frozen=True):
     """One packed fact.
@@ -24,8 +22,8 @@ class Recalled(Struct, frozen=True):
         row: what the log recorded.
         score: the final score; facts are ordered by it, but for diversity.
         breakdown: the protocol's six keys: normalised stage scores (0 where a stage did not
-            find the fact), trust, the recency factor (0 without one), and the weighted sum
-            before factors multiply.
+            find the fact), trust, the recency factor (0 without one), and the score before it is
+            scaled; and those with which they multiply out (``ranking.breakdown``).
         hop_distance: hops from a seed, 0 for direct hits.
         token_estimate: what it cost of the budget.
         confidence, source_trust, effective_confidence: at the Moment.

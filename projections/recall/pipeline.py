@@ -23,10 +23,11 @@ from engramlog.projections.recall.factors.features import Need, load_features
 from engramlog.projections.recall.plan import Plan, make_plan
 from engramlog.projections.recall.profile import Profile
 from engramlog.projections.recall.question_intent import Chosen, choose
+from engramlog.projections.recall.ranking.breakdown import breakdown
 from engramlog.projections.recall.ranking.chance import Chance, chance_of, scaled
 from engramlog.projections.recall.ranking.evidence import evidence_of
 from engramlog.projections.recall.ranking.fusion import FUSIONS, NORMALISATIONS, Fused, redistribute
-from engramlog.projections.recall.ranking.scoring import SCORE_DECIMALS, Scored, score
+from engramlog.projections.recall.ranking.scoring import Scored, score
 from engramlog.projections.recall.ranking.selecting import (
     Rows,
     Selected,
@@ -34,7 +35,7 @@ from engramlog.projections.recall.ranking.selecting import (
     add_parents,
     select,
 )
-from engramlog.projections.recall.request import STAGE_KEYS, RecallRequest
+from engramlog.projections.recall.request import RecallRequest
 from engramlog.projections.recall.request_facts import Survey, survey
 from engramlog.projections.recall.stages.candidates import Candidates, StageOutcome
 from engramlog.projections.recall.stages.running import run_stages
@@ -208,13 +209,16 @@ def _all_recalled(
             finders[number].append((labels[name], found))
     attributes = surveyed.view.stated_attributes(slots, surveyed.moment)
     return tuple(
-        _recalled(surveyed, scored, each, weights, chance, finders[number], attributes[number])
+        _recalled(
+            surveyed, plan, scored, each, weights, chance, finders[number], attributes[number]
+        )
         for number, each in enumerate(selected)
     )
 
 
 def _recalled(
     surveyed: Survey,
+    plan: Plan,
     scored: Scored,
     each: Selected,
     weights: dict[str, float],
@@ -239,7 +243,7 @@ def _recalled(
         slot=each.slot,
         row=each.row,
         score=0.0 if index is None else float(scored.score[index]),
-        breakdown=_breakdown(scored, index, trust),
+        breakdown=breakdown(scored, plan.profile.factors, index, trust),
         hop_distance=0 if index is None else int(fused.hops[index]),
         token_estimate=each.tokens,
         confidence=confidence,
@@ -271,18 +275,6 @@ def _with_use(surveyed: Survey, results: tuple[Recalled, ...]) -> tuple[Recalled
             strict=True,
         )
     )
-
-
-def _breakdown(scored: Scored, index: int | None, trust: float) -> dict[str, float]:
-    parts = dict.fromkeys(STAGE_KEYS, 0.0) | {"source_trust": trust, "recency": 0.0}
-    parts["weighted_total"] = 0.0
-    if index is not None:
-        for name in parts.keys() & scored.fused.normalised.keys():
-            parts[name] = round(float(scored.fused.normalised[name][index]), SCORE_DECIMALS)
-        if "recency" in scored.factors:
-            parts["recency"] = round(float(scored.factors["recency"][index]), SCORE_DECIMALS)
-        parts["weighted_total"] = round(float(scored.weighted[index]), SCORE_DECIMALS)
-    return parts
 
 
 def _explain(

@@ -74,7 +74,7 @@ def scaled(scored: Scored, chance: Chance) -> Scored:
     """The same with the chance as the highest score."""
     share = chance.chance / float(scored.score.max())
     score: F64 = np.round(scored.score * share, SCORE_DECIMALS)
-    return msgspec.structs.replace(scored, score=score)
+    return msgspec.structs.replace(scored, score=score, scale=share, unscaled=scored.score)
 
 
 def _said_by_named(survey: Survey, scored: Scored, best: I64) -> float:

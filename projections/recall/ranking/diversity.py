@@ -73,22 +73,32 @@ class ByScore:
 class ByMarginalRelevance:
     """``argmax of lambda * score - (1 - lambda) * max similarity to what was taken``.
 
-    Among equals the candidate that stands first is proposed.
+    Among equals the candidate that stands first is proposed. Those behind the ``firsts`` are
+    proposed when none of the first is left.
     """
 
-    def __init__(self, scores: F64, similarity: Similarity, lambda_mmr: float) -> None:
+    def __init__(
+        self,
+        scores: F64,
+        similarity: Similarity,
+        lambda_mmr: float,
+        firsts: int | None = None,
+    ) -> None:
         self._relevance = lambda_mmr * scores
         self._penalty_weight = 1.0 - lambda_mmr
         self._similarity = similarity
         self._nearest: F64 = np.zeros(len(scores))
         self._gone: Bool = np.zeros(len(scores), dtype=np.bool_)
         self._left = len(scores)
+        self._firsts = len(scores) if firsts is None else firsts
 
     def propose(self) -> int | None:
         if self._left == 0:
             return None
         marginal = self._relevance - self._penalty_weight * self._nearest
         marginal[self._gone] = -np.inf
+        if not self._gone[: self._firsts].all():
+            marginal = marginal[: self._firsts]
         return int(marginal.argmax())
 
     def take(self, index: int) -> None:

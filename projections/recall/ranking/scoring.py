@@ -19,13 +19,20 @@ floating-point arithmetic never decide an order."""
 
 
 class Scored(Struct, frozen=True):
-    """In the order of the fused slots: ``weighted`` is the sum before factors multiply."""
+    """In the order of the fused slots: ``weighted`` is the sum before factors multiply,
+    ``total`` the score before ``scale`` made a chance of it (see ``chance``)."""
 
     fused: Fused
     features: Features
     factors: dict[str, F64]
     weighted: F64
     score: F64
+    scale: float = 1.0
+    unscaled: F64 | None = None
+
+    @property
+    def total(self) -> F64:
+        return self.score if self.unscaled is None else self.unscaled
 
     def only(self, index: int) -> dict[str, float]:
         """The factors of one candidate, rounded for people."""

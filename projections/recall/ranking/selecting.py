@@ -18,6 +18,7 @@ from engramlog.projections.recall.ranking.diversity import (
     Material,
 )
 from engramlog.projections.recall.ranking.packing import ESTIMATORS, pack
+from engramlog.projections.recall.ranking.repetition import repeats_last
 from engramlog.projections.recall.ranking.scoring import Scored
 from engramlog.projections.recall.ranking.ties import ranking
 from engramlog.projections.recall.request_facts import Survey
@@ -44,16 +45,21 @@ def select(survey: Survey, plan: Plan, scored: Scored, rows: Rows) -> list[Selec
     """The candidates that are packed, in the order in which they were chosen."""
     view, profile = survey.view, plan.profile
     order = ranking(view, scored.fused.slots, scored.score, profile.ties)
+    slots, disputed = scored.fused.slots, scored.features.contradicted
+    order, firsts = repeats_last(view, slots, disputed, order)
+    is_first = np.arange(len(order)) < firsts
     order = order[: max(profile.diversity.pool, plan.limit)]
     positions = view.from_position[scored.fused.slots[order]]
     pool = rows(positions.tolist()) if plan.token_budget > 0 else []
     # Rows that are gone (a fact erased since the view was pinned) are simply not offered.
-    order = order[np.isin(positions, [row.position for row in pool])]
+    held = np.isin(positions, [row.position for row in pool])
+    firsts = int(np.count_nonzero(held & is_first[: len(held)]))
+    order = order[held]
     estimate = ESTIMATORS[profile.packing.estimator]
     costs = [estimate(row.value_v) for row in pool]
     slots = scored.fused.slots[order]
     packed = pack(
-        _chooser(survey, plan, pool, slots, scored.score[order]),
+        _chooser(survey, plan, pool, slots, scored.score[order], firsts),
         costs,
         budget=plan.token_budget,
         limit=plan.limit,
@@ -92,7 +98,9 @@ def add_parents(
     return parents
 
 
-def _chooser(survey: Survey, plan: Plan, pool: list[FactRow], slots: I32, scores: F64) -> Chooser:
+def _chooser(
+    survey: Survey, plan: Plan, pool: list[FactRow], slots: I32, scores: F64, firsts: int
+) -> Chooser:
     if not plan.diverse:
         return ByScore(len(pool))
     diversity = plan.profile.diversity
@@ -106,7 +114,7 @@ def _chooser(survey: Survey, plan: Plan, pool: list[FactRow], slots: I32, scores
         vectors, embedded = survey.semantics.rows(slots)
         material = msgspec.structs.replace(material, vectors=vectors, embedded=embedded)
     similarity = SIMILARITIES[diversity.similarity](material)
-    return ByMarginalRelevance(scores, similarity, plan.lambda_mmr)
+    return ByMarginalRelevance(scores, similarity, plan.lambda_mmr, firsts)
 
 
 class _Cut(Collection[list[str]]):

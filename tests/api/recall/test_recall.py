@@ -53,6 +53,7 @@ def test_the_answer_holds_every_published_shape(atlas: LiveNode) -> None:
     for scored, flat in zip(body["facts"], body["results"], strict=True):
         assert list(scored["score_breakdown"]) == [
             "lexical", "semantic", "graph", "source_trust", "recency", "weighted_total",
+            "relevance", "confidence_factor", "trust_factor", "other_factors", "scale",
         ]  # fmt: skip
         assert flat["fact"] == scored["fact"]
         assert flat["id"] == scored["fact"]["id"]

@@ -26,7 +26,9 @@ class World:
             self.hostile = node.mint("read", "write", entity=HOSTILE, sources=None)
         self.canonical = self.say(self.trusted, TRUSTED, "The chief engineer of atlas is Mara")
 
-    def say(self, key: str | None, source: str, v: str, confidence: float = 1.0) -> dict[str, Any]:
+    def say(
+        self, key: str | None, source: str, v: str, confidence: float = 1.0, **more: Any
+    ) -> dict[str, Any]:
         return self.node.state(
             key=key,
             entity="project:atlas",
@@ -35,10 +37,11 @@ class World:
             v=v,
             source=source,
             confidence=confidence,
+            **more,
         )
 
-    def recalled(self) -> list[dict[str, Any]]:
-        body = {"query": QUERY, "scope": "company", "token_budget": 20_000}
+    def recalled(self, profile: str = "default") -> list[dict[str, Any]]:
+        body = {"query": QUERY, "scope": "company", "token_budget": 20_000, "profile": profile}
         answer = self.node.call("POST", "/v1/recall", key=self.trusted, json=body)
         assert answer.status_code == 200, answer.text
         return answer.json()["facts"]
@@ -51,6 +54,9 @@ class World:
         others = [score[fact] for fact in ids if fact != self.canonical["id"]]
         if under is not None and others:
             assert max(others) < under * score[self.canonical["id"]]
+            # The protocol's own set reads what floods by this number alone.
+            totals = {each["fact"]["id"]: each["score_breakdown"] for each in found}
+            assert max(totals[fact]["weighted_total"] for fact in score if fact != ids[0]) <= under
 
 
 @pytest.fixture(params=[False, True], ids=["no authentication", "keys"])
@@ -94,3 +100,15 @@ def test_a_flood_of_a_source_that_is_not_trusted_stays_below(world: World) -> No
         v = f"The chief engineer of atlas is not Mara but somebody {number}"
         world.say(world.hostile, HOSTILE, v)
     world.check(under=0.75)
+
+
+@pytest.mark.parametrize("profile", ["default", "stigmem", "stargraph"])
+def test_what_one_source_says_many_times_does_not_drown_what_another_says(
+    world: World, profile: str
+) -> None:
+    for number in range(FLOOD):  # each a fact of its own, as it holds for another time
+        v = "The chief engineer of atlas is certainly the chief engineer Eve"
+        until = f"2099-01-{number + 1:02}T00:00:00Z"
+        world.say(world.hostile, HOSTILE, v, valid_until=until)
+    found = world.recalled(profile=profile)
+    assert world.canonical["id"] in [each["fact"]["id"] for each in found[:3]]

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engramlog.projections.recall.answer import BREAKDOWN_KEYS, RecallAnswer
+from engramlog.projections.recall.answer import RecallAnswer
 from engramlog.projections.recall.pipeline import recall
 from engramlog.projections.recall.profile import Profile, load_profile, parse_profile
+from engramlog.projections.recall.ranking.breakdown import BREAKDOWN_KEYS
 from engramlog.projections.recall.request import RecallRequest
 from engramlog.projections.recall.request_facts import Survey
 from engramlog.projections.recall.stages import STAGES, Stage, lexical
@@ -63,13 +64,56 @@ def test_the_seeds_score_of_one_fact() -> None:
     assert only.breakdown == pytest.approx(
         {
             "lexical": 1.0, "semantic": 0.0, "graph": 0.0, "source_trust": 0.5,
-            "recency": math.exp(-0.3), "weighted_total": 0.6,
+            "recency": math.exp(-0.3), "weighted_total": 0.6 * math.exp(-0.3) * 0.8 * 0.75,
+            "relevance": 0.6, "confidence_factor": 0.8, "trust_factor": 0.75,
+            "other_factors": math.exp(-0.3), "scale": 1.0,
         }
     )  # fmt: skip
     assert only.explain is not None
     assert only.explain["factors"]["source_trust"] == 0.75
     assert only.explain["stages"]["lexical"]["weight"] == pytest.approx(0.6)
     assert only.why == ("lexical: holds ledger",)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(("green tea", "black tea", "tea with Ben", "a cup?", "ledger")),
+            st.sampled_from((0.2, 0.5, 1.0)),
+            st.sampled_from((0.0, 1.0, 400.0)),
+            st.booleans(),
+        ),
+        min_size=1,
+        max_size=6,
+    ),
+    st.sampled_from((0.1, 0.5, 1.0)),
+    st.sampled_from(("default", "stigmem", "stargraph", "abmind", "abmind-head")),
+)
+@settings(max_examples=25, deadline=None)
+def test_the_numbers_of_every_score_multiply_out(
+    facts: list[tuple[str, float, float, bool]], trust: float, profile: str
+) -> None:
+    world = World()
+    for number, (text, confidence, age_days, doubtful) in enumerate(facts):
+        slot = world.fact(
+            user(f"u{number % 2}"),
+            "memory:note",
+            text,
+            confidence=confidence,
+            age_days=age_days,
+            source=OTHER if doubtful else "agent:tester",
+        )
+        world.accessed(slot, number)
+    world.trust(OTHER, trust)
+    answer = ask(world, "green tea", profile=profile, min_confidence=0.0, include_low_trust=True)
+    for each in answer.results:
+        parts = each.breakdown
+        product = parts["relevance"] * parts["confidence_factor"] * parts["trust_factor"]
+        assert product * parts["other_factors"] == pytest.approx(parts["weighted_total"], abs=1e-8)
+        assert parts["weighted_total"] * parts["scale"] == pytest.approx(each.score, abs=1e-8)
+        if profile in ("default", "stigmem"):
+            assert parts["confidence_factor"] == pytest.approx(each.confidence)
+            assert parts["trust_factor"] == pytest.approx(0.5 + 0.5 * each.source_trust)
 
 
 def test_an_answer_carries_the_six_keys_and_costs_what_it_says() -> None:

@@ -1,0 +1,31 @@
+"""What one source says over and over counts once, where others say otherwise.
+
+Of contradicted facts, those that repeat a value of their key and source come after all other
+candidates: who says a thing thirty times does not push out who said another once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from engramlog.projections.arrays import I32, Bool
+
+if TYPE_CHECKING:
+    from engramlog.projections.image.view import View
+
+
+def repeats_last(view: View, slots: I32, contradicted: Bool, order: I32) -> tuple[I32, int]:
+    """``order``, indices into ``slots`` by rank, with repeats behind the rest; and how many of
+    it are no repeats."""
+    disputed = np.flatnonzero(contradicted[order])
+    if len(disputed) < 2:
+        return order, len(order)
+    said = slots[order[disputed]]
+    what = np.stack([view.key[said], view.value[said], view.source[said]], axis=1)
+    _, first = np.unique(what, axis=0, return_index=True)
+    repeated = np.zeros(len(order), dtype=np.bool_)
+    repeated[disputed] = True
+    repeated[disputed[first]] = False
+    return np.concatenate([order[~repeated], order[repeated]]), int(np.count_nonzero(~repeated))
