@@ -28,6 +28,7 @@ from engramlog.eventlog.errors import (
     StorageFailed,
     StorageFull,
 )
+from engramlog.projections.embedding.errors import DimensionMismatch
 from engramlog.projections.writing.commands import Refused
 from engramlog.projections.writing.writer import (
     ReplicaReadOnly,
@@ -171,6 +172,7 @@ STATUS_BY_CODE: dict[str, int] = {
     "value_too_large": 413,
     "payload_too_large": 413,
     "derived_from_immutable": 422,
+    "embed_dimensionality_mismatch": 422,
     "clock_skew": 422,
     "not_written": 422,
     "garden_scope_mismatch": 422,
@@ -220,6 +222,7 @@ CODE_BY_ERROR: tuple[tuple[type[Exception], str], ...] = (
     (ReplicaReadOnly, "replica_read_only"),
     (WriterBusy, "writer_busy"),
     (WriterDegraded, "degraded"),
+    (DimensionMismatch, "embed_dimensionality_mismatch"),
 )
 """Typed errors of the rooms below → code; the first match counts."""
 
@@ -270,6 +273,13 @@ SENTENCES = frozenset(
 """Codes of refusals whose message is itself the protocol's bare sentence."""
 
 
+SEED_SENTENCES = frozenset({"fact_not_found"})
+"""Codes of the seed (§20.8) where the protocol has a bare sentence."""
+
+CODE_HEADER = "X-Error-Code"
+"""Carries the code of every failure that has one."""
+
+
 class ApiError(Exception):
     """A failure with its status, the protocol's ``detail`` and further top-level keys."""
 
@@ -300,12 +310,23 @@ class ApiError(Exception):
 
 def coded(code: str, message: str, /, **fields: object) -> ApiError:
     """The error of ``code``, with its status from the table."""
-    return ApiError(STATUS_BY_CODE.get(code, 422), {"code": code, "message": message, **fields})
+    return ApiError(
+        STATUS_BY_CODE.get(code, 422),
+        {"code": code, "message": message, **fields},
+        headers={CODE_HEADER: code},
+    )
 
 
 def plain(code: str) -> ApiError:
     """The error of a code that the protocol writes as a bare sentence."""
-    return ApiError(STATUS_BY_CODE[code], PLAIN_TEXT[code])
+    return _sentence(code, PLAIN_TEXT[code])
+
+
+def _sentence(code: str, message: str) -> ApiError:
+    """A bare sentence with its code beside it: in a header, and under ``errors`` if the seed has
+    the code."""
+    told = {"errors": [{"code": code, "message": message}]} if code in SEED_SENTENCES else {}
+    return ApiError(STATUS_BY_CODE[code], message, headers={CODE_HEADER: code}, extra=told)
 
 
 def refused(refusal: Refused) -> ApiError:
@@ -314,7 +335,7 @@ def refused(refusal: Refused) -> ApiError:
         return plain(refusal.code)
     status = STATUS_BY_CODE.get(refusal.code)
     if status is not None and refusal.code in SENTENCES:
-        return ApiError(status, refusal.message)
+        return _sentence(refusal.code, refusal.message)
     if status is None:
         loc = ("body", refusal.field) if refusal.field else ("body",)
         return unprocessable([entry(refusal.code, loc, refusal.message)])

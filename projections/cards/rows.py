@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from engramlog.eventlog.kinds import Parent
@@ -28,9 +30,10 @@ def fact_of_card(card: Card) -> FactRow:
     return _row(card, CARD_RELATION, card.markdown, _encode(parents).decode())
 
 
-def summary_of_card(card: Card) -> FactRow:
-    """The card as it stands for an entity's facts in a recall (wire 6.2)."""
-    return _row(card, SUMMARY_RELATION, card.summary, "[]")
+def summary_of_card(card: Card, parents: Iterable[Parent]) -> FactRow:
+    """The card as it stands for an entity's facts in a recall (wire 6.2), derived from their
+    ``parents``."""
+    return _row(card, SUMMARY_RELATION, card.summary, _encode(list(parents)).decode())
 
 
 def _row(card: Card, relation: str, text: str, parents_json: str) -> FactRow:

@@ -7,7 +7,7 @@ openly, a profile may let the card of an entity stand for its facts (the fast pa
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -140,7 +140,8 @@ def fast_path(
 ) -> tuple[Recalled, ...]:
     """``results`` with the facts of an entity replaced by its card, where the profile says so
     and the card is fresh, undisputed and of enough confidence. A fact that the card does not
-    show, or that instructs, stays."""
+    show, or that instructs, stays, and so does a parent that is there for its child; the card
+    is derived from what its facts were derived from, and parents are its own (seed §20.6.3)."""
     chosen = plan.profile.cards
     if not chosen.fast_path or plan.request.entity is not None or _filtered(plan):
         return results
@@ -153,14 +154,22 @@ def fast_path(
         if card is None or served.stale or card.has_contradictions:
             continue
         shown = {fact.position for fact in card.summarized}
-        covered = [each for each in members if each.row.position in shown]
+        covered = [
+            each for each in members if each.row.position in shown and each.provenance_of is None
+        ]
         cost = estimate(card.summary) - sum(each.token_estimate for each in covered)
         if not covered or card.avg_confidence < chosen.min_avg_confidence or cost > left:
             continue
         left -= cost
         gone = {each.slot for each in covered[1:]}
+        stand_in = _synthetic(covered, card, estimate(card.summary))
+        children = {each.row.id for each in covered}
         answer = [
-            _synthetic(each, card, estimate(card.summary)) if each is covered[0] else each
+            stand_in
+            if each is covered[0]
+            else replace(each, provenance_of=stand_in.row.id)
+            if each.provenance_of in children
+            else each
             for each in answer
             if each.slot not in gone
         ]
@@ -176,11 +185,13 @@ def _by_key(results: tuple[Recalled, ...]) -> dict[CardKey, list[Recalled]]:
     return groups
 
 
-def _synthetic(best: Recalled, card: Card, tokens: int) -> Recalled:
+def _synthetic(covered: Sequence[Recalled], card: Card, tokens: int) -> Recalled:
     """The card in the place of the best fact it covers, with that fact's score."""
+    best = covered[0]
+    parents = dict.fromkeys(parent for each in covered for parent in each.row.derived_from)
     return replace(
         best,
-        row=summary_of_card(card),
+        row=summary_of_card(card, parents),
         token_estimate=tokens,
         confidence=CARD_CONFIDENCE,
         source_trust=1.0,

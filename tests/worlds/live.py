@@ -19,6 +19,14 @@ from engramlog.eventlog.clock import Clock
 from tests.worlds.http_calls import Calls
 
 CONTROL_TOKEN = "control-token-of-the-test-node-0123456789"
+FACT_NOT_FOUND: tuple[int, dict[str, Any]] = (
+    404,
+    {
+        "detail": "fact not found",
+        "errors": [{"code": "fact_not_found", "message": "fact not found"}],
+    },
+)
+"""Status and body of the answer to a fact that is absent, or not to be read."""
 
 
 class LiveNode:

@@ -24,10 +24,10 @@ from engramlog.api.http.cursors import Cursor, filters_digest
 from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Routes
 from engramlog.api.node.tasks.webhook_delivery import CIRCUIT_FAILURES
-from engramlog.api.schemas.values import NAME_LENGTH_MAX
+from engramlog.api.schemas.values import NAME_LENGTH_MAX, Instant
 from engramlog.eventlog.kinds import SubscriptionSet
 from engramlog.projections.audit.subscription_events import EVENT_TYPES
-from engramlog.projections.moment import format_instant
+from engramlog.projections.moment import format_instant, parse_instant
 from engramlog.projections.normalization import SCOPES
 from engramlog.projections.tables.declared.subscriptions import SubscriptionRow
 from engramlog.projections.writing.commands import Subscribe, Unsubscribe
@@ -54,11 +54,12 @@ class SubscribeBody(BaseModel):
 
 
 class SubscriptionEventsQuery(BaseModel):
-    """``cursor``: of the page before."""
+    """``cursor``: of the page before. ``since``: tell nothing that happened before it."""
 
     model_config = ConfigDict(extra="allow")
 
     cursor: str | None = None
+    since: Instant | None = None
     limit: int = Field(default=100, ge=1, le=500)
 
 
@@ -138,7 +139,7 @@ async def create(call: Call) -> web.Response:
         target_kind="scope" if kind == "scope" else "entity",
         on_change=body.on_change,
         delivery_address=body.delivery_address,
-        event_types=list(dict.fromkeys(types)),
+        event_types=sorted(set(types)),
         key_id=call.caller.key_id,
         idempotency_key=body.idempotency_key,
     )
@@ -232,7 +233,8 @@ def _record(call: Call, row: SubscriptionRow) -> dict[str, Any]:
     errors=(400, 404),
 )
 async def list_events(call: Call) -> web.Response:
-    """What there was to tell since the subscription began, or behind a cursor."""
+    """What there was to tell since the subscription began, since an instant, or behind a
+    cursor."""
     query = call.query(SubscriptionEventsQuery)
     row = _find(call, call.segment("subscription_id"))
     return answer(await call.in_pool(lambda: _page(call, row, query)))
@@ -240,6 +242,9 @@ async def list_events(call: Call) -> web.Response:
 
 def _page(call: Call, row: SubscriptionRow, query: SubscriptionEventsQuery) -> dict[str, Any]:
     after = row.position if query.cursor is None else _opened(call, row, query.cursor)
+    if query.since is not None:
+        before = parse_instant(query.since) - 1
+        after = max(after, call.node.log.position_at(before))
     rights = rights_of(call.node, call.service.settings, row)
     delivered_to = call.service.deliverer.delivered(row).position
     events: list[dict[str, Any]] = []

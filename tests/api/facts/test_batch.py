@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from engramlog.api.schemas.answers import BatchAnswer
-from tests.worlds.live import LiveNode, fact
+from tests.worlds.live import FACT_NOT_FOUND, LiveNode, fact
 
 PATH = "/v1/facts/batch"
 
@@ -38,7 +38,7 @@ def test_items_are_answered_in_order_each_with_its_status(live: LiveNode) -> Non
     assert results[0]["fact"]["relation"] == "memory:r0"
     assert results[1]["error"]["detail"][0]["loc"] == ["body", 1, "colour"]
     assert (results[2]["id"], results[2]["fact"]["confidence"]) == (known["id"], 0.0)
-    assert results[3]["error"] == {"detail": "fact not found"}
+    assert results[3]["error"] == FACT_NOT_FOUND[1]
     assert results[4]["error"]["detail"][0]["loc"] == ["body", 4, "confidence"]
     assert results[5]["id"] == results[0]["id"]
     assert body["position"] == live.node.log.head().position

@@ -405,6 +405,20 @@ def test_the_fast_path_puts_the_card_in_the_place_of_its_facts(live: LiveNode) -
     assert raw == [BOB, BOB], "in dispute: raw"
 
 
+def test_a_card_keeps_the_lineage_of_the_facts_it_stands_for(live: LiveNode) -> None:
+    parent = live.state(entity=BOB, relation="memory:seen", v="a stranger in the yard")
+    hash_ = parent["cid"].removeprefix("sha256:")
+    for number in range(2):
+        derived = [{"hash": hash_, "fact_id": parent["id"]}]
+        live.state(relation=f"memory:r{number}", v=f"atlas {number}", derived_from=derived)
+    found = ask(live, entity=None, query="atlas", profile="stigmem")
+    card, other = found["results"]
+    assert (card["from_card"], other["from_card"]) == (True, False)
+    assert card["derived_from_hashes"] == [hash_]
+    assert card["fact"]["derived_from"] == [{"hash": parent["cid"], "fact_id": parent["id"]}]
+    assert (other["id"], other["provenance_of"]) == (parent["id"], card["id"])
+
+
 def test_the_default_profile_keeps_the_evidence(live: LiveNode) -> None:
     fact = live.state(v="atlas")
     found = ask(live, entity=None, query="atlas")

@@ -11,7 +11,7 @@ from stigmem.models import Fact
 from stigmem.verification import verify_fact_cid
 
 from engramlog.api.schemas.answers import FactPage, FlaggedPage, RecallResponse, Reviewed
-from tests.worlds.live import CONTROL_TOKEN, LiveNode, fact
+from tests.worlds.live import CONTROL_TOKEN, FACT_NOT_FOUND, LiveNode, fact
 
 Serve = Callable[..., LiveNode]
 
@@ -127,7 +127,7 @@ def test_quarantine_hides_until_somebody_releases(serve: Serve) -> None:
             ("GET", ""), ("GET", "/provenance"), ("POST", "/verify-cid"), ("POST", "/retract"),
         ):  # fmt: skip
             answer = live.call(method, f"/v1/facts/{ids[name]}{path}")
-            assert (answer.status_code, answer.json()) == (404, {"detail": "fact not found"}), path
+            assert (answer.status_code, answer.json()) == FACT_NOT_FOUND, path
     batch = live.call("POST", "/v1/facts/batch", json=[{"op": "retract", "id": ids["order"]}])
     assert batch.json()["results"][0]["status"] == 404
 

@@ -9,7 +9,7 @@ from stigmem.models import Fact
 from stigmem.verification import verify_fact_cid
 
 from engramlog.api.schemas.answers import FactRecord
-from tests.worlds.live import LiveNode, fact
+from tests.worlds.live import FACT_NOT_FOUND, LiveNode, fact
 
 KEYS = [
     "id", "entity", "relation", "value", "source", "timestamp", "hlc", "received_from",
@@ -171,7 +171,7 @@ def test_a_malformed_content_id_is_400_and_an_absent_fact_404(live: LiveNode) ->
     assert (bad.status_code, bad.json()["detail"]["code"]) == (400, "cid_malformed")
     for name in ("none", "sha256:" + "0" * 64):
         gone = live.call("GET", f"/v1/facts/{name}")
-        assert (gone.status_code, gone.json()) == (404, {"detail": "fact not found"})
+        assert (gone.status_code, gone.json()) == FACT_NOT_FOUND
 
 
 def test_a_fact_as_of_before_it_was_written_is_absent(live: LiveNode) -> None:
@@ -246,7 +246,7 @@ def test_a_retracted_fact_keeps_its_record_with_confidence_zero(live: LiveNode) 
 
 def test_an_absent_fact_cannot_be_retracted(live: LiveNode) -> None:
     answer = live.call("POST", "/v1/facts/none/retract", json={})
-    assert (answer.status_code, answer.json()) == (404, {"detail": "fact not found"})
+    assert (answer.status_code, answer.json()) == FACT_NOT_FOUND
 
 
 # -- sessions -------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from engramlog.api.schemas.answers import FeedbackTaken
-from tests.worlds.live import LiveNode
+from tests.worlds.live import FACT_NOT_FOUND, LiveNode
 
 ATLAS = "stigmem://t.example/project/atlas"
 
@@ -68,7 +68,7 @@ def test_only_what_the_caller_reads_and_the_recall_returned_counts(live: LiveNod
     narrow = live.mint("read", "write", scopes=["company"])
     for fact in (hidden, "01890000-0000-7000-8000-000000000000"):
         answer = give(live, narrow, cited=[shown, fact])
-        assert (answer.status_code, answer.json()) == (404, {"detail": "fact not found"})
+        assert (answer.status_code, answer.json()) == FACT_NOT_FOUND
     receipt = recall(live, narrow, limit=1)["receipt_id"]
     answer = give(live, narrow, receipt_id=receipt, rejected=[other])
     assert answer.status_code == 422

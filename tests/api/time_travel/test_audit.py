@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.worlds.live import CONTROL_TOKEN, LiveNode, fact
+from tests.worlds.live import CONTROL_TOKEN, FACT_NOT_FOUND, LiveNode, fact
 
 Serve = Callable[..., LiveNode]
 ENTRY = [
@@ -56,7 +56,7 @@ def test_a_write_and_its_end_are_two_entries(live: LiveNode) -> None:
     assert wrote["id"] != ended["id"]
     assert live.call("GET", f"/v1/audit/facts/{made['id']}").json() == [ended, wrote]
     missing = live.call("GET", "/v1/audit/facts/none")
-    assert (missing.status_code, missing.json()) == (404, {"detail": "fact not found"})
+    assert (missing.status_code, missing.json()) == FACT_NOT_FOUND
 
 
 def test_a_key_was_created_and_the_trail_still_answers(serve: Serve) -> None:

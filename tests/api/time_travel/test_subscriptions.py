@@ -136,6 +136,39 @@ def test_the_protocols_record(live: LiveNode) -> None:
     assert live.call("DELETE", path).json()["detail"]["code"] == "subscription_not_found"
 
 
+def test_the_same_subscription_twice_is_one(live: LiveNode) -> None:
+    made = subscribe(live)
+    assert subscribe(live)["id"] == made["id"]
+    assert subscribe(live, idempotency_key="new")["id"] == made["id"]
+    types = ["fact_retracted", "fact_asserted"]
+    some = subscribe(live, event_types=types)
+    assert some["id"] != made["id"]
+    assert subscribe(live, event_types=types[::-1])["id"] == some["id"]
+    others = [{"target": "team"}, {"delivery_address": "agent:you"}]
+    ids = {subscribe(live, **other)["id"] for other in others}
+    assert len(ids | {made["id"], some["id"]}) == 4
+    assert live.call("DELETE", f"/v1/subscriptions/{made['id']}").status_code == 204
+    assert subscribe(live)["id"] != made["id"]
+
+
+def test_events_since_an_instant(live: LiveNode) -> None:
+    made = subscribe(live, event_types=["fact_asserted"])
+    live.state(relation="memory:a", v="before")
+    second = live.state(relation="memory:b", v="after")
+    path = f"/v1/subscriptions/{made['id']}/events"
+
+    def told(since: str) -> list[str]:
+        answer = live.call("GET", path, params={"since": since})
+        assert answer.status_code == 200, answer.text
+        return [each["fact_id"] for each in answer.json()["events"]]
+
+    assert told(second["timestamp"]) == [second["id"]]
+    assert told(second["timestamp"].replace("+", " ")) == [second["id"]]
+    assert len(told("2020-01-01T00:00:00Z")) == 2
+    assert told("2099-01-01T00:00:00Z") == []
+    assert live.call("GET", path, params={"since": "yesterday"}).status_code == 422
+
+
 def test_a_subscription_is_its_owners(serve: Callable[..., LiveNode]) -> None:
     live = serve(auth_required=True)
     ann, bob = live.key_of("ann"), live.key_of("bob")
@@ -342,8 +375,8 @@ def test_names_that_resolve_to_private_addresses_are_refused() -> None:
 def test_there_is_an_end_to_how_many(serve: Callable[..., LiveNode]) -> None:
     live = serve(subscriptions_max=2)
     subscribe(live)
-    subscribe(live)
-    asked = {"target": "company", "on_change": "wake", "delivery_address": "agent:me"}
+    subscribe(live, target="team")
+    asked = {"target": "public", "on_change": "wake", "delivery_address": "agent:me"}
     refused = live.call("POST", "/v1/subscriptions", json=asked)
     assert (refused.status_code, refused.json()["detail"]["code"]) == (
         409, "too_many_subscriptions",

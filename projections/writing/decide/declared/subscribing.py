@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from engramlog.eventlog.kinds import SubscriptionSet
 from engramlog.projections.tables.database import query_one
 from engramlog.projections.tables.declared.subscriptions import load_subscriptions
@@ -10,16 +12,27 @@ from engramlog.projections.writing.commands import Refused
 from engramlog.projections.writing.decide.context import Context, Decision
 
 _SAME = "SELECT subscription_id FROM subscriptions WHERE subscriber=? AND idempotency_key=?"
+_EQUAL = """
+SELECT subscription_id FROM subscriptions
+WHERE subscriber=? AND key_id IS ? AND target=? AND on_change=? AND delivery_address=?
+  AND event_types=?
+"""
 _COUNT = "SELECT count(*) FROM subscriptions WHERE subscriber=?"
 
 
 def subscribe(command: ask.Subscribe, context: Context) -> Decision | Refused:
-    """A new subscription, or the one that was made with the same idempotency key."""
+    """A new subscription, or the one that was made with the same idempotency key, or that
+    says the same."""
     made = command.subscription
     if made.idempotency_key is not None:
         known = query_one(context.db, _SAME, (made.subscriber, made.idempotency_key))
         if known is not None:
             return Decision([], created=False, detail={"id": known[0]})
+    types = msgspec.json.encode(made.event_types).decode()
+    same = (made.target, made.on_change, made.delivery_address, types)
+    known = query_one(context.db, _EQUAL, (made.subscriber, made.key_id, *same))
+    if known is not None:
+        return Decision([], created=False, detail={"id": known[0]})
     (count,) = query_one(context.db, _COUNT, (made.subscriber,)) or (0,)
     if count >= command.most:
         return Refused("too_many_subscriptions", f"there are {count} already; end one first")
