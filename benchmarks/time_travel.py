@@ -113,7 +113,7 @@ def _sweep(node: Node) -> float:
 
 def _seal(data: Path, node: Node) -> list[Figure]:
     say("sealing the archive")
-    archive = Archive(data, node.log)
+    archive = Archive(node.directory, node.log)
     watch = Stopwatch()
     segments = archive.seal()
     seconds = watch.seconds

@@ -60,12 +60,35 @@ class IdentityPlace(Struct, frozen=True):
 
 
 class DataDirectory:
-    """An open data directory. ``open`` it to write, ``inspect`` it to read."""
+    """A data directory as a process sees it that only reads: it holds no lock and no private key.
+    ``HeldDirectory`` is one that may be written."""
 
-    def __init__(self, path: Path, identity: Identity, lock: int | None) -> None:
+    def __init__(self, path: Path, identity: Identity) -> None:
         self.path = path
         self.identity = identity
-        self._lock = lock
+
+    @classmethod
+    def inspect(cls, path: Path) -> DataDirectory:
+        """Look at a directory that another process may hold. Raises DataDirectoryError."""
+        if not is_data_directory(path):
+            raise DataDirectoryError(f"{path} is not a data directory")
+        return DataDirectory(path, Identity.inspect(path / "identity"))
+
+    @property
+    def log_path(self) -> Path:
+        return self.path / "log.db"
+
+    @property
+    def projections_path(self) -> Path:
+        return self.path / "projections.db"
+
+
+class HeldDirectory(DataDirectory):
+    """A data directory that this process holds: what writes into one asks for this type."""
+
+    def __init__(self, path: Path, identity: Identity, lock: int) -> None:
+        super().__init__(path, identity)
+        self._lock: int | None = lock
 
     @classmethod
     def open(cls, path: Path, *, create: bool = True, clock: Clock | None = None) -> Self:
@@ -90,21 +113,6 @@ class DataDirectory:
             os.close(lock)
             raise
         return cls(path, identity, lock)
-
-    @classmethod
-    def inspect(cls, path: Path) -> Self:
-        """For tools that only read: takes no lock, loads no private key."""
-        if not is_data_directory(path):
-            raise DataDirectoryError(f"{path} is not a data directory")
-        return cls(path, Identity.inspect(path / "identity"), None)
-
-    @property
-    def log_path(self) -> Path:
-        return self.path / "log.db"
-
-    @property
-    def projections_path(self) -> Path:
-        return self.path / "projections.db"
 
     def close(self) -> None:
         """Give the directory up. Idempotent."""

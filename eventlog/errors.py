@@ -42,6 +42,10 @@ class DirectoryCopied(DataDirectoryError):
     """The directory was copied: opening it would make a second node with one identity."""
 
 
+class LogCutBack(DataDirectoryError):
+    """The log ends before what was made from it: events that were acknowledged are gone."""
+
+
 class KeyFileError(DataDirectoryError):
     """The node's signing key file is missing, unreadable, or readable by others."""
 

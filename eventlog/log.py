@@ -190,8 +190,8 @@ class CopyableLog(Protocol):
         ...
 
 
-class EventLog(Protocol):
-    """An append-only, hash-chained log of events."""
+class ReadableLog(Protocol):
+    """An append-only, hash-chained log of events, as one reads it who may not write it."""
 
     @property
     def origin(self) -> str:
@@ -201,21 +201,6 @@ class EventLog(Protocol):
     @property
     def epoch(self) -> int:
         """The epoch in which this node writes its streams."""
-        ...
-
-    def begin(self) -> AppendTransaction:
-        """Open the one writing transaction."""
-        ...
-
-    def append(
-        self,
-        drafts: Sequence[Draft],
-        *,
-        received_at: int | None = None,
-        idempotency: Idempotency | None = None,
-        expect: Expect | None = None,
-    ) -> Appended:
-        """``begin``, ``append``, ``commit`` in one call."""
         ...
 
     def read(
@@ -266,13 +251,32 @@ class EventLog(Protocol):
 
     def subscribe(self, after: int = 0, streams: Collection[str] | None = None) -> Subscription: ...
 
+    def close(self) -> None:
+        """Idempotent; later calls raise LogClosed."""
+        ...
+
+
+class EventLog(ReadableLog, Protocol):
+    """A log that is read and written."""
+
+    def begin(self) -> AppendTransaction:
+        """Open the one writing transaction."""
+        ...
+
+    def append(
+        self,
+        drafts: Sequence[Draft],
+        *,
+        received_at: int | None = None,
+        idempotency: Idempotency | None = None,
+        expect: Expect | None = None,
+    ) -> Appended:
+        """``begin``, ``append``, ``commit`` in one call."""
+        ...
+
     def scrub(self) -> None:
         """Leave no trace of erased payloads in what the log is stored in. Blocks writing.
         Raises StorageFull or StorageFailed; nothing is lost then, and it may be tried again."""
-        ...
-
-    def close(self) -> None:
-        """Idempotent; later calls raise LogClosed."""
         ...
 
 

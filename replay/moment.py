@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from engramlog.eventlog.clock import parse_hlc
-from engramlog.eventlog.log import EventLog
+from engramlog.eventlog.log import ReadableLog
 from engramlog.projections.moment import Moment, format_instant, instant_meant, parse_instant
 
 FUTURE_TOLERANCE_US = 5_000_000
@@ -22,7 +22,7 @@ class MomentError(ValueError):
 
 
 def resolve(
-    text: str, log: EventLog, head_position: int, now_us: int, floor_us: int | None = None
+    text: str, log: ReadableLog, head_position: int, now_us: int, floor_us: int | None = None
 ) -> Moment:
     """The moment meant by ``as_of``.
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+import apsw
+
 from engramlog.eventlog.event import Recorded
-from engramlog.eventlog.log import EventLog
+from engramlog.eventlog.log import EventLog, ReadableLog
 from engramlog.projections.image.files import ImageFiles
 from engramlog.projections.image.image import MemoryImage
+from engramlog.projections.tables.database import open_reader
+from engramlog.projections.tables.file_state import file_state
 from engramlog.projections.tables.storage_faults import DAMAGED
 from engramlog.projections.tables.store import (
     ProjectionStore,
@@ -107,6 +111,23 @@ def _unusable(store: ProjectionStore, log: EventLog) -> str | None:
         name, why = next(iter(sorted(store.halted.items())))
         return f"projector {name} is halted: {why}"
     return None if belongs_to(store, log) else "they were made from another log"
+
+
+def tables_beyond(link: Path, log: ReadableLog) -> int:
+    """The position that the tables have reached where the log ends before it; 0 where it does
+    not, or where no tables can be read."""
+    path = current_generation(link)
+    if path is None:
+        return 0
+    try:
+        db = open_reader(path)
+        try:
+            reached = file_state(db).position
+        finally:
+            db.close()
+    except apsw.Error:
+        return 0
+    return reached if reached > log.head().position else 0
 
 
 def belongs_to(store: ProjectionStore, log: EventLog) -> bool:

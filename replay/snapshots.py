@@ -17,6 +17,7 @@ from typing import BinaryIO
 from msgspec import Struct
 from msgspec.structs import replace
 
+from engramlog.eventlog.directory import HeldDirectory
 from engramlog.eventlog.durable_file import sync_folder, write_new
 from engramlog.eventlog.errors import StorageFailed
 from engramlog.eventlog.log import EventLog
@@ -59,8 +60,8 @@ class Snapshots:
     """The snapshots of one node. Thread-safe: what takes, reads or removes one excludes the
     others, so that an erasure misses none that is being made."""
 
-    def __init__(self, data: Path) -> None:
-        self.folder = data / FOLDER
+    def __init__(self, data: HeldDirectory) -> None:
+        self.folder = data.path / FOLDER
         self._lock = threading.RLock()
 
     # -- what there is --------------------------------------------------------------------

@@ -25,7 +25,7 @@ from engramlog.eventlog.errors import CorruptLog, StorageError
 from engramlog.eventlog.event import Header, Stored
 from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.kinds import FactErased
-from engramlog.eventlog.log import EventLog, Head, StreamHead
+from engramlog.eventlog.log import Head, ReadableLog, StreamHead
 from engramlog.eventlog.signing import SignedHeads, signature_fault
 
 PAGE_EVENTS = 2_000
@@ -53,7 +53,7 @@ class VerifyReport(Struct, frozen=True):
 
 
 def verify(
-    log: EventLog,
+    log: ReadableLog,
     *,
     against: SignedHeads | None = None,
     public_keys: Collection[str] | None = None,
@@ -97,7 +97,7 @@ def verify_file(
 class _Check:
     """One pass over a log, in order, keeping the end of every stream."""
 
-    def __init__(self, log: EventLog, against: SignedHeads | None) -> None:
+    def __init__(self, log: ReadableLog, against: SignedHeads | None) -> None:
         self._log = log
         self._auditable = log if isinstance(log, Auditable) else None
         self._own_streams = f"{log.origin}/{log.epoch}/"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engramlog.api.commands.request_context import RequestContext
+from engramlog.api.commands.request_context import ReadingContext
 from engramlog.api.http.errors import ApiError
 from engramlog.eventlog.kinds import Value
 from engramlog.projections.normalization import normalize_ref, normalize_uri
@@ -16,7 +16,7 @@ def stored_uri(text: str) -> str:
         raise ApiError(400, f"invalid_entity_uri: {fault}") from fault
 
 
-def entity_named(context: RequestContext, text: str, position: int) -> str:
+def entity_named(context: ReadingContext, text: str, position: int) -> str:
     """The entity that a name meant at a position.
 
     Sources have no aliases: whose name a fact is stated in is a matter of keys.
@@ -27,7 +27,7 @@ def entity_named(context: RequestContext, text: str, position: int) -> str:
     return context.node.reader.aliases.resolve(stored_uri(text), position)
 
 
-def value_meant(context: RequestContext, value: Value, position: int) -> Value:
+def value_meant(context: ReadingContext, value: Value, position: int) -> Value:
     """The value; a ref to an alias as a ref to the entity, so that its edge leads there."""
     if value.type != "ref":
         return value

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from engramlog.api.answers.records import Record
-from engramlog.api.commands.request_context import RequestContext
+from engramlog.api.commands.request_context import ReadingContext
 from engramlog.api.http.errors import plain
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.moment import format_instant
@@ -20,18 +20,18 @@ from engramlog.projections.tables.declared.garden_directory import WRITING_ROLES
 _URI = re.compile(r"stigmem://([^/]+)/garden/([^/]+)/?")
 
 
-def authority(context: RequestContext) -> str:
+def authority(context: ReadingContext) -> str:
     """The node's name in garden URIs."""
     parts = urlsplit(context.service.settings.public_url)
     return (parts.netloc or parts.path).lower()
 
 
-def garden_uri(context: RequestContext, slug: str) -> str:
+def garden_uri(context: ReadingContext, slug: str) -> str:
     """A garden's URI on this node."""
     return f"stigmem://{authority(context)}/garden/{slug}"
 
 
-def known_garden(context: RequestContext, name: str) -> Garden:
+def known_garden(context: ReadingContext, name: str) -> Garden:
     """The garden of a slug, uuid or URI. Raises ApiError 404 for what the caller is not to
     know of, the same as for what is not there."""
     text = name.strip().lower()
@@ -47,7 +47,7 @@ def known_garden(context: RequestContext, name: str) -> Garden:
     return garden
 
 
-def entered_garden(context: RequestContext, name: str) -> Garden:
+def entered_garden(context: ReadingContext, name: str) -> Garden:
     """A garden whose facts the caller may see. Raises ApiError 404; 403 for node admins."""
     garden = known_garden(context, name)
     rights = context.authorization
@@ -57,23 +57,23 @@ def entered_garden(context: RequestContext, name: str) -> Garden:
 
 
 def within(
-    context: RequestContext, authorization: Authorization, name: str | None
+    context: ReadingContext, authorization: Authorization, name: str | None
 ) -> Authorization:
     """Rights narrowed to the garden that a request filters by, if it does."""
     return authorization if name is None else authorization.within(entered_garden(context, name).id)
 
 
-def member_of(context: RequestContext) -> str | None:
+def member_of(context: ReadingContext) -> str | None:
     """Whose roles the writer is to ask for; None for the machine's owner."""
     return None if context.authorization.every_garden else context.caller.principal
 
 
-def admin_of(context: RequestContext) -> str | None:
+def admin_of(context: ReadingContext) -> str | None:
     """Whose admin role the writer is to ask for; None for those who administer the node."""
     return None if context.authorization.may("admin") else member_of(context)
 
 
-def swept_gardens(context: RequestContext) -> tuple[str, ...]:
+def swept_gardens(context: ReadingContext) -> tuple[str, ...]:
     """The gardens that a sweep by this caller reaches: those it may write in, or ``*``."""
     rights = context.authorization
     if rights.every_garden:
@@ -87,7 +87,7 @@ def swept_gardens(context: RequestContext) -> tuple[str, ...]:
     )
 
 
-def garden_record(context: RequestContext, garden: Garden) -> Record:
+def garden_record(context: ReadingContext, garden: Garden) -> Record:
     """A garden as the wire carries it."""
     return {
         "id": garden.id,

@@ -6,7 +6,7 @@ from typing import Any
 
 from engramlog.api.answers.fact_list import ListFilters
 from engramlog.api.answers.records import Record, Volatile, record_of
-from engramlog.api.commands.request_context import RequestContext
+from engramlog.api.commands.request_context import ReadingContext, RequestContext
 from engramlog.api.schemas.facts import MomentQuery
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.cards.content import Card
@@ -27,7 +27,7 @@ from engramlog.projections.tables.facts.cards import SUMMARY_RELATION as SUMMARY
 from engramlog.projections.text.sanitizing import clean
 
 
-def card_source(context: RequestContext, at: MomentQuery) -> CardSource:
+def card_source(context: ReadingContext, at: MomentQuery) -> CardSource:
     """The cards of now; of another moment, ones that are exact."""
     live_now = at.as_of is None and at.valid_at is None
     return context.service.cards if live_now else PastCards(context.node.reader.rows)

@@ -18,14 +18,14 @@ from engramlog.api.commands.recall_shapes import (
     shown_record,
     unexplained,
 )
-from engramlog.api.commands.request_context import RequestContext
+from engramlog.api.commands.request_context import ReadingContext
 from engramlog.api.commands.tombstones import notices_in_recall
 from engramlog.api.http.bodies import encoded
 from engramlog.api.schemas.recall import RecallBody, Shape
 
 
 def answered(
-    context: RequestContext,
+    context: ReadingContext,
     body: RecallBody,
     warnings: list[str],
     *,

@@ -20,7 +20,7 @@ from engramlog.api.commands.recall_shapes import (
     profile_named,
     question_of,
 )
-from engramlog.api.commands.request_context import RequestContext
+from engramlog.api.commands.request_context import ReadingContext
 from engramlog.api.schemas.recall import TOKEN_BUDGET_MAX, RecallBody
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.columns.fact_columns import cid_number
@@ -50,7 +50,7 @@ class AskedRecall:
 
 
 def ask(
-    context: RequestContext, body: RecallBody, view: View, moment: Moment, *, explain: bool
+    context: ReadingContext, body: RecallBody, view: View, moment: Moment, *, explain: bool
 ) -> AskedRecall:
     """Run the pipeline with the caller's rights of today.
 
@@ -87,7 +87,7 @@ def ask(
     return AskedRecall(found, question, authorization, profile)
 
 
-def _garden_scope(context: RequestContext, body: RecallBody) -> str | None:
+def _garden_scope(context: ReadingContext, body: RecallBody) -> str | None:
     """The scope of the garden that is asked, where the request leaves its scope open."""
     if body.garden_id is None or "scope" in body.model_fields_set:
         return None
@@ -95,7 +95,7 @@ def _garden_scope(context: RequestContext, body: RecallBody) -> str | None:
 
 
 def hint_of(
-    context: RequestContext, body: RecallBody, view: View, moment: Moment, asked: AskedRecall
+    context: ReadingContext, body: RecallBody, view: View, moment: Moment, asked: AskedRecall
 ) -> dict[str, Any] | None:
     """A scope where the question has a better answer; None where this one will do."""
     scopes = asked.question.scopes
@@ -138,7 +138,7 @@ def _is_weak(view: View, found: RecallAnswer, terms: frozenset[str]) -> bool:
 
 
 def _elsewhere(
-    context: RequestContext,
+    context: ReadingContext,
     body: RecallBody,
     view: View,
     moment: Moment,

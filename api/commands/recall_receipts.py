@@ -13,7 +13,7 @@ import numpy as np
 
 from engramlog.api.answers.records import Record
 from engramlog.api.commands.recall_question import AskedRecall, ask
-from engramlog.api.commands.request_context import RequestContext
+from engramlog.api.commands.request_context import ReadingContext, RequestContext
 from engramlog.api.http.errors import coded
 from engramlog.api.schemas.recall import RecallBody
 from engramlog.eventlog.kinds import RecallAnswered, Returned, StageReport
@@ -30,7 +30,7 @@ _APART = frozenset({"query", "track", "explain", "debug", "as_of"})
 
 
 def receipt_of(
-    context: RequestContext, body: RecallBody, asked: AskedRecall, receipt_id: str, *, counted: bool
+    context: ReadingContext, body: RecallBody, asked: AskedRecall, receipt_id: str, *, counted: bool
 ) -> RecallAnswered:
     """The receipt of an answer just given."""
     found = asked.found
@@ -55,7 +55,7 @@ def receipt_of(
     )
 
 
-def sees_all(context: RequestContext) -> bool:
+def sees_all(context: ReadingContext) -> bool:
     """Whether the caller may read the receipts of others."""
     return context.authorization.may("audit.read") or context.authorization.may("admin")
 
@@ -87,7 +87,7 @@ def is_hidden(view: View, receipt: RecallAnswered) -> bool:
     return view.hiding.covers_everywhere(normalize_uri(entity))
 
 
-def logged(context: RequestContext, position: int) -> RecallAnswered | None:
+def logged(context: ReadingContext, position: int) -> RecallAnswered | None:
     """The receipt at a position; None where it was erased."""
     for event in context.node.log.read(position - 1, 1):
         if event.position == position and isinstance(event.payload, RecallAnswered):
@@ -96,7 +96,7 @@ def logged(context: RequestContext, position: int) -> RecallAnswered | None:
 
 
 def wire_receipt(
-    context: RequestContext, view: View, receipt: RecallAnswered, position: int | None
+    context: ReadingContext, view: View, receipt: RecallAnswered, position: int | None
 ) -> Record:
     """A receipt as answers carry it: of what was returned, the facts the caller may read.
 
@@ -148,7 +148,7 @@ def moment_of(receipt: RecallAnswered) -> Moment:
     return Moment(receipt.position, receipt.instant_us, receipt.valid_us)
 
 
-def readable_ids(context: RequestContext, view: View, fact_ids: Sequence[str]) -> set[str]:
+def readable_ids(context: ReadingContext, view: View, fact_ids: Sequence[str]) -> set[str]:
     """Those of the facts that the caller may read today."""
     slot_of = context.node.reader.slot_of
     named = [(fact, slot) for fact in fact_ids if (slot := slot_of(fact)) is not None]
@@ -158,7 +158,7 @@ def readable_ids(context: RequestContext, view: View, fact_ids: Sequence[str]) -
     return {fact for (fact, _), may in zip(named, allowed, strict=True) if may}
 
 
-def replayed(context: RequestContext, receipt: RecallAnswered) -> dict[str, Any]:
+def replayed(context: ReadingContext, receipt: RecallAnswered) -> dict[str, Any]:
     """The receipt's question asked again at its own moment, and now; both compared.
 
     Raises:
@@ -208,7 +208,7 @@ def replayed(context: RequestContext, receipt: RecallAnswered) -> dict[str, Any]
     }
 
 
-def _recorded(context: RequestContext, view: View, receipt: RecallAnswered) -> list[RankedFact]:
+def _recorded(context: ReadingContext, view: View, receipt: RecallAnswered) -> list[RankedFact]:
     """What was returned and may be read today; a card stands for facts of its reader alone."""
     own = receipt.principal == context.caller.principal
     readable = readable_ids(context, view, [each.fact_id for each in receipt.returned])
@@ -244,7 +244,7 @@ def _reasons(
 
 
 def _records(
-    context: RequestContext,
+    context: ReadingContext,
     view: View,
     compared: list[Compared],
     slots: dict[str, int],

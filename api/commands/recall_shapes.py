@@ -11,7 +11,7 @@ from engramlog.api.answers.records import Record, Volatile, record_of
 from engramlog.api.answers.sanitizer_modes import Screen
 from engramlog.api.commands.entity_names import stored_uri
 from engramlog.api.commands.memory_cards import memory_card_of
-from engramlog.api.commands.request_context import RequestContext
+from engramlog.api.commands.request_context import ReadingContext
 from engramlog.api.http.bodies import parse_json, validated
 from engramlog.api.http.errors import ApiError, coded, entry, unprocessable
 from engramlog.api.schemas.recall import RecallBody, RecallQuery
@@ -62,13 +62,13 @@ def body_of_query(query: RecallQuery) -> RecallBody:
     return validated(RecallBody, fields, "query")
 
 
-def explaining(context: RequestContext, body: RecallBody) -> bool:
+def explaining(context: ReadingContext, body: RecallBody) -> bool:
     """Whether the numbers behind the scores are wanted, and the caller may see them."""
     needed = context.service.settings.explaining
     return (body.explain or body.debug) and needed != "none" and context.authorization.may(needed)
 
 
-def unexplained(context: RequestContext, body: RecallBody) -> list[str]:
+def unexplained(context: ReadingContext, body: RecallBody) -> list[str]:
     """A warning where numbers were wanted and are not given."""
     if explaining(context, body) or not (body.explain or body.debug):
         return []
@@ -165,7 +165,7 @@ def check_intent(question: RecallRequest, profile: Profile) -> None:
 
 
 def response_of(
-    context: RequestContext,
+    context: ReadingContext,
     body: RecallBody,
     found: RecallAnswer,
     *,
@@ -234,7 +234,7 @@ def response_of(
     }
 
 
-def _embedding(context: RequestContext) -> dict[str, Any]:
+def _embedding(context: ReadingContext) -> dict[str, Any]:
     embeddings = context.node.embeddings
     space = None if embeddings is None else embeddings.space
     return {"enabled": space is not None, "model": None if space is None else space.model}
@@ -248,7 +248,7 @@ def _debugged(found: RecallAnswer) -> dict[str, Any]:
     }
 
 
-def shown_record(context: RequestContext, index: int, each: Recalled, screen: Screen) -> Record:
+def shown_record(context: ReadingContext, index: int, each: Recalled, screen: Screen) -> Record:
     """The record of the ``index``-th recalled fact, as the sanitizer mode lets it be seen."""
     row = each.row
     garden = None if row.garden_id is None else context.node.reader.gardens.find(row.garden_id)
@@ -261,7 +261,7 @@ def shown_record(context: RequestContext, index: int, each: Recalled, screen: Sc
     return screen.show(index, record_of(row, now, written_by))
 
 
-def _scored(context: RequestContext, index: int, each: Recalled, screen: Screen) -> dict[str, Any]:
+def _scored(context: ReadingContext, index: int, each: Recalled, screen: Screen) -> dict[str, Any]:
     return {
         "fact": shown_record(context, index, each, screen),
         "score": each.score,

@@ -18,7 +18,8 @@ from engramlog.api.answers.sanitizer_modes import look_up_rights, model_rights, 
 from engramlog.api.http.auth import Caller
 from engramlog.api.http.errors import ApiError, coded, plain, refused
 from engramlog.api.node.node import Node
-from engramlog.api.node.service import Service
+from engramlog.api.node.reading_node import ReadingNode
+from engramlog.api.node.service import ReadingService, Service
 from engramlog.api.schemas.facts import MomentQuery
 from engramlog.eventlog.log import Idempotency
 from engramlog.projections.arrays import I32
@@ -36,10 +37,10 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class RequestContext:
-    """See the module."""
+class ReadingContext:
+    """Who asks, and what may be read: also in a process that follows a node."""
 
-    service: Service
+    service: ReadingService
     caller: Caller
 
     def session(self) -> str | None:
@@ -47,7 +48,7 @@ class RequestContext:
         return None
 
     @property
-    def node(self) -> Node:
+    def node(self) -> ReadingNode:
         return self.service.node
 
     @property
@@ -161,8 +162,6 @@ class RequestContext:
             raise ApiError(400, f"scope must be one of {sorted(SCOPES)}")
         return rights.narrowed(frozenset({scope}))
 
-    # -- reading and writing --------------------------------------------------------------
-
     def records(
         self, view: View, slots: Sequence[int] | I32, moment: Moment, *, whole: bool = False
     ) -> list[Record]:
@@ -174,10 +173,25 @@ class RequestContext:
         mode = self.service.settings.sanitizer_mode
         return screen(reader, view, chosen, mode, whole=whole).show_all(records)
 
+
+@dataclass(frozen=True)
+class RequestContext(ReadingContext):
+    """See the module."""
+
+    service: Service
+
+    @property
+    def node(self) -> Node:
+        return self.service.node
+
     async def in_pool(self, work: Callable[[], Result]) -> Result:
-        """Run a long read beside the event loop."""
+        """Run a read beside the event loop; one that may take long goes to ``in_long_pool``."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self.service.pool, work)
+
+    async def in_long_pool(self, work: Callable[[], Result], *, admitted: bool = False) -> Result:
+        """Run what may take long where it keeps no other read waiting. Raises as ``LongWork``."""
+        return await self.service.long.run(self.caller.principal, work, admitted=admitted)
 
     async def submit(
         self,

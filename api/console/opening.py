@@ -36,11 +36,13 @@ def open_node(
     create: bool = True,
     embedding: EmbeddingSettings | None = None,
     imports: bool = False,
+    accept_rollback: bool = False,
 ) -> Node:
     """Open the data directory, with a progress bar while it catches up.
 
     Args:
         embedding: how facts are embedded, for commands that recall or serve.
+        accept_rollback: see ``Node.open``.
         imports: what an import says of relations is all that is to be said of them.
 
     Raises:
@@ -62,6 +64,7 @@ def open_node(
             progress=progress.show,
             log=settings.log,
             durability=settings.log_durability,
+            accept_rollback=accept_rollback,
         )
     settle_heap()
     take_short_turns()

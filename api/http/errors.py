@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
+from engramlog.api.node.long_work import LongWorkBusy
 from engramlog.eventlog.errors import (
     ClockSkew,
     CorruptLog,
@@ -198,6 +199,7 @@ STATUS_BY_CODE: dict[str, int] = {
     "position_not_reached": 503,
     "shutting_down": 503,
     "writer_busy": 503,
+    "long_work_busy": 503,
     "too_many_jobs": 503,
     "oidc_not_enabled": 503,
     "card_refresh_timeout": 503,
@@ -221,6 +223,7 @@ CODE_BY_ERROR: tuple[tuple[type[Exception], str], ...] = (
     (WriterClosed, "shutting_down"),
     (ReplicaReadOnly, "replica_read_only"),
     (WriterBusy, "writer_busy"),
+    (LongWorkBusy, "long_work_busy"),
     (WriterDegraded, "degraded"),
     (DimensionMismatch, "embed_dimensionality_mismatch"),
 )

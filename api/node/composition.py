@@ -12,9 +12,10 @@ from engramlog.api.http.metrics import Metrics
 from engramlog.api.http.quotas import Quotas
 from engramlog.api.http.sessions import Sessions
 from engramlog.api.node.consolidator import Consolidator
+from engramlog.api.node.long_work import LongWork
 from engramlog.api.node.node import Node
 from engramlog.api.node.recall_workers.pool import RecallWorkers
-from engramlog.api.node.service import Service
+from engramlog.api.node.service import STAGE_THREADS, Service
 from engramlog.api.node.tasks.archive_sealing import ArchiveSealing
 from engramlog.api.node.tasks.card_refreshing import CardRefreshing
 from engramlog.api.node.tasks.consolidation_schedule import ConsolidationScheduler
@@ -36,12 +37,12 @@ from engramlog.projections.audit.desk import AuditDesk
 from engramlog.projections.cards.serving import Cards
 
 READ_THREADS = 4
-STAGE_THREADS = 8
+LONG_THREADS = 2
 
 
 def create_service(node: Node, settings: Settings, *, control_token: str | None = None) -> Service:
     """What requests share. Nothing of it runs yet."""
-    archive = Archive(node.directory.path, node.log)
+    archive = Archive(node.directory, node.log)
     desk = AuditDesk(archive)
     commits = CommitWatch()
     consolidator = Consolidator(node)
@@ -105,6 +106,8 @@ def create_service(node: Node, settings: Settings, *, control_token: str | None 
         consolidator=consolidator,
         scheduler=scheduler,
         pool=ThreadPoolExecutor(READ_THREADS, thread_name_prefix="read"),
+        long=LongWork("long", LONG_THREADS),
+        statements=LongWork("sql", 1),
         stage_pool=ThreadPoolExecutor(STAGE_THREADS, thread_name_prefix="stage"),
         recalls=recalls,
         control_token=control_token,

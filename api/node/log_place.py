@@ -13,12 +13,13 @@ import msgspec
 from msgspec import Struct
 
 from engramlog.eventlog.clock import Clock
-from engramlog.eventlog.directory import DataDirectory
+from engramlog.eventlog.directory import DataDirectory, HeldDirectory
 from engramlog.eventlog.durable_file import replace
 from engramlog.eventlog.engines.choosing import is_log_url, open_shared_log, shown_url
 from engramlog.eventlog.engines.sqlite.log import SqliteLog
-from engramlog.eventlog.errors import DataDirectoryError
-from engramlog.eventlog.log import WholeLog
+from engramlog.eventlog.errors import DataDirectoryError, LogCutBack
+from engramlog.eventlog.log import ReadableLog, WholeLog
+from engramlog.replay.opening import tables_beyond
 
 if TYPE_CHECKING:
     from engramlog.eventlog.engines.postgres.log import PostgresLog
@@ -54,7 +55,7 @@ def require_own_log(path: Path) -> None:
         )
 
 
-def open_log(directory: DataDirectory, clock: Clock, url: str, durability: Durability) -> WholeLog:
+def open_log(directory: HeldDirectory, clock: Clock, url: str, durability: Durability) -> WholeLog:
     """The log of an open data directory; ``url`` is empty for one in the directory.
 
     Raises:
@@ -81,7 +82,36 @@ def open_log(directory: DataDirectory, clock: Clock, url: str, durability: Durab
     return log
 
 
-def open_log_to_read(directory: DataDirectory, clock: Clock, url: str) -> WholeLog:
+def settled_log(
+    directory: HeldDirectory, clock: Clock, log: WholeLog, *, accept_rollback: bool
+) -> WholeLog:
+    """The directory's own log once it is certain that it does not end before the tables.
+
+    Where it does, acknowledged events are gone, and peers may hold them: written on under the same
+    epoch, its streams would say two things. ``accept_rollback`` begins another epoch.
+
+    Raises:
+        LogCutBack: it ends before them, and that is not accepted. The log is closed.
+    """
+    reached = tables_beyond(directory.projections_path, log)
+    if not reached:
+        return log
+    head = log.head().position
+    log.close()
+    if not accept_rollback:
+        raise LogCutBack(
+            f"the log of {directory.path} ends at position {head}, its tables reach {reached}: "
+            "acknowledged events are gone. Put the whole log.db back, or restore a backup. If they "
+            "are gone for good, go on in a new epoch: 'engramlog serve --accept-rollback'"
+        )
+    identity = directory.identity
+    identity.start_epoch(identity.epoch + 1, "restored")
+    for vectors in directory.path.glob("vectors-*.db*"):
+        vectors.unlink()  # they follow positions, which will be those of other events
+    return open_log(directory, clock, "", "quorum")
+
+
+def open_log_to_read(directory: DataDirectory, clock: Clock, url: str) -> ReadableLog:
     """The log of a directory that another process may hold; nothing is written to it."""
     identity = directory.identity
     if url:

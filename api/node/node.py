@@ -16,12 +16,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from engramlog.api.node.log_place import Durability, open_log, shared
+from engramlog.api.node.log_place import Durability, open_log, settled_log, shared
+from engramlog.api.node.reading_node import ReadingNode
 from engramlog.eventlog.clock import Clock, SystemClock
-from engramlog.eventlog.directory import DataDirectory
+from engramlog.eventlog.directory import HeldDirectory
 from engramlog.eventlog.errors import StorageError, StorageFailed
 from engramlog.eventlog.event import NODE_STREAM, stream_name
-from engramlog.eventlog.identity import Identity
 from engramlog.eventlog.kinds import (
     EmbeddingModelPinned,
     EpochStarted,
@@ -30,7 +30,7 @@ from engramlog.eventlog.kinds import (
     SetValuedDeclared,
 )
 from engramlog.eventlog.log import Idempotency, WholeLog
-from engramlog.projections.embedding.choosing import follow_pin, space_of
+from engramlog.projections.embedding.choosing import follow_pin
 from engramlog.projections.embedding.current import CurrentEmbeddings, ReindexReport
 from engramlog.projections.embedding.current import Progress as IndexProgress
 from engramlog.projections.embedding.errors import EmbeddingsOff
@@ -38,7 +38,6 @@ from engramlog.projections.embedding.recipe import Space
 from engramlog.projections.embedding.settings import EmbeddingSettings
 from engramlog.projections.image.files import ImageFiles
 from engramlog.projections.image.reader import Reader
-from engramlog.projections.moment import Moment
 from engramlog.projections.tables.digest import Digests
 from engramlog.projections.writing.commands import Command, Done, Refused
 from engramlog.projections.writing.writer import Writer
@@ -46,7 +45,6 @@ from engramlog.replay.opening import open_tables
 from engramlog.replay.rebuild import Progress, RebuildReport, build_green, rebuild_serving
 from engramlog.replay.replication.follower import LogSource, PrimaryFollower
 from engramlog.replay.replication.state import (
-    ReplicaState,
     end_state,
     load_state,
     promoted_state,
@@ -78,29 +76,26 @@ class LogNotEmpty(Exception):
     """File times were asked for, but the log already holds events of the wall clock."""
 
 
-class Node:
+class Node(ReadingNode):
     """See the module. Open with ``Node.open``; close when done."""
 
     def __init__(
         self,
-        directory: DataDirectory,
+        directory: HeldDirectory,
         log: WholeLog,
         writer: Writer,
         reader: Reader,
         clock: Clock,
         cursor_key: bytes,
     ) -> None:
-        self.embeddings: CurrentEmbeddings | None = None
-        self.replica: ReplicaState | None = None
+        super().__init__(directory, log, reader, clock)
         self.follower: PrimaryFollower | None = None
         self.directory = directory
-        self.log = log
+        self._whole = log
         self.shared = shared(log)
         self.writer = writer
-        self.reader = reader
-        self.clock = clock
         self.cursor_key = cursor_key
-        self.snapshots = Snapshots(directory.path)
+        self.snapshots = Snapshots(directory)
         self.images = ImageFiles(directory.path)
         self._closed = False
 
@@ -117,6 +112,7 @@ class Node:
         progress: Progress | None = None,
         log: str = "",
         durability: Durability = "quorum",
+        accept_rollback: bool = False,
     ) -> Node:
         """Open (or create) the data directory at ``path`` and catch up.
 
@@ -133,25 +129,28 @@ class Node:
             progress: called with (events done, events in all) while catching up.
             log: address of a log in PostgreSQL; empty for one in the directory.
             durability: when that one acknowledges a write.
+            accept_rollback: go on in a new epoch where the log ends before its tables.
 
         Raises:
-            DataDirectoryError, CorruptLog: the directory cannot be used.
+            DataDirectoryError, LogCutBack, CorruptLog: the directory cannot be used.
             LogNotEmpty: ``epoch_clock`` is ``file`` and the log holds events already.
             EmbeddingError: ``embedding`` names another model than the log pins, or one that
                 cannot be had.
         """
         clock = clock or SystemClock()
-        directory = DataDirectory.open(path)
+        directory = HeldDirectory.open(path)
         opened: list[Callable[[], None]] = [directory.close]
         try:
             events = open_log(directory, clock, log, durability)
+            if not log and load_state(path) is None:
+                events = settled_log(directory, clock, events, accept_rollback=accept_rollback)
             opened.append(events.close)
             if epoch_clock == "file" and (position := events.head().position):
                 raise LogNotEmpty(
                     f"file times need an empty log; this one ends at position {position}"
                 )
             born = events.head().position == 0
-            snapshots = Snapshots(directory.path)
+            snapshots = Snapshots(directory)
             snapshots.sweep()
             images = ImageFiles(directory.path)
             store, image = open_tables(
@@ -186,24 +185,14 @@ class Node:
         return node
 
     @property
-    def identity(self) -> Identity:
-        return self.directory.identity
-
-    @property
-    def node_id(self) -> str:
-        """Whose log this is: the primary's, where the node is a replica."""
-        return self.identity.node_id if self.replica is None else self.replica.node_id
+    def log(self) -> WholeLog:
+        return self._whole
 
     @property
     def leads(self) -> bool:
         """Whether this node does what only one is to do: fire rules, pull peers, deliver
         webhooks. A replica never does, and of nodes over one log one does."""
         return self.replica is None and (self.shared is None or self.shared.leads)
-
-    @property
-    def public_key(self) -> str:
-        """The key (base64) of ``node_id``."""
-        return self.identity.public_key_b64 if self.replica is None else self.replica.public_key
 
     def follow(self, source: LogSource) -> None:
         """Copy what the primary writes, from here on. Raises NotAReplica."""
@@ -239,10 +228,6 @@ class Node:
         if state is not None and state.public_key != public_key:
             self.replica = msgspec.structs.replace(state, public_key=public_key)
             save_state(self.directory.path, self.replica)
-
-    def moment(self) -> Moment:
-        """Now: the published position and the wall clock."""
-        return Moment(self.reader.image.position, self.clock.now_us())
 
     def write(self, *commands: Command, actor: str = SYSTEM_ACTOR) -> list[Done | Refused]:
         """Submit commands and wait for their outcomes; for tools, not for the event loop."""
@@ -347,10 +332,6 @@ class Node:
             pin=self._pin,
             environment=os.environ,
         )
-
-    def pinned_space(self) -> Space | None:
-        """What the log says facts are embedded with, if anything."""
-        return space_of(self.reader.pinned_model(self.log.head().position))
 
     def reindex(self, settings: EmbeddingSettings, progress: IndexProgress) -> ReindexReport:
         """Embed all facts anew while the old vectors serve. Raises EmbeddingError."""
@@ -498,7 +479,7 @@ class Node:
             self.write(SetValuedDeclared(relations=[*declared, *set_valued]))
 
 
-def _cursor_key(directory: DataDirectory, log: str) -> bytes:
+def _cursor_key(directory: HeldDirectory, log: str) -> bytes:
     """The secret that signs page cursors; made once, readable by the owner alone. Nodes over one
     log make the same of their common key, so that a page may be asked of any."""
     if log:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from engramlog.api.client.replica_source import HttpLogSource
 from engramlog.eventlog.clock import SystemClock
-from engramlog.eventlog.directory import DataDirectory
+from engramlog.eventlog.directory import HeldDirectory
 from engramlog.eventlog.engines.sqlite.log import SqliteLog
 from engramlog.projections.tables.store import current_generation
 from engramlog.replay.replication.bootstrap import fetch_snapshot
@@ -58,7 +58,7 @@ def prepare(
         DataDirectoryError, StorageError: the directory cannot be used.
     """
     source = source_of(url, key)
-    directory = DataDirectory.open(data)
+    directory = HeldDirectory.open(data)
     try:
         clock, identity = SystemClock(), directory.identity
         with SqliteLog.open(
@@ -72,7 +72,7 @@ def prepare(
                 _log.warning("serving what this replica has, up to %s: %s", log.head(), fault)
                 return
             if fetching is not None and current_generation(directory.projections_path) is None:
-                snapshots = Snapshots(directory.path)
+                snapshots = Snapshots(directory)
                 snapshots.sweep()
                 fetch_snapshot(source, snapshots, log, clock.now_us(), fetching)
     finally:

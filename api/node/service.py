@@ -18,7 +18,9 @@ from engramlog.api.http.metrics import Metrics
 from engramlog.api.http.quotas import Quotas
 from engramlog.api.http.sessions import Sessions
 from engramlog.api.node.consolidator import Consolidator
+from engramlog.api.node.long_work import LongWork
 from engramlog.api.node.node import Node
+from engramlog.api.node.reading_node import ReadingNode
 from engramlog.api.node.tasks.consolidation_schedule import ConsolidationScheduler
 from engramlog.api.node.tasks.erasure_cleaning import ErasureCleaning
 from engramlog.api.node.tasks.jobs import RequestJobs, SingleJob
@@ -33,6 +35,9 @@ from engramlog.api.settings import Settings
 from engramlog.projections.archive.archive import Archive
 from engramlog.projections.audit.desk import AuditDesk
 from engramlog.projections.cards.serving import Cards
+from engramlog.projections.cards.source import CardSource
+
+STAGE_THREADS = 8
 
 
 class Recalls(Protocol):
@@ -53,11 +58,21 @@ class Recalls(Protocol):
 
 
 @dataclass(frozen=True)
-class Service:
+class ReadingService:
+    """What reads share; a process that follows a node has no more."""
+
+    node: ReadingNode
+    settings: Settings
+    cards: CardSource
+    chains: FactChains
+    stage_pool: ThreadPoolExecutor
+
+
+@dataclass(frozen=True)
+class Service(ReadingService):
     """What requests share: the node, its tasks, and the state of the HTTP face."""
 
     node: Node
-    settings: Settings
     cursors: CursorSealer
     sessions: Sessions
     quotas: Quotas
@@ -68,14 +83,14 @@ class Service:
     rebuilds: SingleJob
     snapshots: SnapshotTaking
     reindexing: SingleJob
-    chains: FactChains
     archive: Archive
     cleaning: ErasureCleaning
     desk: AuditDesk
     consolidator: Consolidator
     scheduler: ConsolidationScheduler
     pool: ThreadPoolExecutor
-    stage_pool: ThreadPoolExecutor
+    long: LongWork
+    statements: LongWork
     recalls: Recalls
     commits: CommitWatch
     browsers: BrowserPolicy
@@ -89,6 +104,8 @@ class Service:
 
     def close(self) -> None:
         """Let threads and files go; the tasks have stopped."""
+        for each in (self.long, self.statements):
+            each.close()
         self.pool.shutdown(wait=True, cancel_futures=True)
         self.desk.close()
         self.stage_pool.shutdown(wait=True, cancel_futures=True)

@@ -45,7 +45,7 @@ from engramlog.eventlog.kinds import (
     FactRetracted,
     SummaryRecorded,
 )
-from engramlog.eventlog.log import EventLog
+from engramlog.eventlog.log import ReadableLog
 from engramlog.projections.tables.peers.protocol_facts import unwrapped
 from engramlog.projections.tables.peers.refused_events import Place, refused_places
 
@@ -77,7 +77,7 @@ _SPEAKING = frozenset(
 
 
 def export_lines(
-    log: EventLog,
+    log: ReadableLog,
     until: int | None = None,
     left_out: Counter[str] | None = None,
     sieve: Sieve | None = None,

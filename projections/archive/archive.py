@@ -17,9 +17,10 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from engramlog.eventlog.directory import HeldDirectory
 from engramlog.eventlog.durable_file import replace
 from engramlog.eventlog.event import Stored
-from engramlog.eventlog.log import EventLog
+from engramlog.eventlog.log import ReadableLog
 from engramlog.projections.archive.segments import (
     Segment,
     Tip,
@@ -61,8 +62,10 @@ class ArchiveManifest(Struct, frozen=True):
 class Archive:
     """See the module. Safe to use from several threads; one works at a time."""
 
-    def __init__(self, data: Path, log: EventLog, *, segment_events: int = SEGMENT_EVENTS) -> None:
-        self._folder = data / FOLDER
+    def __init__(
+        self, data: HeldDirectory, log: ReadableLog, *, segment_events: int = SEGMENT_EVENTS
+    ) -> None:
+        self._folder = data.path / FOLDER
         self._tail_folder = self._folder / TAIL_FOLDER
         self._log = log
         self._segment_events = segment_events

@@ -15,7 +15,7 @@ import numpy as np
 
 from engramlog.projections.arrays import F32
 from engramlog.projections.embedding.cache import text_key
-from engramlog.projections.embedding.embedder import Embedder
+from engramlog.projections.embedding.embedder import UncachedEmbedder
 
 KEPT_MAX = 2048
 """Vectors kept, 3 MB of 384 dimensions."""
@@ -27,7 +27,7 @@ DIGITS = 6
 class ContentVectors:
     """See the module. Safe to use from several threads."""
 
-    def __init__(self, embedder: Embedder) -> None:
+    def __init__(self, embedder: UncachedEmbedder) -> None:
         self._embedder = embedder
         self._lock = threading.Lock()
         self._rows: OrderedDict[bytes, F32] = OrderedDict()

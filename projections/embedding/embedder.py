@@ -15,15 +15,38 @@ from engramlog.projections.embedding.recipe import Space, truncate
 PROBE_TEXT = "engramlog"
 
 
-class Embedder:
-    """A provider, used in one way. Safe to use from several threads."""
+class UncachedEmbedder:
+    """A provider, used in one way, of which nothing is kept. Safe to use from several threads."""
+
+    def __init__(self, provider: Provider, space: Space, card: ModelCard) -> None:
+        self.space = space
+        self._provider = provider
+        self._card = card
+
+    def uncached(self, texts: Sequence[str]) -> F32:
+        """One unit row a text that nothing is to remember. Raises as ``Provider.embed``."""
+        return self._embed(texts, "document")
+
+    def query(self, text: str) -> F32:
+        """The vector of a question, never cached. Raises as ``Provider.embed``."""
+        vector: F32 = self._embed([text], "query")[0]
+        return vector
+
+    def probe(self) -> None:
+        """Ask for one harmless text. Raises as ``Provider.embed``."""
+        self._embed([PROBE_TEXT], "document")
+
+    def _embed(self, texts: Sequence[str], purpose: Purpose) -> F32:
+        return truncate(self._provider.embed(texts, purpose), self.space, self._card)
+
+
+class Embedder(UncachedEmbedder):
+    """A provider with the cache before it. Safe to use from several threads."""
 
     def __init__(
         self, provider: Provider, space: Space, card: ModelCard, cache: EmbeddingCache
     ) -> None:
-        self.space = space
-        self._provider = provider
-        self._card = card
+        super().__init__(provider, space, card)
         self._cache = cache
 
     def documents(self, texts: Sequence[str]) -> F32:
@@ -44,22 +67,6 @@ class Embedder:
             return np.empty((0, self.space.stored_dimensions), dtype=np.float32)
         return np.stack(found)
 
-    def uncached(self, texts: Sequence[str]) -> F32:
-        """One unit row a text that nothing is to remember. Raises as ``Provider.embed``."""
-        return self._embed(texts, "document")
-
     def cached(self, texts: Sequence[str]) -> list[F32 | None]:
         """The vectors the cache holds."""
         return self._cache.get_many(self.space, texts)
-
-    def query(self, text: str) -> F32:
-        """The vector of a question, never cached. Raises as ``Provider.embed``."""
-        vector: F32 = self._embed([text], "query")[0]
-        return vector
-
-    def probe(self) -> None:
-        """Ask for one harmless text. Raises as ``Provider.embed``."""
-        self._embed([PROBE_TEXT], "document")
-
-    def _embed(self, texts: Sequence[str], purpose: Purpose) -> F32:
-        return truncate(self._provider.embed(texts, purpose), self.space, self._card)

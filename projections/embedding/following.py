@@ -10,20 +10,18 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from engramlog.eventlog.log import EventLog
+from engramlog.eventlog.log import ReadableLog
 from engramlog.projections.arrays import F32, I32
-from engramlog.projections.embedding.cache import EmbeddingCache
 from engramlog.projections.embedding.choosing import choose, follow_pin
 from engramlog.projections.embedding.current import CurrentEmbeddings, vectors_file
-from engramlog.projections.embedding.embedder import Embedder
+from engramlog.projections.embedding.embedder import UncachedEmbedder
 from engramlog.projections.embedding.files.blocks import VectorBlocks, blocks_folder
 from engramlog.projections.embedding.files.loading import load_vectors
 from engramlog.projections.embedding.providers.none import NoProvider
 from engramlog.projections.embedding.recipe import Space
 from engramlog.projections.embedding.semantics import Semantics
-from engramlog.projections.embedding.service import CACHE_FILE
 from engramlog.projections.embedding.settings import EmbeddingSettings
-from engramlog.projections.embedding.vec_facts import VecFacts
+from engramlog.projections.embedding.vec_facts import KeptVecFacts
 from engramlog.projections.embedding.vectors import Vectors
 from engramlog.projections.image.reader import Reader
 
@@ -31,7 +29,7 @@ Ask = Callable[[str], F32]
 """The vector of a question's text, from the other process. Raises EmbeddingError."""
 
 
-class _Asking(Embedder):
+class _Asking(UncachedEmbedder):
     """Vectors of questions come from the other process."""
 
     ask: Ask
@@ -52,7 +50,7 @@ class FollowedEmbeddings(CurrentEmbeddings):
     def following(
         cls,
         folder: Path,
-        log: EventLog,
+        log: ReadableLog,
         reader: Reader,
         settings: EmbeddingSettings,
         pinned: Space | None,
@@ -66,12 +64,12 @@ class FollowedEmbeddings(CurrentEmbeddings):
             return cls(None, None, Vectors(1))
         vectors = Vectors(space.stored_dimensions)
         file = folder / vectors_file(space)
-        table, blocks = VecFacts(file, space), VectorBlocks(blocks_folder(file), space, log)
+        table, blocks = KeptVecFacts(file, space), VectorBlocks(blocks_folder(file), space, log)
         for _ in load_vectors(vectors, blocks, table, reader.pin(), reader.slot_of):
             pass  # what is unknown here is for the other process to remove
         table.close()
         choice.provider.close()
-        embedder = _Asking(NoProvider(), space, choice.card, EmbeddingCache(folder / CACHE_FILE))
+        embedder = _Asking(NoProvider(), space, choice.card)
         embedder.ask = ask
         return cls(space, Semantics(embedder, vectors, settings.min_confidence), vectors)
 

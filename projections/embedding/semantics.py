@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from engramlog.projections.arrays import F32, F64, I32, I64, Bool
 from engramlog.projections.embedding.card_vectors import CardVectors
 from engramlog.projections.embedding.content_vectors import ContentVectors
-from engramlog.projections.embedding.embedder import Embedder
+from engramlog.projections.embedding.embedder import UncachedEmbedder
 from engramlog.projections.embedding.hypothetical import SupposedVectors
 from engramlog.projections.embedding.vectors import Vectors
 
@@ -26,7 +26,7 @@ class Semantics:
 
     def __init__(
         self,
-        embedder: Embedder,
+        embedder: UncachedEmbedder,
         vectors: Vectors,
         min_confidence: float,
         cards: CardVectors | None = None,

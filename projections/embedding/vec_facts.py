@@ -55,8 +55,56 @@ def remove_database(path: Path) -> None:
         path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
-class VecFacts:
-    """The table and how far it has come. Safe to use from several threads."""
+class KeptVecFacts:
+    """The table as a process sees it that only reads. Safe to use from several threads."""
+
+    def __init__(self, path: Path, space: Space) -> None:
+        """Raises DimensionMismatch or ModelMismatch: the table holds vectors of another space."""
+        self._path = path
+        self._lock = threading.Lock()
+        self._db = read_vectors(path)
+        found = query_one(self._db, "SELECT space FROM vec_meta")
+        if found is not None:
+            check_same(msgspec.json.decode(found[0], type=Space), space)
+
+    def pages(self) -> Iterator[tuple[list[str], F32]]:
+        """All ids and their vectors, page by page, as they were when the first was read."""
+        db = read_vectors(self._path)
+        try:
+            cursor = iter(db.execute(_ALL))
+            while rows := list(islice(cursor, PAGE_ROWS)):
+                data = b"".join(cast("bytes", row[1]) for row in rows)
+                matrix = np.frombuffer(data, dtype="<f4").reshape(len(rows), -1)
+                yield [str(row[0]) for row in rows], matrix
+        finally:
+            db.close()
+
+    def id_pages(self) -> Iterator[list[str]]:
+        """All ids, page by page, as they were when the first was read."""
+        db = read_vectors(self._path)  # a cursor of its own, as writing may go on
+        try:
+            cursor = iter(db.execute(_IDS))
+            while rows := list(islice(cursor, PAGE_ROWS)):
+                yield [str(row[0]) for row in rows]
+        finally:
+            db.close()
+
+    def rows_of(self, ids: Sequence[str]) -> tuple[list[str], F32]:
+        """Those of some ids that are in the table, and their vectors."""
+        with self._lock:
+            found = [row for each in ids for row in self._db.execute(_ONE, (each,))]
+        data = b"".join(cast("bytes", row[1]) for row in found)
+        matrix = np.frombuffer(data, dtype="<f4")
+        return [str(row[0]) for row in found], matrix.reshape(len(found), -1 if found else 0)
+
+    def close(self) -> None:
+        """Idempotent."""
+        with self._lock:
+            self._db.close()
+
+
+class VecFacts(KeptVecFacts):
+    """The table as its one writer has it, and how far it has come. Safe to use from several threads."""
 
     def __init__(self, path: Path, space: Space, *, reindex: bool = False) -> None:
         """Open or create the table for one space.
@@ -120,36 +168,6 @@ class VecFacts:
             if position is not None:
                 self._db.execute("UPDATE vec_meta SET position=?", (position,))
 
-    def pages(self) -> Iterator[tuple[list[str], F32]]:
-        """All ids and their vectors, page by page, as they were when the first was read."""
-        db = open_vectors(self._path)  # a cursor of its own, as writing may go on meanwhile
-        try:
-            cursor = iter(db.execute(_ALL))
-            while rows := list(islice(cursor, PAGE_ROWS)):
-                data = b"".join(cast("bytes", row[1]) for row in rows)
-                matrix = np.frombuffer(data, dtype="<f4").reshape(len(rows), -1)
-                yield [str(row[0]) for row in rows], matrix
-        finally:
-            db.close()
-
-    def id_pages(self) -> Iterator[list[str]]:
-        """All ids, page by page, as they were when the first was read."""
-        db = open_vectors(self._path)
-        try:
-            cursor = iter(db.execute(_IDS))
-            while rows := list(islice(cursor, PAGE_ROWS)):
-                yield [str(row[0]) for row in rows]
-        finally:
-            db.close()
-
-    def rows_of(self, ids: Sequence[str]) -> tuple[list[str], F32]:
-        """Those of some ids that are in the table, and their vectors."""
-        with self._lock:
-            found = [row for each in ids for row in self._db.execute(_ONE, (each,))]
-        data = b"".join(cast("bytes", row[1]) for row in found)
-        matrix = np.frombuffer(data, dtype="<f4")
-        return [str(row[0]) for row in found], matrix.reshape(len(found), -1 if found else 0)
-
     def rewrite(self, gone: Container[str]) -> None:
         """Write the table anew without the vectors of ``gone`` and of cards, so that no trace of
         them is left, whatever sqlite-vec and SQLite leave in chunks and pages."""
@@ -177,21 +195,27 @@ class VecFacts:
         finally:
             fresh.close()
 
-    def close(self) -> None:
-        """Idempotent."""
-        with self._lock:
-            self._db.close()
-
 
 def open_vectors(path: Path) -> apsw.Connection:
-    """A connection that knows ``vec0``."""
+    """A writing connection that knows ``vec0``."""
     db = apsw.Connection(str(path))
+    _know_vec0(db)
+    db.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA secure_delete=ON")
+    return db
+
+
+def read_vectors(path: Path) -> apsw.Connection:
+    """A connection that knows ``vec0`` and can only read."""
+    db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    _know_vec0(db)
+    return db
+
+
+def _know_vec0(db: apsw.Connection) -> None:
     db.set_busy_timeout(BUSY_TIMEOUT_MS)
     db.enable_load_extension(True)
     db.load_extension(sqlite_vec.loadable_path())
     db.enable_load_extension(False)
-    db.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA secure_delete=ON")
-    return db
 
 
 def check_same(stored: Space, configured: Space) -> None:

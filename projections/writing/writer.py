@@ -397,18 +397,5 @@ class Writer:
         self.degraded = None
 
 
-class NoWriter(Writer):
-    """Where writing is off, as in a process that follows another's log: closed from the start."""
-
-    def __init__(self) -> None:
-        self.degraded = None
-        self.broken = None
-        self.groups = 0
-        self.submissions = 0
-        self._entry = threading.Lock()
-        self._closed = True
-        self.primary = None
-
-
 _STOP = object()
 """What ends the queue."""

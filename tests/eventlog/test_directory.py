@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from engramlog.eventlog import directory as directory_module
-from engramlog.eventlog.directory import DataDirectory, IdentityPlace
+from engramlog.eventlog.directory import DataDirectory, HeldDirectory, IdentityPlace
 from engramlog.eventlog.errors import (
     DataDirectoryError,
     DirectoryCopied,
@@ -26,8 +26,8 @@ ROOT = Path(__file__).parents[2]
 HOLD_LOCK = """
 import sys
 from pathlib import Path
-from engramlog.eventlog.directory import DataDirectory
-directory = DataDirectory.open(Path(sys.argv[1]))
+from engramlog.eventlog.directory import HeldDirectory
+directory = HeldDirectory.open(Path(sys.argv[1]))
 print("held", flush=True)
 sys.stdin.read()
 """
@@ -39,7 +39,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def node_of(path: Path) -> tuple[str, int]:
-    directory = DataDirectory.open(path)
+    directory = HeldDirectory.open(path)
     directory.close()
     return directory.identity.node_id, directory.identity.epoch
 
@@ -53,7 +53,7 @@ def test_a_new_directory_gets_an_identity_it_keeps(data: Path) -> None:
 
 
 def test_the_layout_is_where_the_format_says(data: Path) -> None:
-    directory = DataDirectory.open(data)
+    directory = HeldDirectory.open(data)
     assert directory.log_path == data / "log.db"
     assert directory.projections_path == data / "projections.db"
     assert {path.name for path in data.iterdir()} == {"identity", "lock"}
@@ -62,7 +62,7 @@ def test_the_layout_is_where_the_format_says(data: Path) -> None:
 
 def test_a_missing_directory_is_made_only_when_asked(data: Path) -> None:
     with pytest.raises(DataDirectoryError, match="not a data directory"):
-        DataDirectory.open(data, create=False)
+        HeldDirectory.open(data, create=False)
     with pytest.raises(DataDirectoryError, match="not a data directory"):
         DataDirectory.inspect(data)
     assert not data.exists()
@@ -80,10 +80,10 @@ def test_a_second_process_is_refused_and_told_who_holds_the_directory(data: Path
         assert holder.stdin is not None
         assert holder.stdout.readline() == b"held\n"
         with pytest.raises(DirectoryLocked, match=f"pid {holder.pid}$"):
-            DataDirectory.open(data)
+            HeldDirectory.open(data)
         assert DataDirectory.inspect(data).identity.epoch == 1
         holder.stdin.close()
-    DataDirectory.open(data).close()
+    HeldDirectory.open(data).close()
 
 
 def test_the_lock_of_a_killed_process_is_free(data: Path) -> None:
@@ -97,14 +97,14 @@ def test_the_lock_of_a_killed_process_is_free(data: Path) -> None:
         assert holder.stdout is not None
         holder.stdout.readline()
         holder.kill()
-    DataDirectory.open(data).close()
+    HeldDirectory.open(data).close()
 
 
 def test_a_directory_may_be_closed_twice_and_opened_again(data: Path) -> None:
-    directory = DataDirectory.open(data)
+    directory = HeldDirectory.open(data)
     directory.close()
     directory.close()
-    DataDirectory.open(data).close()
+    HeldDirectory.open(data).close()
 
 
 def test_a_copied_directory_is_refused_with_both_ways_out(data: Path, tmp_path: Path) -> None:
@@ -112,10 +112,10 @@ def test_a_copied_directory_is_refused_with_both_ways_out(data: Path, tmp_path: 
     copy = tmp_path / "copy"
     shutil.copytree(data, copy)
     with pytest.raises(DirectoryCopied) as refusal:
-        DataDirectory.open(copy)
+        HeldDirectory.open(copy)
     assert f"engramlog identity accept-copy --data {copy}" in str(refusal.value)
     assert f"engramlog identity new --data {copy}" in str(refusal.value)
-    DataDirectory.open(data).close()
+    HeldDirectory.open(data).close()
 
 
 def test_a_moved_directory_is_the_same_node(data: Path, tmp_path: Path) -> None:
@@ -125,20 +125,20 @@ def test_a_moved_directory_is_the_same_node(data: Path, tmp_path: Path) -> None:
 
 
 def test_a_rotated_key_is_not_taken_for_a_copy(data: Path, tmp_path: Path) -> None:
-    directory = DataDirectory.open(data)
+    directory = HeldDirectory.open(data)
     directory.identity.rotate()
     directory.close()
     node = node_of(data)
     assert node_of(data) == node
     shutil.copytree(data, tmp_path / "copy")
     with pytest.raises(DirectoryCopied):
-        DataDirectory.open(tmp_path / "copy")
+        HeldDirectory.open(tmp_path / "copy")
 
 
 def test_an_accepted_copy_is_the_same_node_in_the_next_epoch(data: Path, tmp_path: Path) -> None:
     node_id, _ = node_of(data)
     shutil.copytree(data, tmp_path / "copy")
-    assert DataDirectory.accept_copy(tmp_path / "copy").reason == "copied"
+    assert HeldDirectory.accept_copy(tmp_path / "copy").reason == "copied"
     assert node_of(tmp_path / "copy") == (node_id, 2)
 
 
@@ -147,15 +147,15 @@ def test_a_copy_can_become_a_node_of_its_own(data: Path, tmp_path: Path) -> None
     copy = tmp_path / "copy"
     (data / "log.db").touch()
     shutil.copytree(data, copy)
-    identity = DataDirectory.new_identity(copy)
+    identity = HeldDirectory.new_identity(copy)
     assert identity.node_id != node_id
     assert node_of(copy) == (identity.node_id, 1)
     assert (copy / "identity.replaced-1" / "node.key").exists()
 
 
 def test_a_directory_that_is_open_cannot_change_its_identity(data: Path) -> None:
-    directory = DataDirectory.open(data)
-    for change in (DataDirectory.accept_copy, DataDirectory.new_identity):
+    directory = HeldDirectory.open(data)
+    for change in (HeldDirectory.accept_copy, HeldDirectory.new_identity):
         with pytest.raises(DirectoryLocked):
             change(data)
     directory.close()
@@ -166,13 +166,13 @@ def test_a_log_without_its_identity_is_not_given_a_new_one(data: Path) -> None:
     (data / "log.db").touch()
     shutil.rmtree(data / "identity")
     with pytest.raises(KeyFileError, match="restore"):
-        DataDirectory.open(data)
+        HeldDirectory.open(data)
 
 
 def test_an_identity_restored_from_a_backup_is_at_home_where_it_is_first_opened(
     data: Path, tmp_path: Path
 ) -> None:
-    directory = DataDirectory.open(data)
+    directory = HeldDirectory.open(data)
     directory.identity.backup(tmp_path / "backup")
     directory.close()
     Identity.restore(tmp_path / "backup", tmp_path / "new" / "identity")
@@ -188,7 +188,7 @@ def test_an_identity_half_made_by_a_crash_is_made_anew(
     with monkeypatch.context() as patch:
         patch.setattr(directory_module.Path, "rename", cut)
         with pytest.raises(KeyboardInterrupt):
-            DataDirectory.open(data)
+            HeldDirectory.open(data)
     assert node_of(data)[1] == 1
 
 

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from engramlog.api.node.node import Node
+from engramlog.eventlog.directory import HeldDirectory
 from engramlog.eventlog.kinds import Value
 from engramlog.replay.replication.bootstrap import fetch_snapshot
 from engramlog.replay.replication.follower import PrimaryUnreachable
@@ -46,6 +47,10 @@ def node(tmp_path: Path) -> Iterator[Node]:
     node.close()
 
 
+def copies_in(path: Path, node: Node) -> Snapshots:
+    return Snapshots(HeldDirectory(path, node.identity, -1))
+
+
 def taken(node: Node, position: int) -> tuple[Snapshot, bytes]:
     document = node.snapshot(position)
     return document, node.snapshots.path(position).read_bytes()
@@ -54,7 +59,7 @@ def taken(node: Node, position: int) -> tuple[Snapshot, bytes]:
 def test_the_newest_one_on_the_log_is_fetched_and_is_the_same(node: Node, tmp_path: Path) -> None:
     old, new = taken(node, 3), taken(node, 6)
     later = msgspec.structs.replace(new[0], position=node.log.head().position + 1)
-    offer, copies = Offer((later, b""), new, old), Snapshots(tmp_path)
+    offer, copies = Offer((later, b""), new, old), copies_in(tmp_path, node)
     seen: list[tuple[int, int]] = []
     fetched = fetch_snapshot(offer, copies, node.log, 77, lambda *each: seen.append(each))
     assert fetched is not None
@@ -93,21 +98,21 @@ def test_what_is_off_is_passed_over(
     node: Node, tmp_path: Path, wrong: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     good, bad = taken(node, 3), WRONG[wrong](*taken(node, 6))
-    copies = Snapshots(tmp_path)
+    copies = copies_in(tmp_path, node)
     offer = Offer(bad, good)
     fetched = fetch_snapshot(offer, copies, node.log, 0)
     assert "snapshot" in caplog.text
     assert "is passed over" in caplog.text
     assert fetched is not None
     assert [each.position for each in copies.all()[0]] == [3] == [fetched.position]
-    alone = Snapshots(tmp_path / "alone")
+    alone = copies_in(tmp_path / "alone", node)
     alone.folder.parent.mkdir()
     assert fetch_snapshot(Offer(bad), alone, node.log, 0) is None
     assert not list(alone.folder.glob("*"))
 
 
 def test_a_primary_that_goes_or_has_none_leaves_the_log(node: Node, tmp_path: Path) -> None:
-    copies = Snapshots(tmp_path)
+    copies = copies_in(tmp_path, node)
     assert fetch_snapshot(Offer(), copies, node.log, 0) is None
     offer = Offer(taken(node, 6), taken(node, 3))
     offer.cut = True

@@ -20,7 +20,7 @@ from uuid import uuid4
 
 from engramlog.api.node.node import Node
 from engramlog.eventlog.clock import FixedClock
-from engramlog.eventlog.directory import PLACE_FILE, DataDirectory
+from engramlog.eventlog.directory import PLACE_FILE, HeldDirectory
 from engramlog.eventlog.kinds import (
     SCHEMA_VERSIONS,
     AgentKeySet,
@@ -260,7 +260,7 @@ def make(folder: Path) -> None:
             keys, now_us = (past.key, past.member_key), past.clock.now_us()
         finally:
             past.close()
-        DataDirectory.accept_copy(data)  # so that there are streams of two epochs
+        HeldDirectory.accept_copy(data)  # so that there are streams of two epochs
         middle = complete(data, FixedClock(now_us))
         with tarfile.open(folder / "node.tar.xz", "w:xz", format=tarfile.PAX_FORMAT) as archive:
             for path in sorted(data.rglob("*")):
@@ -294,7 +294,7 @@ def complete(data: Path, clock: FixedClock) -> int:
         missing = set(SCHEMA_VERSIONS) - {event.kind for event in node.log.iterate(0)}
         assert missing <= RARE, f"no event of {', '.join(sorted(missing - RARE))}"
         head = node.log.head().position
-        Archive(data, node.log, segment_events=SEGMENT_EVENTS).seal()
+        Archive(node.directory, node.log, segment_events=SEGMENT_EVENTS).seal()
         node.snapshot(head // 2)
     finally:
         node.close()

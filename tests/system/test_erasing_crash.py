@@ -36,7 +36,7 @@ def die():
 
 folder, step = Path(sys.argv[1]), sys.argv[2]
 node = Node.open(folder)
-archive = Archive(folder, node.log, segment_events=16)
+archive = Archive(node.directory, node.log, segment_events=16)
 intents = [asserted(value=Value("string", "kept %d" % n)) for n in range(40)]
 node.write(*intents, asserted(value=Value("string", {SECRET!r})))
 fact = list(node.reader.image.facts.slot_of)[-1]

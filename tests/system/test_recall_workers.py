@@ -11,6 +11,7 @@ import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import pytest
 
@@ -47,7 +48,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Generator[Served, None, 
         for number in range(40):
             state(client, f"note {number} about {SUBJECTS[number % 4]}", f"memory:note{number % 3}")
         before = [plain(recall(client, **each)) for each in QUESTIONS]
+        ask_sql(running)  # makes the files of the archive's tail
+        files = files_of(data)
         warm(client)
+        assert files_of(data) >= files, "a starting worker changed files of the node"
         yield Served(running, before)
 
 
@@ -139,6 +143,50 @@ def test_killed_workers_cost_no_answer_and_come_back(node: NodeProcess) -> None:
     assert set(answers) == {40}
     until(lambda: ready(client) == 2)
     assert not set(children(node)) & set(killed)
+
+
+def ask_sql(node: NodeProcess) -> list[Any]:
+    found = node.client(node.control.token).post(
+        "/v1/time-travel/sql", {"sql": "SELECT count(*) FROM events"}
+    )
+    return found["rows"]
+
+
+def files_of(data: Path) -> set[tuple[str, int]]:
+    """Files by name and inode: one that was replaced or removed is missed. The databases' side
+    files come and go with their readers."""
+    found = [path for path in data.rglob("*") if path.is_file()]
+    return {
+        (str(path), path.stat().st_ino)
+        for path in found
+        if not path.name.endswith(("-wal", "-shm", ".next"))
+    }
+
+
+def written_by(pid: int, data: Path) -> set[str]:
+    """Files of the data directory that a process has open for writing. SQLite opens the side
+    files so for readers too: they lock in them."""
+    found: set[str] = set()
+    for handle in Path(f"/proc/{pid}/fd").iterdir():
+        target = os.readlink(handle)
+        text = Path(f"/proc/{pid}/fdinfo/{handle.name}").read_text()
+        flags = int(re.search(r"flags:\s+(\d+)", text)[1], 8)  # pyright: ignore[reportOptionalSubscript]
+        if target.startswith(f"{data}/") and flags & os.O_ACCMODE != os.O_RDONLY:
+            found.add(Path(target).name)
+    return {name for name in found if not name.endswith(("-wal", "-shm"))}
+
+
+def test_a_worker_opens_nothing_for_writing(node: NodeProcess) -> None:
+    for pid in children(node):
+        assert written_by(pid, node.data) == set()
+    assert "log.db" in written_by(node.process.pid, node.data)
+
+
+def test_audits_are_answered_while_workers_start(node: NodeProcess) -> None:
+    client = node.client()
+    assert ask_sql(node)
+    entity = quote("stigmem://t.example/project/atlas", safe="")
+    assert client.get(f"/v1/time-travel/entities/{entity}")
 
 
 def alive(pid: int) -> bool:

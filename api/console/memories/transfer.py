@@ -39,7 +39,7 @@ from engramlog.eventlog.clock import FixedClock, SystemClock
 from engramlog.eventlog.directory import DataDirectory
 from engramlog.eventlog.errors import DirectoryLocked
 from engramlog.eventlog.kinds import EpochStarted
-from engramlog.eventlog.log import EventLog
+from engramlog.eventlog.log import ReadableLog
 
 IMPORT_EXAMPLES = """\
 each line is JSON; op is assert where it is absent:
@@ -259,7 +259,7 @@ def has_file_clock(data: Path) -> bool:
     return any(isinstance(payload, EpochStarted) and payload.clock == "file" for payload in begun)
 
 
-def read_only_log(data: Path, url: str = "") -> EventLog:
+def read_only_log(data: Path, url: str = "") -> ReadableLog:
     """The log of a directory, also while a node holds it."""
     return open_log_to_read(DataDirectory.inspect(data), SystemClock(), url)
 

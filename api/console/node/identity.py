@@ -8,7 +8,7 @@ from pathlib import Path
 from engramlog.api.console.arguments import CommandError, add_data_arguments, settings_of
 from engramlog.api.console.subcommands import Subcommands
 from engramlog.api.console.text_tables import print_json
-from engramlog.eventlog.directory import DataDirectory
+from engramlog.eventlog.directory import DataDirectory, HeldDirectory
 from engramlog.eventlog.errors import DirectoryLocked
 from engramlog.eventlog.identity import Identity
 from engramlog.eventlog.kinds import NodeKeyRotated
@@ -94,13 +94,13 @@ def run_rotate(args: argparse.Namespace) -> int:
 
 def run_accept_copy(args: argparse.Namespace) -> int:
     """The same node, next epoch."""
-    identity = DataDirectory.accept_copy(settings_of(args).data_dir)
+    identity = HeldDirectory.accept_copy(settings_of(args).data_dir)
     print(f"{identity.node_id} goes on here in epoch {identity.epoch}")
     return 0
 
 
 def run_new(args: argparse.Namespace) -> int:
     """Another node with the same memory so far."""
-    identity = DataDirectory.new_identity(settings_of(args).data_dir)
+    identity = HeldDirectory.new_identity(settings_of(args).data_dir)
     print(f"this directory is now {identity.node_id}")
     return 0

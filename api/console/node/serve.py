@@ -59,6 +59,11 @@ def register(commands: Subcommands) -> None:
         help="environment variable with the primary's key (default: STIGMEM_REPLICA_KEY)",
     )
     parser.add_argument(
+        "--accept-rollback",
+        action="store_true",
+        help="go on in a new epoch although the log lost events that its tables had",
+    )
+    parser.add_argument(
         "--log-level", choices=("debug", "info", "warning", "error"), help="default: info"
     )
     parser.add_argument(
@@ -85,7 +90,7 @@ def run_serve(args: argparse.Namespace) -> int:
                 bar.show,
                 second.show if settings.replica_snapshot else None,
             )
-    node = open_node(settings, embedding=settings.embedding)
+    node = open_node(settings, embedding=settings.embedding, accept_rollback=args.accept_rollback)
     try:
         if settings.replica_of:
             node.follow(source_of(settings.replica_of, settings.replica_key))

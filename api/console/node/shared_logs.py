@@ -11,7 +11,7 @@ from engramlog.api.console.arguments import CommandError
 from engramlog.api.console.progress import progress_bar
 from engramlog.api.console.subcommands import Subcommands
 from engramlog.eventlog.clock import SystemClock
-from engramlog.eventlog.directory import DataDirectory
+from engramlog.eventlog.directory import DataDirectory, HeldDirectory
 from engramlog.eventlog.engines.choosing import is_log_url, open_shared_log, require_driver
 from engramlog.eventlog.engines.sqlite.log import SqliteLog
 from engramlog.eventlog.identity import Identity
@@ -97,7 +97,7 @@ def _source(address: str, target: Path, stack: ExitStack) -> tuple[WholeLog, Ide
 def _target(address: str, identity: Identity, stack: ExitStack) -> WholeLog:
     if is_log_url(address):
         return stack.enter_context(_shared(address, identity))
-    directory = DataDirectory.open(Path(address))
+    directory = HeldDirectory.open(Path(address))
     stack.callback(directory.close)
     if directory.identity.node_id != identity.node_id:
         raise CommandError(f"{address} is the data directory of another node")

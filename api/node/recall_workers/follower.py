@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from engramlog.api.node.log_place import open_log_to_read
-from engramlog.api.node.node import Node
+from engramlog.api.node.reading_node import ReadingNode
 from engramlog.eventlog.clock import FixedClock
 from engramlog.eventlog.directory import DataDirectory
 from engramlog.eventlog.kinds import ReplicaPromoted
@@ -23,14 +23,13 @@ from engramlog.projections.image.files import ImageFiles
 from engramlog.projections.image.image import MemoryImage, loaded_at_once
 from engramlog.projections.image.reader import Reader
 from engramlog.projections.tables.database import open_reader, tables_position
-from engramlog.projections.writing.writer import NoWriter
 from engramlog.replay.replication.state import load_state
 
 PAGE_EVENTS = 5_000
 
 
 class LogFollower:
-    """See the module. ``node`` answers reads and takes no command.
+    """See the module. ``node`` answers reads; it has nothing to write with.
 
     Args:
         path: the data directory that another process serves.
@@ -49,7 +48,7 @@ class LogFollower:
         self._generation = os.readlink(self._link)
         self._image = self._begun()
         self._reader = Reader(self._link, self._image)
-        self.node = Node(directory, self._log, NoWriter(), self._reader, self.clock, b"")
+        self.node = ReadingNode(directory, self._log, self._reader, self.clock)
         self.node.replica = load_state(path)
         space = self.node.pinned_space()
         self._embeddings = FollowedEmbeddings.following(

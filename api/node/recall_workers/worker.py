@@ -18,10 +18,10 @@ from queue import Empty, SimpleQueue
 
 import numpy as np
 
+from engramlog.api.answers.chain_proof import FactChains
 from engramlog.api.commands.recall_answer import answered
-from engramlog.api.commands.request_context import RequestContext
+from engramlog.api.commands.request_context import ReadingContext
 from engramlog.api.http.errors import ApiError
-from engramlog.api.node.composition import create_service
 from engramlog.api.node.recall_workers.follower import LogFollower
 from engramlog.api.node.recall_workers.messages import (
     LENGTH_BYTES,
@@ -37,11 +37,12 @@ from engramlog.api.node.recall_workers.messages import (
     decode_to_worker,
     framed,
 )
-from engramlog.api.node.service import Service
+from engramlog.api.node.service import STAGE_THREADS, ReadingService
 from engramlog.api.node.thread_switching import take_short_turns
 from engramlog.api.schemas.recall import RecallBody
 from engramlog.api.settings import Settings
 from engramlog.projections.arrays import F32
+from engramlog.projections.cards.source import PastCards
 from engramlog.projections.embedding.errors import ProviderUnavailable
 
 NICENESS = 5
@@ -65,7 +66,9 @@ def run(handle: int) -> int:
     settings = Settings(**json.loads(first))
     take_short_turns()
     follower = LogFollower(settings.data_dir, settings.embedding, link.vector, settings.log)
-    service = create_service(follower.node, settings)
+    node = follower.node
+    stages = ThreadPoolExecutor(STAGE_THREADS, thread_name_prefix="stage")
+    service = ReadingService(node, settings, PastCards(node.reader.rows), FactChains(), stages)
     link.send(WorkerReady())
     # Questions and vectors of facts are taken in their order by one thread, while this one
     # hears the vectors that a question waits for.
@@ -127,7 +130,10 @@ class _Link:
 
 
 def _take(
-    link: _Link, follower: LogFollower, service: Service, message: Question | Embedded | Forgotten
+    link: _Link,
+    follower: LogFollower,
+    service: ReadingService,
+    message: Question | Embedded | Forgotten,
 ) -> None:
     try:
         if isinstance(message, Embedded):
@@ -142,10 +148,10 @@ def _take(
         raise
 
 
-def _answer(follower: LogFollower, service: Service, question: Question) -> FromWorker:
+def _answer(follower: LogFollower, service: ReadingService, question: Question) -> FromWorker:
     try:
         follower.follow(question.position, question.now_us)
-        context = RequestContext(service, question.caller)
+        context = ReadingContext(service, question.caller)
         body = RecallBody.model_validate(question.body)
         return Found(answered(context, body, question.warnings, shape=question.shape))
     except ApiError as fault:

@@ -129,9 +129,11 @@ async def sweep(call: Call) -> web.Response:
 
     async def work() -> dict[str, Any]:
         moment = call.moment(view)
-        reach = await call.in_pool(lambda: reach_of(view, readable, moment, policies))
-        if not request.dry_run and await call.in_pool(
-            lambda: _acts(view, rights, moment, policies)
+        reach = await call.in_long_pool(
+            lambda: reach_of(view, readable, moment, policies), admitted=True
+        )
+        if not request.dry_run and await call.in_long_pool(
+            lambda: _acts(view, rights, moment, policies), admitted=True
         ):
             scopes = tuple(scope for scope in SCOPES if scope in rights.scopes)
             await call.do(SweepDecay(scopes=scopes, policies=policies, gardens=gardens))

@@ -42,7 +42,9 @@ async def lint_scope(call: Call) -> web.Response:
     call.note_read((body.scope,))
 
     async def work() -> dict[str, Any]:
-        return warned(await call.in_pool(lambda: _report(call, body, checks)), body)
+        return warned(
+            await call.in_long_pool(lambda: _report(call, body, checks), admitted=True), body
+        )
 
     facts = await call.in_pool(lambda: _readable(call, body))
     if facts > call.service.settings.job_facts_min:
@@ -112,7 +114,7 @@ async def lint_job(call: Call) -> web.Response:
     summary="What a scope knows, in numbers",
     query=SynthesisQuery,
     answers={200: Synthesis},
-    errors=(400, 501),
+    errors=(400, 501, 503),
     headers=("Stigmem-Session",),
     delegable=True,
 )
@@ -120,7 +122,7 @@ async def synthesize_scope(call: Call) -> web.Response:
     """What a scope knows: its most confident facts, and numbers over all of them."""
     query = call.query(SynthesisQuery)
     call.session()
-    body = await call.in_pool(lambda: _synthesis(call, query))
+    body = await call.in_long_pool(lambda: _synthesis(call, query))
     if body["facts"]:
         call.note_read((body["scope"],))
     return answer(warned(body, query))

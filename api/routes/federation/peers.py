@@ -322,7 +322,7 @@ async def compare_peer(call: Call) -> web.Response:
         raise coded("peer_unreachable", str(fault)) from fault
     finally:
         source.close()
-    ours = await call.in_pool(call.node.reader.stream_digests)
+    ours = await call.in_long_pool(call.node.reader.stream_digests)
     streams = [
         {"stream": name, "equal": ours.get(name) == digest, "ours": ours.get(name),
          "theirs": digest}

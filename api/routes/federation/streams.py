@@ -116,11 +116,11 @@ async def stream_events(call: Call) -> web.Response:
     permission="peer",
     summary="Digests of streams, for peers",
     answers={200: StreamDigests},
-    errors=(401,),
+    errors=(401, 503),
 )
 async def digests(call: Call) -> web.Response:
     """What the streams that the peer may replay come to here, by stream."""
     row, scopes = _asking(call)
     names = _heads(call, row, scopes)
-    found = await call.in_pool(call.node.reader.stream_digests)
+    found = await call.in_long_pool(call.node.reader.stream_digests)
     return answer({"digests": {name: found[name] for name in sorted(names) if name in found}})

@@ -37,10 +37,11 @@ class CheckOutcome(Struct, frozen=True):
     permission="any",
     summary="A short self-check",
     answers={200: Doctor},
+    errors=(503,),
 )
 async def doctor(call: Call) -> web.Response:
     """A self-check of the node."""
-    checks = await call.in_pool(lambda: list(_checks(call)))
+    checks = await call.in_long_pool(lambda: list(_checks(call)))
     failed = [check.detail for check in checks if check.status == "failed"]
     return answer(
         {

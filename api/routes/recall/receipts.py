@@ -114,9 +114,9 @@ async def get_receipt(call: Call) -> web.Response:
     permission="read",
     summary="Ask a receipt's question again, then and now",
     answers={200: ReplayedRecall},
-    errors=(400, 404),
+    errors=(400, 404, 503),
 )
 async def replay_receipt(call: Call) -> web.Response:
     """The receipt's question again, at its own moment and now. Nothing is counted."""
     receipt, _ = receipt_named(call, call.segment("receipt_id"))
-    return answer(await call.in_pool(lambda: replayed(call, receipt)))
+    return answer(await call.in_long_pool(lambda: replayed(call, receipt)))

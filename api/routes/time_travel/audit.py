@@ -165,14 +165,14 @@ EXPORTED = {
     summary="Who wrote and ended which facts",
     query=TrailQuery,
     answers={200: TrailPage},
-    errors=(400, 501),
+    errors=(400, 501, 503),
     headers=("Stigmem-Session",),
 )
 async def list_trail(call: Call) -> web.Response:
     """Who wrote and ended which facts, newest first."""
     query = call.query(TrailQuery)
     call.session()
-    entries, total, cursor = await call.in_pool(lambda: _page(call, query))
+    entries, total, cursor = await call.in_long_pool(lambda: _page(call, query))
     call.note_read(_scopes(entries))
     body = {"entries": entries, "total": total, "cursor": cursor}
     return answer(warned(body, query), headers={"X-Total-Count": str(total)})
@@ -185,14 +185,14 @@ async def list_trail(call: Call) -> web.Response:
     summary="The same as CSV",
     query=TrailExportQuery,
     answers={200: "CSV"},
-    errors=(400, 501),
+    errors=(400, 501, 503),
     headers=("Stigmem-Session",),
 )
 async def export_trail(call: Call) -> web.Response:
     """The trail as CSV. ``X-Next-Cursor`` is there where rows were left out."""
     query = call.query(TrailExportQuery)
     call.session()
-    entries, total, cursor = await call.in_pool(lambda: _page(call, query))
+    entries, total, cursor = await call.in_long_pool(lambda: _page(call, query))
     call.note_read(_scopes(entries))
     rows = [[entry[name] for name in EXPORTED.values()] for entry in entries]
     response = table_as("csv", "audit", list(EXPORTED), rows)
@@ -209,14 +209,14 @@ async def export_trail(call: Call) -> web.Response:
     summary="Who wrote and ended a fact",
     query=MomentQuery,
     answers={200: [TrailEntry]},
-    errors=(400, 404, 501),
+    errors=(400, 404, 501, 503),
     headers=("Stigmem-Session",),
 )
 async def trail_of_fact(call: Call) -> web.Response:
     """Who wrote and ended one fact."""
     query = call.query(MomentQuery)
     call.session()
-    entries = await call.in_pool(lambda: _of_fact(call, query))
+    entries = await call.in_long_pool(lambda: _of_fact(call, query))
     call.note_read(_scopes(entries))
     return answer(entries)
 
@@ -335,12 +335,12 @@ def _entries(call: Call, view: View, moment: Moment, steps: Sequence[Step]) -> l
     summary="Every event of the log",
     query=JournalRequest,
     answers={200: JournalAnswer},
-    errors=(400,),
+    errors=(400, 503),
 )
 async def list_journal(call: Call) -> web.Response:
     """Every event of the log that the caller may know of, oldest first."""
     query = call.query(JournalRequest)
-    return answer(warned(await call.in_pool(lambda: _journal(call, query)), query))
+    return answer(warned(await call.in_long_pool(lambda: _journal(call, query)), query))
 
 
 def _journal(call: Call, query: JournalRequest) -> dict[str, Any]:

@@ -36,19 +36,20 @@ CONTENT_TYPE = "application/x-ndjson"
     summary="What the caller may read of the log, as import lines",
     query=ExportQuery,
     answers={200: "JSON lines"},
+    errors=(503,),
 )
 async def export(call: Call) -> web.StreamResponse:
     """Lines as ``engramlog export`` writes them, of everything up to now."""
     query = call.query(ExportQuery)
     if query.declarations:
         require(call.caller, "admin")
-    lines = await call.in_pool(lambda: _lines(call, declarations=query.declarations))
-    some = await call.in_pool(lambda: _next(lines))
+    lines = await call.in_long_pool(lambda: _lines(call, declarations=query.declarations))
+    some = await call.in_long_pool(lambda: _next(lines), admitted=True)
     response = web.StreamResponse(headers={"Content-Type": CONTENT_TYPE})
     await response.prepare(call.request)
     while some:
         await response.write(some)
-        some = await call.in_pool(lambda: _next(lines))
+        some = await call.in_long_pool(lambda: _next(lines), admitted=True)
     await response.write_eof()
     return response
 

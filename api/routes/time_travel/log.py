@@ -152,12 +152,13 @@ _TOLD = frozenset({"fact_retracted", "conflict_resolved", "fact_erased", "fact_a
     summary="How the log's events lie in time",
     query=TimelineQuery,
     answers={200: Timeline},
+    errors=(503,),
 )
 async def show_timeline(call: Call) -> web.Response:
     """How the log's events lie in time."""
     query = call.query(TimelineQuery)
     log = call.node.log
-    instants, positions = await call.in_pool(lambda: timeline(log, query.buckets))
+    instants, positions = await call.in_long_pool(lambda: timeline(log, query.buckets))
     return answer(
         {
             "instants": [format_instant(instant) for instant in instants],
@@ -174,12 +175,12 @@ async def show_timeline(call: Call) -> web.Response:
     summary="Events of the log, newest first",
     query=LogQuery,
     answers={200: LogPage},
-    errors=(400,),
+    errors=(400, 503),
 )
 async def list_events(call: Call) -> web.Response:
     """Events that the caller may know of, newest first."""
     query = call.query(LogQuery)
-    return answer(await call.in_pool(lambda: _page(call, query)))
+    return answer(await call.in_long_pool(lambda: _page(call, query)))
 
 
 def _page(call: Call, query: LogQuery) -> dict[str, Any]:

@@ -69,7 +69,7 @@ async def state(call: Call) -> web.Response:
     summary="What changed between two moments",
     query=DiffQuery,
     answers={200: Difference},
-    errors=(400, 501),
+    errors=(400, 501, 503),
     headers=("Stigmem-Session",),
     delegable=True,
 )
@@ -77,7 +77,7 @@ async def diff(call: Call) -> web.Response:
     """What was added, retracted, decayed and resolved between two moments."""
     query = call.query(DiffQuery)
     call.session()
-    body = await call.in_pool(lambda: _diff(call, query))
+    body = await call.in_long_pool(lambda: _diff(call, query))
     call.note_facts(record for change in CHANGES for record in body.get(change, ()))
     if query.format == "json":
         return answer(body)
@@ -176,7 +176,7 @@ def _records(
     summary="Read-only SQL over the log",
     body=SqlBody,
     answers={200: SqlAnswer},
-    errors=(400, 501),
+    errors=(400, 501, 503),
 )
 async def sql(call: Call) -> web.Response:
     """One read-only SELECT over the events that the caller may read."""
@@ -185,8 +185,9 @@ async def sql(call: Call) -> web.Response:
     view = call.view()
     moment = call.moment(view, MomentQuery(as_of=body.as_of))
     try:
-        table = await call.in_pool(
-            lambda: call.service.desk.ask(view, call.authorization, moment, body.sql, limits)
+        table = await call.service.statements.run(
+            call.caller.principal,
+            lambda: call.service.desk.ask(view, call.authorization, moment, body.sql, limits),
         )
     except StatementRefused as fault:
         raise coded(fault.code, str(fault)) from fault
@@ -212,7 +213,7 @@ async def sql(call: Call) -> web.Response:
     summary="What if something had been said",
     body=ForkBody,
     answers={200: Fork},
-    errors=(400, 404, 409, 413, 501),
+    errors=(400, 404, 409, 413, 501, 503),
     headers=("Stigmem-Session",),
 )
 async def fork_moment(call: Call) -> web.Response:
@@ -220,7 +221,7 @@ async def fork_moment(call: Call) -> web.Response:
     body = await call.body(ForkBody)
     call.session()
     async with call.service.forking:
-        return answer(await call.in_pool(lambda: fork(call, body)))
+        return answer(await call.in_long_pool(lambda: fork(call, body)))
 
 
 @routes.add(
@@ -230,7 +231,7 @@ async def fork_moment(call: Call) -> web.Response:
     summary="The life of a fact",
     query=LifeQuery,
     answers={200: FactLife},
-    errors=(400, 404, 501),
+    errors=(400, 404, 501, 503),
     headers=("Stigmem-Session",),
     delegable=True,
 )
@@ -238,7 +239,7 @@ async def life_of_fact(call: Call) -> web.Response:
     """Every event that touched a fact, with actor and cause, and how confidence in it went."""
     query = call.query(LifeQuery)
     call.session()
-    body = await call.in_pool(lambda: _life(call, query))
+    body = await call.in_long_pool(lambda: _life(call, query))
     call.note_facts([body["fact"]])
     if query.format == "json":
         return answer(body)
@@ -298,13 +299,13 @@ def _erased_life(call: Call, view: View, moment: Moment, limit: int) -> dict[str
     summary="The life of an entity",
     query=LifeQuery,
     answers={200: EntityLife},
-    errors=(400, 404, 501),
+    errors=(400, 404, 501, 503),
     delegable=True,
 )
 async def life_of_entity(call: Call) -> web.Response:
     """Every event that touched a fact about an entity."""
     query = call.query(LifeQuery)
-    body = await call.in_pool(lambda: _entity_life(call, query))
+    body = await call.in_long_pool(lambda: _entity_life(call, query))
     if query.format == "json":
         return answer(body)
     return records_as(query.format, "life", body["events"])

@@ -25,7 +25,7 @@ from msgspec import Struct
 
 from engramlog.eventlog.durable_file import sync_folder
 from engramlog.eventlog.errors import StorageFailed
-from engramlog.eventlog.log import EventLog
+from engramlog.eventlog.log import ReadableLog
 from engramlog.projections.arrays import I64
 from engramlog.projections.embedding.recipe import Space
 from engramlog.projections.embedding.vectors import BLOCK_SLOTS, Block, Vectors
@@ -69,7 +69,7 @@ class VectorBlocks:
     """The files of one space. One process writes and removes them, others read them; what
     writes and what removes them exclude each other."""
 
-    def __init__(self, folder: Path, space: Space, log: EventLog) -> None:
+    def __init__(self, folder: Path, space: Space, log: ReadableLog) -> None:
         self._folder = folder
         self._space = space
         self._log = log

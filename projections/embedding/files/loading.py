@@ -8,7 +8,7 @@ import numpy as np
 
 from engramlog.projections.arrays import I32
 from engramlog.projections.embedding.files.blocks import VectorBlocks
-from engramlog.projections.embedding.vec_facts import VecFacts
+from engramlog.projections.embedding.vec_facts import KeptVecFacts
 from engramlog.projections.embedding.vectors import Vectors
 from engramlog.projections.image.view import View
 
@@ -16,7 +16,7 @@ from engramlog.projections.image.view import View
 def load_vectors(
     vectors: Vectors,
     blocks: VectorBlocks,
-    table: VecFacts,
+    table: KeptVecFacts,
     view: View,
     slot_of: Callable[[str], int | None],
 ) -> Iterator[tuple[list[str], I32]]:

@@ -48,7 +48,7 @@ def write(node: Node, count: int, start: int = 0) -> list[str]:
 
 
 def opened(node: Node) -> Archive:
-    return Archive(node.directory.path, node.log, segment_events=SEGMENT)
+    return Archive(node.directory, node.log, segment_events=SEGMENT)
 
 
 def rows(archive: Archive, position: int) -> list[dict[str, Any]]:

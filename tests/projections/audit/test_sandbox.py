@@ -51,7 +51,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 
 @pytest.fixture(scope="module")
 def desk(node: Node) -> Iterator[AuditDesk]:
-    desk = AuditDesk(Archive(node.directory.path, node.log))
+    desk = AuditDesk(Archive(node.directory, node.log))
     yield desk
     desk.close()
 

@@ -1,0 +1,58 @@
+"""What of a node answers reads: its tables, memory image and log, none of which it writes.
+
+The node that holds the data directory is one (``Node``), and so is a process that follows one.
+"""
+
+from __future__ import annotations
+
+from engramlog.eventlog.clock import Clock
+from engramlog.eventlog.directory import DataDirectory
+from engramlog.eventlog.identity import Identity
+from engramlog.eventlog.log import ReadableLog
+from engramlog.projections.embedding.choosing import space_of
+from engramlog.projections.embedding.current import CurrentEmbeddings
+from engramlog.projections.embedding.recipe import Space
+from engramlog.projections.image.reader import Reader
+from engramlog.projections.moment import Moment
+from engramlog.replay.replication.state import ReplicaState
+
+
+class ReadingNode:
+    """See the module."""
+
+    embeddings: CurrentEmbeddings | None = None
+    replica: ReplicaState | None = None
+
+    def __init__(
+        self, directory: DataDirectory, log: ReadableLog, reader: Reader, clock: Clock
+    ) -> None:
+        self._directory = directory
+        self._log = log
+        self.reader = reader
+        self.clock = clock
+
+    @property
+    def log(self) -> ReadableLog:
+        return self._log
+
+    @property
+    def identity(self) -> Identity:
+        return self._directory.identity
+
+    @property
+    def node_id(self) -> str:
+        """Whose log this is: the primary's, where the node is a replica."""
+        return self.identity.node_id if self.replica is None else self.replica.node_id
+
+    @property
+    def public_key(self) -> str:
+        """The key (base64) of ``node_id``."""
+        return self.identity.public_key_b64 if self.replica is None else self.replica.public_key
+
+    def moment(self) -> Moment:
+        """Now: the published position and the wall clock."""
+        return Moment(self.reader.image.position, self.clock.now_us())
+
+    def pinned_space(self) -> Space | None:
+        """What the log says facts are embedded with, if anything."""
+        return space_of(self.reader.pinned_model(self.log.head().position))

@@ -1,0 +1,101 @@
+"""Long work waits in a queue of its own: bounded, and fair between callers."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from engramlog.api.node.long_work import WAITING_EACH_MAX, WAITING_MAX, LongWork, LongWorkBusy
+
+
+@asynccontextmanager
+async def occupied(long: LongWork) -> AsyncIterator[Callable[[], None]]:
+    """Its one thread at work until the returned function is called, or the block ends."""
+    gate = threading.Event()
+    task = asyncio.ensure_future(long.run("first", gate.wait))
+    await asyncio.sleep(0)
+    try:
+        yield gate.set
+    finally:
+        gate.set()
+        await task
+
+
+def run(test: Callable[[LongWork], Awaitable[None]]) -> None:
+    async def inside() -> None:
+        long = LongWork("test", 1)
+        try:
+            await test(long)
+        finally:
+            long.close()
+
+    asyncio.run(inside())
+
+
+def test_callers_take_turns() -> None:
+    async def test(long: LongWork) -> None:
+        done: list[str] = []
+        async with occupied(long) as go:
+            tasks = [
+                asyncio.ensure_future(long.run(caller, lambda name=name: done.append(name)))
+                for caller, name in (
+                    ("a", "a1"),
+                    ("a", "a2"),
+                    ("a", "a3"),
+                    ("b", "b1"),
+                    ("c", "c1"),
+                )
+            ]
+            await asyncio.sleep(0)
+            go()
+            await asyncio.gather(*tasks)
+        assert done == ["a1", "b1", "c1", "a2", "a3"]
+
+    run(test)
+
+
+def test_one_caller_has_a_bound_and_all_have_one() -> None:
+    async def test(long: LongWork) -> None:
+        async with occupied(long):
+            tasks: list[asyncio.Future[None]] = []
+            for number in range(WAITING_MAX):
+                caller = f"agent:{number // WAITING_EACH_MAX}"
+                tasks.append(asyncio.ensure_future(long.run(caller, lambda: None)))
+                await asyncio.sleep(0)
+                if number == WAITING_EACH_MAX - 1:
+                    with pytest.raises(LongWorkBusy):
+                        await long.run(caller, lambda: None)
+            with pytest.raises(LongWorkBusy):
+                await long.run("agent:new", lambda: None)
+            begun = asyncio.ensure_future(long.run("agent:new", lambda: None, admitted=True))
+        await asyncio.gather(*tasks, begun)
+        assert long.waiting == 0
+
+    run(test)
+
+
+def test_a_caller_who_goes_gives_the_turn_back() -> None:
+    async def test(long: LongWork) -> None:
+        async with occupied(long) as go:
+            gone = asyncio.ensure_future(long.run("a", lambda: None))
+            stays = asyncio.ensure_future(long.run("b", lambda: 7))
+            await asyncio.sleep(0)
+            gone.cancel()
+            go()
+            assert await stays == 7
+        assert await long.run("c", lambda: 8) == 8
+
+    run(test)
+
+
+def test_a_failure_is_the_callers() -> None:
+    async def test(long: LongWork) -> None:
+        with pytest.raises(ZeroDivisionError):
+            await long.run("a", lambda: 1 // 0)
+        assert await long.run("a", lambda: 1) == 1
+
+    run(test)

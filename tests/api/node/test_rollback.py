@@ -1,0 +1,80 @@
+"""A log that was cut back under its tables: refused, and accepted only as a new epoch."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from engramlog.api.node.node import Node
+from engramlog.eventlog.errors import LogCutBack
+from engramlog.eventlog.kinds import Value
+from engramlog.projections.writing.commands import Done
+from tests.worlds.histories import asserted
+
+
+def state(node: Node, text: str) -> str:
+    done = node.write(asserted("user:u", f"rel:{text}", Value(type="string", v=text)))[0]
+    assert isinstance(done, Done)
+    assert done.fact_id is not None
+    return done.fact_id
+
+
+@pytest.fixture
+def cut_back(tmp_path: Path) -> tuple[Path, str, str]:
+    """A closed node whose log is an earlier one: the directory, a fact that it has, and one that
+    it has lost."""
+    data, earlier = tmp_path / "data", tmp_path / "earlier.db"
+    node = Node.open(data)
+    kept = state(node, "kept")
+    node.close()
+    shutil.copy(data / "log.db", earlier)
+    node = Node.open(data)
+    lost = state(node, "lost")
+    node.close()
+    shutil.copy(earlier, data / "log.db")
+    return data, kept, lost
+
+
+def test_a_log_that_ends_before_its_tables_is_refused(cut_back: tuple[Path, str, str]) -> None:
+    data, _, _ = cut_back
+    for _ in range(2):
+        with pytest.raises(LogCutBack, match=r"ends at position 2.*reach 3.*--accept-rollback"):
+            Node.open(data)
+
+
+def test_a_missing_log_under_its_tables_is_refused(cut_back: tuple[Path, str, str]) -> None:
+    data, _, _ = cut_back
+    (data / "log.db").unlink()
+    with pytest.raises(LogCutBack):
+        Node.open(data)
+
+
+def test_an_accepted_rollback_goes_on_in_a_new_epoch(cut_back: tuple[Path, str, str]) -> None:
+    data, kept, lost = cut_back
+    vectors = data / "vectors-000000000000.db"
+    vectors.write_bytes(b"of facts that are gone")
+    node = Node.open(data, accept_rollback=True)
+    try:
+        before = {
+            stream for stream in node.log.stream_heads() if f"/{node.identity.epoch}/" not in stream
+        }
+        assert before
+        assert (node.identity.epoch, node.identity.reason) == (2, "restored")
+        assert node.reader.slot_of(kept) is not None
+        assert node.reader.slot_of(lost) is None
+        assert not vectors.exists()
+        heads = {stream: node.log.stream_heads()[stream] for stream in before}
+        state(node, "next")
+        assert {stream: node.log.stream_heads()[stream] for stream in before} == heads
+    finally:
+        node.close()
+    Node.open(data).close()
+
+
+def test_accepting_where_nothing_was_cut_changes_nothing(tmp_path: Path) -> None:
+    Node.open(tmp_path / "data").close()
+    node = Node.open(tmp_path / "data", accept_rollback=True)
+    assert node.identity.epoch == 1
+    node.close()
