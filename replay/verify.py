@@ -27,20 +27,12 @@ from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.kinds import FactErased
 from engramlog.eventlog.log import Head, ReadableLog, StreamHead
 from engramlog.eventlog.signing import SignedHeads, signature_fault
+from engramlog.replay.verify_keys import Fault, IdempotencyCheck
 
 PAGE_EVENTS = 2_000
 
 Progress = Callable[[int, int], None]
 """Called with (events checked, events in all)."""
-
-
-class Fault(Struct, frozen=True):
-    """The first thing that is wrong; position 0 where it is not at one event."""
-
-    position: int
-    stream: str
-    stream_seq: int
-    reason: str
 
 
 class VerifyReport(Struct, frozen=True):
@@ -108,6 +100,7 @@ class _Check:
         self._found: dict[tuple[str, int], tuple[int, bytes]] = {}
         self._missing: dict[str, Fault] = {}
         self._erased: set[str] = set()
+        self._keys = None if self._auditable is None else IdempotencyCheck(self._auditable)
         self.head = Head()
         self.tips: dict[str, StreamHead] = {}
 
@@ -125,10 +118,15 @@ class _Check:
                     return Fault(row.stored.position, row.stream, row.stream_seq, reason)
             if damage is not None:
                 return Fault(self.head.position + 1, "", 0, damage)
+            if self._keys is not None and (fault := self._keys.page_fault()) is not None:
+                return fault
             if progress is not None:
                 progress(self.head.position, max(total, self.head.position))
             if len(rows) < PAGE_EVENTS:
-                return self._withheld() or self._storage_fault()
+                return self._withheld() or self._storage_fault() or self._surplus_keys()
+
+    def _surplus_keys(self) -> Fault | None:
+        return None if self._keys is None else self._keys.surplus_fault()
 
     def _withheld(self) -> Fault | None:
         """The first payload that is missing although no ``fact_erased`` event names it."""
@@ -219,6 +217,8 @@ class _Check:
 
     def _accept(self, stored: Stored, header: Header) -> None:
         stream, stream_seq = header.stream, header.stream_seq
+        if self._keys is not None and stored.peer is None:
+            self._keys.note(stored.position, header)
         self.head = Head(stored.position, stored.received_at, stored.received_hlc)
         self.tips[stream] = StreamHead(stream, stream_seq, stored.hash)
         if self._sought and (stream, stream_seq) in self._sought:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
+from engramlog.eventlog.engines.appending import KeyUse
 from engramlog.eventlog.event import Stored
 
 
@@ -33,4 +35,12 @@ class Auditable(Protocol):
 
     def storage_fault(self) -> str | None:
         """What is wrong with the storage as a whole (indexes, constraints, schema)."""
+        ...
+
+    def uses_of(self, names: Collection[tuple[str, str]]) -> dict[tuple[str, str], KeyUse]:
+        """What the storage has of these idempotency keys, by (actor, key)."""
+        ...
+
+    def used_keys(self) -> int:
+        """How many idempotency keys say that they wrote events."""
         ...

@@ -17,7 +17,7 @@ from engramlog.eventlog.engines.sqlite.log import SqliteLog
 from engramlog.eventlog.errors import CorruptLog, DataDirectoryError
 from engramlog.eventlog.event import Stored
 from engramlog.eventlog.identity import Identity
-from engramlog.eventlog.log import Head
+from engramlog.eventlog.log import Head, Idempotency
 from engramlog.eventlog.signing import SignedHeads, sign_heads
 from engramlog.replay import verify as verify_module
 from engramlog.replay.verify import Fault, VerifyReport, verify, verify_file
@@ -49,14 +49,22 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def damaged(path: Path, *statements: str) -> VerifyReport:
-    """The report after someone with an editor has been at the file."""
+def damaged(path: Path, *statements: str, triggers_back: bool = False) -> VerifyReport:
+    """The report after someone with an editor has been at the file, who may put the triggers
+    back."""
     db = apsw.Connection(str(path))
+    triggers: list[str] = []
     for table in ("streams", "events", "payloads", "idempotency"):
         for verb in ("update", "delete"):
-            db.execute(f"DROP TRIGGER {table}_no_{verb}")
+            name = f"{table}_no_{verb}"
+            triggers.append(
+                str(db.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (name,)).get)
+            )
+            db.execute(f"DROP TRIGGER {name}")
     for statement in statements:
         db.execute(statement)
+    for trigger in triggers if triggers_back else ():
+        db.execute(trigger)
     db.close()
     return verify_file(path, origin=ORIGIN, epoch=1)
 
@@ -178,6 +186,43 @@ def test_what_is_missing_in_the_middle_is_found(path: Path, statement: str) -> N
     assert fault is not None
     assert fault.position in (MIDDLE, MIDDLE + 1)
     assert "missing" in fault.reason
+
+
+@pytest.fixture
+def keyed(path: Path) -> Path:
+    """The log with two requests that had idempotency keys, one of several events."""
+    with open_log(path, FixedClock(START_US + 1_000_000)) as log:
+        for key, count in (("one", 1), ("many", 3)):
+            log.append(facts(count), idempotency=Idempotency("agent:alice", key, b"digest"))
+    return path
+
+
+def test_kept_keys_are_as_the_events_name_them(keyed: Path) -> None:
+    assert whole(keyed).fault is None
+
+
+@pytest.mark.parametrize("page", [2, 2000])
+@pytest.mark.parametrize(
+    ("statement", "reason"),
+    [
+        ("DELETE FROM idempotency WHERE key = 'one'", "'one' is missing"),
+        ("DELETE FROM idempotency WHERE key = 'many'", "'many' is missing"),
+        ("UPDATE idempotency SET key = 'other' WHERE key = 'one'", "'one' is missing"),
+        ("UPDATE idempotency SET actor = 'other' WHERE key = 'one'", "'one' is missing"),
+        ("UPDATE idempotency SET last_position = 11 WHERE key = 'many'", "positions 11 to 11"),
+        ("UPDATE idempotency SET digest = x'' WHERE key = 'one'", "digest"),
+        ("INSERT INTO idempotency VALUES ('agent:eve', 'taken', x'00', 2, 2)", "are kept"),
+        ("INSERT INTO streams VALUES (77, 'a stream without events')", "has no events"),
+        ("INSERT INTO payloads VALUES (77, x'00', x'00')", "no event"),
+    ],
+)
+def test_a_changed_row_of_another_table_is_found(
+    keyed: Path, monkeypatch: pytest.MonkeyPatch, page: int, statement: str, reason: str
+) -> None:
+    monkeypatch.setattr(verify_module, "PAGE_EVENTS", page)
+    fault = damaged(keyed, statement, triggers_back=True).fault
+    assert fault is not None
+    assert reason in fault.reason
 
 
 def test_two_events_that_changed_places_are_found(path: Path) -> None:

@@ -74,6 +74,17 @@ class PostgresReading:
             fault = f"position {orphan} has a payload and no event"
         return fault
 
+    def uses_of(self, names: Collection[tuple[str, str]]) -> dict[tuple[str, str], KeyUse]:
+        """See ``Auditable``."""
+        with self._reader() as db:
+            found = {name: key_use_of(db, *name) for name in names}
+        return {name: use for name, use in found.items() if use is not None}
+
+    def used_keys(self) -> int:
+        """See ``Auditable``."""
+        with self._reader() as db:
+            return int(scalar(db, statements.USED_KEYS))
+
     def stream_heads(self) -> dict[str, StreamHead]:
         with self._reader() as db:
             return stream_heads_of(db)

@@ -28,6 +28,7 @@ from engramlog.eventlog.engines.appending import (
 from engramlog.eventlog.engines.erased_names import erased_of
 from engramlog.eventlog.engines.following import CommitSignal, LogSubscription, walk
 from engramlog.eventlog.engines.sqlite import schema
+from engramlog.eventlog.engines.sqlite.auditing import tables_fault, used_keys, uses_of
 from engramlog.eventlog.engines.sqlite.erasing import (
     erase,
     is_named,
@@ -337,8 +338,18 @@ class SqliteLog(AppendingLog):
             fault = schema.schema_fault(db)
             if fault is None:
                 finding = str(db.execute("PRAGMA integrity_check(1)").get)
-                fault = None if finding == "ok" else finding
+                fault = tables_fault(db) if finding == "ok" else finding
         return fault
+
+    def uses_of(self, names: Collection[tuple[str, str]]) -> dict[tuple[str, str], KeyUse]:
+        """See ``Auditable``."""
+        with self._reader() as db, schema.reading():
+            return uses_of(db, names)
+
+    def used_keys(self) -> int:
+        """See ``Auditable``."""
+        with self._reader() as db, schema.reading():
+            return used_keys(db)
 
     def iterate(self, after: int = 0, until: int | None = None) -> Iterator[Recorded]:
         return walk(self, after, until)

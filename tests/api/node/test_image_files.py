@@ -127,7 +127,7 @@ def test_an_erasure_leaves_no_file_and_no_map_of_one(
     fact = list(node.reader.image.facts.slot_of)[-1]
     node.close()
     node = from_files(tmp_path, monkeypatch)
-    archive = Archive(tmp_path, node.log)
+    archive = Archive(node.directory, node.log)
     try:
         assert len(files_with(tmp_path / FOLDER, SECRET.encode())) == 1
         assert mapped(tmp_path)

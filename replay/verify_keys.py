@@ -1,0 +1,72 @@
+"""Whether the idempotency keys that events name are kept, and no others.
+
+A key whose row is gone lets a repeated request write again.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from engramlog.eventlog.engines.appending import KeyUse
+from engramlog.eventlog.engines.storage_audit import Auditable
+from engramlog.eventlog.event import Header
+
+Name = tuple[str, str]
+"""Actor and key."""
+
+
+class Fault(Struct, frozen=True):
+    """The first thing that is wrong; position 0 where it is not at one event."""
+
+    position: int
+    stream: str
+    stream_seq: int
+    reason: str
+
+
+class IdempotencyCheck:
+    """Fed with this node's events in order, and asked after every page of them."""
+
+    def __init__(self, storage: Auditable) -> None:
+        self._storage = storage
+        self._noted: list[tuple[int, Header]] = []
+        self._open: dict[Name, KeyUse] = {}
+        """Keys whose last event is still to come."""
+        self._found = 0
+
+    def note(self, position: int, header: Header) -> None:
+        """An event of this node."""
+        if header.idempotency_key is not None:
+            self._noted.append((position, header))
+
+    def page_fault(self) -> Fault | None:
+        """The first of the events noted since the last call whose key has no row, or another's."""
+        noted, self._noted = self._noted, []
+        named = [(each.actor, each.idempotency_key or "") for _, each in noted]
+        uses = self._storage.uses_of({name for name in named if name not in self._open})
+        begun = self._open
+        for (position, header), name in zip(noted, named, strict=True):
+            use = begun.get(name)
+            if use is None:
+                use = uses.get(name)
+                if use is not None and use.first_position <= use.last_position:
+                    self._found += 1
+                    begun[name] = use
+            if use is None or not use.first_position <= position <= use.last_position:
+                reason = (
+                    f"the row of idempotency key {name[1]!r} is missing"
+                    if use is None
+                    else f"idempotency key {name[1]!r} is kept for positions "
+                    f"{use.first_position} to {use.last_position}"
+                )
+                return Fault(position, header.stream, header.stream_seq, reason)
+        last = noted[-1][0] if noted else 0
+        self._open = {name: use for name, use in begun.items() if use.last_position > last}
+        return None
+
+    def surplus_fault(self) -> Fault | None:
+        """Whether there are rows that no event names, once all events were noted."""
+        kept = self._storage.used_keys()
+        if kept == self._found:
+            return None
+        return Fault(0, "", 0, f"{kept} idempotency keys are kept, events name {self._found}")
