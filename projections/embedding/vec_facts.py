@@ -81,7 +81,7 @@ class KeptVecFacts:
 
     def id_pages(self) -> Iterator[list[str]]:
         """All ids, page by page, as they were when the first was read."""
-        db = read_vectors(self._path)  # a cursor of its own, as writing may go on
+        db = read_vectors(self._path)
         try:
             cursor = iter(db.execute(_IDS))
             while rows := list(islice(cursor, PAGE_ROWS)):

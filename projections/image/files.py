@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from engramlog.eventlog.durable_file import sync_folder
-from engramlog.eventlog.log import EventLog
+from engramlog.eventlog.log import ReadableLog
 from engramlog.projections.image.image import ImageCut, MemoryImage
 from engramlog.projections.sealed_sections import (
     SealedFault,
@@ -51,23 +51,53 @@ class ImageSeal(Struct, frozen=True):
     cut: ImageCut
 
 
-class ImageFiles:
-    """The files of one data directory. Thread-safe: what writes and what removes them exclude
-    each other, so that an erasure misses none that is being made."""
+class KeptImages:
+    """The files of one data directory as a process sees them that only reads."""
 
     def __init__(self, data: Path) -> None:
         self._folder = data / FOLDER
-        self._lock = threading.Lock()
 
     @property
     def position(self) -> int:
         """Where the newest file stands; 0 where there is none."""
         return max((int(path.stem) for path in self._files()), default=0)
 
+    def restored(self, log: ReadableLog) -> MemoryImage | None:
+        """An image from the newest file, at the file's position; None where there is none that
+        can be used. Reads, and removes nothing."""
+        position = self.position
+        if not position:
+            return None
+        try:
+            sections = open_sections(self._path(position))
+            cut = _fitting(sections, position, log)
+            sections.check()
+            image = MemoryImage()
+            image.restore(cut, sections)
+        except (OSError, SealedFault, msgspec.MsgspecError) as fault:
+            _log.warning("the image file at position %d is of no use: %s", position, fault)
+            return None
+        return image
+
+    def _files(self) -> list[Path]:
+        return [path for path in self._folder.glob(f"*{SUFFIX}") if path.stem.isdecimal()]
+
+    def _path(self, position: int) -> Path:
+        return self._folder / f"{position:020d}{SUFFIX}"
+
+
+class ImageFiles(KeptImages):
+    """The files of one data directory. Thread-safe: what writes and what removes them exclude
+    each other, so that an erasure misses none that is being made."""
+
+    def __init__(self, data: Path) -> None:
+        super().__init__(data)
+        self._lock = threading.Lock()
+
     def write(
         self,
         image: MemoryImage,
-        log: EventLog,
+        log: ReadableLog,
         exclusive: Callable[[Callable[[], Any]], Any] = lambda work: work(),
     ) -> int | None:
         """Write the image as it stands, and remove older files; returns its position. None
@@ -104,23 +134,6 @@ class ImageFiles:
             sync_folder(self._folder)
             return position
 
-    def restored(self, log: EventLog) -> MemoryImage | None:
-        """An image from the newest file, at the file's position; None where there is none that
-        can be used. Reads, and removes nothing."""
-        position = self.position
-        if not position:
-            return None
-        try:
-            sections = open_sections(self._path(position))
-            cut = _fitting(sections, position, log)
-            sections.check()
-            image = MemoryImage()
-            image.restore(cut, sections)
-        except (OSError, SealedFault, msgspec.MsgspecError) as fault:
-            _log.warning("the image file at position %d is of no use: %s", position, fault)
-            return None
-        return image
-
     def discard(self) -> None:
         """Remove every file, finished or not. Raises OSError."""
         with self._lock:
@@ -129,14 +142,8 @@ class ImageFiles:
                     path.unlink(missing_ok=True)
                 sync_folder(self._folder)
 
-    def _files(self) -> list[Path]:
-        return [path for path in self._folder.glob(f"*{SUFFIX}") if path.stem.isdecimal()]
 
-    def _path(self, position: int) -> Path:
-        return self._folder / f"{position:020d}{SUFFIX}"
-
-
-def _fitting(sections: Sections, position: int, log: EventLog) -> ImageCut:
+def _fitting(sections: Sections, position: int, log: ReadableLog) -> ImageCut:
     """The cut that a file holds. Raises SealedFault where it does not fit this release or
     this log."""
     seal = msgspec.msgpack.decode(sections.document, type=ImageSeal)

@@ -19,7 +19,7 @@ from engramlog.eventlog.kinds import ReplicaPromoted
 from engramlog.projections.arrays import F32, I32, I64, Bool
 from engramlog.projections.embedding.following import Ask, FollowedEmbeddings
 from engramlog.projections.embedding.settings import EmbeddingSettings
-from engramlog.projections.image.files import ImageFiles
+from engramlog.projections.image.files import KeptImages
 from engramlog.projections.image.image import MemoryImage, loaded_at_once
 from engramlog.projections.image.reader import Reader
 from engramlog.projections.tables.database import open_reader, tables_position
@@ -59,7 +59,7 @@ class LogFollower:
     def _begun(self) -> MemoryImage:
         """The image as far as the tables are: vectors are looked up only once, and those that
         come later are sent, so no fact that has one already may come later."""
-        image = ImageFiles(self._path).restored(self._log)
+        image = KeptImages(self._path).restored(self._log)
         if image is None:
             return loaded_at_once(self._link)
         db = open_reader(self._link)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -13,7 +13,7 @@ from engramlog.api.node.long_work import WAITING_EACH_MAX, WAITING_MAX, LongWork
 
 
 @asynccontextmanager
-async def occupied(long: LongWork) -> AsyncIterator[Callable[[], None]]:
+async def occupied(long: LongWork) -> AsyncGenerator[Callable[[], None]]:
     """Its one thread at work until the returned function is called, or the block ends."""
     gate = threading.Event()
     task = asyncio.ensure_future(long.run("first", gate.wait))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,7 +36,7 @@ def sql(live: LiveNode) -> Any:
 
 
 @contextmanager
-def statements(monkeypatch: pytest.MonkeyPatch, live: LiveNode) -> Iterator[list[Future[Any]]]:
+def statements(monkeypatch: pytest.MonkeyPatch, live: LiveNode) -> Generator[list[Future[Any]]]:
     """As many statements as one caller may ask at once; none ends before the block does."""
     go = threading.Event()
 
