@@ -198,6 +198,19 @@ class Settings(BaseSettings):
         le=1_073_741_824,
         description="Largest body of one request, in bytes.",
     )
+    connections_max: int = Field(
+        default=1_000,
+        ge=8,
+        le=100_000,
+        description="Connections open at a time; fewer where the process may open fewer than 256 "
+        "files more. One too many is answered 503.",
+    )
+    connections_per_address_max: int = Field(
+        default=500,
+        ge=4,
+        le=100_000,
+        description="Connections of one address. Behind a proxy all have the proxy's.",
+    )
     batch_body_bytes_max: int = Field(
         default=67_108_864,
         ge=1024,

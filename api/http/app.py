@@ -20,6 +20,7 @@ from engramlog.api.http.auth import identify, require
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, note_unread, parameters_of
 from engramlog.api.http.compression import compress
+from engramlog.api.http.connections import connection_of
 from engramlog.api.http.errors import ApiError, coded, from_typed
 from engramlog.api.http.openapi import DOCUMENT, build_openapi
 from engramlog.api.http.positions import at_position, note_position
@@ -110,6 +111,9 @@ async def _guard(request: web.Request, handler: _Handler) -> web.StreamResponse:
     """Turn failures into answers, and count every request."""
     started = perf_counter()
     status = 500
+    connection = connection_of(request)
+    if connection is not None:
+        connection.begin(request)
     try:
         response = await _answered(request, handler)
         status = response.status
@@ -118,6 +122,8 @@ async def _guard(request: web.Request, handler: _Handler) -> web.StreamResponse:
             await compress(request, response)
         return response
     finally:
+        if connection is not None:
+            connection.finish()
         resource = request.match_info.route.resource
         pattern = "unmatched" if resource is None else resource.canonical
         method = request.method if request.method in _METHODS else "other"

@@ -24,6 +24,8 @@ _PLUS = re.compile(r"^([0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9:.]+) ([0-9]{2}:[0-9]{2
 """An instant whose ``+`` arrived as a space, since a query string writes a space so."""
 JSON_DEPTH_MAX = 100
 """Deepest nesting of a body."""
+INFLATED_RATIO_MAX = 100
+"""Bytes that a byte of a compressed body may become."""
 _NUL = re.compile(rb"\\u0000|\x00")
 _FAULTS = (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError)
 
@@ -48,6 +50,10 @@ async def read_bytes(request: web.Request, limit: int) -> bytes:
     declared = request.content_length
     if declared is not None and declared > limit:
         raise _too_large(limit)
+    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+        if declared is None:
+            raise coded("length_required", "a compressed body must come with its Content-Length")
+        limit = min(limit, declared * INFLATED_RATIO_MAX)
     chunks: list[bytes] = []
     size = 0
     try:

@@ -169,6 +169,7 @@ STATUS_BY_CODE: dict[str, int] = {
     "file_not_found": 404,
     "embeddings_off": 409,
     # size and form
+    "length_required": 411,
     "body_too_large": 413,
     "value_too_large": 413,
     "payload_too_large": 413,
@@ -199,6 +200,7 @@ STATUS_BY_CODE: dict[str, int] = {
     "position_not_reached": 503,
     "shutting_down": 503,
     "writer_busy": 503,
+    "too_many_connections": 503,
     "long_work_busy": 503,
     "too_many_jobs": 503,
     "oidc_not_enabled": 503,

@@ -27,13 +27,14 @@ from aiohttp.abc import AbstractAccessLogger
 from aiohttp.http_exceptions import HttpProcessingError
 
 from engramlog.api.http.app import create_app
+from engramlog.api.http.connections import BACKLOG, Connections, WatchedSite
 from engramlog.api.node.control_file import CONTROL_NAME, Control, write_control
 from engramlog.api.node.node import Node
+from engramlog.api.node.repeated_records import Repeated
 from engramlog.api.routes.node.control import add_control_routes
 from engramlog.api.settings import Settings
 from engramlog.projections.recall.profile import UnknownProfile, load_profile
 
-BACKLOG = 1024
 START_SECONDS_MAX = 30.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -99,6 +100,7 @@ def start_logging(level: str) -> None:
     logging.getLogger("aiohttp.server").addFilter(CallersFaults())
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())
+    handler.addFilter(Repeated())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
 
@@ -165,7 +167,8 @@ async def serve(
     )
     await runner.setup()
     try:
-        await web.SockSite(runner, bound, backlog=BACKLOG).start()
+        most = settings.connections_max, settings.connections_per_address_max
+        await WatchedSite(runner, bound, Connections(*most)).start()
         on_ready()
         await stop.wait()
     finally:

@@ -1,0 +1,231 @@
+"""Connections to the node: how many there may be, and how slow they may be.
+
+What an unknown caller can hold open costs file descriptors, which the log needs too. A connection
+beyond the bounds is answered 503 and closed; one that does not send its header in time, stops in
+a body, stays idle, or does not take its answer is ended. What a request itself may take long for
+is not limited here: while it runs and its body is read, nothing is asked of the caller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import socket
+from collections import Counter
+from collections.abc import Callable
+from typing import cast
+
+from aiohttp import web
+
+HEADER_SECONDS_MAX = 10.0
+"""From a request's first byte, or from the connection's start, to the end of its header."""
+IDLE_SECONDS_MAX = 75.0
+"""Between two requests."""
+WINDOW_SECONDS = 10.0
+BODY_BYTES_PER_WINDOW_MIN = 4_096
+"""What a body must bring in every window in which the node is ready to read."""
+STALLED_WINDOWS_MAX = 3
+"""Windows in which a caller may take nothing of an answer that waits."""
+SWEEP_SECONDS = 1.0
+DESCRIPTORS_KEPT = 256
+"""File descriptors that callers never get: the log, the tables and new work have them."""
+BACKLOG = 128
+
+_BUSY = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\n"
+    b"Connection: close\r\nContent-Length: %d\r\n\r\n%s"
+)
+_BODY = b'{"detail":{"code":"too_many_connections","message":"too many connections are open"}}'
+
+
+class Connections:
+    """All connections of one listening socket. Used in the event loop alone.
+
+    Args:
+        most: how many in all; fewer where the process may not open so many files.
+        most_each: how many of one address.
+    """
+
+    def __init__(self, most: int, most_each: int) -> None:
+        self.most = min(most, descriptors() - DESCRIPTORS_KEPT)
+        self.most_each = most_each
+        self.refused = 0
+        self.ended = 0
+        self._open: set[Connection] = set()
+        self._by_address: Counter[str] = Counter()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def admit(self, connection: Connection) -> bool:
+        """Whether there is room for one more, which then counts."""
+        address = connection.address
+        if len(self._open) >= self.most or self._by_address[address] >= self.most_each:
+            self.refused += 1
+            return False
+        self._open.add(connection)
+        self._by_address[address] += 1
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep)
+        return True
+
+    def remove(self, connection: Connection) -> None:
+        """The connection is closed."""
+        if connection in self._open:
+            self._open.remove(connection)
+            self._by_address[connection.address] -= 1
+            if not self._by_address[connection.address]:
+                del self._by_address[connection.address]
+
+    def _sweep(self) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for connection in list(self._open):
+            if connection.overdue(now):
+                self.ended += 1
+                connection.end()
+        self._timer = loop.call_later(SWEEP_SECONDS, self._sweep) if self._open else None
+
+
+class Connection(asyncio.Protocol):
+    """One connection: it passes everything on to aiohttp's protocol, and watches the time."""
+
+    def __init__(self, connections: Connections, inner: asyncio.Protocol) -> None:
+        self.address = ""
+        self._connections = connections
+        self._inner = inner
+        self._transport: asyncio.Transport | None = None
+        self._admitted = False
+        self._request: web.Request | None = None
+        self._deadline = 0.0
+        self._idle = False
+        self._received = 0
+        self._window_ends = 0.0
+        self._stalled = 0
+        self._unsent = 0
+
+    # -- what asyncio calls ---------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        peer = transport.get_extra_info("peername")
+        self.address = str(peer[0]) if peer else ""
+        if not self._connections.admit(self):
+            self._transport.write(_BUSY % (len(_BODY), _BODY))
+            self._transport.close()
+            return
+        self._admitted = True
+        self._deadline = _now() + HEADER_SECONDS_MAX
+        self._inner.connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        if not self._admitted:
+            return
+        self._received += len(data)
+        if self._idle:
+            self._idle = False
+            self._deadline = _now() + HEADER_SECONDS_MAX
+        self._inner.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        return self._inner.eof_received() if self._admitted else None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._admitted:
+            self._connections.remove(self)
+            self._inner.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._inner.resume_writing()
+
+    # -- what the application says --------------------------------------------------------
+
+    def begin(self, request: web.Request) -> None:
+        """A request's header has come."""
+        self._request = request
+        self._open_window(_now())
+        self._stalled = 0
+
+    def finish(self) -> None:
+        """Its answer has been made: the next request may come."""
+        self._request = None
+        self._idle = True
+        self._deadline = _now() + IDLE_SECONDS_MAX
+
+    # -- time -----------------------------------------------------------------------------
+
+    def overdue(self, now: float) -> bool:
+        """Whether the caller had its time. Called every ``SWEEP_SECONDS``."""
+        assert self._transport is not None
+        unsent = self._transport.get_write_buffer_size()
+        if self._request is None and not unsent:
+            return now >= self._deadline
+        if not self._transport.is_reading():
+            self._open_window(now)  # this node is the one that is slow
+        if now < self._window_ends:
+            return False
+        stopped = (
+            self._request is not None
+            and not self._request.content.is_eof()
+            and self._transport.is_reading()
+            and self._received < BODY_BYTES_PER_WINDOW_MIN
+        )
+        self._stalled = self._stalled + 1 if unsent and unsent >= self._unsent else 0
+        self._unsent = unsent
+        self._open_window(now)
+        return stopped or self._stalled > STALLED_WINDOWS_MAX
+
+    def _open_window(self, now: float) -> None:
+        self._window_ends = now + WINDOW_SECONDS
+        self._received = 0
+
+    def end(self) -> None:
+        """Close without waiting for the caller."""
+        if self._transport is not None:
+            self._transport.abort()
+
+
+class WatchedSite(web.SockSite):
+    """A listening socket whose connections are bounded and watched."""
+
+    def __init__(
+        self, runner: web.AppRunner, sock: socket.socket, connections: Connections
+    ) -> None:
+        super().__init__(runner, sock, backlog=BACKLOG)
+        self._connections = connections
+
+    async def start(self) -> None:
+        await web.BaseSite.start(self)
+        server = self._runner.server
+        assert server is not None
+        make = cast("Callable[[], asyncio.Protocol]", server)
+        self._server = await asyncio.get_running_loop().create_server(
+            lambda: Connection(self._connections, make()), sock=self._sock, backlog=self._backlog
+        )
+
+
+def connection_of(request: web.Request) -> Connection | None:
+    """The connection that a request came over; None where nothing watches it."""
+    transport = request.transport
+    found = None if transport is None else transport.get_protocol()
+    return found if isinstance(found, Connection) else None
+
+
+def descriptors() -> int:
+    """How many files this process may have open; raised as far as it may raise that itself."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            soft = hard
+        except (OSError, ValueError):
+            pass
+    return soft
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

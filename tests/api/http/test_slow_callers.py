@@ -1,0 +1,145 @@
+"""Callers that hold connections: unfinished headers, stopped bodies, idleness, sheer number."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from engramlog.api.http import connections
+from engramlog.api.node.node import Node
+from engramlog.api.node.serving import serve_in_background
+from engramlog.api.settings import Settings
+
+MOST = 12
+MOST_EACH = 8
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """A node with short deadlines and few connections."""
+    data = tmp_path_factory.mktemp("slow") / "data"
+    patch = pytest.MonkeyPatch()
+    for name, seconds in (
+        ("HEADER_SECONDS_MAX", 0.4),
+        ("IDLE_SECONDS_MAX", 0.6),
+        ("WINDOW_SECONDS", 0.4),
+        ("SWEEP_SECONDS", 0.05),
+    ):
+        patch.setattr(connections, name, seconds)
+    settings = Settings(
+        data_dir=data,
+        port=0,
+        auth_required=False,
+        recall_workers=0,
+        connections_max=MOST,
+        connections_per_address_max=MOST_EACH,
+    )
+    node = Node.open(data)
+    with serve_in_background(node, settings) as control:
+        yield int(control.url.rsplit(":", 1)[1])
+    node.close()
+    patch.undo()
+
+
+def connected(port: int, data: bytes = b"", source: str = "127.0.0.1") -> socket.socket:
+    made = socket.create_connection(("127.0.0.1", port), 30, (source, 0))
+    made.sendall(data)
+    return made
+
+
+def everything(sock: socket.socket) -> bytes:
+    """What comes until the node closes."""
+    found = b""
+    with sock:
+        try:
+            while part := sock.recv(65_536):
+                found += part
+        except ConnectionResetError:
+            pass
+    return found
+
+
+def posted(path: str, length: int, *headers: str) -> bytes:
+    lines = (
+        f"POST {path} HTTP/1.1", "Host: localhost", "Content-Type: application/json",
+        f"Content-Length: {length}", *headers, "", "",
+    )  # fmt: skip
+    return "\r\n".join(lines).encode()
+
+
+def status(port: int, source: str = "127.0.0.1") -> int:
+    """The status of a health check that closes its connection."""
+    request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    return int(everything(connected(port, request, source)).split()[1])
+
+
+@pytest.mark.parametrize(
+    "start",
+    [b"", b"GET /healthz HTT", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-A: "],
+    ids=["nothing", "a line", "a header"],
+)
+def test_an_unfinished_header_ends(port: int, start: bytes) -> None:
+    assert everything(connected(port, start)) == b""
+
+
+def test_a_header_sent_byte_by_byte_ends(port: int) -> None:
+    sock = connected(port)
+    try:
+        for byte in b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Slow: " + b"a" * 500:
+            sock.sendall(bytes([byte]))
+            time.sleep(0.02)
+    except OSError:
+        return
+    finally:
+        sock.close()
+    pytest.fail("the node waited for the whole header")
+
+
+@pytest.mark.parametrize("path", ["/v1/facts", "/v1/facts/batch"])
+def test_a_body_that_stops_ends(port: int, path: str) -> None:
+    sock = connected(port, posted(path, 1_000_000) + b'{"entity":')
+    assert b"201" not in everything(sock)
+
+
+def test_an_idle_connection_ends_after_its_answer(port: int) -> None:
+    sock = connected(port, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert everything(sock).startswith(b"HTTP/1.1 200")
+
+
+def test_one_address_cannot_take_every_connection(port: int) -> None:
+    held = [connected(port, b"GET /") for _ in range(MOST_EACH)]
+    try:
+        refused = everything(connected(port))
+        assert refused.startswith(b"HTTP/1.1 503")
+        assert b"Retry-After" in refused
+        assert b"too_many_connections" in refused
+        assert status(port, "127.0.0.2") == 200
+        more = [connected(port, b"GET /", "127.0.0.2") for _ in range(MOST - MOST_EACH)]
+        held += more
+        assert everything(connected(port, source="127.0.0.3")).startswith(b"HTTP/1.1 503")
+    finally:
+        for sock in held:
+            everything(sock)  # the node ends them by itself
+    assert status(port) == 200
+
+
+def test_a_compressed_body_is_bounded_before_it_is_inflated(port: int) -> None:
+    body = gzip.compress(json.dumps({"query": "x" * 900_000}).encode())
+    assert len(body) * 100 < 900_000
+    sock = connected(port, posted("/v1/recall", len(body), "Content-Encoding: gzip") + body)
+    assert b" 413 " in everything(sock).split(b"\r\n")[0]
+    honest = gzip.compress(json.dumps({"query": "tea"}).encode())
+    sock = connected(
+        port,
+        posted("/v1/recall", len(honest), "Content-Encoding: gzip", "Connection: close") + honest,
+    )
+    assert b" 200 " in everything(sock).split(b"\r\n")[0]
+    chunked = posted("/v1/recall", 0, "Content-Encoding: gzip", "Transfer-Encoding: chunked")
+    chunked = chunked.replace(b"Content-Length: 0\r\n", b"")
+    chunk = b"%x\r\n%s\r\n0\r\n\r\n" % (len(honest), honest)
+    assert b" 411 " in everything(connected(port, chunked + chunk)).split(b"\r\n")[0]

@@ -1,0 +1,28 @@
+"""The error log is bounded."""
+
+from __future__ import annotations
+
+import logging
+
+from engramlog.api.node.repeated_records import EACH_PER_MINUTE, Repeated
+
+
+def record(text: str, *args: object, name: str = "n", at: float = 0.0) -> logging.LogRecord:
+    made = logging.LogRecord(name, logging.ERROR, "", 0, text, args, None)
+    made.created = at
+    return made
+
+
+def test_records_that_say_the_same_are_bounded_a_minute() -> None:
+    repeated = Repeated()
+    passed = [each for n in range(500) if repeated.filter(each := record("bad %d", n))]
+    assert len(passed) == EACH_PER_MINUTE
+    assert passed[0].getMessage() == "bad 0"
+    assert passed[-1].getMessage() == "bad 59 (more like this are left out for a minute)"
+    assert repeated.filter(record("other"))
+    assert repeated.filter(record("bad %d", 1, at=60.0))
+
+
+def test_the_access_log_has_every_request() -> None:
+    repeated = Repeated()
+    assert all(repeated.filter(record("request", name="engramlog.access")) for _ in range(500))
