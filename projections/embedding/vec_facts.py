@@ -104,7 +104,8 @@ class KeptVecFacts:
 
 
 class VecFacts(KeptVecFacts):
-    """The table as its one writer has it, and how far it has come. Safe to use from several threads."""
+    """The table as its one writer has it, and how far it has come. Safe to use from several
+    threads."""
 
     def __init__(self, path: Path, space: Space, *, reindex: bool = False) -> None:
         """Open or create the table for one space.
