@@ -24,6 +24,7 @@ from benchmarks import (
     profiles,
     recall_quality,
     recall_speed,
+    scale,
     startup,
     time_travel,
     writes,
@@ -47,6 +48,7 @@ BENCHMARKS: dict[str, Callable[[int], list[Figure]]] = {
     "profiles": profiles.measure,
     "federation": federation.measure,
     "federation_schedules": federation_schedules.measure,
+    "scale": scale.measure,
 }
 
 
