@@ -57,6 +57,7 @@ def test_a_caller_who_goes_away_harms_nobody(node: Node) -> None:
     events = [event.payload for event in node.log.read(0, 100)]
     stated = [event.value.v for event in events if hasattr(event, "value")]  # type: ignore[union-attr]
     assert stated.count("B") == 1
+    assert written.fact_id is not None
     assert written.fact_id in node.reader.image.facts.slot_of
 
 
@@ -95,6 +96,7 @@ def test_a_rebuild_of_tables_that_fell_behind_brings_the_memory_image_up_too(nod
     assert node.status()["degraded"] is not None
     node.rebuild()
     node.write(role("C", relation="tag:y"))
+    assert acknowledged.fact_id is not None
     assert acknowledged.fact_id in node.reader.image.facts.slot_of
     assert node.status()["degraded"] is None
 
