@@ -271,7 +271,7 @@ class Settings(BaseSettings):
         default=False, description="Whether this node has peers: declares, replays and serves them."
     )
     federation_insecure: bool = Field(
-        default=False, description="Whether peers may have plain http addresses."
+        default=False, description="Whether peers may have plain http and private addresses."
     )
     federation_pull_interval_s: float = Field(
         default=30.0,

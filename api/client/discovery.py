@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import aiohttp
 import msgspec
 
+from engramlog.api.client.webhook_addresses import PublicResolver, address_fault
 from engramlog.projections.http_exchange import HttpFault, exchange, open_session, whole_within
 
 DISCOVERY_SECONDS = 5.0
@@ -14,10 +16,17 @@ EVENTS_WIRE = "engramlog_events"
 """Key of the document by which our nodes know each other."""
 
 
-async def discovered(url: str) -> dict[str, Any] | None:
-    """The discovery document of the node at a URL; None where it cannot be read."""
+async def discovered(url: str, *, private: bool) -> dict[str, Any] | None:
+    """The discovery document of the node at a URL; None where it cannot be read.
+
+    Args:
+        private: whether it may be asked for in private networks and on loopback.
+    """
+    if address_fault(url, private=private) is not None:
+        return None
+    connector = aiohttp.TCPConnector(resolver=PublicResolver(private=private))
     try:
-        async with open_session() as session:
+        async with open_session(connector=connector) as session:
             found = await exchange(
                 session,
                 "GET",

@@ -1,4 +1,4 @@
-"""Where webhooks may go: public addresses, resolved once for the connection that is made."""
+"""Where requests for others may go: public addresses, resolved once for each connection."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 
 class AddressRefused(OSError):
-    """The address is none that webhooks may go to."""
+    """The address is none that may be asked."""
 
 
 def address_fault(url: str, *, private: bool) -> str | None:
-    """Why webhooks cannot go to ``url``; None where its text alone says nothing against it.
+    """Why nothing is sent to ``url``; None where its text alone says nothing against it.
 
     Args:
         private: whether private networks, loopback and plain http are allowed.

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 from datetime import UTC, datetime
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -63,11 +64,11 @@ def declaration_fault(declaration: Declaration, *, insecure: bool = False) -> st
     """Why a declaration cannot be accepted; None where it can.
 
     Args:
-        insecure: whether plain ``http`` addresses are allowed.
+        insecure: whether plain ``http`` and private addresses are allowed.
     """
-    schemes = ("https://", "http://") if insecure else ("https://",)
-    if not declaration.node_url.startswith(schemes):
-        return "node_url must be https" if not insecure else "node_url must be http or https"
+    address = _address_fault(declaration.node_url, insecure=insecure)
+    if address is not None:
+        return address
     unknown = sorted(set(declaration.allowed_scopes) - set(SCOPES))
     if unknown or not declaration.allowed_scopes:
         return f"allowed_scopes must be some of {sorted(SCOPES)}"
@@ -78,6 +79,21 @@ def declaration_fault(declaration: Declaration, *, insecure: bool = False) -> st
             return "declaration_sig does not verify"
     except ValueError:
         return "federation_pubkey or declaration_sig is not base64url"
+    return None
+
+
+def _address_fault(url: str, *, insecure: bool) -> str | None:
+    """Why a URL is no address of a node, which has a scheme, a host and perhaps a port."""
+    try:
+        parts = urlsplit(url)
+        _, host = parts.port, parts.hostname
+    except ValueError:
+        return "node_url is no URL"
+    if parts.scheme not in (("https", "http") if insecure else ("https",)):
+        return "node_url must be https" if not insecure else "node_url must be http or https"
+    plain = f"{parts.scheme}://{parts.netloc}"
+    if not host or "@" in parts.netloc or not url.isprintable() or url.rstrip("/") != plain:
+        return "node_url must be a scheme, a host and perhaps a port"
     return None
 
 

@@ -24,7 +24,8 @@ LEEWAY_MS = 30_000
 AGE_MS_MAX = 24 * 3_600_000
 TOKEN_LENGTH_MAX = 4096
 NONCE_LENGTH_MAX = 200
-NONCES_MAX = 200_000
+NONCES_MAX = 50_000
+"""Of one peer, remembered at a time; a peer that sends more locks out itself alone."""
 _HEADER = {"alg": "EdDSA", "typ": "JWT"}
 
 
@@ -53,7 +54,7 @@ class Nonces:
 
     def __init__(self, began_ms: int) -> None:
         self._began_ms = began_ms
-        self._seen: dict[tuple[str, str], int] = {}
+        self._seen: dict[str, dict[str, int]] = {}
         self._lock = threading.Lock()
 
     def use(self, claims: PeerClaims, now_ms: int) -> None:
@@ -61,12 +62,12 @@ class Nonces:
         if claims.iat < self._began_ms - LEEWAY_MS:
             raise PeerTokenError("iat_too_old")
         with self._lock:
-            if len(self._seen) >= NONCES_MAX:
-                self._seen = {name: at for name, at in self._seen.items() if at >= now_ms}
-            name = (claims.iss, claims.nonce)
-            if name in self._seen or len(self._seen) >= NONCES_MAX:
+            seen = self._seen.setdefault(claims.iss, {})
+            if len(seen) >= NONCES_MAX:
+                seen = self._seen[claims.iss] = {n: at for n, at in seen.items() if at >= now_ms}
+            if claims.nonce in seen or len(seen) >= NONCES_MAX:
                 raise PeerTokenError("nonce_already_seen")
-            self._seen[name] = claims.exp + LEEWAY_MS
+            seen[claims.nonce] = claims.exp + LEEWAY_MS
 
 
 def sign_peer_token(

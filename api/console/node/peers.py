@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 from urllib.parse import quote
 
-from engramlog.api.client.client import Client
+from engramlog.api.client.client import Client, ClientError
 from engramlog.api.console.arguments import CommandError, add_target_arguments
 from engramlog.api.console.reach import reach
 from engramlog.api.console.subcommands import Subcommands
@@ -123,12 +123,20 @@ def run_add(args: argparse.Namespace) -> int:
     if args.json:
         print_json(answer)
     if answer["status"] == "rejected":
-        raise CommandError(f"the declaration was rejected: {answer['reason']}")
+        raise CommandError(f"the declaration was rejected: {_why_rejected(client, answer)}")
     if not args.json:
         print(f"peer {answer['peer_id']} ({declaration['node_id']}) waits for approval")
         print(f"its key's fingerprint: {shown}")
         print("compare it with what the other operator reads, then: engramlog peer approve")
     return 0
+
+
+def _why_rejected(client: Client, answer: dict[str, Any]) -> str:
+    """The reason that the node keeps, which it tells administrators alone."""
+    try:
+        return str(client.get(f"/v1/federation/peers/{answer['peer_id']}")["reason"])
+    except ClientError:
+        return str(answer["reason"])
 
 
 def run_approve(args: argparse.Namespace) -> int:

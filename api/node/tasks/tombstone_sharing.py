@@ -16,7 +16,7 @@ import aiohttp
 from engramlog.api.answers.tombstone_records import revocation_record, tombstone_record
 from engramlog.api.client.peer_source import fetch_json
 from engramlog.api.node.node import Node
-from engramlog.api.node.tasks.task import LoopTask
+from engramlog.api.node.tasks.task import LoopTask, end_tasks
 from engramlog.api.settings import Settings
 from engramlog.projections.http_exchange import open_session
 from engramlog.projections.tables.facts.tombstones import TombstoneRow
@@ -88,6 +88,7 @@ class TombstonePuller(LoopTask):
         self._shared = shared
         self._cursors: dict[str, str] = {}
         self._faults: dict[str, str] = {}
+        self._asking: dict[str, asyncio.Task[None]] = {}
 
     @property
     def wanted(self) -> bool:
@@ -97,19 +98,31 @@ class TombstonePuller(LoopTask):
         async with open_session() as session:
             await self._ask_for_ever(session)
 
+    async def stop(self) -> None:
+        await super().stop()
+        await end_tasks(*self._asking.values())
+        self._asking.clear()
+
     async def _ask_for_ever(self, session: aiohttp.ClientSession) -> None:
+        """Ask each peer by itself: one that is slow delays no other."""
         while True:
-            self.error = None
             peers = self._node.reader.known_peers if self._node.leads else []
+            self._asking = {name: task for name, task in self._asking.items() if not task.done()}
             for row in peers:
                 if not _granted(row) or row.grants is None or not row.grants.pull:
-                    continue
-                try:
-                    await self._ask(session, row)
                     self._faults.pop(row.node_id, None)
-                except Exception as fault:
-                    self._note(row.node_id, str(fault) or type(fault).__name__)
+                elif row.node_id not in self._asking:
+                    task = asyncio.create_task(self._asked(session, row), name=self.name)
+                    self._asking[row.node_id] = task
+            self.error = next(iter(self._faults.values()), None)
             await asyncio.sleep(self._settings.federation_pull_interval_s)
+
+    async def _asked(self, session: aiohttp.ClientSession, row: PeerRow) -> None:
+        try:
+            self._faults.pop(row.node_id, None)
+            await self._ask(session, row)
+        except Exception as fault:
+            self._note(row.node_id, str(fault) or type(fault).__name__)
 
     async def _ask(self, session: aiohttp.ClientSession, row: PeerRow) -> None:
         """Everything a peer has to say that it did not say before. Raises PeerFault."""

@@ -86,7 +86,7 @@ async def register_peer(call: Call) -> web.Response:
     if fault is None and body.node_id == call.node.node_id:
         fault = "a node is no peer of itself"
     if fault is None:
-        fault = await _discovery_fault(declaration)
+        fault = await _discovery_fault(call, declaration)
     peer_id = str(uuid4())
     try:
         key = stored_key(body.federation_pubkey)
@@ -110,16 +110,18 @@ async def register_peer(call: Call) -> web.Response:
             "peer_id": peer_id,
             "status": status,
             "verified_at": None,
-            "reason": fault,
+            # One answer for every failure: what an address answers is not told.
+            "reason": None if fault is None else "the declaration could not be verified",
             "pubkey_fingerprint": fingerprint(body.federation_pubkey),
         },
         201,
     )
 
 
-async def _discovery_fault(declaration: Declaration) -> str | None:
+async def _discovery_fault(call: Call, declaration: Declaration) -> str | None:
     """Why the node at the declared address is not the one that declares; None where it is."""
-    found = await discovered(declaration.node_url)
+    private = call.service.settings.federation_insecure
+    found = await discovered(declaration.node_url, private=private)
     if found is None:
         return "the node's /.well-known/stigmem cannot be read"
     if found.get("federation_pubkey") != declaration.federation_pubkey:
@@ -147,7 +149,7 @@ async def approve_peer(call: Call) -> web.Response:
         raise coded("peer_not_pending", f"the peer is {row.state}")
     if body.pubkey_fingerprint != fingerprint(wire_key(row.public_key)):
         raise ApiError(400, "fingerprint mismatch")
-    grants = await _grants(body.grants, row)
+    grants = await _grants(call, body.grants, row)
     await call.do_all(
         [PeerStateSet(peer_id=row.peer_id, state="active", grants=grants), TakeForeignEnds()]
     )
@@ -161,10 +163,11 @@ async def approve_peer(call: Call) -> web.Response:
     )
 
 
-async def _grants(body: GrantsBody, row: PeerRow) -> PeerGrants:
+async def _grants(call: Call, body: GrantsBody, row: PeerRow) -> PeerGrants:
     wire = body.wire
     if wire is None:
-        found = await discovered(row.node_url)
+        private = call.service.settings.federation_insecure
+        found = await discovered(row.node_url, private=private)
         wire = "events" if found is not None and found.get(EVENTS_WIRE) else "facts"
     scopes = set(row.allowed_scopes if body.scopes is None else body.scopes)
     if beyond := sorted(scopes - set(row.allowed_scopes)):
@@ -200,7 +203,7 @@ async def set_grants(call: Call) -> web.Response:
         raise coded("peer_not_pending", f"the peer is {row.state}")
     if body.wire is None and row.grants is not None:
         body = body.model_copy(update={"wire": row.grants.wire})
-    change = PeerStateSet(peer_id=row.peer_id, grants=await _grants(body, row))
+    change = PeerStateSet(peer_id=row.peer_id, grants=await _grants(call, body, row))
     await call.do_all([change, TakeForeignEnds()])
     return _changed(call, row.peer_id)
 

@@ -27,6 +27,10 @@ from engramlog.projections.writing.decide.facts.erasing import foreign_erasures
 _PEER_OF_NODE = """
 SELECT state FROM peers WHERE node_id=? AND state IN ('pending', 'active')
 """
+_SAME_FAULT = "SELECT 1 FROM peers WHERE node_id=? AND state='rejected' AND reason=?"
+_REJECTED = "SELECT count(*) FROM peers WHERE state='rejected'"
+REJECTED_MAX = 100
+"""Rejected declarations that are kept; what is beyond is answered and forgotten."""
 _STATE = "SELECT state FROM peers WHERE peer_id=?"
 _ACTIVE = "SELECT grants FROM peers WHERE node_id=? AND state='active'"
 _HELD = "SELECT held FROM peer_streams WHERE stream=?"
@@ -39,6 +43,11 @@ def declare_peer(command: PeerDeclared, context: Context) -> Decision | Refused:
     known = query_one(context.db, _PEER_OF_NODE, (command.node_id,))
     if known is not None:
         return Refused("peer_exists", f"peer already registered (status={known[0]})")
+    if command.fault:
+        same = query_one(context.db, _SAME_FAULT, (command.node_id, command.fault))
+        (rejected,) = query_one(context.db, _REJECTED) or (0,)
+        if same is not None or rejected >= REJECTED_MAX:
+            return Decision([], created=False)
     return Decision([context.draft(command)])
 
 
