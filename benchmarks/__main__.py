@@ -14,6 +14,7 @@ from benchmarks import (
     asof_law,
     congress,
     consolidation,
+    cost,
     embedding,
     federation,
     federation_schedules,
@@ -33,6 +34,7 @@ from benchmarks.report import Figure, table
 
 BENCHMARKS: dict[str, Callable[[int], list[Figure]]] = {
     "asof_law": asof_law.measure,
+    "cost": cost.measure,
     "writes": writes.measure,
     "ingest": ingest.measure,
     "startup": startup.measure,

@@ -87,7 +87,7 @@ class RecallWorld:
         for first in range(0, self.facts, _PAGE):
             count = min(_PAGE, self.facts - first)
             chance = np.random.default_rng((self._seed, 2, first))
-            topics = self._topics_of(first, count)
+            topics = self.topics_of(first, count)
             strength = chance.uniform(0.5, 1.2, (count, 1)).astype(np.float32)
             rows = self._near(chance, strength * self._centres[topics])
             yield np.arange(first, first + count, dtype=np.int32), rows
@@ -122,7 +122,12 @@ class RecallWorld:
     def _zipf(self, chance: np.random.Generator, count: int) -> np.ndarray[Any, Any]:
         return np.searchsorted(self._shares, chance.random(count))
 
-    def _topics_of(self, first: int, count: int) -> np.ndarray[Any, Any]:
+    def topic_words(self, topic: int) -> list[str]:
+        """The words that a topic has of its own."""
+        return [self._words[number] for number in self._topic_words[topic].tolist()]
+
+    def topics_of(self, first: int, count: int) -> np.ndarray[Any, Any]:
+        """The topics of facts, by the first one's number."""
         numbers = np.arange(first, first + count, dtype=np.int64)
         return (numbers * 2_654_435_761 >> 7) % self.topics
 
@@ -130,7 +135,7 @@ class RecallWorld:
         chance = np.random.default_rng((self._seed, 1, first))
         entities = max(1, self.facts // FACTS_PER_ENTITY)
         lengths = chance.integers(WORDS_MIN, WORDS_MAX + 1, count)
-        topics = self._topics_of(first, count)
+        topics = self.topics_of(first, count)
         words = self._zipf(chance, int(lengths.sum()))
         which = chance.integers(0, TOPIC_WORDS, len(words))
         own = self._topic_words[np.repeat(topics, lengths), which]

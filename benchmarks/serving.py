@@ -19,29 +19,30 @@ READY_SECONDS_MAX = 120.0
 STOP_SECONDS_MAX = 120.0
 
 
+CONSOLE = "engramlog.api.console.main"
+
+
 @contextmanager
-def serving(data: Path, *, env: dict[str, str] | None = None) -> Generator[str, None, None]:
-    """The URL of a node process on ``data``, for the length of a ``with`` block."""
-    with serving_process(data, env=env) as (url, _):
+def serving(
+    data: Path, *, env: dict[str, str] | None = None, module: str = CONSOLE, keys: bool = False
+) -> Generator[str, None, None]:
+    """The URL of a node process on ``data``, for the length of a ``with`` block.
+
+    ``module`` is what runs as the console; ``keys``: callers must show one, as shipped.
+    """
+    with serving_process(data, env=env, module=module, keys=keys) as (url, _):
         yield url
 
 
 @contextmanager
 def serving_process(
-    data: Path, *, env: dict[str, str] | None = None
+    data: Path, *, env: dict[str, str] | None = None, module: str = CONSOLE, keys: bool = False
 ) -> Generator[tuple[str, int], None, None]:
     """As ``serving``, and the number of the process."""
     process = subprocess.Popen(
         [
-            sys.executable,
-            "-m",
-            "engramlog.api.console.main",
-            "serve",
-            "--data",
-            str(data),
-            "--port",
-            "0",
-            "--no-auth",
+            *(sys.executable, "-m", module, "serve", "--data", str(data), "--port", "0"),
+            *([] if keys else ["--no-auth"]),
         ],
         stdout=subprocess.PIPE,
         text=True,
@@ -60,11 +61,13 @@ def serving_process(
 
 
 class RawClient:
-    """One keep-alive connection that reads whole answers."""
+    """One keep-alive connection that reads whole answers; ``key`` is a bearer's."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, key: str = "") -> None:
         parts = urlsplit(url)
-        self._host = f"{parts.hostname}:{parts.port}"
+        self._head = f"Host: {parts.hostname}:{parts.port}\r\n"
+        if key:
+            self._head += f"Authorization: Bearer {key}\r\n"
         self._socket = socket.create_connection((parts.hostname, parts.port))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -73,7 +76,7 @@ class RawClient:
     ) -> tuple[int, bytes]:
         """Status and body of one exchange."""
         head = (
-            f"{method} {path} HTTP/1.1\r\nHost: {self._host}\r\nContent-Type: {kind}\r\n"
+            f"{method} {path} HTTP/1.1\r\n{self._head}Content-Type: {kind}\r\n"
             f"Content-Length: {len(body)}\r\n\r\n"
         )
         self._socket.sendall(head.encode() + body)
