@@ -40,7 +40,14 @@ _TEXTUAL = frozenset({"string", "text", "ref"})
 _BLOB_RUN = re.compile(r"[A-Za-z0-9+/_\-]{40,}={0,2}")
 _BLOB_CHARS_MIN = 200
 _REMEMBERED_CHARS_MAX = 256
-_STEMS = frozenset[str]().union(*(family.stems for family in WORD_FAMILIES))
+_LONG_CHARS_MAX = 8_192
+"""Of such texts fewer are remembered: 16 million characters in all."""
+_NOTHING = frozenset[str]()
+_BY_STEM = {
+    stem: [family for family in WORD_FAMILIES if stem in family.stems]
+    for stem in frozenset[str]().union(*(family.stems for family in WORD_FAMILIES))
+}
+_STEMS = frozenset(_BY_STEM)
 _MARKS = ("<", "[", "#", "`", '"', "':", "' :", "=func", "data:", "javascript:", "system",
           "assistant", "developer", "human")  # fmt: skip
 """No family of ASCII lines can do without one of these."""
@@ -86,7 +93,9 @@ def worded(attributes: FactAttributes) -> list[str]:
 
 def scan(text: str) -> frozenset[str]:
     """Codes of everything found in a text; time linear in its length."""
-    return _scanned_before(text) if len(text) <= _REMEMBERED_CHARS_MAX else _scanned(text)
+    if len(text) <= _REMEMBERED_CHARS_MAX:
+        return _scanned_before(text)
+    return _long_scanned_before(text) if len(text) <= _LONG_CHARS_MAX else _scanned(text)
 
 
 def _scanned(text: str) -> frozenset[str]:
@@ -95,36 +104,46 @@ def _scanned(text: str) -> frozenset[str]:
     found = _in_words(words(low)) | _in_lines(low)
     if len(visible) >= _BLOB_CHARS_MIN and _has_blob(visible):
         found |= {"encoded_blob"}
-    return codes | found
+    return codes | found if found else codes
 
 
 # A fact is judged by the projector, by the memory image and for the answer, one after the other.
 _scanned_before = lru_cache(maxsize=32_768)(_scanned)
+_long_scanned_before = lru_cache(maxsize=2_048)(_scanned)
 
 
-def _in_words(found: list[str]) -> set[str]:
+def _in_words(found: list[str]) -> frozenset[str]:
     stems = {word[:STEM_CHARS] for word in found}
-    if stems.isdisjoint(_STEMS):
-        return set()
-    text = " ".join(found)
-    return {
-        family.code
-        for family in WORD_FAMILIES
-        if not stems.isdisjoint(family.stems)
-        and not stems.isdisjoint(family.also)
-        and family.pattern.search(text) is not None
+    likely = {
+        family.code: family
+        for stem in stems & _STEMS
+        for family in _BY_STEM[stem]
+        if not stems.isdisjoint(family.also)
     }
+    if not likely:
+        return _NOTHING
+    text = " ".join(found)
+    return frozenset(
+        code for code, family in likely.items() if family.pattern.search(text) is not None
+    )
 
 
-def _in_lines(low: str) -> set[str]:
-    if low.isascii() and not any(mark in low for mark in _MARKS):
-        return set()
+def _in_lines(low: str) -> frozenset[str]:
+    if low.isascii() and not _has_mark(low):
+        return _NOTHING
     text = lines(low)
-    return {
+    return frozenset(
         family.code
         for family in LINE_FAMILIES
         if any(cue in text for cue in family.cues) and family.pattern.search(text) is not None
-    }
+    )
+
+
+def _has_mark(low: str) -> bool:
+    for mark in _MARKS:  # noqa: SIM110 - a generator would take twice as long
+        if mark in low:
+            return True
+    return False
 
 
 def clean(text: str) -> str:
