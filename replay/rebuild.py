@@ -200,6 +200,7 @@ def rebuild_serving(
         In all cases green is removed and blue stays in use.
     """
     began = monotonic()
+    writer.image.tail.settle()
     old = writer.store.path
     blue = open_fixed(old)
     try:

@@ -262,6 +262,7 @@ class Node(ReadingNode):
             ProjectorHalted, StorageError: the tables cannot be made or copied.
         """
         link, now_us = self.directory.projections_path, self.clock.now_us()
+        self.reader.image.tail.settle()
         if position is None:
             return self.snapshots.take(link, now_us, progress, automatic=automatic)
         if not 1 <= position <= self.log.head().position:

@@ -210,6 +210,8 @@ class EmbeddingWorker:
         view = self._published(events[-1].position)
         if view is None:
             return
+        # Rows are read from the tables, which follow in batches: reading sooner would hurry them.
+        self._reader.image.tail.wait(view.position, TAKE_SECONDS)
         self._forget_erased(view, events)
         if any(isinstance(event.payload, DecaySwept | FactErased) for event in events):
             self._compare(view, everything(view))

@@ -32,6 +32,7 @@ from engramlog.projections.columns.sealed_facts import (
 from engramlog.projections.columns.simhash import TextSignatures, signers
 from engramlog.projections.image.content_terms import ContentTerms
 from engramlog.projections.image.fact_texts import FactTexts
+from engramlog.projections.image.table_tail import TableTail
 from engramlog.projections.sealed_sections import Laid, Sections
 from engramlog.projections.tables.database import open_reader, tables_position
 from engramlog.projections.tables.declared.gardens import GardensPart
@@ -78,11 +79,13 @@ class MemoryImage:
         erasures: how often facts were erased since it was made.
         parts: by name, in the order in which they load and fold: a part may ask those before it.
         facts: the columns, names and slot lists that the parts share.
+        tail: what the image shows before the tables do.
     """
 
     def __init__(self) -> None:
         self.published = self.position = self.erasures = 0
         self._sections: Sections | None = None
+        self.tail = TableTail()
         self.facts = facts = FactColumns()
         self.trust = TrustPart(facts.sources)
         self.decay = DecayPart()

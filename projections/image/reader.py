@@ -125,7 +125,7 @@ class Reader:
         self.image = image
         self.history = history
         self.partial = PartialConflicts()
-        self.pool = ReaderPool(link)
+        self.pool = ReaderPool(link, image.tail.settle)
         self.keys = KeyRing()
         self.followers: list[Callable[[Sequence[Recorded]], None]] = []
         self.agent_keys: dict[str, AgentKeyRow] = {}
@@ -198,7 +198,7 @@ class Reader:
         """Rows of the facts asserted at ``positions``, in that order."""
         if not len(positions):
             return []
-        with self.pool.connection() as db:
+        with self.pool.connection(max(positions)) as db:
             return fetch(db, positions)
 
     def slot_of(self, fact_id: str) -> int | None:

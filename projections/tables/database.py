@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -71,18 +71,29 @@ def copy_rows(
 
 
 class ReaderPool:
-    """Read-only connections, lent to one thread at a time; all reopened after a swap."""
+    """Read-only connections, lent to one thread at a time; all reopened after a swap.
 
-    def __init__(self, path: Path) -> None:
+    ``settle`` is called before one is lent, with the position that is to be read up to, None
+    for all that was published.
+    """
+
+    def __init__(self, path: Path, settle: Callable[[int | None], None] = lambda _: None) -> None:
         self._path = path
+        self._settle = settle
         self._lock = threading.Lock()
         self._idle: list[apsw.Connection] = []
         self._generation = 0
         self._closed = False
 
     @contextmanager
-    def connection(self) -> Generator[apsw.Connection, None, None]:
-        """Borrow a connection for the length of a ``with`` block."""
+    def connection(self, position: int | None = None) -> Generator[apsw.Connection, None, None]:
+        """Borrow a connection for the length of a ``with`` block: to tables that show everything
+        published, or at least what lies up to ``position``.
+
+        Raises:
+            StorageError: the tables cannot be brought there.
+        """
+        self._settle(position)
         with self._lock:
             generation = self._generation
             db = self._idle.pop() if self._idle else None

@@ -1,13 +1,16 @@
 """Deciding a group of submissions: drafts recorded and applied inside one open transaction.
 
 Drafts of facts wait for each other and are applied together; whatever a later decision
-depends on is applied first. Nothing here commits.
+depends on is applied first. The tables are opened by the first decision that asks them: a group
+that asks nothing leaves its events to the tail. Nothing here commits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
+
+import apsw
 
 from engramlog.eventlog.clock import Clock
 from engramlog.eventlog.errors import StorageError
@@ -80,6 +83,7 @@ class Group:
     Attributes:
         events: everything recorded so far, in order.
         outcomes: by ``id`` of the submission, one an command; complete after ``decide``.
+        opened: whether the tables hold an open transaction with all of ``events``.
     """
 
     def __init__(
@@ -95,6 +99,7 @@ class Group:
         self._log = log
         self.events: list[Recorded] = []
         self.outcomes: dict[int, list[Done | Refused]] = {}
+        self.opened = False
         self._store = store
         self._image = image
         self._transaction = transaction
@@ -114,6 +119,8 @@ class Group:
             SharedFailure: one of several cannot, and it is not known which.
             StorageError: the tables cannot be written.
         """
+        if any(type(each) not in SHARED_APPLY for one in submissions for each in one.commands):
+            self._tables()
         steps: dict[int, list[_Step]] = {}
         for submission in submissions:
             try:
@@ -149,16 +156,14 @@ class Group:
             answered = kept_outcomes(outcomes)
             if answered is not None:
                 recorded = self._append([steps[-1].context.draft(answered)], None)
-                with storage_errors():
-                    self._store.apply(recorded)
-                self.events.extend(recorded)
+                self._apply(recorded)
         elif not any(isinstance(outcome, Refused) for outcome in outcomes):
             self._append([], None)
 
     def _decide(self, submission: Submission, before: Appended | None) -> list[_Step]:
         outcomes = None
         if before is not None:
-            outcomes = replayed_outcomes(submission.commands, before.events, self._store.db)
+            outcomes = replayed_outcomes(submission.commands, before.events, self._tables())
         if outcomes is not None:
             context = self._context(submission, None)
             return [_Step(submission, outcome, context, None) for outcome in outcomes]
@@ -184,7 +189,7 @@ class Group:
     def _context(self, submission: Submission, received_at: int | None) -> Context:
         at_us = self._clock.now_us() if received_at is None else received_at
         return Context(
-            self._store.db,
+            self._tables,
             self._image,
             self._undecided,
             self._identifiers,
@@ -198,9 +203,7 @@ class Group:
         """Record and apply all drafts that wait."""
         if any(_drafts(step) for step in self._waiting):
             recorded = self._record()
-            with storage_errors():
-                self._store.apply(recorded)
-            self.events.extend(recorded)
+            self._apply(recorded)
             _hand_out(self._waiting, recorded)
         for step in self._waiting:
             self._adopt(step)
@@ -224,14 +227,28 @@ class Group:
         except Exception as fault:
             raise SubmissionFailed(step.submission, fault) from fault
         halted = set(self._store.halted)
-        with storage_errors():
-            self._store.apply(recorded)
+        self._apply(recorded)
         for name in sorted(self._store.halted.keys() - halted):
             # What a peer sends never stops this node's own work.
             fault = ForeignEventRefused(f"{name}: {self._store.halted[name]}")
             raise SubmissionFailed(step.submission, fault)
-        self.events.extend(recorded)
         step.events += recorded
+
+    def _apply(self, recorded: list[Recorded]) -> None:
+        if self.opened:
+            with storage_errors():
+                self._store.apply(recorded)
+        self.events.extend(recorded)
+
+    def _tables(self) -> apsw.Connection:
+        """The tables, in a transaction of this group and with everything recorded so far."""
+        if not self.opened:
+            self._image.tail.settle()
+            with storage_errors():
+                self._store.db.execute("BEGIN IMMEDIATE")
+                self.opened = True
+                self._store.apply(self.events)
+        return self._store.db
 
     def _record(self) -> list[Recorded]:
         """Append the drafts that wait, as they were received; a failure is the one submission's

@@ -1,10 +1,11 @@
 """The writer: one thread that decides, appends and applies, and shares one fsync a group.
 
 The life of a write: ``submit`` queues a submission → the thread takes everything that waits →
-each submission is decided against the projection transaction → its events are appended to the
-log transaction and applied to the tables → the log commits (fsync), then the tables (they
-can only fall behind) → the memory image publishes → the caller is answered. A crash before the
-log's commit loses nothing acknowledged; one after it is caught up from the log.
+each submission is decided, from the memory image or from the tables → its events are appended to
+the log transaction → the log commits (fsync) → the memory image publishes → the caller is
+answered. Where a decision asked the tables, they hold all before it, and commit between log and
+image; else they follow with the tail, in batches, and before anything reads them. A crash before
+the log's commit loses nothing acknowledged; one after it is caught up from the log.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
 
 from engramlog.eventlog.clock import Clock
@@ -103,6 +105,7 @@ class Writer:
         self._following = False
         self._entry = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
+        image.tail.write = self._write_tail
 
     def start(self) -> None:
         """Catch up with the log, publish, and begin to take submissions."""
@@ -143,12 +146,14 @@ class Writer:
         return submission.answer
 
     def exclusive(self, work: Callable[[], Any]) -> Future[Any]:
-        """Run ``work`` in the writer's thread, between groups."""
+        """Run ``work`` in the writer's thread, between groups, with tables that show all that
+        was published."""
         answer: Future[Any] = Future()
         answer.set_running_or_notify_cancel()  # as of a submission
 
         def task() -> None:
             try:
+                self.image.tail.settle()
                 answer.set_result(work())
             except BaseException as fault:
                 answer.set_exception(fault)
@@ -198,7 +203,7 @@ class Writer:
 
         self._following = True
         try:
-            self.exclusive(work)
+            self._enqueue(work)
         except (WriterBusy, WriterClosed):
             self._following = False
 
@@ -229,6 +234,7 @@ class Writer:
 
     def _run(self) -> None:
         self._work()
+        self._follow_log()
         # Late arrivals are answered, so that no caller waits for ever.
         while not self._queue.empty():
             item = self._queue.get()
@@ -239,7 +245,7 @@ class Writer:
 
     def _work(self) -> None:
         while True:
-            item = self._queue.get()
+            item = self._next()
             if item is None:
                 return
             if not isinstance(item, Submission):
@@ -251,6 +257,20 @@ class Writer:
                 return
             if after is not None:
                 after()
+
+    def _next(self) -> Submission | Callable[[], None] | None:
+        """What was queued next; the tables follow the log while nothing is."""
+        while (patience := self.image.tail.patience()) is not None:
+            if patience:
+                with suppress(queue.Empty):
+                    return self._queue.get(timeout=patience)
+            self._follow_log()
+        return self._queue.get()
+
+    def _follow_log(self) -> None:
+        """Bring the tables up to the log; a failure is told by ``degraded``."""
+        with suppress(StorageError):
+            self.image.tail.settle()
 
     def _gather(self, first: Submission) -> tuple[list[Submission], Any]:
         """Everything that waits, up to the bound, and what ended the gathering."""
@@ -308,6 +328,7 @@ class Writer:
         """Decide, append, apply and commit; nothing is written if this raises."""
         self._require_health()
         transaction = self.log.begin()
+        group: Group | None = None
         try:
             head = self.log.head().position
             if self.image.position < head:  # other nodes write to this log too
@@ -315,16 +336,19 @@ class Writer:
             group = Group(
                 self.store, self.image, transaction, head, self._clock, self._identifiers, self.log
             )
-            with storage_errors():
-                self.store.db.execute("BEGIN IMMEDIATE")
             group.decide(submissions)
             transaction.commit()
         except BaseException:
             transaction.rollback()
-            self._undo()
+            if group is not None and group.opened:
+                self._undo()
             raise
         position = group.events[-1].position if group.events else head
-        self._settle(group.events, position)
+        if group.opened:
+            self._settle(group.events, position)
+        else:
+            self.image.tail.add(group.events)
+            self._show(group.events, position)
         self.groups += 1
         self.submissions += len(submissions)
         for submission in submissions:
@@ -350,6 +374,23 @@ class Writer:
             self._undo()
             self.degraded = f"projections are behind the log: {fault}"
             return
+        self._show(events, position)
+
+    def _write_tail(self, events: Sequence[Recorded]) -> None:
+        """Put events that the log has into the tables, in whichever thread asks for them."""
+        try:
+            with storage_errors():
+                self.store.db.execute("BEGIN IMMEDIATE")
+                self.store.apply(events)
+                self.store.db.execute("COMMIT")
+        except BaseException as fault:
+            self._undo()
+            self.degraded = f"projections are behind the log: {fault}"
+            raise
+
+    def _show(self, events: Sequence[Recorded], position: int) -> None:
+        """Publish. What the log has cannot be taken back: a node that cannot follow it must not
+        serve more."""
         try:
             self._publish(events, position)
         except Exception as fault:
@@ -377,6 +418,7 @@ class Writer:
     def _catch_up(self) -> None:
         """Apply what the log has and the tables or the memory image have not: a rebuild may have
         brought the tables up already."""
+        self.image.tail.settle()
         after = min(self.store.position, self.image.position)
         while page := self.log.read(after, CATCH_UP_PAGE_EVENTS):
             after = page[-1].position

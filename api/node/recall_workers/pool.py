@@ -201,6 +201,7 @@ class RecallWorkers:
             now_us=self._node.clock.now_us(),
         )
         try:
+            await asyncio.to_thread(self._node.reader.image.tail.settle, question.position)
             message = await asyncio.wait_for(worker.ask(question, self._vector), ANSWER_SECONDS_MAX)
         except asyncio.CancelledError:
             self._replace(worker)  # its answer to somebody who has gone would come first

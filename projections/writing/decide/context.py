@@ -48,9 +48,13 @@ class Undecided:
 
 class Context(Struct, frozen=True):
     """What a decision may know: the tables, the clock's reading, who asks, and the log as
-    committed before this group."""
+    committed before this group.
 
-    db: apsw.Connection
+    ``tables`` brings the tables up to everything recorded so far: a decision that needs none of
+    them leaves them behind.
+    """
+
+    tables: Callable[[], apsw.Connection]
     image: MemoryImage
     undecided: Undecided
     identifiers: IdentifierSource
@@ -58,6 +62,11 @@ class Context(Struct, frozen=True):
     actor: str
     flush: Callable[[], None]
     log: History
+
+    @property
+    def db(self) -> apsw.Connection:
+        """The tables, with everything recorded so far but what ``undecided`` holds."""
+        return self.tables()
 
     def draft(
         self, payload: Payload, partition: str = NODE_STREAM, cause: bytes | None = None

@@ -1,0 +1,89 @@
+"""Published events that the tables do not show yet.
+
+The log has them and the memory image shows them: the tables may only fall behind. They follow in
+bounded batches; whoever reads tables has them follow first.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from engramlog.eventlog.event import Recorded
+
+EVENTS_MAX = 2_000
+"""Events that may wait."""
+SECONDS_MAX = 0.05
+"""How long an event may wait."""
+PAUSE_SECONDS = 1.0
+"""After a failure, until the next attempt that no reader asks for."""
+
+
+class TableTail:
+    """See the module. The writer's thread adds; any thread may ask for the tables to follow.
+
+    Attributes:
+        write: puts events into the tables, all or none; set by the writer.
+    """
+
+    def __init__(self) -> None:
+        self.write: Callable[[Sequence[Recorded]], None] = _no_writer
+        self._lock = threading.Lock()
+        self._written = threading.Condition()
+        self._events: list[Recorded] = []
+        self._due = 0.0
+
+    @property
+    def count(self) -> int:
+        """How many events wait."""
+        return len(self._events)
+
+    def add(self, events: Sequence[Recorded]) -> None:
+        """Let events wait that are in the log and not published yet."""
+        with self._lock:
+            if not self._events:
+                self._due = time.monotonic() + SECONDS_MAX
+            self._events.extend(events)
+
+    def patience(self) -> float | None:
+        """Seconds for which the tables may still stay behind; None where nothing waits."""
+        if not self._events:
+            return None
+        if len(self._events) >= EVENTS_MAX:
+            return 0.0
+        return max(0.0, self._due - time.monotonic())
+
+    def settle(self, position: int | None = None) -> None:
+        """Have the tables show everything that waits, or at least what lies up to ``position``.
+
+        Raises:
+            StorageError: they cannot be written; the events go on waiting.
+        """
+        waiting = self._events
+        if not waiting or (position is not None and waiting[0].position > position):
+            return
+        with self._lock:
+            if not self._events:
+                return
+            try:
+                self.write(self._events)
+            except BaseException:
+                self._due = time.monotonic() + PAUSE_SECONDS
+                raise
+            self._events = []
+        with self._written:
+            self._written.notify_all()
+
+    def wait(self, position: int, timeout_seconds: float) -> None:
+        """Return once the tables show ``position``, or after that long."""
+        with self._written:
+            self._written.wait_for(lambda: not self._holds(position), timeout_seconds)
+
+    def _holds(self, position: int) -> bool:
+        waiting = self._events
+        return bool(waiting) and waiting[0].position <= position
+
+
+def _no_writer(events: Sequence[Recorded]) -> None:
+    raise AssertionError(f"{len(events)} events wait, and nothing writes")
