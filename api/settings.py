@@ -339,8 +339,12 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least severe level that is logged to stderr."
     )
+    log_format: Literal["auto", "text", "json"] = Field(
+        default="auto",
+        description="`text` for people, `json` for collectors; `auto` is text on a terminal.",
+    )
     access_log: bool = Field(
-        default=False, description="Whether each request is logged, as one JSON line on stderr."
+        default=False, description="Whether each request is logged, as one line on stderr."
     )
 
     @field_validator("node_url", "embed_url")

@@ -138,8 +138,11 @@ class Identity:
         return self._key.sign(message)
 
     def backup(self, to: Path) -> None:
-        """Copy keys and document to the new folder ``to``. Raises KeyFileError if it has any."""
+        """Copy keys and document to the new folder ``to``. Raises KeyFileError unless it is
+        empty: a private key does not belong among other files."""
         to.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if any(to.iterdir()):
+            raise KeyFileError(f"{to} is not empty; name a new folder for the keys")
         for file in [*sorted(self.folder.glob(f"{KEY_FILE}*")), self.folder / NODE_FILE]:
             _write_new(to / file.name, file.read_bytes())
         sync_folder(to)

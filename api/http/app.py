@@ -16,7 +16,7 @@ from time import perf_counter
 from aiohttp import web
 from msgspec import json
 
-from engramlog.api.http.auth import identify, require
+from engramlog.api.http.auth import PRINCIPAL, identify, require
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, note_unread, parameters_of
 from engramlog.api.http.compression import compress
@@ -87,6 +87,7 @@ def _serve(route: Route) -> _Handler:
             capabilities=node.reader.capabilities,
             issuers=issuers_of(node) if header and BEARER_PREFIX in header else None,
         )
+        request[PRINCIPAL] = caller.principal
         if caller.capability is not None and not route.delegable:
             raise coded("not_delegable", "this route does not take a capability")
         if route.permission == "operator":

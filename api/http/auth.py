@@ -10,6 +10,7 @@ import hmac
 from collections.abc import Mapping
 
 import msgspec
+from aiohttp import web
 from msgspec import Struct
 
 from engramlog.api.http.errors import ApiError
@@ -30,6 +31,8 @@ ANONYMOUS = Authorization(
 )
 """Who asks when authentication is off and no valid key came."""
 
+PRINCIPAL = web.RequestKey("principal", str)
+"""Who makes a request, for the line that is logged of it."""
 CONTROL = Authorization(
     "system:control", frozenset(PERMISSIONS), frozenset(SCOPES), every_garden=True
 )

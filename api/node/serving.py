@@ -21,12 +21,14 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from typing import Literal
 
 from aiohttp import web
 from aiohttp.abc import AbstractAccessLogger
 from aiohttp.http_exceptions import HttpProcessingError
 
 from engramlog.api.http.app import create_app
+from engramlog.api.http.auth import PRINCIPAL
 from engramlog.api.http.connections import BACKLOG, Connections, WatchedSite
 from engramlog.api.node.control_file import CONTROL_NAME, Control, write_control
 from engramlog.api.node.node import Node
@@ -39,6 +41,7 @@ START_SECONDS_MAX = 30.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 _access = logging.getLogger("engramlog.access")
+_log = logging.getLogger(__name__)
 
 
 class ServingError(Exception):
@@ -59,6 +62,7 @@ class AccessLogger(AbstractAccessLogger):
                     "ms": round(time * 1000, 2),
                     "bytes": response.body_length,
                     "remote": request.remote,
+                    "principal": request.get(PRINCIPAL),
                 }
             },
         )
@@ -81,6 +85,18 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, default=str, ensure_ascii=False)
 
 
+class PlainFormatter(logging.Formatter):
+    """Log records as lines for people: the time, the level where it is not info, the message."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
+        fields: dict[str, object] = getattr(record, "fields", {})
+        parts = [f"{name}={value}" for name, value in fields.items() if value is not None]
+        text = " ".join([record.getMessage(), *parts])
+        line = f"{time.strftime('%H:%M:%S', time.localtime(record.created))} {level}{text}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
 class CallersFaults(logging.Filter):
     """What a caller did to HTTP itself is no failure of the node: one line, without the place
     in the code, at level info."""
@@ -95,11 +111,12 @@ class CallersFaults(logging.Filter):
         return logging.getLogger(record.name).isEnabledFor(logging.INFO)
 
 
-def start_logging(level: str) -> None:
-    """Send log records to stderr as JSON lines."""
+def start_logging(level: str, form: Literal["auto", "text", "json"] = "auto") -> None:
+    """Send log records to stderr: ``auto`` is lines for people on a terminal, else JSON."""
     logging.getLogger("aiohttp.server").addFilter(CallersFaults())
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter())
+    plain = form == "text" or (form == "auto" and sys.stderr.isatty())
+    handler.setFormatter(PlainFormatter() if plain else JsonFormatter())
     handler.addFilter(Repeated())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
@@ -178,7 +195,7 @@ async def serve(
 def check_profile(node: Node, settings: Settings) -> None:
     """Raises ServingError where recall would answer with a profile that does not exist."""
     name = settings.recall_profile
-    if name in node.reader.profiles(node.log.head().position):
+    if name in node.reader.profiles(node.reader.image.position):
         return
     try:
         load_profile(name)
@@ -218,6 +235,7 @@ def run(node: Node, settings: Settings, on_ready: Callable[[Settings], None]) ->
     finally:
         bound.close()
         control_path.unlink(missing_ok=True)
+        _log.info("stopped at position %d", node.log.head().position)
 
 
 def local_url(settings: Settings) -> str:

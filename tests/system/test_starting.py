@@ -1,0 +1,37 @@
+"""What a node prints as it starts and stops, and what it leaves behind where it cannot."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+from pathlib import Path
+
+from engramlog.api.node.serving import PlainFormatter
+from tests.worlds.processes import engramlog, serving
+
+
+def test_a_busy_port_leaves_no_directory(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        done = engramlog("serve", "--data", tmp_path / "new", "--port", port)
+    assert done.returncode == 1
+    assert "choose another with --port" in done.stderr
+    assert not (tmp_path / "new").exists()
+
+
+def test_lines_are_json_where_no_person_reads_them(tmp_path: Path) -> None:
+    with serving(tmp_path / "data", "--no-auth", "--access-log") as node:
+        node.client().get("/readyz")
+    lines = [json.loads(line) for line in node.errors().splitlines()]
+    (request,) = [line for line in lines if line["message"] == "request"]
+    assert request["principal"] == "anon:trusted"
+    assert [line["message"] for line in lines][-1].startswith("stopped at position ")
+    assert {line["level"] for line in lines} == {"info"}
+
+
+def test_people_get_plain_lines() -> None:
+    record = logging.LogRecord("a", logging.WARNING, "f", 1, "no %s", ("disk",), None)
+    assert PlainFormatter().format(record).endswith(" warning: no disk")
