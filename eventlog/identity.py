@@ -142,7 +142,7 @@ class Identity:
         empty: a private key does not belong among other files."""
         to.mkdir(mode=0o700, parents=True, exist_ok=True)
         if any(to.iterdir()):
-            raise KeyFileError(f"{to} is not empty; name a new folder for the keys")
+            raise KeyFileError(f"{to} is not empty: keys are never overwritten; name a new folder")
         for file in [*sorted(self.folder.glob(f"{KEY_FILE}*")), self.folder / NODE_FILE]:
             _write_new(to / file.name, file.read_bytes())
         sync_folder(to)
