@@ -95,11 +95,14 @@ class Sections:
         return self._contents.document
 
     def array(self, name: str) -> np.ndarray[Any, Any]:
-        """An array as long as it was written. Raises SealedFault where there is none."""
-        return self.roomy(name)[: self._place(name).length]
+        """An array as long as it was written, to be read. Raises SealedFault where there is
+        none."""
+        array = self.roomy(name)[: self._place(name).length]
+        array.flags.writeable = False
+        return array
 
     def roomy(self, name: str) -> np.ndarray[Any, Any]:
-        """The same with the room behind it."""
+        """The same with the room behind it, to be written as well."""
         place = self._place(name)
         return np.frombuffer(self._data, place.kind, place.room, place.offset)
 

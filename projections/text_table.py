@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Sequence
 from hashlib import blake2b
-from itertools import accumulate, chain
+from itertools import accumulate, chain, pairwise
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from engramlog.projections.arrays import I32, I64, U8, U64, Bool
 from engramlog.projections.sealed_sections import Laid, Sections
 
 SALT_BYTES = 16
+PIECE = 4_096
+"""Texts that are read in one go."""
 
 
 def key_of(text: str) -> bytes:
@@ -74,7 +76,11 @@ class TextTable:
 
     def texts(self, start: int = 0) -> Iterator[str]:
         """All texts from a number on, gaps included."""
-        return (self.text(number) for number in range(start, len(self)))
+        for first in range(start, len(self), PIECE):
+            starts: list[int] = self.starts[first : first + PIECE + 1].tolist()
+            data = self.data[starts[0] : starts[-1]].tobytes()
+            for begun, end in pairwise(starts):
+                yield data[begun - starts[0] : end - starts[0]].decode("utf-8", "surrogatepass")
 
 
 _PARTS = ("data", "starts", "hashes", "index", "salt")

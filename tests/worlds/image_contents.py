@@ -182,6 +182,7 @@ _CONTENTS: dict[str, Callable[[MemoryImage], object]] = {
     "facts": _facts,
     "gardens": _gardens,
     "erased": lambda image: image.erased.facts,
+    "refused": lambda image: image.refused.places,
     "attributes": _attributes,
     "derivations": lambda image: _by_position(image, dict(image.derivations.parents)),
     "resolutions": _resolutions,

@@ -199,8 +199,8 @@ def remove_blocks(data: Path, kept: Path | None = None) -> None:
 
 def _block(sections: Sections, dimensions: int) -> Block:
     return Block(
-        sections.array("rows").reshape(BLOCK_SLOTS, dimensions),
-        sections.array("sketch").reshape(-1, BLOCK_SLOTS),
+        sections.roomy("rows").reshape(BLOCK_SLOTS, dimensions),
+        sections.roomy("sketch").reshape(-1, BLOCK_SLOTS),
         sections.array("present"),
     )
 

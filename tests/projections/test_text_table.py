@@ -1,0 +1,50 @@
+"""Texts and their numbers in arrays: each leads to the other, whatever the texts are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engramlog.projections.sealed_sections import open_sections, write_sections
+from engramlog.projections.text_table import TextTable, key_of, table_sections
+from tests.worlds.replaying import QUICK
+
+TEXTS = st.lists(st.text(st.characters(), min_size=1, max_size=6), unique=True, max_size=40)
+
+
+def again(path: Path, table: TextTable, fresh: list[str], gone: set[int]) -> TextTable:
+    write_sections(path, b"", table_sections("t", table, [key_of(text) for text in fresh], gone))
+    return TextTable(open_sections(path), "t")
+
+
+@given(TEXTS, st.sets(st.integers(0, 39)), st.integers(0, 40))
+@QUICK
+def test_numbers_and_texts_lead_to_each_other_and_gaps_to_nothing(
+    tmp_path: Path, texts: list[str], gone: set[int], first: int
+) -> None:
+    table = again(tmp_path / "1", TextTable(), texts[:first], set())
+    table = again(tmp_path / "2", table, texts[first:], {n for n in gone if n < len(texts)})
+    assert len(table) == len(texts)
+    left = ["" if number in gone else text for number, text in enumerate(texts)]
+    assert list(table.texts()) == left
+    assert list(table.texts(3)) == left[3:]
+    assert [table.text(number) for number in range(len(table))] == left
+    for number, text in enumerate(texts):
+        assert table.number(key_of(text)) == (None if number in gone else number)
+    assert table.texts_held == len([text for text in left if text])
+    assert table.number(b"") is None
+    assert table.number(key_of("longer than all of them")) is None
+
+
+def test_many_texts_of_few_places_are_all_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if all hashes were the same: the last text stands behind all others."""
+    monkeypatch.setattr("engramlog.projections.text_table._hash", lambda *_: b"\7" + bytes(7))
+    texts = [f"text {number}" for number in range(200)]
+    table = again(tmp_path / "1", TextTable(), texts, set())
+    assert [table.number(key_of(text)) for text in texts] == list(range(200))
+    assert table.number(b"none of them") is None
