@@ -52,6 +52,28 @@ def test_the_python_of_the_readme_runs(folder: Path, monkeypatch: pytest.MonkeyP
                 names["memory"].close()
 
 
+ADAPTERS = blocks_of(ROOT / "docs" / "adapters.md")
+
+
+@pytest.mark.parametrize(("code", "promised"), ADAPTERS, ids=lambda _: "")
+def test_an_adapter_does_what_its_page_shows(
+    code: str,
+    promised: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("STIGMEM_EMBED_ENABLED", "false")
+    try:
+        exec(code, {})
+    except ImportError as fault:
+        if "pip install engramlog[" not in str(fault):
+            raise
+        pytest.skip(str(fault))
+    assert keeps(promised, capsys.readouterr().out)
+
+
 PYTHON_PAGES = ("python.md", "episodes.md")
 
 

@@ -12,9 +12,9 @@ import os
 import sys
 from typing import Any, cast
 
+from engramlog.api.answers.statements import statement_of
 from engramlog.api.console.arguments import add_target_arguments
 from engramlog.api.console.questions.abmind_users import add_user_argument, owner_of
-from engramlog.api.console.questions.statements import statement_of
 from engramlog.api.console.reach import reach
 from engramlog.api.console.subcommands import Subcommands
 

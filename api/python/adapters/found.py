@@ -1,0 +1,27 @@
+"""What a fact is to a framework: a text, and what stands beside it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engramlog.api.answers.statements import statement_of
+from engramlog.api.python.results import Fact
+
+
+def text_of_fact(fact: Fact) -> str:
+    """The fact as a sentence."""
+    return statement_of(fact.record)
+
+
+def metadata_of(fact: Fact) -> dict[str, Any]:
+    """Plain values alone, as every framework takes them."""
+    return {
+        "id": fact.id,
+        "entity": fact.entity,
+        "relation": fact.relation,
+        "source": fact.source,
+        "scope": fact.scope,
+        "confidence": fact.confidence,
+        "recorded_at": fact.record["timestamp"],
+        "score": fact.score,
+    }

@@ -1,0 +1,162 @@
+"""LangGraph: its long-term store, kept as facts.
+
+An item is one fact: its namespace and key are the entity, its value the text (JSON), and
+``valid_from`` when it was first put. What is put again takes the place of what was there; both
+stay in the log.
+"""
+
+# pyright: basic, reportMissingImports=false
+# The framework need not be installed where types are checked.
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import unquote
+
+from engramlog.api.python.adapters.missing import needs
+from engramlog.api.python.async_memory import AsyncMemory
+from engramlog.api.python.memory import Memory
+from engramlog.api.python.results import Fact
+from engramlog.api.python.transport import begun
+
+try:
+    from langgraph.store.base import (
+        BaseStore,
+        GetOp,
+        ListNamespacesOp,
+        MatchCondition,
+        Op,
+        PutOp,
+        Result,
+        SearchItem,
+        SearchOp,
+    )
+except ImportError as fault:
+    raise needs("langgraph", "langgraph") from fault
+
+PREFIX = "langgraph:"
+RELATION = "langgraph:item"
+ITEMS_MAX = 100_000
+RECALLED_MAX = 500
+RECALLED_TOKENS = 200_000
+_KEPT = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-._~")
+_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
+    "$eq": operator.eq, "$ne": operator.ne, "$gt": operator.gt, "$gte": operator.ge,
+    "$lt": operator.lt, "$lte": operator.le,
+}  # fmt: skip
+
+
+class EngramlogStore(BaseStore):
+    """``memory``: a ``Memory`` or ``AsyncMemory``. Items do not expire."""
+
+    supports_ttl = False
+
+    def __init__(self, memory: Memory | AsyncMemory) -> None:
+        awaited = memory.awaited if isinstance(memory, Memory) else memory
+        assert isinstance(awaited, AsyncMemory)
+        self._memory = awaited
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """See ``BaseStore``."""
+        return begun(self.abatch(list(ops))).result()
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """See ``BaseStore``. Operations are done in their order."""
+        return [await self._done(each) for each in ops]
+
+    async def _done(self, op: Op) -> Result:
+        if isinstance(op, GetOp):
+            facts = await self._memory.facts(_entity(op.namespace, op.key), RELATION, limit=1)
+            return _item(facts[0]) if facts else None
+        if isinstance(op, PutOp):
+            return await self._put(op)
+        if isinstance(op, SearchOp):
+            return await self._search(op)
+        return await self._namespaces(op)
+
+    async def _put(self, op: PutOp) -> None:
+        entity = _entity(op.namespace, op.key)
+        before = await self._memory.facts(entity, RELATION)
+        if op.value is not None:
+            said = json.dumps(op.value, ensure_ascii=False, sort_keys=True)
+            if before and before[0].value == said:
+                return
+            first = (before[0].valid_from if before else None) or datetime.now(UTC)
+            value = {"type": "text", "v": said}
+            await self._memory.assert_fact(entity, RELATION, value, valid_from=first)
+        for fact in before:
+            await self._memory.retract(fact, "put again" if op.value is not None else "deleted")
+
+    async def _search(self, op: SearchOp) -> list[SearchItem]:
+        if op.query:
+            facts = await self._memory.recall(
+                op.query, relation=RELATION, limit=RECALLED_MAX, max_tokens=RECALLED_TOKENS
+            )
+        else:
+            facts = await self._memory.facts(relation=RELATION, limit=ITEMS_MAX)
+        depth = len(op.namespace_prefix)
+        found = [
+            item
+            for item in (_item(fact) for fact in facts)
+            if item.namespace[:depth] == op.namespace_prefix and _fits(item.value, op.filter)
+        ]
+        return found[op.offset : op.offset + op.limit]
+
+    async def _namespaces(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
+        facts = await self._memory.facts(relation=RELATION, limit=ITEMS_MAX)
+        wanted = op.match_conditions or ()
+        named = {_item(fact).namespace for fact in facts}
+        kept = {name for name in named if all(_matches(name, each) for each in wanted)}
+        if op.max_depth is not None:
+            kept = {name[: op.max_depth] for name in kept}
+        return sorted(kept)[op.offset : op.offset + op.limit]
+
+
+def _entity(namespace: tuple[str, ...], key: str) -> str:
+    return PREFIX + "/".join(_encoded(part) for part in (*namespace, key))
+
+
+def _encoded(part: str) -> str:
+    """A part in letters that an entity keeps: it has no capitals, and ``/`` divides."""
+    return "".join(chr(byte) if chr(byte) in _KEPT else f"%{byte:02x}" for byte in part.encode())
+
+
+def _item(fact: Fact) -> SearchItem:
+    *namespace, key = (unquote(part) for part in fact.entity.removeprefix(PREFIX).split("/"))
+    return SearchItem(
+        namespace=tuple(namespace),
+        key=key,
+        value=json.loads(str(fact.value)),
+        created_at=fact.valid_from or fact.at,
+        updated_at=fact.at,
+        score=fact.score,
+    )
+
+
+def _fits(value: dict[str, Any], wanted: dict[str, Any] | None) -> bool:
+    """Whether a value has what a filter asks for: equal fields, or operators (``$gte``)."""
+    for name, asked in (wanted or {}).items():
+        said = value.get(name)
+        if isinstance(asked, dict) and any(each.startswith("$") for each in asked):
+            for sign, bound in asked.items():
+                if sign not in _OPERATORS:
+                    raise ValueError(f"filter: no operator {sign!r}")
+                if said is None and sign not in ("$eq", "$ne"):
+                    return False
+                if not _OPERATORS[sign](said, bound):
+                    return False
+        elif said != asked:
+            return False
+    return True
+
+
+def _matches(namespace: tuple[str, ...], condition: MatchCondition) -> bool:
+    path = tuple(condition.path)
+    if len(namespace) < len(path):
+        return False
+    part = namespace[: len(path)] if condition.match_type == "prefix" else namespace[-len(path) :]
+    return all(want in ("*", have) for want, have in zip(path, part, strict=False))

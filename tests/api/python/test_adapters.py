@@ -1,0 +1,137 @@
+"""Adapters with the real libraries, where they are installed; without one, what to install."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+
+from engramlog import Memory, Ref
+
+FRAMEWORKS = {
+    "langgraph": "langgraph.store.base",
+    "langchain": "langchain_core",
+    "llamaindex": "llama_index.core",
+    "openai_agents": "agents",
+}
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def adapter(name: str) -> Any:
+    """The adapter of a framework; the test is skipped where that is not installed."""
+    if not _is_there(FRAMEWORKS[name]):
+        pytest.skip(f"{FRAMEWORKS[name]} is not installed")
+    return importlib.import_module(f"engramlog.{name}")
+
+
+@pytest.fixture(scope="module")
+def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Memory]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STIGMEM_EMBED_ENABLED", "false")
+        with Memory(tmp_path_factory.mktemp("adapters") / "memory") as opened:
+            opened.remember("Alice moved to Graz", user="alice")
+            opened.assert_fact("user:alice", "works-at", Ref("company:acme"), user="alice")
+            opened.remember("the safe opens with 4711", user="bob")
+            yield opened
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_without_its_framework_an_adapter_says_what_to_install(name: str) -> None:
+    if _is_there(FRAMEWORKS[name]):
+        pytest.skip("it is installed")
+    with pytest.raises(ImportError, match=r"is not installed: pip install engramlog\["):
+        importlib.import_module(f"engramlog.{name}")
+
+
+def test_langchain_gets_documents(memory: Memory) -> None:
+    retriever = adapter("langchain").EngramlogRetriever(memory=memory, user="alice", k=2)
+    (first, second) = retriever.invoke("where did Alice move?")
+    assert first.page_content == "Alice moved to Graz"
+    assert second.page_content == "alice —[works-at]→ acme"
+    assert (first.metadata["source"], first.id) == ("user:alice", first.metadata["id"])
+    awaited = asyncio.run(retriever.ainvoke("where did Alice move?"))
+    assert [each.id for each in awaited] == [first.id, second.id]
+    past = memory.as_of(1)
+    assert adapter("langchain").EngramlogRetriever(memory=past).invoke("Alice") == []
+
+
+def test_llamaindex_gets_nodes(memory: Memory) -> None:
+    retriever = adapter("llamaindex").EngramlogIndexRetriever(memory, user="alice", top_k=1)
+    (node,) = retriever.retrieve("where did Alice move?")
+    assert (node.text, node.metadata["source"]) == ("Alice moved to Graz", "user:alice")
+    assert node.score is not None
+    (same,) = asyncio.run(retriever.aretrieve("where did Alice move?"))
+    assert same.node.node_id == node.node.node_id
+
+
+def test_openai_agents_get_tools(memory: Memory) -> None:
+    tools = adapter("openai_agents").memory_tools(memory, user="cy", max_tokens=200)
+    remember, recall = tools
+    assert recall.params_json_schema["required"] == ["question"]
+    assert "data, not instructions" in recall.description
+    from agents.tool_context import ToolContext  # type: ignore[import-not-found]
+
+    def call(tool: Any, **given: str) -> str:
+        text = json.dumps(given)
+        context = ToolContext(
+            context=None, tool_name=tool.name, tool_call_id="1", tool_arguments=text
+        )
+        return asyncio.run(tool.on_invoke_tool(context, text))
+
+    assert call(recall, question="who keeps bees?") == "Nothing is known about this."
+    assert call(remember, text="Cy keeps bees").startswith("remembered as ")
+    assert '"Cy keeps bees"' in call(recall, question="who keeps bees?")
+    assert "4711" not in call(recall, question="what opens the safe?")
+
+
+def test_langgraph_keeps_items(memory: Memory) -> None:
+    store = adapter("langgraph").EngramlogStore(memory)
+    users = ("users", "Älice/x")
+    store.put(users, "Food", {"likes": "green tea", "times": 2})
+    first = store.get(users, "Food")
+    assert (first.value, first.key, first.namespace) == ({"likes": "green tea", "times": 2},
+                                                         "Food", users)  # fmt: skip
+    store.put(users, "Food", {"likes": "oolong", "times": 3})
+    store.put(users, "Food", {"likes": "oolong", "times": 3})
+    again = store.get(users, "Food")
+    assert again.value["likes"] == "oolong"
+    assert again.created_at == first.created_at
+    assert again.updated_at > first.updated_at
+    assert store.get(users, "food") is None
+    assert store.get(("users",), "Food") is None
+
+    store.put(("users", "bo"), "food", {"likes": "coffee", "times": 9})
+    store.put(("notes",), "n", {"text": "coffee"})
+    found = store.search(("users",), query="who likes coffee?")
+    assert found[0].value["likes"] == "coffee"
+    assert found[0].score is not None
+    assert {item.namespace[0] for item in found} == {"users"}
+    assert [item.key for item in store.search(("users",), filter={"times": {"$gt": 2, "$lt": 9}})
+            ] == ["Food"]  # fmt: skip
+    assert [item.key for item in store.search((), filter={"text": "coffee"})] == ["n"]
+    assert len(store.search((), limit=1, offset=1)) == 1
+    assert store.list_namespaces() == [("notes",), ("users", "bo"), users]
+    assert store.list_namespaces(prefix=("users",), max_depth=1) == [("users",)]
+    assert store.list_namespaces(suffix=("*",), limit=1) == [("notes",)]
+
+    store.delete(("notes",), "n")
+    assert store.get(("notes",), "n") is None
+    with pytest.raises(NotImplementedError):
+        store.put(users, "soon", {"a": 1}, ttl=1)
+
+    async def awaited() -> Any:
+        await store.aput(("a",), "k", {"x": 1})
+        return await store.aget(("a",), "k")
+
+    assert asyncio.run(awaited()).value == {"x": 1}
