@@ -94,9 +94,10 @@ test: lint types ## Lint, types and every test
 	@folder="$$(mktemp -d "$(TEMPORARY)/e.XXXXXX")"; trap 'rm -rf "$$folder"' EXIT; \
 	TMPDIR="$$folder" $(BIN)/python -m pytest -n 2 --dist worksteal -q --durations 10 $(ARGS)
 
-lint: setup ## Check style and formatting
+lint: setup ## Check style, formatting and the words of the pages
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --check .
+	@$(BIN)/python -m tests.docs.plain_words
 
 types: setup ## Check types
 	@$(BIN)/basedpyright --warnings

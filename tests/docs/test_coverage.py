@@ -69,7 +69,12 @@ def test_every_metric_is_listed() -> None:
             assert f"`{name}`" in page, name
 
 
-LINKED = [ROOT / "README.md", ROOT / "eventlog" / "FORMAT.md", *sorted(DOCS.glob("*.md"))]
+LINKED = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "eventlog" / "FORMAT.md",
+    *sorted(DOCS.glob("*.md")),
+]
 
 
 @pytest.mark.parametrize("page", LINKED, ids=lambda page: page.name)

@@ -1,0 +1,22 @@
+"""Words that the glossary replaced do not come back into the pages."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.docs.plain_words import WORDS, found_in, main, replaced_words
+
+
+def test_a_replaced_word_is_found_in_prose_and_not_in_code() -> None:
+    words = {"nobody": "no one", "is told": "sees"}
+    page = "`nobody` may.\n\n```sh\nnobody\n```\n\nThe caller is\ntold; Nobody else.\n"
+    assert sorted(found_in(page, words)) == [(7, "is told"), (8, "nobody")]
+    assert list(found_in("Anybody can.", words)) == []
+
+
+def test_the_list_says_what_to_write_instead() -> None:
+    assert all(replaced_words(WORDS.read_text()).values())
+
+
+def test_the_pages_use_plain_words(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main() == 0, capsys.readouterr().out
