@@ -112,11 +112,12 @@ class Settings(BaseSettings):
         min_length=1,
         description="Recall profile that answers when none is named.",
     )
-    sanitizer_mode: Literal["warn", "block", "quarantine", "off"] = Field(
+    sanitizer_mode: Literal["warn", "strip", "block", "quarantine", "off"] = Field(
         default="warn",
         description="What becomes of facts that try to command a model: `warn` serves them with "
-        "warnings, `block` without their value and never to recall, `quarantine` only to admins "
-        "who review them, `off` as if nothing were the matter.",
+        "warnings, `strip` without the sentences that do, `block` without their value and never "
+        "to recall, `quarantine` only to admins who review them, `off` as if nothing were the "
+        "matter.",
     )
     explain_permission: Literal["auto", "none", "read", "admin"] = Field(
         default="auto",

@@ -3,6 +3,9 @@
 The log and the tables keep every byte; a mode is how they are served, now and for the past.
 
 ``off`` serves as recorded. ``warn`` adds warnings, and gives recall the cleaned values.
+``strip`` takes the sentences that hold a sentinel out of values, wherever they are shown, and
+says which sentinels they were; facts with a flagged name are absent, and so are all flagged ones
+from what is made of several facts (cards, neighbours, exports, notices).
 ``block`` shows flagged facts in lists without their values, and not at all where the flag
 lies in a name (a name cannot be left out of a fact); recall and neighbours do not know them.
 ``quarantine`` hides flagged facts from everything but their review.
@@ -27,25 +30,30 @@ from engramlog.projections.image.reader import Reader
 from engramlog.projections.image.view import View
 from engramlog.projections.text.sanitizing import (
     FREE_TEXTS,
+    IN_NAME,
     NAME_FLAG,
     NOTED,
+    NOTICES,
     VALUE_FLAG,
     clean,
+    stripped,
     verdict_of,
 )
 
-Mode: TypeAlias = Literal["warn", "block", "quarantine", "off"]
+Mode: TypeAlias = Literal["warn", "strip", "block", "quarantine", "off"]
 
 _EITHER = VALUE_FLAG | NAME_FLAG
 _WITHHELD_FROM_LOOK_UPS: dict[Mode, int] = {
     "off": 0,
     "warn": 0,
+    "strip": NAME_FLAG,
     "block": NAME_FLAG,
     "quarantine": _EITHER,
 }
 _WITHHELD_FROM_MODELS: dict[Mode, int] = {
     "off": 0,
     "warn": 0,
+    "strip": _EITHER,
     "block": _EITHER,
     "quarantine": _EITHER,
 }
@@ -61,12 +69,19 @@ def model_rights(mode: Mode, rights: Authorization) -> Authorization:
     return rights.withholding(_WITHHELD_FROM_MODELS[mode])
 
 
+def recall_rights(mode: Mode, rights: Authorization) -> Authorization:
+    """The caller's rights in recall, whose records are stripped where the mode says so."""
+    return look_up_rights(mode, rights) if mode == "strip" else model_rights(mode, rights)
+
+
 class Screen(Struct, frozen=True):
-    """What to do to each record of one answer: its codes, and which values to leave out."""
+    """What to do to each record of one answer: its codes, and which values to leave out, or to
+    strip."""
 
     codes: tuple[tuple[str, ...], ...] = ()
     redacted: tuple[bool, ...] = ()
     cleaned: bool = False
+    strips: bool = False
 
     def show(self, index: int, record: Record) -> Record:
         """The ``index``-th record as this caller gets it."""
@@ -74,6 +89,8 @@ class Screen(Struct, frozen=True):
             return record
         shown = record | {"sanitizer_warnings": list(self.codes[index])}
         value: dict[str, Any] = record["value"]
+        if self.redacted[index] and self.strips:
+            return shown | _stripped(record, self.codes[index])
         if self.redacted[index]:
             bare = {} if "attributes" not in record else {"attributes": _mute(record, _silent)}
             return shown | _changed(record, "") | bare | {"sanitizer_redacted": True}
@@ -94,6 +111,22 @@ def _mute(record: Record, change: Callable[[str], str]) -> dict[str, Any]:
     """The attributes, with their free texts changed."""
     attributes: dict[str, Any] = record["attributes"]
     return attributes | {name: change(attributes[name]) for name in FREE_TEXTS}
+
+
+def _stripped(record: Record, codes: Sequence[str]) -> Record:
+    """What changes in a record whose value and free texts are stripped."""
+    text = record["value"]["v"]
+    left = stripped(text) if isinstance(text, str) else text
+    changed = {"attributes": _mute(record, stripped)} if "attributes" in record else {}
+    if left != text:
+        changed |= _changed(record, left) | {"sanitized": True, "sanitizer_redacted": not left}
+    found = [code for code in codes if code not in NOTICES and not code.startswith(IN_NAME)]
+    return changed | {"sanitizer_stripped": found}
+
+
+def for_model(mode: Mode, text: str) -> str:
+    """A text made of several facts, such as a card, as the mode gives it to a model."""
+    return stripped(text) if mode == "strip" else clean(text)
 
 
 def _silent(_: str) -> str:
@@ -125,11 +158,12 @@ def screen(
         return Screen()
     positions: list[int] = view.from_position[slots].tolist()
     codes = reader.codes(positions)
-    blocking = mode in ("block", "quarantine") and not whole
+    blocking = mode in ("strip", "block", "quarantine") and not whole
     return Screen(
         tuple(codes.get(position, ()) for position in positions),
         tuple(blocking and bool(flag & VALUE_FLAG) for flag in flags.tolist()),
         cleaned and not whole,
+        strips=mode == "strip",
     )
 
 

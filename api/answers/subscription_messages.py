@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from engramlog.api.answers.records import Record
-from engramlog.api.answers.sanitizer_modes import look_up_rights
+from engramlog.api.answers.sanitizer_modes import model_rights
 from engramlog.api.http.auth import ANONYMOUS
 from engramlog.api.node.node import Node
 from engramlog.api.settings import Settings
@@ -46,7 +46,7 @@ def rights_of(
         )
     if not rights.may("read"):
         return None
-    return look_up_rights(settings.sanitizer_mode, rights)
+    return model_rights(settings.sanitizer_mode, rights)
 
 
 def notices_after(

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from engramlog.api.answers.fact_list import ListFilters
 from engramlog.api.answers.records import Record, Volatile, record_of
+from engramlog.api.answers.sanitizer_modes import Mode, for_model
 from engramlog.api.commands.request_context import ReadingContext, RequestContext
 from engramlog.api.schemas.facts import MomentQuery
 from engramlog.projections.authorization import Authorization
@@ -24,7 +27,6 @@ from engramlog.projections.tables.facts.cards import (
     CardKey,
 )
 from engramlog.projections.tables.facts.cards import SUMMARY_RELATION as SUMMARY
-from engramlog.projections.text.sanitizing import clean
 
 
 def card_source(context: ReadingContext, at: MomentQuery) -> CardSource:
@@ -33,13 +35,13 @@ def card_source(context: ReadingContext, at: MomentQuery) -> CardSource:
     return context.service.cards if live_now else PastCards(context.node.reader.rows)
 
 
-def card_answer(card: Card, served: Served) -> dict[str, Any]:
+def card_answer(card: Card, served: Served, mode: Mode) -> dict[str, Any]:
     """The protocol's keys (wire 5.3), then ours."""
     key = card.key
     return {
         "entity_uri": key.entity,
         "scope": key.scope,
-        "summary": clean(card.summary),
+        "summary": for_model(mode, card.summary),
         "fact_hashes": card.fact_hashes,
         "avg_confidence": card.avg_confidence,
         "refreshed_at": format_instant(served.moment.instant_us),
@@ -48,7 +50,7 @@ def card_answer(card: Card, served: Served) -> dict[str, Any]:
         "card_id": key.card_id,
         "relation": SUMMARY,
         "garden_id": key.garden,
-        "markdown": clean(card.markdown),
+        "markdown": for_model(mode, card.markdown),
         "facts": card.facts,
         "omitted": card.omitted,
         "contradictions": [[fact.id for fact in sides] for sides in card.disputes],
@@ -58,13 +60,13 @@ def card_answer(card: Card, served: Served) -> dict[str, Any]:
     }
 
 
-def memory_card_of(served: Served | None) -> dict[str, Any]:
+def memory_card_of(served: Served | None, mode: Mode) -> dict[str, Any]:
     """What a recall says of the card of the entity asked about."""
     if served is None:
         return {"memory_card": None, "card_stale": False, "force_refresh_timeout": False}
     card = served.card
     return {
-        "memory_card": None if card is None else card_answer(card, served),
+        "memory_card": None if card is None else card_answer(card, served, mode),
         "card_stale": served.stale,
         "force_refresh_timeout": served.timed_out,
     }
@@ -115,6 +117,8 @@ def _record(
     if card is None:
         return None
     row = fact_of_card(card)
+    text = for_model(context.service.settings.sanitizer_mode, row.value_v)
+    row = replace(row, value_v=text)
     return record_of(row, Volatile(CARD_CONFIDENCE, False, 1.0), row.origin)
 
 

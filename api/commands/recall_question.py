@@ -58,7 +58,7 @@ def ask(
         ApiError: 400 for a scope or profile that does not exist, 404 for a garden, 422.
     """
     name = body.profile or context.service.settings.recall_profile
-    authorization = within(context, context.model_authorization, body.garden_id)
+    authorization = within(context, context.recall_authorization, body.garden_id)
     authorization = authorization.capped(body.max_classification)
     question = question_of(
         body,

@@ -154,7 +154,7 @@ def readable_ids(context: ReadingContext, view: View, fact_ids: Sequence[str]) -
     named = [(fact, slot) for fact in fact_ids if (slot := slot_of(fact)) is not None]
     named = [(fact, slot) for fact, slot in named if slot < view.count]
     slots: I32 = np.asarray([slot for _, slot in named], dtype=np.int32)
-    allowed = context.model_authorization.mask(view, slots).tolist()
+    allowed = context.recall_authorization.mask(view, slots).tolist()
     return {fact for (fact, _), may in zip(named, allowed, strict=True) if may}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from engramlog.api.answers.records import Record, Volatile, record_of
-from engramlog.api.answers.sanitizer_modes import Screen
+from engramlog.api.answers.sanitizer_modes import Screen, for_model
 from engramlog.api.commands.entity_names import stored_uri
 from engramlog.api.commands.memory_cards import memory_card_of
 from engramlog.api.commands.request_context import ReadingContext
@@ -34,7 +34,7 @@ from engramlog.projections.recall.request import (
     parse_weights,
 )
 from engramlog.projections.tables.facts.attributes import PLAIN
-from engramlog.projections.text.sanitizing import FREE_TEXTS, clean
+from engramlog.projections.text.sanitizing import FREE_TEXTS, clean, stripped
 
 GET_DEPTH_MAX = 2
 
@@ -202,7 +202,7 @@ def response_of(
         "request": {name: getattr(body, name) for name in RecallBody.model_fields},
         "generated_at": format_instant(found.moment.instant_us),
         "token_budget_used": found.tokens_used,
-        **memory_card_of(found.card),
+        **memory_card_of(found.card, context.service.settings.sanitizer_mode),
         "scores_debug": _debugged(found) if body.debug and explaining(context, body) else None,
         "embedding": _embedding(context),
         "profile": found.profile,
@@ -258,6 +258,9 @@ def shown_record(context: ReadingContext, index: int, each: Recalled, screen: Sc
     )
     # A card is written here, whatever node its facts came from.
     written_by = row.origin if each.from_card else context.node.node_id
+    if each.from_card:
+        text = for_model(context.service.settings.sanitizer_mode, row.value_v)
+        return record_of(msgspec.structs.replace(row, value_v=text), now, written_by)
     return screen.show(index, record_of(row, now, written_by))
 
 
@@ -300,8 +303,9 @@ def _shown(attributes: FactAttributes, record: Record) -> FactAttributes:
     sanitizer found something in the fact."""
     if not record["sanitizer_warnings"]:
         return attributes
+    serve = stripped if "sanitizer_stripped" in record else clean
     silent = record["sanitizer_redacted"]
-    texts = {name: "" if silent else clean(getattr(attributes, name)) for name in FREE_TEXTS}
+    texts = {name: "" if silent else serve(getattr(attributes, name)) for name in FREE_TEXTS}
     return msgspec.structs.replace(attributes, **texts)
 
 

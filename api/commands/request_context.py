@@ -14,7 +14,12 @@ from typing import TypeVar
 import numpy as np
 
 from engramlog.api.answers.records import Record, records_of
-from engramlog.api.answers.sanitizer_modes import look_up_rights, model_rights, screen
+from engramlog.api.answers.sanitizer_modes import (
+    look_up_rights,
+    model_rights,
+    recall_rights,
+    screen,
+)
 from engramlog.api.http.auth import Caller
 from engramlog.api.http.errors import ApiError, coded, plain, refused
 from engramlog.api.node.node import Node
@@ -58,8 +63,13 @@ class ReadingContext:
 
     @property
     def model_authorization(self) -> Authorization:
-        """The caller's rights where facts are chosen for a model (recall, neighbours, cards)."""
+        """The caller's rights where facts are put together for a model (neighbours, cards)."""
         return model_rights(self.service.settings.sanitizer_mode, self.caller.authorization)
+
+    @property
+    def recall_authorization(self) -> Authorization:
+        """The caller's rights in recall."""
+        return recall_rights(self.service.settings.sanitizer_mode, self.caller.authorization)
 
     def shown(self, view: View) -> Shown:
         """What the caller sees of episodes and deltas."""

@@ -3,8 +3,8 @@
 Pure functions of the text; nothing is ever changed in the log. A verdict is a tuple of
 stable codes. Codes of ``NOTICES`` speak of characters that ``clean`` takes out without loss;
 all others are sentinels: the text tries to command a model, or hides that it does. Facts
-with a sentinel are what the modes ``block`` and ``quarantine`` hold back. Source: wire 1.8,
-recall guide "Content sanitizer".
+with a sentinel are what the modes ``strip``, ``block`` and ``quarantine`` change or hold back.
+Source: wire 1.8, recall guide "Content sanitizer".
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ _STEMS = frozenset(_BY_STEM)
 _MARKS = ("<", "[", "#", "`", '"', "':", "' :", "=func", "data:", "javascript:", "system",
           "assistant", "developer", "human")  # fmt: skip
 """No family of ASCII lines can do without one of these."""
+_SENTENCE = re.compile(r"[^.!?\n。！？]*[.!?\n。！？]+\s*|[^.!?\n。！？]+$")
 _LINE_BREAK = re.compile(r"\s{1,4}")
 
 
@@ -153,6 +154,16 @@ def clean(text: str) -> str:
     Idempotent, never longer, and the same object where nothing is wrong with it.
     """
     return TEMPLATE_TOKEN.sub(" ", strip(text)[0])
+
+
+def stripped(text: str) -> str:
+    """``clean`` text without the sentences that hold a sentinel; nothing where one runs through
+    several sentences. Never longer."""
+    text = clean(text)
+    if not scan(text) - NOTICES:
+        return text
+    left = "".join(part for part in _SENTENCE.findall(text) if not scan(part) - NOTICES).strip()
+    return "" if scan(left) - NOTICES else left
 
 
 def _has_blob(text: str) -> bool:

@@ -40,7 +40,7 @@ async def get_card(call: Call) -> web.Response:
             raise coded("card_refresh_timeout", "the card is being written; ask again")
         raise plain("card_not_found")
     call.note_read((query.scope,))
-    body = card_answer(served.card, served)
+    body = card_answer(served.card, served, call.service.settings.sanitizer_mode)
     body["moment"] = {"position": moment.position, "instant": format_instant(moment.instant_us)}
     return answer(warned(body, query))
 

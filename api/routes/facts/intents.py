@@ -202,7 +202,8 @@ def _found(call: Call, view: View, name: str, moment: Moment) -> dict[str, Any] 
     records = [
         record
         for record in call.records(view, slots, moment)
-        if record["relation"] in RELATIONS and not record["sanitizer_redacted"]
+        if record["relation"] in RELATIONS
+        and not (record["sanitizer_redacted"] or "sanitizer_stripped" in record)
     ]
     for record in reversed(records):
         if record["relation"] == ENVELOPE:

@@ -319,7 +319,7 @@ def _entries(call: Call, view: View, moment: Moment, steps: Sequence[Step]) -> l
                 "fact_entity": row.entity,
                 "fact_relation": row.relation,
                 "fact_value_type": row.value_type,
-                "fact_value_v": "" if record["sanitizer_redacted"] else row.value_v,
+                "fact_value_v": _said(record, row.value_v),
                 "fact_scope": row.scope,
                 "position": step.position,
                 "reason": None if wrote else reasons.get(row.id),
@@ -389,3 +389,10 @@ def _journal_record(entry: JournalEntry) -> dict[str, Any]:
         "tenant_id": TENANT,
         "detail": entry.detail,
     }
+
+
+def _said(record: dict[str, Any], recorded: str) -> str:
+    """The value as text, as far as it is shown."""
+    if record["sanitizer_redacted"]:
+        return ""
+    return str(record["value"]["v"]) if "sanitizer_stripped" in record else recorded

@@ -118,6 +118,38 @@ def test_block_shows_no_flagged_value_and_never_recalls_one(serve: Serve) -> Non
         assert len(client.query(scope="company").facts) == 4
 
 
+def test_strip_takes_the_sentences_that_command_out_of_values(serve: Serve) -> None:
+    live = serve(sanitizer_mode="strip")
+    ids = told(live)
+    shown = listed(live)
+    assert set(shown) == {"good", "order", "token", "odd"}, "a name cannot be stripped"
+    assert shown["order"]["value"]["v"] == "Lunch?"
+    assert shown["order"]["sanitizer_stripped"] == ["override_instructions"]
+    assert (shown["order"]["sanitized"], shown["order"]["sanitizer_redacted"]) == (True, False)
+    assert shown["token"]["value"]["v"] == "Lunch  system is at noon"
+    assert "sanitizer_stripped" not in shown["odd"]
+    assert not verifies(shown["order"])
+    assert shown["order"] == live.call("GET", f"/v1/facts/{ids['order']}").json()
+    assert live.call("GET", f"/v1/facts/{ids['named']}").status_code == 404
+    answer = recalled(live)
+    assert names([item["fact"] for item in answer["facts"]]) == {"good", "order", "token", "odd"}
+    whole = live.state(entity="user:whole", relation="memory:note", type="text", v=ORDER[7:])["id"]
+    gone = live.call("GET", f"/v1/facts/{whole}").json()
+    assert (gone["value"]["v"], gone["sanitizer_redacted"]) == ("", True)
+    about = recalled(live, entity="user:order", profile="stigmem")
+    for text in (answer, about, recalled(live, profile="stigmem"), *(
+        live.call("GET", path).json()
+        for path in (
+            "/v1/facts?entity=user:order&relation=stigmem:memory:card", "/v1/audit",
+            "/v1/cards/user:good?scope=company", "/v1/scopes/company/synthesize",
+            "/v1/search?q=lunch", "/v1/conflicts", "/v1/time-travel/state",
+        )
+    )):  # fmt: skip
+        assert "previous instructions" not in str(text)
+    review(live, ids["order"], "release")
+    assert listed(live)["order"]["value"]["v"] == ORDER
+
+
 def test_quarantine_hides_until_somebody_releases(serve: Serve) -> None:
     live = serve(sanitizer_mode="quarantine")
     ids = told(live)
@@ -173,7 +205,7 @@ def test_off_serves_as_if_nothing_were_the_matter(serve: Serve) -> None:
     assert len(flagged(live)) == 3, "verdicts are made in every mode"
 
 
-@pytest.mark.parametrize("mode", ["warn", "block", "quarantine"])
+@pytest.mark.parametrize("mode", ["warn", "strip", "block", "quarantine"])
 def test_a_writer_gets_its_words_back_with_warnings(serve: Serve, mode: str) -> None:
     live = serve(sanitizer_mode=mode)
     for status in ("new", "equal"):
