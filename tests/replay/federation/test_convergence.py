@@ -11,6 +11,7 @@ from engramlog.eventlog.kinds import PeerGrants, Value
 from engramlog.projections.writing.commands import Done, EraseFacts
 from engramlog.replay.verify import verify
 from tests.worlds.federation.answers import differences
+from tests.worlds.federation.hard_schedules import hard_digests, run_hard
 from tests.worlds.federation.network import Link, Member
 from tests.worlds.federation.schedules import answers_of, run
 from tests.worlds.federation.schedules import shared_digests as shared
@@ -31,6 +32,22 @@ def test_a_random_schedule_ends_in_equal_digests_and_answers(tmp_path: Path, see
         assert [differences(first, each) for each in others] == [[]] * len(others)
         assert len(first["facts"]) > 1
         assert any(len(found) > 1 for name, found in first.items() if name.startswith("default"))
+    finally:
+        for member in members:
+            member.close()
+
+
+@pytest.mark.parametrize("seed", [0, 1000, 7])
+def test_a_hard_schedule_ends_in_equal_digests_and_whole_logs(tmp_path: Path, seed: int) -> None:
+    members = run_hard(tmp_path, seed, nodes=3, moves=40)
+    try:
+        digests = [hard_digests(member) for member in members]
+        assert all(each == digests[0] for each in digests)
+        assert [verify(member.node.log).fault for member in members] == [None] * 3
+        first, *others = answers_of(members)
+        assert [differences(first, each) for each in others] == [[]] * 2
+        for member in members:
+            assert member.node.rebuild().digest == member.digests().local
     finally:
         for member in members:
             member.close()

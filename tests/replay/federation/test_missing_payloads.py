@@ -164,3 +164,19 @@ def test_many_pages_are_read_ahead_once(three: Three) -> None:
     assert len(asked) <= 2 * 9
     assert verify(c.node.log).fault is None
     assert a.id not in str(c.node.log.stream_heads())
+
+
+def test_a_node_starts_between_a_page_and_the_one_with_its_erasure(three: Three) -> None:
+    _, b, c = three
+    fact = state(b, "goes")
+    state(b, "stays")
+    erase(b, fact)
+
+    class Single(Link):
+        def page(self, stream: str, after_seq: int, limit: int) -> StreamPage | None:
+            return super().page(stream, after_seq, 1)
+
+    assert not c.pull(Single(c, b), pages_max=1).complete
+    c.restart()
+    assert c.pull(Single(c, b)).events == 2
+    assert verify(c.node.log).fault is None

@@ -1,0 +1,164 @@
+"""Random schedules with everything that may go wrong between peers.
+
+Beside what ``schedules`` does: erasures, gardens, episodes, large events, clocks up to 400 s
+apart from ours, grants that come late or go, and peers that lie. In the end all are granted
+everything, what the lies held is released, and all hear all.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from uuid import UUID
+
+import msgspec
+
+from engramlog.eventlog.codec import decode_header
+from engramlog.eventlog.kinds import (
+    EpisodeRecorded,
+    GardenCreated,
+    PeerGrants,
+    PeerStateSet,
+    Value,
+)
+from engramlog.projections.writing.commands import EraseFacts, RecordEpisodes, TakeForeignEnds
+from engramlog.replay.federation.page import Row, StreamPage
+from engramlog.replay.federation.pulling import PeerUnreachable
+from tests.worlds.federation.network import GRANTS, SCOPES, START_US, Link, Member
+from tests.worlds.federation.schedules import fact, move, settle
+from tests.worlds.histories import asserted
+
+GARDEN = "0f9e3a52-7c1d-4b8e-9f60-2a5d4c3b1e07"
+SKEW_US_MAX = 400_000_000
+LARGE = 1_000_000
+EVERYTHING = msgspec.structs.replace(GRANTS, gardens=[GARDEN], erase_foreign=True)
+LESS = (
+    PeerGrants(scopes=["company"]),
+    PeerGrants(scopes=list(SCOPES), gardens=[GARDEN]),
+    PeerGrants(scopes=["public"], erase_foreign=True),
+)
+LIES = ("altered", "withheld", "claims erased", "gap", "repeated", "other stream", "cut off")
+
+
+def run_hard(folder: Path, seed: int, nodes: int, moves: int = 50) -> list[Member]:
+    """A network after a random schedule, when everybody has heard everything."""
+    chance = random.Random(seed)
+    members = [
+        Member(folder, f"n{number}", chance.randrange(-SKEW_US_MAX, SKEW_US_MAX))
+        for number in range(nodes)
+    ]
+    for one in members:
+        one.submit([_garden(one)])
+        for other in members:
+            if one is not other:
+                one.meet(other, chance.choice((EVERYTHING, EVERYTHING, *LESS)))
+    for _ in range(moves):
+        _hard_move(chance, members)
+    for member in members:
+        member.clock.advance(4 * SKEW_US_MAX)
+    for one in members:
+        for other in members:
+            if one is not other:
+                _grant(one, other, EVERYTHING)
+        for stream in one.node.reader.peer_streams():
+            if stream.held:
+                names = {each.node_id: each.peer_id for each in one.node.reader.peers()}
+                peer_id = names[stream.node_id]
+                one.submit([PeerStateSet(peer_id=peer_id, stream=stream.stream, held=False)])
+    settle(members)
+    return members
+
+
+def _hard_move(chance: random.Random, members: list[Member]) -> None:
+    who = chance.choice(members)
+    other = chance.choice([member for member in members if member is not who])
+    happens = chance.random()
+    if happens < 0.07:
+        _erase(chance, who)
+    elif happens < 0.11:
+        who.submit([_episode(chance, who)])
+    elif happens < 0.16:
+        stated = fact(chance, who)
+        if stated.scope == "company":  # the garden's; the content id covers the scope
+            who.submit([msgspec.structs.replace(stated, garden_id=GARDEN)])
+    elif happens < 0.18:
+        large = Value("text", chance.choice("ab") * LARGE)
+        who.submit([asserted(value=large, source=f"agent:{who.name}", scope="company")])
+    elif happens < 0.24:
+        _grant(who, other, chance.choice((EVERYTHING, *LESS)))
+    elif happens < 0.32:
+        try:
+            who.pull(Liar(who, other, chance))
+        except PeerUnreachable:
+            return
+    else:
+        move(chance, members)
+
+
+def _garden(who: Member) -> GardenCreated:
+    return GardenCreated(
+        garden_id=GARDEN, slug="shared", name="shared", scope="company",
+        created_by=f"agent:{who.name}",
+    )  # fmt: skip
+
+
+def _grant(who: Member, other: Member, grants: PeerGrants) -> None:
+    changed = PeerStateSet(peer_id=f"peer-{other.name}", grants=grants)
+    who.submit([changed, TakeForeignEnds()])
+
+
+def _erase(chance: random.Random, who: Member) -> None:
+    """Erase any fact that is here, its own or another's."""
+    ids = sorted(who.node.reader.image.facts.slot_of)
+    name = str(UUID(int=chance.getrandbits(128)))
+    if ids:
+        who.node.write(EraseFacts(erasure_id=name, fact_ids=(chance.choice(ids),)))
+
+
+def _episode(chance: random.Random, who: Member) -> RecordEpisodes:
+    said = EpisodeRecorded(
+        user="ann", session=f"s{chance.randrange(3)}", agent=who.name,
+        content=f"said {chance.randrange(1_000)}", at_us=START_US + chance.randrange(10**9),
+        scope=chance.choice(("company", "public")),
+    )  # fmt: skip
+    return RecordEpisodes(episodes=(said,))
+
+
+class Liar(Link):
+    """A peer that tells one lie in each page."""
+
+    def page(self, stream: str, after_seq: int, limit: int) -> StreamPage | None:
+        found = super().page(stream, after_seq, limit)
+        if found is None or self._chance is None:
+            return found
+        return _lied(found, self._chance)
+
+
+def _lied(page: StreamPage, chance: random.Random) -> StreamPage:
+    replace = msgspec.structs.replace
+    lie, rows = chance.choice(LIES), list(page.events)
+    at = chance.randrange(len(rows))
+    header, digest, salt, payload = rows[at]
+    gone: Row = (header, digest, None, None)
+    if lie == "altered" and payload is not None:
+        rows[at] = (header, digest, salt, payload + b" ")
+    elif lie in ("withheld", "claims erased"):
+        rows[at] = gone
+        if lie == "claims erased":
+            return replace(page, events=rows, erased=[decode_header(header).event_id])
+    elif lie == "gap":
+        del rows[at]
+    elif lie == "repeated":
+        rows.insert(at, rows[at])
+    elif lie == "other stream":
+        return replace(page, stream=page.stream + "x")
+    elif lie == "cut off":
+        rows = rows[:-1]
+    return replace(page, events=rows)
+
+
+def hard_digests(member: Member) -> dict[str, str]:
+    """Digests of the streams that everybody replays, the garden's too."""
+    found = member.node.reader.stream_digests()
+    shared = ("/company", "/public", f"/garden/{GARDEN}")
+    return {name: each for name, each in found.items() if name.endswith(shared)}
