@@ -1,5 +1,5 @@
 # Everything a checkout needs, with python3 (3.11 or newer) and GNU make alone.
-# `make` or `make help` lists the targets. ARGS="…" is handed on to demo, test, bench and lock.
+# `make` or `make help` lists the targets. ARGS="…" is handed on to demo, test, campaign, bench and lock.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -43,7 +43,7 @@ TEMPORARY = $(shell test -w /dev/shm && df -k /dev/shm 2>/dev/null | \
 	awk 'NR == 2 && $$4 > 4194304 {print "/dev/shm"; found = 1} END {exit !found}' || \
 	echo "$${TMPDIR:-/tmp}")
 
-.PHONY: help setup demo test lint types format bench lock screenshots count clean
+.PHONY: help setup demo test campaign lint types format bench lock screenshots count clean
 
 help: ## List the targets, and how many lines each room has
 	@echo "engramlog: make <target> [ARGS=\"…\"]"
@@ -93,6 +93,10 @@ demo: setup ## A node with real history, in one command
 test: lint types ## Lint, types and every test
 	@folder="$$(mktemp -d "$(TEMPORARY)/e.XXXXXX")"; trap 'rm -rf "$$folder"' EXIT; \
 	TMPDIR="$$folder" $(BIN)/python -m pytest -n 2 --dist worksteal -q --durations 10 $(ARGS)
+
+campaign: setup ## Faults and attacks by the hundred, in minutes (ARGS="--help" for hours)
+	@folder="$$(mktemp -d "$(TEMPORARY)/e.XXXXXX")"; trap 'rm -rf "$$folder"' EXIT; \
+	TMPDIR="$$folder" $(BIN)/python -m tests.campaign $(ARGS)
 
 lint: setup ## Check style, formatting and the words of the pages
 	@$(BIN)/ruff check --quiet .

@@ -8,7 +8,6 @@ from engramlog.eventlog.clock import parse_hlc
 from engramlog.eventlog.log import ReadableLog
 from engramlog.projections.moment import Moment, format_instant, instant_meant, parse_instant
 
-FUTURE_TOLERANCE_US = 5_000_000
 _POSITION = re.compile(r"position:(-?[0-9]{1,18})")
 _HLC = re.compile(r"[0-9]{1,15}\.[0-9]{1,6}")
 
@@ -57,7 +56,8 @@ def resolve(
             instant_us = parse_instant(instant_meant(text))
         except ValueError as fault:
             raise MomentError("as_of_invalid_timestamp", f"as_of {fault}") from fault
-    if instant_us > now_us + FUTURE_TOLERANCE_US:
+    # What came while the clock was ahead is no future: it is there, and stays as it is.
+    if instant_us > now_us and instant_us > log.received_at(head_position):
         raise MomentError("as_of_future", "as_of lies in the future")
     if floor_us is not None and instant_us < floor_us:
         raise before_floor(floor_us)

@@ -12,7 +12,7 @@ from engramlog.eventlog.event import NODE_STREAM, Draft
 from engramlog.eventlog.identifiers import IdentifierSource
 from engramlog.eventlog.kinds import SourceTrustSet
 from engramlog.projections.moment import Moment
-from engramlog.replay.moment import FUTURE_TOLERANCE_US, MomentError, resolve
+from engramlog.replay.moment import MomentError, resolve
 
 SECOND = 1_000_000
 NOW = 100 * SECOND

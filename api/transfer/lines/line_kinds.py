@@ -138,19 +138,25 @@ _encode = msgspec.json.Encoder().encode
 def decode_line(text: bytes | msgspec.Raw) -> AnyLine:
     """The line in a JSON text. Raises LineError."""
     try:
-        return _own.decode(text)
-    except msgspec.ValidationError as fault:
         try:
-            op = _operation.decode(text).op
-            if op in PAYLOADS:
-                return read_line(op, _object.decode(text))
-            if "missing required field `op`" in str(fault):
-                return _assert.decode(text)
-        except msgspec.ValidationError as other:
-            raise _line_error(other) from other
+            return _own.decode(text)
+        except msgspec.ValidationError as fault:
+            return _other_line(text, fault)
+    except msgspec.ValidationError as fault:
         raise _line_error(fault) from fault
-    except msgspec.DecodeError as fault:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
         raise LineError(f"is not JSON: {fault}") from fault
+
+
+def _other_line(text: bytes | msgspec.Raw, fault: msgspec.ValidationError) -> AnyLine:
+    """A line that is a payload, or one that does not say that it asserts. Raises ``fault`` where
+    it is neither; it may be malformed behind what the fault is about."""
+    op = _operation.decode(text).op
+    if op in PAYLOADS:
+        return read_line(op, _object.decode(text))
+    if "missing required field `op`" in str(fault):
+        return _assert.decode(text)
+    raise fault
 
 
 def convert_line(item: dict[str, Any]) -> AnyLine:

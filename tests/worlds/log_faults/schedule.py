@@ -1,7 +1,5 @@
 """Faults drawn from a seed, injected under writers and a reader; the same seed draws the same.
 
-    python -m tests.worlds.log_faults.schedule COUNT [FIRST_SEED]
-
 Fault model. Processes (node, primary, standby) are killed or stand still; a primary is replaced
 by a standby, dead or while it stands still and wakes later; bytes between nodes and a server are
 swallowed in either direction or both, or connections reset. At most one server is out at a time,
@@ -16,7 +14,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -207,26 +204,3 @@ FAULTS: dict[str, Callable[[Schedule], None]] = {
 def _shown(reader: Process) -> int:
     shown = [noted.get("at", 0) for noted in lines(reader.history)]
     return shown[-1] if shown else 0
-
-
-def main(count: str, first_seed: str = "1") -> int:
-    """Run schedules on one cluster; the exit code says whether all were as they should be."""
-    cluster, totals, drawn = Cluster(), Counter[str](), Counter[str]()
-    failed = 0
-    try:
-        for seed in range(int(first_seed), int(first_seed) + int(count)):
-            schedule = Schedule(cluster, seed)
-            verdict = schedule.run()
-            drawn.update(schedule.drawn)
-            for name in ("acknowledged", "replayed", "unknown", "read", "histories_left"):
-                totals[name] += getattr(verdict, name)
-            failed += bool(verdict.faults)
-            print(f"seed {seed}: {', '.join(schedule.drawn)}: {verdict}", flush=True)
-    finally:
-        cluster.close()
-        print(f"{sum(drawn.values())} faults {dict(drawn)}; {dict(totals)}; {failed} failed")
-    return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,61 @@
+"""``python -m tests.campaign``: every part of the campaign, or one of them, from printed seeds."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from tests.campaign import fuzz, kills, long_life, power_cuts, quorum, soak
+
+
+class Part(Struct, frozen=True):
+    """``count`` is how much of it a short campaign does; 0: only where it is asked for."""
+
+    run: Callable[[int, int], list[str]]
+    count: int
+    unit: str
+
+
+PARTS = {
+    "power": Part(power_cuts.run, 1_000, "cuts"),
+    "kills": Part(kills.run, 20, "kills"),
+    "fuzz": Part(fuzz.run, 20_000, "inputs for each reader"),
+    "quorum": Part(quorum.run, 4, "schedules of faults under a log in PostgreSQL"),
+    "life": Part(long_life.run, 20_000, "events"),
+    "soak": Part(soak.run, 0, "minutes"),
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make campaign", description=__doc__)
+    parser.add_argument("--seed", type=int, help="what all is drawn from (default: by chance)")
+    parser.add_argument("--only", choices=sorted(PARTS), action="append", help="this part alone")
+    for name, part in PARTS.items():
+        text = f"{part.unit} (default: {part.count})"
+        parser.add_argument(f"--{name}", type=int, metavar="N", default=part.count, help=text)
+    args = parser.parse_args()
+    seed = random.SystemRandom().randrange(1_000_000) if args.seed is None else args.seed
+    failed = 0
+    for name in args.only or PARTS:
+        count = getattr(args, name)
+        if not count:
+            continue
+        print(f"{name}: {count} {PARTS[name].unit}, seed {seed}", flush=True)
+        began = time.monotonic()
+        faults = PARTS[name].run(count, seed)
+        for fault in faults:
+            print(f"  FAULT {fault}", flush=True)
+        failed += len(faults)
+        print(f"  {len(faults)} faults in {time.monotonic() - began:.0f} s", flush=True)
+        if faults:
+            print(f"  again: make campaign ARGS='--only {name} --{name} {count} --seed {seed}'")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
