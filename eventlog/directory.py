@@ -233,7 +233,9 @@ def _take_lock(path: Path, create: bool) -> int:
     if not create and not is_data_directory(path):
         raise DataDirectoryError(f"{path} is not a data directory")
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not path.is_dir():
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            sync_folder(path.absolute().parent)
     except OSError as fault:
         raise DataDirectoryError(f"cannot make {path}: {fault.strerror}") from fault
     try:

@@ -210,6 +210,8 @@ def restore_backup(
         if file.name == TABLES:
             point_link(staged / TABLES, target)
     Identity.restore(backup / "identity", staged / "identity", epoch=epoch)
+    sync_folder(staged / "identity")
+    sync_folder(staged)
     if data.exists():
         data.rmdir()
     staged.rename(data)

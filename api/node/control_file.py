@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
+
+from engramlog.eventlog.durable_file import replace
 
 CONTROL_NAME = "control.json"
 
@@ -21,12 +22,7 @@ class Control(Struct, frozen=True):
 
 def write_control(path: Path, control: Control) -> None:
     """Write the control file so that only its owner can read it, whole or not at all."""
-    aside = path.with_suffix(".new")
-    aside.unlink(missing_ok=True)
-    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(msgspec.json.encode(control))
-    aside.replace(path)
+    replace(path, msgspec.json.encode(control))
 
 
 def read_control(data: Path) -> Control | None:

@@ -20,6 +20,7 @@ from engramlog.api.node.log_place import Durability, open_log, settled_log, shar
 from engramlog.api.node.reading_node import ReadingNode
 from engramlog.eventlog.clock import Clock, SystemClock
 from engramlog.eventlog.directory import HeldDirectory
+from engramlog.eventlog.durable_file import replace
 from engramlog.eventlog.errors import StorageError, StorageFailed
 from engramlog.eventlog.event import NODE_STREAM, stream_name
 from engramlog.eventlog.kinds import (
@@ -486,11 +487,6 @@ def _cursor_key(directory: HeldDirectory, log: str) -> bytes:
     if log:
         return sha256(directory.identity.sign(CURSOR_CONTEXT)).digest()
     file = directory.path / "identity" / "cursor.key"
-    try:
-        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return file.read_bytes()
-    with os.fdopen(handle, "wb") as out:
-        key = os.urandom(CURSOR_KEY_BYTES)
-        out.write(key)
-    return key
+    if not file.exists():
+        replace(file, os.urandom(CURSOR_KEY_BYTES))
+    return file.read_bytes()

@@ -22,9 +22,9 @@ class storage_errors:  # noqa: N801  # reads as a statement
         trace: TracebackType | None,
     ) -> None:
         if isinstance(fault, apsw.FullError):
-            raise StorageFull(f"projections: {fault}") from fault
+            raise StorageFull(f"no space left for the tables: {fault}") from fault
         if isinstance(fault, apsw.IOError | apsw.CorruptError | apsw.CantOpenError):
-            raise StorageFailed(f"projections: {fault}") from fault
+            raise StorageFailed(f"the tables: {fault}") from fault
 
 
 DAMAGED = (apsw.CorruptError, apsw.NotADBError)

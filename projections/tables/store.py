@@ -13,6 +13,7 @@ from pathlib import Path
 import apsw
 from msgspec import Struct
 
+from engramlog.eventlog.durable_file import sync_folder
 from engramlog.eventlog.engines.sqlite.erasing import truncate_wal
 from engramlog.eventlog.errors import UnknownKind
 from engramlog.eventlog.event import Recorded, UnknownPayload
@@ -325,6 +326,7 @@ def point_link(link: Path, path: Path) -> None:
     aside.unlink(missing_ok=True)
     aside.symlink_to(path.name)
     aside.replace(link)
+    sync_folder(link.parent)
 
 
 def remove_generation(path: Path) -> None:

@@ -22,10 +22,10 @@ class Part(Struct, frozen=True):
 
 
 PARTS = {
-    "power": Part(power_cuts.run, 1_000, "cuts"),
+    "power": Part(power_cuts.run, 600, "cuts"),
     "kills": Part(kills.run, 20, "kills"),
-    "fuzz": Part(fuzz.run, 20_000, "inputs for each reader"),
-    "quorum": Part(quorum.run, 4, "schedules of faults under a log in PostgreSQL"),
+    "fuzz": Part(fuzz.run, 10_000, "inputs for each reader"),
+    "quorum": Part(quorum.run, 2, "schedules of faults under a log in PostgreSQL"),
     "life": Part(long_life.run, 20_000, "events"),
     "soak": Part(soak.run, 0, "minutes"),
 }

@@ -1,0 +1,57 @@
+"""Files beside the databases are synced, and the folders that name them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from engramlog.api.node.control_file import CONTROL_NAME, Control, write_control
+from engramlog.api.node.node import Node
+from engramlog.eventlog.clock import SystemClock
+from engramlog.replay.backups import make_backup, restore_backup
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """What was synced, in order."""
+    found: list[Path] = []
+    fsync = os.fsync
+
+    def noting(descriptor: int) -> None:
+        found.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noting)
+    return found
+
+
+def test_a_first_start_outlives_a_power_cut(tmp_path: Path, synced: list[Path]) -> None:
+    data = tmp_path / "new" / "data"
+    Node.open(data).close()
+    assert data.parent in synced
+    assert data in synced
+    assert data / "identity" in synced
+    assert data / "identity" / "cursor.key.next" in synced
+    assert (data / "projections.db").is_symlink()
+
+
+def test_the_control_file_is_synced_before_it_is_named(tmp_path: Path, synced: list[Path]) -> None:
+    write_control(tmp_path / CONTROL_NAME, Control(1, "http://127.0.0.1:1", "token"))
+    assert synced[-1] == tmp_path
+    assert synced[-2].name.startswith("control.json")
+    assert (tmp_path / CONTROL_NAME).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_restore_is_synced_before_it_is_named(tmp_path: Path, synced: list[Path]) -> None:
+    data, backup = tmp_path / "data", tmp_path / "backup"
+    Node.open(data).close()
+    make_backup(data, backup, SystemClock(), lambda *_: None)
+    synced.clear()
+    restore_backup(backup, tmp_path / "again", lambda *_: None)
+    staged = tmp_path / "again.restoring"
+    assert staged in synced
+    assert staged / "identity" in synced
+    assert synced.index(staged) < len(synced) - 1 - synced[::-1].index(tmp_path)
+    Node.open(tmp_path / "again").close()
