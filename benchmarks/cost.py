@@ -36,6 +36,7 @@ from engramlog.projections.embedding.providers.minilm import MiniLM
 from engramlog.projections.embedding.recipe import Space
 from engramlog.projections.embedding.vec_facts import VecFacts
 
+SIZES = (2_000, 20_000, 100_000)
 BATCH = 1_000
 BATCHES = 2
 POSTS = 300
@@ -69,12 +70,12 @@ class Cost(Struct):
 
 
 def measure(facts: int) -> list[Figure]:
-    """Figures; recall is asked over a fiftieth, a fifth and all of ``facts``."""
+    """Figures; recall is asked over each of ``SIZES`` up to ``facts``."""
     with tempfile.TemporaryDirectory(prefix="engramlog-cost-") as name:
         folder = Path(name)
         costs: dict[str, Cost] = {}
         aims: dict[str, str] = {}
-        sizes = sorted({max(200, facts // 50), max(200, facts // 5), facts})
+        sizes = [size for size in SIZES if size <= facts] or [facts]
         with bare_handler() as (bare_url, bare_pid):
             for size in sizes:
                 world = ModelWorld(size)
