@@ -137,6 +137,10 @@ def _version() -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     given = sys.argv[1:] if argv is None else argv
+    meant = unknown_command(given)
+    if meant is not None:
+        print(f"engramlog: {meant}", file=sys.stderr)
+        return 2
     return execute(lambda: build_parser(_needed(given)), given)
 
 
@@ -146,10 +150,6 @@ def execute(
     """Run what a command line says; returns the exit code. ``parser`` makes its parser."""
     for name in THREADS_OF_LIBRARIES:
         os.environ.setdefault(name, "1")
-    meant = unknown_command(given)
-    if meant is not None:
-        print(f"engramlog: {meant}", file=sys.stderr)
-        return 2
     try:  # also while a command's modules load, which takes a moment
         args = parser().parse_args(given)
     except KeyboardInterrupt:
