@@ -7,8 +7,9 @@ peer is granted ``erase_foreign``, in the scopes that are shared with it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import aiohttp
@@ -18,6 +19,8 @@ from engramlog.api.client.peer_source import fetch_json
 from engramlog.api.node.node import Node
 from engramlog.api.node.tasks.task import LoopTask, end_tasks
 from engramlog.api.settings import Settings
+from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.kinds import PeerStateSet
 from engramlog.projections.http_exchange import open_session
 from engramlog.projections.tables.facts.tombstones import TombstoneRow
 from engramlog.projections.tables.peers.peers import PeerRow
@@ -31,6 +34,8 @@ PATH = "/v1/federation/tombstones"
 ACTOR = "system:engramlog:federation"
 PAGE = 200
 PAGES_MAX = 100
+WHOLE_ROUNDS = 20
+"""After so many rounds a peer is asked for everything anew, and at once when grants change."""
 
 _log = logging.getLogger(__name__)
 
@@ -89,14 +94,26 @@ class TombstonePuller(LoopTask):
         self._cursors: dict[str, str] = {}
         self._faults: dict[str, str] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
+        self._changed = asyncio.Event()
+        self._rounds = 0
 
     @property
     def wanted(self) -> bool:
         return self._settings.federation_enabled
 
     async def run(self) -> None:
-        async with open_session() as session:
-            await self._ask_for_ever(session)
+        loop, followers = asyncio.get_running_loop(), self._node.reader.followers
+
+        def committed(events: Sequence[Recorded]) -> None:
+            if any(isinstance(event.payload, PeerStateSet) for event in events):
+                loop.call_soon_threadsafe(self._changed.set)
+
+        followers.append(committed)
+        try:
+            async with open_session() as session:
+                await self._ask_for_ever(session)
+        finally:
+            followers.remove(committed)
 
     async def stop(self) -> None:
         await super().stop()
@@ -115,7 +132,16 @@ class TombstonePuller(LoopTask):
                     task = asyncio.create_task(self._asked(session, row), name=self.name)
                     self._asking[row.node_id] = task
             self.error = next(iter(self._faults.values()), None)
-            await asyncio.sleep(self._settings.federation_pull_interval_s)
+            self._rounds += 1
+            if self._rounds % WHOLE_ROUNDS == 0:
+                self._cursors.clear()  # a peer's own grants may have changed as well
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(
+                    self._changed.wait(), self._settings.federation_pull_interval_s
+                )
+            if self._changed.is_set():
+                self._changed.clear()
+                self._cursors.clear()
 
     async def _asked(self, session: aiohttp.ClientSession, row: PeerRow) -> None:
         try:

@@ -124,7 +124,10 @@ class TombstonesProjector:
 
 def _set(event: Recorded, tombstone: TombstoneSet, db: apsw.Connection) -> None:
     db.execute(
-        f"INSERT OR IGNORE INTO tombstones ({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+        f"INSERT INTO tombstones ({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+        # Told again under a wider grant, a peer's reaches further.
+        " ON CONFLICT (tombstone_id) DO UPDATE SET scopes = excluded.scopes"
+        f" WHERE node_id IS excluded.node_id AND to_position = {LIVE}",
         (
             tombstone.tombstone_id,
             tombstone.entity,

@@ -188,3 +188,27 @@ def test_hidden_facts_are_not_handed_to_peers(pair: tuple[LiveNode, LiveNode]) -
     bury(here)
     assert handed() == {BOB}
     assert {gone["entity"], kept["entity"]} == {ALICE, BOB}
+
+
+def test_a_grant_that_comes_late_lets_a_tombstone_hide_what_it_was_set_for(
+    pair: tuple[LiveNode, LiveNode],
+) -> None:
+    here, there = pair
+    meet(here, there, "company")
+    meet(there, here, "company", "public")
+    company, public = here.state(v="c"), here.state(v="p", scope="public")
+    bury(there)
+    until(lambda: ids(listed(here)) == {public["id"]})
+    grants = PeerGrants(scopes=["company", "public"], erase_foreign=True, wire="facts")
+    peer_id = f"peer-of-{there.node.node_id}"
+    here.node.write(PeerStateSet(peer_id=peer_id, grants=grants))
+    until(lambda: ids(listed(here)) == set())
+    assert here.node.rebuild().digest == here.node.reader.digests().local
+    (stone,) = stones(here)
+    assert stone["stands"]
+    revoke(there, stone["id"])
+    until(lambda: ids(listed(here)) == {company["id"], public["id"]})
+    head = here.node.log.head().position
+    here.node.write(PeerStateSet(peer_id=peer_id, grants=grants))
+    time.sleep(0.3)
+    assert here.node.log.head().position == head + 1  # it does not stand again

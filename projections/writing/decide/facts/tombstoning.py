@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from engramlog.eventlog.kinds import TombstoneRevoked, TombstoneSet
-from engramlog.projections.tables.facts.tombstones import find_tombstone, tombstones_of
+from engramlog.projections.tables.facts.tombstones import (
+    TombstoneRow,
+    find_tombstone,
+    tombstones_of,
+)
 from engramlog.projections.writing.commands import Refused
 from engramlog.projections.writing.decide.context import Context, Decision
 
@@ -20,9 +24,18 @@ def set_tombstone(command: TombstoneSet, context: Context) -> Decision | Refused
         signer, scopes = each.node_id, each.scopes
         if each.stands and signer == command.node_id and scopes == frozenset(command.scopes):
             return _EXISTS
-    if find_tombstone(context.db, command.tombstone_id) is not None:
+    known = find_tombstone(context.db, command.tombstone_id)
+    if known is not None and not _reaches_further(command, known):
         return _EXISTS
     return Decision([context.draft(command)])
+
+
+def _reaches_further(command: TombstoneSet, known: TombstoneRow) -> bool:
+    """Whether a peer's tombstone that stands here counts in more scopes than it did: grants that
+    come late let it."""
+    same = (known.node_id, known.signature) == (command.node_id, command.signature)
+    wider = known.scopes < frozenset(command.scopes)
+    return same and wider and known.stands and command.node_id is not None
 
 
 def revoke_tombstone(command: TombstoneRevoked, context: Context) -> Decision | Refused:
