@@ -214,7 +214,10 @@ _ERROR_SCHEMAS: dict[str, Any] = {
                     "required": ["type", "loc", "msg"],
                     "properties": {
                         "type": {"type": "string"},
-                        "loc": {"type": "array"},
+                        "loc": {
+                            "type": "array",
+                            "items": {"oneOf": [{"type": "string"}, {"type": "integer"}]},
+                        },
                         "msg": {"type": "string"},
                         "input": {},
                     },

@@ -34,6 +34,7 @@ from engramlog.api.transfer.importing import Importer, ImportReport, Options, Si
 from engramlog.api.transfer.lines.line_kinds import AnyLine, decode_line, recorded_us
 from engramlog.api.transfer.mapping import load_mapping
 from engramlog.api.transfer.sinks import ControlSink, NodeSink
+from engramlog.api.transfer.tables_and_notes import is_csv, is_notes, lines_of_csv, lines_of_notes
 from engramlog.api.transfer.url_sink import UrlSink
 from engramlog.eventlog.clock import FixedClock, SystemClock
 from engramlog.eventlog.directory import DataDirectory
@@ -64,8 +65,11 @@ examples:
 
 def register(commands: Subcommands) -> None:
     """Add the commands."""
-    parser = commands.add("import", "write facts from a JSONL file", IMPORT_EXAMPLES, run_import)
-    parser.add_argument("file", metavar="FILE", help="JSONL, plain or gzip; - for stdin")
+    parser = commands.add("import", "write facts from a JSONL, CSV or Markdown file",
+                          IMPORT_EXAMPLES, run_import)  # fmt: skip
+    parser.add_argument(
+        "file", metavar="FILE", help="JSONL, .csv or .md, plain or gzip; - for stdin"
+    )
     add_target_arguments(parser)
     parser.add_argument(
         "--mapping", type=Path, metavar="FILE", help="templates that turn other JSONL into lines"
@@ -114,7 +118,7 @@ def run_import(args: argparse.Namespace) -> int:
     first = () if mapping is None else mapping.first
     with ExitStack() as stack:
         raw = _open(args.file, stack)
-        lines, first_time = _peek(read_lines(raw), parse, file_clock=args.clock_from_file)
+        lines, first_time = _peek(_lines(args, raw), parse, file_clock=args.clock_from_file)
         settings, sink = _sink(args, first_time, stack)
         options = Options(
             on_error=args.on_error,
@@ -128,6 +132,15 @@ def run_import(args: argparse.Namespace) -> int:
     if not args.quiet:
         print(summary_of(report))
     return 1 if report.failed else 0
+
+
+def _lines(args: argparse.Namespace, raw: IO[bytes]) -> Iterator[bytes]:
+    """The file's lines, or those that its table or notes make."""
+    if args.mapping is None and is_csv(args.file):
+        return lines_of_csv(args.file, read_lines(raw))
+    if args.mapping is None and is_notes(args.file):
+        return lines_of_notes(args.file, read_lines(raw))
+    return read_lines(raw)
 
 
 def import_lines(

@@ -73,7 +73,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 def run_remember(args: argparse.Namespace) -> int:
     """Keep a text; exit code 1 where it is not kept."""
-    with reach(args, create=True, embedding="pinned") as client:
+    with reach(args, create=True, embedding="begun") as client:
         owner = own_name(args, client) if args.user is None else user_uri(args.user)
         body = {"content": args.text, "source": owner, "scope": args.scope}
         answer: dict[str, Any] = client.post("/v1/memories", body)
@@ -93,7 +93,7 @@ def run_assert(args: argparse.Namespace) -> int:
     if (args.value is None) == (args.ref is None):
         raise CommandError("give a VALUE, or --ref ENTITY")
     value = {"type": "ref", "v": args.ref} if args.ref else _value(args.value, text=args.text)
-    with reach(args, create=True, embedding="pinned") as client:
+    with reach(args, create=True, embedding="begun") as client:
         given = {
             "entity": args.entity,
             "relation": args.relation,

@@ -1,0 +1,112 @@
+"""Lines of an import made of what people have: tables (CSV) and notes (Markdown)."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import PurePath
+
+import msgspec
+
+from engramlog.api.schemas.values import typed_value
+from engramlog.api.transfer.importing import ImportStopped
+from engramlog.projections.moment import instant_meant
+
+NEEDED = ("entity", "relation", "value")
+PLAIN = ("source", "scope")
+INSTANTS = ("valid_from", "valid_until")
+NOTE_RELATION = "memory:note"
+_NOT_NAMES = re.compile(r"[^a-z0-9]+")
+_MARK = re.compile(r"^\s*(?:[-*+]|[0-9]+[.)])\s+(?:\[[ xX]\]\s+)?")
+_HEADING = re.compile(r"^(#{1,6})\s+(.*?)\s*#*$")
+
+
+def is_csv(name: str) -> bool:
+    """Whether a file's name says that it is a table."""
+    return PurePath(name).suffix.lower() == ".csv"
+
+
+def is_notes(name: str) -> bool:
+    """Whether a file's name says that it holds notes."""
+    return PurePath(name).suffix.lower() in (".md", ".markdown")
+
+
+def lines_of_csv(name: str, rows: Iterable[bytes]) -> Iterator[bytes]:
+    """A line for each row, by the names in the first: ``entity``, ``relation``, ``value`` and
+    perhaps ``source``, ``scope``, ``confidence``, ``valid_from``, ``valid_until``. A value that
+    reads as a JSON number, true or false is one; a date alone is its first moment.
+
+    Raises:
+        ImportStopped: a needed column is not there, or one is unknown.
+    """
+    text = io.StringIO(b"".join(rows).decode("utf-8-sig", "replace"), newline="")
+    table = csv.DictReader(text)
+    columns = [each.strip() for each in table.fieldnames or ()]
+    known = {*NEEDED, *PLAIN, *INSTANTS, "confidence"}
+    missing = [each for each in NEEDED if each not in columns]
+    unknown = [each for each in columns if each not in known]
+    if missing or unknown:
+        what = f"has no column {missing[0]}" if missing else f"has an unknown column {unknown[0]!r}"
+        raise ImportStopped(f"{name} {what}; columns are {', '.join(sorted(known))}")
+    for row in table:
+        given = {key.strip(): (each or "").strip() for key, each in row.items() if key is not None}
+        line: dict[str, object] = {
+            "entity": given["entity"],
+            "relation": given["relation"],
+            "value": _value(given["value"]),
+            "source": given.get("source") or _source(name),
+        }
+        if given.get("scope"):
+            line["scope"] = given["scope"]
+        if given.get("confidence"):
+            line["confidence"] = json.loads(given["confidence"])
+        line |= {each: instant_meant(given[each]) for each in INSTANTS if given.get(each)}
+        yield msgspec.json.encode(line) + b"\n"
+
+
+def lines_of_notes(name: str, lines: Iterable[bytes]) -> Iterator[bytes]:
+    """A fact for each paragraph and list item, about ``note:NAME``, with the headings above it
+    before its words."""
+    entity = f"note:{_stem(name)}"
+    headings: list[str] = []
+    paragraph: list[str] = []
+
+    def said() -> Iterator[bytes]:
+        words = " ".join(paragraph)
+        paragraph.clear()
+        if words:
+            text = ": ".join([*headings, words])
+            value = {"type": "text", "v": text}
+            line = {"entity": entity, "relation": NOTE_RELATION, "value": value,
+                    "source": _source(name)}  # fmt: skip
+            yield msgspec.json.encode(line) + b"\n"
+
+    for raw in lines:
+        text = raw.decode("utf-8", "replace").strip("\ufeff\r\n")
+        heading, mark = _HEADING.match(text), _MARK.match(text)
+        if heading or mark or not text.strip():
+            yield from said()
+        if heading:
+            headings[len(heading[1]) - 1 :] = [heading[2]]
+        elif text.strip():
+            paragraph.append((text[mark.end() :] if mark else text).strip())
+    yield from said()
+
+
+def _value(text: str) -> object:
+    try:
+        found: object = json.loads(text)
+    except ValueError:
+        return typed_value(text)
+    return typed_value(found if isinstance(found, bool | int | float) else text)
+
+
+def _source(name: str) -> str:
+    return f"file:{_stem(name)}"
+
+
+def _stem(name: str) -> str:
+    return _NOT_NAMES.sub("-", PurePath(name).stem.lower()).strip("-") or "notes"
