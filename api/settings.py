@@ -19,9 +19,9 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from engramlog.projections.content_rules import VALUE_BYTES_MAX
 from engramlog.projections.embedding.settings import EmbeddingSettings
 from engramlog.projections.normalization import normalize_uri
+from engramlog.projections.writing.content_rules import VALUE_BYTES_MAX
 
 PREFIX = "STIGMEM_"
 """Variables of the protocol's clients, which share the prefix and mean nothing to a node."""

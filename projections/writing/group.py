@@ -18,7 +18,6 @@ from engramlog.eventlog.event import Draft, Recorded
 from engramlog.eventlog.identifiers import IdentifierSource, id_bytes
 from engramlog.eventlog.kinds import FactErased
 from engramlog.eventlog.log import Appended, AppendTransaction, Idempotency
-from engramlog.projections.content_rules import content_fault
 from engramlog.projections.image.image import MemoryImage
 from engramlog.projections.tables.erasing import History
 from engramlog.projections.tables.storage_faults import storage_errors
@@ -31,6 +30,7 @@ from engramlog.projections.writing.commands import (
     RetractMatching,
     WriteAnswer,
 )
+from engramlog.projections.writing.content_rules import content_fault
 from engramlog.projections.writing.decide.context import Context, Decision, Undecided
 from engramlog.projections.writing.decisions import contradicted, decide
 from engramlog.projections.writing.idempotent_answers import kept_outcomes, replayed_outcomes

@@ -20,8 +20,8 @@ from engramlog.eventlog.kinds import (
 from engramlog.eventlog.log import StreamHead
 from engramlog.eventlog.signing import SignedHeads, signature_fault
 from engramlog.projections.cid import compute_cid
-from engramlog.projections.content_rules import content_fault
 from engramlog.projections.tables.peers.peers import PeerRow
+from engramlog.projections.writing.content_rules import content_fault
 from engramlog.replay.federation.page import PAGE_EVENTS_MAX, ClockAwaited, PageFault, StreamPage
 
 HEADER_BYTES_MAX = 16 * 1024

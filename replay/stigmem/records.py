@@ -16,9 +16,9 @@ from msgspec import Struct
 from engramlog.eventlog.clock import FUTURE_SKEW_MS_MAX, format_hlc, pack_hlc, parse_hlc
 from engramlog.eventlog.kinds import FactAsserted, ForeignFact, Parent, RefusedFact, Value
 from engramlog.projections.cid import compute_cid, parse_fact_hash
-from engramlog.projections.content_rules import content_fault
 from engramlog.projections.moment import parse_instant
 from engramlog.projections.normalization import SCOPES, is_reserved, normalize_ref, normalize_uri
+from engramlog.projections.writing.content_rules import content_fault
 
 NAME_LENGTH_MAX = 2048
 PARENTS_MAX = 1000

@@ -6,10 +6,9 @@ from pathlib import Path
 
 from engramlog.api.node.node import Node
 from engramlog.eventlog.kinds import Value
-from tests.system.test_recall_workers import children
 from tests.worlds.histories import asserted
 from tests.worlds.processes import serving
-from tests.worlds.recall_workers import ready, recall
+from tests.worlds.recall_workers import children, ready, recall
 from tests.worlds.waiting import until
 
 ONE_WORKER = {"STIGMEM_RECALL_WORKERS": "1", "STIGMEM_EMBED_ENABLED": "false"}

@@ -17,7 +17,7 @@ import pytest
 
 from engramlog.api.client.client import ClientError
 from tests.worlds.processes import NodeProcess, serving
-from tests.worlds.recall_workers import WORKERS, ready, recall, state, warm
+from tests.worlds.recall_workers import WORKERS, children, ready, recall, state, warm
 from tests.worlds.waiting import until
 
 SUBJECTS = ("atlas", "borealis", "cassini", "dione")
@@ -70,15 +70,6 @@ def plain(answer: dict[str, Any]) -> tuple[str, list[float]]:
     text = re.sub(r'"milliseconds": [0-9.e+-]+', '"milliseconds": 0', text)
     numbers = [float(each) for each in _NUMBER.findall(text)]
     return _NUMBER.sub("#", text), numbers
-
-
-def children(node: NodeProcess) -> list[int]:
-    """Process ids of the node's workers."""
-    folder = Path(f"/proc/{node.process.pid}/task/{node.process.pid}/children")
-    found = [int(each) for each in folder.read_text().split()]
-    return [
-        each for each in found if b"recall_workers" in Path(f"/proc/{each}/cmdline").read_bytes()
-    ]
 
 
 def test_a_worker_answers_what_the_serving_process_answers(served: Served) -> None:

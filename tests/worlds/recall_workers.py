@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 from engramlog.api.client.client import Client
+from tests.worlds.processes import NodeProcess
 from tests.worlds.waiting import until
 
 WORKERS = {"STIGMEM_RECALL_WORKERS": "2", "STIGMEM_EMBED_ENABLED": "true",
@@ -47,3 +49,12 @@ def warm(client: Client, wanted: int = 2) -> None:
     for number in range(55):
         recall(client, f"warming {number}")
     until(lambda: ready(client) >= wanted)
+
+
+def children(node: NodeProcess) -> list[int]:
+    """Process ids of the node's workers."""
+    folder = Path(f"/proc/{node.process.pid}/task/{node.process.pid}/children")
+    found = [int(each) for each in folder.read_text().split()]
+    return [
+        each for each in found if b"recall_workers" in Path(f"/proc/{each}/cmdline").read_bytes()
+    ]

@@ -174,6 +174,7 @@ def test_a_token_opens_only_what_is_bounded_by_scope_and_entity(node: LiveNode) 
 def test_a_capability_opens_these_routes_alone() -> None:
     opened = {(route.method, route.path) for route in ROUTES if route.delegable}
     assert opened == {
+        ("GET", "/"),
         ("GET", "/.well-known/stigmem"),
         ("GET", "/docs"),
         ("GET", "/healthz"),

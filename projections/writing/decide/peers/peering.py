@@ -16,11 +16,11 @@ from engramlog.eventlog.kinds import (
     PeerPageReceived,
     PeerStateSet,
 )
-from engramlog.projections.content_rules import CONTENT_RULES
 from engramlog.projections.tables.database import query_one
 from engramlog.projections.tables.peers.remote_retractions import Claim, taking_effect
 from engramlog.projections.writing import commands as ask
 from engramlog.projections.writing.commands import Refused
+from engramlog.projections.writing.content_rules import CONTENT_RULES
 from engramlog.projections.writing.decide.context import Adoption, Context, Decision
 from engramlog.projections.writing.decide.facts.erasing import foreign_erasures
 

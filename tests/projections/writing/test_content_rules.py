@@ -25,9 +25,9 @@ from engramlog.eventlog.kinds import (
     SummaryRecorded,
     Value,
 )
-from engramlog.projections import content_rules as rules
-from engramlog.projections.content_rules import content_fault
 from engramlog.projections.normalization import URI_LENGTH_MAX
+from engramlog.projections.writing import content_rules as rules
+from engramlog.projections.writing.content_rules import content_fault
 from tests.worlds.processes import ROOT
 
 FACT = FactAsserted(
