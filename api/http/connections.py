@@ -51,14 +51,14 @@ class Connections:
         self.most_each = most_each
         self.refused = 0
         self.ended = 0
-        self._open: set[Connection] = set()
+        self._open: set[ClientConnection] = set()
         self._by_address: Counter[str] = Counter()
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def admit(self, connection: Connection) -> bool:
+    def admit(self, connection: ClientConnection) -> bool:
         """Whether there is room for one more, which then counts."""
         address = connection.address
         if len(self._open) >= self.most or self._by_address[address] >= self.most_each:
@@ -70,7 +70,7 @@ class Connections:
             self._timer = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep)
         return True
 
-    def remove(self, connection: Connection) -> None:
+    def remove(self, connection: ClientConnection) -> None:
         """The connection is closed."""
         if connection in self._open:
             self._open.remove(connection)
@@ -88,7 +88,7 @@ class Connections:
         self._timer = loop.call_later(SWEEP_SECONDS, self._sweep) if self._open else None
 
 
-class Connection(asyncio.Protocol):
+class ClientConnection(asyncio.Protocol):
     """One connection: it passes everything on to aiohttp's protocol, and watches the time."""
 
     def __init__(self, connections: Connections, inner: asyncio.Protocol) -> None:
@@ -204,15 +204,17 @@ class WatchedSite(web.SockSite):
         assert server is not None
         make = cast("Callable[[], asyncio.Protocol]", server)
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: Connection(self._connections, make()), sock=self._sock, backlog=self._backlog
+            lambda: ClientConnection(self._connections, make()),
+            sock=self._sock,
+            backlog=self._backlog,
         )
 
 
-def connection_of(request: web.Request) -> Connection | None:
+def connection_of(request: web.Request) -> ClientConnection | None:
     """The connection that a request came over; None where nothing watches it."""
     transport = request.transport
     found = None if transport is None else transport.get_protocol()
-    return found if isinstance(found, Connection) else None
+    return found if isinstance(found, ClientConnection) else None
 
 
 def descriptors() -> int:

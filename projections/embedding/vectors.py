@@ -22,7 +22,7 @@ WHOLE_SHARE = 0.5
 """Where more than this share of the slots is asked for, sketches are scanned whole."""
 
 
-class Block(Struct, frozen=True):
+class VectorBlock(Struct, frozen=True):
     """Rows by slot of the block, their sketch (a line a word), and which rows are vectors."""
 
     rows: F32
@@ -86,15 +86,15 @@ class Vectors:
         """How often vectors of a block were forgotten."""
         return self._forgotten.get(number, 0)
 
-    def block(self, number: int) -> Block | None:
+    def block(self, number: int) -> VectorBlock | None:
         """A block as it is; None where it never had a vector."""
         rows = self._blocks.get(number)
         if rows is None:
             return None
         slots = slice(number * BLOCK_SLOTS, (number + 1) * BLOCK_SLOTS)
-        return Block(rows, self._sketches[number], self._present[slots])
+        return VectorBlock(rows, self._sketches[number], self._present[slots])
 
-    def take(self, number: int, block: Block) -> None:
+    def take(self, number: int, block: VectorBlock) -> None:
         """Have a block that has no vectors yet be this one, or that it is equal to."""
         first = number * BLOCK_SLOTS
         self._grow(first + BLOCK_SLOTS)

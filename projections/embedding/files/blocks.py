@@ -28,7 +28,7 @@ from engramlog.eventlog.errors import StorageFailed
 from engramlog.eventlog.log import ReadableLog
 from engramlog.projections.arrays import I64
 from engramlog.projections.embedding.recipe import Space
-from engramlog.projections.embedding.vectors import BLOCK_SLOTS, Block, Vectors
+from engramlog.projections.embedding.vectors import BLOCK_SLOTS, VectorBlock, Vectors
 from engramlog.projections.sealed_sections import (
     Laid,
     SealedFault,
@@ -133,13 +133,13 @@ class VectorBlocks:
             time.sleep(HELD_SECONDS)
         raise StorageFailed("a removed file of vectors is still being read")
 
-    def _is_due(self, vectors: Vectors, number: int, block: Block) -> bool:
+    def _is_due(self, vectors: Vectors, number: int, block: VectorBlock) -> bool:
         written = self._written.get(number)
         if written is None or written.forgotten != vectors.forgotten(number):
             return True
         return int(np.count_nonzero(block.present)) >= written.vectors + GAIN
 
-    def _write(self, vectors: Vectors, number: int, block: Block, starts: I64) -> None:
+    def _write(self, vectors: Vectors, number: int, block: VectorBlock, starts: I64) -> None:
         of_block = starts[number * BLOCK_SLOTS : (number + 1) * BLOCK_SLOTS]
         (event,) = self._log.read(int(of_block[-1]) - 1, 1)
         seal = BlockSeal(FORMAT, self._space, number, event.hash)
@@ -197,13 +197,13 @@ def remove_blocks(data: Path, kept: Path | None = None) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _block(sections: Sections, dimensions: int) -> Block:
-    return Block(
+def _block(sections: Sections, dimensions: int) -> VectorBlock:
+    return VectorBlock(
         sections.roomy("rows").reshape(BLOCK_SLOTS, dimensions),
         sections.roomy("sketch").reshape(-1, BLOCK_SLOTS),
         sections.array("present"),
     )
 
 
-def _private(block: Block) -> Block:
-    return Block(block.rows.copy(), block.sketch.copy(), block.present)
+def _private(block: VectorBlock) -> VectorBlock:
+    return VectorBlock(block.rows.copy(), block.sketch.copy(), block.present)
