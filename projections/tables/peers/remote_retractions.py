@@ -20,7 +20,7 @@ from engramlog.eventlog.identifiers import id_bytes, id_text
 from engramlog.eventlog.kinds import ConflictResolved, FactErased, FactRetracted
 from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.database import query
-from engramlog.projections.tables.erasing import may_erase
+from engramlog.projections.tables.erasing import FACTS, may_erase
 from engramlog.projections.tables.peers.peers import peer_grants
 
 ENDING_KINDS = frozenset({"fact_retracted", "conflict_resolved", "fact_erased"})
@@ -73,6 +73,8 @@ class ForeignEndsProjector:
     kinds = ENDING_KINDS
     reads: frozenset[str] = frozenset()
     erasing = (
+        # The events that took these claims up may be erased as well.
+        f"DELETE FROM foreign_ends WHERE fact_id IN {FACTS}",
         "DELETE FROM foreign_ends WHERE lower(hex(event_id)) IN"
         " (SELECT replace(value, '-', '') FROM json_each(:events))",
     )

@@ -37,15 +37,17 @@ def test_a_random_schedule_ends_in_equal_digests_and_answers(tmp_path: Path, see
             member.close()
 
 
-@pytest.mark.parametrize("seed", [0, 1000, 7])
-def test_a_hard_schedule_ends_in_equal_digests_and_whole_logs(tmp_path: Path, seed: int) -> None:
-    members = run_hard(tmp_path, seed, nodes=3, moves=40)
+@pytest.mark.parametrize(("seed", "nodes"), [(0, 3), (1000, 4), (40, 4)])
+def test_a_hard_schedule_ends_in_equal_digests_and_whole_logs(
+    tmp_path: Path, seed: int, nodes: int
+) -> None:
+    members = run_hard(tmp_path, seed, nodes)
     try:
         digests = [hard_digests(member) for member in members]
         assert all(each == digests[0] for each in digests)
-        assert [verify(member.node.log).fault for member in members] == [None] * 3
+        assert [verify(member.node.log).fault for member in members] == [None] * nodes
         first, *others = answers_of(members)
-        assert [differences(first, each) for each in others] == [[]] * 2
+        assert [differences(first, each) for each in others] == [[]] * (nodes - 1)
         for member in members:
             assert member.node.rebuild().digest == member.digests().local
     finally:
