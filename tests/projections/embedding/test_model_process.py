@@ -87,9 +87,10 @@ def test_missing_weights_are_named(
     # The process finds the package by its name on the module path: shadow it with an empty one.
     import pathlib
 
-    folder = pathlib.Path(str(tmp_path)) / weights.PACKAGE
-    folder.mkdir()
-    (folder / "__init__.py").write_text("")
-    monkeypatch.setenv("PYTHONPATH", str(folder.parent))
+    for name in weights.PACKAGES:
+        folder = pathlib.Path(str(tmp_path)) / name
+        folder.mkdir()
+        (folder / "__init__.py").write_text("")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with pytest.raises(ModelFileError, match=r"model\.safetensors"):
         model.embed(["a text"])
