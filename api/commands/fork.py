@@ -34,6 +34,7 @@ def fork(context: RequestContext, body: ForkBody) -> dict[str, Any]:
     """
     position, instant_us = _moment(context, body)
     node = context.node
+    node.reader.image.tail.settle()  # the tables are copied as they stand
     tables = node.directory.projections_path
     with (
         tempfile.TemporaryDirectory(prefix="engramlog-fork-") as folder,

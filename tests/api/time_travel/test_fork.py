@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from engramlog.projections.image import table_tail
 from tests.worlds.busy_life import EVERYTHING
 from tests.worlds.live import CONTROL_TOKEN, LiveNode, fact
 from tests.worlds.pasts import Past, beginning
@@ -56,15 +57,25 @@ def test_a_supposed_fact_is_found_and_leaves_nothing(live: LiveNode) -> None:
     assert live.app_tracker().pending == live.app_tracker().waiting == 0
 
 
+def test_a_fork_of_now_knows_what_the_tables_do_not_show_yet(
+    live: LiveNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_tail, "SECONDS_MAX", 3_600.0)
+    new = live.state(v="taster of tea", relation="memory:task")
+    found = fork(live, supposed(v="chief of tea", relation="memory:post")).json()
+    assert new["id"] in [each["fact"]["id"] for each in found["without"]["facts"]]
+
+
 def traces(live: LiveNode) -> Any:
     """Everything that a write could have changed."""
     node = live.node
+    digests = node.reader.digests()  # the tables have followed: no file changes by itself
     files = {
         str(path.relative_to(node.directory.path)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(node.directory.path.rglob("*"))
         if path.is_file() and not path.name.endswith(("-shm", ".lock"))
     }
-    return node.log.head(), node.log.stream_heads(), node.reader.digests(), files
+    return node.log.head(), node.log.stream_heads(), digests, files
 
 
 def test_a_fork_of_the_past_knows_nothing_of_later(live: LiveNode) -> None:
