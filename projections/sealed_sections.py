@@ -10,8 +10,10 @@ place, its digest and a mark. A file without all of that is torn, and is not ope
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
+import shutil
 import weakref
 import zlib
 from collections.abc import Iterable
@@ -29,6 +31,8 @@ ALIGNMENT = 64
 PART_BYTES = 1 << 24
 """Bytes summed in one go; other threads run meanwhile."""
 CHECKING_THREADS = 2
+SPARE_BYTES = 64 << 20
+"""Space that these files leave: what can be made anew does not fill the disk of the log."""
 _TAIL = len(MARK) + 2 * 8 + 32
 
 
@@ -59,13 +63,19 @@ class _Contents(Struct, frozen=True):
 
 
 def write_sections(path: Path, document: bytes, sections: Iterable[Laid]) -> None:
-    """Write a file and make it durable. Raises OSError."""
+    """Write a file and make it durable.
+
+    Raises:
+        OSError: it cannot be written, or would leave less than ``SPARE_BYTES`` for the log.
+    """
     places: dict[str, _Place] = {}
     with path.open("wb") as file:
         os.fchmod(file.fileno(), 0o600)
         end = 0
         for laid in sections:
             data = _bytes_of(laid.array)
+            if shutil.disk_usage(path.parent).free < len(data) + SPARE_BYTES:
+                raise OSError(errno.ENOSPC, "the space left is for the log", str(path))
             offset = -(-end // ALIGNMENT) * ALIGNMENT
             file.seek(offset)
             file.write(data)

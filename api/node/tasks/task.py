@@ -10,10 +10,15 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from msgspec import Struct
 
+from engramlog.eventlog.errors import StorageError
+
 Result = TypeVar("Result")
 TaskState = Literal["running", "idle", "failing", "off", "stopped"]
 """``idle``: there is no work now. ``failing``: the last attempt failed and is repeated.
 ``off``: settings, or the node being a replica, leave it nothing to do."""
+
+RETRY_SECONDS = 1.0
+"""Until a task that storage failed runs again."""
 
 _log = logging.getLogger(__name__)
 
@@ -96,7 +101,17 @@ class LoopTask:
 
     async def start(self) -> None:
         if self.wanted:
-            self._task = asyncio.create_task(self.run(), name=self.name)
+            self._task = asyncio.create_task(self._keep_running(), name=self.name)
+
+    async def _keep_running(self) -> None:
+        """``run``, again where the tables could not be read: a full disk ends no task."""
+        while True:
+            try:
+                return await self.run()
+            except StorageError as fault:
+                self.failed(fault)
+            await asyncio.sleep(RETRY_SECONDS)
+            self.error = None
 
     async def stop(self) -> None:
         """End after the thread's work that is under way."""
