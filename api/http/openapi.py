@@ -6,7 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, cast
 
 from aiohttp import web
 from pydantic import BaseModel
@@ -157,6 +157,9 @@ def _answer_schema(model: Any) -> dict[str, Any]:
     if isinstance(model, list):
         inner: Any = model[0]  # pyright: ignore[reportUnknownVariableType]
         return {"type": "array", "items": _answer_schema(inner)}
+    if isinstance(model, tuple):
+        several = cast("tuple[Any, ...]", model)
+        return {"anyOf": [_answer_schema(each) for each in several]}
     if isinstance(model, str):
         return {"type": "object", "description": model}
     return _reference(model)
@@ -169,38 +172,35 @@ def _reference(model: type[BaseModel]) -> dict[str, Any]:
 def _schemas(routes: Sequence[Route]) -> dict[str, Any]:
     models: list[type[BaseModel]] = []
     for route in routes:
-        found = [route.body, *(_model_of(model) for model in route.answers.values())]
-        models += [model for model in found if model is not None and model not in models]
+        found = [model for answer in route.answers.values() for model in _models_of(answer)]
+        if route.body is not None:
+            found.insert(0, route.body)
+        models += [model for model in dict.fromkeys(found) if model not in models]
     _, document = models_json_schema(
         [(model, "validation") for model in models], ref_template=_TEMPLATE
     )
     return document.get("$defs", {})
 
 
-def _model_of(model: Any) -> type[BaseModel] | None:
-    if isinstance(model, list):
-        return _model_of(model[0])
-    return model if isinstance(model, type) and issubclass(model, BaseModel) else None
+def _models_of(model: Any) -> list[type[BaseModel]]:
+    if isinstance(model, list | tuple):
+        several = cast("Sequence[Any]", model)
+        return [found for each in several for found in _models_of(each)]
+    return [model] if isinstance(model, type) and issubclass(model, BaseModel) else []
 
 
+_CODED: dict[str, Any] = {
+    "type": "object",
+    "required": ["code", "message"],
+    "properties": {"code": {"type": "string"}, "message": {"type": "string"}},
+}
 _ERROR_SCHEMAS: dict[str, Any] = {
     "Error": {
         "type": "object",
         "required": ["detail"],
         "properties": {
-            "detail": {
-                "oneOf": [
-                    {"type": "string"},
-                    {
-                        "type": "object",
-                        "required": ["code", "message"],
-                        "properties": {
-                            "code": {"type": "string"},
-                            "message": {"type": "string"},
-                        },
-                    },
-                ]
-            }
+            "detail": {"oneOf": [{"type": "string"}, _CODED]},
+            "errors": {"type": "array", "items": _CODED},
         },
     },
     "Unprocessable": {
@@ -208,20 +208,26 @@ _ERROR_SCHEMAS: dict[str, Any] = {
         "required": ["detail"],
         "properties": {
             "detail": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "required": ["type", "loc", "msg"],
-                    "properties": {
-                        "type": {"type": "string"},
-                        "loc": {
-                            "type": "array",
-                            "items": {"oneOf": [{"type": "string"}, {"type": "integer"}]},
+                "oneOf": [
+                    {
+                        "type": "array",
+                        "items": {
+                            "type": "object",
+                            "required": ["type", "loc", "msg"],
+                            "properties": {
+                                "type": {"type": "string"},
+                                "loc": {
+                                    "type": "array",
+                                    "items": {"oneOf": [{"type": "string"}, {"type": "integer"}]},
+                                },
+                                "msg": {"type": "string"},
+                                "input": {},
+                            },
                         },
-                        "msg": {"type": "string"},
-                        "input": {},
                     },
-                },
+                    _CODED,
+                    {"type": "string"},
+                ]
             }
         },
     },

@@ -41,7 +41,8 @@ class Route(Struct, frozen=True, kw_only=True):
     Attributes:
         group: the docs chapter.
         body, query: models of the request; ``lines`` where the body is many of them.
-        answers: status → model, a list of one, words for it, or None (no JSON body).
+        answers: status → model, a list of one, several models (any of them), words for it, or
+            None (no JSON body).
         errors: statuses beyond 401, 403, 422 and 500.
         headers: request headers it reads.
         delegable: whether a capability opens it: everything it shows or changes is bounded by

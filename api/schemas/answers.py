@@ -197,6 +197,26 @@ class FactPage(Answer):
     warnings: list[str] = []
 
 
+class FactLines(Answer):
+    """A page as text (``fields=compact``)."""
+
+    text: str
+    total: int
+    cursor: str | None
+    tombstone_notices: list[TombstoneNotice]
+    warnings: list[str] = []
+
+
+class ShortFactPage(Answer):
+    """A page of short records (``fields=facts``)."""
+
+    facts: list[dict[str, Any]]
+    total: int
+    cursor: str | None
+    tombstone_notices: list[TombstoneNotice]
+    warnings: list[str] = []
+
+
 class Retracted(Answer):
     """The fact keeps its record, with confidence 0."""
 
@@ -757,6 +777,33 @@ class RecallResponse(Answer):
     receipt_id: str | None
     hint: dict[str, Any] | None
     warnings: list[str]
+
+
+class ShortRecall(Answer):
+    """What both short shapes of a recall say beside the facts."""
+
+    total_scored: int
+    token_budget: int
+    tokens_used: int
+    truncated: bool
+    weak_evidence: bool | None
+    moment: dict[str, Any]
+    receipt_id: str | None
+    hint: dict[str, Any] | None
+    warnings: list[str]
+
+
+class RecalledLines(ShortRecall):
+    """A recall as text (``fields=compact``)."""
+
+    text: str
+    returned: int
+
+
+class RecalledFacts(ShortRecall):
+    """A recall of short records (``fields=facts``)."""
+
+    facts: list[dict[str, Any]]
 
 
 class Receipt(Answer):

@@ -12,7 +12,7 @@ from engramlog.api.commands.fact_listing import listed, notices_of
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, warned
 from engramlog.api.http.routing import Routes
-from engramlog.api.schemas.answers import FactPage
+from engramlog.api.schemas.answers import FactLines, FactPage, ShortFactPage
 from engramlog.api.schemas.facts import FactListQuery
 from engramlog.api.schemas.values import Fields
 
@@ -25,7 +25,7 @@ routes = Routes("facts")
     permission="read",
     summary="List facts, newest first",
     query=FactListQuery,
-    answers={200: FactPage},
+    answers={200: (FactPage, ShortFactPage, FactLines)},
     errors=(400, 404, 501),
     headers=("Stigmem-Session",),
     delegable=True,
