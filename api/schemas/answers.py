@@ -800,7 +800,7 @@ class RecalledLines(ShortRecall):
     returned: int
 
 
-class RecalledFacts(ShortRecall):
+class ShortRecords(ShortRecall):
     """A recall of short records (``fields=facts``)."""
 
     facts: list[dict[str, Any]]

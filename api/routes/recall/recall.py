@@ -9,7 +9,7 @@ from engramlog.api.commands.recall_shapes import body_of_query
 from engramlog.api.http.call import Call, ignored
 from engramlog.api.http.errors import ApiError
 from engramlog.api.http.routing import Routes
-from engramlog.api.schemas.answers import RecalledFacts, RecalledLines, RecallResponse
+from engramlog.api.schemas.answers import RecalledLines, RecallResponse, ShortRecords
 from engramlog.api.schemas.recall import RecallBody, RecallQuery, RecallShapeQuery, Shape
 
 routes = Routes("recall")
@@ -25,7 +25,7 @@ _SEED_CODES = frozenset({"invalid_token_budget", "recall_depth_exceeded", "inval
     summary="Recall facts for a question",
     body=RecallBody,
     query=RecallShapeQuery,
-    answers={200: (RecallResponse, RecalledFacts, RecalledLines)},
+    answers={200: (RecallResponse, ShortRecords, RecalledLines)},
     errors=(400, 409, 413, 501),
     headers=("Stigmem-Session", "Stigmem-Verify", "Accept"),
     delegable=True,
@@ -48,7 +48,7 @@ async def recall_by_post(call: Call) -> web.Response:
     permission="read",
     summary="Recall facts for a short question",
     query=RecallQuery,
-    answers={200: (RecallResponse, RecalledFacts, RecalledLines)},
+    answers={200: (RecallResponse, ShortRecords, RecalledLines)},
     errors=(400, 409, 501),
     headers=("Stigmem-Session", "Stigmem-Verify"),
     delegable=True,
