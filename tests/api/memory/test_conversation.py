@@ -82,7 +82,8 @@ def test_every_fact_leads_to_episodes_and_run(told: LiveNode) -> None:
 
 @pytest.mark.parametrize("profile", profile_names())
 def test_every_profile_recalls_it(told: LiveNode, profile: str) -> None:
-    body = {"query": "which oolong does she drink", "scope": "local", "profile": profile, "limit": 3}
+    question = "which oolong does she drink"
+    body = {"query": question, "scope": "local", "profile": profile, "limit": 3}
     answer = told.call("POST", "/v1/recall", json=body)
     assert answer.status_code == 200, answer.text
     assert any("oolong" in str(each["fact"]["value"]["v"]) for each in answer.json()["results"])
