@@ -86,7 +86,10 @@ def test_the_recorded_exchanges_are_answered_in_the_same_shape(
         for header in ("x-total-count", "www-authenticate"):
             assert (header in answer.headers) == (header in example["headers"]), name
         if example["status"] in (401, 404, 422):
-            assert answer.json() == example["response"], name
+            body = answer.json()
+            if example["status"] == 404:  # the seed's code is added beside ``detail``
+                assert body.pop("errors")[0]["code"], name
+            assert body == example["response"], name
         elif name in SUPERSETS:
             assert set(answer.json()) >= set(example["response"]), name
             same_shape(answer.json()["facts"], example["response"]["facts"], name)
