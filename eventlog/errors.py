@@ -4,6 +4,7 @@ EventLogError
 ├── DataDirectoryError
 │   ├── DirectoryLocked        another process holds the data directory
 │   ├── DirectoryCopied        the directory is a copy: two nodes would share one identity
+│   ├── LogCutBack             the log ends before what was made from it
 │   └── KeyFileError           the signing key is missing, unreadable or unsafe
 ├── AppendError
 │   ├── IdempotencyConflict    same actor and key, another request

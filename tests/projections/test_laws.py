@@ -182,6 +182,8 @@ MAY_NAME_ERASED = {
     "facts": {"derived_from"},
     # An event that applied deltas, where it made other facts as well.
     "deltas": {"fact_id", "replaces", "retracted"},
+    # The index of what erasures name.
+    "erasure_names": {"event_id"},
 }
 """Columns that may name an erased fact, by its id alone."""
 

@@ -189,7 +189,7 @@ def test_a_primary_that_lost_its_end_is_followed_no_more(tmp_path: Path) -> None
         path.unlink()
     for path, data in saved.items():
         path.write_bytes(data)
-    primary = started(tmp_path / "primary", "--port", port).wait_ready()
+    primary = started(tmp_path / "primary", "--port", port, "--accept-rollback").wait_ready()
     write(primary.client(), 50, 9)
 
     def fault() -> str | None:

@@ -347,7 +347,7 @@ def test_bad_parameters_are_told_by_name(live: LiveNode) -> None:
     for name, text in (
         ("limit", "0"), ("limit", "501"), ("limit", "x"), ("min_confidence", "2"),
         ("min_confidence", "nan"), ("after", "yesterday"), ("include_expired", "perhaps"),
-        ("valid_at", "2020-01-01"), ("prefer", "luck"),
+        ("valid_at", "2020-13-01"), ("prefer", "luck"),
     ):  # fmt: skip
         answer = live.call("GET", "/v1/facts", params={name: text})
         assert answer.status_code == 422, (name, text)

@@ -59,7 +59,7 @@ def without(name: str) -> dict[str, Any]:
         (fact(value={"type": "null", "v": "x"}), ["value", "v"]),
         (fact(interpret_as="order"), ["value", "interpret_as"]),
         (fact(valid_until="soon"), ["valid_until"]),
-        (fact(valid_until="2026-01-01"), ["valid_until"]),
+        (fact(valid_until="2026-13-01"), ["valid_until"]),
         (fact(valid_from="2026-13-01T00:00:00Z"), ["valid_from"]),
         (fact(write_mode="shout"), ["write_mode"]),
         (fact(derived_from="x"), ["derived_from"]),

@@ -90,9 +90,10 @@ def test_a_command_that_comes_in_while_the_writer_closes_is_answered(node: Node)
 
 def test_a_rebuild_of_tables_that_fell_behind_brings_the_memory_image_up_too(node: Node) -> None:
     node.write(role("A"))
+    node.reader.image.tail.settle()
     store = node.writer.store
     store.db = FailingOnce(store.db)  # type: ignore[assignment]
-    acknowledged = done(node.write(role("B", relation="tag:x"))[0])
+    acknowledged = done(node.write(role("B"))[0])  # at a key that the tables decide
     assert node.status()["degraded"] is not None
     node.rebuild()
     node.write(role("C", relation="tag:y"))
@@ -107,6 +108,8 @@ def test_a_fault_of_the_machine_halts_no_projector(
     def broken(*_: object) -> None:
         raise apsw.ReadOnlyError("the disk was remounted")
 
+    done(node.write(role("0"))[0])  # what follows is at a key that the tables decide
+    node.reader.image.tail.settle()
     head = node.log.head()
     with monkeypatch.context() as patch:
         patch.setattr(FactsProjector, "apply", broken)
