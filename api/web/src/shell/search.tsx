@@ -9,9 +9,14 @@ const PAUSE_MS = 120;
 export const SearchField = (): JSX.Element => {
   const field = useRef<HTMLInputElement>(null);
   const timer = useRef(0);
+  const looked = useRef("");
   const said = place.value.view === "search" ? param("q") : "";
   const [text, setText] = useState(said);
-  useEffect(() => setText(said), [said]);
+  useEffect(() => {
+    // Letters typed since the address was set are not taken back by it.
+    if (said !== looked.current) setText(said);
+    looked.current = said;
+  }, [said]);
   useEffect(() => {
     const lead = (event: KeyboardEvent): void => {
       const typing = event.target instanceof HTMLElement && event.target.matches("input, textarea, select");
@@ -24,6 +29,7 @@ export const SearchField = (): JSX.Element => {
     return () => document.removeEventListener("keydown", lead);
   }, []);
   const look = (typed: string): void => {
+    looked.current = typed;
     if (place.value.view === "search") amend({ q: typed }, true);
     else go(addressOf("search", { q: typed }));
   };
