@@ -76,7 +76,8 @@ def test_help_explains_with_examples(command: tuple[str, ...]) -> None:
 def test_wrong_usage_is_exit_code_2(args: tuple[str, ...]) -> None:
     done = engramlog(*args)
     assert done.returncode == 2
-    assert done.stderr.startswith(("usage: engramlog", "engramlog: there is no command"))
+    said = "engramlog: there is no command" if args == ("nonsense",) else "usage: engramlog"
+    assert done.stderr.startswith(said)
 
 
 @pytest.mark.parametrize("group", [(), ("key",), ("replay",), ("decay",), ("identity",)])
