@@ -1,6 +1,9 @@
-"""What tests of several rooms share: one PostgreSQL server for each test process.
+"""What tests of several rooms share: how examples are drawn, and one PostgreSQL server for each
+test process.
 
-How long each test took is kept in ``.pytest_cache/durations.tsv``, the slowest first."""
+Hypothesis draws the same examples in every run, so that a run says the same of the same code;
+``--hypothesis-profile=random`` draws others. How long each test took is kept in
+``.pytest_cache/durations.tsv``, the slowest first."""
 
 from __future__ import annotations
 
@@ -8,9 +11,16 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import Phase, settings
 
 from tests.worlds import postgres_servers
 from tests.worlds.postgres_servers import Server, Servers, new_log
+
+# Explaining a failure traces every line: ten times slower than finding a smaller example.
+_PHASES = [phase for phase in Phase if phase is not Phase.explain]
+settings.register_profile("random", deadline=None, phases=_PHASES, print_blob=True)
+settings.register_profile("same", settings.get_profile("random"), derandomize=True)
+settings.load_profile("same")
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ from msgspec import Struct
 from tests.worlds.warm import shim
 
 ROOT = Path(__file__).resolve().parents[2]
-STEP_SECONDS_MAX = 60
+STEP_SECONDS_MAX = 240
 
 _BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 

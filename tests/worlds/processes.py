@@ -22,9 +22,9 @@ ROOT = Path(__file__).resolve().parents[2]
 SHARED_DATA = ROOT.parent / "shared" / "data"
 SPACEFLIGHT = ROOT / "fixtures" / "spaceflight" / "events.jsonl"
 MAPPINGS = ROOT / "fixtures" / "mappings"
-READY_SECONDS_MAX = 30.0
-STOP_SECONDS_MAX = 20.0
-COMMAND_SECONDS_MAX = 120.0
+READY_SECONDS_MAX = 120.0
+STOP_SECONDS_MAX = 60.0
+COMMAND_SECONDS_MAX = 600.0
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -307,7 +307,7 @@ def test_a_stream_resumes_where_it_was_left(live: LiveNode) -> None:
     def read(count: int, last: str | None, act: Callable[[], None]) -> list[dict[str, str]]:
         headers = {} if last is None else {"Last-Event-ID": last}
         found: list[dict[str, str]] = []
-        with httpx.stream("GET", live.url + path, headers=headers, timeout=10) as response:
+        with httpx.stream("GET", live.url + path, headers=headers, timeout=60) as response:
             assert response.headers["content-type"].startswith("text/event-stream")
             part: dict[str, str] = {}
             for line in response.iter_lines():

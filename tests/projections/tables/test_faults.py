@@ -50,10 +50,10 @@ def test_a_caller_who_goes_away_harms_nobody(node: Node) -> None:
     staying = node.writer.submit([role("B", relation="tag:x")], actor="agent:t")
     leaving.cancel()
     gate.set()
-    written = done(staying.result(timeout=2).outcomes[0])
+    written = done(staying.result(timeout=60).outcomes[0])
     alone = node.writer.submit([role("C", relation="tag:y")], actor="agent:t")
     alone.cancel()
-    assert done(node.writer.submit([role("D")], actor="agent:t").result(timeout=2).outcomes[0])
+    assert done(node.writer.submit([role("D")], actor="agent:t").result(timeout=60).outcomes[0])
     events = [event.payload for event in node.log.read(0, 100)]
     stated = [event.value.v for event in events if hasattr(event, "value")]  # type: ignore[union-attr]
     assert stated.count("B") == 1
@@ -85,7 +85,7 @@ def test_a_command_that_comes_in_while_the_writer_closes_is_answered(node: Node)
     gate.set()
     closing.join()
     with pytest.raises(WriterClosed):
-        late.answer.result(timeout=1)
+        late.answer.result(timeout=60)
 
 
 def test_a_rebuild_of_tables_that_fell_behind_brings_the_memory_image_up_too(node: Node) -> None:

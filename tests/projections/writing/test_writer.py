@@ -301,6 +301,6 @@ def test_a_caller_who_no_longer_waits_does_not_end_the_writer(node: Node) -> Non
     given_up = node.writer.submit([role("A")], actor="agent:t")
     assert not impatient.cancel()
     assert not given_up.cancel(), "what was submitted is written"
-    after = node.writer.submit([role("B")], actor="agent:t").result(timeout=10)
+    after = node.writer.submit([role("B")], actor="agent:t").result(timeout=60)
     assert isinstance(after.outcomes[0], Done)
     assert len(ids(node)) == 2
