@@ -8,21 +8,23 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
 
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
 from engramlog.api.client.client import ClientError
 from tests.worlds.processes import NodeProcess, serving
-from tests.worlds.recall_workers import WORKERS, children, ready, recall, state, warm
+from tests.worlds.recall_workers import WORKERS, Asking, children, ready, recall, state, warm
 from tests.worlds.waiting import until
 
 SUBJECTS = ("atlas", "borealis", "cassini", "dione")
-
-
+MODEL = b"model_server"
 _NUMBER = re.compile(r"\d+\.\d+(?:e-\d+)?")
 QUESTIONS: list[dict[str, Any]] = [
     *({"query": f"what about {name}", "explain": True, "track": False} for name in SUBJECTS),
@@ -31,11 +33,14 @@ QUESTIONS: list[dict[str, Any]] = [
 ]
 
 
-class Served(NamedTuple):
-    """A node whose workers are up, and what it answered before they were."""
+@dataclass(frozen=True, repr=False)
+class Served:
+    """A node whose workers are up, what it answered before they were, and how many facts other
+    answers had while they started."""
 
     node: NodeProcess
     before: list[tuple[str, list[float]]]
+    while_starting: list[int]
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +55,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Generator[Served, None, 
         before = [plain(recall(client, **each)) for each in QUESTIONS]
         ask_sql(running)  # makes the files of the archive's tail
         files = files_of(data)
-        warm(client)
+        with Asking(running) as asking:
+            warm(client)
         assert files_of(data) >= files, "a starting worker changed files of the node"
-        yield Served(running, before)
+        yield Served(running, before, asking.counts)
 
 
 @pytest.fixture
@@ -72,11 +78,21 @@ def plain(answer: dict[str, Any]) -> tuple[str, list[float]]:
     return _NUMBER.sub("#", text), numbers
 
 
-def test_a_worker_answers_what_the_serving_process_answers(served: Served) -> None:
+def answers_as_before(served: Served) -> bool:
     client = served.node.client()
     for each, (text, numbers) in zip(QUESTIONS, served.before, strict=True):
         assert plain(recall(client, **each)) == (text, pytest.approx(numbers, abs=1e-3))
+    return True
+
+
+def test_a_worker_answers_what_the_serving_process_answers(served: Served) -> None:
+    assert answers_as_before(served)
     assert len(children(served.node)) == 2
+
+
+def test_no_answer_was_empty_while_workers_started(served: Served) -> None:
+    assert len(served.while_starting) > 3
+    assert all(served.while_starting)
 
 
 def test_a_worker_knows_every_write_that_was_acknowledged(node: NodeProcess) -> None:
@@ -134,6 +150,55 @@ def test_killed_workers_cost_no_answer_and_come_back(node: NodeProcess) -> None:
     assert set(answers) == {40}
     until(lambda: ready(client) == 2)
     assert not set(children(node)) & set(killed)
+
+
+def kill_a_worker(node: NodeProcess) -> None:
+    for pid in children(node)[:1]:
+        os.kill(pid, signal.SIGKILL)
+
+
+def kill_the_model(node: NodeProcess) -> None:
+    (pid,) = until(lambda: children(node, MODEL))
+    os.kill(pid, signal.SIGKILL)
+
+
+def halt_the_model(node: NodeProcess) -> None:
+    """For longer than a stage has time."""
+    (pid,) = until(lambda: children(node, MODEL))
+    os.kill(pid, signal.SIGSTOP)
+    time.sleep(2.5)
+    os.kill(pid, signal.SIGCONT)
+
+
+def say_something(node: NodeProcess) -> None:
+    client = node.client()
+    said = state(client, "quagga stays")
+    assert recall(client, "quagga", limit=1)["facts"][0]["fact"]["id"] == said["id"]
+    client.post(f"/v1/facts/{said['id']}/retract", {})
+
+
+@settings(
+    max_examples=2, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.lists(
+        st.sampled_from([kill_a_worker, kill_the_model, halt_the_model, say_something]),
+        min_size=1,
+        max_size=3,
+        unique=True,
+    )
+)
+@example([halt_the_model, kill_the_model, kill_a_worker])
+def test_no_answer_is_empty_while_workers_and_the_model_come_and_go(
+    served: Served, acts: list[Callable[[NodeProcess], None]]
+) -> None:
+    with Asking(served.node) as asking:
+        for act in acts:
+            asking.more(3)
+            act(served.node)
+        asking.more(6)
+    assert all(asking.counts)
+    assert answers_as_before(served)
 
 
 def ask_sql(node: NodeProcess) -> list[Any]:

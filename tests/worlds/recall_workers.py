@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -51,10 +53,52 @@ def warm(client: Client, wanted: int = 2) -> None:
     until(lambda: ready(client) >= wanted)
 
 
-def children(node: NodeProcess) -> list[int]:
-    """Process ids of the node's workers."""
-    folder = Path(f"/proc/{node.process.pid}/task/{node.process.pid}/children")
-    found = [int(each) for each in folder.read_text().split()]
-    return [
-        each for each in found if b"recall_workers" in Path(f"/proc/{each}/cmdline").read_bytes()
-    ]
+def children(node: NodeProcess, name: bytes = b"recall_workers") -> list[int]:
+    """Process ids of the node's workers, or of what else has ``name`` in its command."""
+    found: list[int] = []
+    for task in Path(f"/proc/{node.process.pid}/task").iterdir():  # a thread's children are its own
+        with suppress(FileNotFoundError):
+            found += [int(each) for each in (task / "children").read_text().split()]
+    return [each for each in found if name in Path(f"/proc/{each}/cmdline").read_bytes()]
+
+
+class Asking:
+    """Threads that ask a node one new question after another, in a ``with`` block. Every second
+    one shares no word with a fact, so that only the model finds something.
+
+    Attributes:
+        counts: how many facts each answer had.
+    """
+
+    def __init__(self, node: NodeProcess, threads: int = 3) -> None:
+        self._node = node
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._ask, args=(n,)) for n in range(threads)]
+        self._failed: list[BaseException] = []
+        self.counts: list[int] = []
+
+    def __enter__(self) -> Asking:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(60)
+
+    def more(self, count: int) -> None:
+        """Return once so many more answers have come."""
+        enough = len(self.counts) + count
+        until(lambda: len(self.counts) >= enough or self._failed)
+        assert not self._failed
+
+    def _ask(self, thread: int) -> None:
+        client, number = self._node.client(), 0
+        try:
+            while not self._stop.is_set():
+                number += 1
+                query = f"remark {thread}x{number}" + " on atlas" * (number % 2)
+                self.counts.append(len(recall(client, query, track=False)["facts"]))
+        except BaseException as fault:
+            self._failed.append(fault)

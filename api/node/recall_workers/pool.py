@@ -49,8 +49,8 @@ from engramlog.projections.moment import Moment
 
 OVERLAPS_BEFORE_START = 20
 """Recalls that met another under way, after which workers are worth their start."""
-QUERY_SECONDS_MAX = 2.0
-"""Longest a question waits for its vector before a worker answers without it."""
+QUERY_SECONDS_MAX = 12.0
+"""Longest a question's vector is waited for: longer than a model takes, which says so itself."""
 START_SECONDS_MAX = 600.0
 ANSWER_SECONDS_MAX = 60.0
 IDLE_SECONDS_MAX = 2.0
@@ -318,6 +318,7 @@ class _Worker:
         self._process: subprocess.Popen[bytes] | None = None
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
+        self._bringing: set[asyncio.Task[None]] = set()
 
     async def begin(self, settings: Settings) -> None:
         """Start the process and wait until it is ready. Raises OSError or EOFError."""
@@ -345,19 +346,22 @@ class _Worker:
     async def ask(
         self, question: Question, vector: Callable[[str], Awaitable[bytes | None]]
     ) -> FromWorker:
-        """The answer to a question; ``vector`` makes those that the worker wants for it.
+        """The answer to a question; ``vector`` makes those that the worker wants for it. An
+        answer that the worker gives without one does not wait for it.
 
         Raises OSError or EOFError where the process is gone.
         """
         assert self._writer is not None
-        message: ToWorker = question
-        while True:
-            self._writer.write(framed(message))
-            await self._writer.drain()
-            answer = await self._next()
-            if not isinstance(answer, Wanted):
-                return answer
-            message = Vector(answer.text, await vector(answer.text))
+        self._writer.write(framed(question))
+        await self._writer.drain()
+        while isinstance(answer := await self._next(), Wanted):
+            bringing = asyncio.create_task(self._bring(answer.text, vector))
+            self._bringing.add(bringing)
+            bringing.add_done_callback(self._bringing.discard)
+        return answer
+
+    async def _bring(self, text: str, vector: Callable[[str], Awaitable[bytes | None]]) -> None:
+        self.send(framed(Vector(text, await vector(text))))
 
     def send(self, data: bytes) -> None:
         """Send what wants no answer."""

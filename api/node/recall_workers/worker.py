@@ -49,7 +49,7 @@ NICENESS = 5
 """Where all cores are taken, writes come first: an agent waits for its write to be durable, and
 a worker also follows every write."""
 
-VECTOR_SECONDS_MAX = 3.0
+VECTOR_SECONDS_MAX = 15.0
 """The serving process gives up sooner; it says that it has none."""
 
 _log = logging.getLogger(__name__)

@@ -52,6 +52,10 @@ decode_request = msgspec.msgpack.Decoder(EmbeddingRequest).decode
 _decode_answer = msgspec.msgpack.Decoder(EmbeddingAnswer).decode
 
 
+class _ProcessEnded(ProviderUnavailable):
+    """The process ended before it answered."""
+
+
 class ModelProcess:
     """The provider, see the module. Safe to use from several threads."""
 
@@ -66,6 +70,9 @@ class ModelProcess:
     def embed(self, texts: Sequence[str], purpose: Purpose = "document") -> F32:
         """See ``Provider``.
 
+        A question is asked again once where its process ends: it has no other attempt, and it
+        did not end the process more likely than a document did.
+
         Raises:
             ModelFileError: the model's files are missing or not the right ones.
             ProviderUnavailable: the process died or does not answer; the next call starts
@@ -73,7 +80,12 @@ class ModelProcess:
         """
         if not texts:
             return np.empty((0, self.dimensions), dtype=np.float32)
-        answer = self._running().ask(purpose, list(texts))
+        try:
+            answer = self._running().ask(purpose, list(texts))
+        except _ProcessEnded:
+            if purpose == "document":
+                raise
+            answer = self._running().ask(purpose, list(texts))
         if answer.fault is not None:
             raise ModelFileError(answer.fault)
         rows: F32 = np.frombuffer(answer.rows, dtype=np.float32)
@@ -131,7 +143,7 @@ class _Link:
                 self._connection.send_bytes(encode(EmbeddingRequest(number, purpose, texts)))
             except OSError as fault:
                 self._waiting.pop(number, None)
-                raise ProviderUnavailable("the embedding process ended") from fault
+                raise _ProcessEnded("the embedding process ended") from fault
         if not self.alive:  # it may have ended after the last look at what waits
             self._fail_waiting()
         try:
@@ -164,4 +176,4 @@ class _Link:
     def _fail_waiting(self) -> None:
         for found in list(self._waiting.values()):
             with suppress(InvalidStateError):  # answered, or failed by the other thread
-                found.set_exception(ProviderUnavailable("the embedding process ended"))
+                found.set_exception(_ProcessEnded("the embedding process ended"))

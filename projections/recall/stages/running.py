@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from engramlog.projections.recall.profile import Filled, StageChoice
 
 LATE_SECONDS_MAX = 30.0
-"""How long one stage is waited for where all have missed their deadlines."""
+"""How long one late stage is waited for where the others found nothing."""
 
 _log = logging.getLogger(__name__)
 _STATUS_OF: dict[type[Exception], Status] = {
@@ -86,7 +86,7 @@ def run_stages(
             begun = executor.submit(_run, surveyed, choice, earlier, stopwatch)
             running[choice.name] = (begun, stopwatch())
     late |= _collect(running, ran, choices, stopwatch)
-    if not any(each.outcome.status == "completed" for each in ran.values()):
+    if not any(each.outcome.hits for each in ran.values()):
         _wait_for_one(late, ran)
     for future in late.values():
         future.cancel()
@@ -150,13 +150,14 @@ def _collect(
 
 
 def _wait_for_one(late: Mapping[str, Future[_Ran]], ran: dict[str, _Ran]) -> None:
-    """Take the first late stage that completes: where every stage is late, as on a machine that
-    is busy with something else, a late answer is better than an empty one."""
+    """Take the first late stage that finds something. Stages are late on a busy machine, or
+    while a model starts; a late answer is better than an empty one."""
     for name, future in late.items():
         with suppress(TimeoutError):
             found = future.result(LATE_SECONDS_MAX)
             if found.hits is not None:
                 ran[name] = found
+            if found.outcome.hits:
                 return
 
 

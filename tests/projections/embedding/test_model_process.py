@@ -14,6 +14,7 @@ from engramlog.projections.embedding.errors import ModelFileError, ProviderUnava
 from engramlog.projections.embedding.providers import weights
 from engramlog.projections.embedding.providers.minilm import MiniLM
 from engramlog.projections.embedding.providers.model_process import ModelProcess
+from engramlog.projections.embedding.providers.provider import Purpose
 
 TEXTS = ["That is a happy person", "memory:role CEO", "one two three " * 40]
 
@@ -48,17 +49,18 @@ def test_it_is_started_with_the_first_text_and_ends_with_close(model: ModelProce
         model.embed(["another"])
 
 
-def test_a_dead_process_fails_what_waits_and_is_replaced(model: ModelProcess) -> None:
+def killed_while(model: ModelProcess, purpose: Purpose) -> list[object]:
+    """What comes of a text that waits while the process is killed."""
     model.embed(["a text"])
     first = pid_of(model)
     os.kill(first, signal.SIGSTOP)  # so that the request surely waits
-    failed: list[Exception] = []
+    came: list[object] = []
 
     def ask() -> None:
         try:
-            model.embed(["waits"])
+            came.append(model.embed(["waits"], purpose).shape)
         except ProviderUnavailable as fault:
-            failed.append(fault)
+            came.append(str(fault))
 
     asking = threading.Thread(target=ask)
     asking.start()
@@ -66,9 +68,17 @@ def test_a_dead_process_fails_what_waits_and_is_replaced(model: ModelProcess) ->
         pass
     os.kill(first, signal.SIGKILL)
     asking.join(30)
-    assert len(failed) == 1
     assert model.embed(["again"]).shape == (1, 384)
     assert pid_of(model) != first
+    return came
+
+
+def test_a_dead_process_fails_the_documents_that_wait_and_is_replaced(model: ModelProcess) -> None:
+    assert killed_while(model, "document") == ["the embedding process ended"]
+
+
+def test_a_question_that_waits_is_asked_of_the_next_process(model: ModelProcess) -> None:
+    assert killed_while(model, "query") == [(1, 384)]
 
 
 def test_questions_do_not_wait_behind_documents(model: ModelProcess) -> None:
