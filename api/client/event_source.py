@@ -19,6 +19,7 @@ from engramlog.projections.http_exchange import (
     HttpFault,
     answer_of,
 )
+from engramlog.replay.federation.comparing import PeerDigests
 from engramlog.replay.federation.page import PAGE_BYTES_MAX, PageFault, StreamPage, decode_page
 from engramlog.replay.federation.pulling import PeerUnreachable
 
@@ -90,12 +91,12 @@ class HttpPeerSource:
             self._ahead = target, self._begun(target, PAGE_BYTES_MAX)
         return page
 
-    def digests(self) -> dict[str, str]:
-        """What the peer's streams that we replay come to there, by stream."""
+    def digests(self) -> PeerDigests:
+        """What the peer's streams and tombstones come to there, and what it holds of ours."""
         body = self._get(_target(DIGESTS_PATH, {}), HEADS_BYTES_MAX).body
         try:
-            return msgspec.json.decode(body, type=dict[str, dict[str, str]])["digests"]
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, KeyError) as fault:
+            return msgspec.json.decode(body, type=PeerDigests)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as fault:
             raise PeerUnreachable(f"the digests cannot be read: {fault}") from fault
 
     def forget(self) -> None:

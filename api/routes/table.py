@@ -26,6 +26,7 @@ from engramlog.api.routes.facts import (
     tombstones,
 )
 from engramlog.api.routes.federation import (
+    comparing,
     peers,
     protocol_facts,
     replication,
@@ -95,6 +96,7 @@ _COLLECTED: tuple[Routes, ...] = (
     replication.routes,
     peers.routes,
     streams.routes,
+    comparing.routes,
     protocol_facts.routes,
     shared_tombstones.routes,
     manifests.routes,

@@ -132,18 +132,24 @@ class PeerDetail(BaseModel):
 
 
 class PeerComparison(BaseModel):
-    """Whether this node holds of a peer's streams what the peer does."""
+    """Whether this node and a peer hold the same of each other's streams and tombstones."""
 
     node_id: str
     equal: bool
     streams: list[dict[str, Any]]
+    tombstones: list[dict[str, Any]]
     first_difference: str | None
 
 
 class StreamDigests(BaseModel):
-    """Digest by stream."""
+    """Digests of the answering node's own streams and tombstones, and of what it holds of the
+    asking peer's (null: it does not take them); ``scopes``: those that it asks the peer for."""
 
     digests: dict[str, str]
+    tombstones: str
+    scopes: list[str]
+    held: dict[str, str] | None
+    held_tombstones: str | None
 
 
 class OwnDeclaration(BaseModel):

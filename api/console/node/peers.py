@@ -59,7 +59,11 @@ def register(commands: Subcommands) -> None:
 
     for name, what, run in (
         ("status", "show a peer: grants, streams, evidence", run_status),
-        ("compare", "compare what both nodes hold of a peer's streams", run_compare),
+        (
+            "compare",
+            "compare what both nodes hold of each other",
+            run_compare,
+        ),
         ("revoke", "end a peering", run_revoke),
         ("release", "replay a held stream again", run_release),
     ):
@@ -188,10 +192,12 @@ def run_compare(args: argparse.Namespace) -> int:
         answer = client.get(_path(args, "/compare"))
     for each in answer["streams"]:
         print(f"{'equal' if each['equal'] else 'DIFFERS'}  {each['stream']}")
+    for each in answer["tombstones"]:
+        print(f"{'equal' if each['equal'] else 'DIFFERS'}  tombstones of {each['node_id']}")
     if answer["first_difference"] is not None:
         print(f"first difference: {answer['first_difference']}")
         return 1
-    print(f"{len(answer['streams'])} streams, all equal")
+    print(f"{len(answer['streams'])} streams and the tombstones, all equal")
     return 0
 
 

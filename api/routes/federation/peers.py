@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 from uuid import uuid4
 
@@ -22,7 +21,6 @@ from engramlog.api.schemas.federation import (
     OwnDeclaration,
     PeerApproved,
     PeerChanged,
-    PeerComparison,
     PeerDetail,
     PeerRegistered,
     ReasonBody,
@@ -40,7 +38,6 @@ from engramlog.replay.federation.declaration import (
     stored_key,
     wire_key,
 )
-from engramlog.replay.federation.pulling import PeerUnreachable
 
 routes = Routes("federation")
 
@@ -144,7 +141,7 @@ async def approve_peer(call: Call) -> web.Response:
     """Make a declared node a peer, by the fingerprint that its operator gave."""
     _require_enabled(call)
     body = await call.body(ApproveBody)
-    row = _peer(call)
+    row = peer_named(call)
     if row.state != "pending":
         raise coded("peer_not_pending", f"the peer is {row.state}")
     if body.pubkey_fingerprint != fingerprint(wire_key(row.public_key)):
@@ -198,7 +195,7 @@ async def _grants(call: Call, body: GrantsBody, row: PeerRow) -> PeerGrants:
 async def set_grants(call: Call) -> web.Response:
     """Grant a peer more or less; what waits for a new grant takes effect."""
     body = await call.body(GrantsBody)
-    row = _peer(call)
+    row = peer_named(call)
     if not row.active:
         raise coded("peer_not_pending", f"the peer is {row.state}")
     if body.wire is None and row.grants is not None:
@@ -222,7 +219,7 @@ async def revoke_peer(call: Call) -> web.Response:
     """End a peering. What was replayed stays; nothing more is taken or given."""
     raw = await call.raw()
     reason = parse_body(ReasonBody, raw).reason if raw.strip() else ""
-    row = _peer(call)
+    row = peer_named(call)
     await call.do(PeerStateSet(peer_id=row.peer_id, state="revoked", reason=reason))
     return _changed(call, row.peer_id)
 
@@ -239,7 +236,7 @@ async def revoke_peer(call: Call) -> web.Response:
 async def release_stream(call: Call) -> web.Response:
     """Replay a held stream again, from where it was held."""
     body = await call.body(ReleaseBody)
-    row = _peer(call)
+    row = peer_named(call)
     held = {
         each.stream
         for each in call.node.reader.peer_streams()
@@ -275,7 +272,7 @@ async def list_peers(call: Call) -> web.Response:
 )
 async def get_peer(call: Call) -> web.Response:
     """One peer, whole."""
-    row = _peer(call)
+    row = peer_named(call)
     reader = call.node.reader
     state = call.service.peers.states.get(row.node_id)
     body = {
@@ -307,35 +304,6 @@ async def get_peer(call: Call) -> web.Response:
     return answer(body)
 
 
-@routes.add(
-    "GET",
-    "/v1/federation/peers/{peer_id}/compare",
-    permission="admin",
-    summary="Compare digests with a peer",
-    answers={200: PeerComparison},
-    errors=(404, 503),
-)
-async def compare_peer(call: Call) -> web.Response:
-    """Compare what both nodes hold of the peer's streams; names the first that differs."""
-    row = _peer(call)
-    source = call.service.peers.source(row)
-    try:
-        theirs = await asyncio.to_thread(source.digests)
-    except PeerUnreachable as fault:
-        raise coded("peer_unreachable", str(fault)) from fault
-    finally:
-        source.close()
-    ours = await call.in_long_pool(call.node.reader.stream_digests)
-    streams = [
-        {"stream": name, "equal": ours.get(name) == digest, "ours": ours.get(name),
-         "theirs": digest}
-        for name, digest in sorted(theirs.items())
-    ]  # fmt: skip
-    first = next((each["stream"] for each in streams if not each["equal"]), None)
-    body = {"node_id": row.node_id, "equal": first is None, "streams": streams}
-    return answer({**body, "first_difference": first})
-
-
 def _listed(row: PeerRow) -> dict[str, Any]:
     status = "pending_verification" if row.state == "pending" else row.state
     established = row.established_at
@@ -354,7 +322,7 @@ def _changed(call: Call, peer_id: str) -> web.Response:
     return answer({"peer_id": peer_id, "node_id": row.node_id, "status": row.state})
 
 
-def _peer(call: Call) -> PeerRow:
+def peer_named(call: Call) -> PeerRow:
     """The peer of the path, by its id here or its node id. Raises ApiError 404."""
     name = call.segment("peer_id")
     for row in call.service.peers.rows().values():

@@ -7,12 +7,10 @@ import hashlib
 import msgspec
 from aiohttp import web
 
-from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import ApiError, coded
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.federation import (
-    StreamDigests,
     StreamEventsQuery,
     StreamsQuery,
 )
@@ -27,7 +25,7 @@ routes = Routes("federation")
 PAGE_TYPE = "application/vnd.engramlog.federation"
 
 
-def _asking(call: Call) -> tuple[PeerRow, frozenset[str]]:
+def asking_peer(call: Call) -> tuple[PeerRow, frozenset[str]]:
     """The peer that asks, and the scopes open to it. Raises ApiError 401."""
     service = call.service
     try:
@@ -42,7 +40,8 @@ def _now(call: Call, row: PeerRow) -> PeerRow:
     return call.service.peers.rows().get(row.node_id, row)
 
 
-def _heads(call: Call, row: PeerRow, scopes: frozenset[str]) -> dict[str, StreamHead]:
+def offered_heads(call: Call, row: PeerRow, scopes: frozenset[str]) -> dict[str, StreamHead]:
+    """Heads of the streams of this node that the peer may replay; ``scopes``: that are open."""
     heads = call.node.log.stream_heads()
     return {name: heads[name] for name in offered(row, heads, call.node.node_id, scopes)}
 
@@ -64,15 +63,15 @@ def _tag(heads: dict[str, StreamHead]) -> str:
 async def streams(call: Call) -> web.Response:
     """The signed heads of the streams that the peer may replay; waits for others than it has
     seen."""
-    row, scopes = _asking(call)
+    row, scopes = asking_peer(call)
     query = call.query(StreamsQuery)
     if query.wait_s and query.seen:
         # Grants may change meanwhile, and the peer may be revoked.
         await call.service.commits.wait(
-            lambda: _tag(_heads(call, _now(call, row), scopes)) != query.seen, query.wait_s
+            lambda: _tag(offered_heads(call, _now(call, row), scopes)) != query.seen, query.wait_s
         )
         row = _now(call, row)
-    heads = _heads(call, row, scopes)
+    heads = offered_heads(call, row, scopes)
     statement = signed_streams(call.node.identity, heads, call.node.clock.now_us())
     return web.Response(
         body=msgspec.json.encode(statement),
@@ -92,9 +91,9 @@ async def streams(call: Call) -> web.Response:
 )
 async def stream_events(call: Call) -> web.Response:
     """A page of one stream behind a sequence; 204 where there is nothing."""
-    row, scopes = _asking(call)
+    row, scopes = asking_peer(call)
     query = call.query(StreamEventsQuery)
-    if query.stream not in _heads(call, row, scopes):
+    if query.stream not in offered_heads(call, row, scopes):
         raise coded("stream_not_found", "there is no such stream, or it is not granted")
     node = call.node
 
@@ -108,19 +107,3 @@ async def stream_events(call: Call) -> web.Response:
     if not body:
         return web.Response(status=204)
     return web.Response(body=body, content_type=PAGE_TYPE)
-
-
-@routes.add(
-    "GET",
-    "/v1/federation/digests",
-    permission="peer",
-    summary="Digests of streams, for peers",
-    answers={200: StreamDigests},
-    errors=(401, 503),
-)
-async def digests(call: Call) -> web.Response:
-    """What the streams that the peer may replay come to here, by stream."""
-    row, scopes = _asking(call)
-    names = _heads(call, row, scopes)
-    found = await call.in_long_pool(call.node.reader.stream_digests)
-    return answer({"digests": {name: found[name] for name in sorted(names) if name in found}})

@@ -6,7 +6,8 @@ as it stands. Source: wire 5.5.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from hashlib import sha256
 from typing import Any
 
 import apsw
@@ -32,9 +33,9 @@ _REVOCATION = """revocation_id, tombstone_id, reason, signed_by, key_id, signatu
 
 
 class TombstoneRow(Struct, frozen=True):
-    """One tombstone, which hides facts of ``scopes``; it stands while ``to_position`` is
-    ``LIVE``. ``node_id``: who signed it, None for this node; ``set_at``: when this node learned
-    of it, in microseconds."""
+    """One tombstone, which hides facts of ``scopes`` (none where a peer may not); it stands while
+    ``to_position`` is ``LIVE``. ``node_id``: who signed it, None for this node; ``set_at``: when
+    this node learned of it, in microseconds."""
 
     tombstone_id: str
     entity: str
@@ -125,7 +126,7 @@ class TombstonesProjector:
 def _set(event: Recorded, tombstone: TombstoneSet, db: apsw.Connection) -> None:
     db.execute(
         f"INSERT INTO tombstones ({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
-        # Told again under a wider grant, a peer's reaches further.
+        # Told again under other grants, a peer's hides more or less.
         " ON CONFLICT (tombstone_id) DO UPDATE SET scopes = excluded.scopes"
         f" WHERE node_id IS excluded.node_id AND to_position = {LIVE}",
         (
@@ -190,6 +191,15 @@ def standing_tombstones(db: apsw.Connection) -> list[TombstoneRow]:
     """Every tombstone that stands, oldest first."""
     sql = f"SELECT {_COLUMNS} FROM tombstones WHERE to_position=? ORDER BY from_position"
     return [_row(row) for row in query(db, sql, (LIVE,))]
+
+
+def tombstones_digest(stones: Iterable[TombstoneRow], scopes: Collection[str]) -> str:
+    """What tombstones that stand come to in some scopes: equal on two nodes where the same
+    hide the same."""
+    hidden = (
+        (each.tombstone_id, each.entity, sorted(each.scopes & set(scopes))) for each in stones
+    )
+    return sha256(msgspec.json.encode(sorted(row for row in hidden if row[2]))).hexdigest()
 
 
 def list_tombstones(db: apsw.Connection, before: int, limit: int) -> list[TombstoneRow]:

@@ -212,3 +212,86 @@ def test_a_grant_that_comes_late_lets_a_tombstone_hide_what_it_was_set_for(
     here.node.write(PeerStateSet(peer_id=peer_id, grants=grants))
     time.sleep(0.3)
     assert here.node.log.head().position == head + 1  # it does not stand again
+
+
+def granted(here: LiveNode, there: LiveNode, *scopes: str, erase: bool = True) -> None:
+    grants = PeerGrants(scopes=list(scopes), erase_foreign=erase, wire="facts")
+    here.node.write(PeerStateSet(peer_id=f"peer-of-{there.node.node_id}", grants=grants))
+
+
+def test_a_grant_that_is_narrowed_shrinks_what_a_received_tombstone_hides(
+    pair: tuple[LiveNode, LiveNode],
+) -> None:
+    here, there = pair
+    meet(here, there, "company", "public")
+    meet(there, here, "company", "public")
+    company, public = here.state(v="c"), here.state(v="p", scope="public")
+    stone, mine = bury(there), bury(here, BOB)
+    until(lambda: ids(listed(here)) == set())
+    there.stop()  # what is here is judged anew, whether the peer answers or not
+    granted(here, there, "company")
+    assert ids(listed(here)) == {public["id"]}
+    granted(here, there, "company", "public", erase=False)
+    assert ids(listed(here)) == {company["id"], public["id"]}
+    granted(here, there, "public", "team", "local")
+    assert ids(listed(here)) == {company["id"]}
+    assert here.node.rebuild().digest == here.node.reader.digests().local
+    granted(here, there)
+    assert ids(listed(here)) == {company["id"], public["id"]}
+    assert {each["id"] for each in stones(here) if each["stands"]} == {stone["id"], mine["id"]}
+
+
+def test_of_two_tombstones_that_count_for_the_same_here_each_stands_by_itself(
+    pair: tuple[LiveNode, LiveNode],
+) -> None:
+    here, there = pair
+    meet(here, there, "company")
+    meet(there, here, "company")
+    fact = here.state(v="c")
+    narrow = bury(there, scope="company")
+    bury(there, scope="all")
+    until(lambda: len(stones(here)) == 2)
+    revoke(there, narrow["id"])
+    until(lambda: sum(each["stands"] for each in stones(here)) == 1)
+    assert fact["id"] not in ids(listed(here))
+
+
+def compared(here: LiveNode, there: LiveNode) -> dict[str, Any]:
+    path = f"/v1/federation/peers/{there.node.node_id}/compare"
+    return here.call("GET", path, key=CONTROL_TOKEN).json()
+
+
+def test_compare_covers_tombstones_and_says_the_same_from_both_sides(
+    pair: tuple[LiveNode, LiveNode],
+) -> None:
+    here, there = pair
+    for one, other in ((here, there), (there, here)):
+        grants = PeerGrants(scopes=["company", "public"], erase_foreign=True)
+        declared(one, other.node.node_id, other.url, own_key(other), grants)
+
+    def both() -> tuple[bool, str | None]:
+        one, other = compared(here, there), compared(there, here)
+        found = [
+            [(each.get("stream"), each.get("node_id"), each["equal"], *sorted(
+                (str(each["ours"]), str(each["theirs"]))))
+             for each in answer["streams"] + answer["tombstones"]]
+            for answer in (one, other)
+        ]  # fmt: skip
+        assert found[0] == found[1]
+        assert (one["equal"], one["first_difference"]) == (
+            other["equal"],
+            other["first_difference"],
+        )
+        return one["equal"], one["first_difference"]
+
+    here.state(v="a")
+    there.state(v="b", scope="public", entity=BOB)
+    until(lambda: len(compared(here, there)["streams"]) == 2 and both() == (True, None))
+    stone = bury(there)
+    until(lambda: bool(stones(here)))
+    assert both() == (True, None)
+    grants = PeerGrants(scopes=["company", "public"])  # its tombstones hide nothing here now
+    here.node.write(PeerStateSet(peer_id=f"peer-of-{there.node.node_id}", grants=grants))
+    assert both() == (False, f"tombstones of {there.node.node_id}")
+    revoke(there, stone["id"])
+    assert both() == (True, None)

@@ -31,6 +31,7 @@ interface PeerDetail extends Peer {
 interface Comparison {
   readonly equal: boolean;
   readonly streams: readonly Record<string, unknown>[];
+  readonly tombstones: readonly Record<string, unknown>[];
   readonly first_difference: string | null;
 }
 
@@ -118,6 +119,7 @@ const Compared = ({ id }: { id: string }): JSX.Element => {
     <>
       <p class={data.equal ? "notice good" : "notice warn"}>{data.equal ? "Both hold the same." : `They differ first in ${visible(data.first_difference ?? "?")}.`}</p>
       <Rows label="Digests" rows={data.streams} />
+      <Rows label="Tombstones" rows={data.tombstones} />
     </>
   );
 };

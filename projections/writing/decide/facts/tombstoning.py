@@ -1,11 +1,14 @@
-"""Tombstones: set and revoked (wire 5.5)."""
+"""Tombstones: set and revoked (wire 5.5), and what grants let those of peers hide."""
 
 from __future__ import annotations
 
-from engramlog.eventlog.kinds import TombstoneRevoked, TombstoneSet
+from engramlog.eventlog.event import Draft
+from engramlog.eventlog.kinds import PeerGrants, TombstoneRevoked, TombstoneSet
 from engramlog.projections.tables.facts.tombstones import (
     TombstoneRow,
     find_tombstone,
+    hidden_scopes,
+    standing_tombstones,
     tombstones_of,
 )
 from engramlog.projections.writing.commands import Refused
@@ -19,10 +22,10 @@ _REVOKED = Refused("tombstone_already_revoked", "tombstone_already_revoked")
 def set_tombstone(command: TombstoneSet, context: Context) -> Decision | Refused:
     """The entity is hidden in the scopes from here on."""
     context.flush()
-    of_entity = tombstones_of(context.db, command.entity)
-    for each in of_entity:
-        signer, scopes = each.node_id, each.scopes
-        if each.stands and signer == command.node_id and scopes == frozenset(command.scopes):
+    if command.node_id is None:  # a peer may have several that count for the same here
+        of_entity = tombstones_of(context.db, command.entity)
+        same = (each for each in of_entity if each.scopes == frozenset(command.scopes))
+        if any(each.stands and each.node_id is None for each in same):
             return _EXISTS
     known = find_tombstone(context.db, command.tombstone_id)
     if known is not None and not _reaches_further(command, known):
@@ -47,3 +50,43 @@ def revoke_tombstone(command: TombstoneRevoked, context: Context) -> Decision | 
     if not standing.stands:
         return _REVOKED
     return Decision([context.draft(command)])
+
+
+def regranted(node_id: str, grants: PeerGrants, context: Context) -> list[Draft]:
+    """What a peer's tombstones that are here hide under other grants: stated again where that
+    is more or less than before."""
+    context.flush()
+    drafts: list[Draft] = []
+    for stone in standing_tombstones(context.db):
+        if stone.node_id != node_id:
+            continue
+        scopes = _granted(stone, grants)
+        if scopes != stone.scopes:
+            drafts.append(context.draft(_told_again(stone, scopes)))
+    return drafts
+
+
+def _granted(stone: TombstoneRow, grants: PeerGrants) -> frozenset[str]:
+    """Where a peer's tombstone counts. Settings decide whether ``team`` is shared: where it
+    did not count before, the peer is asked again."""
+    if not grants.erase_foreign:
+        return frozenset()
+    closed = {"local", "team"} - stone.scopes
+    return hidden_scopes(stone.scope) & frozenset(grants.scopes) - closed
+
+
+def _told_again(stone: TombstoneRow, scopes: frozenset[str]) -> TombstoneSet:
+    return TombstoneSet(
+        tombstone_id=stone.tombstone_id,
+        entity=stone.entity,
+        entity_uri=stone.entity_uri,
+        scope=stone.scope,
+        scopes=sorted(scopes),
+        created_at=stone.created_at,
+        signed_by=stone.signed_by,
+        key_id=stone.key_id,
+        signature=stone.signature,
+        legal_hold=stone.legal_hold,
+        reason=stone.reason,
+        node_id=stone.node_id,
+    )

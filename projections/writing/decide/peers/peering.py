@@ -23,6 +23,7 @@ from engramlog.projections.writing.commands import Refused
 from engramlog.projections.writing.content_rules import CONTENT_RULES
 from engramlog.projections.writing.decide.context import Adoption, Context, Decision
 from engramlog.projections.writing.decide.facts.erasing import foreign_erasures
+from engramlog.projections.writing.decide.facts.tombstoning import regranted
 
 _PEER_OF_NODE = """
 SELECT state FROM peers WHERE node_id=? AND state IN ('pending', 'active')
@@ -31,7 +32,7 @@ _SAME_FAULT = "SELECT 1 FROM peers WHERE node_id=? AND state='rejected' AND reas
 _REJECTED = "SELECT count(*) FROM peers WHERE state='rejected'"
 REJECTED_MAX = 100
 """Rejected declarations that are kept; what is beyond is answered and forgotten."""
-_STATE = "SELECT state FROM peers WHERE peer_id=?"
+_STATE = "SELECT state, node_id FROM peers WHERE peer_id=?"
 _ACTIVE = "SELECT grants FROM peers WHERE node_id=? AND state='active'"
 _HELD = "SELECT held FROM peer_streams WHERE stream=?"
 _TAKEN = "SELECT id FROM facts WHERE id IN (SELECT value FROM json_each(?)) LIMIT 1"
@@ -52,13 +53,17 @@ def declare_peer(command: PeerDeclared, context: Context) -> Decision | Refused:
 
 
 def set_peer_state(command: PeerStateSet, context: Context) -> Decision | Refused:
-    """Approve, revoke or change a peer, or hold or release a stream."""
+    """Approve, revoke or change a peer, or hold or release a stream. Other grants change what
+    the peer's tombstones hide, in the same commit."""
     known = query_one(context.db, _STATE, (command.peer_id,))
     if known is None:
         return Refused("peer_not_found", "no such peer")
     if known[0] in ("rejected", "revoked"):
         return Refused("peer_not_pending", f"the peer is {known[0]}; it must be declared anew")
-    return Decision([context.draft(command)])
+    drafts = [context.draft(command)]
+    if command.grants is not None:
+        drafts += regranted(known[1], command.grants, context)
+    return Decision(drafts)
 
 
 def adopt_page(command: ask.AdoptPage, context: Context) -> Decision | Refused:

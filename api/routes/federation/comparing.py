@@ -1,0 +1,108 @@
+"""Whether two peers hold the same of each other: digests told, and compared from either side."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+from aiohttp import web
+
+from engramlog.api.http.bodies import answer
+from engramlog.api.http.call import Call
+from engramlog.api.http.errors import coded
+from engramlog.api.http.routing import Routes
+from engramlog.api.routes.federation.peers import peer_named
+from engramlog.api.routes.federation.streams import asking_peer, offered_heads
+from engramlog.api.schemas.federation import PeerComparison, StreamDigests
+from engramlog.projections.normalization import SCOPES
+from engramlog.projections.tables.facts.tombstones import tombstones_digest
+from engramlog.projections.tables.peers.peers import PeerRow
+from engramlog.replay.federation.comparing import PeerDigests, comparison
+from engramlog.replay.federation.pulling import PeerUnreachable
+
+routes = Routes("federation")
+
+
+@routes.add(
+    "GET",
+    "/v1/federation/digests",
+    permission="peer",
+    summary="Digests of streams and tombstones, for peers",
+    answers={200: StreamDigests},
+    errors=(401, 503),
+)
+async def digests(call: Call) -> web.Response:
+    """What this node's own streams and tombstones that the peer may have come to here, and what
+    it holds of the peer's."""
+    row, scopes = asking_peer(call)
+    return answer(msgspec.to_builtins(await _digests(call, row, scopes)))
+
+
+@routes.add(
+    "GET",
+    "/v1/federation/peers/{peer_id}/compare",
+    permission="admin",
+    summary="Compare digests with a peer",
+    answers={200: PeerComparison},
+    errors=(404, 503),
+)
+async def compare_peer(call: Call) -> web.Response:
+    """Compare what both nodes hold of each other's streams and tombstones; names the first that
+    differs. The peer's own comparison says the same."""
+    row = peer_named(call)
+    source = call.service.peers.source(row)
+    try:
+        theirs = await asyncio.to_thread(source.digests)
+    except PeerUnreachable as fault:
+        raise coded("peer_unreachable", str(fault)) from fault
+    finally:
+        source.close()
+    ours = await _digests(call, row, call.service.peers.open_scopes() & frozenset(theirs.scopes))
+    rows = comparison(row.node_id, call.node.node_id, ours, theirs)
+    first = next(
+        (each.stream or f"tombstones of {each.node_id}" for each in rows if not each.equal), None
+    )
+    return answer(
+        {
+            "node_id": row.node_id,
+            "equal": first is None,
+            "streams": [
+                {"stream": each.stream, "equal": each.equal, "ours": each.ours,
+                 "theirs": each.theirs}
+                for each in rows if each.stream is not None
+            ],
+            "tombstones": [
+                {"node_id": each.node_id, "equal": each.equal, "ours": each.ours,
+                 "theirs": each.theirs}
+                for each in rows if each.stream is None
+            ],
+            "first_difference": first,
+        }
+    )  # fmt: skip
+
+
+async def _digests(call: Call, row: PeerRow, scopes: frozenset[str]) -> PeerDigests:
+    """What this node tells the peer; ``scopes``: that are open and that the peer asks for."""
+    names = offered_heads(call, row, scopes)
+    found = await call.in_long_pool(call.node.reader.stream_digests)
+    stones = await call.in_pool(call.node.reader.standing_tombstones)
+    grants = row.grants
+    serves = row.active and grants is not None and grants.serve
+    pulls = row.active and grants is not None and grants.pull
+    replays = pulls and grants is not None and grants.wire == "events"
+    shared = scopes & set(row.allowed_scopes) & set(grants.scopes if serves and grants else ())
+    return PeerDigests(
+        digests={name: found[name] for name in sorted(names) if name in found},
+        tombstones=tombstones_digest((each for each in stones if each.node_id is None), shared),
+        scopes=sorted(call.service.peers.open_scopes() & set(row.allowed_scopes)),
+        held=_of_node(found, row.node_id) if replays else None,
+        held_tombstones=tombstones_digest(
+            (each for each in stones if each.node_id == row.node_id), SCOPES
+        )
+        if pulls
+        else None,
+    )
+
+
+def _of_node(found: dict[str, str], node_id: str) -> dict[str, str]:
+    return {name: digest for name, digest in found.items() if name.startswith(f"{node_id}/")}

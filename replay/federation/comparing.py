@@ -1,0 +1,69 @@
+"""Whether two nodes hold the same of each other's streams and tombstones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+
+class PeerDigests(Struct, frozen=True):
+    """What one node tells a peer.
+
+    ``digests``: of its own streams that the peer may replay; ``tombstones``: of its own, in the
+    scopes it shares; ``scopes``: those that it asks the peer for. ``held`` and
+    ``held_tombstones``: what it holds of the peer's; null where it does not take them.
+    """
+
+    digests: dict[str, str]
+    tombstones: str
+    scopes: list[str]
+    held: dict[str, str] | None
+    held_tombstones: str | None
+
+
+class HoldingsCompared(Struct, frozen=True):
+    """One stream of ``node_id``, or (null) its tombstones, on two nodes."""
+
+    node_id: str
+    stream: str | None
+    ours: str | None
+    theirs: str | None
+
+    @property
+    def name(self) -> str:
+        return self.stream or f"tombstones of {self.node_id}"
+
+    @property
+    def equal(self) -> bool:
+        return self.ours == self.theirs
+
+
+def comparison(
+    peer: str, node_id: str, ours: PeerDigests, theirs: PeerDigests
+) -> list[HoldingsCompared]:
+    """What one owns and the other takes, streams first; in the same order on both nodes.
+
+    Args:
+        peer, node_id: who told ``theirs`` and ``ours``.
+    """
+    found = [
+        *(
+            HoldingsCompared(peer, stream, here, there)
+            for stream, there, here in _taken(theirs, ours)
+        ),
+        *(
+            HoldingsCompared(node_id, stream, here, there)
+            for stream, here, there in _taken(ours, theirs)
+        ),
+    ]
+    return sorted(found, key=lambda each: (each.stream is None, each.stream or each.node_id))
+
+
+def _taken(owner: PeerDigests, holder: PeerDigests) -> Iterator[tuple[str | None, str, str | None]]:
+    """Stream (null: tombstones), its digest at the owner, its digest at the holder."""
+    if holder.held is not None:
+        for stream, digest in owner.digests.items():
+            yield stream, digest, holder.held.get(stream)
+    if holder.held_tombstones is not None:
+        yield None, owner.tombstones, holder.held_tombstones
