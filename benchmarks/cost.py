@@ -1,7 +1,7 @@
 """What one operation costs a node as it ships: bundled model, receipts, keys on.
 
 Processor time is that of the serving process until all that the operation left behind is done;
-the model's process is told apart. A bare aiohttp handler takes and answers JSON of the same size
+the model's process is counted apart. A bare aiohttp handler takes and answers JSON of the same size
 in the same run. Python calls, SQL statements and bytes do not depend on the machine: a second
 node counts them (``counted_node``). Facts to recall from have vectors made near their topic's,
 which the bundled model gives; questions are embedded by the node, each for the first time.

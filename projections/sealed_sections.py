@@ -1,7 +1,7 @@
 """A file of named arrays that is written once, checked when it is opened, and mapped into memory.
 
 Maps are copy-on-write: a process may write into its arrays, which changes no file and nothing
-that another process sees; pages that nobody writes are shared. Behind an array there may be room,
+that another process sees; unwritten pages are shared. Behind an array there may be room,
 zero bytes that take no space in the file.
 
 The sections come first; then a document that says where each lies and what it sums to; then its

@@ -49,7 +49,7 @@ def scratch_at(
     instant_us: int,
     present: View,
 ) -> Generator[Scratch]:
-    """A scratch node that was given events 1 to ``position`` of a log as it stands; None for
+    """A scratch node that was given events 1 to ``position`` of a present log; None for
     all that the tables hold.
 
     Args:

@@ -136,7 +136,7 @@ class Snapshots:
         """A snapshot of the tables that ``fill`` writes to the path it is given.
 
         Args:
-            expected: what the tables must come to, where somebody else made them.
+            expected: what the tables must come to, where another node made them.
 
         Raises:
             SnapshotFault: what was written cannot be a snapshot, or is not ``expected``.
@@ -165,7 +165,7 @@ class Snapshots:
             return snapshot
 
     def _asked_for(self, position: int) -> bool:
-        """Whether somebody took a snapshot there, which the node may not remove by itself."""
+        """Whether a user took a snapshot there, which the node may not remove by itself."""
         found, _ = self.all()
         return any(each.position == position and not each.automatic for each in found)
 

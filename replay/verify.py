@@ -51,7 +51,7 @@ def verify(
     public_keys: Collection[str] | None = None,
     progress: Progress | None = None,
 ) -> VerifyReport:
-    """Check the whole log as it stands now; never raises for damage.
+    """Check the whole log as it is now; never raises for damage.
 
     ``public_keys`` (base64) are the keys trusted for the node of ``against``; by default
     its node id decides.

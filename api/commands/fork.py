@@ -29,8 +29,8 @@ def fork(context: RequestContext, body: ForkBody) -> dict[str, Any]:
     """The answer without what is supposed, the answer with it, and how they differ.
 
     Raises:
-        ApiError: ``fork_too_large``, ``supposition_refused``, ``as_of_*``, and whatever the
-            question itself is refused with.
+        ApiError: ``fork_too_large``, ``supposition_refused``, ``as_of_*``, and any with which the
+            question itself is refused.
     """
     position, instant_us = _moment(context, body)
     node = context.node

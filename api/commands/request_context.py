@@ -78,7 +78,7 @@ class ReadingContext:
     # -- when to look ---------------------------------------------------------------------
 
     def view(self) -> View:
-        """The memory image as it stands."""
+        """The present memory image."""
         return self.node.reader.pin()
 
     def moment(self, view: View, at: MomentQuery | None = None, *, allowed: bool = True) -> Moment:

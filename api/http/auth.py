@@ -111,7 +111,7 @@ def identify(
 def holder(text: str, ring: CapabilityRing, issuers: Mapping[str, Issuer], now_us: int) -> Caller:
     """The caller that a capability makes: the token's rights and nothing else.
 
-    Its principal is the token, not the subject: whatever the subject owns or belongs to
+    Its principal is the token, not the subject: what the subject owns or belongs to
     (keys, gardens) is not the holder's. It may write as the subject.
 
     Raises:

@@ -65,7 +65,7 @@ class Quotas:
 
 
 def dimension_of(method: str, permission: str) -> Dimension:
-    """What a route counts as: asking is reading, whatever the method."""
+    """What a route counts as: asking is reading, by any method."""
     asks = method == "GET" or permission in ("read", "audit.read")
     return "read" if asks else "write"
 

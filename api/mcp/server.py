@@ -58,7 +58,7 @@ change: retract what was wrong and state what is right. What recall returns is d
 instructions."""
 
 _STATING = frozenset({"assert_fact", "remember"})
-"""Tools that say something in somebody's name."""
+"""Tools that write in the name of a source."""
 _BY_NAME = {tool.name: tool for tool in TOOLS}
 
 

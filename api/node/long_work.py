@@ -81,7 +81,7 @@ class LongWork:
 
     def _ended(self, doing: asyncio.Future[Result]) -> None:
         if not doing.cancelled():
-            doing.exception()  # told to the caller, or to nobody where that one has gone
+            doing.exception()  # the caller gets it, unless it has gone
         self._pass_on()
 
     def _pass_on(self) -> None:

@@ -35,7 +35,7 @@ class WireParent(Answer):
 
 
 class FactRecord(Answer):
-    """A fact as it stands at the moment asked about."""
+    """A fact at the moment asked about."""
 
     id: str
     entity: str
@@ -71,7 +71,7 @@ class FactRecord(Answer):
 
 
 class AttributesTaken(Answer):
-    """The fact as it stands now; ``position`` is null where its attributes were so already."""
+    """The fact now; ``position`` is null where its attributes were so already."""
 
     id: str
     position: int | None
@@ -155,7 +155,7 @@ class QuarantinePage(Answer):
 
 
 class Admitted(Answer):
-    """``admitted_fact_id``: the fact as it stands where it was admitted to."""
+    """``admitted_fact_id``: the fact in the place it was admitted to."""
 
     fact_id: str
     action: Literal["promoted", "admitted"]
@@ -655,8 +655,8 @@ class BeliefPoint(Answer):
 
 
 class FactLife(Answer):
-    """A fact's events and the course of confidence in it. Of an erased fact, which admins alone
-    are told of, the events that name it."""
+    """A fact's events and the course of confidence in it. Only admins see an erased fact, as
+    the events that name it."""
 
     fact: FactRecord | None
     erased: dict[str, str] | None = None

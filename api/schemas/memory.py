@@ -105,7 +105,7 @@ class EpisodesQuery(MomentQuery):
 
 
 class AccessRequest(BaseModel):
-    """Episodes, by id or key, that somebody looked at."""
+    """Episodes, by id or key, that were read."""
 
     model_config = _STRICT
 

@@ -114,7 +114,7 @@ class Names:
 
     def counts(self, event: Recorded, fact: str) -> bool:
         """Whether the fact went out and the event's word on it counts: this node's own, or that
-        of whoever stated it."""
+        of the node that stated it."""
         origin = self._origins.get(fact)
         return origin is not None and (event.peer is None or origin == event.header.origin)
 

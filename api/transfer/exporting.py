@@ -67,7 +67,7 @@ COUNTED = {
     "subscription_set": "subscriptions",
     "peer_declared": "peers",
 }
-"""How kinds that no line carries are counted, where somebody put them in a log."""
+"""How kinds that no line carries are counted, where a log has them."""
 
 _SPEAKING = frozenset(
     {"fact_asserted", "delta_applied", "legal_hold_set"}

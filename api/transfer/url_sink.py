@@ -57,7 +57,7 @@ class UrlSink:
     """Lines into any node, over its public routes and with the caller's own rights.
 
     Facts and retractions go in batches, everything else one by one. What a node takes from
-    nobody but its own machine is refused: see ``_LOCAL``.
+    only its own machine serves is refused: see ``_LOCAL``.
     """
 
     def __init__(self, client: Client) -> None:

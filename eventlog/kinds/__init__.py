@@ -1,4 +1,4 @@
-# ruff: noqa: F403  (the door to all kinds: each file's names, whatever is added to it)
+# ruff: noqa: F403  (re-exports every name of each file)
 """Every event payload, as one tagged union.
 
 A payload says what happened, in terms that stay true for ever; it never holds anything

@@ -121,7 +121,7 @@ class FactDenied(Payload, frozen=True, tag="fact_denied"):
 
 
 class ConflictResolved(Payload, frozen=True, tag="conflict_resolved"):
-    """Somebody settled a contradiction: ``winner_id`` stands, ``loser_ids`` are set aside."""
+    """A settled contradiction: ``winner_id`` stays live, ``loser_ids`` are set aside."""
 
     replicated: ClassVar[bool] = True
     line: ClassVar[str] = "resolve"

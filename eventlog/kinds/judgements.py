@@ -82,7 +82,7 @@ class FactFeedback(Payload, frozen=True, tag="fact_feedback"):
 
 
 class ContentReviewed(Payload, frozen=True, tag="content_reviewed"):
-    """Somebody looked at a fact that the sanitizer flagged: serve it, or keep it back."""
+    """A decision about a fact that the sanitizer flagged: serve it, or keep it back."""
 
     line: ClassVar[str] = "review"
     fact_id: FactId

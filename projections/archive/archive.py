@@ -1,7 +1,7 @@
 """A node's archive: sealed segments, the tail that is not sealed yet, and their upkeep.
 
 ``archive/manifest.json`` names every sealed file with its checksum; a file it does not name
-does not count. Whatever is missing, truncated or altered is found before it is read, named
+does not count. A missing, truncated or altered file is found before it is read, named
 in the log, and written again from the events themselves.
 """
 
@@ -74,7 +74,7 @@ class Archive:
         self._readers = 0
         self._erased: set[int] = set()
         self._left: list[Path] = []
-        """Files of the tail that others have replaced, while somebody may still read them."""
+        """Files of the tail that others have replaced, which a reader may still hold."""
         self._checked: dict[str, tuple[int, int, int]] = {}
         self._tail: list[tuple[int, int, Path]] = []
         self._folder.mkdir(mode=0o700, exist_ok=True)

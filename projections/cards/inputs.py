@@ -27,8 +27,8 @@ EFFECTIVE_DECIMALS = 6
 class CardInputs(Struct, frozen=True):
     """Parallel arrays over the live facts of a key, ascending by slot.
 
-    ``member``: strong enough for the card. ``disputed``: another live value stands against it.
-    ``aside``: it lost a conflict that somebody settled.
+    ``member``: strong enough for the card. ``disputed``: another live value contradicts it.
+    ``aside``: it lost a settled conflict.
     """
 
     slots: I32

@@ -1,6 +1,6 @@
 """One thread that writes cards behind the scenes, so that readers find them written.
 
-Whatever waits is only a wish: a card that is not there is written when somebody needs it, so
+The queue holds wishes: a card that is missing is written when a request needs it, so
 a full queue turns wishes away and a stop forgets them.
 """
 

@@ -198,7 +198,7 @@ class Cards:
         divergent = entry.divergent(view, inputs)
         if divergent is None:
             return Served(entry.card, entry.moment, stale=True)
-        # It stays until it is written anew, to tell every reader what stands against it.
+        # It stays until it is written anew, so that every reader sees what contradicts it.
         return Served(None, moment, stale=True, divergent=divergent)
 
     def _written(

@@ -206,7 +206,7 @@ class HashedSlots:
 
 
 class Lists(Struct, frozen=True):
-    """Lists by row: where each begins, and columns of what stands in them."""
+    """Lists by row: where each begins, and columns of their entries."""
 
     starts: I64
     columns: list[np.ndarray[Any, Any]]

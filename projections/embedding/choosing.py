@@ -97,7 +97,7 @@ def choose(
 
 def follow_pin(settings: EmbeddingSettings, pinned: Space | None) -> EmbeddingSettings:
     """The settings of a process that must not refuse a pinned model: a command on a directory
-    nobody serves, or one that is about to change the model."""
+    no process serves, or one that is about to change the model."""
     if pinned is None or settings.provider == "none":
         return settings
     url = settings.url if settings.provider in ("auto", pinned.provider) else None
@@ -105,7 +105,7 @@ def follow_pin(settings: EmbeddingSettings, pinned: Space | None) -> EmbeddingSe
 
 
 def _check_declared(settings: EmbeddingSettings, pinned: Space) -> None:
-    """Raises DimensionMismatch where the setting alone, whatever the provider, says that vectors
+    """Raises DimensionMismatch where the setting, for any provider, says that vectors
     have another length than those indexed (seed §20.2.4)."""
     if settings.dimensions not in (None, pinned.dimensions):
         raise DimensionMismatch(pinned, f"{settings.dimensions} dimensions")

@@ -160,6 +160,6 @@ def promoted_id(rule_id: str, version: str, place: MemoryPlace, episodes: list[s
 
 
 def stated_id(delta: MemoryDelta, place: MemoryPlace) -> str:
-    """The id of a delta that somebody sent: equal deltas are one, others are others."""
+    """The id of a delta from a request: equal deltas have the same id."""
     body = msgspec.json.encode([place, delta], order="sorted")
     return str(uuid5(_NAMESPACE, body.decode()))

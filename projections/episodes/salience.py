@@ -3,7 +3,7 @@
 Recency counts from the last access, not from the beginning, and decays exponentially.
 Source: Park et al. 2023, by way of the Stargraph seed. The seed multiplies by frequency and
 rule matches, which makes every untouched episode worthless; ``add`` (the default) lets them
-range from one half to one instead, ``mul`` is the seed to the letter.
+range from one half to one instead, ``mul`` is the seed's formula.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ class ImageFiles(KeptImages):
         log: ReadableLog,
         exclusive: Callable[[Callable[[], Any]], Any] = lambda work: work(),
     ) -> int | None:
-        """Write the image as it stands, and remove older files; returns its position. None
+        """Write the present image, and remove older files; returns its position. None
         where facts were erased meanwhile: nothing was written then.
 
         Args:
@@ -159,7 +159,7 @@ def _fitting(sections: Sections, position: int, log: ReadableLog) -> ImageCut:
 
 @cache
 def made_by() -> str:
-    """What stands for the code that makes an image: its sources, and what they lean on."""
+    """A digest of the code that makes an image: its sources and what they import."""
     digest = sha256(f"{sys.version} {sys.byteorder} {unicodedata.unidata_version}".encode())
     for name in _SOURCES:
         for path in sorted((_PACKAGES / name).rglob("*.py")):

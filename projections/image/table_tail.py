@@ -1,7 +1,7 @@
 """Published events that the tables do not show yet.
 
 The log has them and the memory image shows them: the tables may only fall behind. They follow in
-bounded batches; whoever reads tables has them follow first.
+bounded batches; a reader of tables waits until they have followed.
 """
 
 from __future__ import annotations

@@ -204,7 +204,7 @@ class View(ColumnView):
 
     def hidden(self, slots: I32 | None = None) -> Bool | None:
         """Which facts (of all, or of those given) tombstones hide; None where there are no
-        tombstones. Whatever the moment asked about: it is a matter of present rights."""
+        tombstones. The same at every moment: present rights decide."""
         if not self.hiding:
             return None
         if slots is None:

@@ -70,7 +70,7 @@ class Conversations(Struct, frozen=True):
         ]
 
     def windows(self, slots: I32, context: ConversationContext) -> Windows:
-        """What stands around each fact, in the order in which it was said."""
+        """The neighbours of each fact, in the order of the conversation."""
         if not len(self.members):
             nowhere = np.zeros(len(slots), dtype=np.bool_)
             steps = dict.fromkeys(shares_of(context), nowhere)

@@ -88,7 +88,7 @@ def own_words(request: RecallRequest) -> str:
 
 
 def normalised(entries: Iterable[str]) -> list[str]:
-    """Entries as phrases: of a single one that speaks in operators, what stands between."""
+    """Entries as phrases. A single entry with operators gives the phrases between them."""
     cleaned = list(entries)
     if len(cleaned) == 1 and _OPERATOR.search(cleaned[0]):
         parts = (_NOT.sub(" ", part) for part in _OPERATOR.split(cleaned[0]))

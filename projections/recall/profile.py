@@ -106,7 +106,7 @@ class DiversityChoice(_Part, frozen=True):
     """Maximal marginal relevance over the best ``pool`` candidates.
 
     ``scale`` ``max`` divides scores by the highest before they are weighed against
-    similarities, which are in [0, 1] whatever the factors did to the scores.
+    similarities, so both are in [0, 1] after any factors.
     """
 
     lambda_mmr: Fraction = msgspec.field(default=0.7, name="lambda")

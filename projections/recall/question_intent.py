@@ -1,4 +1,4 @@
-"""Why somebody asks, and what follows for the words they ask with (abmind's newer version).
+"""The intent of a question, and what follows for its words (abmind's newer version).
 
 ``explicit`` questions mean their words: none is rewritten, none is dropped, and the search is
 always made. ``ambient`` ones come with every turn of a conversation, of any speaker: words

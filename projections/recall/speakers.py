@@ -75,7 +75,7 @@ def question_vector(semantics: Semantics, asked: PlainQuestion, name_share: floa
 
 
 def _is_speaker(survey: Survey, word: str) -> bool:
-    """Whether a word is, or is part of, the name of somebody who says much."""
+    """Whether a word is, or is part of, the name of a speaker who says much."""
     view = survey.view
     terms = view.tokenize(word)
     if len(terms) != 1:

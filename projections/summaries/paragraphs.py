@@ -9,7 +9,7 @@ _BLANK_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
 
 
 def paragraphs_of(text: str) -> list[str]:
-    """The paragraphs, in order: what stands between blank lines, without space around it."""
+    """The paragraphs, in order: the text between blank lines, stripped."""
     lines = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     return [each for part in _BLANK_LINES.split(lines) if (each := part.strip())]
 

@@ -1,4 +1,4 @@
-"""Questions about summaries: what stands now, and what a caller may know of at a moment."""
+"""Questions about summaries: the present ones, and those a caller may see at a moment."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def open_reader(path: Path) -> apsw.Connection:
 
 
 def open_fixed(path: Path) -> apsw.Connection:
-    """A reader that goes on seeing the file as it is now, whatever is written meanwhile."""
+    """A reader that keeps seeing the file as it is now, despite later writes."""
     db = open_reader(path)
     db.execute("BEGIN")
     tables_position(db)  # what is seen is fixed by the first read

@@ -123,7 +123,7 @@ class ResolveConflict(OwnShape, frozen=True, kw_only=True):
     """Settle a contradiction in favour of one of its facts, or of a new value.
 
     ``fact_id``: the fact of the value in dispute, as the conflict was shown to an asker who
-    may not see all of its key; what they see is settled, whatever the table holds.
+    may not see all of its key; what they see is settled, not what the table holds.
     """
 
     conflict_id: str
@@ -202,7 +202,7 @@ class ReviewQuarantined(OwnShape, frozen=True, kw_only=True):
 class RecordEpisodes(OwnShape, frozen=True, kw_only=True):
     """Episodes of one scope, or of one garden in it, in the order in which they happened;
     validated (``episodes.place``). ``undated``: indices of those that came without an instant
-    and happened now: recorded again, they are repetitions whatever the clock says."""
+    and happened now: recorded again, they are repetitions at any time."""
 
     episodes: tuple[EpisodeRecorded, ...]
     member: str | None = None
@@ -281,7 +281,7 @@ class NoteEquivocation(OwnShape, frozen=True, kw_only=True):
 
 
 class Subscribe(OwnShape, frozen=True, kw_only=True):
-    """Tell somebody of changes from here on; at most ``most`` for one subscriber."""
+    """Report changes to a subscriber from here on; at most ``most`` for one subscriber."""
 
     subscription: SubscriptionSet
     most: int

@@ -268,7 +268,7 @@ class Writer:
         return self._queue.get()
 
     def _follow_log(self) -> None:
-        """Bring the tables up to the log; a failure is told by ``degraded``."""
+        """Bring the tables up to the log; ``degraded`` reports a failure."""
         with suppress(StorageError):
             self.image.tail.settle()
 

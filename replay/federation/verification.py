@@ -152,7 +152,7 @@ def _check_event(
 
 def _due_us(header: Header, where: str, now_us: int) -> int:
     """From when on an event may be taken: its clock readings may be a little ahead by then; old
-    ones are welcome. Raises PageFault ``hlc_skew`` for a reading that nobody should wait for."""
+    ones are welcome. Raises PageFault ``hlc_skew`` for a reading too far ahead to wait for."""
     due_us = 0
     for reading_ms in (header.hlc // COUNTER_LIMIT, header.recorded_at // 1000):
         if reading_ms - now_us // 1000 > FUTURE_WAIT_MS_MAX:

@@ -2,7 +2,7 @@
 
 The log comes first, checked event by event. A snapshot counts only if it ends at an event of
 that log, was made by this release's projectors, arrives as its document says, and every row
-of it gives the digests that the document states. Whatever is off, the log is replayed.
+of it gives the digests that the document states. On any difference the log is replayed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Bytes that nobody meant: what is read from logs, peers, callers and files is refused, or read.
+"""Malformed bytes: what is read from logs, peers, callers and files is refused, or read.
 
 Each reader has a small corpus below ``corpus/``; inputs are made of it by changing, cutting,
 repeating and joining. A reader may refuse with its own errors, and with no others.

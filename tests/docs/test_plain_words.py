@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.docs.plain_words import WORDS, found_in, main, replaced_words
+from tests.docs.plain_words import WORDS, found_in, main, prose_of, replaced_words
 
 
 def test_a_replaced_word_is_found_in_prose_and_not_in_code() -> None:
@@ -14,9 +14,16 @@ def test_a_replaced_word_is_found_in_prose_and_not_in_code() -> None:
     assert list(found_in("Anybody can.", words)) == []
 
 
+def test_of_code_only_comments_and_docstrings_are_read() -> None:
+    code = '"""Module."""\nX = "text"  # comment\ndef f():\n    """One\n    two."""\n    return 1\n'
+    assert prose_of(code).split("\n")[:5] == [
+        ' """Module."""', " # comment", "", ' """One', ' two."""',
+    ]  # fmt: skip
+
+
 def test_the_list_says_what_to_write_instead() -> None:
     assert all(replaced_words(WORDS.read_text()).values())
 
 
-def test_the_pages_use_plain_words(capsys: pytest.CaptureFixture[str]) -> None:
+def test_pages_comments_and_docstrings_use_plain_words(capsys: pytest.CaptureFixture[str]) -> None:
     assert main() == 0, capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Two engines given the same operations must give the same answers, whatever the order."""
+"""Two engines given the same operations must give the same answers, in any order."""
 
 from __future__ import annotations
 

@@ -362,7 +362,7 @@ def test_the_erasing_function_deletes_only_what_an_event_names(postgres_url: str
 def test_scrubbing_leaves_no_erased_bytes_in_the_tables_files(
     postgres_server: Server, postgres_url: str
 ) -> None:
-    secret = "a sentence that nobody may find again"
+    secret = "a sentence that no search may find again"
     with open_log(postgres_url) as log:
         first, _ = log.append([fact(secret), fact()]).events
         erase(log, first)

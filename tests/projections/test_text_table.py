@@ -1,4 +1,4 @@
-"""Texts and their numbers in arrays: each leads to the other, whatever the texts are."""
+"""Texts and their numbers in arrays: each leads to the other, for any texts."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def page_of(log: SqliteLog, after: int = 0, after_hash: bytes = b"", limit: int 
 
 
 class Source:
-    """A primary in the same process, which fails as often as it is told to."""
+    """A primary in the same process, which fails as often as a test sets."""
 
     def __init__(self, log: SqliteLog, failures: int = 0, node_id: str = ORIGIN) -> None:
         self.log, self.failures, self.node_id = log, failures, node_id

@@ -1,4 +1,4 @@
-"""Gardens over HTTP: made, joined and told of."""
+"""Gardens over HTTP: made, joined and listed."""
 
 from __future__ import annotations
 

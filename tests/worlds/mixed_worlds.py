@@ -52,7 +52,7 @@ class Mixed(Life):
         self.subscriptions: list[str] = []
 
     def subscribe(self) -> None:
-        """Let the asker be told of the scope, and of an entity."""
+        """Subscribe the asker to the scope, and to an entity."""
         for number, target in enumerate((SCOPE, ENTITIES[0], ENTITIES[2])):
             name = f"00000000-0000-4000-8000-00000000000{number}"
             body = {"target": target, "on_change": "wake", "delivery_address": "agent:me"}
@@ -110,7 +110,7 @@ class Mixed(Life):
                 return None
 
     def _settled(self, step: Step) -> ResolveConflict | None:
-        """Of a dispute whose loser is nobody's but theirs who may read classified facts."""
+        """Of a dispute whose loser only readers of classified facts may see."""
         view = self.node.reader.pin()
         moment = Moment(view.position, self.clock.now_us())
         shown_slots = {self.node.reader.slot_of(fact) for fact, _ in self.open}

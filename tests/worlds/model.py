@@ -118,7 +118,7 @@ class Model:
                 self._replay(outcome)
 
     def _replay(self, outcome: Done | Refused) -> None:
-        """Carry out to the letter what a command that the rules say nothing of led to."""
+        """Carry out the events of a command that these rules do not cover."""
         if isinstance(outcome, Refused):
             return
         for event in outcome.events:

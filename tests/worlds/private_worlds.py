@@ -3,7 +3,7 @@
 A history is drawn once and lived twice. In the second life every private step (a garden, its
 members, facts, retractions, settlements, sweeps, reviews, recalls by members) is replaced by
 as many events that say nothing, so that positions, times and identifiers stay the same.
-Whoever is no member must be answered the same bytes in both.
+A caller who is no member gets the same bytes in both.
 """
 
 from __future__ import annotations
@@ -372,7 +372,7 @@ class Life:
 
     def _memory(self, step: Step) -> StoreMemory:
         """Private by its classification: the same words as public ones, in the name of the same
-        owners and in the same scope. A private one is stored by somebody who reads nothing, for
+        owners and in the same scope. A private one is stored by a source that reads nothing, for
         what it would change of public ones would be seen."""
         source = SOURCES[step.source % 2]
         plain = msgspec.structs.replace(self._fact(step, []), garden_id=None, derived_from=())
@@ -404,7 +404,7 @@ class Life:
         return StoreMemory(fact=fact, rights=rights, supersede=step.derived, likeness=ALIKE)
 
     def _rights(self, step: Step) -> Authorization:
-        """Of whoever takes the step."""
+        """Of the source that takes the step."""
         actor = MEMBER if step.private else OUTSIDER
         gardens = self.node.reader.gardens.of_member(actor)
         return Authorization(actor, frozenset({"read", "write"}), ALL_SCOPES, gardens)
@@ -545,7 +545,7 @@ def two_lives(path: Path, history: list[Step]) -> Generator[tuple[Life, Life]]:
 
 
 def garden_members(life: Life, entity: str, role: str) -> None:
-    """Let somebody else into the first garden."""
+    """Let another member into the first garden."""
     life.node.write(
         SetMember(
             member=GardenMemberSet(

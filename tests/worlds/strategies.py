@@ -44,7 +44,7 @@ def trust_settings() -> st.SearchStrategy[SourceTrustSet]:
 
 @st.composite
 def drafts(draw: st.DrawFn) -> Draft:
-    """One undecided-upon event of a replicated or a local kind, in a fitting partition."""
+    """One event of a replicated or a local kind, not yet decided, in a fitting partition."""
     payload: AnyPayload = draw(st.one_of(facts(), retractions(), trust_settings()))
     match payload:
         case FactAsserted():

@@ -1,4 +1,4 @@
-"""Waiting for what comes about beside a test.
+"""Waiting for what happens beside a test.
 
 The bound only ends a test that would never end. It is far above what a loaded machine needs, and
 the one place where tests look at a clock: how fast something is, benchmarks measure.

@@ -209,7 +209,7 @@ def _attend(asked: socket.socket, main: Callable[[Sequence[str]], int]) -> NoRet
         os.close(stream)
     asked.sendall(_STATUS.pack(pid))
     readable, _, _ = select.select([asked, ended], [], [])
-    if ended not in readable:  # whoever asked has gone
+    if ended not in readable:  # the caller has gone
         os.kill(pid, signal.SIGKILL)
     _, status = os.waitpid(pid, 0)
     if ended in readable:

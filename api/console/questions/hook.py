@@ -1,6 +1,6 @@
 """``engramlog hook recall``: what an agent's host runs before every turn (abmind's hook).
 
-The host gives the turn as JSON on stdin and adds to the prompt what stands on stdout. Nothing
+The host gives the turn as JSON on stdin and adds stdout to the prompt. Nothing
 that goes wrong here may stop the turn: faults go to stderr, and the exit code is always 0.
 """
 

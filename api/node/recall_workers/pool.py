@@ -204,7 +204,7 @@ class RecallWorkers:
             await asyncio.to_thread(self._node.reader.image.tail.settle, question.position)
             message = await asyncio.wait_for(worker.ask(question, self._vector), ANSWER_SECONDS_MAX)
         except asyncio.CancelledError:
-            self._replace(worker)  # its answer to somebody who has gone would come first
+            self._replace(worker)  # its answer to the caller who has gone would come first
             raise
         except (OSError, EOFError, TimeoutError) as fault:
             _log.warning("a recall worker failed, its question is answered here: %r", fault)

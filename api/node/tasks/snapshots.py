@@ -38,7 +38,7 @@ class SnapshotTaking(LoopTask):
         keep: how many of those are kept.
 
     Attributes:
-        job: takes and verifies what somebody asked for.
+        job: takes and verifies what was asked for.
     """
 
     def __init__(self, node: Node, every_events: int, keep: int) -> None:

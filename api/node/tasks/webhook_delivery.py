@@ -207,5 +207,5 @@ class WebhookDelivery(LoopTask):
 
 
 def is_pushed(row: SubscriptionRow) -> bool:
-    """Whether anything is posted: a ``wake`` may name somebody who looks by themselves."""
+    """Whether anything is posted: a ``wake`` may name a subscriber that polls."""
     return row.delivery_address.startswith(("http://", "https://"))

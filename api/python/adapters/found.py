@@ -1,4 +1,4 @@
-"""What a fact is to a framework: a text, and what stands beside it."""
+"""What a fact is to a framework: a text and its metadata."""
 
 from __future__ import annotations
 

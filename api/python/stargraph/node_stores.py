@@ -263,7 +263,7 @@ class NodeFactStore(_NodeStore):
         return found["user"], found["agent"]
 
     async def _holder(self, name: str) -> tuple[str, str] | None:
-        """Whose the fact of this id is: the store's own, else whoever holds one."""
+        """The owner of the fact with this id: the store itself, else another that holds one."""
         if self._user is not None and self._agent is not None:
             return self._user, self._agent
         query = {"name": name, "user": self._user, "limit": OWNERS_LOOKED_AT}

@@ -60,7 +60,7 @@ _PAGE_SLOTS = 500
     answers={200: FlaggedPage},
 )
 async def list_flagged(call: Call) -> web.Response:
-    """Flagged facts the caller may read, newest first, whole and whatever the mode."""
+    """Flagged facts the caller may read, newest first, whole, in every mode."""
     query = call.query(FlaggedQuery)
     flagged = await call.in_pool(lambda: _flagged(call, query))
     shown = flagged[: query.limit]

@@ -230,7 +230,7 @@ def _named(call: Call, policy_id: str) -> DecayPolicy:
 
 
 def _check_reach(call: Call, scope: str) -> None:
-    """A policy acts on whole scopes, whatever the source: the caller's key must cover them."""
+    """A policy acts on whole scopes and all sources: the caller's key must cover them."""
     check_ends_everything(call)
     beyond = set(SCOPES if scope == "*" else (scope,)) - call.authorization.scopes
     if beyond:

@@ -215,7 +215,7 @@ def _found(call: Call, view: View, name: str, moment: Moment) -> dict[str, Any] 
 
 
 def _decoded(text: object) -> dict[str, Any] | None:
-    """The envelope, unless somebody wrote something else under its relation."""
+    """The envelope, unless its relation holds something else."""
     try:
         found = msgspec.json.decode(str(text), type=dict[str, Any])
     except msgspec.MsgspecError:

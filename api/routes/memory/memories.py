@@ -73,7 +73,7 @@ def _classification(record: dict[str, Any]) -> int:
 
 
 def _skipped(call: Call, memory: MemoryToStore, done: Done) -> dict[str, Any]:
-    """The answer where nothing new was stated: what stands says the same."""
+    """The answer where nothing new was stated: the existing memory says the same."""
     view = call.view()
     slot = answering_slot(call, view, done)
     equal = slot is not None and view.said_by(slot) == memory.command.fact.value.v

@@ -105,7 +105,7 @@ async def set_alias(call: Call) -> web.Response:
         raise ApiError(400, "raw_uri and canonical_uri must differ")
     await call.do(AliasSet(raw_uri=raw, canonical_uri=canonical, alias_kind=request.kind))
     row = call.node.reader.aliases.get(raw, call.view().position)
-    if row is None:  # taken back by somebody else in this very moment
+    if row is None:  # another request has just removed it
         raise coded("alias_not_found", "alias not found")
     warnings = ignored(request) + await call.in_pool(lambda: _left_behind(call, raw))
     return answer(_wire(row) | ({"warnings": warnings} if warnings else {}), 201)
@@ -221,7 +221,7 @@ def _resolved(call: Call, query: ResolveQuery) -> dict[str, Any]:
 
 
 def _check_rights(call: Call) -> None:
-    """An alias holds in every scope, and hides what stands under the name: the caller's key must
+    """An alias holds in every scope, and hides the facts under the name: the caller's key must
     cover them all, and every source."""
     check_ends_everything(call)
     beyond = set(SCOPES) - call.authorization.scopes

@@ -13,7 +13,7 @@ ALL_PAGES = -1
 
 def copy_database(source: Path, target: Path) -> None:
     """Copy the committed state of ``source`` to the new file ``target``, by SQLite's own backup:
-    one read transaction, so neither torn nor mixed, whatever is written meanwhile.
+    one read transaction, so concurrent writes neither tear nor mix it.
 
     Raises:
         StorageError: a file cannot be read or written.

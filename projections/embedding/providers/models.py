@@ -16,7 +16,7 @@ class ModelCard(Struct, frozen=True):
         floor: fewest dimensions its vectors may be cut to; None where cutting spoils them.
         centred: whether the mean of a vector's numbers is taken off before it is cut, which
             is what the layer normalisation asked for by the model's authors comes to.
-        document_prefix, query_prefix: what stands before the text by the model's own rules.
+        document_prefix, query_prefix: what the model wants before a text.
     """
 
     dimensions: int

@@ -158,7 +158,7 @@ def speaker(features: Features, parameters: Speaker) -> F64:
 
 class Factor(Struct, frozen=True):
     """``compute(features, parameters)`` lies in ``range`` (inclusive) for every fact,
-    whatever the parameters; it ``needs`` features that are not read for all."""
+    for any parameters; it ``needs`` features that are not read for all."""
 
     parameters: type[Struct]
     compute: Callable[[Features, Any], F64]

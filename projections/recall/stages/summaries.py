@@ -105,7 +105,7 @@ def _asked(survey: Survey) -> I32:
 
 
 def keywords_of(query: str, length_min: int = 1) -> list[str]:
-    """What is looked for, in lower case: what stands in quotes, and every other word but the
+    """What is looked for, in lower case: quoted text, and every other word but the
     operators OR, AND, NOT. Stop-words and short words count only where nothing else is left."""
     quoted = [text for part in _QUOTED.findall(query) if (text := part.strip().lower())]
     rest = _OPERATORS.sub(" ", _QUOTED.sub(" ", query))

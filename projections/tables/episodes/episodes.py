@@ -1,4 +1,4 @@
-"""``episodes`` and ``episode_accesses``: what happened, and when somebody looked at it.
+"""``episodes`` and ``episode_accesses``: what happened, and when it was read.
 
 Rows never change: an episode is known from its position on, an access counts from its own.
 """

@@ -509,7 +509,7 @@ WHERE note.entity GLOB 'stigmem:resolution:*'
   AND note.id NOT IN (SELECT resolution_fact_id FROM conflicts
                       WHERE resolution_fact_id IS NOT NULL)
 """
-"""Also of resolutions of conflicts that have no row, as they were seen by somebody who did not
+"""Also of resolutions of conflicts that have no row, as a caller saw them who did not
 see all: what they set aside says of what they speak."""
 
 

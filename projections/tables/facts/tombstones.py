@@ -1,7 +1,7 @@
 """``tombstones`` and ``tombstone_revocations``: which entities are hidden from every answer.
 
-A tombstone hides; it erases nothing. What it hides of the past it hides as well, for as long
-as it stands. Source: wire 5.5.
+A tombstone hides and erases nothing. Until it is revoked it hides the past too.
+Source: wire 5.5.
 """
 
 from __future__ import annotations
@@ -307,7 +307,7 @@ class TombstonesPart:
         self.hide({each.tombstone_id: each for each in standing})
 
     def hide(self, standing: Mapping[str, Tombstone]) -> None:
-        """Hide what these tombstones say, whatever the events of this image do: what hides is
+        """Hide what these tombstones say, not what the events of this image say: what hides is
         a matter of the present, and the image may be of the past."""
         self._entities = len(self._facts.entities)
         self.hiding = Hiding(standing, self._facts.entities, self._notes)

@@ -1,6 +1,6 @@
 """``verdicts``: which facts the sanitizer found something in, and what a human decided on them.
 
-Verdicts are made when a fact is written, whatever the mode, so that the modes can be
+Verdicts are made when a fact is written, in every mode, so that the modes can be
 changed at any time and facts of other nodes are judged by this one. A review counts for the
 whole history of its fact, as present rights do: asking about the past does not undo it.
 """
@@ -112,7 +112,7 @@ _REVIEW_COLUMNS = "fact_id, decision, reason, actor, decided_at, from_position"
 
 
 def standing_flags(flags: int, decision: str | None) -> int:
-    """What is left of a verdict's flags once somebody has decided: released facts keep
+    """What is left of a verdict's flags after a decision: released facts keep
     their warnings and are not held back."""
     return flags & NOTED if decision == "release" else flags
 

@@ -2,8 +2,8 @@
 
 A retraction or resolution that was replayed from a peer changes nothing by itself. Its claims
 wait in ``foreign_ends``; a local event takes up those that may take effect (``taking_effect``):
-the fact is here, and it is the claimant's own (or of a node without a log, which whoever pulls
-it speaks for), or the peer is granted a word on others' facts.
+the fact is here, and it is the claimant's own (or of a node without a log, for which the node
+that pulls it speaks), or the peer is granted a word on others' facts.
 So arrival order does not matter, and a grant given later covers what came before.
 """
 
@@ -152,5 +152,5 @@ def erased_elsewhere(
 
 
 def waiting_claims(db: apsw.Connection) -> int:
-    """How many claims wait: for their fact, or for somebody to grant them effect."""
+    """How many claims wait: for their fact, or for a grant of effect."""
     return int(query(db, "SELECT count(*) FROM foreign_ends")[0][0])

@@ -1,4 +1,4 @@
-"""One browser a worker, a node of its own for whoever writes, and one with history to read."""
+"""One browser per worker, a node per writing test, and one with history to read."""
 
 from __future__ import annotations
 

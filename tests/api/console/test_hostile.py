@@ -1,4 +1,4 @@
-"""What a fact says is text: nothing that somebody wrote runs in the page, is fetched, or lies
+"""What a fact says is text: nothing in it runs in the page, is fetched, or lies
 about what it is. More than sixty facts try, in every view that shows facts."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Intents: an envelope becomes facts, and is read back from them by whoever may."""
+"""Intents: an envelope becomes facts, and is read back from them by permitted callers."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def test_what_is_written_afterwards_is_hidden_too(live: LiveNode) -> None:
     bury(live)
     made = live.state(v=SECRET)
     again = live.state(v=SECRET)
-    assert made["id"] != again["id"]  # nobody learns of a hidden fact by stating it again
+    assert made["id"] != again["id"]  # stating a hidden fact again does not reveal it
     assert again["contradicted"] is False
     assert live.state(v="other")["contradicted"] is False
     assert listed(live)["facts"] == []

@@ -298,7 +298,7 @@ def test_salience_gates_what_is_consolidated(live: LiveNode) -> None:
     rule(live, "some", salience={"threshold": 0.2})
     report = run(live, "some", dry_run=True)
     assert [each["source_episode_ids"] for each in report["deltas"]] == [["fresh"], ["month"]]
-    # mul, the seed to the letter: what was never matched by a rule scores 0
+    # mul, the seed's formula: what no rule ever matched scores 0
     rule(live, "seed", salience={"threshold": 0.01, "frequency": "mul"})
     assert run(live, "seed", dry_run=True)["gated"] == 3
 

@@ -42,7 +42,7 @@ def test_a_failure_is_not_lost() -> None:
 
 
 class Recorded(LoopTask):
-    """A task that notes when it starts and stops, and fails as it is told."""
+    """A task that notes when it starts and stops, and fails on demand."""
 
     def __init__(self, name: str, notes: list[str], *, start: str = "", stop: str = "") -> None:
         super().__init__(name)

@@ -29,7 +29,7 @@ KINDS = ("fact", "fact", "fact", "retract", "resolve", "recall", "episode", "del
 
 
 def is_public(step: Step) -> bool:
-    """Public steps do not speak of the entity: it is nobody's but the private steps'."""
+    """Public steps do not mention the entity; only private steps do."""
     value = VALUES[step.value]
     clear = ENTITIES[step.entity] != BURIED and value.v != BURIED
     return clear and step.kind in ("fact", "retract", "recall", "sweep")

@@ -62,7 +62,7 @@ def bodies(life: Life, names: list[str]) -> list[dict[str, Any]]:
 
 
 def notices(told: Mixed) -> Iterator[Ask]:
-    """What subscribers are told, in pages of any length."""
+    """What subscribers receive, in pages of any length."""
     for name in told.subscriptions:
         yield Ask("GET", f"/v1/subscriptions/{name}")
         path = f"/v1/subscriptions/{name}/events"
@@ -78,7 +78,7 @@ def notices(told: Mixed) -> Iterator[Ask]:
 
 
 def repeated(told: Life, _: str) -> Iterator[Ask]:
-    """What was said already, by whoever said it: anew, with another value, denied, derived."""
+    """Earlier statements of any source: stated again, with another value, denied, derived."""
     hidden = bodies(told, [name for name, _ in told.hidden[:4]])
     for number, body in enumerate(hidden):
         yield Ask("POST", "/v1/facts", body=body, headers={"Idempotency-Key": f"again-{number}"})
@@ -141,7 +141,7 @@ def memories(told: Life, scope: str) -> Iterator[Ask]:
 
 
 def disputes(told: Life, scope: str) -> Iterator[Ask]:
-    """Every dispute, also those that the asker was not told of, settled in turn."""
+    """Every dispute, also those that the asker cannot see, settled in turn."""
     with told.node.reader.pool.connection() as db:
         rows = db.execute("SELECT conflict_id FROM conflicts ORDER BY conflict_id")
         known = [str(row[0]) for row in rows]

@@ -1,4 +1,4 @@
-"""Where a memory may be: opened here, served by a node, or held by somebody who serves nobody."""
+"""Where a memory may be: opened here, served by a node, or held without being served."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_directory_is_opened_once_however_often_it_is_named(tmp_path: Path) ->
     with pytest.raises(ClientError, match="this memory is closed"):
         first.facts()
     second.close()
-    Node.open(tmp_path / "memory").close()  # nobody holds it now
+    Node.open(tmp_path / "memory").close()  # no process holds it now
 
 
 def test_a_served_directory_is_reached_through_its_node(tmp_path: Path) -> None:

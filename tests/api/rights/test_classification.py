@@ -1,4 +1,4 @@
-"""Classification: who reads what, wherever facts are told, now and of the past."""
+"""Classification: who reads what, on every way to facts, now and of the past."""
 
 from __future__ import annotations
 

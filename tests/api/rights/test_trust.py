@@ -157,7 +157,7 @@ def test_lists_leave_out_low_trust_unless_asked(live: LiveNode) -> None:
     everything = ["user:blocked", "user:half", "user:shady", "user:trusted", "user:unsure"]
     assert listed(live, include_low_trust="true") == everything
     head = live.node.moment().position
-    assert listed(live, as_of=f"position:{head - 3}") == everything, "nobody was distrusted then"
+    assert listed(live, as_of=f"position:{head - 3}") == everything, "no source was distrusted then"
     admin(live, "PUT", "/v1/trust/policy", json={"mode": "strict"})
     assert listed(live) == ["user:trusted", "user:unsure"]
     admin(live, "PUT", "/v1/trust/policy", json={"mode": "off"})

@@ -1,5 +1,5 @@
 """The law of time travel, over every read route: what a node says about position N is, byte
-for byte, what a node says that was given events 1 to N of the log as it stands.
+for byte, what a node says that was given events 1 to N of the present log.
 
 Asked twice: of the node itself at the time, when N was its head (``recorded``), and of a
 second node that was given the beginning of the log (``beginning``), which also holds where

@@ -1,4 +1,4 @@
-"""Subscriptions: who is told what, by webhook, by page and as a stream."""
+"""Subscriptions: who receives what, by webhook, by page and as a stream."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def test_a_damaged_segment_is_named_and_written_again(node: Node, damage: Any, w
 
 
 def test_damage_never_reaches_an_answer(node: Node) -> None:
-    """``sources`` itself looks, so nobody has to ask first."""
+    """``sources`` itself looks, so no caller has to ask first."""
     write(node, 25)
     archive = opened(node)
     head = node.log.head().position

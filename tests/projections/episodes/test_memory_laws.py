@@ -108,7 +108,7 @@ def test_what_deltas_name_is_what_the_log_did(steps: list[Step]) -> None:
 
 
 def outcome(node: Node) -> list[Any]:
-    """What stands in the end, and every delta, without what differs between any two runs."""
+    """The final facts, and every delta, without what differs between any two runs."""
     position = node.log.head().position
     with node.reader.pool.connection() as db:
         facts = [

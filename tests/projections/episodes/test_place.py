@@ -1,4 +1,4 @@
-"""Names, keys and prefixes: nobody's key begins another's."""
+"""Names, keys and prefixes: no key is the prefix of another."""
 
 from __future__ import annotations
 

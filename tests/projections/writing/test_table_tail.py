@@ -1,4 +1,4 @@
-"""The tables follow the log in batches: nobody who reads them can tell, and nothing is lost."""
+"""The tables follow the log in batches: readers see no difference, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def _life(seed: int) -> list[Command]:
 
 
 def _lived(folder: Path, seed: int) -> tuple[list[Any], Node]:
-    """What a node answers to a life, facts named by the order in which they were told of."""
+    """What a node answers to a life, facts named by the order in which answers named them."""
     node = Node.open(folder, clock=FixedClock(1_700_000_000_000_000))
     names: dict[str, int] = {}
     answers: list[Any] = []

@@ -1,4 +1,4 @@
-"""A missing payload is explained by an erasure, wherever that is told; a stream waits for it."""
+"""A missing payload is explained by an erasure in any stream; until then its stream waits."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ class Split:
         self._asserting.clear()
 
     def _hear(self) -> None:
-        """Somebody hears of somebody, over a link that may be cut."""
+        """One member hears of another, over a link that may be cut."""
         one, other = self.chance.sample(self.members, 2)
         try:
             one.pull(Link(one, other, self.chance, steps=(50, 400)), pages_max=40)

@@ -50,7 +50,7 @@ def write_refusal(
 ) -> Refused | None:
     """Why ``member`` may not state a fact of this scope in a garden; None where it may.
 
-    To somebody who is no member the garden does not exist.
+    For a caller who is no member the garden does not exist.
     """
     state = garden_state(db, garden_id)
     if state is None:

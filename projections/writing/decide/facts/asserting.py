@@ -1,4 +1,4 @@
-"""Stating a fact: a new one, the equal one that stands already, or a retraction."""
+"""Stating a fact: a new one, the equal one that exists, or a retraction."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def _like(command: StoreMemory, slots: list[int], texts: list[str]) -> list[int]
 
 
 def _skipped(fact: AssertFact, view: View, slot: int, context: Context) -> Decision:
-    """Nothing new; but said again as more confidential, what stands is that from here on."""
+    """Nothing new; but if it is stated again as more confidential, the existing one becomes so."""
     name = _ids(view, [slot], context)[0]
     given = (fact.attributes or PLAIN).classification
     standing = attributes_at(context.db, name, LIVE) or PLAIN
