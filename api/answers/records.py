@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
+from engramlog.api.answers.fact_record import Record, wire_hash
 from engramlog.api.schemas.values import wire_v
 from engramlog.eventlog.clock import format_hlc
 from engramlog.eventlog.event import Recorded
@@ -20,8 +21,6 @@ from engramlog.projections.image.reader import Reader
 from engramlog.projections.image.view import View
 from engramlog.projections.moment import Moment, format_instant
 from engramlog.projections.tables.facts.fact_rows import FactRow
-
-Record = dict[str, Any]
 
 
 class Volatile(Struct, frozen=True):
@@ -208,4 +207,4 @@ def wire_attributes(attributes: FactAttributes) -> dict[str, Any]:
 def wire_parent(parent: Parent) -> dict[str, str]:
     """A ``derived_from`` entry, as given."""
     named = {} if parent.fact_id is None else {"fact_id": parent.fact_id}
-    return {**named, "hash": f"sha256:{parent.hash}"}
+    return {**named, "hash": wire_hash(parent.hash)}

@@ -21,7 +21,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from engramlog.api.answers.records import Record
+from engramlog.api.answers.fact_record import Record
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import FactAsserted
 from engramlog.projections.arrays import I32

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from engramlog.api.answers.compact_facts import packed_lines, short_record
-from engramlog.api.answers.records import Record
+from engramlog.api.answers.fact_record import Record
 from engramlog.api.schemas.recall import TOKEN_BUDGET_MAX, RecallBody
 from engramlog.projections.moment import format_instant
 from engramlog.projections.recall.answer import RecallAnswer

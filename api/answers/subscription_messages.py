@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from engramlog.api.answers.records import Record
+from engramlog.api.answers.fact_record import Record
 from engramlog.api.answers.sanitizer_modes import model_rights
 from engramlog.api.http.auth import ANONYMOUS
 from engramlog.api.node.node import Node

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from engramlog.api.answers.records import Record
+from msgspec import Struct
+
+from engramlog.api.answers.fact_record import Record
 from engramlog.projections.tables.facts.tombstones import TombstoneRevocationRow, TombstoneRow
+
+
+class TombstoneNotice(Struct):
+    """For admins: a tombstone that hides something of an answer."""
+
+    entity_uri: str
+    tombstone_id: str
+    tombstone_created_at: str
+    legal_hold: bool
 
 
 def tombstone_record(row: TombstoneRow) -> Record:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from engramlog.api.answers.records import Record
+from engramlog.api.answers.fact_record import Record
 from engramlog.api.commands.assertions import stored_uri
 from engramlog.api.commands.request_context import RequestContext
 from engramlog.api.http.errors import coded

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 import numpy as np
 
 from engramlog.api.answers.fact_list import FactListPage, ListFilters, matching, page_of
-from engramlog.api.answers.records import Record, record_of, volatile_of
+from engramlog.api.answers.fact_record import Record
+from engramlog.api.answers.records import record_of, volatile_of
 from engramlog.api.answers.sanitizer_modes import screen
+from engramlog.api.answers.tombstone_records import TombstoneNotice
 from engramlog.api.commands.entity_names import entity_named, stored_uri
 from engramlog.api.commands.garden_access import within
 from engramlog.api.commands.memory_cards import CARD_RELATION, card_records
@@ -47,7 +47,7 @@ def listed(
     return page, records, _next(context, walk, page), moment
 
 
-def notices_of(context: RequestContext, query: FactsQuery) -> list[dict[str, Any]]:
+def notices_of(context: RequestContext, query: FactsQuery) -> list[TombstoneNotice]:
     """Tombstones that keep facts from the list, for admins; with its first page."""
     view = context.view()
     if not view.hiding or not context.authorization.may("admin"):

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any, cast
 
 import msgspec
+from msgspec import Struct
 
-from engramlog.api.answers.records import Record
+from engramlog.api.answers.fact_record import MomentRecord, Record
 from engramlog.api.commands.fact_listing import listed
 from engramlog.api.commands.recall_answer import answered
 from engramlog.api.commands.request_context import RequestContext
-from engramlog.api.commands.suppositions import suppose
+from engramlog.api.commands.suppositions import SupposedOutcome, suppose
 from engramlog.api.http.errors import coded
 from engramlog.api.node.scratch_node import ScratchNode
 from engramlog.api.schemas.facts import MomentQuery
@@ -25,7 +26,18 @@ _MADE_UP = ("recall_id", "receipt_id")
 """Keys of a recall's answer that name it for later: nothing of a fork is kept."""
 
 
-def fork(context: RequestContext, body: ForkBody) -> dict[str, Any]:
+class Fork(Struct, rename={"with_": "with"}):
+    """An answer without what is supposed, with it, and the difference: ids ``added`` and
+    ``removed`` (with their ranks, in a recall), and ``moved`` or ``changed``."""
+
+    moment: MomentRecord
+    supposed: list[SupposedOutcome]
+    without: dict[str, Any]
+    with_: dict[str, Any]
+    difference: dict[str, list[Any]]
+
+
+def fork(context: RequestContext, body: ForkBody) -> Fork:
     """The answer without what is supposed, the answer with it, and how they differ.
 
     Raises:
@@ -58,15 +70,14 @@ def fork(context: RequestContext, body: ForkBody) -> dict[str, Any]:
         supposed = suppose(context, inside, body.suppose)
         there.embed_supposed()
         after = _asked(inside, body, instant_us)
-        return {
-            "moment": {"position": scratch.position, "instant": format_instant(instant_us)},
-            "supposed": supposed,
-            "without": before,
-            "with": after,
-            "difference": _recall_difference(before, after)
-            if body.state is None
-            else _state_difference(before, after),
-        }
+        differ = _recall_difference if body.state is None else _state_difference
+        return Fork(
+            moment=MomentRecord(scratch.position, format_instant(instant_us)),
+            supposed=supposed,
+            without=before,
+            with_=after,
+            difference=differ(before, after),
+        )
 
 
 def _moment(context: RequestContext, body: ForkBody) -> tuple[int | None, int]:

@@ -7,15 +7,12 @@ caller may administer the node: then it is there, but its facts are not (403).
 from __future__ import annotations
 
 import re
-from typing import Any
 from urllib.parse import urlsplit
 
-from engramlog.api.answers.records import Record
 from engramlog.api.commands.request_context import ReadingContext
 from engramlog.api.http.errors import plain
 from engramlog.projections.authorization import Authorization
-from engramlog.projections.moment import format_instant
-from engramlog.projections.tables.declared.garden_directory import WRITING_ROLES, Garden, Member
+from engramlog.projections.tables.declared.garden_directory import WRITING_ROLES, Garden
 
 _URI = re.compile(r"stigmem://([^/]+)/garden/([^/]+)/?")
 
@@ -85,29 +82,3 @@ def swept_gardens(context: ReadingContext) -> tuple[str, ...]:
         for garden in gardens
         if garden is not None and garden.role(rights.principal) in WRITING_ROLES
     )
-
-
-def garden_record(context: ReadingContext, garden: Garden) -> Record:
-    """A garden as the wire carries it."""
-    return {
-        "id": garden.id,
-        "garden_id": garden_uri(context, garden.slug),
-        "slug": garden.slug,
-        "name": garden.name,
-        "scope": garden.scope,
-        "description": garden.description,
-        "created_by": garden.created_by,
-        "created_at": format_instant(garden.created_at),
-        "members": [member_record(member) for member in garden.members],
-        "quarantine": garden.quarantine,
-    }
-
-
-def member_record(member: Member) -> dict[str, Any]:
-    """A membership as the wire carries it."""
-    return {
-        "entity_uri": member.entity_uri,
-        "role": member.role,
-        "added_by": member.added_by,
-        "added_at": format_instant(member.added_at),
-    }

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from engramlog.api.answers.fact_list import ListFilters
-from engramlog.api.answers.records import Record, Volatile, record_of
+from engramlog.api.answers.fact_record import MomentRecord, Record, Warnings
+from engramlog.api.answers.records import Volatile, record_of
 from engramlog.api.answers.sanitizer_modes import Mode, for_model
 from engramlog.api.commands.request_context import ReadingContext, RequestContext
 from engramlog.api.schemas.facts import MomentQuery
@@ -29,35 +31,66 @@ from engramlog.projections.tables.facts.cards import (
 from engramlog.projections.tables.facts.cards import SUMMARY_RELATION as SUMMARY
 
 
+class MemoryCard(Struct):
+    """What a reader sees of one entity in one scope, as one text: the protocol's keys (wire 5.3),
+    then ours.
+
+    ``summary`` is the protocol's short form, ``markdown`` the whole. ``facts`` counts what
+    belongs in the card, ``omitted`` what of it did not fit. ``contradictions`` lists the ids
+    of the facts on the sides of each open one.
+    """
+
+    entity_uri: str
+    scope: str
+    summary: str
+    fact_hashes: list[str]
+    avg_confidence: float
+    refreshed_at: str
+    is_stale: bool
+    has_contradictions: bool
+    card_id: str
+    relation: str
+    garden_id: str | None
+    markdown: str
+    facts: int
+    omitted: int
+    contradictions: list[list[str]]
+    token_estimate: int
+    card_stale: bool
+    force_refresh_timeout: bool
+    moment: MomentRecord | UnsetType = UNSET
+    warnings: Warnings = UNSET
+
+
 def card_source(context: ReadingContext, at: MomentQuery) -> CardSource:
     """The cards of now; of another moment, ones that are exact."""
     live_now = at.as_of is None and at.valid_at is None
     return context.service.cards if live_now else PastCards(context.node.reader.rows)
 
 
-def card_answer(card: Card, served: Served, mode: Mode) -> dict[str, Any]:
-    """The protocol's keys (wire 5.3), then ours."""
+def card_answer(card: Card, served: Served, mode: Mode) -> MemoryCard:
+    """The card as answers carry it."""
     key = card.key
-    return {
-        "entity_uri": key.entity,
-        "scope": key.scope,
-        "summary": for_model(mode, card.summary),
-        "fact_hashes": card.fact_hashes,
-        "avg_confidence": card.avg_confidence,
-        "refreshed_at": format_instant(served.moment.instant_us),
-        "is_stale": served.stale,
-        "has_contradictions": card.has_contradictions,
-        "card_id": key.card_id,
-        "relation": SUMMARY,
-        "garden_id": key.garden,
-        "markdown": for_model(mode, card.markdown),
-        "facts": card.facts,
-        "omitted": card.omitted,
-        "contradictions": [[fact.id for fact in sides] for sides in card.disputes],
-        "token_estimate": card.tokens,
-        "card_stale": served.stale,
-        "force_refresh_timeout": served.timed_out,
-    }
+    return MemoryCard(
+        entity_uri=key.entity,
+        scope=key.scope,
+        summary=for_model(mode, card.summary),
+        fact_hashes=card.fact_hashes,
+        avg_confidence=card.avg_confidence,
+        refreshed_at=format_instant(served.moment.instant_us),
+        is_stale=served.stale,
+        has_contradictions=card.has_contradictions,
+        card_id=key.card_id,
+        relation=SUMMARY,
+        garden_id=key.garden,
+        markdown=for_model(mode, card.markdown),
+        facts=card.facts,
+        omitted=card.omitted,
+        contradictions=[[fact.id for fact in sides] for sides in card.disputes],
+        token_estimate=card.tokens,
+        card_stale=served.stale,
+        force_refresh_timeout=served.timed_out,
+    )
 
 
 def memory_card_of(served: Served | None, mode: Mode) -> dict[str, Any]:

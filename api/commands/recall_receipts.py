@@ -7,11 +7,20 @@ by their rights of today, as for every look at the past.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from engramlog.api.answers.records import Record
+from engramlog.api.answers.fact_record import Record
+from engramlog.api.answers.receipts import (
+    AskedMoment,
+    ComparedFact,
+    RecalledStage,
+    Receipt,
+    ReplayedNow,
+    ReplayedRecall,
+    ReplayedThen,
+    ReturnedFact,
+)
 from engramlog.api.commands.recall_question import AskedRecall, ask
 from engramlog.api.commands.request_context import ReadingContext, RequestContext
 from engramlog.api.http.errors import coded
@@ -97,7 +106,7 @@ def logged(context: ReadingContext, position: int) -> RecallAnswered | None:
 
 def wire_receipt(
     context: ReadingContext, view: View, receipt: RecallAnswered, position: int | None
-) -> Record:
+) -> Receipt:
     """A receipt as answers carry it: of what was returned, the facts the caller may read.
 
     To others than the one who asked, numbers and ranks are null and the facts come in the order
@@ -106,41 +115,41 @@ def wire_receipt(
     own = receipt.principal == context.caller.principal
     shown = _recorded(context, view, receipt)
     cards = {each.fact_id for each in receipt.returned if each.card}
-    return {
-        "receipt_id": receipt.receipt_id,
-        "principal": receipt.principal,
-        "query": receipt.query,
-        "request": receipt.request,
-        "profile": receipt.profile,
-        "profile_digest": receipt.profile_digest,
-        "moment": wire_moment(moment_of(receipt)),
-        "answered_at": format_instant(receipt.at_us),
-        "position": position,
-        "returned": [
-            {
-                "fact_id": each.fact_id,
-                "rank": each.rank if own else None,
-                "score": each.score if own else None,
-                "from_card": each.fact_id in cards,
-            }
+    return Receipt(
+        receipt_id=receipt.receipt_id,
+        principal=receipt.principal,
+        query=receipt.query,
+        request=receipt.request,
+        profile=receipt.profile,
+        profile_digest=receipt.profile_digest,
+        moment=wire_moment(moment_of(receipt)),
+        answered_at=format_instant(receipt.at_us),
+        position=position,
+        returned=[
+            ReturnedFact(
+                fact_id=each.fact_id,
+                rank=each.rank if own else None,
+                score=each.score if own else None,
+                from_card=each.fact_id in cards,
+            )
             for each in (shown if own else sorted(shown, key=lambda each: each.fact_id))
         ],
-        "stages": [{"name": stage.name, "status": stage.status} for stage in receipt.stages],
-        "total_scored": receipt.total_scored if own else None,
-        "tokens_used": receipt.tokens_used if own else None,
-        "truncated": receipt.truncated if own else None,
-        "counted": receipt.counted,
-    }
+        stages=[RecalledStage(stage.name, stage.status) for stage in receipt.stages],
+        total_scored=receipt.total_scored if own else None,
+        tokens_used=receipt.tokens_used if own else None,
+        truncated=receipt.truncated if own else None,
+        counted=receipt.counted,
+    )
 
 
-def wire_moment(moment: Moment) -> dict[str, Any]:
-    """A moment, with the instant of validity where it was asked for apart."""
+def wire_moment(moment: Moment) -> AskedMoment:
+    """A moment as a recall names it."""
     valid = moment.valid_at_us
-    return {
-        "position": moment.position,
-        "instant": format_instant(moment.instant_us),
-        "valid_at": None if valid is None else format_instant(valid),
-    }
+    return AskedMoment(
+        position=moment.position,
+        instant=format_instant(moment.instant_us),
+        valid_at=None if valid is None else format_instant(valid),
+    )
 
 
 def moment_of(receipt: RecallAnswered) -> Moment:
@@ -158,7 +167,7 @@ def readable_ids(context: ReadingContext, view: View, fact_ids: Sequence[str]) -
     return {fact for (fact, _), may in zip(named, allowed, strict=True) if may}
 
 
-def replayed(context: ReadingContext, receipt: RecallAnswered) -> dict[str, Any]:
+def replayed(context: ReadingContext, receipt: RecallAnswered) -> ReplayedRecall:
     """The receipt's question asked again at its own moment, and now; both compared.
 
     Raises:
@@ -179,33 +188,30 @@ def replayed(context: ReadingContext, receipt: RecallAnswered) -> dict[str, Any]
     compared = compare(again, today)
     slots = {each.row.id: each.slot for each in (*then.found.results, *now.found.results)}
     records = _records(context, view, compared, slots, now_moment)
-    return {
-        "receipt_id": receipt.receipt_id,
-        "query": receipt.query,
-        "profile": receipt.profile,
-        "then": {
-            "moment": wire_moment(then.found.moment),
-            "faithful": not reasons if own else None,
-            "reasons": reasons,
-        },
-        "now": {"moment": wire_moment(now.found.moment)},
-        "counts": {
+    faithful = not reasons if own else None
+    return ReplayedRecall(
+        receipt_id=receipt.receipt_id,
+        query=receipt.query,
+        profile=receipt.profile,
+        then=ReplayedThen(wire_moment(then.found.moment), faithful, reasons),
+        now=ReplayedNow(wire_moment(now.found.moment)),
+        counts={
             change: sum(each.change == change for each in compared)
             for change in ("same", "moved", "gone", "new")
         },
-        "facts": [
-            {
-                "fact_id": each.fact_id,
-                "change": each.change,
-                "rank_then": None if each.then is None else each.then.rank,
-                "score_then": None if each.then is None else each.then.score,
-                "rank_now": None if each.now is None else each.now.rank,
-                "score_now": None if each.now is None else each.now.score,
-                "fact": records.get(each.fact_id),
-            }
+        facts=[
+            ComparedFact(
+                fact_id=each.fact_id,
+                change=each.change,
+                rank_then=None if each.then is None else each.then.rank,
+                score_then=None if each.then is None else each.then.score,
+                rank_now=None if each.now is None else each.now.rank,
+                score_now=None if each.now is None else each.now.score,
+                fact=records.get(each.fact_id),
+            )
             for each in compared
         ],
-    }
+    )
 
 
 def _recorded(context: ReadingContext, view: View, receipt: RecallAnswered) -> list[RankedFact]:

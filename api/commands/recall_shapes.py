@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from engramlog.api.answers.records import Record, Volatile, record_of
+from engramlog.api.answers.fact_record import Record
+from engramlog.api.answers.records import Volatile, record_of
 from engramlog.api.answers.sanitizer_modes import Screen, for_model
 from engramlog.api.commands.entity_names import stored_uri
 from engramlog.api.commands.memory_cards import memory_card_of

@@ -13,7 +13,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from engramlog.api.answers.records import Record, records_of
+from engramlog.api.answers.fact_record import Record
+from engramlog.api.answers.records import records_of
 from engramlog.api.answers.sanitizer_modes import (
     look_up_rights,
     model_rights,

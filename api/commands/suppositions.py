@@ -6,10 +6,9 @@ moment. Every one goes through the very code that a write of it goes through.
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 import numpy as np
+from msgspec import Struct
 
 from engramlog.api.commands.assertions import assertion_of, check_value
 from engramlog.api.commands.decay_sweep import policy_of_request
@@ -34,9 +33,20 @@ from engramlog.projections.writing.commands import (
 )
 
 
+class SupposedOutcome(Struct):
+    """What came of one supposition. ``events``: how many it would write."""
+
+    index: int
+    op: str
+    fact_id: str | None
+    created: bool
+    retracted: list[str]
+    events: int
+
+
 def suppose(
     context: RequestContext, scratch: RequestContext, items: list[Supposed]
-) -> list[dict[str, Any]]:
+) -> list[SupposedOutcome]:
     """Write everything in the scratch node, in order; what came of each.
 
     Args:
@@ -46,7 +56,7 @@ def suppose(
     Raises:
         ApiError: with the status of what was refused, ``supposition_refused`` and which it was.
     """
-    results: list[dict[str, Any]] = []
+    results: list[SupposedOutcome] = []
     for index, item in enumerate(items):
         try:
             require(context.caller, "write")
@@ -55,14 +65,14 @@ def suppose(
         except ApiError as fault:
             raise _refused(index, fault) from fault
         results.append(
-            {
-                "index": index,
-                "op": item.op,
-                "fact_id": done.fact_id,
-                "created": done.created,
-                "retracted": list(done.retracted),
-                "events": len(done.events),
-            }
+            SupposedOutcome(
+                index=index,
+                op=item.op,
+                fact_id=done.fact_id,
+                created=done.created,
+                retracted=list(done.retracted),
+                events=len(done.events),
+            )
         )
     return results
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from engramlog.api.answers.records import Record
-from engramlog.api.answers.tombstone_records import tombstone_record
+from engramlog.api.answers.fact_record import Record
+from engramlog.api.answers.tombstone_records import TombstoneNotice, tombstone_record
 from engramlog.api.commands.entity_names import entity_named
 from engramlog.api.commands.erasures import erase
 from engramlog.api.commands.request_context import RequestContext
@@ -152,7 +150,7 @@ def _check_rights(context: RequestContext, entity: str, scope: str) -> None:
 # -- notices ------------------------------------------------------------
 
 
-def notices_over(view: View, authorization: Authorization, slots: I32) -> list[dict[str, Any]]:
+def notices_over(view: View, authorization: Authorization, slots: I32) -> list[TombstoneNotice]:
     """The tombstones that hide some of ``slots``, which the caller could read without them;
     for admins alone, to everybody else there is nothing."""
     if not view.hiding or not authorization.may("admin") or not len(slots):
@@ -166,7 +164,7 @@ def notices_over(view: View, authorization: Authorization, slots: I32) -> list[d
 
 def notices_in_recall(
     view: View, authorization: Authorization, moment: Moment, asked: RecallRequest
-) -> list[dict[str, Any]]:
+) -> list[TombstoneNotice]:
     """The tombstones that keep facts from a recall: of the entity it asks about, or facts that
     hold a word of its question."""
     if not view.hiding or not authorization.may("admin"):
@@ -181,10 +179,10 @@ def notices_in_recall(
     return notices_over(view, authorization, live(view, rights, moment, slots.astype(np.int32)))
 
 
-def _notice(stone: Tombstone) -> dict[str, Any]:
-    return {
-        "entity_uri": stone.entity_uri,
-        "tombstone_id": stone.tombstone_id,
-        "tombstone_created_at": stone.created_at,
-        "legal_hold": stone.legal_hold,
-    }
+def _notice(stone: Tombstone) -> TombstoneNotice:
+    return TombstoneNotice(
+        entity_uri=stone.entity_uri,
+        tombstone_id=stone.tombstone_id,
+        tombstone_created_at=stone.created_at,
+        legal_hold=stone.legal_hold,
+    )

@@ -6,11 +6,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from hashlib import sha256
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 from aiohttp import web
 from pydantic import BaseModel
 
+from engramlog.api.answers.fact_record import Warnings
 from engramlog.api.commands.request_context import RequestContext
 from engramlog.api.http.bodies import parse_body, query_of, read_bytes, unknown_fields
 from engramlog.api.http.errors import coded
@@ -104,10 +105,23 @@ class Call(RequestContext):
         return Idempotency(self.caller.principal, key, sha256(what + body).digest())
 
 
-def warned(body: dict[str, Any], *parts: BaseModel | None) -> dict[str, Any]:
+class Warns(Protocol):
+    """An answer that has room for warnings; unset, they are left out."""
+
+    warnings: Warnings
+
+
+Answer = TypeVar("Answer", bound="dict[str, Any] | Warns")
+
+
+def warned(body: Answer, *parts: BaseModel | None) -> Answer:
     """``body`` with ``warnings`` where something sent is ignored; else as the protocol has it."""
     warnings = ignored(*parts)
-    return {**body, "warnings": warnings} if warnings else body
+    if warnings and isinstance(body, dict):
+        body["warnings"] = warnings
+    elif warnings:
+        cast("Warns", body).warnings = warnings
+    return body
 
 
 def ignored(*parts: BaseModel | None) -> list[str]:

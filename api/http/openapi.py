@@ -1,18 +1,26 @@
-"""OpenAPI 3.1 from the route table and the pydantic models: nothing is written twice."""
+"""OpenAPI 3.1 from the route table and the models: nothing is written twice.
+
+Requests are pydantic models. Answers are the structs that handlers build.
+"""
 
 from __future__ import annotations
 
 import inspect
 import re
 from collections.abc import Callable, Sequence
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from importlib.resources import files
 from typing import Any, cast
 
+import msgspec
 from aiohttp import web
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from engramlog.api import schemas
 from engramlog.api.http.routing import Route
+from engramlog.api.schemas.field_texts import field_text
 
 DOCUMENT: web.AppKey[Callable[[], bytes]] = web.AppKey("document")
 """The document as JSON; made when it is first asked for, as few starts need it."""
@@ -35,6 +43,7 @@ _MEANINGS = {
     503: "The node is degraded or busy; try again.",
     507: "No space left.",
 }
+_LINES = "An array; or as `application/x-ndjson`, one item a line."
 HEADER_MEANINGS = {
     "X-Stigmem-Capability": "A capability token with verb write, in place of a peer token.",
     "Idempotency-Key": "Repeats of a request with the same key are answered, not written again.",
@@ -91,27 +100,62 @@ def _operation(route: Route) -> dict[str, Any]:
     if route.permission != "none":
         operation["security"] = [{"key": []}]
     if route.body is not None:
-        schema: dict[str, Any] = _reference(route.body)
-        content = {"application/json": {"schema": schema}}
-        if route.lines:
-            content = {
-                "application/json": {"schema": {"type": "array", "items": schema}},
-                "application/x-ndjson": {"schema": schema},
-            }
-        operation["requestBody"] = {"required": route.body_required, "content": content}
+        operation["requestBody"] = _request_body(route, _reference(route.body))
+    _show(operation, examples().get(f"{route.method} {route.path}", {}))
     return operation
+
+
+def _request_body(route: Route, schema: dict[str, Any]) -> dict[str, Any]:
+    body: dict[str, Any] = {"required": route.body_required}
+    if route.lines:
+        schema = {"type": "array", "items": schema}
+        body["description"] = _LINES
+    return {**body, "content": {"application/json": {"schema": schema}}}
+
+
+@cache
+def examples() -> dict[str, dict[str, Any]]:
+    """Of the main routes, by method and path: a ``request`` with ``query`` and ``path``, and the
+    ``answer`` to it."""
+    return msgspec.json.decode(files(schemas).joinpath("examples.json").read_bytes())
+
+
+def _show(operation: dict[str, Any], example: dict[str, Any]) -> None:
+    """Put an example into what describes its route."""
+    given = {**example.get("path", {}), **example.get("query", {})}
+    for each in operation["parameters"]:
+        if each["name"] in given:
+            each["example"] = given[each["name"]]
+    if "request" in example:
+        operation["requestBody"]["content"]["application/json"]["example"] = example["request"]
+    for status in ("200", "201") if "answer" in example else ():
+        if status in operation["responses"]:
+            content = operation["responses"][status]["content"]
+            content["application/json"]["example"] = example["answer"]
 
 
 def _parameters(route: Route) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "description": field_text(name, "in-path"),
+            "schema": {"type": "string"},
+        }
         for name in _SEGMENT.findall(route.path)
     ]
     if route.query is not None:
         schema = route.query.model_json_schema(ref_template=_TEMPLATE)
         required = schema.get("required", [])
         found += [
-            {"name": name, "in": "query", "required": name in required, "schema": field}
+            {
+                "name": name,
+                "in": "query",
+                "required": name in required,
+                "description": field.pop("description", None) or field_text(name, "in-query"),
+                "schema": field,
+            }
             for name, field in schema.get("properties", {}).items()
         ]
     found += [
@@ -165,42 +209,117 @@ def _answer_schema(model: Any) -> dict[str, Any]:
     return _reference(model)
 
 
-def _reference(model: type[BaseModel]) -> dict[str, Any]:
+def _reference(model: type[Any]) -> dict[str, Any]:
     return {"$ref": _TEMPLATE.format(model=model.__name__)}
 
 
 def _schemas(routes: Sequence[Route]) -> dict[str, Any]:
-    models: list[type[BaseModel]] = []
+    named: list[type[Any]] = []
     for route in routes:
-        found = [model for answer in route.answers.values() for model in _models_of(answer)]
+        named += [model for answer in route.answers.values() for model in _models_of(answer)]
         if route.body is not None:
-            found.insert(0, route.body)
-        models += [model for model in dict.fromkeys(found) if model not in models]
-    _, document = models_json_schema(
-        [(model, "validation") for model in models], ref_template=_TEMPLATE
+            named.append(route.body)
+    structs = [model for model in named if issubclass(model, msgspec.Struct)]
+    models = [model for model in named if issubclass(model, BaseModel)]
+    _, of_structs = msgspec.json.schema_components(
+        dict.fromkeys(structs), ref_template=_TEMPLATE.format(model="{name}")
     )
-    return document.get("$defs", {})
+    _, of_models = models_json_schema(
+        [(model, "validation") for model in dict.fromkeys(models)], ref_template=_TEMPLATE
+    )
+    answers = {name: _as_sent(schema) for name, schema in of_structs.items()}
+    return {
+        name: _described(name, schema)
+        for name, schema in (answers | of_models.get("$defs", {})).items()
+    }
 
 
-def _models_of(model: Any) -> list[type[BaseModel]]:
+def _described(model: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema with a text for each field."""
+    fields: dict[str, dict[str, Any]] = schema.get("properties", {})
+    described = {
+        name: {"description": field_text(name, model), **_typed(field)}
+        for name, field in fields.items()
+    }
+    return {**schema, "properties": described} if fields else schema
+
+
+def _typed(part: Any) -> Any:
+    """What generators of clients need besides: every list says of what, every choice of which
+    type, and a reference is nothing else."""
+    if isinstance(part, list):
+        return [_typed(each) for each in cast("list[Any]", part)]
+    if not isinstance(part, dict):
+        return part
+    typed = {name: _typed(each) for name, each in cast("dict[str, Any]", part).items()}
+    if "$ref" in typed:
+        typed.pop("type", None)
+    if typed.get("type") == "array":
+        typed.setdefault("items", {})
+    if all(isinstance(each, str) for each in typed.get("enum", [None])):
+        typed["type"] = "string"
+    return typed
+
+
+def _as_sent(schema: dict[str, Any]) -> dict[str, Any]:
+    """An answer has no defaults: what is not left out is always there."""
+    fields: dict[str, dict[str, Any]] = schema.get("properties", {})
+    always = set(schema.get("required", ())) | {
+        name for name in fields if "default" in fields[name]
+    }
+    plain = {
+        name: {key: each for key, each in field.items() if key != "default"}
+        for name, field in fields.items()
+    }
+    return {**schema, "properties": plain, "required": [name for name in fields if name in always]}
+
+
+def _models_of(model: Any) -> list[type[Any]]:
     if isinstance(model, list | tuple):
         several = cast("Sequence[Any]", model)
         return [found for each in several for found in _models_of(each)]
-    return [model] if isinstance(model, type) and issubclass(model, BaseModel) else []
+    return [model] if isinstance(model, type) else []
 
 
 _CODED: dict[str, Any] = {
     "type": "object",
     "required": ["code", "message"],
-    "properties": {"code": {"type": "string"}, "message": {"type": "string"}},
+    "properties": {
+        "code": {"type": "string", "description": "What is wrong, in a word that stays the same."},
+        "message": {"type": "string", "description": "What is wrong, for people."},
+    },
 }
+_ENTRY: dict[str, Any] = {
+    "type": "object",
+    "required": ["type", "loc", "msg"],
+    "properties": {
+        "type": {"type": "string", "description": "What is wrong, in a word."},
+        "loc": {
+            "type": "array",
+            "items": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+            "description": "Where: body, query or path, then names and places.",
+        },
+        "msg": {"type": "string", "description": "What is wrong, for people."},
+        "input": {"description": "What was sent there."},
+    },
+}
+_WRONG = "What is wrong."
 _ERROR_SCHEMAS: dict[str, Any] = {
+    "CodedError": _CODED,
+    "FieldError": _ENTRY,
     "Error": {
         "type": "object",
         "required": ["detail"],
         "properties": {
-            "detail": {"oneOf": [{"type": "string"}, _CODED]},
-            "errors": {"type": "array", "items": _CODED},
+            "detail": {
+                "anyOf": [{"type": "string"}, {"$ref": _TEMPLATE.format(model="CodedError")}],
+                "description": _WRONG,
+            },
+            "errors": {
+                "type": "array",
+                "items": {"$ref": _TEMPLATE.format(model="CodedError")},
+                "description": "Each thing that is wrong, where there are several.",
+            },
         },
     },
     "Unprocessable": {
@@ -208,26 +327,12 @@ _ERROR_SCHEMAS: dict[str, Any] = {
         "required": ["detail"],
         "properties": {
             "detail": {
-                "oneOf": [
-                    {
-                        "type": "array",
-                        "items": {
-                            "type": "object",
-                            "required": ["type", "loc", "msg"],
-                            "properties": {
-                                "type": {"type": "string"},
-                                "loc": {
-                                    "type": "array",
-                                    "items": {"oneOf": [{"type": "string"}, {"type": "integer"}]},
-                                },
-                                "msg": {"type": "string"},
-                                "input": {},
-                            },
-                        },
-                    },
-                    _CODED,
+                "anyOf": [
+                    {"type": "array", "items": {"$ref": _TEMPLATE.format(model="FieldError")}},
+                    {"$ref": _TEMPLATE.format(model="CodedError")},
                     {"type": "string"},
-                ]
+                ],
+                "description": _WRONG,
             }
         },
     },

@@ -154,48 +154,6 @@ TIME_TRAVEL: dict[str, type[BaseModel]] = {
 }
 """``what`` of the tool time_travel → its arguments."""
 
-MEANINGS: dict[str, str] = {
-    "query": "The question, in plain words.",
-    "text": "What to remember, in plain words, so that it can be understood alone.",
-    "user": "Whose memory it is, such as ann.",
-    "session": "The conversation's name.",
-    "agent": "Who took part, such as the assistant's name.",
-    "content": "What was said or done.",
-    "scope": "Where it is kept (* for all).",
-    "entity": "What it is about: a URI such as user:ann.",
-    "relation": "Such as memory:role.",
-    "source": "Who states it: a URI.",
-    "value": 'A plain value ("green tea", 42, true), or typed: {"type": "ref", "v": "user:bob"}.',
-    "confidence": "0 to 1. 0 retracts.",
-    "valid_from": "RFC 3339 instant from which it holds.",
-    "valid_until": "RFC 3339 instant at which it ends.",
-    "derived_from": "Content ids of the facts it rests on.",
-    "as_of": "As the memory was: an RFC 3339 instant or position:N.",
-    "valid_at": "As the world was at this instant.",
-    "token_budget": "Most tokens of the answer.",
-    "detail": "compact: lines within the budget. full: whole records.",
-    "depth": "Hops, 1 to 3.",
-    "limit": "Most items.",
-    "cursor": "Where the last page ended.",
-    "fact_id": "A fact's id.",
-    "reason": "Why, for the record.",
-    "include_contradicted": "Also facts that others contradict.",
-    "include_retracted": "Also facts that were retracted.",
-    "min_confidence": "Leave out facts below this.",
-    "relation_filter": "Relations to follow, comma-separated; * ends a prefix.",
-    "what": "The memory at a moment, what changed between two, or one life.",
-    "from": "The earlier moment of a diff.",
-    "to": "The later moment (default: now).",
-    "status": "Only those.",
-    "conflict_id": "From list_conflicts.",
-    "winning_fact_id": "Which of the two holds.",
-    "new_value": "A plain or typed value that replaces both.",
-    "resolution_note": "Why, for the record.",
-    "tail": "Answer with a cursor on the last page too.",
-    "timestamp": "When it happened (default: now).",
-}
-"""What an argument is for, as the model reads it."""
-
 
 def checked(model: type[Model], given: Mapping[str, Any]) -> Model:
     """The arguments as ``model``, types taken strictly. Raises pydantic's ValidationError."""

@@ -13,8 +13,9 @@ from mcp_types import Tool as ListedTool
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel
 
-from engramlog.api.mcp.arguments import MEANINGS, TIME_TRAVEL
+from engramlog.api.mcp.arguments import TIME_TRAVEL
 from engramlog.api.mcp.tools import Tool
+from engramlog.api.schemas.field_texts import field_text
 from engramlog.projections.normalization import SCOPES
 
 _UNSAID = ("title", "minLength", "maxLength", "maxItems", "minItems", "pattern", "description")
@@ -59,14 +60,14 @@ def input_schema(tool: Tool) -> dict[str, Any]:
     found["what"] = {"type": "string", "enum": list(TIME_TRAVEL)}
     found["detail"] = {"type": "string", "enum": ["compact", "full"], "default": "compact"}
     properties = {
-        name: {**_short(found.get(name, _TYPES["text"])), "description": MEANINGS[name]}
+        name: {**_short(found.get(name, _TYPES["text"])), "description": field_text(name, "mcp")}
         for name in tool.shown
     }
     if "scope" in properties:
         scopes = [*SCOPES, EVERY_SCOPE] if tool.name == "recall" else SCOPES
         properties["scope"] |= {"type": "string", "enum": list(scopes)}
         if tool.name != "recall":
-            properties["scope"]["description"] = MEANINGS["scope"].partition(" (")[0]
+            properties["scope"]["description"] = str(field_text("scope", "mcp")).partition(" (")[0]
         properties["scope"].pop("anyOf", None)
     return {
         "type": "object",

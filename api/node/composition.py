@@ -22,7 +22,7 @@ from engramlog.api.node.tasks.consolidation_schedule import ConsolidationSchedul
 from engramlog.api.node.tasks.embedding import Embedding
 from engramlog.api.node.tasks.erasure_cleaning import cleaning_of
 from engramlog.api.node.tasks.image_writing import ImageWriting
-from engramlog.api.node.tasks.jobs import RequestJobs, SingleJob
+from engramlog.api.node.tasks.jobs import Rebuild, Reindex, RequestJobs, SingleJob
 from engramlog.api.node.tasks.peering import PeerReplay
 from engramlog.api.node.tasks.protocol_federation import ProtocolFederation
 from engramlog.api.node.tasks.recall_tracking import RecallTracker
@@ -57,8 +57,8 @@ def create_service(node: Node, settings: Settings, *, control_token: str | None 
     )
     tracker = RecallTracker(node.writer, settings.recall_track_interval_s)
     jobs = RequestJobs()
-    rebuilds = SingleJob("rebuild", "events", node.clock.now_us)
-    reindexing = SingleJob("reindex", "facts", node.clock.now_us)
+    rebuilds = SingleJob("rebuild", Rebuild, node.clock.now_us)
+    reindexing = SingleJob("reindex", Reindex, node.clock.now_us)
     recalls = RecallWorkers(node, settings, settings.recall_workers)
     cleaning = cleaning_of(node, archive, desk, tracker.flush, recalls.start_anew)
     snapshots = SnapshotTaking(node, settings.snapshots_every_events, settings.snapshots_keep)

@@ -23,7 +23,7 @@ from engramlog.api.node.node import Node
 from engramlog.api.node.reading_node import ReadingNode
 from engramlog.api.node.tasks.consolidation_schedule import ConsolidationScheduler
 from engramlog.api.node.tasks.erasure_cleaning import ErasureCleaning
-from engramlog.api.node.tasks.jobs import RequestJobs, SingleJob
+from engramlog.api.node.tasks.jobs import Rebuild, Reindex, RequestJobs, SingleJob
 from engramlog.api.node.tasks.peering import PeerReplay
 from engramlog.api.node.tasks.protocol_federation import ProtocolFederation
 from engramlog.api.node.tasks.recall_tracking import RecallTracker
@@ -80,9 +80,9 @@ class Service(ReadingService):
     tracker: RecallTracker
     cards: Cards
     metrics: Metrics
-    rebuilds: SingleJob
+    rebuilds: SingleJob[Rebuild]
     snapshots: SnapshotTaking
-    reindexing: SingleJob
+    reindexing: SingleJob[Reindex]
     archive: Archive
     cleaning: ErasureCleaning
     desk: AuditDesk

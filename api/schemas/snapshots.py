@@ -1,8 +1,8 @@
-"""Requests about snapshots of the tables, and their answers."""
+"""Requests about snapshots of the tables."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -32,48 +32,3 @@ class VerifyBody(BaseModel):
 
     position: Position | None = None
     replay: bool = False
-
-
-class SnapshotRecord(BaseModel):
-    """One snapshot. ``reason``: why no rebuild starts from it, as far as can be seen without
-    reading its file; null where one may."""
-
-    position: int
-    hash: str | None
-    made_at: str | None
-    automatic: bool | None
-    bytes: int | None
-    digest: str | None
-    reason: str | None
-
-
-class SnapshotRemoved(BaseModel):
-    """The snapshot that is gone."""
-
-    removed: int
-
-
-class SnapshotJob(BaseModel):
-    """How far taking or verifying is, or how the last one went. ``steps``: of the copy, or
-    events where tables are made from the log."""
-
-    job_id: str | None
-    status: Literal["idle", "running", "done", "error"]
-    steps: int
-    steps_total: int
-    steps_per_s: float | None
-    left_s: float | None
-    started_at: str | None
-    finished_at: str | None
-    result: dict[str, Any] | None
-    error: str | None
-
-
-class SnapshotList(BaseModel):
-    """Newest first. ``error``: why the node could not take the last one by itself."""
-
-    snapshots: list[SnapshotRecord]
-    every_events: int
-    keep: int
-    error: str | None
-    job: SnapshotJob

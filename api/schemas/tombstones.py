@@ -132,12 +132,3 @@ class Taken(BaseModel):
 
     id: str
     status: Literal["accepted"]
-
-
-class TombstoneNotice(BaseModel):
-    """For admins: a tombstone that hides something of an answer."""
-
-    entity_uri: str
-    tombstone_id: str
-    tombstone_created_at: str
-    legal_hold: bool

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
+from msgspec import Meta
 from pydantic import AfterValidator, BaseModel, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
@@ -14,9 +15,13 @@ from engramlog.projections.moment import instant_meant, parse_instant
 from engramlog.projections.normalization import URI_LENGTH_MAX, normalize_ref
 
 Scope: TypeAlias = Literal["local", "team", "company", "public"]
+ScopeText: TypeAlias = Annotated[str, Meta(extra_json_schema={"enum": list(get_args(Scope))})]
+"""A scope in an answer."""
 Fields: TypeAlias = Literal["compact", "facts", "full"]
 """How much of each fact an answer carries: ``compact`` is one text of lines for a model, ``facts``
 what each fact states, ``full`` whole records."""
+ValueType: TypeAlias = Literal["string", "text", "number", "boolean", "datetime", "ref", "null"]
+VALUE_TYPES = get_args(ValueType)
 NAME_LENGTH_MAX = URI_LENGTH_MAX
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -109,7 +114,7 @@ _CANONICAL = {
 class FactValue(BaseModel):
     """A typed value; ``v`` is kept as the canonical text that the CID covers."""
 
-    type: Literal["string", "text", "number", "boolean", "datetime", "ref", "null"]
+    type: ValueType
     v: Any = Field(default=None, validate_default=True)
     interpret_as: Literal["content", "instruction"] = "content"
 

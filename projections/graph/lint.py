@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 from msgspec import Struct
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from engramlog.projections.image.view import View
     from engramlog.projections.moment import Moment
 
+Check: TypeAlias = Literal["contradiction", "stale", "orphan", "broken_ref", "namespacing"]
+Severity: TypeAlias = Literal["error", "warning", "info"]
 FINDINGS_MAX = 1_000
 """Findings listed for a check; the answer says where there are more."""
 QUOTED_CHARACTERS_MAX = 200
@@ -49,11 +51,11 @@ class LintRequest(Struct, frozen=True, kw_only=True):
     lookahead_us: int = 0
 
 
-class Finding(Struct, frozen=True):
-    """One thing to look at. ``relation`` is None where it concerns the whole entity."""
+class LintFinding(Struct, frozen=True):
+    """One thing to look at. ``relation`` is null where it concerns the whole entity."""
 
-    check: str
-    severity: str
+    check: Check
+    severity: Severity
     entity: str
     relation: str | None
     fact_ids: list[str]
@@ -64,7 +66,7 @@ class LintFindings(Struct, frozen=True):
     """``fact_count``: facts that hold and were looked at; ``truncated``: a check found more
     than ``FINDINGS_MAX``."""
 
-    findings: list[Finding]
+    findings: list[LintFinding]
     fact_count: int
     truncated: bool
 
@@ -104,7 +106,7 @@ def lint(
         unended=_filtered(view, live(view, inside, moment, include_expired=True), request),
         ever=_filtered(view, known(view, inside, moment), request),
     )
-    findings: list[Finding] = []
+    findings: list[LintFinding] = []
     truncated = False
     for name in request.checks:
         found = CHECKS[name](room)
@@ -119,9 +121,9 @@ def _quoted(value: str) -> str:
     return repr(value if whole else value[: QUOTED_CHARACTERS_MAX - 1] + "…")
 
 
-def _contradictions(room: _Room) -> list[Finding]:
+def _contradictions(room: _Room) -> list[LintFinding]:
     request = room.request
-    findings: list[Finding] = []
+    findings: list[LintFinding] = []
     open_ones = conflicts(room.reader, room.view, room.inside, room.moment, status="unresolved")
     wanted = (each for each in open_ones if _wanted(room.view, each.newer, request))
     for each in islice(wanted, FINDINGS_MAX + 1):
@@ -130,17 +132,17 @@ def _contradictions(room: _Room) -> list[Finding]:
         )
         detail = f"{_quoted(newer.value_v)} (newer) against {_quoted(older.value_v)}"
         findings.append(
-            Finding("contradiction", "error", newer.entity, newer.relation,
-                    [newer.id, older.id], detail)
+            LintFinding("contradiction", "error", newer.entity, newer.relation,
+                        [newer.id, older.id], detail)
         )  # fmt: skip
     return findings
 
 
-def _stale(room: _Room) -> list[Finding]:
+def _stale(room: _Room) -> list[LintFinding]:
     view, horizon = room.view, room.moment.valid_us + room.request.lookahead_us
     ends = view.valid_until[room.unended]
     due = room.unended[(ends != NO_END) & (ends <= horizon)]
-    findings: list[Finding] = []
+    findings: list[LintFinding] = []
     for slot in due[: FINDINGS_MAX + 1].tolist():
         end = int(view.valid_until[slot])
         over = end <= room.moment.valid_us
@@ -149,11 +151,11 @@ def _stale(room: _Room) -> list[Finding]:
     return findings
 
 
-def _orphans(room: _Room) -> list[Finding]:
+def _orphans(room: _Room) -> list[LintFinding]:
     view = room.view
     alive = _entities(view, live(view, room.inside, room.moment))
     mentioned = np.unique(view.entity[room.ever])
-    findings: list[Finding] = []
+    findings: list[LintFinding] = []
     for number in _named(view, mentioned[~alive[mentioned]]):
         slots = room.ever[view.entity[room.ever] == number]
         detail = "nothing that was said of this entity holds"
@@ -163,13 +165,13 @@ def _orphans(room: _Room) -> list[Finding]:
     return findings
 
 
-def _broken_refs(room: _Room) -> list[Finding]:
+def _broken_refs(room: _Room) -> list[LintFinding]:
     view = room.view
     alive = _entities(view, live(view, room.rights, room.moment))
     refs = room.holding[view.object[room.holding] >= 0]
     broken = refs[~alive[view.object[refs]]]
     routing = {view.relations.number(label) for label in ROUTING_RELATIONS}
-    findings: list[Finding] = []
+    findings: list[LintFinding] = []
     for slot in broken[: FINDINGS_MAX + 1].tolist():
         severity = "error" if int(view.relation[slot]) in routing else "warning"
         detail = f"nothing holds of {view.entities.text(int(view.object[slot]))}"
@@ -177,11 +179,11 @@ def _broken_refs(room: _Room) -> list[Finding]:
     return findings
 
 
-def _namespaces(room: _Room) -> list[Finding]:
+def _namespaces(room: _Room) -> list[LintFinding]:
     view = room.view
     bare = relations_matching(view, lambda label: ":" not in label)
     slots = room.holding[bare[view.relation[room.holding]]]
-    findings: list[Finding] = []
+    findings: list[LintFinding] = []
     for key in np.unique(view.key[slots])[: FINDINGS_MAX + 1].tolist():
         of_key = slots[view.key[slots] == key]
         label = view.relations.text(int(view.relation[of_key[0]]))
@@ -190,7 +192,7 @@ def _namespaces(room: _Room) -> list[Finding]:
     return findings
 
 
-CHECKS: dict[str, Callable[[_Room], list[Finding]]] = {
+CHECKS: dict[str, Callable[[_Room], list[LintFinding]]] = {
     "contradiction": _contradictions,
     "stale": _stale,
     "orphan": _orphans,
@@ -232,14 +234,14 @@ def _named(view: View, numbers: I32) -> list[int]:
 
 def _of_slots(
     room: _Room,
-    check: str,
-    severity: str,
+    check: Check,
+    severity: Severity,
     slots: Sequence[int],
     detail: str,
     *,
     whole_entity: bool = False,
-) -> Finding:
+) -> LintFinding:
     newest = sorted(slots, key=lambda slot: -int(room.view.hlc[slot]))[:FACTS_MAX]
     rows = room.reader.rows([int(room.view.from_position[slot]) for slot in newest])
     relation = None if whole_entity else rows[0].relation
-    return Finding(check, severity, rows[0].entity, relation, [row.id for row in rows], detail)
+    return LintFinding(check, severity, rows[0].entity, relation, [row.id for row in rows], detail)

@@ -81,7 +81,7 @@ class NeighborQuery(Struct, frozen=True, kw_only=True):
 
 class Neighbor(Struct, frozen=True):
     """A reached entity. ``relation``, ``confidence`` and ``source_trust`` are those of the
-    edge that reached it, ``path`` the entities from the start to the one before."""
+    edge that reached it."""
 
     entity: str
     relation: str

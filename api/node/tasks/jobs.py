@@ -14,11 +14,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from time import monotonic
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Generic, Literal, TypeVar, cast
 from uuid import uuid4
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from engramlog.api.http.errors import ApiError, coded, plain
 from engramlog.api.node.tasks.task import TaskStatus
@@ -37,6 +37,23 @@ Progress = Callable[[int, int], None]
 JobState = Literal["idle", "pending", "running", "done", "error"]
 
 _log = logging.getLogger(__name__)
+
+
+class JobRecord(Struct, kw_only=True):
+    """A job: ``result`` once done, ``error`` once failed."""
+
+    job_id: str | None
+    status: JobState
+    result: Any = UNSET
+    error: str | UnsetType = UNSET
+
+
+class JobAccepted(Struct):
+    """The request became a job: ask for it by its id."""
+
+    job_id: str | None
+    status: JobState
+    estimated_s: int
 
 
 class Job(Struct, kw_only=True):
@@ -71,13 +88,13 @@ class Job(Struct, kw_only=True):
         _log.exception("job %s (%s) failed", self.job_id, self.kind)
         return "the node failed; its log has the cause" if self.owner else str(fault)
 
-    def wire(self) -> dict[str, Any]:
-        """The job in the protocol's shape: ``result`` once done, ``error`` once failed."""
-        record: dict[str, Any] = {"job_id": self.job_id, "status": self.status}
+    def record(self) -> JobRecord:
+        """The job in the protocol's shape."""
+        record = JobRecord(job_id=self.job_id, status=self.status)
         if self.status == "done":
-            record["result"] = self.result
-        if self.status == "error":
-            record["error"] = self.error
+            record.result = self.result
+        if self.error is not None:
+            record.error = self.error
         return record
 
 
@@ -139,18 +156,63 @@ class RequestJobs:
                 del self._jobs[name]
 
 
-class SingleJob:
+class WorkRecord(Struct, kw_only=True):
+    """How far the work is, or how the last one went."""
+
+    unit: ClassVar[str]
+    """What progress counts (``events``); names three fields of each subclass."""
+    job_id: str | None
+    status: JobState
+    left_s: float | None
+    started_at: str | None
+    finished_at: str | None
+    result: dict[str, Any] | None
+    error: str | None
+
+
+class Rebuild(WorkRecord, kw_only=True):
+    """How far the rebuild is, or how the last one went."""
+
+    unit = "events"
+    events: int
+    events_total: int
+    events_per_s: float | None
+
+
+class Reindex(WorkRecord, kw_only=True):
+    """How far re-indexing is, or how the last one went."""
+
+    unit = "facts"
+    facts: int
+    facts_total: int
+    facts_per_s: float | None
+
+
+class SnapshotJob(WorkRecord, kw_only=True):
+    """How far taking or verifying is, or how the last one went. ``steps``: of the copy, or
+    events where tables are made from the log."""
+
+    unit = "steps"
+    steps: int
+    steps_total: int
+    steps_per_s: float | None
+
+
+AnyWork = TypeVar("AnyWork", bound=WorkRecord)
+
+
+class SingleJob(Generic[AnyWork]):
     """``begin`` begins the work in a thread, ``record`` tells how far it is.
 
     Args:
         name: of the work, for the log and for refusals (``rebuild``).
-        unit: what progress counts (``events``); names the fields of ``record``.
+        shape: of the record.
         now_us: the node's clock.
     """
 
-    def __init__(self, name: str, unit: str, now_us: Callable[[], int]) -> None:
+    def __init__(self, name: str, shape: type[AnyWork], now_us: Callable[[], int]) -> None:
         self.name = name
-        self._unit = unit
+        self._shape = shape
         self._now_us = now_us
         self._task: asyncio.Task[None] | None = None
         self._job = Job(kind=name, job_id=None, status="idle")
@@ -179,28 +241,28 @@ class SingleJob:
         self._job = Job(kind=self.name, status="running", began_s=monotonic())
         self._task = asyncio.create_task(self._run(self._job, work), name=self.name)
 
-    def record(self) -> dict[str, Any]:
-        """Id, state, progress, times, and the report of the run: the last, or the present one.
-
-        ``{unit}_per_s``: the rate so far; ``left_s``: seconds it will take at that rate, null
-        where that is not known.
-        """
+    def record(self) -> AnyWork:
+        """Id, state, progress, times, and the report of the run: the last, or the present one."""
         job, (done, total) = self._job, self._progress
         seconds = (job.ended_s or monotonic()) - job.began_s
         rate = done / seconds if done and seconds > 0 else None
         left = (total - done) / rate if rate and job.status == "running" else None
-        return {
-            "job_id": job.job_id,
-            "status": job.status,
-            self._unit: done,
-            f"{self._unit}_total": total,
-            f"{self._unit}_per_s": None if rate is None else round(rate, 1),
-            "left_s": None if left is None else round(left, 1),
-            "started_at": self._started_at,
-            "finished_at": self._finished_at,
-            "result": job.result,
-            "error": job.error,
+        unit = self._shape.unit
+        progress: dict[str, Any] = {
+            unit: done,
+            f"{unit}_total": total,
+            f"{unit}_per_s": None if rate is None else round(rate, 1),
         }
+        return self._shape(
+            job_id=job.job_id,
+            status=job.status,
+            left_s=None if left is None else round(left, 1),
+            started_at=self._started_at,
+            finished_at=self._finished_at,
+            result=job.result,
+            error=job.error,
+            **progress,
+        )
 
     async def _run(self, job: Job, work: Callable[[Progress], object]) -> None:
         await job.run(asyncio.to_thread(lambda: msgspec.to_builtins(work(self._count))), monotonic)
@@ -213,13 +275,9 @@ class SingleJob:
         return format_instant(self._now_us())
 
 
-def accepted(job: Job, facts: int) -> dict[str, Any]:
+def accepted(job: Job, facts: int) -> JobAccepted:
     """The answer 202 to the request that became a job over so many facts."""
-    return {
-        "job_id": job.job_id,
-        "status": job.status,
-        "estimated_s": max(1, round(facts / FACTS_PER_S)),
-    }
+    return JobAccepted(job.job_id, job.status, max(1, round(facts / FACTS_PER_S)))
 
 
 def _said(fault: ApiError) -> str:

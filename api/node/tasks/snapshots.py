@@ -3,18 +3,40 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from msgspec import Struct
 
 from engramlog.api.http.errors import coded
 from engramlog.api.node.node import Node
-from engramlog.api.node.tasks.jobs import Progress, SingleJob
+from engramlog.api.node.tasks.jobs import Progress, SingleJob, SnapshotJob
 from engramlog.api.node.tasks.task import LoopTask, TaskStatus
 from engramlog.projections.moment import format_instant
 from engramlog.replay.snapshot import Snapshot, SnapshotFault, mismatch
 
 LOOK_SECONDS = 5.0
+
+
+class SnapshotRecord(Struct):
+    """One snapshot. ``reason``: why no rebuild starts from it, as far as can be seen without
+    reading its file; null where one may."""
+
+    position: int
+    hash: str | None = None
+    made_at: str | None = None
+    automatic: bool | None = None
+    bytes: int | None = None
+    digest: str | None = None
+    reason: str | None = None
+
+
+class SnapshotList(Struct):
+    """Newest first. ``error``: why the node could not take the last one by itself."""
+
+    snapshots: list[SnapshotRecord]
+    every_events: int
+    keep: int
+    error: str | None
+    job: SnapshotJob
 
 
 class Checked(Struct, frozen=True):
@@ -43,7 +65,7 @@ class SnapshotTaking(LoopTask):
 
     def __init__(self, node: Node, every_events: int, keep: int) -> None:
         super().__init__("snapshots")
-        self.job = SingleJob("snapshot", "steps", node.clock.now_us)
+        self.job = SingleJob("snapshot", SnapshotJob, node.clock.now_us)
         self._node = node
         self._every_events = every_events
         self._keep = keep
@@ -68,7 +90,7 @@ class SnapshotTaking(LoopTask):
         if position is not None and position > head:
             raise coded("as_of_future", f"position {position} is beyond the log's end, {head}")
 
-        def work(progress: Progress) -> dict[str, Any]:
+        def work(progress: Progress) -> SnapshotRecord:
             return snapshot_record(self._node.snapshot(position, progress), None)
 
         self.job.begin(work)
@@ -83,18 +105,18 @@ class SnapshotTaking(LoopTask):
                 raise coded("snapshot_not_found", str(fault)) from fault
         self.job.begin(lambda progress: self._verify(position, replay, progress))
 
-    def records(self) -> dict[str, Any]:
+    def records(self) -> SnapshotList:
         """Every snapshot, and what the node does by itself."""
         found, broken = self._node.snapshots.all()
         records = [snapshot_record(each, mismatch(each, self._node.log)) for each in found]
-        records += [_unreadable(each.position, each.reason) for each in broken]
-        return {
-            "snapshots": sorted(records, key=lambda each: -int(each["position"])),
-            "every_events": self._every_events,
-            "keep": self._keep,
-            "error": self.error,
-            "job": self.job.record(),
-        }
+        records += [SnapshotRecord(each.position, reason=each.reason) for each in broken]
+        return SnapshotList(
+            snapshots=sorted(records, key=lambda each: -each.position),
+            every_events=self._every_events,
+            keep=self._keep,
+            error=self.error,
+            job=self.job.record(),
+        )
 
     def _verify(
         self, position: int | None, replay: bool, progress: Progress
@@ -131,19 +153,14 @@ class SnapshotTaking(LoopTask):
             node.snapshots.prune(self._keep)
 
 
-def snapshot_record(snapshot: Snapshot, reason: str | None) -> dict[str, Any]:
+def snapshot_record(snapshot: Snapshot, reason: str | None) -> SnapshotRecord:
     """A snapshot as answers have it."""
-    return {
-        "position": snapshot.position,
-        "hash": snapshot.hash,
-        "made_at": format_instant(snapshot.made_at_us),
-        "automatic": snapshot.automatic,
-        "bytes": snapshot.bytes,
-        "digest": snapshot.digest,
-        "reason": reason,
-    }
-
-
-def _unreadable(position: int, reason: str) -> dict[str, Any]:
-    fields = ("hash", "made_at", "automatic", "bytes", "digest")
-    return {"position": position, **dict.fromkeys(fields), "reason": reason}
+    return SnapshotRecord(
+        position=snapshot.position,
+        hash=snapshot.hash,
+        made_at=format_instant(snapshot.made_at_us),
+        automatic=snapshot.automatic,
+        bytes=snapshot.bytes,
+        digest=snapshot.digest,
+        reason=reason,
+    )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from aiohttp import web
+from msgspec import Struct
 
+from engramlog.api.answers.fact_record import Record
 from engramlog.api.commands.assertions import check_source
 from engramlog.api.commands.garden_access import member_of
 from engramlog.api.http.bodies import answer, parse_body
@@ -11,11 +13,18 @@ from engramlog.api.http.call import Call
 from engramlog.api.http.errors import entry, unprocessable
 from engramlog.api.http.routing import Routes
 from engramlog.api.routes.facts.facts import find
-from engramlog.api.schemas.answers import AttributesTaken
 from engramlog.api.schemas.attributes import AttributesPatch
 from engramlog.projections.writing.commands import SetAttributes
 
 routes = Routes("facts")
+
+
+class AttributesTaken(Struct):
+    """``position`` is null where nothing changed."""
+
+    id: str
+    position: int | None
+    fact: Record
 
 
 @routes.add(
@@ -60,4 +69,4 @@ async def set_attributes(call: Call) -> web.Response:
     done = await call.do(command, idempotency=call.idempotency(data))
     view = call.view()
     record = call.records(view, [slot], call.moment(view))[0]
-    return answer({"id": row.id, "position": done.position, "fact": record})
+    return answer(AttributesTaken(row.id, done.position, record))

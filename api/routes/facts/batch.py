@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from aiohttp import web
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
-from engramlog.api.answers.records import Record, record_of_event
+from engramlog.api.answers.fact_record import Record
+from engramlog.api.answers.records import record_of_event
 from engramlog.api.answers.sanitizer_modes import Mode, warned_record
 from engramlog.api.commands.assertions import assertion_of
 from engramlog.api.commands.garden_access import member_of
@@ -23,7 +24,6 @@ from engramlog.api.routes.facts.facts import (
     now_of,
     rivals_of,
 )
-from engramlog.api.schemas.answers import BatchAnswer
 from engramlog.api.schemas.facts import (
     BATCH_ITEMS_MAX,
     BatchAssert,
@@ -34,6 +34,25 @@ from engramlog.api.schemas.facts import (
 from engramlog.projections.writing.commands import Command, Done, Refused, RetractFact
 
 routes = Routes("facts")
+
+
+class BatchResult(Struct):
+    """``fact`` or ``error``; ``status`` is what the item alone would have been answered."""
+
+    status: int
+    id: str | None
+    position: int | None
+    fact: Record | UnsetType = UNSET
+    error: dict[str, Any] | UnsetType = UNSET
+
+
+class BatchAnswer(Struct):
+    """Results in the order of the items; ``position`` is the log's end after them."""
+
+    results: list[BatchResult]
+    position: int | None
+    embedded: bool | UnsetType = UNSET
+
 
 NDJSON_TYPES = frozenset({"application/x-ndjson", "application/ndjson", "application/jsonl"})
 
@@ -71,15 +90,15 @@ async def write_batch(call: Call) -> web.Response:
     commands = [each.command for each in prepared if each.command is not None]
     if not commands:
         head = call.node.log.head().position
-        return answer({"results": _results(call, prepared, ()), "position": head})
+        return answer(BatchAnswer(_results(call, prepared, ()), head))
     outcome = await call.submit(commands, idempotency=call.idempotency(data), atomic=query.atomic)
     outcomes = outcome.outcomes
     if query.atomic and any(isinstance(each, Refused) for each in outcomes):
         return _nothing_written(prepared, outcomes)
     results = await call.in_pool(lambda: _results(call, prepared, outcomes))
-    body: dict[str, Any] = {"results": results, "position": outcome.position}
+    body = BatchAnswer(results, outcome.position)
     if query.wait is not None:
-        body["embedded"] = await call.embedded(outcome.position)
+        body.embedded = await call.embedded(outcome.position)
     return answer(body)
 
 
@@ -134,11 +153,11 @@ def _operation(item: Any) -> object:
 
 def _results(
     call: Call, prepared: list[Prepared], outcomes: Sequence[Done | Refused]
-) -> list[dict[str, Any]]:
+) -> list[BatchResult]:
     """One result an item, in order."""
     stored = _stored_records(call, outcomes)
     waiting = iter(enumerate(outcomes))
-    results: list[dict[str, Any]] = []
+    results: list[BatchResult] = []
     for each in prepared:
         if each.error is not None:
             results.append(_failed(each.error))
@@ -176,7 +195,7 @@ def _ended(outcome: Done | Refused) -> bool:
 
 def _settled(
     call: Call, item: Prepared, outcome: Done | Refused, stored: Record | None, mode: Mode
-) -> dict[str, Any]:
+) -> BatchResult:
     if isinstance(outcome, Refused):
         return _failed(refused(outcome))
     event = asserted_event(outcome)
@@ -188,21 +207,20 @@ def _settled(
     elif stored is None:
         return _failed(plain("fact_not_found"))
     elif isinstance(item.command, RetractFact):
-        position = outcome.position
-        return {"status": 200, "id": stored["id"], "position": position, "fact": stored}
+        return BatchResult(200, stored["id"], outcome.position, stored)
     else:
         record = as_written(stored, item.warnings)
-    return {"status": 201, "id": record["id"], "position": record["position"], "fact": record}
+    return BatchResult(201, record["id"], record["position"], record)
 
 
-def _failed(fault: ApiError) -> dict[str, Any]:
-    return {"status": fault.status, "id": None, "position": None, "error": fault.body()}
+def _failed(fault: ApiError) -> BatchResult:
+    return BatchResult(fault.status, None, None, error=fault.body())
 
 
 def _nothing_written(prepared: list[Prepared], outcomes: Sequence[Done | Refused]) -> web.Response:
     """422 for an atomic batch with a refused item; the others say that they were held back."""
     waiting = iter(outcomes)
-    results: list[dict[str, Any]] = []
+    results: list[BatchResult] = []
     for each in prepared:
         outcome = None if each.error is not None else next(waiting, None)
         fault = each.error

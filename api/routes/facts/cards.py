@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from engramlog.api.answers.fact_record import wire_moment
 from engramlog.api.commands.entity_names import entity_named
 from engramlog.api.commands.garden_access import entered_garden
-from engramlog.api.commands.memory_cards import card_answer
+from engramlog.api.commands.memory_cards import MemoryCard, card_answer
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, warned
 from engramlog.api.http.errors import coded, plain
 from engramlog.api.http.routing import Routes
-from engramlog.api.schemas.answers import MemoryCard
 from engramlog.api.schemas.recall import CardQuery
 from engramlog.projections.cards.source import PastCards, Served
-from engramlog.projections.moment import Moment, format_instant
+from engramlog.projections.moment import Moment
 from engramlog.projections.tables.facts.cards import CardKey
 
 routes = Routes("recall")
@@ -41,7 +41,7 @@ async def get_card(call: Call) -> web.Response:
         raise plain("card_not_found")
     call.note_read((query.scope,))
     body = card_answer(served.card, served, call.service.settings.sanitizer_mode)
-    body["moment"] = {"position": moment.position, "instant": format_instant(moment.instant_us)}
+    body.moment = wire_moment(moment)
     return answer(warned(body, query))
 
 

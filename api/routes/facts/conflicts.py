@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import Any
+from typing import Literal
 
 from aiohttp import web
+from msgspec import UNSET, Struct
 
+from engramlog.api.answers.fact_record import Record, Warnings
 from engramlog.api.commands.assertions import check_value
 from engramlog.api.commands.attestations import check_unattested
 from engramlog.api.commands.garden_access import member_of
@@ -15,7 +17,6 @@ from engramlog.api.http.call import Call, warned
 from engramlog.api.http.cursors import Cursor, filters_digest
 from engramlog.api.http.errors import plain
 from engramlog.api.http.routing import Routes
-from engramlog.api.schemas.answers import ConflictPage, Resolution
 from engramlog.api.schemas.conflicts import ConflictsQuery, ResolveRequest
 from engramlog.eventlog.kinds import ConflictResolved
 from engramlog.projections.contradictions.conflicts import Conflict, conflict, conflicts
@@ -28,6 +29,36 @@ routes = Routes("conflicts")
 
 _KIND = "conflicts"
 _UNBOUND = frozenset({"cursor", "limit"})
+
+
+class ConflictRecord(Struct):
+    """``fact_a`` is the newer of the two."""
+
+    conflict_id: str
+    fact_a: Record
+    fact_b: Record
+    status: Literal["unresolved", "resolved"]
+    resolved_by: str | None
+    detected_at: str
+    winning_fact_id: str | None
+    resolution_note: str | None
+
+
+class ConflictPage(Struct):
+    """Contradictions, newest first."""
+
+    conflicts: list[ConflictRecord]
+    cursor: str | None
+    has_more: bool
+    warnings: Warnings = UNSET
+
+
+class Resolution(Struct):
+    """The fact that records the resolution."""
+
+    resolution_fact_id: str
+    conflict_status: Literal["resolved"]
+    warnings: Warnings = UNSET
 
 
 @routes.add(
@@ -46,11 +77,11 @@ async def list_conflicts(call: Call) -> web.Response:
     query = call.query(ConflictsQuery)
     call.session()
     body = await call.in_pool(lambda: _page(call, query))
-    call.note_facts(each[side] for each in body["conflicts"] for side in ("fact_a", "fact_b"))
+    call.note_facts(fact for each in body.conflicts for fact in (each.fact_a, each.fact_b))
     return answer(warned(body, query))
 
 
-def _page(call: Call, query: ConflictsQuery) -> dict[str, Any]:
+def _page(call: Call, query: ConflictsQuery) -> ConflictPage:
     view = call.view()
     walk = _walk(call, query, view)
     valid_at_us = None if query.valid_at is None else parse_instant(query.valid_at)
@@ -71,11 +102,11 @@ def _page(call: Call, query: ConflictsQuery) -> dict[str, Any]:
     )
     shown = found[: query.limit]
     more = len(found) > query.limit
-    return {
-        "conflicts": _wire(call, view, moment, shown),
-        "cursor": _next(call, walk, shown[-1].row.place) if more else None,
-        "has_more": more,
-    }
+    return ConflictPage(
+        conflicts=_wire(call, view, moment, shown),
+        cursor=_next(call, walk, shown[-1].row.place) if more else None,
+        has_more=more,
+    )
 
 
 def _walk(call: Call, query: ConflictsQuery, view: View) -> Cursor:
@@ -98,20 +129,20 @@ def _next(call: Call, walk: Cursor, place: tuple[int, str]) -> str:
     )
 
 
-def _wire(call: Call, view: View, moment: Moment, shown: list[Conflict]) -> list[dict[str, Any]]:
+def _wire(call: Call, view: View, moment: Moment, shown: list[Conflict]) -> list[ConflictRecord]:
     slots = [slot for each in shown for slot in (each.newer, each.older)]
     records = call.records(view, slots, moment)
     return [
-        {
-            "conflict_id": each.row.conflict_id,
-            "fact_a": records[2 * n],
-            "fact_b": records[2 * n + 1],
-            "status": each.status,
-            "resolved_by": each.row.resolution_fact_id if each.status == "resolved" else None,
-            "detected_at": format_instant(each.row.detected_at),
-            "winning_fact_id": each.row.winner_id if each.status == "resolved" else None,
-            "resolution_note": each.row.note if each.status == "resolved" else None,
-        }
+        ConflictRecord(
+            conflict_id=each.row.conflict_id,
+            fact_a=records[2 * n],
+            fact_b=records[2 * n + 1],
+            status=each.status,
+            resolved_by=each.row.resolution_fact_id if each.status == "resolved" else None,
+            detected_at=format_instant(each.row.detected_at),
+            winning_fact_id=each.row.winner_id if each.status == "resolved" else None,
+            resolution_note=each.row.note if each.status == "resolved" else None,
+        )
         for n, each in enumerate(shown)
     ]
 
@@ -153,8 +184,7 @@ async def resolve_conflict(call: Call) -> web.Response:
         rights=call.authorization,
     )
     done = await call.do(command, idempotency=call.idempotency(data))
-    body = {"resolution_fact_id": _resolution_fact(done), "conflict_status": "resolved"}
-    return answer(warned(body, request))
+    return answer(warned(Resolution(_resolution_fact(done), "resolved"), request))
 
 
 def _resolution_fact(done: Done) -> str:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from aiohttp import web
+from msgspec import UNSET, Struct
 from pydantic import BaseModel, ConfigDict, Field
 
-from engramlog.api.answers.records import Record, records_of
+from engramlog.api.answers.fact_record import Record, Warnings
+from engramlog.api.answers.records import records_of
+from engramlog.api.answers.sanitizer_modes import Mode
 from engramlog.api.commands.garden_access import member_of
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, warned
 from engramlog.api.http.routing import Routes
-from engramlog.api.schemas.answers import FlaggedPage, Reviewed
 from engramlog.api.schemas.facts import REASON_LENGTH_MAX
 from engramlog.eventlog.kinds import ContentReviewed
 from engramlog.projections.arrays import I32
@@ -47,7 +49,49 @@ class ReviewRequest(BaseModel):
     reason: str = Field(default="", max_length=REASON_LENGTH_MAX)
 
 
-_STATUS_OF = {None: "pending", "release": "released", "keep": "kept"}
+Status = Literal["pending", "released", "kept"]
+_STATUS_OF: dict[str | None, Status] = {None: "pending", "release": "released", "keep": "kept"}
+
+
+class ReviewRecord(Struct):
+    """An admin's decision on a flagged fact."""
+
+    decision: str
+    reason: str
+    reviewer: str
+    decided_at: str
+    position: int
+
+
+class FlaggedFact(Struct):
+    """A fact as recorded, what the sanitizer found in it, and the decision in force."""
+
+    fact: Record
+    codes: list[str]
+    status: Status
+    review: ReviewRecord | None
+
+
+class FlaggedPage(Struct):
+    """Flagged facts, newest first; ``next_before`` is null on the last page."""
+
+    flagged: list[FlaggedFact]
+    next_before: int | None
+    ruleset: int
+    mode: Mode
+    warnings: Warnings = UNSET
+
+
+class Reviewed(Struct):
+    """``position`` is null where it was decided so already."""
+
+    fact_id: str
+    decision: Literal["release", "keep"]
+    status: Status
+    position: int | None
+    warnings: Warnings = UNSET
+
+
 _PAGE_SLOTS = 500
 
 
@@ -65,16 +109,16 @@ async def list_flagged(call: Call) -> web.Response:
     flagged = await call.in_pool(lambda: _flagged(call, query))
     shown = flagged[: query.limit]
     more = len(flagged) > query.limit
-    body = {
-        "flagged": shown,
-        "next_before": shown[-1]["fact"]["position"] if more else None,
-        "ruleset": RULESET,
-        "mode": call.service.settings.sanitizer_mode,
-    }
+    body = FlaggedPage(
+        flagged=shown,
+        next_before=shown[-1].fact["position"] if more else None,
+        ruleset=RULESET,
+        mode=call.service.settings.sanitizer_mode,
+    )
     return answer(warned(body, query))
 
 
-def _flagged(call: Call, query: FlaggedQuery) -> list[dict[str, Any]]:
+def _flagged(call: Call, query: FlaggedQuery) -> list[FlaggedFact]:
     """One more than a page, where there is one."""
     view = call.view()
     slots = view.flagged()
@@ -82,7 +126,7 @@ def _flagged(call: Call, query: FlaggedQuery) -> list[dict[str, Any]]:
     if query.before is not None:
         slots = slots[view.from_position[slots] < query.before]
     slots = slots[::-1]
-    found: list[dict[str, Any]] = []
+    found: list[FlaggedFact] = []
     for start in range(0, len(slots), _PAGE_SLOTS):
         found += _entries(call, view, slots[start : start + _PAGE_SLOTS], query.status)
         if len(found) > query.limit:
@@ -90,7 +134,7 @@ def _flagged(call: Call, query: FlaggedQuery) -> list[dict[str, Any]]:
     return found[: query.limit + 1]
 
 
-def _entries(call: Call, view: View, slots: I32, status: str) -> list[dict[str, Any]]:
+def _entries(call: Call, view: View, slots: I32, status: str) -> list[FlaggedFact]:
     reader = call.node.reader
     codes = reader.codes(view.from_position[slots].tolist())
     sentinel = [
@@ -109,28 +153,28 @@ def _entries(call: Call, view: View, slots: I32, status: str) -> list[dict[str, 
     entries = [
         _entry(record, codes[record["position"]], reviews.get(record["id"])) for record in records
     ]
-    return [each for each in entries if status in ("all", each["status"])]
+    return [each for each in entries if status in ("all", each.status)]
 
 
 def _holds_back(codes: tuple[str, ...]) -> bool:
     return any(code.removeprefix(IN_NAME) not in NOTICES for code in codes)
 
 
-def _entry(record: Record, codes: tuple[str, ...], review: ContentReview | None) -> dict[str, Any]:
-    return {
-        "fact": record | {"sanitizer_warnings": list(codes)},
-        "codes": list(codes),
-        "status": _STATUS_OF[None if review is None else review.decision],
-        "review": None
+def _entry(record: Record, codes: tuple[str, ...], review: ContentReview | None) -> FlaggedFact:
+    return FlaggedFact(
+        fact=record | {"sanitizer_warnings": list(codes)},
+        codes=list(codes),
+        status=_STATUS_OF[None if review is None else review.decision],
+        review=None
         if review is None
-        else {
-            "decision": review.decision,
-            "reason": review.reason,
-            "reviewer": review.actor,
-            "decided_at": format_instant(review.decided_at),
-            "position": review.position,
-        },
-    }
+        else ReviewRecord(
+            decision=review.decision,
+            reason=review.reason,
+            reviewer=review.actor,
+            decided_at=format_instant(review.decided_at),
+            position=review.position,
+        ),
+    )
 
 
 @routes.add(
@@ -152,10 +196,5 @@ async def review(call: Call) -> web.Response:
         member=member_of(call),
     )
     done = await call.do(command)
-    body = {
-        "fact_id": fact_id,
-        "decision": request.decision,
-        "status": _STATUS_OF[request.decision],
-        "position": done.position,
-    }
+    body = Reviewed(fact_id, request.decision, _STATUS_OF[request.decision], done.position)
     return answer(warned(body, request))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-import msgspec
 import numpy as np
 from aiohttp import web
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import asdict, replace
 from pydantic import TypeAdapter, ValidationError
 
+from engramlog.api.answers.fact_record import Warnings
 from engramlog.api.commands.assertions import check_ends_everything
 from engramlog.api.commands.decay_sweep import policy_of_request, reach_of
 from engramlog.api.commands.garden_access import swept_gardens
@@ -17,8 +18,7 @@ from engramlog.api.http.bodies import answer, parse_json, validated
 from engramlog.api.http.call import Call, warned
 from engramlog.api.http.errors import ApiError, coded, entry, plain, unprocessable
 from engramlog.api.http.routing import Routes
-from engramlog.api.node.tasks.jobs import accepted
-from engramlog.api.schemas.answers import JobAccepted, Policies, Policy, SetValued, SweepJob, Swept
+from engramlog.api.node.tasks.jobs import JobAccepted, JobRecord, accepted
 from engramlog.api.schemas.decay import PolicyId, PolicyRequest, SetValuedRequest, SweepRequest
 from engramlog.eventlog.kinds import DecayPolicy, PolicySet, SetValuedDeclared
 from engramlog.projections.authorization import Authorization
@@ -29,6 +29,37 @@ from engramlog.projections.tables.declared.policies import ALWAYS_SET_VALUED
 from engramlog.projections.writing.commands import SweepDecay
 
 routes = Routes("decay")
+
+
+class Policies(Struct):
+    """Every decay policy in force."""
+
+    policies: list[DecayPolicy]
+
+
+class Swept(Struct):
+    """``decayed``: facts that the sweep ended or weakened. ``would_decay``, of a dry run alone:
+    those that a sweep would."""
+
+    scanned: int
+    decayed: int
+    dry_run: bool
+    would_decay: int | UnsetType = UNSET
+    warnings: Warnings = UNSET
+
+
+class SweepJob(JobRecord):
+    """A sweep that became a job."""
+
+    result: Swept | UnsetType = UNSET
+
+
+class SetValued(Struct):
+    """``built_in`` relations are always set-valued."""
+
+    relations: list[str]
+    built_in: tuple[str, ...] = ALWAYS_SET_VALUED
+
 
 _check_id = TypeAdapter(PolicyId).validate_python
 
@@ -42,7 +73,7 @@ _check_id = TypeAdapter(PolicyId).validate_python
 )
 async def list_policies(call: Call) -> web.Response:
     """Every decay policy in force."""
-    return answer({"policies": [_wire(policy) for policy in _policies(call)]})
+    return answer({"policies": [asdict(policy) for policy in _policies(call)]})
 
 
 @routes.add(
@@ -50,12 +81,12 @@ async def list_policies(call: Call) -> web.Response:
     "/v1/decay/policies/{policy_id}",
     permission="read",
     summary="One decay policy",
-    answers={200: Policy},
+    answers={200: DecayPolicy},
     errors=(404,),
 )
 async def get_policy(call: Call) -> web.Response:
     """One decay policy."""
-    return answer(_wire(_named(call, call.segment("policy_id"))))
+    return answer(asdict(_named(call, call.segment("policy_id"))))
 
 
 @routes.add(
@@ -64,7 +95,7 @@ async def get_policy(call: Call) -> web.Response:
     permission="write",
     summary="Set a decay policy",
     body=PolicyRequest,
-    answers={200: Policy},
+    answers={200: DecayPolicy},
     errors=(400, 413, 503, 507),
 )
 async def put_policy(call: Call) -> web.Response:
@@ -81,7 +112,7 @@ async def put_policy(call: Call) -> web.Response:
     _check_reach(call, request.scope)
     policy = DecayPolicy(id=policy_id, **request.model_dump())
     await call.do(PolicySet(policy_id=policy_id, policy=policy))
-    return answer(_wire(policy))
+    return answer(asdict(policy))
 
 
 @routes.add(
@@ -119,7 +150,7 @@ async def sweep(call: Call) -> web.Response:
     if request.scope is not None:
         call.check_scope(request.scope)
     gardens = swept_gardens(call)
-    rights = msgspec.structs.replace(call.narrowed(request.scope), gardens=frozenset(gardens))
+    rights = replace(call.narrowed(request.scope), gardens=frozenset(gardens))
     readable = rights.reading()
     own = policy_of_request(request.ttl_seconds, request.min_confidence)
     if own is not None and not request.dry_run:
@@ -127,7 +158,7 @@ async def sweep(call: Call) -> web.Response:
     policies = tuple(_policies(call)) if own is None else (own,)
     view = call.view()
 
-    async def work() -> dict[str, Any]:
+    async def work() -> Swept:
         moment = call.moment(view)
         reach = await call.in_long_pool(
             lambda: reach_of(view, readable, moment, policies), admitted=True
@@ -137,9 +168,9 @@ async def sweep(call: Call) -> web.Response:
         ):
             scopes = tuple(scope for scope in SCOPES if scope in rights.scopes)
             await call.do(SweepDecay(scopes=scopes, policies=policies, gardens=gardens))
-        body = {"scanned": reach.scanned, "decayed": reach.decayed, "dry_run": request.dry_run}
+        body = Swept(reach.scanned, reach.decayed, request.dry_run)
         if request.dry_run:
-            body |= {"decayed": 0, "would_decay": reach.decayed}
+            body.decayed, body.would_decay = 0, reach.decayed
         return warned(body, request)
 
     facts = int(np.count_nonzero(readable.mask(view)))
@@ -177,7 +208,9 @@ async def _sweep_request(call: Call) -> SweepRequest:
 )
 async def sweep_job(call: Call) -> web.Response:
     """A sweep that became a job."""
-    return answer(call.service.jobs.get(call.segment("job_id"), "decay", call.credential()).wire())
+    return answer(
+        call.service.jobs.get(call.segment("job_id"), "decay", call.credential()).record()
+    )
 
 
 @routes.add(
@@ -189,8 +222,7 @@ async def sweep_job(call: Call) -> web.Response:
 )
 async def get_set_valued(call: Call) -> web.Response:
     """Relations that may hold several values at once."""
-    declared = call.node.reader.set_valued(call.view().position)
-    return answer({"relations": declared, "built_in": list(ALWAYS_SET_VALUED)})
+    return answer(SetValued(call.node.reader.set_valued(call.view().position)))
 
 
 @routes.add(
@@ -214,8 +246,7 @@ async def put_set_valued(call: Call) -> web.Response:
     if bad:
         raise unprocessable(bad)
     await call.do(SetValuedDeclared(relations=[*request.relations]))
-    declared = sorted(set(request.relations))
-    return answer({"relations": declared, "built_in": list(ALWAYS_SET_VALUED)})
+    return answer(SetValued(sorted(set(request.relations))))
 
 
 def _policies(call: Call) -> list[DecayPolicy]:
@@ -235,7 +266,3 @@ def _check_reach(call: Call, scope: str) -> None:
     beyond = set(SCOPES if scope == "*" else (scope,)) - call.authorization.scopes
     if beyond:
         raise coded("scope_forbidden", f"this key does not cover scopes {sorted(beyond)}")
-
-
-def _wire(policy: DecayPolicy) -> dict[str, Any]:
-    return {name: getattr(policy, name) for name in msgspec.structs.asdict(policy)}

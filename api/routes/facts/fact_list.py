@@ -5,18 +5,50 @@ from __future__ import annotations
 from typing import Any
 
 from aiohttp import web
+from msgspec import UNSET, Struct
 
 from engramlog.api.answers.compact_facts import lines_of, short_record
-from engramlog.api.answers.records import Record
+from engramlog.api.answers.fact_record import Record, Warnings
+from engramlog.api.answers.short_fact import ShortFact
+from engramlog.api.answers.tombstone_records import TombstoneNotice
 from engramlog.api.commands.fact_listing import listed, notices_of
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, warned
 from engramlog.api.http.routing import Routes
-from engramlog.api.schemas.answers import FactLines, FactPage, ShortFactPage
 from engramlog.api.schemas.facts import FactListQuery
 from engramlog.api.schemas.values import Fields
 
 routes = Routes("facts")
+
+
+class FactPage(Struct):
+    """``total`` counts every match; ``cursor`` is null on the last page."""
+
+    facts: list[Record]
+    total: int
+    cursor: str | None
+    tombstone_notices: list[TombstoneNotice]
+    warnings: Warnings = UNSET
+
+
+class ShortFactPage(Struct):
+    """A page of short records (``fields=facts``)."""
+
+    facts: list[ShortFact]
+    total: int
+    cursor: str | None
+    tombstone_notices: list[TombstoneNotice]
+    warnings: Warnings = UNSET
+
+
+class FactLines(Struct):
+    """A page as text (``fields=compact``)."""
+
+    text: str
+    total: int
+    cursor: str | None
+    tombstone_notices: list[TombstoneNotice]
+    warnings: Warnings = UNSET
 
 
 @routes.add(

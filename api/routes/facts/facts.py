@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 from aiohttp import web
+from msgspec import Struct
 
-from engramlog.api.answers.records import Record, Volatile, record_of_event
+from engramlog.api.answers.fact_record import FactRecord, Record
+from engramlog.api.answers.records import Volatile, record_of_event
 from engramlog.api.answers.sanitizer_modes import warned_record
 from engramlog.api.commands.assertions import state_fact
 from engramlog.api.commands.garden_access import member_of
@@ -16,7 +18,6 @@ from engramlog.api.http.bodies import answer, parse_body, parse_json, validated
 from engramlog.api.http.call import Call, ignored
 from engramlog.api.http.errors import ApiError, coded, plain
 from engramlog.api.http.routing import Routes
-from engramlog.api.schemas.answers import CidCheck, FactRecord, Retracted
 from engramlog.api.schemas.facts import AssertRequest, MomentQuery, RetractRequest, WriteQuery
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import FactAsserted, Value
@@ -33,6 +34,24 @@ from engramlog.projections.writing.commands import Done, RetractFact
 routes = Routes("facts")
 
 CID_PREFIX = "sha256:"
+
+
+class CidCheck(Struct):
+    """Whether the stored content hashes to the stored content id."""
+
+    cid_valid: bool
+    computed_cid: str
+    stored_cid: str | None
+    mismatch_reason: str | None
+
+
+class Retracted(Struct):
+    """The fact keeps its record, with confidence 0."""
+
+    id: str
+    retracted: bool
+    position: int | None
+    fact: Record
 
 
 @routes.add(
@@ -281,14 +300,7 @@ async def verify_cid(call: Call) -> web.Response:
         reason = "no_stored_cid"
     elif computed != row.cid:
         reason = "content_mismatch"
-    return answer(
-        {
-            "cid_valid": reason is None,
-            "computed_cid": computed,
-            "stored_cid": row.cid or None,
-            "mismatch_reason": reason,
-        }
-    )
+    return answer(CidCheck(reason is None, computed, row.cid or None, reason))
 
 
 @routes.add(
@@ -321,11 +333,4 @@ async def retract_fact(call: Call) -> web.Response:
     view = call.view()
     moment = call.moment(view)
     slot = find(call, view, moment, fact_id, call.authorization.alone())
-    return answer(
-        {
-            "id": fact_id,
-            "retracted": True,
-            "position": done.position,
-            "fact": call.records(view, [slot], moment)[0],
-        }
-    )
+    return answer(Retracted(fact_id, True, done.position, call.records(view, [slot], moment)[0]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from aiohttp import web
+from msgspec import Struct
 
 from engramlog.api.commands.assertions import check_may_end
 from engramlog.api.commands.recall_receipts import receipt_named
@@ -11,7 +12,6 @@ from engramlog.api.http.bodies import answer, parse_body
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import entry, plain, unprocessable
 from engramlog.api.http.routing import Routes
-from engramlog.api.schemas.answers import FeedbackTaken
 from engramlog.api.schemas.recall import FeedbackRequest
 from engramlog.eventlog.kinds import FactFeedback
 from engramlog.projections.arrays import I32
@@ -20,6 +20,15 @@ from engramlog.projections.recall.citation import is_cited
 from engramlog.projections.tables.declared.garden_directory import MODERATING_ROLES
 
 routes = Routes("recall")
+
+
+class FeedbackTaken(Struct):
+    """Which facts count as cited and as rejected; ``position`` is null where all were known."""
+
+    cited: list[str]
+    rejected: list[str]
+    position: int | None
+
 
 _WORDED = ("string", "text")
 
@@ -58,7 +67,7 @@ async def give_feedback(call: Call) -> web.Response:
         cited = await call.in_pool(lambda: _cited(call, returned, text))
     command = FactFeedback(cited=cited, rejected=request.rejected, receipt_id=request.receipt_id)
     done = await call.do(command, idempotency=call.idempotency(data))
-    return answer({"cited": cited, "rejected": request.rejected, "position": done.position})
+    return answer(FeedbackTaken(cited, request.rejected, done.position))
 
 
 def _check_returned(request: FeedbackRequest, returned: frozenset[str]) -> None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from aiohttp import web
+from msgspec import UNSET, Struct
 
+from engramlog.api.answers.fact_record import Warnings
 from engramlog.api.commands.entity_names import entity_named
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, warned
 from engramlog.api.http.cursors import Cursor, filters_digest
 from engramlog.api.http.errors import ApiError, coded
 from engramlog.api.http.routing import Routes
-from engramlog.api.schemas import answers
 from engramlog.api.schemas.recall import NeighborsQuery
 from engramlog.projections.graph.neighbors import (
     DEPTH_MAX,
@@ -32,13 +31,24 @@ _KIND = "neighbors"
 _UNBOUND = frozenset({"cursor", "page_size"})
 
 
+class NeighborPage(Struct):
+    """Neighbours in order of (hops, entity)."""
+
+    entity: str
+    depth: int
+    neighbors: list[Neighbor]
+    next_cursor: str | None
+    total_hint: int
+    warnings: Warnings = UNSET
+
+
 @routes.add(
     "GET",
     "/v1/graph/neighbors",
     permission="read",
     summary="Neighbours of an entity",
     query=NeighborsQuery,
-    answers={200: answers.NeighborPage},
+    answers={200: NeighborPage},
     errors=(400, 501),
     headers=("Stigmem-Session",),
     delegable=True,
@@ -55,13 +65,7 @@ async def list_neighbors(call: Call) -> web.Response:
     page, entity, cursor = await call.in_pool(lambda: _page(call, query))
     if page.neighbors:
         call.note_read(scopes)
-    body = {
-        "entity": entity,
-        "depth": query.depth,
-        "neighbors": [_wire(neighbor) for neighbor in page.neighbors],
-        "next_cursor": cursor,
-        "total_hint": page.total,
-    }
+    body = NeighborPage(entity, query.depth, page.neighbors, cursor, page.total)
     return answer(warned(body, query))
 
 
@@ -109,14 +113,3 @@ def _next(call: Call, walk: Cursor, page: NeighborSlice) -> str | None:
     return cursors.seal(
         Cursor(walk.kind, walk.digest, walk.position, walk.instant_us, expires, place)
     )
-
-
-def _wire(neighbor: Neighbor) -> dict[str, Any]:
-    return {
-        "entity": neighbor.entity,
-        "relation": neighbor.relation,
-        "hops": neighbor.hops,
-        "confidence": neighbor.confidence,
-        "source_trust": neighbor.source_trust,
-        "path": list(neighbor.path),
-    }

@@ -2,23 +2,64 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from aiohttp import web
+from msgspec import UNSET, Struct, UnsetType, field
 
-from engramlog.api.answers.records import Record
+from engramlog.api.answers.fact_record import Warnings, wire_hash
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, warned
 from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Routes
 from engramlog.api.routes.facts.facts import find
-from engramlog.api.schemas.answers import Provenance
 from engramlog.api.schemas.facts import ProvenanceQuery
+from engramlog.api.schemas.values import ScopeText
 from engramlog.eventlog.kinds import Parent
 from engramlog.projections.graph.provenance import DEPTH_MAX, Ancestor, Walk, parents, walk
 from engramlog.projections.tables.facts.fact_rows import FactRow
 
 routes = Routes("facts")
+
+
+class ProvenanceParent(Struct):
+    """A parent that is absent or not visible has ``exists`` false and nulls."""
+
+    hash: str
+    fact_id: str | None
+    entity: str | None
+    exists: bool
+
+
+class ProvenanceNode(Struct):
+    """The root, or an ancestor. One that is absent or not visible has nothing but its hash."""
+
+    hash: str
+    exists: bool
+    depth: int | UnsetType = UNSET
+    fact_id: str | UnsetType = UNSET
+    entity: str | UnsetType = UNSET
+    relation: str | UnsetType = UNSET
+    source: str | UnsetType = UNSET
+    scope: ScopeText | UnsetType = UNSET
+
+
+class ProvenanceEdge(Struct):
+    """``from`` was derived from ``to``."""
+
+    child: str = field(name="from")
+    parent: str = field(name="to")
+
+
+class Provenance(Struct):
+    """What a fact was derived from. ``truncated``: the walk has over 5,000 nodes."""
+
+    fact_id: str
+    cid: str | None
+    derived_from: list[ProvenanceParent]
+    depth: int
+    nodes: list[ProvenanceNode]
+    edges: list[ProvenanceEdge]
+    truncated: bool
+    warnings: Warnings = UNSET
 
 
 @routes.add(
@@ -40,17 +81,17 @@ async def provenance(call: Call) -> web.Response:
     call.session()
     root, entries, found = await call.in_pool(lambda: _provenance(call, query))
     call.note_read(_scopes(root, found))
-    body: dict[str, Any] = {
-        "fact_id": root.id,
-        "cid": root.cid or None,
-        "derived_from": [_parent(parent, row) for parent, row in entries],
-        "depth": query.depth,
-        "nodes": [_node(each) for each in found.ancestors],
-        "edges": [
-            {"from": _wire_hash(link.child), "to": _wire_hash(link.parent)} for link in found.links
+    body = Provenance(
+        fact_id=root.id,
+        cid=root.cid or None,
+        derived_from=[_parent(parent, row) for parent, row in entries],
+        depth=query.depth,
+        nodes=[_node(each) for each in found.ancestors],
+        edges=[
+            ProvenanceEdge(wire_hash(each.child), wire_hash(each.parent)) for each in found.links
         ],
-        "truncated": found.truncated,
-    }
+        truncated=found.truncated,
+    )
     return answer(warned(body, query))
 
 
@@ -75,29 +116,22 @@ def _scopes(root: FactRow, found: Walk) -> frozenset[str]:
     return frozenset(row.scope for row in (root, *rows))
 
 
-def _parent(parent: Parent, row: FactRow | None) -> Record:
-    return {
-        "hash": _wire_hash(parent.hash),
-        "fact_id": None if row is None else row.id,
-        "entity": None if row is None else row.entity,
-        "exists": row is not None,
-    }
+def _parent(parent: Parent, row: FactRow | None) -> ProvenanceParent:
+    if row is None:
+        return ProvenanceParent(wire_hash(parent.hash), None, None, exists=False)
+    return ProvenanceParent(wire_hash(parent.hash), row.id, row.entity, exists=True)
 
 
-def _node(each: Ancestor) -> Record:
+def _node(each: Ancestor) -> ProvenanceNode:
     if each.row is None:
-        return {"hash": _wire_hash(each.hash), "exists": False}
-    return {
-        "hash": _wire_hash(each.hash),
-        "exists": True,
-        "depth": each.depth,
-        "fact_id": each.row.id,
-        "entity": each.row.entity,
-        "relation": each.row.relation,
-        "source": each.row.source,
-        "scope": each.row.scope,
-    }
-
-
-def _wire_hash(digits: str) -> str:
-    return f"sha256:{digits}"
+        return ProvenanceNode(wire_hash(each.hash), exists=False)
+    return ProvenanceNode(
+        hash=wire_hash(each.hash),
+        exists=True,
+        depth=each.depth,
+        fact_id=each.row.id,
+        entity=each.row.entity,
+        relation=each.row.relation,
+        source=each.row.source,
+        scope=each.row.scope,
+    )

@@ -2,24 +2,85 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 from aiohttp import web
+from msgspec import UNSET, Meta, Struct, UnsetType
 
+from engramlog.api.answers.fact_record import Warnings
 from engramlog.api.answers.records import volatile_of
 from engramlog.api.commands.entity_names import entity_named
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, warned
 from engramlog.api.http.routing import Routes
-from engramlog.api.node.tasks.jobs import accepted
-from engramlog.api.schemas.answers import JobAccepted, LintJob
-from engramlog.api.schemas.scopes import LintBody, LintReport, Synthesis, SynthesisQuery
-from engramlog.projections.graph.lint import CHECKS, LintFindings, LintRequest, lint
+from engramlog.api.node.tasks.jobs import JobAccepted, JobRecord, accepted
+from engramlog.api.schemas.scopes import LintBody, SynthesisQuery
+from engramlog.api.schemas.values import VALUE_TYPES, ScopeText
+from engramlog.projections.graph.lint import CHECKS, LintFinding, LintFindings, LintRequest, lint
 from engramlog.projections.graph.synthesis import synthesize
 from engramlog.projections.moment import Moment, format_instant
 
 routes = Routes("scopes")
+
+
+class LintReport(Struct):
+    """``fact_count``: facts that hold; ``truncated``: a check found over 1,000."""
+
+    findings: list[LintFinding]
+    checked_at: str
+    scope: ScopeText
+    checks_run: tuple[str, ...]
+    fact_count: int
+    truncated: bool
+    warnings: Warnings = UNSET
+
+
+class LintJob(JobRecord):
+    """A lint that became a job."""
+
+    result: LintReport | UnsetType = UNSET
+
+
+class SynthesisValue(Struct):
+    """``v`` is the text under which the value is stored."""
+
+    type: Annotated[str, Meta(extra_json_schema={"enum": list(VALUE_TYPES)})]
+    v: str
+
+
+class SynthesisFact(Struct):
+    """A fact in brief."""
+
+    id: str
+    entity: str
+    relation: str
+    value: SynthesisValue
+    confidence: float
+    timestamp: str
+    valid_until: str | None
+    is_expired: bool
+    age_seconds: float
+    contradicted: bool
+    source: str
+
+
+class Synthesis(Struct):
+    """``fact_count``: facts listed, the most confident first; ``total_count``: facts that hold,
+    over which all other numbers are taken. ``contradiction_count``: facts in an unresolved
+    contradiction."""
+
+    scope: ScopeText
+    fact_count: int
+    facts: list[SynthesisFact]
+    contradiction_count: int
+    mean_confidence: float
+    freshest_timestamp: str | None
+    oldest_timestamp: str | None
+    expired_fact_count: int
+    synthesized_at: str
+    total_count: int
+    warnings: Warnings = UNSET
 
 
 @routes.add(
@@ -41,7 +102,7 @@ async def lint_scope(call: Call) -> web.Response:
     checks = tuple(dict.fromkeys(body.checks or CHECKS))
     call.note_read((body.scope,))
 
-    async def work() -> dict[str, Any]:
+    async def work() -> LintReport:
         return warned(
             await call.in_long_pool(lambda: _report(call, body, checks), admitted=True), body
         )
@@ -58,26 +119,16 @@ def _readable(call: Call, body: LintBody) -> int:
     return int(np.count_nonzero(call.narrowed(body.scope, for_model=True).mask(call.view())))
 
 
-def _report(call: Call, body: LintBody, checks: tuple[str, ...]) -> dict[str, Any]:
+def _report(call: Call, body: LintBody, checks: tuple[str, ...]) -> LintReport:
     report, moment = _linted(call, body, checks)
-    return {
-        "findings": [
-            {
-                "check": each.check,
-                "severity": each.severity,
-                "entity": each.entity,
-                "relation": each.relation,
-                "fact_ids": each.fact_ids,
-                "detail": each.detail,
-            }
-            for each in report.findings
-        ],
-        "checked_at": format_instant(moment.instant_us),
-        "scope": body.scope,
-        "checks_run": list(checks),
-        "fact_count": report.fact_count,
-        "truncated": report.truncated,
-    }
+    return LintReport(
+        findings=report.findings,
+        checked_at=format_instant(moment.instant_us),
+        scope=body.scope,
+        checks_run=checks,
+        fact_count=report.fact_count,
+        truncated=report.truncated,
+    )
 
 
 def _linted(call: Call, body: LintBody, checks: tuple[str, ...]) -> tuple[LintFindings, Moment]:
@@ -104,7 +155,7 @@ def _linted(call: Call, body: LintBody, checks: tuple[str, ...]) -> tuple[LintFi
 )
 async def lint_job(call: Call) -> web.Response:
     """A lint that became a job."""
-    return answer(call.service.jobs.get(call.segment("job_id"), "lint", call.credential()).wire())
+    return answer(call.service.jobs.get(call.segment("job_id"), "lint", call.credential()).record())
 
 
 @routes.add(
@@ -123,12 +174,12 @@ async def synthesize_scope(call: Call) -> web.Response:
     query = call.query(SynthesisQuery)
     call.session()
     body = await call.in_long_pool(lambda: _synthesis(call, query))
-    if body["facts"]:
-        call.note_read((body["scope"],))
+    if body.facts:
+        call.note_read((body.scope,))
     return answer(warned(body, query))
 
 
-def _synthesis(call: Call, query: SynthesisQuery) -> dict[str, Any]:
+def _synthesis(call: Call, query: SynthesisQuery) -> Synthesis:
     scope = call.segment("scope")
     view = call.view()
     authorization = call.narrowed(scope, for_model=True)
@@ -140,33 +191,33 @@ def _synthesis(call: Call, query: SynthesisQuery) -> dict[str, Any]:
     slots = [view.slot_at(row.from_position) for row in rows]
     numbers = volatile_of(view, np.array(slots, dtype=np.int32), moment, authorization)
     facts = [
-        {
-            "id": row.id,
-            "entity": row.entity,
-            "relation": row.relation,
-            "value": {"type": row.value_type, "v": row.value_v},
-            "confidence": now.confidence,
-            "timestamp": format_instant(row.recorded_at),
-            "valid_until": row.valid_until,
-            "is_expired": bool(view.valid_until[slot] <= moment.valid_us),
-            "age_seconds": (moment.instant_us - row.recorded_at) / 1e6,
-            "contradicted": now.contradicted,
-            "source": row.source,
-        }
+        SynthesisFact(
+            id=row.id,
+            entity=row.entity,
+            relation=row.relation,
+            value=SynthesisValue(row.value_type, row.value_v),
+            confidence=now.confidence,
+            timestamp=format_instant(row.recorded_at),
+            valid_until=row.valid_until,
+            is_expired=bool(view.valid_until[slot] <= moment.valid_us),
+            age_seconds=(moment.instant_us - row.recorded_at) / 1e6,
+            contradicted=now.contradicted,
+            source=row.source,
+        )
         for row, now, slot in zip(rows, numbers, slots, strict=True)
     ]
-    return {
-        "scope": scope,
-        "fact_count": len(facts),
-        "facts": facts,
-        "contradiction_count": found.contradictions,
-        "mean_confidence": found.mean_confidence,
-        "freshest_timestamp": _instant(found.freshest_us),
-        "oldest_timestamp": _instant(found.oldest_us),
-        "expired_fact_count": found.expired,
-        "synthesized_at": format_instant(moment.instant_us),
-        "total_count": found.total,
-    }
+    return Synthesis(
+        scope=scope,
+        fact_count=len(facts),
+        facts=facts,
+        contradiction_count=found.contradictions,
+        mean_confidence=found.mean_confidence,
+        freshest_timestamp=_instant(found.freshest_us),
+        oldest_timestamp=_instant(found.oldest_us),
+        expired_fact_count=found.expired,
+        synthesized_at=format_instant(moment.instant_us),
+        total_count=found.total,
+    )
 
 
 def _instant(instant_us: int | None) -> str | None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from aiohttp import web
+from msgspec import Struct
 from pydantic import ConfigDict, Field
 
+from engramlog.api.answers.fact_record import MomentRecord, Record, wire_moment
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.routing import Routes
-from engramlog.api.routes.time_travel.time_travel import wire_moment
-from engramlog.api.schemas.answers import Answer, FactRecord, MomentRecord
 from engramlog.api.schemas.facts import MomentQuery
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.graph.search import search
@@ -36,7 +34,7 @@ class SearchQuery(MomentQuery):
     limit: int = Field(default=20, ge=1, le=100)
 
 
-class FoundEntity(Answer):
+class FoundEntity(Struct):
     """``facts``: those that the caller may read. ``label``: what a fact says it is called.
     ``alias``: the other name that was found."""
 
@@ -46,11 +44,11 @@ class FoundEntity(Answer):
     alias: str | None
 
 
-class SearchAnswer(Answer):
+class SearchAnswer(Struct):
     """The best first."""
 
     entities: list[FoundEntity]
-    facts: list[FactRecord]
+    facts: list[Record]
     moment: MomentRecord
 
 
@@ -75,28 +73,25 @@ async def search_facts(call: Call) -> web.Response:
     query = call.query(SearchQuery)
     call.session()
     body = await call.in_pool(lambda: _found(call, query))
-    call.note_facts(body["facts"])
+    call.note_facts(body.facts)
     return answer(body)
 
 
-def _found(call: Call, query: SearchQuery) -> dict[str, Any]:
+def _found(call: Call, query: SearchQuery) -> SearchAnswer:
     view = call.view()
     rights = call.narrowed(query.scope)
     moment = call.moment(view, query)
     found = search(view, rights, moment, query.q, _aliases(call, view, moment), query.limit)
-    return {
-        "entities": [
-            {
-                "entity": each.entity,
-                "facts": each.facts,
-                "label": _label(call, view, rights, moment, each.entity),
-                "alias": each.alias,
-            }
-            for each in found.entities
-        ],
-        "facts": call.records(view, found.slots, moment),
-        "moment": wire_moment(moment),
-    }
+    entities = [
+        FoundEntity(
+            entity=each.entity,
+            facts=each.facts,
+            label=_label(call, view, rights, moment, each.entity),
+            alias=each.alias,
+        )
+        for each in found.entities
+    ]
+    return SearchAnswer(entities, call.records(view, found.slots, moment), wire_moment(moment))
 
 
 def _aliases(call: Call, view: View, moment: Moment) -> list[tuple[str, str]]:

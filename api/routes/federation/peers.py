@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
 from uuid import uuid4
 
 import msgspec
 from aiohttp import web
+from msgspec import Struct
 
 from engramlog.api.client.discovery import EVENTS_WIRE, discovered
 from engramlog.api.http.bodies import answer, parse_body
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import ApiError, coded, entry, unprocessable
 from engramlog.api.http.routing import Routes
-from engramlog.api.schemas.answers import Peers
 from engramlog.api.schemas.federation import (
     ApproveBody,
     DeclarationBody,
@@ -40,6 +39,24 @@ from engramlog.replay.federation.declaration import (
 )
 
 routes = Routes("federation")
+
+
+class PeerRecord(Struct):
+    """A peer in brief."""
+
+    peer_id: str
+    node_id: str
+    node_url: str
+    status: str
+    allowed_scopes: list[str]
+    established_at: str | None
+
+
+class Peers(Struct):
+    """Federation peers."""
+
+    peers: list[PeerRecord]
+
 
 REFUSED_SHOWN = 100
 """Events that break a rule, of one peer, the newest."""
@@ -259,7 +276,7 @@ async def release_stream(call: Call) -> web.Response:
 )
 async def list_peers(call: Call) -> web.Response:
     """Every peer, oldest first."""
-    return answer({"peers": [_listed(row) for row in call.service.peers.rows().values()]})
+    return answer(Peers([_listed(row) for row in call.service.peers.rows().values()]))
 
 
 @routes.add(
@@ -276,7 +293,7 @@ async def get_peer(call: Call) -> web.Response:
     reader = call.node.reader
     state = call.service.peers.states.get(row.node_id)
     body = {
-        **_listed(row),
+        **msgspec.structs.asdict(_listed(row)),
         "reason": row.reason,
         "pubkey_fingerprint": fingerprint(wire_key(row.public_key)) if row.public_key else "",
         "grants": None if row.grants is None else msgspec.structs.asdict(row.grants),
@@ -304,17 +321,16 @@ async def get_peer(call: Call) -> web.Response:
     return answer(body)
 
 
-def _listed(row: PeerRow) -> dict[str, Any]:
-    status = "pending_verification" if row.state == "pending" else row.state
+def _listed(row: PeerRow) -> PeerRecord:
     established = row.established_at
-    return {
-        "peer_id": row.peer_id,
-        "node_id": row.node_id,
-        "node_url": row.node_url,
-        "status": status,
-        "allowed_scopes": row.allowed_scopes,
-        "established_at": None if established is None else format_instant(established),
-    }
+    return PeerRecord(
+        peer_id=row.peer_id,
+        node_id=row.node_id,
+        node_url=row.node_url,
+        status="pending_verification" if row.state == "pending" else row.state,
+        allowed_scopes=row.allowed_scopes,
+        established_at=None if established is None else format_instant(established),
+    )
 
 
 def _changed(call: Call, peer_id: str) -> web.Response:

@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 from aiohttp import web
+from msgspec import UNSET, Struct, UnsetType
 
+from engramlog.api.answers.fact_record import Record
 from engramlog.api.commands.entity_names import stored_uri
 from engramlog.api.commands.memories import MemoryToStore, memory_of, merge_of, refusal_of
 from engramlog.api.http.bodies import answer, parse_body
@@ -14,13 +16,41 @@ from engramlog.api.http.call import Call
 from engramlog.api.http.errors import plain
 from engramlog.api.http.routing import Routes
 from engramlog.api.routes.facts.facts import answering_slot, asserted_event, written_record
-from engramlog.api.schemas.answers import MemoryStored, MergedMemories
 from engramlog.api.schemas.memories import MemoryRequest, MergeRequest
 from engramlog.projections.arrays import I32
 from engramlog.projections.memories.attribute_rules import PLAIN
 from engramlog.projections.writing.commands import Done
 
 routes = Routes("facts")
+
+
+class MemoryStored(Struct, rename={"memories_count": "memoriesCount"}):
+    """abmind's answer, and what became of the memory here. Where nothing new was stated,
+    ``error`` says why and ``id`` is of the one that says the same; where nothing is stored, only
+    the first three are there."""
+
+    stored: bool
+    memories_count: int
+    error: str | UnsetType = UNSET
+    id: str | UnsetType | None = UNSET
+    position: int | UnsetType | None = UNSET
+    classification: int | UnsetType = UNSET
+    superseded: list[str] | UnsetType = UNSET
+    warnings: list[str] | UnsetType = UNSET
+    fact: Record | UnsetType = UNSET
+
+
+class MergedMemories(Struct):
+    """The memory that is kept, those that ended, and how often it counts as recalled. It is a
+    new fact where it had to be ``restated``."""
+
+    kept: str
+    ended: list[str]
+    restated: bool
+    recall_count: int
+    position: int | None
+    fact: Record
+
 
 DUPLICATE = "duplicate (skipped)"
 PARAPHRASE = "paraphrase duplicate (skipped)"
@@ -48,22 +78,22 @@ async def store_memory(call: Call) -> web.Response:
     owner = stored_uri(request.owner(call.caller.principal))
     refusal = refusal_of(request, owner)
     if refusal is not None:
-        return answer({"stored": False, "memoriesCount": 0, "error": refusal})
+        return answer(MemoryStored(stored=False, memories_count=0, error=refusal))
     memory = await memory_of(call, request, owner)
     done = await call.do(memory.command, idempotency=call.idempotency(data), atomic=True)
     if asserted_event(done) is None:
         return answer(_skipped(call, memory, done))
     record = written_record(call, done, memory.warnings)
-    body = {
-        "stored": True,
-        "memoriesCount": 1,
-        "id": record["id"],
-        "position": record["position"],
-        "classification": _classification(record),
-        "superseded": list(done.retracted),
-        "warnings": record["warnings"],
-        "fact": record,
-    }
+    body = MemoryStored(
+        stored=True,
+        memories_count=1,
+        id=record["id"],
+        position=record["position"],
+        classification=_classification(record),
+        superseded=list(done.retracted),
+        warnings=record["warnings"],
+        fact=record,
+    )
     return answer(body, 201)
 
 
@@ -72,23 +102,23 @@ def _classification(record: dict[str, Any]) -> int:
     return int(attributes.get("classification", PLAIN.classification))
 
 
-def _skipped(call: Call, memory: MemoryToStore, done: Done) -> dict[str, Any]:
+def _skipped(call: Call, memory: MemoryToStore, done: Done) -> MemoryStored:
     """The answer where nothing new was stated: the existing memory says the same."""
     view = call.view()
     slot = answering_slot(call, view, done)
     equal = slot is not None and view.said_by(slot) == memory.command.fact.value.v
-    body: dict[str, Any] = {
-        "stored": True,
-        "memoriesCount": 0,
-        "error": DUPLICATE if equal else PARAPHRASE,
-        "id": done.fact_id,
-        "position": None,
-        "superseded": [],
-        "warnings": memory.warnings,
-    }
+    body = MemoryStored(
+        stored=True,
+        memories_count=0,
+        error=DUPLICATE if equal else PARAPHRASE,
+        id=done.fact_id,
+        position=None,
+        superseded=[],
+        warnings=memory.warnings,
+    )
     if slot is not None:
-        body["position"] = int(view.from_position[slot])
-        body["classification"] = int(view.classification[slot])
+        body.position = int(view.from_position[slot])
+        body.classification = int(view.classification[slot])
     return body
 
 
@@ -120,12 +150,12 @@ async def merge_memories(call: Call) -> web.Response:
     if slot is None:
         raise plain("fact_not_found")
     chosen: I32 = np.array([slot], dtype=np.int32)
-    body = {
-        "kept": done.fact_id,
-        "ended": list(done.retracted),
-        "restated": asserted_event(done) is not None,
-        "recall_count": int(view.access_count(chosen, moment)[0]),
-        "position": done.position,
-        "fact": call.records(view, chosen, moment)[0],
-    }
+    body = MergedMemories(
+        kept=str(done.fact_id),
+        ended=list(done.retracted),
+        restated=asserted_event(done) is not None,
+        recall_count=int(view.access_count(chosen, moment)[0]),
+        position=done.position,
+        fact=call.records(view, chosen, moment)[0],
+    )
     return answer(body)

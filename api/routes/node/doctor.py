@@ -13,7 +13,6 @@ from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.routing import Routes
 from engramlog.api.routes.recall.embeddings import status_of
-from engramlog.api.schemas.answers import Doctor
 
 routes = Routes("node")
 
@@ -24,11 +23,21 @@ UNKNOWN_NAMED_MAX = 5
 
 
 class CheckOutcome(Struct, frozen=True):
-    """What one look found."""
+    """One check; ``detail`` says what was found, and what to do where that is not well."""
 
     name: str
     status: Literal["ok", "warning", "failed"]
     detail: str
+
+
+class DoctorReport(Struct):
+    """A self-check. ``degraded`` where a check failed; ``reason`` is the first that did."""
+
+    status: Literal["ok", "degraded"]
+    memory_garden_acl_filtering: str
+    reason: str | None
+    position: int
+    checks: list[CheckOutcome]
 
 
 @routes.add(
@@ -36,35 +45,25 @@ class CheckOutcome(Struct, frozen=True):
     "/v1/doctor",
     permission="any",
     summary="A short self-check",
-    answers={200: Doctor},
+    answers={200: DoctorReport},
     errors=(503,),
 )
 async def doctor(call: Call) -> web.Response:
     """A self-check of the node."""
     checks = await call.in_long_pool(lambda: list(_checks(call)))
     failed = [check.detail for check in checks if check.status == "failed"]
-    return answer(
-        {
-            "status": "degraded" if failed else "ok",
-            "memory_garden_acl_filtering": "enabled",
-            "reason": failed[0] if failed else None,
-            "position": call.node.log.head().position,
-            "checks": checks,
-        }
+    body = DoctorReport(
+        status="degraded" if failed else "ok",
+        memory_garden_acl_filtering="enabled",
+        reason=failed[0] if failed else None,
+        position=call.node.log.head().position,
+        checks=checks,
     )
+    return answer(body)
 
 
 def _checks(call: Call) -> Iterator[CheckOutcome]:
-    for look in (
-        _log,
-        _projections,
-        _events,
-        _disk,
-        _clock,
-        _embeddings,
-        _authentication,
-        _sanitizer,
-    ):
+    for look in _LOOKS:
         yield look(call)
 
 
@@ -115,11 +114,11 @@ def _clock(call: Call) -> CheckOutcome:
 
 def _embeddings(call: Call) -> CheckOutcome:
     found = status_of(call)
-    if not found["enabled"]:
+    if not found.enabled:
         return CheckOutcome("embeddings", "ok", "off: recall works by words and graph")
-    if found["error"]:
-        return CheckOutcome("embeddings", "warning", str(found["error"]))
-    if int(str(found["lag"])) > EMBEDDING_LAG_MAX:
+    if found.error:
+        return CheckOutcome("embeddings", "warning", found.error)
+    if found.lag > EMBEDDING_LAG_MAX:
         return CheckOutcome("embeddings", "warning", "facts wait to be embedded")
     return CheckOutcome("embeddings", "ok", "facts are embedded as they come")
 

@@ -2,18 +2,50 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 from aiohttp import web
+from msgspec import Struct
 
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import plain
 from engramlog.api.http.routing import Routes
-from engramlog.api.schemas.answers import CidBackfill, Connectors
 
 routes = Routes("node")
 
-CONNECTORS = (
+
+class CidBackfill(Struct):
+    """Facts that the caller may read; all of them have had a content id from the first."""
+
+    total_facts: int
+    backfilled_facts: int
+    pending_facts: int = 0
+    backfill_complete: bool = True
+
+
+class Connector(Struct):
+    """An editor that can start an MCP server, and the file that tells it to."""
+
+    editor: str
+    label: str
+    validation_tier: Literal["validated", "caveated", "experimental"]
+    docs_link: str
+    config_path: str
+    config_format: Literal["json", "jsonc", "toml"]
+
+
+class Connectors(Struct):
+    """``command`` and ``env``: what to put into such a file."""
+
+    version: Literal["1"]
+    connectors: list[Connector]
+    command: list[str]
+    env: dict[str, str]
+
+
+CONNECTORS: tuple[tuple[str, str, str, Literal["json", "jsonc", "toml"]], ...] = (
     ("claude-code", "Claude Code", "~/.claude.json", "json"),
     ("codex-cli", "Codex CLI", "~/.codex/config.toml", "toml"),
     ("gemini-cli", "Gemini CLI", "~/.gemini/settings.json", "json"),
@@ -35,14 +67,7 @@ async def cid_backfill(call: Call) -> web.Response:
     """Whether every fact has its content id: here each has had it from the first."""
     view = call.view()
     total = await call.in_pool(lambda: int(np.count_nonzero(call.authorization.mask(view))))
-    return answer(
-        {
-            "total_facts": total,
-            "backfilled_facts": total,
-            "pending_facts": 0,
-            "backfill_complete": True,
-        }
-    )
+    return answer(CidBackfill(total, total))
 
 
 @routes.add(
@@ -67,21 +92,13 @@ async def oidc_exchange(_: Call) -> web.Response:
 async def mcp_connectors(call: Call) -> web.Response:
     """Editors that start MCP servers, and what to tell them. We have tried none of them."""
     url = call.service.settings.public_url
-    return answer(
-        {
-            "version": "1",
-            "connectors": [
-                {
-                    "editor": editor,
-                    "label": label,
-                    "validation_tier": "experimental",
-                    "docs_link": f"{url}/docs",
-                    "config_path": path,
-                    "config_format": form,
-                }
-                for editor, label, path, form in CONNECTORS
-            ],
-            "command": ["engramlog", "mcp"],
-            "env": {"STIGMEM_URL": url, "STIGMEM_API_KEY": ""},
-        }
+    body = Connectors(
+        version="1",
+        connectors=[
+            Connector(editor, label, "experimental", f"{url}/docs", path, form)
+            for editor, label, path, form in CONNECTORS
+        ],
+        command=["engramlog", "mcp"],
+        env={"STIGMEM_URL": url, "STIGMEM_API_KEY": ""},
     )
+    return answer(body)

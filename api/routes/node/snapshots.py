@@ -7,21 +7,25 @@ from contextlib import suppress
 from typing import BinaryIO
 
 from aiohttp import web
+from msgspec import Struct
 
 from engramlog.api.http.bodies import answer, parse_body
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Routes
-from engramlog.api.schemas.snapshots import (
-    SnapshotBody,
-    SnapshotJob,
-    SnapshotList,
-    SnapshotRemoved,
-    VerifyBody,
-)
+from engramlog.api.node.tasks.jobs import SnapshotJob
+from engramlog.api.node.tasks.snapshots import SnapshotList
+from engramlog.api.schemas.snapshots import SnapshotBody, VerifyBody
 from engramlog.replay.snapshot import READ_BYTES, SnapshotFault, encode_snapshot, position_named
 
 routes = Routes("node")
+
+
+class SnapshotRemoved(Struct):
+    """The snapshot that is gone."""
+
+    removed: int
+
 
 SNAPSHOT_TYPE = "application/vnd.engramlog.snapshot"
 
@@ -89,7 +93,7 @@ async def remove(call: Call) -> web.Response:
         await asyncio.to_thread(call.node.snapshots.remove, position)
     except SnapshotFault as fault:
         raise coded("snapshot_not_found", str(fault)) from fault
-    return answer({"removed": position})
+    return answer(SnapshotRemoved(position))
 
 
 @routes.add(

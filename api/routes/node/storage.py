@@ -5,18 +5,37 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Literal, TypeAlias
 
 from aiohttp import web
+from msgspec import Struct
 
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.routing import Routes
-from engramlog.api.schemas.answers import Storage
 
 routes = Routes("node")
 
 FILES_MAX = 2_000
+Holds: TypeAlias = Literal[
+    "log", "projections", "vectors", "archive", "snapshots", "identity", "other"
+]
+
+
+class StoredFile(Struct):
+    """A file below the data directory; ``holds`` says what, as far as its name tells."""
+
+    name: str
+    holds: Holds
+    size_bytes: int
+
+
+class Storage(Struct):
+    """Files, the largest first, at most 2,000; ``total_bytes`` counts all."""
+
+    files: list[StoredFile]
+    total_bytes: int
+    free_bytes: int
 
 
 @routes.add(
@@ -32,17 +51,14 @@ async def storage(call: Call) -> web.Response:
     return answer(await call.in_pool(lambda: _storage(path)))
 
 
-def _storage(path: Path) -> dict[str, Any]:
-    files = sorted(_files(path), key=lambda each: (-each["size_bytes"], each["name"]))
-    return {
-        "files": files[:FILES_MAX],
-        "total_bytes": sum(each["size_bytes"] for each in files),
-        "free_bytes": shutil.disk_usage(path).free,
-    }
+def _storage(path: Path) -> Storage:
+    files = sorted(_files(path), key=lambda each: (-each.size_bytes, each.name))
+    total_bytes = sum(each.size_bytes for each in files)
+    return Storage(files[:FILES_MAX], total_bytes, shutil.disk_usage(path).free)
 
 
-def _files(path: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+def _files(path: Path) -> list[StoredFile]:
+    found: list[StoredFile] = []
     for folder, _, names in os.walk(path):
         for name in names:
             file = Path(folder, name)
@@ -53,11 +69,11 @@ def _files(path: Path) -> list[dict[str, Any]]:
             except FileNotFoundError:  # a journal that was just taken away
                 continue
             relative = file.relative_to(path).as_posix()
-            found.append({"name": relative, "holds": _holds(relative), "size_bytes": size})
+            found.append(StoredFile(relative, _holds(relative), size))
     return found
 
 
-_BEGINNINGS = (
+_BEGINNINGS: tuple[tuple[str, Holds], ...] = (
     ("log.db", "log"),
     ("projections", "projections"),
     ("vectors", "vectors"),
@@ -68,6 +84,9 @@ _BEGINNINGS = (
 )
 
 
-def _holds(name: str) -> str:
+def _holds(name: str) -> Holds:
     """What a file is for, by its name."""
-    return next((held for begin, held in _BEGINNINGS if name.startswith(begin)), "other")
+    for begin, held in _BEGINNINGS:
+        if name.startswith(begin):
+            return held
+    return "other"

@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Iterator
 from functools import cache, partial
 from importlib.resources import files
+from typing import Any, Literal
 
 from aiohttp import web
+from msgspec import UNSET, Struct, UnsetType
 
 from engramlog.api.client.discovery import EVENTS_WIRE
 from engramlog.api.http.bodies import answer, parse_body
@@ -16,10 +18,12 @@ from engramlog.api.http.metrics import Sample
 from engramlog.api.http.openapi import DOCUMENT
 from engramlog.api.http.routing import Routes
 from engramlog.api.node.node import Node
+from engramlog.api.node.tasks.jobs import Rebuild
+from engramlog.api.node.tasks.task import TaskState
 from engramlog.api.routes.recall.embeddings import status_of
-from engramlog.api.schemas.answers import Health, Me, NodeInfo, Ready, Rebuild
 from engramlog.api.schemas.keys import TENANT
 from engramlog.api.schemas.snapshots import RebuildBody
+from engramlog.api.schemas.values import ScopeText
 from engramlog.replay.federation.declaration import wire_key
 
 routes = Routes("node")
@@ -28,6 +32,55 @@ PROTOCOL_VERSION = "1.0"
 NAMESPACES = ("stigmem:", "rel:", "memory:", "intent:", "roadmap:", "preference:", "garden:")
 SPEC_URL = "https://github.com/eidetic-labs/stigmem/blob/main/spec/stigmem-spec-v1.0.md"
 
+
+class Me(Struct):
+    """The caller."""
+
+    entity_uri: str
+    permissions: list[str]
+    scopes: list[ScopeText]
+    oidc_sub: None = None
+    tenant_id: str = TENANT
+
+
+class Health(Struct):
+    """The process answers."""
+
+    status: Literal["ok"] = "ok"
+
+
+class Ready(Struct):
+    """``reason`` is there only when degraded."""
+
+    status: Literal["ok", "degraded"]
+    position: int
+    projections: dict[str, Any]
+    embedding: dict[str, Any]
+    tasks: dict[str, TaskState]
+    replica: dict[str, Any] | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
+
+
+class NodeInfo(Struct, rename={"wire": EVENTS_WIRE}):
+    """Discovery."""
+
+    version: str
+    node_id: str
+    node_url: str
+    auth: Literal["none", "required"]
+    source_attestation: str
+    namespaces: tuple[str, ...]
+    spec: str
+    cors: dict[str, bool]
+    embedding: dict[str, Any]
+    federation: Literal["disabled", "enabled"] = "disabled"
+    federation_pubkey: str | UnsetType = UNSET
+    federation_version: str | UnsetType = UNSET
+    federation_endpoints: dict[str, str | None] | UnsetType = UNSET
+    wire: int | UnsetType = UNSET
+
+
+_INFO_EMBEDDING = ("model", "dimensions", "truncated_dimensions")
 _READY_EMBEDDING = ("provider", "model", "dimensions", "lag", "error")
 _EMBEDDING_GAUGES = {
     "engramlog_embedding_lag": "Positions by which embedding is behind the log.",
@@ -57,44 +110,35 @@ async def discovery(call: Call) -> web.Response:
     """What the node is and speaks (wire 2.3)."""
     settings = call.service.settings
     embedding = status_of(call)
-    return answer(
-        {
-            "version": PROTOCOL_VERSION,
-            "node_id": call.node.node_id,
-            "node_url": settings.public_url,
-            "auth": "required" if settings.auth_required else "none",
-            **_federation(call),
-            "source_attestation": "required" if settings.attestation_required else "off",
-            "namespaces": list(NAMESPACES),
-            "spec": SPEC_URL,
-            "cors": {
-                "dev_localhost": settings.cors_dev_localhost,
-                "configured": call.service.browsers.configured,
-            },
-            "embedding": {
-                name: embedding[name] for name in ("model", "dimensions", "truncated_dimensions")
-            },
-        }
+    info = NodeInfo(
+        version=PROTOCOL_VERSION,
+        node_id=call.node.node_id,
+        node_url=settings.public_url,
+        auth="required" if settings.auth_required else "none",
+        source_attestation="required" if settings.attestation_required else "off",
+        namespaces=NAMESPACES,
+        spec=SPEC_URL,
+        cors={
+            "dev_localhost": settings.cors_dev_localhost,
+            "configured": call.service.browsers.configured,
+        },
+        embedding={
+            name: getattr(embedding, name)
+            for name in ("model", "dimensions", "truncated_dimensions")
+        },
     )
-
-
-def _federation(call: Call) -> dict[str, object]:
-    """Whether peers are possible, and what they need to know (wire 2.3)."""
-    settings = call.service.settings
-    if not settings.federation_enabled:
-        return {"federation": "disabled"}
-    push = "/v1/federation/facts/push" if settings.federation_push_enabled else None
-    return {
-        "federation": "enabled",
-        "federation_pubkey": wire_key(call.node.identity.public_key_b64),
-        "federation_version": "0.5",
-        "federation_endpoints": {
+    if settings.federation_enabled:  # what peers need to know
+        push = "/v1/federation/facts/push" if settings.federation_push_enabled else None
+        info.federation = "enabled"
+        info.federation_pubkey = wire_key(call.node.identity.public_key_b64)
+        info.federation_version = "0.5"
+        info.federation_endpoints = {
             "peers": "/v1/federation/peers",
             "facts": "/v1/federation/facts",
             "push": push,
-        },
-        EVENTS_WIRE: 1,
-    }
+        }
+        info.wire = 1
+    return answer(info)
 
 
 @routes.add(
@@ -115,7 +159,7 @@ def _federation(call: Call) -> dict[str, object]:
 )
 async def health(_: Call) -> web.Response:
     """The process answers."""
-    return answer({"status": "ok"})
+    return answer(Health())
 
 
 @routes.add(
@@ -130,17 +174,15 @@ async def ready(call: Call) -> web.Response:
     """Whether the node can serve reads and writes; 503 where it is degraded."""
     status, embedding = call.node.status(), status_of(call)
     reason = status["degraded"]
-    body: dict[str, object] = {
-        "status": "ok" if reason is None else "degraded",
-        "position": status["position"],
-        "projections": status["projections"],
-        "embedding": {name: embedding[name] for name in _READY_EMBEDDING},
-        "tasks": {each.name: each.state for each in call.service.tasks.statuses()},
-    }
-    if "replica" in status:
-        body["replica"] = status["replica"]
-    if reason is not None:
-        body["reason"] = reason
+    body = Ready(
+        status="ok" if reason is None else "degraded",
+        position=status["position"],
+        projections=status["projections"],
+        embedding={name: getattr(embedding, name) for name in _READY_EMBEDDING},
+        tasks={each.name: each.state for each in call.service.tasks.statuses()},
+        replica=status.get("replica", UNSET),
+        reason=UNSET if reason is None else reason,
+    )
     return answer(body, 200 if reason is None else 503)
 
 
@@ -256,7 +298,7 @@ def _gauges(call: Call) -> Iterator[Sample]:
         yield name, meaning, "", value
     embedding = status_of(call)
     for name, meaning in _EMBEDDING_GAUGES.items():
-        yield name, meaning, "", embedding[name.rpartition("_")[2]]
+        yield name, meaning, "", getattr(embedding, name.rpartition("_")[2])
     replica = status.get("replica")
     if replica is not None:
         for name, meaning in _REPLICA_GAUGES.items():
@@ -279,15 +321,7 @@ def _gauges(call: Call) -> Iterator[Sample]:
 async def me(call: Call) -> web.Response:
     """Who the caller is."""
     rights = call.authorization
-    return answer(
-        {
-            "entity_uri": rights.principal,
-            "permissions": sorted(rights.permissions),
-            "oidc_sub": None,
-            "tenant_id": TENANT,
-            "scopes": sorted(rights.scopes),
-        }
-    )
+    return answer(Me(rights.principal, sorted(rights.permissions), sorted(rights.scopes)))
 
 
 @routes.add(

@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 from aiohttp import web
-from msgspec import to_builtins
+from msgspec import Struct
 
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.routing import Routes
-from engramlog.api.node.tasks.task import TaskState
-from engramlog.api.schemas.answers import Answer
+from engramlog.api.node.tasks.task import TaskStatus
 
 routes = Routes("node")
 
 
-class TaskRecord(Answer):
-    """A task. ``error``: why its last attempt failed."""
-
-    name: str
-    state: TaskState
-    error: str | None
-
-
-class TaskList(Answer):
+class TaskList(Struct):
     """Every task, in the order in which they start."""
 
-    tasks: list[TaskRecord]
+    tasks: list[TaskStatus]
 
 
 @routes.add(
@@ -37,4 +28,4 @@ class TaskList(Answer):
 )
 async def list_tasks(call: Call) -> web.Response:
     """Every task of the node, how it stands, and why its last attempt failed."""
-    return answer({"tasks": to_builtins(call.service.tasks.statuses())})
+    return answer(TaskList(call.service.tasks.statuses()))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from aiohttp import web
+from msgspec import UNSET, Struct, UnsetType
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from engramlog.api.http.bodies import answer, parse_body
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Routes
-from engramlog.api.schemas.answers import EmbeddingStatus, Reindex
+from engramlog.api.node.tasks.jobs import Reindex
 from engramlog.projections.embedding.settings import EmbeddingSettings
 
 routes = Routes("node")
@@ -37,19 +38,21 @@ class ReindexBody(BaseModel):
         return self
 
 
-OFF: dict[str, Any] = {
-    "enabled": False,
-    "provider": "none",
-    "model": None,
-    "dimensions": None,
-    "truncated_dimensions": None,
-    "position": 0,
-    "lag": 0,
-    "waiting": 0,
-    "skipped": 0,
-    "vectors": 0,
-    "error": None,
-}
+class EmbeddingRecord(Struct):
+    """What facts are embedded with, how far, and the last re-indexing."""
+
+    enabled: bool = False
+    provider: str = "none"
+    model: str | None = None
+    dimensions: int | None = None
+    truncated_dimensions: int | None = None
+    position: int = 0
+    lag: int = 0
+    waiting: int = 0
+    skipped: int = 0
+    vectors: int = 0
+    error: str | None = None
+    reindex: Reindex | UnsetType = UNSET
 
 
 @routes.add(
@@ -57,11 +60,13 @@ OFF: dict[str, Any] = {
     "/v1/embeddings",
     permission="admin",
     summary="What facts are embedded with, and how far",
-    answers={200: EmbeddingStatus},
+    answers={200: EmbeddingRecord},
 )
 async def embedding_status(call: Call) -> web.Response:
     """The model in use, how far the facts are embedded, and the last re-indexing."""
-    return answer({**status_of(call), "reindex": call.service.reindexing.record()})
+    record = status_of(call)
+    record.reindex = call.service.reindexing.record()
+    return answer(record)
 
 
 @routes.add(
@@ -102,23 +107,23 @@ def target_of(call: Call, asked: ReindexBody) -> EmbeddingSettings:
     )
 
 
-def status_of(call: Call) -> dict[str, Any]:
+def status_of(call: Call) -> EmbeddingRecord:
     """What readiness, discovery and metrics tell of embeddings."""
     embeddings = call.node.embeddings
     space = None if embeddings is None else embeddings.space
     status = None if embeddings is None else embeddings.status()
     if space is None or status is None:
-        return OFF
-    return {
-        "enabled": True,
-        "provider": space.provider,
-        "model": space.model,
-        "dimensions": space.dimensions,
-        "truncated_dimensions": space.truncated,
-        "position": status.position,
-        "lag": status.lag,
-        "waiting": status.waiting,
-        "skipped": status.skipped,
-        "vectors": status.vectors,
-        "error": status.error,
-    }
+        return EmbeddingRecord()
+    return EmbeddingRecord(
+        enabled=True,
+        provider=space.provider,
+        model=space.model,
+        dimensions=space.dimensions,
+        truncated_dimensions=space.truncated,
+        position=status.position,
+        lag=status.lag,
+        waiting=status.waiting,
+        skipped=status.skipped,
+        vectors=status.vectors,
+        error=status.error,
+    )

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, Literal, TypeAlias, cast
 
 from aiohttp import web
+from msgspec import Struct
 from pydantic import RootModel
 
 from engramlog.api.http.bodies import answer, parse_json
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded, entry, unprocessable
 from engramlog.api.http.routing import Routes
-from engramlog.api.schemas.answers import ProfileRecord, Profiles
 from engramlog.eventlog.kinds import ProfileSet
 from engramlog.projections.recall.profile import (
     ProfileError,
@@ -22,6 +22,24 @@ from engramlog.projections.recall.profile import (
 )
 
 routes = Routes("recall")
+
+Origin: TypeAlias = Literal["built-in", "installed"]
+
+
+class ProfileRecord(Struct):
+    """One profile, whole."""
+
+    name: str
+    description: str | None
+    origin: Origin
+    document: dict[str, Any]
+
+
+class Profiles(Struct):
+    """Recall profiles this node can answer with."""
+
+    profiles: list[ProfileRecord]
+    default: str
 
 
 class ProfileDocument(RootModel[dict[str, Any]]):
@@ -41,11 +59,11 @@ NAME_PATTERN = r"^[a-z][a-z0-9_-]{0,63}$"
 )
 async def list_profiles(call: Call) -> web.Response:
     """The recall profiles this node can answer with, whole, by name."""
-    documents = {name: _listed(built_in_document(name), "built-in") for name in profile_names()}
+    found = {name: _listed(name, built_in_document(name), "built-in") for name in profile_names()}
     installed = call.node.reader.profiles(call.view().position)
-    documents |= {name: _listed(document, "installed") for name, document in installed.items()}
-    listed = [{"name": name, **documents[name]} for name in sorted(documents)]
-    return answer({"profiles": listed, "default": call.service.settings.recall_profile})
+    found |= {name: _listed(name, document, "installed") for name, document in installed.items()}
+    listed = [found[name] for name in sorted(found)]
+    return answer(Profiles(listed, call.service.settings.recall_profile))
 
 
 @routes.add(
@@ -62,9 +80,9 @@ async def get_profile(call: Call) -> web.Response:
     name = call.segment("name")
     installed = call.node.reader.profiles(call.view().position)
     if name in installed:
-        return answer({"name": name, **_listed(installed[name], "installed")})
+        return answer(_listed(name, installed[name], "installed"))
     try:
-        return answer({"name": name, **_listed(built_in_document(name), "built-in")})
+        return answer(_listed(name, built_in_document(name), "built-in"))
     except UnknownProfile as fault:
         raise coded("profile_not_found", str(fault)) from fault
 
@@ -98,7 +116,7 @@ async def put_profile(call: Call) -> web.Response:
         where: list[str | int] = ["body", *fault.path.removeprefix("$").strip(".").split(".")]
         raise unprocessable([entry("invalid_profile", where, fault.reason)]) from fault
     await call.do(ProfileSet(name=name, document=document), idempotency=call.idempotency(data))
-    return answer({"name": name, **_listed(document, "installed")})
+    return answer(_listed(name, document, "installed"))
 
 
 @routes.add(
@@ -118,5 +136,5 @@ async def delete_profile(call: Call) -> web.Response:
     return web.Response(status=204)
 
 
-def _listed(document: dict[str, Any], origin: str) -> dict[str, Any]:
-    return {"description": document.get("description"), "origin": origin, "document": document}
+def _listed(name: str, document: dict[str, Any], origin: Origin) -> ProfileRecord:
+    return ProfileRecord(name, document.get("description"), origin, document)

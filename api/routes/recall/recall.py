@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from engramlog.api.answers.recall_record import RecalledLines, RecallResponse, ShortRecords
 from engramlog.api.commands.recall_answer import answered
 from engramlog.api.commands.recall_shapes import body_of_query
 from engramlog.api.http.call import Call, ignored
 from engramlog.api.http.errors import ApiError
 from engramlog.api.http.routing import Routes
-from engramlog.api.schemas.answers import RecalledLines, RecallResponse, ShortRecords
 from engramlog.api.schemas.recall import RecallBody, RecallQuery, RecallShapeQuery, Shape
 
 routes = Routes("recall")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any
 
 from aiohttp import web
 
+from engramlog.api.answers.receipts import Receipt, ReceiptPage, ReplayedRecall
 from engramlog.api.commands.recall_receipts import (
     is_hidden,
     logged,
@@ -21,7 +21,6 @@ from engramlog.api.http.call import Call
 from engramlog.api.http.cursors import Cursor, filters_digest
 from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Routes
-from engramlog.api.schemas.answers import Receipt, ReceiptPage, ReplayedRecall
 from engramlog.api.schemas.recall import ReceiptsQuery
 from engramlog.eventlog.kinds import RecallAnswered
 from engramlog.projections.image.view import View
@@ -56,7 +55,7 @@ def _whose(call: Call, query: ReceiptsQuery) -> str | None:
     return query.principal or (None if sees_all(call) else own)
 
 
-def _page(call: Call, query: ReceiptsQuery, whose: str | None) -> dict[str, Any]:
+def _page(call: Call, query: ReceiptsQuery, whose: str | None) -> ReceiptPage:
     view = call.view()
     digest = filters_digest({"principal": whose})
     before = view.position + 1
@@ -67,10 +66,10 @@ def _page(call: Call, query: ReceiptsQuery, whose: str | None) -> dict[str, Any]
         before = int(opened.place[0])
     found = list(islice(_shown(call, view, whose, before, query.limit), query.limit + 1))
     more, found = len(found) > query.limit, found[: query.limit]
-    return {
-        "receipts": [wire_receipt(call, view, receipt, at) for receipt, at in found],
-        "cursor": _sealed(call, digest, found[-1][1]) if more else None,
-    }
+    return ReceiptPage(
+        receipts=[wire_receipt(call, view, receipt, at) for receipt, at in found],
+        cursor=_sealed(call, digest, found[-1][1]) if more else None,
+    )
 
 
 def _shown(

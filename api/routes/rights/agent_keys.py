@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Literal
 from uuid import uuid4
 
 from aiohttp import web
+from msgspec import UNSET, Struct
 
+from engramlog.api.answers.fact_record import Warnings
 from engramlog.api.commands.attestations import PUBLIC_KEY_BYTES, decoded
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, warned
 from engramlog.api.http.errors import ApiError, plain
 from engramlog.api.http.routing import Routes
-from engramlog.api.schemas.answers import AgentKey
 from engramlog.api.schemas.keys import AgentKeyRequest
 from engramlog.eventlog.kinds import AgentKeySet
 from engramlog.projections.moment import format_instant
@@ -20,6 +21,18 @@ from engramlog.projections.tables.declared.agent_keys import AgentKeyRow
 from engramlog.projections.writing.commands import RevokeAgentKey
 
 routes = Routes("keys")
+
+
+class AgentKey(Struct):
+    """An agent's public key."""
+
+    id: str
+    entity_uri: str
+    public_key: str
+    description: str | None
+    registered_at: str
+    status: Literal["active", "revoked"]
+    warnings: Warnings = UNSET
 
 
 @routes.add(
@@ -84,12 +97,12 @@ async def revoke(call: Call) -> web.Response:
     return web.Response(status=204)
 
 
-def _wire(row: AgentKeyRow) -> dict[str, Any]:
-    return {
-        "id": row.key_id,
-        "entity_uri": row.entity_uri,
-        "public_key": row.public_key,
-        "description": row.description,
-        "registered_at": format_instant(row.registered_at),
-        "status": row.status,
-    }
+def _wire(row: AgentKeyRow) -> AgentKey:
+    return AgentKey(
+        id=row.key_id,
+        entity_uri=row.entity_uri,
+        public_key=row.public_key,
+        description=row.description,
+        registered_at=format_instant(row.registered_at),
+        status=row.status,
+    )

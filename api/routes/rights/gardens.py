@@ -6,26 +6,54 @@ from typing import Literal
 from uuid import uuid4
 
 from aiohttp import web
+from msgspec import UNSET, Struct
 
+from engramlog.api.answers.fact_record import Warnings
 from engramlog.api.commands.entity_names import stored_uri
 from engramlog.api.commands.garden_access import (
     admin_of,
     entered_garden,
-    garden_record,
+    garden_uri,
     known_garden,
-    member_record,
 )
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, warned
 from engramlog.api.http.errors import plain
 from engramlog.api.http.routing import Routes
-from engramlog.api.schemas.answers import GardenMember, GardenRecord
 from engramlog.api.schemas.gardens import GardenRequest, MemberRequest, RoleRequest
+from engramlog.api.schemas.values import ScopeText
 from engramlog.eventlog.kinds import GardenCreated, GardenMemberSet, GardenRole
-from engramlog.projections.tables.declared.garden_directory import Garden, Member
+from engramlog.projections.moment import format_instant
+from engramlog.projections.tables.declared.garden_directory import Garden, Member, Role
 from engramlog.projections.writing.commands import DeleteGarden, SetMember
 
 routes = Routes("gardens")
+
+
+class GardenMember(Struct):
+    """Who is in a garden, as what, and who let them in."""
+
+    entity_uri: str
+    role: Role
+    added_by: str
+    added_at: str
+    warnings: Warnings = UNSET
+
+
+class GardenRecord(Struct):
+    """``id`` is the uuid that facts carry as ``garden_id``; here that is the garden's URI."""
+
+    id: str
+    garden_id: str
+    slug: str
+    name: str
+    scope: ScopeText
+    description: str | None
+    created_by: str
+    created_at: str
+    members: list[GardenMember]
+    quarantine: bool
+    warnings: Warnings = UNSET
 
 
 @routes.add(
@@ -54,7 +82,7 @@ async def create_garden(call: Call) -> web.Response:
     garden = call.node.reader.gardens.find(done.detail["garden_id"])
     if garden is None:  # deleted in the meantime
         raise plain("garden_not_found")
-    return answer(warned(garden_record(call, garden), request), 201)
+    return answer(warned(_garden(call, garden), request), 201)
 
 
 @routes.add(
@@ -70,7 +98,7 @@ async def list_gardens(call: Call) -> web.Response:
     everything = rights.every_garden or rights.may("admin")
     return answer(
         [
-            garden_record(call, garden)
+            _garden(call, garden)
             for garden in call.node.reader.gardens.list()
             if everything or garden.id in rights.gardens
         ]
@@ -87,7 +115,7 @@ async def list_gardens(call: Call) -> web.Response:
 )
 async def get_garden(call: Call) -> web.Response:
     """One garden by slug or id."""
-    return answer(garden_record(call, known_garden(call, call.segment("garden_id"))))
+    return answer(_garden(call, known_garden(call, call.segment("garden_id"))))
 
 
 @routes.add(
@@ -118,7 +146,7 @@ async def list_members(call: Call) -> web.Response:
     garden = known_garden(call, call.segment("garden_id"))
     if not call.authorization.may("admin"):
         garden = entered_garden(call, garden.id)
-    return answer([member_record(member) for member in garden.members])
+    return answer([_member(member) for member in garden.members])
 
 
 @routes.add(
@@ -134,7 +162,7 @@ async def add_member(call: Call) -> web.Response:
     """Let an entity into a garden."""
     request = await call.body(MemberRequest)
     member = await _set(call, stored_uri(request.entity_uri), "add", request.role)
-    return answer(warned(member_record(member), request), 201)
+    return answer(warned(_member(member), request), 201)
 
 
 @routes.add(
@@ -150,7 +178,7 @@ async def change_member(call: Call) -> web.Response:
     """Give a member another role."""
     request = await call.body(RoleRequest)
     member = await _set(call, stored_uri(call.segment("entity_uri")), "change", request.role)
-    return answer(warned(member_record(member), request))
+    return answer(warned(_member(member), request))
 
 
 @routes.add(
@@ -192,3 +220,23 @@ def _change(
         garden_id=garden.id, entity_uri=entity_uri, added_by=call.caller.principal, role=role
     )
     return SetMember(member=member, change=change, admin=admin_of(call))
+
+
+def _garden(call: Call, garden: Garden) -> GardenRecord:
+    return GardenRecord(
+        id=garden.id,
+        garden_id=garden_uri(call, garden.slug),
+        slug=garden.slug,
+        name=garden.name,
+        scope=garden.scope,
+        description=garden.description,
+        created_by=garden.created_by,
+        created_at=format_instant(garden.created_at),
+        members=[_member(member) for member in garden.members],
+        quarantine=garden.quarantine,
+    )
+
+
+def _member(member: Member) -> GardenMember:
+    added_at = format_instant(member.added_at)
+    return GardenMember(member.entity_uri, member.role, member.added_by, added_at)

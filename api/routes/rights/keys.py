@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import math
-from typing import Any
 from uuid import uuid4
 
 from aiohttp import web
+from msgspec import UNSET, Struct, UnsetType
 
+from engramlog.api.answers.fact_record import Warnings
 from engramlog.api.commands.entity_names import stored_uri
 from engramlog.api.http.auth import require
 from engramlog.api.http.bodies import answer
-from engramlog.api.http.call import Call, warned
+from engramlog.api.http.call import Call, ignored
 from engramlog.api.http.errors import ApiError, coded, entry, plain, unprocessable
 from engramlog.api.http.routing import Routes
-from engramlog.api.schemas.answers import ExpiringKey, KeyRecord
 from engramlog.api.schemas.keys import TENANT, ExpiringQuery, KeyRequest, KeysQuery
+from engramlog.api.schemas.values import ScopeText
 from engramlog.eventlog.kinds import KeyIssued, KeyRevoked
 from engramlog.projections.authorization import PERMISSIONS
 from engramlog.projections.moment import format_instant, parse_instant
@@ -27,6 +28,25 @@ routes = Routes("keys")
 
 DAY_US = 86_400_000_000
 LIFETIME_DAYS = 90
+
+
+class KeyRecord(Struct, kw_only=True):
+    """An accepted key, without its secret. ``days_remaining``, of keys that expire soon: whole
+    days, a part of one counted whole."""
+
+    id: str
+    entity_uri: str
+    permissions: list[str]
+    description: str | None
+    created_at: str
+    expires_at: str | None
+    oidc_sub: UnsetType | None = UNSET
+    tenant_id: str | UnsetType = UNSET
+    scopes: list[ScopeText]
+    sources: list[str]
+    max_classification: int
+    days_remaining: int | UnsetType = UNSET
+    warnings: Warnings = UNSET
 
 
 @routes.add(
@@ -68,31 +88,31 @@ async def create_key(call: Call) -> web.Response:
         max_classification=min(request.max_classification, call.authorization.ceiling),
     )
     done = await call.do(command)
-    body = {
-        "id": done.detail["key_id"],
-        "entity_uri": command.entity_uri,
-        "permissions": list(command.permissions),
-        "description": command.description,
-        "created_at": _seconds(now_us),
-        "expires_at": _isoformat(expires_us),
-        "tenant_id": TENANT,
-        "scopes": list(scopes),
-        "sources": [command.entity_uri, *command.sources],
-        "max_classification": command.max_classification,
-    }
-    return answer(_with_warnings(body, request), 201)
+    body = KeyRecord(
+        id=done.detail["key_id"],
+        entity_uri=command.entity_uri,
+        permissions=list(command.permissions),
+        description=command.description,
+        created_at=_seconds(now_us),
+        expires_at=_isoformat(expires_us),
+        tenant_id=TENANT,
+        scopes=list(scopes),
+        sources=[command.entity_uri, *command.sources],
+        max_classification=command.max_classification,
+        warnings=_warnings(request) or UNSET,
+    )
+    return answer(body, 201)
 
 
-def _with_warnings(body: dict[str, Any], request: KeyRequest) -> dict[str, Any]:
-    """The answer, and what was asked for that is not so."""
-    body = warned(body, request)
+def _warnings(request: KeyRequest) -> list[str]:
+    """What was asked for that is not so."""
     if request.tenant_id in (None, TENANT):
-        return body
+        return ignored(request)
     warning = (
         f"tenant_id {request.tenant_id!r} is not kept: a key reads and writes whatever its scopes"
         " and gardens allow; tenants are separate nodes or gardens here"
     )
-    return {**body, "warnings": [*body.get("warnings", []), warning]}
+    return [*ignored(request), warning]
 
 
 def _scopes(call: Call, request: KeyRequest) -> tuple[str, ...]:
@@ -147,7 +167,7 @@ async def list_keys(call: Call) -> web.Response:
     permission="admin",
     summary="Keys that expire soon",
     query=ExpiringQuery,
-    answers={200: [ExpiringKey]},
+    answers={200: [KeyRecord]},
     errors=(403,),
 )
 async def expiring_keys(call: Call) -> web.Response:
@@ -162,11 +182,7 @@ async def expiring_keys(call: Call) -> web.Response:
     ]
     return answer(
         [
-            {
-                **_listed(row),
-                "tenant_id": TENANT,
-                "days_remaining": math.ceil((expires_us - now_us) / DAY_US),
-            }
+            _listed(row, math.ceil((expires_us - now_us) / DAY_US))
             for expires_us, row in sorted(due, key=lambda each: each[0])
         ]
     )
@@ -199,19 +215,21 @@ def _rows(call: Call, *, everybody: bool) -> list[KeyRow]:
     return call.node.reader.keys.list(call.caller.principal)
 
 
-def _listed(row: KeyRow) -> dict[str, object]:
-    return {
-        "id": row.key_id,
-        "entity_uri": row.entity_uri,
-        "permissions": list(row.permissions),
-        "description": row.description,
-        "created_at": _seconds(row.created_at_us),
-        "expires_at": None if row.expires_at_us is None else _isoformat(row.expires_at_us),
-        "oidc_sub": None,
-        "scopes": list(row.scopes),
-        "max_classification": row.max_classification,
-        "sources": [row.entity_uri, *row.sources],
-    }
+def _listed(row: KeyRow, days_remaining: int | None = None) -> KeyRecord:
+    return KeyRecord(
+        id=row.key_id,
+        entity_uri=row.entity_uri,
+        permissions=list(row.permissions),
+        description=row.description,
+        created_at=_seconds(row.created_at_us),
+        expires_at=None if row.expires_at_us is None else _isoformat(row.expires_at_us),
+        oidc_sub=None,
+        tenant_id=UNSET if days_remaining is None else TENANT,
+        scopes=list(row.scopes),
+        max_classification=row.max_classification,
+        sources=[row.entity_uri, *row.sources],
+        days_remaining=UNSET if days_remaining is None else days_remaining,
+    )
 
 
 def _isoformat(instant_us: int) -> str:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from aiohttp import web
+from msgspec import UNSET, Meta, Struct
 
-from engramlog.api.answers.records import Record, Volatile, volatile_of
+from engramlog.api.answers.fact_record import Warnings
+from engramlog.api.answers.records import Volatile, volatile_of
 from engramlog.api.commands.garden_access import entered_garden, known_garden, member_of
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, warned
 from engramlog.api.http.errors import ApiError, plain
 from engramlog.api.http.routing import Routes
-from engramlog.api.schemas.answers import Admitted, QuarantinePage, Rejected
 from engramlog.api.schemas.gardens import (
     PromoteRequest,
     QuarantineQuery,
@@ -27,6 +28,57 @@ from engramlog.projections.tables.facts.fact_rows import FactRow
 from engramlog.projections.writing.commands import ReviewQuarantined
 
 routes = Routes("gardens")
+
+
+_STATUS = Meta(extra_json_schema={"enum": ["pending", "promoted", "rejected", None]})
+
+
+class QuarantineRecord(Struct):
+    """A fact of a quarantine garden and how it was judged, if it was."""
+
+    fact_id: str
+    entity: str
+    relation: str
+    source: str
+    quarantine_status: Annotated[str | None, _STATUS]
+    quarantine_garden_id: str | None
+    quarantine_reason: str | None
+    quarantine_acted_by: str | None
+    quarantine_acted_at: str | None
+    source_trust: float | None
+    received_from: str | None
+    timestamp: str
+
+
+class QuarantinePage(Struct):
+    """``total`` counts every match."""
+
+    items: list[QuarantineRecord]
+    total: int
+    warnings: Warnings = UNSET
+
+
+class Rejected(Struct):
+    """The fact no longer holds."""
+
+    fact_id: str
+    action: Literal["rejected"]
+    acted_by: str
+    acted_at: str
+    position: int
+
+
+class Admitted(Struct):
+    """``admitted_fact_id``: the fact where it was admitted to."""
+
+    fact_id: str
+    action: Literal["promoted", "admitted"]
+    target_garden_id: str | None
+    acted_by: str
+    acted_at: str
+    admitted_fact_id: str
+    position: int
+
 
 _STATUS_ASKED = {"admitted": "promoted"}
 """Both names of one status."""
@@ -47,7 +99,7 @@ async def list_quarantined(call: Call) -> web.Response:
     return answer(warned(await call.in_pool(lambda: _page(call, query)), query))
 
 
-def _page(call: Call, query: QuarantineQuery) -> dict[str, Any]:
+def _page(call: Call, query: QuarantineQuery) -> QuarantinePage:
     view, rights = call.view(), call.authorization
     moment = call.moment(view)
     if query.garden_id is not None:
@@ -70,24 +122,24 @@ def _page(call: Call, query: QuarantineQuery) -> dict[str, Any]:
     items = [
         _wire(row, now, reviews.get(row.id)) for row, (_, now) in zip(rows, shown, strict=True)
     ]
-    return {"items": items, "total": len(chosen)}
+    return QuarantinePage(items, len(chosen))
 
 
-def _wire(row: FactRow, now: Volatile, review: QuarantineReview | None) -> Record:
-    return {
-        "fact_id": row.id,
-        "entity": row.entity,
-        "relation": row.relation,
-        "source": row.source,
-        "quarantine_status": now.quarantine,
-        "quarantine_garden_id": row.garden_id,
-        "quarantine_reason": None if review is None else review.reason,
-        "quarantine_acted_by": None if review is None else review.reviewed_by,
-        "quarantine_acted_at": None if review is None else format_instant(review.reviewed_at),
-        "source_trust": now.source_trust,
-        "received_from": row.received_from,
-        "timestamp": format_instant(row.recorded_at),
-    }
+def _wire(row: FactRow, now: Volatile, review: QuarantineReview | None) -> QuarantineRecord:
+    return QuarantineRecord(
+        fact_id=row.id,
+        entity=row.entity,
+        relation=row.relation,
+        source=row.source,
+        quarantine_status=now.quarantine,
+        quarantine_garden_id=row.garden_id,
+        quarantine_reason=None if review is None else review.reason,
+        quarantine_acted_by=None if review is None else review.reviewed_by,
+        quarantine_acted_at=None if review is None else format_instant(review.reviewed_at),
+        source_trust=now.source_trust,
+        received_from=row.received_from,
+        timestamp=format_instant(row.recorded_at),
+    )
 
 
 @routes.add(
@@ -188,7 +240,7 @@ async def _review(
     *,
     garden_id: str | None = None,
     target: str | None = None,
-) -> Record:
+) -> Admitted | Rejected:
     admitted = action != "rejected"
     command = ReviewQuarantined(
         fact_id=fact_id,
@@ -203,11 +255,9 @@ async def _review(
     )
     done = await call.do(command)
     event = done.events[-1]
-    record: Record = {"fact_id": fact_id, "action": action}
-    if admitted:
-        record["target_garden_id"] = target
-    record["acted_by"] = event.header.actor
-    record["acted_at"] = format_instant(event.header.recorded_at)
-    if admitted:
-        record["admitted_fact_id"] = done.detail["admitted_fact_id"]
-    return record | {"position": event.position}
+    acted_at = format_instant(event.header.recorded_at)
+    by, position = event.header.actor, event.position
+    if action == "rejected":
+        return Rejected(fact_id, action, by, acted_at, position)
+    new_id: str = done.detail["admitted_fact_id"]
+    return Admitted(fact_id, action, target, by, acted_at, new_id, position)

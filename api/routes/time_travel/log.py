@@ -8,14 +8,15 @@ from typing import Any
 import msgspec
 import numpy as np
 from aiohttp import web
+from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, Field
 
+from engramlog.api.answers.fact_record import Record
 from engramlog.api.commands.entity_names import entity_named, stored_uri
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Routes
-from engramlog.api.schemas.answers import Answer, FactRecord
 from engramlog.api.schemas.values import NAME_LENGTH_MAX
 from engramlog.eventlog.clock import format_hlc
 from engramlog.eventlog.event import Recorded, UnknownPayload
@@ -46,7 +47,7 @@ class TimelineQuery(BaseModel):
     buckets: int = Field(default=100, ge=1, le=500)
 
 
-class Timeline(Answer):
+class Timeline(Struct):
     """Instants at even steps from the first event to the last, and the log's last position at
     each: event density is the difference of two neighbours. Both lists are empty for an empty
     log."""
@@ -72,7 +73,7 @@ class LogQuery(BaseModel):
     limit: int = Field(default=100, ge=1, le=500)
 
 
-class LogEvent(Answer):
+class LogEvent(Struct):
     """An event's place and header. ``fact_ids``: the facts it touched that the caller may read;
     ``entity`` and ``relation`` are those of the first. ``stream_seq`` is null for all but the
     operator (the machine's own command line, or every caller where no key is asked for): it
@@ -95,7 +96,7 @@ class LogEvent(Answer):
     relation: str | None
 
 
-class LogPage(Answer):
+class LogPage(Struct):
     """``next_before``: where the next page begins; null at the beginning of the log. A page may
     be short and yet not the last."""
 
@@ -104,7 +105,7 @@ class LogPage(Answer):
     head: int
 
 
-class ChainLink(Answer):
+class ChainLink(Struct):
     """The hashes as stored, the neighbours in the stream, and whether the event's own hashes,
     computed anew from its bytes, fit. ``fault`` says what does not."""
 
@@ -117,7 +118,7 @@ class ChainLink(Answer):
     fault: str | None
 
 
-class ReadBy(Answer):
+class ReadBy(Struct):
     """A projection that reads events of this kind. ``applied``: whether it has read this one."""
 
     projection: str
@@ -125,7 +126,7 @@ class ReadBy(Answer):
     applied: bool
 
 
-class LogEventAnswer(Answer):
+class LogEventAnswer(Struct):
     """``payload`` is there where it is not a fact itself, without what the caller may not know.
     ``causes``: the events that led to it, the first first. ``facts``: as they stand now.
     ``chain`` is null where ``stream_seq`` is, for the same reason."""
@@ -136,7 +137,7 @@ class LogEventAnswer(Answer):
     payload: dict[str, Any] | None
     chain: ChainLink | None
     causes: list[LogEvent]
-    facts: list[FactRecord]
+    facts: list[Record]
     read_by: list[ReadBy]
 
 
@@ -159,13 +160,8 @@ async def show_timeline(call: Call) -> web.Response:
     query = call.query(TimelineQuery)
     log = call.node.log
     instants, positions = await call.in_long_pool(lambda: timeline(log, query.buckets))
-    return answer(
-        {
-            "instants": [format_instant(instant) for instant in instants],
-            "positions": positions,
-            "head": positions[-1] if positions else 0,
-        }
-    )
+    head = positions[-1] if positions else 0
+    return answer(Timeline([format_instant(instant) for instant in instants], positions, head))
 
 
 @routes.add(
@@ -183,7 +179,7 @@ async def list_events(call: Call) -> web.Response:
     return answer(await call.in_long_pool(lambda: _page(call, query)))
 
 
-def _page(call: Call, query: LogQuery) -> dict[str, Any]:
+def _page(call: Call, query: LogQuery) -> LogPage:
     view = call.view()
     asked = LogFilter(
         kind=query.kind,
@@ -195,11 +191,8 @@ def _page(call: Call, query: LogQuery) -> dict[str, Any]:
     before = view.position + 1 if query.before is None else min(query.before, view.position + 1)
     audits = call.authorization.may("audit.read")
     page = newest_first(_journal(call, view), asked, before, query.limit, audits=audits)
-    return {
-        "events": [_event(call, view, entry) for entry in page.entries],
-        "next_before": page.reached,
-        "head": view.position,
-    }
+    events = [_event(call, view, entry) for entry in page.entries]
+    return LogPage(events, page.reached, view.position)
 
 
 def _journal(call: Call, view: View) -> Journal:
@@ -240,7 +233,7 @@ def _unknown(text: str) -> Exception:
     return coded("event_not_found", f"no event is at position {text[:20]!r}")
 
 
-def _one(call: Call, position: int) -> dict[str, Any]:
+def _one(call: Call, position: int) -> LogEventAnswer:
     view = call.view()
     journal = _journal(call, view)
     audits = call.authorization.may("audit.read")
@@ -252,28 +245,28 @@ def _one(call: Call, position: int) -> dict[str, Any]:
     slots = [slot for fact in entry.fact_ids if (slot := view.slot_of(fact)) is not None]
     status = call.node.status()["projections"]
     kind = found.recorded.kind
-    return {
-        "event": _event(call, view, entry),
-        "hlc": format_hlc(found.recorded.header.hlc),
-        "erased": found.stored.payload is None,
-        "payload": _payload(entry),
-        "chain": _chain(found) if _sees_chains(call) else None,
-        "causes": [
+    return LogEventAnswer(
+        event=_event(call, view, entry),
+        hlc=format_hlc(found.recorded.header.hlc),
+        erased=found.stored.payload is None,
+        payload=_payload(entry),
+        chain=_chain(found) if _sees_chains(call) else None,
+        causes=[
             _event(call, view, each)
             for each in path
             if each is not None and (audits or each.fact_ids)
         ],
-        "facts": call.records(view, slots[:FACTS_SHOWN_MAX], call.moment(view)),
-        "read_by": [
-            {
-                "projection": projector.name,
-                "tables": list(projector.tables),
-                "applied": status[projector.name]["position"] >= position,
-            }
+        facts=call.records(view, slots[:FACTS_SHOWN_MAX], call.moment(view)),
+        read_by=[
+            ReadBy(
+                projection=projector.name,
+                tables=list(projector.tables),
+                applied=status[projector.name]["position"] >= position,
+            )
             for projector in PROJECTORS
             if kind in projector.kinds
         ],
-    }
+    )
 
 
 def _payload(entry: JournalEntry) -> dict[str, Any] | None:
@@ -301,40 +294,40 @@ def _sees_chains(call: Call) -> bool:
     return call.authorization.every_garden or anonymous
 
 
-def _chain(found: Linked) -> dict[str, Any]:
+def _chain(found: Linked) -> ChainLink:
     header = found.recorded.header
-    return {
-        "hash": found.stored.hash.hex(),
-        "prev_hash": header.prev_hash.hex(),
-        "payload_hash": header.payload_hash.hex(),
-        "previous": found.previous,
-        "next": found.next,
-        "verified": found.fault is None,
-        "fault": found.fault,
-    }
+    return ChainLink(
+        hash=found.stored.hash.hex(),
+        prev_hash=header.prev_hash.hex(),
+        payload_hash=header.payload_hash.hex(),
+        previous=found.previous,
+        next=found.next,
+        verified=found.fault is None,
+        fault=found.fault,
+    )
 
 
-def _event(call: Call, view: View, entry: JournalEntry) -> dict[str, Any]:
+def _event(call: Call, view: View, entry: JournalEntry) -> LogEvent:
     event: Recorded = entry.event
     header = event.header
     entity, relation = _subject(view, entry.fact_ids)
-    return {
-        "position": event.position,
-        "event_id": id_text(header.event_id),
-        "kind": header.kind,
-        "schema_version": header.schema_version,
-        "actor": header.actor,
-        "stream": header.stream,
-        "stream_seq": header.stream_seq if _sees_chains(call) else None,
-        "origin": header.origin,
-        "peer": event.peer,
-        "recorded_at": format_instant(header.recorded_at),
-        "received_at": format_instant(event.received_at),
-        "causation_id": None if header.causation_id is None else id_text(header.causation_id),
-        "fact_ids": entry.fact_ids,
-        "entity": entity,
-        "relation": relation,
-    }
+    return LogEvent(
+        position=event.position,
+        event_id=id_text(header.event_id),
+        kind=header.kind,
+        schema_version=header.schema_version,
+        actor=header.actor,
+        stream=header.stream,
+        stream_seq=header.stream_seq if _sees_chains(call) else None,
+        origin=header.origin,
+        peer=event.peer,
+        recorded_at=format_instant(header.recorded_at),
+        received_at=format_instant(event.received_at),
+        causation_id=None if header.causation_id is None else id_text(header.causation_id),
+        fact_ids=entry.fact_ids,
+        entity=entity,
+        relation=relation,
+    )
 
 
 def _subject(view: View, facts: Sequence[str]) -> tuple[str | None, str | None]:

@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 from aiohttp import web
+from msgspec import to_builtins
 
-from engramlog.api.answers.records import Record
+from engramlog.api.answers.fact_record import Record, wire_moment
+from engramlog.api.answers.lives import (
+    BeliefPoint,
+    Column,
+    Difference,
+    EntityLife,
+    ErasedFact,
+    FactLife,
+    MomentState,
+    SqlAnswer,
+    TouchRecord,
+)
 from engramlog.api.commands.entity_names import entity_named, stored_uri
 from engramlog.api.commands.fact_listing import listed
-from engramlog.api.commands.fork import fork
+from engramlog.api.commands.fork import Fork, fork
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.cursors import Cursor, filters_digest
 from engramlog.api.http.errors import coded, plain
 from engramlog.api.http.routing import Routes
 from engramlog.api.http.table_files import records_as, table_as
-from engramlog.api.schemas.answers import Difference, EntityLife, FactLife, Fork, SqlAnswer, State
 from engramlog.api.schemas.facts import MomentQuery
 from engramlog.api.schemas.fork import ForkBody
 from engramlog.api.schemas.time_travel import DiffQuery, LifeQuery, SqlBody, StateQuery
@@ -42,7 +52,7 @@ CHANGES = ("added", "retracted", "decayed", "resolved")
     permission="read",
     summary="What was known at a moment",
     query=StateQuery,
-    answers={200: State},
+    answers={200: MomentState},
     errors=(400, 501),
     headers=("Stigmem-Session",),
     delegable=True,
@@ -53,13 +63,7 @@ async def state(call: Call) -> web.Response:
     call.session()
     page, records, cursor, moment = await call.in_pool(lambda: listed(call, query))
     call.note_facts(records)
-    body = {
-        "facts": records,
-        "total": page.total,
-        "cursor": cursor,
-        "moment": wire_moment(moment),
-    }
-    return answer(body)
+    return answer(MomentState(records, page.total, cursor, wire_moment(moment)))
 
 
 @routes.add(
@@ -78,14 +82,15 @@ async def diff(call: Call) -> web.Response:
     query = call.query(DiffQuery)
     call.session()
     body = await call.in_long_pool(lambda: _diff(call, query))
-    call.note_facts(record for change in CHANGES for record in body.get(change, ()))
+    changed = [(change, record) for change in CHANGES for record in getattr(body, change) or ()]
+    call.note_facts(record for _, record in changed)
     if query.format == "json":
         return answer(body)
-    rows = [{"change": change, **record} for change in CHANGES for record in body.get(change, ())]
+    rows = [{"change": change, **record} for change, record in changed]
     return records_as(query.format, "diff", rows)
 
 
-def _diff(call: Call, query: DiffQuery) -> dict[str, Any]:
+def _diff(call: Call, query: DiffQuery) -> Difference:
     view = call.view()
     before = call.moment(view, MomentQuery(as_of=query.from_))
     walk = _walk(call, query, view)
@@ -101,16 +106,15 @@ def _diff(call: Call, query: DiffQuery) -> dict[str, Any]:
     found = changes(view, call.narrowed(query.scope), before, after, filters)
     wanted = CHANGES if query.change is None else (query.change,)
     begin = int(walk.place[0]) if walk.place else -1
-    body: dict[str, Any] = {
-        "from": wire_moment(before),
-        "to": wire_moment(after),
-        "counts": {name: len(getattr(found, name)) for name in CHANGES},
-        "cursor": None,
-    }
+    body = Difference(
+        from_=wire_moment(before),
+        to=wire_moment(after),
+        counts={name: len(getattr(found, name)) for name in CHANGES},
+    )
     if call.authorization.may("admin"):
         reader = call.node.reader
-        body["erased"] = [
-            {"fact_id": fact, "erasure_id": erasure, "position": position}
+        body.erased = [
+            ErasedFact(fact, erasure, position)
             for fact, erasure, position in reader.erased_between(
                 before.position, after.position, query.limit
             )
@@ -119,9 +123,9 @@ def _diff(call: Call, query: DiffQuery) -> dict[str, Any]:
         slots: I32 = getattr(found, name)
         left = slots[slots > begin]
         shown = left[: query.limit]
-        body[name] = _records(call, view, shown, found, name, before, after)
+        setattr(body, name, _records(call, view, shown, found, name, before, after))
         if query.change is not None and len(left) > len(shown):
-            body["cursor"] = _next(call, walk, int(shown[-1]))
+            body.cursor = _next(call, walk, int(shown[-1]))
     return body
 
 
@@ -193,17 +197,8 @@ async def sql(call: Call) -> web.Response:
         raise coded(fault.code, str(fault)) from fault
     if body.format != "json":
         return table_as(body.format, "answer", table.columns, table.rows)
-    return answer(
-        {
-            "columns": [
-                {"name": name, "type": kind}
-                for name, kind in zip(table.columns, table.types, strict=True)
-            ],
-            "rows": table.rows,
-            "truncated": table.truncated,
-            "moment": wire_moment(moment),
-        }
-    )
+    columns = [Column(*each) for each in zip(table.columns, table.types, strict=True)]
+    return answer(SqlAnswer(columns, table.rows, table.truncated, wire_moment(moment)))
 
 
 @routes.add(
@@ -240,13 +235,13 @@ async def life_of_fact(call: Call) -> web.Response:
     query = call.query(LifeQuery)
     call.session()
     body = await call.in_long_pool(lambda: _life(call, query))
-    call.note_facts([body["fact"]])
+    call.note_facts([] if body.fact is None else [body.fact])
     if query.format == "json":
         return answer(body)
-    return records_as(query.format, "life", body["events"])
+    return records_as(query.format, "life", to_builtins(body.events))
 
 
-def _life(call: Call, query: LifeQuery) -> dict[str, Any]:
+def _life(call: Call, query: LifeQuery) -> FactLife:
     view = call.view()
     moment = call.moment(view, MomentQuery(as_of=query.as_of))
     slot = call.node.reader.slot_of(call.segment("fact_id"))
@@ -258,23 +253,23 @@ def _life(call: Call, query: LifeQuery) -> dict[str, Any]:
         seen = partial(_may_see, call, view)
         found = touches(sources, first, moment.position, [record["id"]], query.limit, seen)
     sweeps = view.sweep_positions()
-    return {
-        "fact": record,
-        "events": [_event(call, view, touch) for touch in found],
-        "belief": [
-            {
-                "position": point.position,
-                "at": format_instant(call.node.log.received_at(point.position)),
-                "confidence": point.confidence,
-                "cause": point.cause,
-            }
+    return FactLife(
+        fact=record,
+        events=[_event(call, view, touch) for touch in found],
+        belief=[
+            BeliefPoint(
+                position=point.position,
+                at=format_instant(call.node.log.received_at(point.position)),
+                confidence=point.confidence,
+                cause=point.cause,
+            )
             for point in belief_curve(view, slot, moment.position, sweeps)
         ],
-        "moment": wire_moment(moment),
-    }
+        moment=wire_moment(moment),
+    )
 
 
-def _erased_life(call: Call, view: View, moment: Moment, limit: int) -> dict[str, Any]:
+def _erased_life(call: Call, view: View, moment: Moment, limit: int) -> FactLife:
     """What is left of an erased fact, for those who may know of it: the events that name it.
     Raises ApiError 404 for everybody else, as for a fact that never was."""
     fact = call.segment("fact_id")
@@ -283,13 +278,13 @@ def _erased_life(call: Call, view: View, moment: Moment, limit: int) -> dict[str
         raise plain("fact_not_found")
     with call.service.archive.reading(moment.position) as sources:
         found = touches(sources, 1, moment.position, [fact], limit)
-    return {
-        "fact": None,
-        "erased": {"fact_id": fact, "erasure_id": erasure},
-        "events": [_event(call, view, touch) for touch in found],
-        "belief": [],
-        "moment": wire_moment(moment),
-    }
+    return FactLife(
+        fact=None,
+        events=[_event(call, view, touch) for touch in found],
+        belief=[],
+        moment=wire_moment(moment),
+        erased=ErasedFact(fact, erasure),
+    )
 
 
 @routes.add(
@@ -308,10 +303,10 @@ async def life_of_entity(call: Call) -> web.Response:
     body = await call.in_long_pool(lambda: _entity_life(call, query))
     if query.format == "json":
         return answer(body)
-    return records_as(query.format, "life", body["events"])
+    return records_as(query.format, "life", to_builtins(body.events))
 
 
-def _entity_life(call: Call, query: LifeQuery) -> dict[str, Any]:
+def _entity_life(call: Call, query: LifeQuery) -> EntityLife:
     view = call.view()
     moment = call.moment(view, MomentQuery(as_of=query.as_of))
     entity = entity_named(call, call.segment("entity_uri"), moment.position)
@@ -327,13 +322,13 @@ def _entity_life(call: Call, query: LifeQuery) -> dict[str, Any]:
     with call.service.archive.reading(moment.position) as sources:
         seen = partial(_may_see, call, view)
         found = touches(sources, first, moment.position, ids, query.limit + 1, seen)
-    return {
-        "entity": entity,
-        "facts": len(ids),
-        "events": [_event(call, view, touch) for touch in found[: query.limit]],
-        "truncated": len(found) > query.limit,
-        "moment": wire_moment(moment),
-    }
+    return EntityLife(
+        entity=entity,
+        facts=len(ids),
+        events=[_event(call, view, touch) for touch in found[: query.limit]],
+        truncated=len(found) > query.limit,
+        moment=wire_moment(moment),
+    )
 
 
 def _known(call: Call, view: View, slot: int, moment: Moment) -> bool:
@@ -369,7 +364,7 @@ def _may_see(call: Call, view: View, touch: Touch) -> bool:
     )
 
 
-def _event(call: Call, view: View, touch: Touch) -> Record:
+def _event(call: Call, view: View, touch: Touch) -> TouchRecord:
     """An event as the caller may see it: of the facts it touched, those they may read."""
     slot_of = call.node.reader.slot_of
     shown = [
@@ -378,24 +373,19 @@ def _event(call: Call, view: View, touch: Touch) -> Record:
         if (slot := slot_of(fact)) is not None and _readable(call, view, slot)
     ]
     winner = touch.winner_id if touch.winner_id in shown else None
-    return {
-        "position": touch.position,
-        "received_at": format_instant(touch.received_at_us),
-        "recorded_at": format_instant(touch.recorded_at_us),
-        "kind": touch.kind,
-        "actor": touch.actor,
-        "event_id": touch.event_id,
-        "causation_id": touch.causation_id,
-        "origin": touch.origin,
-        "peer": touch.peer,
-        "fact_ids": shown,
-        "reason": touch.reason,
-        "note": touch.note,
-        "conflict_id": touch.conflict_id,
-        "winner_id": winner,
-    }
-
-
-def wire_moment(moment: Moment) -> dict[str, Any]:
-    """A moment as answers carry it."""
-    return {"position": moment.position, "instant": format_instant(moment.instant_us)}
+    return TouchRecord(
+        position=touch.position,
+        received_at=format_instant(touch.received_at_us),
+        recorded_at=format_instant(touch.recorded_at_us),
+        kind=touch.kind,
+        actor=touch.actor,
+        event_id=touch.event_id,
+        causation_id=touch.causation_id,
+        origin=touch.origin,
+        peer=touch.peer,
+        fact_ids=shown,
+        reason=touch.reason,
+        note=touch.note,
+        conflict_id=touch.conflict_id,
+        winner_id=winner,
+    )

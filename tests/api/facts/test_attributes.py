@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec import convert
 
-from engramlog.api.schemas.answers import FactRecord
+from engramlog.api.answers.fact_record import FactRecord
 from tests.worlds.live import CONTROL_TOKEN, LiveNode, fact
 
 ENTITY = "stigmem://t.example/user/alice"
@@ -61,7 +62,7 @@ def test_attributes_are_kept_and_shown_everywhere_a_fact_is(live: LiveNode) -> N
         }
     )
     written = live.state(attributes=given)
-    FactRecord.model_validate(written)
+    convert(written, FactRecord)
     assert written["attributes"] == whole
     assert shown(live, written["id"])["attributes"] == whole
     listed = live.call("GET", "/v1/facts", params={"entity": ENTITY}).json()["facts"]

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec import convert
 
-from engramlog.api.schemas.answers import ConflictPage, Policies
+from engramlog.api.routes.facts.conflicts import ConflictPage
+from engramlog.api.routes.facts.decay import Policies
 from tests.worlds.live import LiveNode
 
 POLICY = "/v1/decay/policies/city"
@@ -23,7 +25,7 @@ def test_a_conflict_pairs_the_newer_with_the_older(live: LiveNode) -> None:
     older, newer = live.state(v="A"), live.state(v="B")
     assert newer["contradicted"] is True
     page = conflicts(live, status="unresolved")
-    ConflictPage.model_validate(page)
+    convert(page, ConflictPage)
     assert (page["cursor"], page["has_more"]) == (None, False)
     found = page["conflicts"][0]
     assert list(found) == [
@@ -107,7 +109,7 @@ def test_policies_are_set_listed_and_removed(live: LiveNode) -> None:
     assert made.status_code == 200
     assert made.json() == live.call("GET", POLICY).json()
     listed = live.call("GET", "/v1/decay/policies").json()
-    Policies.model_validate(listed)
+    convert(listed, Policies)
     assert [policy["id"] for policy in listed["policies"]] == ["city"]
     assert live.call("DELETE", POLICY).status_code == 204
     gone = live.call("GET", POLICY)

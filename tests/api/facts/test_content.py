@@ -6,11 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec import convert
 from stigmem import StigmemClient
 from stigmem.models import Fact
 from stigmem.verification import verify_fact_cid
 
-from engramlog.api.schemas.answers import FactPage, FlaggedPage, RecallResponse, Reviewed
+from engramlog.api.answers.recall_record import RecallResponse
+from engramlog.api.routes.facts.content import FlaggedPage, Reviewed
+from engramlog.api.routes.facts.fact_list import FactPage
 from tests.worlds.live import CONTROL_TOKEN, FACT_NOT_FOUND, LiveNode, fact
 
 Serve = Callable[..., LiveNode]
@@ -40,7 +43,7 @@ def names(items: list[dict[str, Any]]) -> set[str]:
 
 def listed(live: LiveNode, **query: Any) -> dict[str, dict[str, Any]]:
     answer = live.call("GET", "/v1/facts", params=query).json()
-    FactPage.model_validate(answer)
+    convert(answer, FactPage)
     assert answer["total"] == len(answer["facts"])
     return {item["entity"].removeprefix("user:"): item for item in answer["facts"]}
 
@@ -49,7 +52,7 @@ def recalled(live: LiveNode, key: str | None = None, **body: Any) -> dict[str, A
     body = {"query": "when is lunch", "scope": "*", **body}
     answer = live.call("POST", "/v1/recall", json=body, key=key)
     assert answer.status_code == 200, answer.text
-    RecallResponse.model_validate(answer.json())
+    convert(answer.json(), RecallResponse)
     return answer.json()
 
 
@@ -65,7 +68,7 @@ def review(live: LiveNode, fact_id: str, decision: str, key: str = CONTROL_TOKEN
 def flagged(live: LiveNode, **query: Any) -> list[dict[str, Any]]:
     answer = live.call("GET", "/v1/content/flagged", key=CONTROL_TOKEN, params=query)
     assert answer.status_code == 200, answer.text
-    FlaggedPage.model_validate(answer.json())
+    convert(answer.json(), FlaggedPage)
     return answer.json()["flagged"]
 
 
@@ -167,7 +170,7 @@ def test_quarantine_hides_until_somebody_releases(serve: Serve) -> None:
     assert names([each["fact"] for each in waiting]) == {"order", "token", "named"}
     assert waiting[-1]["fact"]["value"]["v"] == ORDER
     done = review(live, ids["order"], "release").json()
-    Reviewed.model_validate(done)
+    convert(done, Reviewed)
     assert (done["status"], done["position"] > 0) == ("released", True)
     assert review(live, ids["order"], "release").json()["position"] is None
     assert review(live, ids["named"], "keep").json()["status"] == "kept"

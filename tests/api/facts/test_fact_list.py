@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec import convert
 
-from engramlog.api.schemas.answers import FactPage
+from engramlog.api.answers.fact_record import FactRecord
+from engramlog.api.routes.facts.fact_list import FactPage
 from engramlog.eventlog.clock import FixedClock
 from tests.worlds.live import LiveNode
 
@@ -39,7 +41,8 @@ def test_an_empty_store_answers_the_protocols_empty_page(live: LiveNode) -> None
 def test_facts_come_newest_first(live: LiveNode) -> None:
     made = [live.state(relation=f"memory:r{n}")["id"] for n in range(5)]
     page = listed(live)
-    FactPage.model_validate(page)
+    convert(page, FactPage)
+    convert(page["facts"], list[FactRecord])
     assert ids(page) == made[::-1]
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from msgspec import convert
 
-from engramlog.api.schemas.answers import FeedbackTaken
+from engramlog.api.routes.facts.feedback import FeedbackTaken
 from tests.worlds.live import FACT_NOT_FOUND, LiveNode
 
 ATLAS = "stigmem://t.example/project/atlas"
@@ -36,7 +37,7 @@ def test_named_facts_count_once_a_recall(live: LiveNode) -> None:
     receipt = recall(live)["receipt_id"]
     answer = give(live, receipt_id=receipt, cited=[one], rejected=[two])
     assert answer.status_code == 200, answer.text
-    FeedbackTaken.model_validate(answer.json())
+    convert(answer.json(), FeedbackTaken)
     assert answer.json() == {
         "cited": [one],
         "rejected": [two],

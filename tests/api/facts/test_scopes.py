@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec import convert
 
-from engramlog.api.schemas.scopes import LintReport, Synthesis
+from engramlog.api.routes.facts.scopes import LintReport, Synthesis
 from engramlog.eventlog.clock import FixedClock
 from tests.worlds.live import LiveNode
 
@@ -19,14 +20,14 @@ def lint(live: LiveNode, *checks: str, key: str | None = None, **more: Any) -> d
     answer = live.call("POST", "/v1/lint", key=key, json=body)
     assert answer.status_code == 200, answer.text
     report = answer.json()
-    LintReport.model_validate(report)
+    convert(report, LintReport)
     return report
 
 
 def synthesis(live: LiveNode, *, key: str | None = None, **params: Any) -> dict[str, Any]:
     answer = live.call("GET", "/v1/scopes/company/synthesize", key=key, params=params)
     assert answer.status_code == 200, answer.text
-    Synthesis.model_validate(answer.json())
+    convert(answer.json(), Synthesis)
     return answer.json()
 
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import convert
 
 from engramlog.api.node.node import Node
-from engramlog.api.schemas.answers import MemoryStored, MergedMemories
+from engramlog.api.routes.memory.memories import MemoryStored, MergedMemories
 from engramlog.eventlog.clock import FixedClock
 from engramlog.eventlog.kinds import FactFeedback, RecallServed, RecallUse
 from engramlog.projections.moment import Moment
@@ -45,7 +46,7 @@ def store(live: LiveNode, content: str, key: str | None = None, **fields: Any) -
     """A memory that must be new."""
     answer = post(live, content, key, **fields)
     assert answer.status_code == 201, answer.text
-    MemoryStored.model_validate(answer.json())
+    convert(answer.json(), MemoryStored)
     assert (answer.json()["stored"], answer.json()["memoriesCount"]) == (True, 1)
     return answer.json()
 
@@ -55,7 +56,7 @@ def skipped(live: LiveNode, content: str, key: str | None = None, **fields: Any)
     count = live.node.reader.pin().count
     answer = post(live, content, key, **fields)
     assert answer.status_code == 200, answer.text
-    MemoryStored.model_validate(answer.json())
+    convert(answer.json(), MemoryStored)
     assert (answer.json()["stored"], answer.json()["memoriesCount"]) == (True, 0)
     assert live.node.reader.pin().count == count
     return answer.json()
@@ -414,7 +415,7 @@ def test_a_merge_sums_recalls_and_keeps_the_best_of_both(live: LiveNode) -> None
     before = live.node.log.head().position
     answer = merge(live, old["id"], new["id"])
     assert answer.status_code == 200, answer.text
-    merged = MergedMemories.model_validate(answer.json())
+    merged = convert(answer.json(), MergedMemories)
     assert (merged.restated, merged.recall_count) == (True, 8)
     assert merged.ended == [old["id"], new["id"]]
     fact = answer.json()["fact"]

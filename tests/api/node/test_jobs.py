@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 
 from engramlog.api.http.errors import ApiError
 from engramlog.api.node.tasks.jobs import KEPT_S, RequestJobs
@@ -133,9 +134,13 @@ def test_jobs_wait_fail_and_are_forgotten() -> None:
         failed, fell = jobs.begin("lint", b"me", refused), jobs.begin("lint", b"me", broken)
         await asyncio.sleep(0.01)
         assert [job.status for job in started] == ["done"] * 3
-        assert failed.wire() == {"job_id": failed.job_id, "status": "error", "error": "not so"}
+        assert to_builtins(failed.record()) == {
+            "job_id": failed.job_id,
+            "status": "error",
+            "error": "not so",
+        }
         assert fell.status == "error"
-        assert "secret" not in str(fell.wire())
+        assert "secret" not in str(fell.record())
         name = str(failed.job_id)
         assert jobs.get(name, "lint", b"me") is failed
         with pytest.raises(ApiError, match="job"):

@@ -7,10 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec import convert
 from stigmem.models import FactChainProof
 from stigmem.verification import verify_fact_chain_proof
 
-from engramlog.api.schemas.answers import NeighborPage, RecallResponse
+from engramlog.api.answers.fact_record import FactRecord
+from engramlog.api.answers.recall_record import RecallResponse
+from engramlog.api.routes.facts.graph import NeighborPage
 from tests.worlds.live import LiveNode
 from tests.worlds.waiting import until
 
@@ -42,7 +45,8 @@ def atlas(live: LiveNode) -> LiveNode:
 
 def test_the_answer_holds_every_published_shape(atlas: LiveNode) -> None:
     body = recall(atlas, scope="company")
-    RecallResponse.model_validate(body)
+    convert(body, RecallResponse)
+    convert([each["fact"] for each in body["facts"]], list[FactRecord])
     assert list(body)[: len(RESPONSE_KEYS)] == RESPONSE_KEYS
     assert set(body) >= OWN_KEYS
     assert len(body["recall_id"]) == 36
@@ -248,7 +252,7 @@ def test_get_answers_like_post(atlas: LiveNode) -> None:
         },
     )
     assert answer.status_code == 200, answer.text
-    RecallResponse.model_validate(answer.json())
+    convert(answer.json(), RecallResponse)
     assert answer.json()["facts"]
 
 
@@ -290,7 +294,7 @@ def neighbors(live: LiveNode, **params: Any) -> Any:
 
 def test_neighbours_have_the_protocols_shape(atlas: LiveNode) -> None:
     answer = neighbors(atlas, entity="stigmem://t.example/User/Alice", depth=2).json()
-    NeighborPage.model_validate(answer)
+    convert(answer, NeighborPage)
     assert list(answer) == ["entity", "depth", "neighbors", "next_cursor", "total_hint"]
     assert answer["neighbors"] == [
         {

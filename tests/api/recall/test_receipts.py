@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from engramlog.api.schemas.answers import Receipt, ReceiptPage, ReplayedRecall
+from msgspec import convert
+
+from engramlog.api.answers.receipts import Receipt, ReceiptPage, ReplayedRecall
 from engramlog.projections.recall.answer_comparison import Compared, RankedFact, compare
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
 
@@ -22,14 +24,14 @@ def recall(live: LiveNode, key: str | None = None, **body: Any) -> dict[str, Any
 def receipt(live: LiveNode, receipt_id: str, key: str | None = None) -> dict[str, Any]:
     answer = live.call("GET", f"/v1/recall/receipts/{receipt_id}", key=key)
     assert answer.status_code == 200, answer.text
-    Receipt.model_validate(answer.json())
+    convert(answer.json(), Receipt)
     return answer.json()
 
 
 def replay(live: LiveNode, receipt_id: str, key: str | None = None) -> dict[str, Any]:
     answer = live.call("POST", f"/v1/recall/receipts/{receipt_id}/replay", key=key)
     assert answer.status_code == 200, answer.text
-    ReplayedRecall.model_validate(answer.json())
+    convert(answer.json(), ReplayedRecall)
     return answer.json()
 
 
@@ -40,7 +42,7 @@ def receipts(live: LiveNode, key: str | None = None, **given: Any) -> list[dict[
         answer = live.call("GET", "/v1/recall/receipts", params=query, key=key)
         assert answer.status_code == 200, answer.text
         page = answer.json()
-        ReceiptPage.model_validate(page)
+        convert(page, ReceiptPage)
         found += page["receipts"]
         if page["cursor"] is None:
             return found

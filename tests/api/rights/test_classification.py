@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import convert
 
-from engramlog.api.schemas.answers import AttributesTaken
+from engramlog.api.routes.facts.attributes import AttributesTaken
 from tests.worlds.live import CONTROL_TOKEN, LiveNode, fact
 
 ENTITY = "stigmem://t.example/user/alice"
@@ -101,7 +102,7 @@ def test_reclassifying_hides_a_fact_from_the_past_as_well(
     assert listed(live, other, as_of=before) == recalled(live, other, as_of=before) == {name}
     answer = patch(live, name, owner, classification=2)
     assert answer.status_code == 200, answer.text
-    AttributesTaken.model_validate(answer.json())
+    convert(answer.json(), AttributesTaken)
     assert answer.json()["fact"]["attributes"]["classification"] == 2
     for query in ({}, {"as_of": before}):
         assert listed(live, other, **query) == recalled(live, other, **query) == set()

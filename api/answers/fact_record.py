@@ -1,0 +1,87 @@
+"""What a fact looks like in an answer, and moments. ``records.py`` builds the facts."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from engramlog.api.schemas.values import Scope, ValueType
+from engramlog.eventlog.kinds import FactAttributes
+from engramlog.projections.moment import Moment, format_instant
+
+Record: TypeAlias = Annotated[
+    dict[str, Any], Meta(extra_json_schema={"$ref": "#/components/schemas/FactRecord"})
+]
+"""A fact as ``FactRecord`` describes it, with the keys that a route adds."""
+Warnings: TypeAlias = list[str] | UnsetType
+"""What was sent and is ignored; left out where there is nothing to say."""
+
+
+class WireValue(Struct):
+    """``v``: text, a number, true or false, or null, as ``type`` says."""
+
+    type: ValueType
+    v: str | float | bool | None
+    interpret_as: Literal["content", "instruction"]
+
+
+class WireParent(Struct):
+    """A fact that this one was derived from."""
+
+    hash: str
+    fact_id: str | UnsetType = UNSET
+
+
+def wire_hash(digits: str) -> str:
+    """A content id as answers carry it."""
+    return f"sha256:{digits}"
+
+
+class FactRecord(Struct):
+    """A fact at the moment asked about."""
+
+    id: str
+    entity: str
+    relation: str
+    value: WireValue
+    source: str
+    timestamp: str
+    hlc: str
+    received_from: str | None
+    valid_until: str | None
+    confidence: float
+    scope: Scope
+    attested_key_id: str | None
+    origin_node_id: str | None
+    origin_allowed_scopes: list[str] | None
+    garden_id: str | None
+    attested: bool | None
+    contradicted: bool
+    warnings: list[str]
+    source_trust: float | None
+    quarantine_status: str | None
+    quarantine_garden_id: str | None
+    effective_confidence: float | None
+    sanitizer_warnings: list[str]
+    sanitizer_redacted: bool
+    cid: str | None
+    derived_from: list[WireParent]
+    valid_from: str | None
+    position: int
+    sanitized: bool | UnsetType = UNSET
+    recorded_cid: str | UnsetType = UNSET
+    attributes: FactAttributes | UnsetType = UNSET
+    embedded: bool | UnsetType = UNSET
+
+
+class MomentRecord(Struct):
+    """The moment that a question was answered at."""
+
+    position: int
+    instant: str
+
+
+def wire_moment(moment: Moment) -> MomentRecord:
+    """A moment as answers carry it."""
+    return MomentRecord(moment.position, format_instant(moment.instant_us))

@@ -1,0 +1,106 @@
+"""Answers about the past: the state at a moment, a difference, the lives of facts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import UNSET, Struct, UnsetType
+
+from engramlog.api.answers.fact_record import MomentRecord, Record
+
+
+class MomentState(Struct):
+    """What was known at a moment."""
+
+    facts: list[Record]
+    total: int
+    cursor: str | None
+    moment: MomentRecord
+
+
+class ErasedFact(Struct):
+    """A fact that was erased."""
+
+    fact_id: str
+    erasure_id: str
+    position: int | UnsetType = UNSET
+
+
+class Difference(Struct, rename={"from_": "from"}):
+    """What became of facts between two moments. Lists are there as asked; ``erased`` is for
+    admins."""
+
+    from_: MomentRecord
+    to: MomentRecord
+    counts: dict[str, int]
+    cursor: str | None = None
+    erased: list[ErasedFact] | UnsetType = UNSET
+    added: list[Record] | UnsetType = UNSET
+    retracted: list[Record] | UnsetType = UNSET
+    decayed: list[Record] | UnsetType = UNSET
+    resolved: list[Record] | UnsetType = UNSET
+
+
+class TouchRecord(Struct):
+    """One event that touched facts."""
+
+    position: int
+    received_at: str
+    recorded_at: str
+    kind: str
+    actor: str
+    event_id: str
+    causation_id: str | None
+    origin: str
+    peer: str | None
+    fact_ids: list[str]
+    reason: str | None
+    note: str | None
+    conflict_id: str | None
+    winner_id: str | None
+
+
+class BeliefPoint(Struct):
+    """Confidence from a position on."""
+
+    position: int
+    at: str
+    confidence: float
+    cause: str
+
+
+class FactLife(Struct):
+    """A fact's events and the course of confidence in it. Of an erased fact, for admins alone,
+    the events that name it."""
+
+    fact: Record | None
+    events: list[TouchRecord]
+    belief: list[BeliefPoint]
+    moment: MomentRecord
+    erased: ErasedFact | UnsetType = UNSET
+
+
+class EntityLife(Struct):
+    """The events of all facts about an entity."""
+
+    entity: str
+    facts: int
+    events: list[TouchRecord]
+    truncated: bool
+    moment: MomentRecord
+
+
+class Column(Struct):
+    """A column of a table."""
+
+    name: str
+    type: str
+
+
+class SqlAnswer(Struct):
+    """Rows of a statement."""
+
+    columns: list[Column]
+    rows: list[list[Any]]
+    truncated: bool
+    moment: MomentRecord

@@ -1,0 +1,111 @@
+"""What a recall's answer looks like; ``api/commands/recall_shapes.py`` builds it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import UNSET, Struct, UnsetType
+
+from engramlog.api.answers.fact_record import MomentRecord, Record
+from engramlog.api.answers.short_fact import ShortFact
+from engramlog.api.answers.tombstone_records import TombstoneNotice
+from engramlog.api.commands.memory_cards import MemoryCard
+
+
+class ScoreBreakdown(Struct):
+    """The protocol's six numbers, and those that they come from: ``relevance`` times the three
+    factors is ``weighted_total``, and that times ``scale`` is the score."""
+
+    lexical: float
+    semantic: float
+    graph: float
+    source_trust: float
+    recency: float
+    weighted_total: float
+    relevance: float
+    confidence_factor: float
+    trust_factor: float
+    other_factors: float
+    scale: float
+
+
+class ScoredFact(Struct):
+    """A recalled fact in the protocol's nested shape."""
+
+    fact: Record
+    score: float
+    score_breakdown: ScoreBreakdown
+    hop_distance: int
+    token_estimate: int
+    from_card: bool
+
+
+class RecallResponse(Struct, kw_only=True):
+    """The union of every published shape; see the protocol notes in the docs."""
+
+    recall_id: str
+    query_hash: str
+    facts: list[ScoredFact]
+    content: list[ScoredFact] | UnsetType = UNSET
+    instructions: list[ScoredFact] | UnsetType = UNSET
+    total_scored: int
+    token_budget: int
+    tokens_used: int
+    truncated: bool
+    tombstone_notices: list[TombstoneNotice]
+    chain_proof: dict[str, Any] | None
+    results: list[dict[str, Any]]
+    query: str
+    request: dict[str, Any]
+    generated_at: str
+    token_budget_used: int
+    memory_card: MemoryCard | None
+    card_stale: bool
+    force_refresh_timeout: bool
+    scores_debug: Any
+    embedding: dict[str, Any]
+    profile: str
+    stages: list[dict[str, Any]]
+    short_circuit_after: str | None
+    evidence: str | None
+    weak_evidence: bool | None
+    search_skipped: bool
+    search_skipped_reason: str | None
+    dropped_terms: list[str]
+    moment: MomentRecord
+    receipt_id: str | None
+    hint: dict[str, Any] | None
+    warnings: list[str]
+
+
+class ShortRecall(Struct):
+    """What both short shapes of a recall say beside the facts."""
+
+    total_scored: int
+    token_budget: int
+    tokens_used: int
+    truncated: bool
+    weak_evidence: bool | None
+    moment: MomentRecord
+    receipt_id: str | None
+    hint: dict[str, Any] | None
+    warnings: list[str]
+
+
+class RecalledLines(ShortRecall):
+    """A recall as text (``fields=compact``)."""
+
+    text: str
+    returned: int
+
+
+class ScoredShortFact(ShortFact):
+    """What a recalled fact states, and its score."""
+
+    score: float
+
+
+class ShortRecords(ShortRecall):
+    """A recall of short records (``fields=facts``)."""
+
+    facts: list[ScoredShortFact]

@@ -1,0 +1,98 @@
+"""Receipts of recalls, and what a receipt's question gives when it is asked again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from engramlog.api.answers.fact_record import MomentRecord, Record
+
+
+class AskedMoment(MomentRecord):
+    """A moment, with the instant of validity where it was asked for apart."""
+
+    valid_at: str | None
+
+
+class ReturnedFact(Struct):
+    """A fact that a recall returned."""
+
+    fact_id: str
+    rank: int | None
+    score: float | None
+    from_card: bool
+
+
+class RecalledStage(Struct):
+    """How a stage of a recall ended."""
+
+    name: str
+    status: str
+
+
+class Receipt(Struct):
+    """What a recall was asked and what it returned; ``position`` is null until it is logged."""
+
+    receipt_id: str
+    principal: str
+    query: str
+    request: dict[str, Any]
+    profile: str
+    profile_digest: str
+    moment: AskedMoment
+    answered_at: str
+    position: int | None
+    returned: list[ReturnedFact]
+    stages: list[RecalledStage]
+    total_scored: int | None
+    tokens_used: int | None
+    truncated: bool | None
+    counted: bool
+
+
+class ReceiptPage(Struct):
+    """Receipts, newest first."""
+
+    receipts: list[Receipt]
+    cursor: str | None
+
+
+class ReplayedThen(Struct):
+    """The answer at the receipt's own moment. ``faithful``: it is the recorded one; null for a
+    receipt of another caller. ``reasons``: why it is not."""
+
+    moment: AskedMoment
+    faithful: bool | None
+    reasons: list[str]
+
+
+class ReplayedNow(Struct):
+    """The answer of now."""
+
+    moment: AskedMoment
+
+
+class ComparedFact(Struct):
+    """A fact of either answer: where it was, and where it is now. Ranks count from 1."""
+
+    fact_id: str
+    change: str
+    rank_then: int | None
+    score_then: float | None
+    rank_now: int | None
+    score_now: float | None
+    fact: Record | None
+
+
+class ReplayedRecall(Struct):
+    """A receipt's question asked again; ``facts`` compares the answer at its moment with that of
+    now."""
+
+    receipt_id: str
+    query: str
+    profile: str
+    then: ReplayedThen
+    now: ReplayedNow
+    counts: dict[str, int]
+    facts: list[ComparedFact]

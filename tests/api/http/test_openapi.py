@@ -1,0 +1,85 @@
+"""What `/openapi.json` says, so that people and generators of clients can use it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from engramlog.api.http.openapi import build_openapi, examples
+from engramlog.api.routes.table import ROUTES
+from engramlog.api.schemas.field_texts import field_texts
+from tests.worlds.live import LiveNode
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    return build_openapi(ROUTES)
+
+
+def test_every_field_and_parameter_has_a_description(document: dict[str, Any]) -> None:
+    silent = [where for where, part in _described(document) if not part.get("description")]
+    assert silent == []
+
+
+def test_every_text_describes_something(document: dict[str, Any]) -> None:
+    texts = field_texts()
+    used = {
+        (model if name in texts.get(model, {}) else "shared", name)
+        for (model, name), _ in _described(document)
+    }
+    written = {(model, name) for model, entries in texts.items() for name in entries}
+    assert {each for each in written - used if each[0] != "mcp"} == set()
+
+
+def test_generators_of_clients_understand_every_part(document: dict[str, Any]) -> None:
+    """What openapi-python-client and openapi-typescript warned of, or left out."""
+    for part in _parts(document):
+        if "$ref" in part:
+            assert "type" not in part
+        assert part.get("type") != "array" or "items" in part, part
+        assert not any(each is True for each in part.get("enum", ()))
+        assert "application/x-ndjson" not in part
+
+
+def test_the_examples_are_what_happens(live: LiveNode) -> None:
+    written = ""
+    for route, example in examples().items():
+        method, _, path = route.partition(" ")
+        answer = live.call(
+            method,
+            path.replace("{fact_id}", written),
+            json=example.get("request"),
+            params=example.get("query"),
+        )
+        assert answer.status_code in (200, 201), answer.text
+        assert _shape(answer.json()) == _shape(example["answer"]), route
+        written = written or answer.json()["id"]
+
+
+def _shape(value: Any) -> Any:
+    """The names in an answer, without what differs from time to time."""
+    if isinstance(value, dict):
+        return {name: _shape(each) for name, each in value.items()}
+    return [_shape(each) for each in value] if isinstance(value, list) else type(value)
+
+
+def _described(document: dict[str, Any]) -> Iterator[tuple[tuple[str, str], dict[str, Any]]]:
+    """(model or place, name) of each field and parameter, and what says what it means."""
+    for model, schema in document["components"]["schemas"].items():
+        for name, field in schema.get("properties", {}).items():
+            yield (model, name), field
+    for methods in document["paths"].values():
+        for operation in methods.values():
+            for each in operation["parameters"]:
+                yield (f"in-{each['in']}", each["name"]), each
+
+
+def _parts(part: Any) -> Iterator[dict[str, Any]]:
+    """Every object in the document."""
+    if isinstance(part, dict):
+        yield part
+    for inner in part.values() if isinstance(part, dict) else part:
+        if isinstance(inner, dict | list):
+            yield from _parts(inner)
