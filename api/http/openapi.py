@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from engramlog.api import schemas
-from engramlog.api.http.routing import Route
+from engramlog.api.http.routing import Media, Route
 from engramlog.api.schemas.field_texts import field_text
 
 DOCUMENT: web.AppKey[Callable[[], bytes]] = web.AppKey("document")
@@ -63,7 +63,7 @@ def build_openapi(routes: Sequence[Route]) -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "engramlog",
-            "version": _version(),
+            "version": release(),
             "description": "A memory node for AI agents whose only truth is an append-only "
             "event log.",
         },
@@ -80,7 +80,8 @@ def openapi_path(path: str) -> str:
     return _SEGMENT.sub(r"{\1}", path)
 
 
-def _version() -> str:
+def release() -> str:
+    """The release that is installed; "0" where none is."""
     try:
         return version("engramlog")
     except PackageNotFoundError:
@@ -175,10 +176,14 @@ def _responses(route: Route) -> dict[str, Any]:
     responses: dict[str, Any] = {}
     for status, model in route.answers.items():
         response: dict[str, Any] = {"description": route.summary}
-        if model is not None:
+        if isinstance(model, Media):
+            response |= {"description": model.words, "content": {model.type: {}}}
+        elif model is not None:
             response["content"] = {"application/json": {"schema": _answer_schema(model)}}
         responses[str(status)] = response
     errors = set(route.errors) | {500}
+    if _SEGMENT.search(route.path):
+        errors.add(404)  # what is in the path may be no name at all
     if route.permission != "none":
         errors |= {401, 403, 429} if route.permission != "any" else {401, 429}
     if route.body is not None or route.query is not None:

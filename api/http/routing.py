@@ -35,14 +35,21 @@ Handler: TypeAlias = Callable[[Call], Awaitable[web.StreamResponse]]
 AnyHandler = TypeVar("AnyHandler", bound=Handler)
 
 
+class Media(Struct, frozen=True):
+    """An answer that is no JSON: its media type, and words for it."""
+
+    type: str
+    words: str
+
+
 class Route(Struct, frozen=True, kw_only=True):
     """One method of one path.
 
     Attributes:
         group: the docs chapter.
         body, query: models of the request; ``lines`` where the body is many of them.
-        answers: status → model, a list of one, several models (any of them), words for it, or
-            None (no JSON body).
+        answers: status → model, a list of one, several models (any of them), words for a JSON
+            object, ``Media``, or None (no body, or a page).
         errors: statuses beyond 401, 403, 422 and 500.
         headers: request headers it reads.
         delegable: whether a capability opens it: everything it shows or changes is bounded by

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded
-from engramlog.api.http.routing import Routes
+from engramlog.api.http.routing import Media, Routes
 from engramlog.replay.replication.page import PAGE_EVENTS_MAX, Diverged, encode_page, read_page
 
 routes = Routes("replication")
@@ -57,7 +57,7 @@ PAGE_TYPE = "application/vnd.engramlog.replication"
     permission="replicate",
     summary="The log, for replicas",
     query=ReplicatedEventsQuery,
-    answers={200: "a page of events, zlib over MessagePack"},
+    answers={200: Media(PAGE_TYPE, "a page of events, zlib over MessagePack")},
     errors=(409,),
 )
 async def events(call: Call) -> web.Response:

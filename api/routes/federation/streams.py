@@ -9,7 +9,7 @@ from aiohttp import web
 
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import ApiError, coded
-from engramlog.api.http.routing import Routes
+from engramlog.api.http.routing import Media, Routes
 from engramlog.api.schemas.federation import (
     StreamEventsQuery,
     StreamsQuery,
@@ -86,7 +86,7 @@ async def streams(call: Call) -> web.Response:
     permission="peer",
     summary="Events of a stream, for peers",
     query=StreamEventsQuery,
-    answers={200: "a page of events, zlib over MessagePack", 204: None},
+    answers={200: Media(PAGE_TYPE, "a page of events, zlib over MessagePack"), 204: None},
     errors=(401, 404),
 )
 async def stream_events(call: Call) -> web.Response:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from engramlog.api.http.bodies import answer, parse_body
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded
-from engramlog.api.http.routing import Routes
+from engramlog.api.http.routing import Media, Routes
 from engramlog.api.node.tasks.jobs import SnapshotJob
 from engramlog.api.node.tasks.snapshots import SnapshotList
 from engramlog.api.schemas.snapshots import SnapshotBody, VerifyBody
@@ -68,7 +68,7 @@ async def list_all(call: Call) -> web.Response:
     body=VerifyBody,
     body_required=False,
     answers={202: SnapshotJob},
-    errors=(400, 409, 413),
+    errors=(400, 404, 409, 413),
 )
 async def verify(call: Call) -> web.Response:
     """Read every row of one or all snapshots in the background."""
@@ -101,7 +101,7 @@ async def remove(call: Call) -> web.Response:
     "/v1/replication/snapshots",
     permission="replicate",
     summary="Snapshots, for new replicas",
-    answers={200: "one document a line, newest first"},
+    answers={200: Media("application/x-ndjson", "one document a line, newest first")},
     group="replication",
 )
 async def documents(call: Call) -> web.Response:
@@ -116,7 +116,7 @@ async def documents(call: Call) -> web.Response:
     "/v1/replication/snapshots/{position}",
     permission="replicate",
     summary="The file of a snapshot",
-    answers={200: "a file of tables"},
+    answers={200: Media(SNAPSHOT_TYPE, "a file of tables")},
     errors=(404,),
     group="replication",
 )

@@ -14,7 +14,7 @@ from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, warned
 from engramlog.api.http.cursors import Cursor, filters_digest
 from engramlog.api.http.errors import coded, plain
-from engramlog.api.http.routing import Routes
+from engramlog.api.http.routing import Media, Routes
 from engramlog.api.http.table_files import table_as
 from engramlog.api.schemas.facts import ID_LENGTH_MAX, MomentQuery
 from engramlog.api.schemas.keys import TENANT
@@ -184,7 +184,7 @@ async def list_trail(call: Call) -> web.Response:
     permission="read",
     summary="The same as CSV",
     query=TrailExportQuery,
-    answers={200: "CSV"},
+    answers={200: Media("text/csv", "CSV")},
     errors=(400, 501, 503),
     headers=("Stigmem-Session",),
 )

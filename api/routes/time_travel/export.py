@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from engramlog.api.http.auth import require
 from engramlog.api.http.call import Call
-from engramlog.api.http.routing import Routes
+from engramlog.api.http.routing import Media, Routes
 from engramlog.api.transfer.export_rights import Readable
 from engramlog.api.transfer.exporting import export_lines
 
@@ -35,7 +35,7 @@ CONTENT_TYPE = "application/x-ndjson"
     permission="read",
     summary="What the caller may read of the log, as import lines",
     query=ExportQuery,
-    answers={200: "JSON lines"},
+    answers={200: Media(CONTENT_TYPE, "JSON lines")},
     errors=(503,),
 )
 async def export(call: Call) -> web.StreamResponse:

@@ -22,7 +22,7 @@ from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, warned
 from engramlog.api.http.cursors import Cursor, filters_digest
 from engramlog.api.http.errors import coded
-from engramlog.api.http.routing import Routes
+from engramlog.api.http.routing import Media, Routes
 from engramlog.api.node.tasks.webhook_delivery import CIRCUIT_FAILURES
 from engramlog.api.schemas.values import NAME_LENGTH_MAX, Instant
 from engramlog.eventlog.kinds import SubscriptionSet
@@ -288,7 +288,7 @@ def _opened(call: Call, row: SubscriptionRow, text: str) -> int:
     permission="read",
     summary="The same as server-sent events",
     query=StreamQuery,
-    answers={200: "server-sent events"},
+    answers={200: Media("text/event-stream", "server-sent events")},
     errors=(400, 404),
     headers=("Last-Event-ID",),
 )
