@@ -28,12 +28,16 @@ class Quotas:
     Args:
         reads, writes: requests an hour; 0 for as many as they like.
         now_s: seconds of a clock that never goes back.
+
+    Attributes:
+        refused: how many requests did not pass.
     """
 
     def __init__(
         self, reads: int = 0, writes: int = 0, now_s: Callable[[], float] = monotonic
     ) -> None:
         self._rates: dict[Dimension, int] = {"read": reads, "write": writes}
+        self.refused: dict[Dimension, int] = {"read": 0, "write": 0}
         self._now_s = now_s
         self._buckets: dict[tuple[str, Dimension], tuple[float, float]] = {}
         """Tokens, and when they were counted."""
@@ -49,6 +53,7 @@ class Quotas:
             return
         tokens = self._tokens(principal, dimension, rate)
         if tokens < 1.0 - ROUNDING:
+            self.refused[dimension] += 1
             raise _exceeded(principal, dimension, (1.0 - tokens) * HOUR_S / rate)
         self._buckets[principal, dimension] = (tokens - 1.0, self._now_s())
 

@@ -36,6 +36,7 @@ from engramlog.api.routes.federation import (
 from engramlog.api.routes.memory import consolidation, deltas, episodes, memories, summaries
 from engramlog.api.routes.node import (
     doctor,
+    metrics,
     pages,
     protocol_stubs,
     snapshots,
@@ -102,6 +103,7 @@ _COLLECTED: tuple[Routes, ...] = (
     manifests.routes,
     snapshots.routes,
     system.routes,
+    metrics.routes,
     tasks.routes,
     storage.routes,
     doctor.routes,

@@ -61,10 +61,14 @@ def test_every_dependency_earns_its_line() -> None:
 def test_every_metric_is_listed() -> None:
     code = "\n".join(
         path.read_text()
-        for path in (ROOT / "api/http/metrics.py", ROOT / "api/routes/node/system.py")
+        for path in (
+            ROOT / "api/http/metrics.py",
+            ROOT / "api/node/process_metrics.py",
+            ROOT / "api/routes/node/metrics.py",
+        )
     )
     page = (DOCS / "operations.md").read_text()
-    for name in sorted(set(re.findall(r"engramlog_[a-z_]+", code))):
+    for name in sorted(set(re.findall(r'"((?:engramlog|stigmem|process)_[a-z_]+)"', code))):
         if not name.endswith(("_bucket", "_sum", "_count")):
             assert f"`{name}`" in page, name
 

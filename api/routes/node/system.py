@@ -1,9 +1,8 @@
-"""The node itself: discovery, health, metrics, who am I, the rebuild, and the API's description."""
+"""The node itself: discovery, health, who am I, the rebuild, and the API's description."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from functools import cache, partial
 from importlib.resources import files
 from typing import Any, Literal
@@ -14,10 +13,8 @@ from msgspec import UNSET, Struct, UnsetType
 from engramlog.api.client.discovery import EVENTS_WIRE
 from engramlog.api.http.bodies import answer, parse_body
 from engramlog.api.http.call import Call
-from engramlog.api.http.metrics import Sample
 from engramlog.api.http.openapi import DOCUMENT
 from engramlog.api.http.routing import Routes
-from engramlog.api.node.node import Node
 from engramlog.api.node.tasks.jobs import Rebuild
 from engramlog.api.node.tasks.task import TaskState
 from engramlog.api.routes.recall.embeddings import status_of
@@ -82,20 +79,6 @@ class NodeInfo(Struct, rename={"wire": EVENTS_WIRE}):
 
 _INFO_EMBEDDING = ("model", "dimensions", "truncated_dimensions")
 _READY_EMBEDDING = ("provider", "model", "dimensions", "lag", "error")
-_EMBEDDING_GAUGES = {
-    "engramlog_embedding_lag": "Positions by which embedding is behind the log.",
-    "engramlog_embedding_waiting": "Facts that are to get a vector.",
-    "engramlog_embedding_skipped": "Facts that the embedding provider refuses.",
-    "engramlog_embedding_vectors": "Live facts with a vector.",
-}
-
-
-_REPLICA_GAUGES = {
-    "engramlog_replica_connected": "1 while the replica's primary answers.",
-    "engramlog_replica_lag": "Positions by which the replica is behind its primary.",
-    "engramlog_replica_behind_s": "Seconds since it held all its primary had; -1 for never.",
-    "engramlog_replica_events": "Events copied since start.",
-}
 
 
 @routes.add(
@@ -184,130 +167,6 @@ async def ready(call: Call) -> web.Response:
         reason=UNSET if reason is None else reason,
     )
     return answer(body, 200 if reason is None else 503)
-
-
-@routes.add(
-    "GET",
-    "/metrics",
-    permission="none",
-    summary="Prometheus metrics",
-    answers={200: None},
-    delegable=True,
-)
-async def metrics(call: Call) -> web.Response:
-    """Counters and gauges as Prometheus text."""
-    text = call.service.metrics.render(_gauges(call))
-    return web.Response(text=text, content_type="text/plain", charset="utf-8")
-
-
-def _shared_log_gauges(node: Node) -> Iterator[Sample]:
-    """How a log in PostgreSQL does; nothing for one in the data directory."""
-    if node.shared is None:
-        return
-    figures = node.shared.figures
-    lag = figures.standby_lag_bytes
-    lag_bytes = -1 if lag is None else lag
-    for name, meaning, value in (
-        ("engramlog_log_locks", "Times the log's lock was asked for.", figures.locks),
-        ("engramlog_log_lock_seconds", "Seconds until it was had.", figures.lock_seconds),
-        ("engramlog_log_commits", "Commits to the log.", figures.commits),
-        ("engramlog_log_commit_seconds", "Seconds until confirmed.", figures.commit_seconds),
-        ("engramlog_log_leads", "1 on the node that leads.", int(node.shared.leads)),
-        ("engramlog_log_standby_lag_bytes", "Lag of the quickest standby.", lag_bytes),
-    ):
-        yield name, meaning, "", value
-
-
-def _gauges(call: Call) -> Iterator[Sample]:
-    status = call.node.status()
-    writer = call.node.writer
-    plain: tuple[tuple[str, str, float], ...] = (
-        ("engramlog_log_position", "Last position of the log.", status["position"]),
-        ("engramlog_ready", "1 while the node is ready.", float(status["degraded"] is None)),
-        ("engramlog_writer_waiting", "Commands that wait for the writer.", writer.waiting),
-        ("engramlog_writer_groups", "Groups committed since start.", writer.groups),
-        ("engramlog_writer_commands", "Commands committed since start.", writer.submissions),
-        (
-            "engramlog_writer_group_size",
-            "Commands a group, on average since start.",
-            writer.submissions / writer.groups if writer.groups else 0.0,
-        ),
-        (
-            "engramlog_recall_uses_waiting",
-            "Facts whose recall counts are not in the log yet.",
-            call.service.tracker.pending,
-        ),
-        (
-            "engramlog_recall_receipts_waiting",
-            "Receipts of recalls that are not in the log yet.",
-            call.service.tracker.waiting,
-        ),
-        (
-            "engramlog_webhooks_behind",
-            "Subscriptions with webhook deliveries outstanding.",
-            call.service.deliverer.behind,
-        ),
-        (
-            "engramlog_peers_active",
-            "Approved peers.",
-            sum(row.active for row in call.service.peers.rows().values()),
-        ),
-        (
-            "engramlog_peer_streams_held",
-            "Streams of peers that are held until an operator releases them.",
-            sum(each.held for each in call.node.reader.peer_streams()),
-        ),
-        (
-            "engramlog_foreign_claims_waiting",
-            "Ends of facts that other nodes stated and that have not taken effect here.",
-            call.node.reader.waiting_claims(),
-        ),
-        (
-            "engramlog_unknown_events",
-            "Events of kinds or versions that only later releases know.",
-            sum(count for _, _, count in call.node.reader.unknown_events()),
-        ),
-        (
-            "engramlog_refused_events",
-            "Events of peers whose content breaks a rule.",
-            call.node.reader.count_refused(),
-        ),
-        (
-            "engramlog_recall_workers_ready",
-            "Processes that answer recalls beside this one.",
-            call.service.recalls.ready,
-        ),
-        (
-            "engramlog_cards_waiting",
-            "Memory cards that wait to be written ahead.",
-            call.service.cards.queue.waiting,
-        ),
-        (
-            "engramlog_cards_refused",
-            "Memory cards not queued since start because the queue was full.",
-            call.service.cards.queue.refused,
-        ),
-        (
-            "engramlog_card_vectors_waiting",
-            "Memory cards that wait to be embedded.",
-            call.service.cards.embedding.waiting,
-        ),
-        ("engramlog_cards_kept", "Memory cards kept in memory.", len(call.service.cards.cache)),
-    )
-    for name, meaning, value in plain:
-        yield name, meaning, "", value
-    embedding = status_of(call)
-    for name, meaning in _EMBEDDING_GAUGES.items():
-        yield name, meaning, "", getattr(embedding, name.rpartition("_")[2])
-    replica = status.get("replica")
-    if replica is not None:
-        for name, meaning in _REPLICA_GAUGES.items():
-            value = replica.get(name.split("_", 2)[2])
-            yield name, meaning, "", -1.0 if value is None else float(value)
-    yield from _shared_log_gauges(call.node)
-    for projector, mark in status["projections"].items():
-        labels = f'{{projection="{projector}"}}'
-        yield "engramlog_projection_lag", "Positions behind the log.", labels, mark["lag"]
 
 
 @routes.add(

@@ -472,7 +472,7 @@ def test_the_queue_shows_in_the_metrics(live: LiveNode, shut: Callable[[], Gate]
     text = live.call("GET", "/metrics").text
     assert "\nengramlog_cards_waiting 0\n" in text
     assert "\nengramlog_cards_kept 2\n" in text
-    assert "\nengramlog_cards_refused 0\n" in text
+    assert "\nengramlog_cards_refused_total 0\n" in text
 
 
 def test_the_settings_reach_the_cards(serve: Callable[..., LiveNode]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 from importlib import import_module
+from importlib.metadata import version
 from pkgutil import walk_packages
 from typing import Any
 
@@ -75,6 +76,53 @@ def test_metrics_count_requests_by_route_and_never_by_name(live: LiveNode) -> No
     assert record["id"] not in text
     buckets = re.findall(r'seconds_bucket\{route="/v1/facts",le="[^"]+"\} (\d+)', text)
     assert buckets == sorted(buckets, key=int)
+
+
+_SAMPLE = re.compile(r"^([a-z_]+)(?:\{.*\})? (\S+)$")
+
+
+def test_metrics_have_the_type_that_their_name_says(live: LiveNode) -> None:
+    live.call("GET", "/healthz")
+    lines = live.call("GET", "/metrics").text.splitlines()
+    types = dict(line.split()[2:] for line in lines if line.startswith("# TYPE"))
+    assert types["engramlog_writer_commands_total"] == "counter"
+    for name, kind in types.items():
+        assert (kind == "counter") == name.endswith("_total"), name
+    for line in lines:
+        if not line.startswith("#"):
+            found = _SAMPLE.match(line)
+            assert found is not None, line
+            float(found[2])
+            name = re.sub(r"_(bucket|sum|count)$", "", found[1])
+            assert name in types or found[1] in types, line
+
+
+def test_metrics_tell_the_release_and_what_the_process_uses(live: LiveNode) -> None:
+    text = live.call("GET", "/metrics").text
+    assert f'engramlog_build_info{{version="{version("engramlog")}",python="' in text
+    numbers = dict(line.split() for line in text.splitlines() if line.startswith("process_"))
+    assert float(numbers["process_resident_memory_bytes"]) > 1e6
+    assert 0 < float(numbers["process_open_fds"]) < float(numbers["process_max_fds"])
+    assert float(numbers["process_cpu_seconds_total"]) > 0
+    assert float(numbers["process_start_time_seconds"]) > 1e9
+
+
+def test_the_protocols_dashboards_find_their_names(live: LiveNode) -> None:
+    live.state()
+    for path in ("/v1/facts", "/v1/facts?limit=1"):
+        live.call("GET", path)
+    live.call("POST", "/v1/recall", json={"query": "CEO", "scope": "company"})
+    live.call("POST", "/v1/recall", json={})
+    text = live.call("GET", "/metrics").text
+    for line in (
+        'stigmem_fact_write_total{tenant="default"} 1',
+        'stigmem_fact_read_total{tenant="default"} 3',
+        'stigmem_recall_ranker_duration_seconds_count{tenant="default"} 1',
+        'stigmem_request_latency_seconds_count{route="/v1/facts",method="GET",status_code="200"} 2',
+        'stigmem_quota_breach_total{tenant="default",dimension="fact_read"} 0',
+        'stigmem_subscription_connections_active{tenant="default"} 0',
+    ):
+        assert line in text.splitlines(), line
 
 
 def test_a_rebuild_runs_in_the_background(live: LiveNode) -> None:

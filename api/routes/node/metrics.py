@@ -1,0 +1,220 @@
+"""What the node counts and measures, for Prometheus.
+
+Anyone may read it, so no label names a principal, a peer or an entity, and no number counts
+what only some may read beyond what positions and requests tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from aiohttp import web
+
+from engramlog.api.http.call import Call
+from engramlog.api.http.metrics import Sample
+from engramlog.api.http.routing import Routes
+from engramlog.api.node.node import Node
+from engramlog.api.node.process_metrics import process_samples
+from engramlog.api.node.tasks.webhook_delivery import CIRCUIT_FAILURES
+from engramlog.api.routes.recall.embeddings import status_of
+
+routes = Routes("node")
+
+
+@routes.add(
+    "GET",
+    "/metrics",
+    permission="none",
+    summary="Prometheus metrics",
+    answers={200: None},
+    delegable=True,
+)
+async def metrics(call: Call) -> web.Response:
+    """Counters, gauges and histograms as Prometheus text."""
+    text = call.service.metrics.render(_samples(call))
+    return web.Response(text=text, content_type="text/plain", charset="utf-8")
+
+
+def _samples(call: Call) -> Iterator[Sample]:
+    yield from _node(call)
+    yield from _writer(call)
+    yield from _recall(call)
+    yield from _embedding(call)
+    yield from _federation(call)
+    yield from _replica(call)
+    yield from _shared_log(call.node)
+    yield from _protocol(call)
+    yield from process_samples()
+
+
+def _node(call: Call) -> Iterator[Sample]:
+    status = call.node.status()
+    yield Sample("engramlog_log_position", "Last position of the log.", status["position"])
+    yield Sample("engramlog_ready", "1 while the node is ready.", status["degraded"] is None)
+    for projector, mark in status["projections"].items():
+        labels = f'{{projection="{projector}"}}'
+        yield Sample("engramlog_projection_lag", "Positions behind the log.", mark["lag"], labels)
+    yield Sample(
+        "engramlog_webhooks_behind",
+        "Subscriptions with webhook deliveries outstanding.",
+        call.service.deliverer.behind,
+    )
+
+
+def _writer(call: Call) -> Iterator[Sample]:
+    writer = call.node.writer
+    yield Sample("engramlog_writer_waiting", "Commands that wait for the writer.", writer.waiting)
+    yield Sample(
+        "engramlog_writer_groups_total", "Groups committed.", writer.groups, kind="counter"
+    )
+    yield Sample(
+        "engramlog_writer_commands_total", "Commands committed.", writer.submissions, kind="counter"
+    )
+    yield Sample(
+        "engramlog_writer_group_size",
+        "Commands a group, on average since start.",
+        writer.submissions / writer.groups if writer.groups else 0.0,
+    )
+
+
+def _recall(call: Call) -> Iterator[Sample]:
+    service = call.service
+    queue = service.cards.queue
+    yield Sample(
+        "engramlog_recall_workers_ready",
+        "Processes that answer recalls beside this one.",
+        service.recalls.ready,
+    )
+    yield Sample(
+        "engramlog_recall_uses_waiting",
+        "Facts whose recall counts are not in the log yet.",
+        service.tracker.pending,
+    )
+    yield Sample(
+        "engramlog_recall_receipts_waiting",
+        "Receipts of recalls that are not in the log yet.",
+        service.tracker.waiting,
+    )
+    yield Sample(
+        "engramlog_cards_waiting", "Memory cards that wait to be written ahead.", queue.waiting
+    )
+    yield Sample(
+        "engramlog_cards_refused_total",
+        "Memory cards not queued because the queue was full.",
+        queue.refused,
+        kind="counter",
+    )
+    yield Sample(
+        "engramlog_card_vectors_waiting",
+        "Memory cards that wait to be embedded.",
+        service.cards.embedding.waiting,
+    )
+    yield Sample("engramlog_cards_kept", "Memory cards kept in memory.", len(service.cards.cache))
+
+
+def _embedding(call: Call) -> Iterator[Sample]:
+    status = status_of(call)
+    for name, meaning, field in (
+        ("engramlog_embedding_lag", "Positions by which embedding is behind the log.", "lag"),
+        ("engramlog_embedding_waiting", "Facts that are to get a vector.", "waiting"),
+        ("engramlog_embedding_skipped", "Facts that the provider refuses to embed.", "skipped"),
+        ("engramlog_embedding_vectors", "Live facts with a vector.", "vectors"),
+    ):
+        yield Sample(name, meaning, getattr(status, field))
+
+
+def _federation(call: Call) -> Iterator[Sample]:
+    reader = call.node.reader
+    for name, meaning, value in (
+        (
+            "engramlog_peers_active",
+            "Approved peers.",
+            sum(row.active for row in call.service.peers.rows().values()),
+        ),
+        (
+            "engramlog_peer_streams_held",
+            "Streams of peers that are held until an operator releases them.",
+            sum(each.held for each in reader.peer_streams()),
+        ),
+        (
+            "engramlog_foreign_claims_waiting",
+            "Ends of facts that other nodes stated and that have not taken effect here.",
+            reader.waiting_claims(),
+        ),
+        (
+            "engramlog_unknown_events",
+            "Events of kinds or versions that only later releases know.",
+            sum(count for _, _, count in reader.unknown_events()),
+        ),
+        (
+            "engramlog_refused_events",
+            "Events of peers whose content breaks a rule.",
+            reader.count_refused(),
+        ),
+    ):
+        yield Sample(name, meaning, value)
+
+
+def _replica(call: Call) -> Iterator[Sample]:
+    """How a replica follows its primary; nothing of other nodes."""
+    replica = call.node.status().get("replica")
+    if replica is None:
+        return
+    for name, meaning, field in (
+        ("engramlog_replica_connected", "1 while the replica's primary answers.", "connected"),
+        ("engramlog_replica_lag", "Positions by which it is behind its primary.", "lag"),
+        (
+            "engramlog_replica_behind_s",
+            "Seconds since it held all its primary had; -1 for never.",
+            "behind_s",
+        ),
+    ):
+        yield Sample(name, meaning, _known(replica.get(field)))
+    copied = _known(replica.get("events"))
+    yield Sample("engramlog_replica_events_total", "Events copied.", copied, kind="counter")
+
+
+def _known(value: float | None) -> float:
+    return -1.0 if value is None else float(value)
+
+
+def _shared_log(node: Node) -> Iterator[Sample]:
+    """How a log in PostgreSQL does; nothing for one in the data directory."""
+    if node.shared is None:
+        return
+    figures = node.shared.figures
+    for name, meaning, value in (
+        ("engramlog_log_locks_total", "Times the log's lock was asked for.", figures.locks),
+        ("engramlog_log_lock_seconds_total", "Seconds until it was had.", figures.lock_seconds),
+        ("engramlog_log_commits_total", "Commits to the log.", figures.commits),
+        ("engramlog_log_commit_seconds_total", "Seconds until confirmed.", figures.commit_seconds),
+    ):
+        yield Sample(name, meaning, value, kind="counter")
+    yield Sample("engramlog_log_leads", "1 on the node that leads.", node.shared.leads)
+    lag = _known(figures.standby_lag_bytes)
+    yield Sample("engramlog_log_standby_lag_bytes", "Lag of the quickest standby.", lag)
+
+
+def _protocol(call: Call) -> Iterator[Sample]:
+    """What else the protocol's dashboards read; ``Metrics`` has the counts of requests."""
+    service, reader = call.service, call.node.reader
+    for dimension, count in service.quotas.refused.items():
+        labels = f'{{tenant="default",dimension="fact_{dimension}"}}'
+        name = "stigmem_quota_breach_total"
+        yield Sample(name, "Requests refused by a quota.", count, labels, "counter")
+    shut = [service.deliverer.delivered(row).failures for row in reader.subscriptions()]
+    yield Sample(
+        "stigmem_subscription_connections_active",
+        "Subscriptions whose receiver has not failed time and again.",
+        sum(failures < CIRCUIT_FAILURES for failures in shut),
+        '{tenant="default"}',
+    )
+    levels = [state.level_at_us for state in service.peers.states.values()]
+    if levels:
+        now_us = call.node.clock.now_us()
+        known = [(now_us - at_us) / 1e6 for at_us in levels if at_us is not None]
+        yield Sample(
+            "stigmem_replication_lag_seconds",
+            "Seconds since the peer that is furthest behind was level; -1 for never.",
+            max(known) if len(known) == len(levels) else -1.0,
+        )
