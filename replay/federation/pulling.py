@@ -179,7 +179,7 @@ class _Round:
             return
         held = state is not None and state.held
         try:
-            _check_history(stream, offered.stream_seq, offered.hash, head)
+            _check_history(offered, head, self._statement.epoch, self._here.log)
             self._replay(offered, head, held)
             self._here.waits.pop(stream, None)
         except ClockAwaited as fault:
@@ -300,13 +300,19 @@ def _take(
     return len(page.events)
 
 
-def _check_history(stream: str, seq: int, digest: str, here: StreamHead | None) -> None:
-    """Raises PageFault where the peer now signs less, or other, than it had signed."""
-    if here is None:
+def _check_history(offered: SignedHead, here: StreamHead | None, epoch: int, log: EventLog) -> None:
+    """Raises PageFault where the peer now signs less, or other, than it had signed. A peer that
+    was restored from a backup goes on in a later epoch: it may have less of an earlier one."""
+    stream, seq = offered.stream, offered.stream_seq
+    if here is None or seq > here.stream_seq:
         return
+    digest = here.hash
     if seq < here.stream_seq:
-        raise PageFault("rollback", f"{stream} was signed up to {here.stream_seq}, now up to {seq}")
-    if seq == here.stream_seq and digest != here.hash.hex():
+        if int(stream.split("/")[-3]) >= epoch or seq < 1:
+            signed = f"{stream} was signed up to {here.stream_seq}, now up to {seq}"
+            raise PageFault("rollback", signed)
+        digest = log.read_stream(stream, seq - 1, 1)[0].hash
+    if offered.hash != digest.hex():
         raise PageFault("equivocation", f"{stream} has another event {seq} than it had")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from engramlog.eventlog.log import StreamHead
 from engramlog.eventlog.signing import SignedHeads
 from engramlog.projections.cid import compute_cid
 from engramlog.projections.writing.commands import Done, Refused
+from engramlog.replay.backups import make_backup, restore_backup
 from engramlog.replay.federation.page import PageFault, StreamPage, decode_page, encode_page
 from engramlog.replay.federation.pulling import PeerUnreachable, pull
 from engramlog.replay.federation.serving import read_page, signed_streams
@@ -282,8 +284,6 @@ class Forger(Link):
 def test_a_peer_that_contradicts_itself_is_held_with_the_evidence(
     tmp_path: Path, pair: tuple[Member, Member], sort: str
 ) -> None:
-    import shutil
-
     a, b = pair
     say(a, "one", "public")
     a.node.close()
@@ -307,6 +307,25 @@ def test_a_peer_that_contradicts_itself_is_held_with_the_evidence(
     b.submit([PeerStateSet(peer_id="peer-a", stream=stream_of(a), held=False)])
     assert b.pull(Link(b, a)).events == 1
     twin.close()
+
+
+def test_a_peer_restored_from_a_backup_is_replayed_on_and_accused_of_nothing(
+    tmp_path: Path, pair: tuple[Member, Member]
+) -> None:
+    a, b = pair
+    say(a, "kept")
+    make_backup(a.folder, tmp_path / "monday", a.clock, lambda *_: None)
+    lost = say(a, "lost with the disk")
+    b.pull(Link(b, a))
+    a.node.close()
+    shutil.rmtree(a.folder)
+    restore_backup(tmp_path / "monday", a.folder, lambda *_: None)
+    a.node = type(a.node).open(a.folder, clock=a.clock)
+    assert b.pull(Link(b, a)).faults == {}  # it has said nothing in its new epoch yet
+    fresh = say(a, "said after the restore")
+    assert b.pull(Link(b, a)).faults == {}
+    assert all(b.node.reader.slot_of(fact) is not None for fact in (lost, fresh))
+    assert b.node.reader.peer_evidence() == []
 
 
 def _twin(folder: Path, a: Member) -> Member:

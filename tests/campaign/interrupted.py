@@ -1,0 +1,38 @@
+"""kill -9 inside backup, restore, rotation and promotion, at every share of their steps."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+from pathlib import Path
+
+from tests.worlds.interrupted import ACTS, Household
+
+KILLS_A_HOUSEHOLD = 24
+
+
+def run(count: int, seed: int) -> list[str]:
+    """So many commands that are killed; returns what was wrong, with the seed of it."""
+    faults: list[str] = []
+    tried = killed = 0
+    while tried < count:
+        folder = Path(tempfile.mkdtemp(prefix="interrupted-"))
+        rng = random.Random(seed)
+        household = Household(folder, seed)
+        name = ""
+        try:
+            for name in ACTS:  # whole, to see how many steps they take
+                household.interrupt_at(name, 0)
+            for number in range(min(KILLS_A_HOUSEHOLD, count - tried)):
+                name = list(ACTS)[number % len(ACTS)]
+                killed += household.interrupt(name, rng.random())
+        except AssertionError as fault:
+            faults.append(f"seed {seed}, {name}: {fault}")
+        finally:
+            household.close()
+            shutil.rmtree(folder, ignore_errors=True)
+        tried += KILLS_A_HOUSEHOLD
+        seed += 1
+    print(f"  {killed} of {min(tried, count)} were killed before their end", flush=True)
+    return faults

@@ -1,0 +1,226 @@
+"""A node, its peer, and commands on the node's directory that are killed inside.
+
+Whatever was cut short: the node's log verifies, what was acknowledged is there, and the peer goes
+on replaying it and sees no second history.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from engramlog.api.node.node import Node
+from engramlog.eventlog.clock import SystemClock
+from engramlog.eventlog.directory import HeldDirectory
+from engramlog.eventlog.engines.sqlite.log import SqliteLog
+from engramlog.eventlog.kinds import Value
+from engramlog.projections.writing.commands import Done
+from engramlog.replay.backups import MANIFEST, check_backup, make_backup
+from engramlog.replay.replication.follower import PrimaryFollower, catch_up
+from engramlog.replay.replication.page import CopyPage, read_page
+from engramlog.replay.replication.state import ReplicaState, load_state, save_state
+from engramlog.replay.verify import verify
+from tests.worlds import killed_inside
+from tests.worlds.federation.network import START_US, Link, Member
+from tests.worlds.histories import asserted
+
+
+class Household:
+    """See the module. ``usual`` remembers how many steps each command takes."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self._folder = folder
+        skew = time.time_ns() // 1000 - START_US
+        self.node = Member(folder, "node", skew)
+        self.peer = Member(folder, "peer", skew)
+        self.node.meet(self.peer)
+        self.peer.meet(self.node)
+        self.acknowledged: set[str] = set()
+        self._replayed: set[str] = set()
+        self._numbers = 0
+        self._state(8)
+        self._look()
+
+    def close(self) -> None:
+        self.node.close()
+        self.peer.close()
+
+    def interrupt(self, name: str, share: float) -> bool:
+        """Do one of ``ACTS``, killed after a share of the steps that it usually takes; then
+        look at everything. Whether it was killed before its end."""
+        usual = _USUAL.get(name)
+        return self.interrupt_at(name, 0 if usual is None else 1 + int(share * usual))
+
+    def interrupt_at(self, name: str, step: int) -> bool:
+        """The same, killed at a numbered step; 0: whole."""
+
+        def run(*args: str | Path) -> bool:
+            code, steps = killed_inside.run(step, *args)
+            if steps:
+                _USUAL[name] = steps
+            return code != 0
+
+        killed = ACTS[name](self, run)
+        self._state(3)
+        self._look()
+        return killed
+
+    def _state(self, count: int, member: Member | None = None) -> set[str]:
+        facts = [
+            asserted(f"user:u{self._numbers + n}", value=Value("string", "x"), scope="company")
+            for n in range(count)
+        ]
+        self._numbers += count
+        outcomes = (member or self.node).submit(facts).outcomes
+        said = {str(each.fact_id) for each in outcomes if isinstance(each, Done)}
+        assert len(said) == count, outcomes
+        if member is None:
+            self.acknowledged |= said
+        return said
+
+    def _look(self) -> None:
+        """What was acknowledged is at the node and comes to the peer, which sees one history."""
+        for member in (self.node, self.peer):
+            member.clock.advance(5_000_000)
+        _whole(self.node, self.acknowledged)
+        pulled = self.peer.pull(Link(self.peer, self.node))
+        assert not pulled.faults, pulled.faults
+        self._replayed |= self.acknowledged
+        _whole(self.peer, self._replayed)
+        assert not self.peer.node.reader.peer_evidence()
+        assert not any(each.held for each in self.peer.node.reader.peer_streams())
+
+    # -- what is cut short ----------------------------------------------------------------
+
+    def backup(self, run: Callable[..., bool]) -> bool:
+        target = self._folder / f"backup-{self._numbers}"
+        killed = run("backup", target, "--data", self.node.folder, "--quiet")
+        if (target / MANIFEST).exists():
+            check_backup(target, _quiet)
+        else:
+            assert killed
+        shutil.rmtree(target, ignore_errors=True)
+        return killed
+
+    def restore(self, run: Callable[..., bool]) -> bool:
+        """The node's disk is lost after a backup, and some of what came later with it."""
+        backup = self._folder / f"backup-{self._numbers}"
+        make_backup(self.node.folder, backup, self.node.clock, _quiet)
+        known = set(self.acknowledged)
+        self._state(2)
+        self._look()
+        epoch = self.node.node.identity.epoch
+        self.node.close()
+        shutil.rmtree(self.node.folder)
+        args = ("restore", backup, "--data", self.node.folder, "--quiet")
+        killed = run(*args)
+        if not self.node.folder.exists():
+            assert killed
+            assert killed_inside.run(0, *args)[0] == 0
+        self._open()
+        assert self.node.node.identity.epoch > epoch
+        self.acknowledged = known  # the peer keeps the rest
+        shutil.rmtree(backup)
+        return killed
+
+    def rotate(self, run: Callable[..., bool]) -> bool:
+        before = self.node.node.identity.public_key_b64
+        self.node.close()
+        killed = run("identity", "rotate", "--data", self.node.folder)
+        self._open()
+        assert killed or self.node.node.identity.public_key_b64 != before
+        return killed
+
+    def promote(self, run: Callable[..., bool]) -> bool:
+        """A replica of the node becomes a node of its own, which the peer replays as well."""
+        folder = self._folder / f"replica-{self._numbers}"
+        self._copy_to(folder)
+        args = ("promote", "--data", folder)
+        killed = run(*args)
+        if load_state(folder) is not None:
+            assert killed
+            assert killed_inside.run(0, *args)[0] == 0
+        promoted = Member.__new__(Member)
+        promoted.name, promoted.folder, promoted.clock = folder.name, folder, self.node.clock
+        promoted.waits = {}
+        promoted.node = Node.open(folder, clock=self.node.clock)
+        try:
+            assert promoted.id != self.node.id
+            _whole(promoted, self.acknowledged)
+            said = self._state(2, promoted)
+            self.peer.meet(promoted)
+            pulled = self.peer.pull(Link(self.peer, promoted))
+            assert not pulled.faults, pulled.faults
+            _whole(self.peer, said)
+        finally:
+            promoted.close()
+        shutil.rmtree(folder)
+        return killed
+
+    def _open(self) -> None:
+        self.node.node = Node.open(self.node.folder, clock=self.node.clock)
+
+    def _copy_to(self, folder: Path) -> None:
+        primary = self.node.node
+        directory = HeldDirectory.open(folder)
+        try:
+            identity = directory.identity
+            save_state(folder, ReplicaState(
+                "http://127.0.0.1:1", primary.node_id, primary.identity.public_key_b64
+            ))  # fmt: skip
+            with SqliteLog.open(
+                directory.log_path,
+                origin=identity.node_id,
+                epoch=identity.epoch,
+                clock=SystemClock(),
+            ) as log:
+                source = _Primary(primary)
+                now_us = self.node.clock.now_us
+                follower = PrimaryFollower(source, log, log.copy, primary.node_id, now_us)
+                catch_up(follower, lambda _done, _total: None)
+        finally:
+            directory.close()
+
+
+class _Primary:
+    """A node's log for a replica in the same process."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def fetch(self, after: int, after_hash: bytes, limit: int, wait_seconds: float) -> CopyPage:
+        del wait_seconds
+        node = self._node
+        return read_page(
+            node.log, after=after, after_hash=after_hash, limit=limit, node_id=node.node_id,
+            public_key=node.identity.public_key_b64, now_us=node.clock.now_us(),
+        )  # fmt: skip
+
+    def close(self) -> None:
+        pass
+
+
+def _whole(member: Member, facts: set[str]) -> None:
+    """The log verifies, and the facts are there."""
+    report = verify(member.node.log)
+    assert report.fault is None, report.fault
+    lost = [fact for fact in facts if member.node.reader.slot_of(fact) is None]
+    assert not lost, f"{len(lost)} of {len(facts)} facts are lost at {member.name}"
+
+
+def _quiet(_name: str, _done: int, _total: int) -> None:
+    pass
+
+
+ACTS: dict[str, Callable[[Household, Callable[..., bool]], bool]] = {
+    "backup": Household.backup,
+    "restore": Household.restore,
+    "rotate": Household.rotate,
+    "promote": Household.promote,
+}
+_USUAL: dict[str, int] = {}
+"""Steps that a whole command took, by name; the first of each is not killed."""
