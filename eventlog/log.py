@@ -259,6 +259,16 @@ class ReadableLog(Protocol):
 class EventLog(ReadableLog, Protocol):
     """A log that is read and written."""
 
+    @property
+    def fault(self) -> str | None:
+        """Why nothing can be acknowledged now, as far as is known; None where it can."""
+        ...
+
+    def retry(self) -> None:
+        """See whether the log takes writes again. Raises StorageFull or StorageFailed, with
+        ``fault``, where it does not."""
+        ...
+
     def begin(self) -> AppendTransaction:
         """Open the one writing transaction."""
         ...

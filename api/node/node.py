@@ -18,7 +18,7 @@ import msgspec
 
 from engramlog.api.node.log_place import Durability, open_log, settled_log, shared
 from engramlog.api.node.reading_node import ReadingNode
-from engramlog.eventlog.clock import Clock, SystemClock
+from engramlog.eventlog.clock import COUNTER_LIMIT, Clock, SystemClock
 from engramlog.eventlog.directory import HeldDirectory
 from engramlog.eventlog.durable_file import replace
 from engramlog.eventlog.errors import StorageError, StorageFailed
@@ -30,7 +30,7 @@ from engramlog.eventlog.kinds import (
     ReplicaPromoted,
     SetValuedDeclared,
 )
-from engramlog.eventlog.log import Idempotency, WholeLog
+from engramlog.eventlog.log import Head, Idempotency, WholeLog
 from engramlog.projections.embedding.choosing import follow_pin
 from engramlog.projections.embedding.current import CurrentEmbeddings, ReindexReport
 from engramlog.projections.embedding.current import Progress as IndexProgress
@@ -343,7 +343,8 @@ class Node(ReadingNode):
 
     def status(self) -> dict[str, Any]:
         """Position, every projector's checkpoint, and why the node is not ready, if so."""
-        head = self.log.head().position
+        log_head = self.log.head()
+        head = log_head.position
         store = self.writer.store
         projections = {
             name: {
@@ -357,14 +358,20 @@ class Node(ReadingNode):
         halted = [f"projector {name} is halted: {why}" for name, why in store.halted.items()]
         return {
             "position": head,
+            "clock_behind_s": self._clock_behind_s(log_head),
             "projections": projections,
             "degraded": self.writer.degraded or (halted[0] if halted else self._log_fault()),
             **self._replica_status(),
         }
 
+    def _clock_behind_s(self, head: Head) -> float:
+        """Seconds by which the clock is behind the log, as after a jump back; 0 where it is not."""
+        reached_us = max(head.received_at, head.received_hlc // COUNTER_LIMIT * 1000)
+        return round(max(0, reached_us - self.clock.now_us()) / 1e6, 3)
+
     def _log_fault(self) -> str | None:
-        """Why the log's server would not take or hold a write; None where the log is here."""
-        return None if self.shared is None else self.shared.fault
+        """Why the log would not take or hold a write, as far as is known."""
+        return self.log.fault
 
     def _replica_status(self) -> dict[str, Any]:
         """What only replicas have to say; ``degraded`` where an operator is needed."""

@@ -245,6 +245,11 @@ class Transaction:
 class AppendingLog(ABC):
     """What an engine that opens such transactions need not write again."""
 
+    fault: str | None = None
+
+    def retry(self) -> None:  # noqa: B027 - most engines have nothing to do
+        """See ``EventLog``: the next transaction finds out."""
+
     @abstractmethod
     def begin(self) -> Transaction:
         """See ``EventLog``."""

@@ -103,6 +103,7 @@ class Writer:
         self._queue: queue.SimpleQueue[Submission | Callable[[], None] | None] = queue.SimpleQueue()
         self._closed = False
         self._following = False
+        self._retried: Future[None] | None = None
         self._entry = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
         image.tail.write = self._write_tail
@@ -190,22 +191,42 @@ class Writer:
         if self.degraded is None and self.image.position == self.log.head().position:
             return
 
-        def work() -> None:
-            self._following = False
-            try:
-                self._catch_up()
-            except StorageError as fault:
-                self.degraded = str(fault)
-            except Exception as fault:
-                _log.exception("the memory image cannot follow")
-                self.broken = f"the memory image cannot follow, restart the node: {fault}"
-                self.degraded = self.broken
-
         self._following = True
         try:
-            self._enqueue(work)
+            self._enqueue(self._follow)
         except (WriterBusy, WriterClosed):
             self._following = False
+
+    def retry(self) -> Future[None]:
+        """See whether what failed goes again: the log's writing, and the tables' following. The
+        future resolves once that was tried; ``degraded`` and the log's ``fault`` say how it
+        went. Raises WriterBusy, WriterClosed."""
+        if self._retried is not None and not self._retried.done():
+            return self._retried
+        tried: Future[None] = Future()
+        tried.set_running_or_notify_cancel()  # as of a submission
+
+        def work() -> None:
+            with suppress(StorageError):
+                self.log.retry()
+            if self.degraded is not None and self.broken is None:
+                self._follow()
+            tried.set_result(None)
+
+        self._enqueue(work)
+        self._retried = tried
+        return tried
+
+    def _follow(self) -> None:
+        self._following = False
+        try:
+            self._catch_up()
+        except StorageError as fault:
+            self.degraded = f"projections are behind the log: {fault}"
+        except Exception as fault:
+            _log.exception("the memory image cannot follow")
+            self.broken = f"the memory image cannot follow, restart the node: {fault}"
+            self.degraded = self.broken
 
     def replace_store(self, store: ProjectionStore) -> None:
         """Go on with another file that stands at the log's head. Call inside ``exclusive``."""

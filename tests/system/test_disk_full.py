@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from engramlog.api.client.client import Client, ClientError
-from tests.worlds.processes import fact, serving
+from tests.worlds.processes import engramlog, fact, serving
 from tests.worlds.waiting import until
 
 DISK_BYTES = 24 * 1024 * 1024
@@ -67,6 +67,17 @@ def test_nothing_acknowledged_is_lost_when_the_disk_is_full(disk: Path) -> None:
         client = node.client()
         for fact_id, position in {**acknowledged, **again}.items():
             assert client.get(f"/v1/facts/{fact_id}")["position"] == position
+
+
+def test_a_read_only_file_system_is_named_at_start_and_left_as_it_is(disk: Path) -> None:
+    with serving(disk / "data", "--no-auth") as node:
+        record = node.client().post("/v1/facts", fact(1))
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], timeout=10, check=True)
+    refused = engramlog("serve", "--data", disk / "data", "--port", "0", "--no-auth")
+    assert (refused.returncode, "Read-only file system" in refused.stderr) == (1, True)
+    subprocess.run(["mount", "-o", "remount,rw", str(disk)], timeout=10, check=True)
+    with serving(disk / "data", "--no-auth") as node:
+        assert node.client().get(f"/v1/facts/{record['id']}")["position"] == record["position"]
 
 
 def _write_again(client: Client) -> dict[str, int]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import apsw
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 
 class FailingOnce:
@@ -22,3 +26,60 @@ class FailingOnce:
             self.failed = True
             raise apsw.FullError("disk full")
         return self._db.execute(sql, *rest)
+
+
+class FailingDisk(apsw.VFS):
+    """SQLite's files on a disk that fails when a test says so; the default for all connections
+    while it is open.
+
+    Attributes:
+        failing: which operation fails (``write`` or ``sync``), of files whose name has this in
+            it, and with which error; None: all is well.
+    """
+
+    def __init__(self) -> None:
+        self._usual = apsw.vfs_names()[0]
+        super().__init__("failing", self._usual, makedefault=True)
+        self.failing: tuple[str, str, type[apsw.Error]] | None = None
+
+    def close(self) -> None:
+        """Other connections get the usual file system again."""
+        self.unregister()
+        apsw.set_default_vfs(self._usual)
+
+    def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:
+        return _FailingFile(name, flags, self)
+
+    def xFullPathname(self, name: str) -> str:
+        return str(Path(name).resolve())  # the tables are reached by a link
+
+    def check(self, name: str, operation: str) -> None:
+        if self.failing is not None:
+            fails, within, error = self.failing
+            if operation == fails and within in name:
+                raise error("the disk fails, as the test says")
+
+
+class _FailingFile(apsw.VFSFile):
+    def __init__(
+        self, name: str | apsw.URIFilename | None, flags: list[int], disk: FailingDisk
+    ) -> None:
+        super().__init__("unix", name, flags)
+        text = name.filename() if isinstance(name, apsw.URIFilename) else name
+        self._name = Path(text or "").name
+        self._disk = disk
+
+    def xLock(self, level: int) -> None:
+        try:
+            super().xLock(level)
+        except apsw.IOError as fault:
+            # A reader that closes last asks for more than its descriptor allows; SQLite goes on.
+            raise apsw.BusyError("no such lock for a reader") from fault
+
+    def xWrite(self, data: Buffer, offset: int) -> None:
+        self._disk.check(self._name, "write")
+        super().xWrite(data, offset)
+
+    def xSync(self, flags: int) -> None:
+        self._disk.check(self._name, "sync")
+        super().xSync(flags)

@@ -71,9 +71,9 @@ def _log(call: Call) -> CheckOutcome:
     reason = call.node.writer.degraded
     if reason is not None:
         return CheckOutcome("log", "failed", reason)
-    shared = call.node.shared
-    if shared is not None and shared.fault is not None:
-        return CheckOutcome("log", "failed", shared.fault)
+    fault = call.node.log.fault
+    if fault is not None:
+        return CheckOutcome("log", "failed", fault)
     return CheckOutcome("log", "ok", "writes are taken")
 
 

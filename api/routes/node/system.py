@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from functools import cache, partial
 from importlib.resources import files
 from typing import Any, Literal
@@ -15,12 +16,14 @@ from engramlog.api.http.bodies import answer, parse_body
 from engramlog.api.http.call import Call
 from engramlog.api.http.openapi import DOCUMENT
 from engramlog.api.http.routing import Routes
+from engramlog.api.node.node import Node
 from engramlog.api.node.tasks.jobs import Rebuild
 from engramlog.api.node.tasks.task import TaskState
 from engramlog.api.routes.recall.embeddings import status_of
 from engramlog.api.schemas.keys import TENANT
 from engramlog.api.schemas.snapshots import RebuildBody
 from engramlog.api.schemas.values import ScopeText
+from engramlog.projections.writing.writer import WriterBusy, WriterClosed
 from engramlog.replay.federation.declaration import wire_key
 
 routes = Routes("node")
@@ -28,6 +31,8 @@ routes = Routes("node")
 PROTOCOL_VERSION = "1.0"
 NAMESPACES = ("stigmem:", "rel:", "memory:", "intent:", "roadmap:", "preference:", "garden:")
 SPEC_URL = "https://github.com/eidetic-labs/stigmem/blob/main/spec/stigmem-spec-v1.0.md"
+RETRY_SECONDS_MAX = 1.0
+"""How long a look at readiness waits for what failed to be tried again."""
 
 
 class Me(Struct):
@@ -47,10 +52,12 @@ class Health(Struct):
 
 
 class Ready(Struct):
-    """``reason`` is there only when degraded."""
+    """``reason`` is there only when degraded. ``clock_behind_s``: seconds by which this machine's
+    clock is behind the log's, which never goes back."""
 
     status: Literal["ok", "degraded"]
     position: int
+    clock_behind_s: float
     projections: dict[str, Any]
     embedding: dict[str, Any]
     tasks: dict[str, TaskState]
@@ -154,12 +161,17 @@ async def health(_: Call) -> web.Response:
     delegable=True,
 )
 async def ready(call: Call) -> web.Response:
-    """Whether the node can serve reads and writes; 503 where it is degraded."""
+    """Whether the node can serve reads and writes; 503 where it is degraded. What failed is
+    tried again first."""
     status, embedding = call.node.status(), status_of(call)
+    if status["degraded"] is not None:
+        await _retried(call.node)
+        status = call.node.status()
     reason = status["degraded"]
     body = Ready(
         status="ok" if reason is None else "degraded",
         position=status["position"],
+        clock_behind_s=status["clock_behind_s"],
         projections=status["projections"],
         embedding={name: getattr(embedding, name) for name in _READY_EMBEDDING},
         tasks={each.name: each.state for each in call.service.tasks.statuses()},
@@ -167,6 +179,11 @@ async def ready(call: Call) -> web.Response:
         reason=UNSET if reason is None else reason,
     )
     return answer(body, 200 if reason is None else 503)
+
+
+async def _retried(node: Node) -> None:
+    with suppress(WriterBusy, WriterClosed):
+        await asyncio.wait([asyncio.wrap_future(node.writer.retry())], timeout=RETRY_SECONDS_MAX)
 
 
 @routes.add(

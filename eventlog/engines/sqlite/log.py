@@ -8,8 +8,8 @@ from the file before the next transaction, so that memory and disk agree.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Self, cast
 
@@ -36,6 +36,7 @@ from engramlog.eventlog.engines.sqlite.erasing import (
     positions_of,
     truncate_wal,
 )
+from engramlog.eventlog.engines.sqlite.place import LogFiles
 from engramlog.eventlog.engines.sqlite.reading import (
     AuditRow,
     ReaderPool,
@@ -46,7 +47,13 @@ from engramlog.eventlog.engines.sqlite.reading import (
     stream_rows,
 )
 from engramlog.eventlog.engines.storage_audit import Row
-from engramlog.eventlog.errors import CorruptLog, EraseRefused, LogClosed, StorageFailed
+from engramlog.eventlog.errors import (
+    CorruptLog,
+    EraseRefused,
+    LogClosed,
+    StorageError,
+    StorageFailed,
+)
 from engramlog.eventlog.event import Recorded, Stored
 from engramlog.eventlog.log import Head, KeyCopy, StreamHead, check_limit, within
 
@@ -57,12 +64,18 @@ class SqliteLog(AppendingLog):
     """Implements ``EventLog``. Open it with ``SqliteLog.open``."""
 
     def __init__(
-        self, clock: Clock, chain: Chain, writer: apsw.Connection | None, readers: ReaderPool
+        self,
+        clock: Clock,
+        chain: Chain,
+        writer: apsw.Connection | None,
+        readers: ReaderPool,
+        files: LogFiles,
     ) -> None:
         self.clock = clock
         self.chain = chain
         self._writer = writer
         self._readers = readers
+        self._files = files
         self._head = Head()
         self._stream_numbers: dict[str, int] = {}
         self._last_event_id = b""
@@ -96,7 +109,8 @@ class SqliteLog(AppendingLog):
         with schema.reading():
             writer = None if read_only else schema.connect_writer(path)
             readers = ReaderPool(path)
-        log = cls(clock, Chain(origin, epoch, Head(), {}, entropy), writer, readers)
+        chain = Chain(origin, epoch, Head(), {}, entropy)
+        log = cls(clock, chain, writer, readers, LogFiles(path))
         if writer is None:
             return log
         try:
@@ -193,23 +207,52 @@ class SqliteLog(AppendingLog):
     def store(self, links: Sequence[Link], keys: KeyUses, erased: Sequence[bytes]) -> None:
         db = self._require_writer()
         try:
-            db.execute("BEGIN IMMEDIATE")
-            self._insert(db, links, keys)
-            name_erased(db, links)
-            if erased:
-                erase(db, erased)
-            db.execute("COMMIT")
+            with self._committing(db):
+                self._insert(db, links, keys)
+                name_erased(db, links)
+                if erased:
+                    erase(db, erased)
         except BaseException as fault:
             self._stale = True
-            _abandon(db)
             if isinstance(fault, apsw.ConstraintError) and erased:
                 raise EraseRefused(str(fault)) from fault
-            if isinstance(fault, apsw.Error):
-                raise schema.storage_error(fault) from fault
             raise
         newest = max((recorded.header.event_id for recorded, _ in links), default=b"")
         self._last_event_id = max(self._last_event_id, newest)
         self._head = self.chain.settle()
+
+    @contextmanager
+    def _committing(self, db: apsw.Connection) -> Generator[None]:
+        """A transaction of the file. Raises StorageError where it was not committed, and
+        ``fault`` says so until one is."""
+        try:
+            self._files.check()
+            db.execute("BEGIN IMMEDIATE")
+            yield
+            db.execute("COMMIT")
+        except apsw.ConstraintError:
+            _abandon(db)
+            raise
+        except (apsw.Error, StorageError) as fault:
+            _abandon(db)
+            failure = schema.storage_error(fault) if isinstance(fault, apsw.Error) else fault
+            self.fault = f"the log takes no writes: {failure}"
+            raise failure from fault
+        except BaseException:
+            _abandon(db)
+            raise
+        self.fault = None
+
+    def retry(self) -> None:
+        """See ``EventLog``: writes again what the file says of its version, and syncs it."""
+        self._turn.take()
+        try:
+            db = self._require_writer()
+            with self._committing(db):
+                version = db.pragma("user_version")
+                db.execute(f"PRAGMA user_version = {version}")
+        finally:
+            self.release()
 
     def scrub(self) -> None:
         """Rewrites the file: deleting a row overwrites it, but pages that were split or merged

@@ -57,6 +57,7 @@ def test_ready_tells_position_and_projections_and_fails_when_degraded(
         "error": None,
     }
     monkeypatch.setattr(live.node.writer, "degraded", "projections are behind the log: test")
+    monkeypatch.setattr(live.node.writer, "broken", "not tried again")
     answer = live.call("GET", "/readyz")
     assert (answer.status_code, answer.json()["status"]) == (503, "degraded")
     assert answer.json()["reason"].startswith("projections are behind")

@@ -1,0 +1,39 @@
+"""Whether the files that a log writes to are still those that its path names.
+
+A file that is removed under a process goes on taking writes, and ends with the process: what
+was acknowledged meanwhile would be lost.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from engramlog.eventlog.errors import StorageFailed
+
+
+class LogFiles:
+    """The database at ``path`` and its write-ahead log, as they were when first looked at."""
+
+    def __init__(self, path: Path) -> None:
+        self._paths = (path, path.with_name(f"{path.name}-wal"))
+        self._inodes: dict[Path, int] = {}
+
+    def check(self) -> None:
+        """Raises StorageFailed where one of them was removed or replaced."""
+        for path in self._paths:
+            found = _inode(path)
+            known = self._inodes.get(path, found)
+            if found != known:
+                raise StorageFailed(
+                    f"{path} was removed or replaced while the node serves: put the same file "
+                    "back, or export what the node still reads before it stops"
+                )
+            if found is not None:
+                self._inodes[path] = found
+
+
+def _inode(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,167 @@
+"""Storage and clock that fail under a serving node: what is refused, told, kept, and mended.
+
+Full and read-only file systems of their own: ``tests/system/test_disk_full.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+from engramlog.eventlog.clock import FixedClock
+from engramlog.eventlog.directory import DataDirectory
+from engramlog.replay.verify import verify_file
+from tests.worlds.failing_storage import FailingDisk
+from tests.worlds.live import LiveNode, fact
+
+NOON_US = 1_780_000_000_000_000
+DAY_US = 86_400_000_000
+
+
+@pytest.fixture
+def disk() -> Iterator[FailingDisk]:
+    found = FailingDisk()
+    yield found
+    found.close()
+
+
+def ready(live: LiveNode) -> tuple[int, str]:
+    answer = live.call("GET", "/readyz")
+    return answer.status_code, answer.json().get("reason", "")
+
+
+def written(live: LiveNode, number: int) -> int:
+    body = fact(v=f"fact {number}", relation=f"memory:r{number}")
+    return int(live.call("POST", "/v1/facts", json=body).status_code)
+
+
+def held(live: LiveNode) -> set[str]:
+    found = live.call("GET", "/v1/facts", params={"include_contradicted": "true"}).json()["facts"]
+    return {each["value"]["v"] for each in found}
+
+
+def check_log(folder: Path) -> None:
+    directory = DataDirectory.inspect(folder)
+    identity = directory.identity
+    report = verify_file(directory.log_path, origin=identity.node_id, epoch=identity.epoch)
+    assert report.fault is None
+
+
+@pytest.mark.parametrize(
+    ("operation", "error", "status"),
+    [
+        ("sync", apsw.IOError, 503),
+        ("write", apsw.ReadOnlyError, 503),
+        ("write", apsw.FullError, 507),
+    ],
+)
+def test_a_log_that_takes_no_writes_is_told_and_goes_on_by_itself(
+    tmp_path: Path, disk: FailingDisk, operation: str, error: type[apsw.Error], status: int
+) -> None:
+    live = LiveNode(tmp_path / "data")
+    try:
+        assert written(live, 0) == 201
+        disk.failing = operation, "log.db", error
+        assert written(live, 1) == status
+        code, reason = ready(live)
+        assert (code, "the log takes no writes" in reason) == (503, True)
+        assert held(live) == {"fact 0"}  # reads go on
+        disk.failing = None
+        assert ready(live) == (200, "")  # without a write, without a restart
+        assert written(live, 2) == 201
+        assert held(live) == {"fact 0", "fact 2"}
+    finally:
+        live.close()
+    check_log(tmp_path / "data")
+    again = LiveNode(tmp_path / "data")
+    try:
+        assert held(again) == {"fact 0", "fact 2"}
+    finally:
+        again.close()
+
+
+def test_tables_that_cannot_follow_hold_nothing_back_and_catch_up(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    live = LiveNode(tmp_path / "data")
+    try:
+        assert written(live, 0) == 201
+        disk.failing = "write", "projections", apsw.FullError
+        assert written(live, 1) == 201  # the log and the memory image have it
+        live.call("GET", "/v1/conflicts")  # asks the tables
+        code, reason = ready(live)
+        assert (code, "behind the log" in reason) == (503, True)
+        disk.failing = None
+        assert ready(live) == (200, "")
+        assert held(live) == {"fact 0", "fact 1"}
+        assert live.node.rebuild().digest == live.node.reader.digests().local
+    finally:
+        live.close()
+
+
+def test_a_log_that_is_moved_away_takes_no_writes_until_it_is_back(tmp_path: Path) -> None:
+    live = LiveNode(tmp_path / "data")
+    try:
+        assert written(live, 0) == 201
+        log = tmp_path / "data" / "log.db"
+        log.rename(tmp_path / "elsewhere")
+        assert written(live, 1) == 503
+        code, reason = ready(live)
+        assert (code, "removed or replaced" in reason) == (503, True)
+        assert held(live) == {"fact 0"}
+        (tmp_path / "elsewhere").rename(log)
+        assert ready(live) == (200, "")
+        assert written(live, 2) == 201
+    finally:
+        live.close()
+    check_log(tmp_path / "data")
+
+
+def test_tables_that_are_lost_are_made_again_at_the_next_start(tmp_path: Path) -> None:
+    live = LiveNode(tmp_path / "data")
+    try:
+        assert written(live, 0) == 201
+        for path in (tmp_path / "data").glob("projections*"):
+            path.unlink()
+        assert written(live, 1) == 201
+        assert held(live) == {"fact 0", "fact 1"}
+    finally:
+        live.close()
+    again = LiveNode(tmp_path / "data")
+    try:
+        assert held(again) == {"fact 0", "fact 1"}
+        assert ready(again) == (200, "")
+    finally:
+        again.close()
+
+
+def test_a_clock_that_jumps_loses_and_reorders_nothing_and_is_told(tmp_path: Path) -> None:
+    clock = FixedClock(NOON_US)
+    live = LiveNode(tmp_path / "data", clock=clock)
+
+    def behind() -> float:
+        return float(live.call("GET", "/readyz").json()["clock_behind_s"])
+
+    try:
+        first = live.state(v="at noon")
+        assert behind() == 0.0
+        clock.advance(DAY_US)
+        second = live.state(v="a day ahead")
+        clock.advance(-DAY_US)
+        third = live.state(v="at noon again")
+        assert behind() == pytest.approx(86_400.0, abs=1.0)
+        assert ready(live) == (200, "")
+        assert first["position"] < second["position"] < third["position"]
+        assert first["hlc"] < second["hlc"] < third["hlc"]
+        live.close()
+        live = LiveNode(tmp_path / "data", clock=clock)
+        assert held(live) == {"at noon", "a day ahead", "at noon again"}
+        clock.advance(DAY_US + 60_000_000)
+        assert behind() == 0.0
+        assert live.state(v="later")["hlc"] > third["hlc"]
+    finally:
+        live.close()
+    check_log(tmp_path / "data")
