@@ -24,7 +24,7 @@ class Part(Struct, frozen=True):
 PARTS = {
     "power": Part(power_cuts.run, 600, "cuts"),
     "kills": Part(kills.run, 20, "kills"),
-    "interrupted": Part(interrupted.run, 24, "commands killed inside"),
+    "interrupted": Part(interrupted.run, 12, "commands killed inside"),
     "fuzz": Part(fuzz.run, 10_000, "inputs for each reader"),
     "quorum": Part(quorum.run, 2, "schedules of faults under a log in PostgreSQL"),
     "life": Part(long_life.run, 20_000, "events"),

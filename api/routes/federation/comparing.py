@@ -59,9 +59,7 @@ async def compare_peer(call: Call) -> web.Response:
         source.close()
     ours = await _digests(call, row, call.service.peers.open_scopes() & frozenset(theirs.scopes))
     rows = comparison(row.node_id, call.node.node_id, ours, theirs)
-    first = next(
-        (each.stream or f"tombstones of {each.node_id}" for each in rows if not each.equal), None
-    )
+    first = next((each.name for each in rows if not each.equal), None)
     return answer(
         {
             "node_id": row.node_id,
