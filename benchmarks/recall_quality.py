@@ -97,6 +97,7 @@ def systems() -> dict[str, Profile]:
         "without names": ours
         | {"stages": [lexical, _parameters(semantic, name_share=None), *others]},
         "without context": {key: v for key, v in ours.items() if key != "context"},
+        "names as written": ours | {"context": ours["context"] | {"calls": 0}},
         "context unbounded": ours | {"context": ours["context"] | {"terms": None}},
         "without statement": _without_factor(ours, "statement"),
         "without substance": _without_factor(ours, "substance"),

@@ -25,6 +25,8 @@ class ConversationContext(Struct, frozen=True, forbid_unknown_fields=True, kw_on
         terms: a fact of more terms gets less of its neighbours, and gives them less, in
             proportion: it needs no help to be understood, and is about many things. None
             bounds nothing.
+        calls: so many facts that call a speaker by a name ("Hi Kate") make a question read the
+            name as the speaker's (see ``called_names``); 0 reads names as they are.
     """
 
     before: Annotated[tuple[Share, ...], Meta(max_length=5)] = ()
@@ -34,6 +36,7 @@ class ConversationContext(Struct, frozen=True, forbid_unknown_fields=True, kw_on
     facts_max: Annotated[int, Meta(ge=1, le=100_000)] = 2000
     pool: Annotated[int, Meta(ge=1, le=5000)] = 300
     terms: Annotated[int, Meta(ge=1, le=100_000)] | None = None
+    calls: Annotated[int, Meta(ge=0, le=100)] = 0
 
 
 def shares_of(context: ConversationContext) -> dict[int, float]:

@@ -16,6 +16,7 @@ import numpy as np
 
 from engramlog.projections.arrays import I32
 from engramlog.projections.recall.answer import RecallAnswer, Recalled
+from engramlog.projections.recall.called_names import read_as, renamed
 from engramlog.projections.recall.card_results import EntityCard, entity_card, fast_path
 from engramlog.projections.recall.conversations import spread
 from engramlog.projections.recall.factors.factors import FACTORS
@@ -98,6 +99,9 @@ def recall(
         dropped = chosen.dropped
         plan = msgspec.structs.replace(plan, request=chosen.request)
         surveyed = msgspec.structs.replace(surveyed, request=chosen.request)
+    if profile.context is not None and profile.context.calls:
+        surveyed = _with_own_names(surveyed, rows, profile.context.calls)
+        plan = msgspec.structs.replace(plan, request=surveyed.request)
     hits, outcomes = run_stages(surveyed, profile.stages, plan.weights, stopwatch, executor)
     weights = _weights(plan, hits)
     fused = _fuse(surveyed, plan, hits, weights)
@@ -137,6 +141,16 @@ def recall(
         enrichment=profile.enrichment,
         dropped_terms=dropped,
     )
+
+
+def _with_own_names(surveyed: Survey, rows: Rows, calls_min: int) -> Survey:
+    """The same, asked by the speakers' own names instead of those they are called by."""
+    names = read_as(surveyed, rows, calls_min)
+    if not names:
+        return surveyed
+    request = surveyed.request
+    request = msgspec.structs.replace(request, query=renamed(request.query, names))
+    return msgspec.structs.replace(surveyed, request=request, names=names)
 
 
 def _unsearched(plan: Plan, moment: Moment, chosen: Chosen) -> RecallAnswer:

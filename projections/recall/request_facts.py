@@ -18,7 +18,7 @@ from engramlog.projections.recall.matching_facts import Surviving, surviving
 from engramlog.projections.recall.request import LIMIT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from engramlog.projections.authorization import Authorization
     from engramlog.projections.embedding.semantics import Semantics
@@ -45,6 +45,7 @@ class Survey(Struct, frozen=True):
     node does not know it. ``limit`` is how many facts the answer may hold.
     ``semantics`` is None where embeddings are off, ``context`` where the profile asks for none,
     ``aliases`` where names are not looked up. ``filters`` are those that left the survivors.
+    ``names``: words that the question had, and the speakers' names that it has instead.
     """
 
     view: View
@@ -60,6 +61,7 @@ class Survey(Struct, frozen=True):
     context: ConversationContext | None = None
     aliases: AliasBook | None = None
     filters: Filters = Filters()
+    names: Mapping[str, str] = {}
 
     def filtered(self, filters: Filters) -> Survey:
         """The same, with other survivors."""

@@ -46,9 +46,7 @@ class PlainQuestion(Struct, frozen=True):
 def without_speakers(survey: Survey) -> PlainQuestion:
     """The question as it is where it names no speaker, or says nothing else."""
     query = survey.request.query
-    capitalised = dict.fromkeys(_CAPITALISED.findall(query))
-    words = [word for word in capitalised if word.casefold() not in STOP_WORDS][:WORDS_MAX]
-    names = tuple(word for word in words if _is_speaker(survey, word))
+    names = tuple(word for word in capitalised_words(query) if is_speaker(survey, word))
     if not names:
         return PlainQuestion(query)
     pattern = rf"(?<!\w)(?:{'|'.join(map(re.escape, names))}){_POSSESSIVE}(?!\w)"
@@ -74,7 +72,13 @@ def question_vector(semantics: Semantics, asked: PlainQuestion, name_share: floa
     return (total / np.linalg.norm(total)).astype(np.float32)
 
 
-def _is_speaker(survey: Survey, word: str) -> bool:
+def capitalised_words(query: str) -> list[str]:
+    """The words of a question that may be names, each once."""
+    capitalised = dict.fromkeys(_CAPITALISED.findall(query))
+    return [word for word in capitalised if word.casefold() not in STOP_WORDS][:WORDS_MAX]
+
+
+def is_speaker(survey: Survey, word: str) -> bool:
     """Whether a word is, or is part of, the name of a speaker who says much."""
     view = survey.view
     terms = view.tokenize(word)

@@ -71,7 +71,8 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
         return [f"lexical: holds {', '.join(held)}" if held else "lexical: near facts that match"]
 
     hops = np.zeros(len(slots), dtype=np.int32)
-    return Candidates(slots, scores, hops, why, ages=survey.view.ages)
+    detail = "; ".join(f"{word} is read as {name}" for word, name in survey.names.items())
+    return Candidates(slots, scores, hops, why, detail, ages=survey.view.ages)
 
 
 def query_terms(view: View, query: str) -> list[str]:

@@ -1,0 +1,129 @@
+"""Names by which the others of a conversation call a speaker: "Kate" for ``person:emi``.
+
+A question uses the names that people use, and an entity may have another. Where two speakers
+share a conversation, "Hi Kate" by one of them names the other. A name that a question writes is
+then read as that speaker's: words and meaning are looked for as if it were.
+
+Only survivors count, as everywhere: what the caller may not read gives nobody a name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from engramlog.projections.arrays import I32
+from engramlog.projections.columns.entity_names import words_of
+from engramlog.projections.normalization import entity_display
+from engramlog.projections.recall.speakers import capitalised_words, is_speaker
+
+if TYPE_CHECKING:
+    from engramlog.projections.recall.ranking.selecting import Rows
+    from engramlog.projections.recall.request_facts import Survey
+
+LOOKED_MAX = 40
+"""Facts with the name that are read, the newest."""
+CALLED_SHARE = 0.25
+"""Of the other's facts with the name, how many must call by it; of all, how many may be the
+speaker's own."""
+TOGETHER = 2
+"""Speakers of a conversation in which a call has one meaning."""
+
+_GREETINGS = (
+    "bye|cheers|congrats|congratulations|dear|evening|hello|hey|hi|hiya|morning|night|"
+    "sorry|sure|thanks|thank you|welcome|yes|yeah|yep|no|oh|wow"
+)
+
+
+def read_as(survey: Survey, rows: Rows, calls_min: int) -> dict[str, str]:
+    """The words of the question that are what others call a speaker, and that speaker's name.
+
+    Args:
+        rows: rows of facts by position, in the order asked.
+        calls_min: least facts that call the speaker so.
+    """
+    found: dict[str, str] = {}
+    for word in capitalised_words(survey.request.query):
+        if not is_speaker(survey, word):
+            entity = _called(survey, rows, word, calls_min)
+            name = None if entity is None else _name_of(survey, entity)
+            if name is not None:
+                found[word] = name
+    return found
+
+
+def renamed(query: str, names: Mapping[str, str]) -> str:
+    """The question with each name by which a speaker is called replaced by the speaker's."""
+    for word, name in names.items():
+        query = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", lambda _, name=name: name, query)
+    return query
+
+
+def _called(survey: Survey, rows: Rows, word: str, calls_min: int) -> int | None:
+    """The number of the only speaker whom others call ``word``."""
+    view = survey.view
+    terms = view.tokenize(word)
+    if len(terms) != 1:
+        return None
+    slots, _ = view.postings(terms[0])
+    slots = slots[survey.survivor_mask[slots]][-LOOKED_MAX:]
+    if len(slots) < calls_min:
+        return None
+    partners = _partners(survey, slots)
+    spoken = [(slot, partners[slot]) for slot in slots.tolist() if slot in partners]
+    if len(spoken) < calls_min:
+        return None
+    texts = rows(view.from_position[[slot for slot, _ in spoken]].tolist())
+    calls, by_other, by_own = Counter[int](), Counter[int](), Counter[int]()
+    pattern = _calling(word)
+    for (slot, other), row in zip(spoken, texts, strict=True):
+        by_other[other] += 1
+        by_own[int(view.entity[slot])] += 1
+        calls[other] += bool(pattern.search(row.value_v))
+    named = [
+        entity
+        for entity, count in calls.items()
+        if count >= calls_min
+        and count >= CALLED_SHARE * by_other[entity]
+        and by_own[entity] <= CALLED_SHARE * (by_own[entity] + by_other[entity])
+    ]
+    return named[0] if len(named) == 1 else None
+
+
+def _partners(survey: Survey, slots: I32) -> dict[int, int]:
+    """By slot: the other speaker of its conversation, where there are two."""
+    view = survey.view
+    assert survey.context is not None
+    partners: dict[int, int] = {}
+    for source in np.unique(view.source[slots]).tolist():
+        said = view.source_slots(source)
+        said = said[survey.survivor_mask[said]]
+        speakers = np.unique(view.entity[said]).tolist()
+        if len(speakers) != TOGETHER or len(said) > survey.context.facts_max:
+            continue
+        one, other = speakers
+        for slot in slots[view.source[slots] == source].tolist():
+            partners[slot] = other if int(view.entity[slot]) == one else one
+    return partners
+
+
+def _calling(word: str) -> re.Pattern[str]:
+    """A call by a name: after a greeting or a comma, or at the start of a sentence before a
+    comma or its end."""
+    name = rf"{re.escape(word)}(?!\w)"
+    return re.compile(
+        rf"(?<!\w)(?:{_GREETINGS})(?:\s+again)?[,!]?\s+{name}"
+        rf"|,\s*{name}\s*(?:[.,!?;]|$)"
+        rf"|(?:^|[.!?:]\s+){name}\s*[,!?]",
+        re.IGNORECASE,
+    )
+
+
+def _name_of(survey: Survey, entity: int) -> str | None:
+    """The speaker's own name as a question would write it; None for one that is no word."""
+    words = words_of(entity_display(survey.view.entities.text(entity)))
+    return " ".join(map(str.title, words)) if words and all(map(str.isalpha, words)) else None

@@ -1,0 +1,92 @@
+"""What others call a speaker is read as the speaker's own name."""
+
+from __future__ import annotations
+
+import pytest
+
+from engramlog.projections.moment import Moment
+from engramlog.projections.recall.called_names import read_as, renamed
+from engramlog.projections.recall.conversation_context import ConversationContext
+from engramlog.projections.recall.request import RecallRequest
+from engramlog.projections.recall.request_facts import Gate, survey
+from tests.worlds.recall_world import World, reader, user
+
+CALLS = 3
+
+
+def talk(world: World, *lines: tuple[str, str], scope: str = "company") -> list[int]:
+    """One conversation: who says what."""
+    return [
+        world.fact(user(name), "said", text, source="session:1", scope=scope)
+        for name, text in lines
+    ]
+
+
+def names(
+    world: World, query: str, *scopes: str, calls: int = CALLS, moment: Moment | None = None
+) -> dict[str, str]:
+    at = survey(
+        world.view(),
+        RecallRequest(query=query),
+        reader(*scopes),
+        moment or world.moment(),
+        gate=Gate(effective_min=0.0, contradicted=True),
+        depth=1,
+        context=ConversationContext(),
+    )
+    return read_as(at, world.rows, calls)
+
+
+GREETED = (
+    ("elise", "Hi Kate! How was the pasta?"),
+    ("emi", "Wonderful, I cooked it myself"),
+    ("elise", "That looks lovely, Kate."),
+    ("emi", "I ski in Vermont"),
+    ("elise", "Kate, tell me more"),
+)
+
+
+def test_a_name_that_the_other_speaker_calls_by_is_the_speakers() -> None:
+    world = World()
+    talk(world, *GREETED)
+    assert names(world, "What did Kate cook?") == {"Kate": "Emi"}
+    assert names(world, "What did Kate cook?", calls=4) == {}
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [("emi", "Hello"), *(("elise", f"I drove to Kate in week {n}") for n in range(6))],
+        [("emi", "Hi Kate!"), *GREETED, ("emi", "Hi Kate!"), ("emi", "Thanks, Kate.")],
+        [*GREETED, ("tom", "So am I")],
+        [(name, text) for name, text in GREETED if name == "elise"],
+    ],
+    ids=["mentioned", "called by both", "three speakers", "one speaker"],
+)
+def test_what_is_not_clearly_a_call_names_no_speaker(lines: list[tuple[str, str]]) -> None:
+    world = World()
+    talk(world, *lines)
+    assert names(world, "Where is Kate?") == {}
+
+
+def test_a_speakers_own_name_stays() -> None:
+    world = World()
+    for n in range(5):
+        talk(world, ("emi", f"I ski {n}"), ("elise", "Hi Emi!"))
+    assert names(world, "Where does Emi ski?") == {}
+
+
+def test_calls_that_the_caller_may_not_read_or_that_came_later_count_for_nothing() -> None:
+    world = World()
+    talk(world, *GREETED[:3])
+    before = world.moment()
+    talk(world, *GREETED[3:], scope="team")
+    assert names(world, "What did Kate cook?") == {}
+    assert names(world, "What did Kate cook?", "company", "team") == {"Kate": "Emi"}
+    assert names(world, "What did Kate cook?", "company", "team", moment=before) == {}
+
+
+def test_the_question_is_asked_by_the_speakers_name() -> None:
+    assert renamed("Kate's dog and Katelyn, says Kate?", {"Kate": "Emi"}) == (
+        "Emi's dog and Katelyn, says Emi?"
+    )
