@@ -48,7 +48,7 @@ export const PeersView = (): JSX.Element => {
   const own: Ask = { path: "/v1/federation/declaration" };
   const declaration = useAnswer<Record<string, unknown>>(own);
   return (
-    <View title="Peers" asks={[ask, pullsAsk, own, chosen ? { path: `/v1/federation/peers/${segment(chosen)}` } : null]} lead="Nodes that replay each other's logs, and how that stands">
+    <View title="Peers" asks={[ask, pullsAsk, own, chosen ? { path: `/v1/federation/peers/${segment(chosen)}` } : null]} lead="Nodes that replay each other's logs, and how far each has come">
       <Fault fault={fault} />
       {data?.peers.length === 0 && <Empty>No peer is declared. <code>engramlog peer add URL</code> begins a peering; the fingerprint below is what the other operator needs.</Empty>}
       {(data?.peers.length ?? 0) > 0 && (

@@ -96,7 +96,7 @@ const OneConflict = ({ conflict, settle }: { conflict: Conflict; settle: (confli
           <div key={fact.id} class={`side-card${conflict.winning_fact_id === fact.id ? " won" : conflict.winning_fact_id ? " lost" : ""}`}>
             <Stated fact={{ ...fact, contradicted: false }} />
             {conflict.winning_fact_id === fact.id && <span class="tag good">stands</span>}
-            {open && <button type="button" class="primary" onClick={() => void settle(conflict, fact, reason.trim())}>This one stands</button>}
+            {open && <button type="button" class="primary" onClick={() => void settle(conflict, fact, reason.trim())}>Keep this one</button>}
           </div>
         ))}
       </div>
