@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from base64 import b64encode
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from functools import cache
 from typing import Any, TypeVar
@@ -167,18 +167,25 @@ class BlockingHttp:
     Args:
         url: ``http`` or ``https``, with the path that all requests begin with.
         headers: of every request.
+        connector: makes what connects to the host, where no proxy does; None: any address is.
 
     Raises:
         ValueError: ``url`` is none.
     """
 
-    def __init__(self, url: str, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        headers: Mapping[str, str] | None = None,
+        connector: Callable[[], aiohttp.BaseConnector] | None = None,
+    ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"{url!r} is not an http:// or https:// URL")
         self.url = url.rstrip("/")
         self._headers = dict(headers or {})
         self._proxy = proxy_for(url)
+        self._connector = connector
         self._lock = threading.Lock()
         self._under_way: set[Future[Any]] = set()
         self._session: aiohttp.ClientSession | None = None
@@ -260,7 +267,8 @@ class BlockingHttp:
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
-            self._session = open_session()
+            direct = None if self._proxy is not None else self._connector
+            self._session = open_session(connector=None if direct is None else direct())
         return self._session
 
     async def _end(self) -> None:

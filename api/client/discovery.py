@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import aiohttp
 import msgspec
 
-from engramlog.api.client.webhook_addresses import PublicResolver, address_fault
+from engramlog.api.client.webhook_addresses import address_fault, checked_connector
 from engramlog.projections.http_exchange import HttpFault, exchange, open_session, whole_within
 
 DISCOVERY_SECONDS = 5.0
@@ -24,9 +23,8 @@ async def discovered(url: str, *, private: bool) -> dict[str, Any] | None:
     """
     if address_fault(url, private=private) is not None:
         return None
-    connector = aiohttp.TCPConnector(resolver=PublicResolver(private=private))
     try:
-        async with open_session(connector=connector) as session:
+        async with open_session(connector=checked_connector(private=private)) as session:
             found = await exchange(
                 session,
                 "GET",

@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from engramlog.api.client.client import failure_of
+from engramlog.api.client.webhook_addresses import address_fault, checked_connector
 from engramlog.eventlog.signing import SignedHeads
 from engramlog.projections.http_exchange import (
     AnswerLimits,
@@ -38,12 +39,23 @@ class HttpPeerSource:
     """Connections are kept open; each request carries a token of its own. Behind a full page the
     next is asked for at once, so that the peer reads it while this one is being taken in.
 
-    ``wait_seconds``: how long the peer is to hold back heads that have not changed.
+    ``wait_seconds``: how long the peer is to hold back heads that have not changed. ``private``:
+    whether the peer may have plain http and a private address; this is checked for the address
+    that is connected to, each time.
     """
 
-    def __init__(self, url: str, token: Callable[[], str], limits: AnswerLimits = _LIMITS) -> None:
+    def __init__(
+        self,
+        url: str,
+        token: Callable[[], str],
+        limits: AnswerLimits = _LIMITS,
+        *,
+        private: bool = True,
+    ) -> None:
+        if address_fault(url, private=private) is not None:
+            raise PeerUnreachable(f"{url} is no address that a peer may have")
         try:
-            self._http = BlockingHttp(url)
+            self._http = BlockingHttp(url, connector=lambda: checked_connector(private=private))
         except ValueError as fault:
             raise PeerUnreachable(str(fault)) from fault
         self.url = self._http.url

@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Callable
 from urllib.parse import urlencode
 
-import aiohttp
-
-from engramlog.projections.http_exchange import HttpFault, exchange, whole_within
+from engramlog.api.client.webhook_addresses import address_fault, checked_connector
+from engramlog.projections.http_exchange import HttpFault, exchange, open_session, whole_within
 from engramlog.replay.stigmem.pulling import PeerFault, decode_body
 
 PATH = "/v1/federation/facts"
@@ -27,7 +26,7 @@ class PeerBusy(PeerFault):
 class HttpFactSource:
     """Implements ``FactSource``. ``token`` makes a peer token for one request."""
 
-    def __init__(self, session: aiohttp.ClientSession, url: str, token: Callable[[], str]) -> None:
+    def __init__(self, session: PeerSession, url: str, token: Callable[[], str]) -> None:
         self._session = session
         self._url = url.rstrip("/") + PATH
         self._token = token
@@ -35,31 +34,46 @@ class HttpFactSource:
     async def page(self, cursor: str | None, limit: int) -> object:
         """See ``FactSource``."""
         query = {"limit": str(limit)} | ({} if cursor is None else {"cursor": cursor})
-        return await fetch_json(self._session, self._url, query, self._token())
+        return await self._session.fetch(self._url, query, self._token())
 
 
-async def fetch_json(
-    session: aiohttp.ClientSession, url: str, query: dict[str, str], token: str
-) -> object:
-    """What a peer answers to one request. Raises PeerFault."""
-    headers = {"Authorization": f"Bearer {token}", "Stigmem-Verify": "full"}
-    try:
-        answer = await exchange(
-            session,
-            "GET",
-            f"{url}?{urlencode(query)}",
-            headers=headers,
-            limits=whole_within(ANSWER_SECONDS),
-            bytes_max=ANSWER_BYTES_MAX,
-        )
-    except HttpFault as fault:
-        raise PeerFault(f"cannot reach {url}: {fault}") from fault
-    if answer.status == 429:
-        raise PeerBusy(_seconds(answer.headers.get("retry-after")))
-    if answer.status != 200:
-        words = answer.body[:200].decode(errors="replace")
-        raise PeerFault(f"the peer answered {answer.status}: {words}")
-    return await asyncio.to_thread(decode_body, answer.body)
+class PeerSession:
+    """Requests to peers, made in a running loop and closed there.
+
+    Args:
+        private: whether peers may have plain http and private addresses; this is checked for the
+            address that is connected to, each time.
+    """
+
+    def __init__(self, *, private: bool) -> None:
+        self._private = private
+        self._session = open_session(connector=checked_connector(private=private))
+
+    async def fetch(self, url: str, query: dict[str, str], token: str) -> object:
+        """What a peer answers to one request. Raises PeerFault."""
+        if address_fault(url, private=self._private) is not None:
+            raise PeerFault(f"{url} is no address that a peer may have")
+        headers = {"Authorization": f"Bearer {token}", "Stigmem-Verify": "full"}
+        try:
+            answer = await exchange(
+                self._session,
+                "GET",
+                f"{url}?{urlencode(query)}",
+                headers=headers,
+                limits=whole_within(ANSWER_SECONDS),
+                bytes_max=ANSWER_BYTES_MAX,
+            )
+        except HttpFault as fault:
+            raise PeerFault(f"cannot reach {url}: {fault}") from fault
+        if answer.status == 429:
+            raise PeerBusy(_seconds(answer.headers.get("retry-after")))
+        if answer.status != 200:
+            words = answer.body[:200].decode(errors="replace")
+            raise PeerFault(f"the peer answered {answer.status}: {words}")
+        return await asyncio.to_thread(decode_body, answer.body)
+
+    async def close(self) -> None:
+        await self._session.close()
 
 
 def _seconds(text: str | None) -> float:

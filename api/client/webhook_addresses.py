@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import socket
 from urllib.parse import urlsplit
 
-from aiohttp import ThreadedResolver
+from aiohttp import TCPConnector, ThreadedResolver
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 
@@ -47,6 +48,11 @@ def is_public(address: str) -> bool:
     return found.is_global and not found.is_multicast
 
 
+def checked_connector(*, private: bool) -> TCPConnector:
+    """Connections of a session that go only where ``PublicResolver`` lets them."""
+    return TCPConnector(resolver=PublicResolver(private=private))
+
+
 class PublicResolver(AbstractResolver):
     """Resolves names to public addresses alone; the connection goes to what was checked here."""
 
@@ -62,7 +68,8 @@ class PublicResolver(AbstractResolver):
         if not self._private:
             for each in found:
                 if not is_public(each["host"]):
-                    raise AddressRefused(f"{host} is {each['host']}, which is not public")
+                    message = f"{host} is {each['host']}, which is not public"
+                    raise AddressRefused(errno.EACCES, message)
         return found
 
     async def close(self) -> None:

@@ -182,7 +182,8 @@ class PeerReplay:
             now_ms = node.clock.now_us() // 1000
             return sign_peer_token(node.identity, row.node_id, scopes, now_ms)
 
-        return HttpPeerSource(row.node_url, token, self.limits)
+        private = self._settings.federation_insecure
+        return HttpPeerSource(row.node_url, token, self.limits, private=private)
 
 
 class _Replaying(threading.Thread):

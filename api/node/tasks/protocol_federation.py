@@ -10,14 +10,12 @@ import logging
 import random
 from collections.abc import Sequence
 
-import aiohttp
 from msgspec import Struct
 
-from engramlog.api.client.peer_source import HttpFactSource, PeerBusy
+from engramlog.api.client.peer_source import HttpFactSource, PeerBusy, PeerSession
 from engramlog.api.node.node import Node
 from engramlog.api.node.tasks.task import LoopTask, TaskStatus, end_tasks
 from engramlog.api.settings import Settings
-from engramlog.projections.http_exchange import open_session
 from engramlog.projections.tables.peers.protocol_facts import ForeignCursor
 from engramlog.projections.writing.commands import ReceiveForeign, Refused
 from engramlog.replay.stigmem.peer_token import (
@@ -91,7 +89,8 @@ class ProtocolFederation(LoopTask):
         self._settings = settings
         self._nonces = Nonces(self._now_ms())
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._session: aiohttp.ClientSession | None = None
+        self._pulled: dict[str, ProtocolPeer] = {}
+        self._session: PeerSession | None = None
 
     def peer_of(self, header: str | None) -> tuple[ProtocolPeer, PeerClaims]:
         """The peer behind an Authorization header. Raises PeerTokenError."""
@@ -126,7 +125,7 @@ class ProtocolFederation(LoopTask):
     async def start(self) -> None:
         """Begin to pull; a replica never does."""
         if self.wanted:
-            self._session = open_session()
+            self._session = PeerSession(private=self._settings.federation_insecure)
         await super().start()
 
     async def stop(self) -> None:
@@ -163,12 +162,15 @@ class ProtocolFederation(LoopTask):
     async def run(self) -> None:
         while True:
             peers = self.peers.all() if self._node.leads else []
-            wanted = {each.node_id for each in peers if each.active and each.pulled}
-            for node_id in wanted - self._tasks.keys():
+            wanted = {each.node_id: each for each in peers if each.active and each.pulled}
+            for node_id in [
+                name for name in self._tasks if self._pulled.get(name) != wanted.get(name)
+            ]:
+                self._tasks.pop(node_id).cancel()  # with other grants it is pulled anew, at once
+            for node_id in wanted.keys() - self._tasks.keys():
                 task = asyncio.create_task(self._pull(node_id), name=f"pull {node_id}")
                 self._tasks[node_id] = task
-            for node_id in [name for name in self._tasks if name not in wanted]:
-                self._tasks.pop(node_id).cancel()
+            self._pulled = wanted
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _pull(self, node_id: str) -> None:

@@ -12,16 +12,13 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-import aiohttp
-
 from engramlog.api.answers.tombstone_records import revocation_record, tombstone_record
-from engramlog.api.client.peer_source import fetch_json
+from engramlog.api.client.peer_source import PeerSession
 from engramlog.api.node.node import Node
 from engramlog.api.node.tasks.task import LoopTask, end_tasks
 from engramlog.api.settings import Settings
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import PeerStateSet
-from engramlog.projections.http_exchange import open_session
 from engramlog.projections.tables.facts.tombstones import TombstoneRow
 from engramlog.projections.tables.peers.peers import PeerRow
 from engramlog.projections.writing.commands import Refused
@@ -108,19 +105,20 @@ class TombstonePuller(LoopTask):
             if any(isinstance(event.payload, PeerStateSet) for event in events):
                 loop.call_soon_threadsafe(self._changed.set)
 
+        session = PeerSession(private=self._settings.federation_insecure)
         followers.append(committed)
         try:
-            async with open_session() as session:
-                await self._ask_for_ever(session)
+            await self._ask_for_ever(session)
         finally:
             followers.remove(committed)
+            await session.close()
 
     async def stop(self) -> None:
         await super().stop()
         await end_tasks(*self._asking.values())
         self._asking.clear()
 
-    async def _ask_for_ever(self, session: aiohttp.ClientSession) -> None:
+    async def _ask_for_ever(self, session: PeerSession) -> None:
         """Ask each peer by itself: one that is slow delays no other."""
         while True:
             peers = self._node.reader.known_peers if self._node.leads else []
@@ -143,14 +141,14 @@ class TombstonePuller(LoopTask):
                 self._changed.clear()
                 self._cursors.clear()
 
-    async def _asked(self, session: aiohttp.ClientSession, row: PeerRow) -> None:
+    async def _asked(self, session: PeerSession, row: PeerRow) -> None:
         try:
             self._faults.pop(row.node_id, None)
             await self._ask(session, row)
         except Exception as fault:
             self._note(row.node_id, str(fault) or type(fault).__name__)
 
-    async def _ask(self, session: aiohttp.ClientSession, row: PeerRow) -> None:
+    async def _ask(self, session: PeerSession, row: PeerRow) -> None:
         """Everything a peer has to say that it did not say before. Raises PeerFault."""
         node = self._node
         assert row.grants is not None
@@ -162,7 +160,7 @@ class TombstonePuller(LoopTask):
             query = {"limit": str(PAGE)}
             if row.node_id in self._cursors:
                 query["cursor"] = self._cursors[row.node_id]
-            page = await fetch_json(session, row.node_url.rstrip("/") + PATH, query, token)
+            page = await session.fetch(row.node_url.rstrip("/") + PATH, query, token)
             records, cursor = _records(page)
             for record in records:
                 await self._take(record, bounds)
