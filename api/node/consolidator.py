@@ -15,7 +15,8 @@ from uuid import uuid4
 import msgspec
 from msgspec import Struct, field
 
-from engramlog.api.node.node import SYSTEM_ACTOR, Node
+from engramlog.api.node.node import Node
+from engramlog.api.node.own_stream import SYSTEM_ACTOR
 from engramlog.eventlog.event import fact_partition
 from engramlog.eventlog.kinds import ConsolidationRan, SetAsideEpisode
 from engramlog.projections.episodes import reading

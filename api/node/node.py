@@ -5,32 +5,23 @@ The composition root; the HTTP app, the CLI and the tests all open one of these.
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
-import time
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from engramlog.api.node.log_place import Durability, open_log, settled_log, shared
+from engramlog.api.node.own_stream import SYSTEM_ACTOR, EpochClock, OwnStream
 from engramlog.api.node.reading_node import ReadingNode
 from engramlog.eventlog.clock import COUNTER_LIMIT, Clock, SystemClock
 from engramlog.eventlog.directory import HeldDirectory
 from engramlog.eventlog.durable_file import replace
-from engramlog.eventlog.errors import StorageError, StorageFailed
-from engramlog.eventlog.event import NODE_STREAM, stream_name
-from engramlog.eventlog.kinds import (
-    EmbeddingModelPinned,
-    EpochStarted,
-    NodeKeyRotated,
-    ReplicaPromoted,
-    SetValuedDeclared,
-)
-from engramlog.eventlog.log import Head, Idempotency, WholeLog
+from engramlog.eventlog.kinds import EmbeddingModelPinned
+from engramlog.eventlog.log import Head, WholeLog
 from engramlog.projections.embedding.choosing import follow_pin
 from engramlog.projections.embedding.current import CurrentEmbeddings, ReindexReport
 from engramlog.projections.embedding.current import Progress as IndexProgress
@@ -42,29 +33,16 @@ from engramlog.projections.image.reader import Reader
 from engramlog.projections.tables.digest import Digests
 from engramlog.projections.writing.commands import Command, Done, Refused
 from engramlog.projections.writing.writer import Writer
+from engramlog.replay.kept_image import KeptImage
 from engramlog.replay.opening import open_tables
 from engramlog.replay.rebuild import Progress, RebuildReport, build_green, rebuild_serving
 from engramlog.replay.replication.follower import LogSource, PrimaryFollower
-from engramlog.replay.replication.state import (
-    end_state,
-    load_state,
-    promoted_state,
-    save_state,
-)
+from engramlog.replay.replication.state import end_state, load_state, save_state
 from engramlog.replay.snapshot import Snapshot, SnapshotFault
 from engramlog.replay.snapshots import Snapshots
 
 CURSOR_KEY_BYTES = 32
 CURSOR_CONTEXT = b"engramlog/cursor-key/1\n"
-ROTATION_PAGE_EVENTS = 10_000
-SYSTEM_ACTOR = "system:engramlog"
-CLOSING_LAG_MIN = 2_000
-CLOSING_LAG_SHARE = 50
-"""Image files are left behind at the end where they would be this far behind: so many events,
-and one for so many facts. Fewer are folded again in no time."""
-MAPPED_LOOKS = 100
-MAPPED_SECONDS = 0.1
-EpochClock = Literal["wall", "file"]
 
 _log = logging.getLogger(__name__)
 
@@ -97,7 +75,7 @@ class Node(ReadingNode):
         self.writer = writer
         self.cursor_key = cursor_key
         self.snapshots = Snapshots(directory)
-        self.images = ImageFiles(directory.path)
+        self.kept_image = KeptImage(ImageFiles(directory.path), reader.image, writer, log)
         self._closed = False
 
     @classmethod
@@ -167,9 +145,11 @@ class Node(ReadingNode):
                 node.shared.on_growth(writer.follow)
             node.replica = load_state(path)
             if node.replica is None:
-                node._begin_epoch(epoch_clock)
-                node._record_rotations()
-                node._declare([*set_valued, *(set_valued_at_birth if born else ())])
+                own = node._own_stream
+                own.begin_epoch(epoch_clock)
+                own.record_rotations()
+                declared = node.reader.set_valued(events.head().position)
+                own.declare([*set_valued, *(set_valued_at_birth if born else ())], declared)
             else:
                 writer.primary = node.replica.primary_url
             if embedding is not None and node.replica is not None:
@@ -184,6 +164,11 @@ class Node(ReadingNode):
                 close()
             raise
         return node
+
+    @property
+    def _own_stream(self) -> OwnStream:
+        place, is_shared = self.directory.path, self.shared is not None
+        return OwnStream(place, self.identity, self.log, self.writer, is_shared=is_shared)
 
     @property
     def log(self) -> WholeLog:
@@ -222,7 +207,7 @@ class Node(ReadingNode):
             self.follower.stop()
         end_state(self.directory.path)
         self.replica = self.follower = self.writer.primary = None
-        self._begin_epoch("wall")
+        self._own_stream.begin_epoch("wall")
 
     def _primary_key(self, public_key: str) -> None:
         state = self.replica
@@ -292,36 +277,6 @@ class Node(ReadingNode):
             return build_green(link, self.log, snapshot.position, progress, path=target).digests
 
         return self.snapshots.replay_fault(snapshot, build)
-
-    def image_lag(self) -> int:
-        """How many positions the image files are behind; 0 where there is nothing to write, or
-        the memory image is not what the log says."""
-        if self.writer.degraded is not None or self.writer.store.halted:
-            return 0
-        return self.reader.image.position - self.images.position
-
-    def write_image(self) -> int | None:
-        """Write the memory image to its file, while reads and writes go on; returns its
-        position, None where an erasure came between. Raises OSError."""
-        return self.images.write(
-            self.reader.image, self.log, lambda work: self.writer.exclusive(work).result()
-        )
-
-    def discard_images(self) -> None:
-        """Remove the image files, and let go of them here.
-
-        Raises:
-            OSError: a file cannot be removed.
-            StorageFailed: a request that is under way still reads one.
-        """
-        self.images.discard()
-        held: Callable[[], object | None] = self.writer.exclusive(self.reader.image.unmap).result()
-        for _ in range(MAPPED_LOOKS):
-            if held() is None:
-                return
-            gc.collect()  # what readers left may be waiting for it
-            time.sleep(MAPPED_SECONDS)
-        raise StorageFailed("a removed image file is still being read")
 
     def embed(self, settings: EmbeddingSettings) -> None:
         """Begin to embed facts. Raises EmbeddingError as ``open`` does."""
@@ -395,7 +350,8 @@ class Node(ReadingNode):
             self.follower.stop()
         self._close_embeddings()
         self.writer.close()
-        self._leave_image()
+        self.kept_image.leave()
+        self._leave_vectors()
         self.reader.close()
         self.writer.store.close()
         self.log.close()
@@ -406,15 +362,11 @@ class Node(ReadingNode):
         if self.embeddings is not None:
             self.embeddings.write_blocks()
 
-    def _leave_image(self) -> None:
-        """Have the next start find image files that are not far behind."""
-        image = self.reader.image
+    def _leave_vectors(self) -> None:
         try:
-            if self.image_lag() >= max(CLOSING_LAG_MIN, image.published // CLOSING_LAG_SHARE):
-                self.images.write(image, self.log)
             self.write_vectors()
-        except (OSError, StorageError) as fault:
-            _log.warning("no image files are left for the next start: %s", fault)
+        except OSError as fault:
+            _log.warning("no vector files are left for the next start: %s", fault)
 
     def _close_embeddings(self) -> None:
         if self.embeddings is not None:
@@ -430,62 +382,6 @@ class Node(ReadingNode):
                 truncated_dimensions=space.truncated,
             )
         )
-
-    def _begin_epoch(self, epoch_clock: EpochClock) -> None:
-        identity = self.identity
-        own = stream_name(identity.node_id, identity.epoch, NODE_STREAM)
-        if own in self.log.stream_heads():
-            return
-        begun: list[Command] = [
-            EpochStarted(
-                node_id=identity.node_id,
-                epoch=identity.epoch,
-                public_key=identity.public_key_b64,
-                reason=identity.reason,
-                clock=epoch_clock,
-            )
-        ]
-        before = promoted_state(self.directory.path)
-        if before is not None and identity.epoch == 1:
-            begun.append(
-                ReplicaPromoted(
-                    primary_node_id=before.node_id,
-                    primary_url=before.primary_url,
-                    position=self.log.head().position,
-                )
-            )
-        # Of nodes that open a new log at once, one begins the epoch.
-        key = Idempotency(SYSTEM_ACTOR, f"epoch-{identity.epoch}", b"")
-        self.writer.submit(
-            begun, actor=SYSTEM_ACTOR, idempotency=None if self.shared is None else key
-        ).result()
-
-    def _record_rotations(self) -> None:
-        """Record key rotations that a crash kept out of the log."""
-        rotations = self.identity.rotations
-        if not rotations:
-            return
-        own = [name for name in self.log.stream_heads() if name.endswith(f"/{NODE_STREAM}")]
-        recorded: set[str] = set()
-        after = 0
-        while page := self.log.read(after, ROTATION_PAGE_EVENTS, own):
-            payloads = [event.payload for event in page]
-            recorded |= {each.public_key for each in payloads if isinstance(each, NodeKeyRotated)}
-            after = page[-1].position
-        for rotation in rotations:
-            if rotation.public_key not in recorded:
-                self.write(
-                    NodeKeyRotated(
-                        previous_public_key=rotation.previous_public_key,
-                        public_key=rotation.public_key,
-                        signature=rotation.signature,
-                    )
-                )
-
-    def _declare(self, set_valued: Sequence[str]) -> None:
-        declared = self.reader.set_valued(self.log.head().position)
-        if set(set_valued) - set(declared):
-            self.write(SetValuedDeclared(relations=[*declared, *set_valued]))
 
 
 def _cursor_key(directory: HeldDirectory, log: str) -> bytes:

@@ -23,7 +23,7 @@ def test_an_erasure_ends_the_workers_that_map_the_files(tmp_path: Path) -> None:
     node = Node.open(data)
     node.write(*[asserted(value=Value("string", f"quagga {n}"), scope="company") for n in range(9)])
     fact = next(iter(node.reader.image.facts.slot_of))
-    node.write_image()
+    node.kept_image.write()
     node.write(asserted(value=Value("string", "quagga, written since"), scope="company"))
     node.close()
     with serving(data, "--no-auth", env=ONE_WORKER) as running:

@@ -153,7 +153,7 @@ def cleaner_of(
     vectors: VectorFiles = _Vectors(node)
 
     def discard_images(_positions: list[int]) -> None:
-        node.discard_images()
+        node.kept_image.discard()
         start_readers_anew()
 
     return Cleaner(

@@ -33,6 +33,6 @@ class ImageWriting(LoopTask):
 
     def write_due(self) -> None:
         node = self._node
-        if node.image_lag() >= max(LAG_MIN, node.reader.image.published // LAG_SHARE):
-            node.write_image()
+        if node.kept_image.lag() >= max(LAG_MIN, node.reader.image.published // LAG_SHARE):
+            node.kept_image.write()
         node.write_vectors()

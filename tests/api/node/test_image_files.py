@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from engramlog.api.node import node as node_module
 from engramlog.api.node.node import Node
 from engramlog.api.node.tasks import image_writing
 from engramlog.api.node.tasks.erasure_cleaning import cleaner_of
@@ -42,13 +41,13 @@ from tests.worlds.histories import asserted
 node = Node.open(Path(sys.argv[1]))
 node.write(*[asserted(value=Value("string", "later %d" % n)) for n in range(5)])
 Path.rename = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-node.write_image()
+node.kept_image.write()
 """
 
 
 @pytest.fixture(autouse=True)
 def every_event_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_module, "CLOSING_LAG_MIN", 1)
+    monkeypatch.setattr("engramlog.replay.kept_image.CLOSING_LAG_MIN", 1)
 
 
 def facts(word: str, count: int = 20) -> list[AssertFact]:
@@ -80,7 +79,7 @@ def test_a_node_starts_from_the_files_that_it_left(
         node.write(*facts(f"w{round_}"))
         node.close()
         node = from_files(tmp_path, monkeypatch)
-        assert node.image_lag() == 0
+        assert node.kept_image.lag() == 0
         assert node.reader.pin().count == 20 * (round_ + 1)
         assert_as_from_the_tables(node)
     node.close()
@@ -99,7 +98,7 @@ def test_what_was_written_since_is_folded_and_a_killed_writing_leaves_the_file_b
     assert {path.name for path in (tmp_path / FOLDER).iterdir()} == {before.name, "unfinished"}
     node = from_files(tmp_path, monkeypatch)
     assert node.reader.pin().count == 25
-    assert node.image_lag() == 5
+    assert node.kept_image.lag() == 5
     assert_as_from_the_tables(node)
     node.close()
     assert [path.name for path in (tmp_path / FOLDER).iterdir()] != [before.name]
@@ -136,7 +135,7 @@ def test_an_erasure_leaves_no_file_and_no_map_of_one(
         assert not mapped(tmp_path)
         assert list((tmp_path / FOLDER).iterdir()) == []
         assert_as_from_the_tables(node)
-        assert node.write_image() == node.log.head().position
+        assert node.kept_image.write() == node.log.head().position
         assert not files_with(tmp_path, SECRET.encode()), (
             "what is written after that is clean as well"
         )
@@ -170,8 +169,8 @@ def test_what_is_written_meanwhile_is_not_in_the_file(tmp_path: Path) -> None:
 
     node.reader.image.sections = meanwhile  # type: ignore[method-assign]
     try:
-        assert node.write_image() == at
-        restored = node.images.restored(node.log)
+        assert node.kept_image.write() == at
+        restored = node.kept_image.files.restored(node.log)
         assert restored is not None
         followed = MemoryImage()
         followed.apply(node.log.read(0, at), at)
@@ -193,14 +192,14 @@ def test_the_task_writes_once_the_files_are_far_behind(
     try:
         node.write(*facts("first"))
         task.write_due()
-        assert node.images.position == 0
+        assert node.kept_image.files.position == 0
         node.write(*facts("second"))
         task.write_due()
-        assert node.image_lag() == 0
+        assert node.kept_image.lag() == 0
         node.write(*facts("third", 1))
-        assert node.image_lag() == 1
+        assert node.kept_image.lag() == 1
         monkeypatch.setattr(node.writer, "degraded", "for this test")
-        assert node.image_lag() == 0, "what does not follow the log is not written"
+        assert node.kept_image.lag() == 0, "what does not follow the log is not written"
     finally:
         node.close()
 
@@ -217,7 +216,7 @@ def test_what_an_erasure_overtakes_is_not_written(tmp_path: Path) -> None:
 
     node.reader.image.sections = overtaken  # type: ignore[method-assign,assignment]
     try:
-        assert node.write_image() is None
+        assert node.kept_image.write() is None
         assert list((tmp_path / FOLDER).iterdir()) == []
     finally:
         del node.reader.image.sections

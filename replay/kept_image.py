@@ -1,0 +1,74 @@
+"""The memory image in files beside the tables, so that the next start need not fold every event."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import time
+from collections.abc import Callable
+
+from engramlog.eventlog.errors import StorageError, StorageFailed
+from engramlog.eventlog.log import ReadableLog
+from engramlog.projections.image.files import ImageFiles
+from engramlog.projections.image.image import MemoryImage
+from engramlog.projections.writing.writer import Writer
+
+CLOSING_LAG_MIN = 2_000
+CLOSING_LAG_SHARE = 50
+"""Files are left behind at the end where they would be this far behind: so many events, and one
+for so many facts. Fewer are folded again in no time."""
+MAPPED_LOOKS = 100
+MAPPED_SECONDS = 0.1
+
+_log = logging.getLogger(__name__)
+
+
+class KeptImage:
+    """The image files of a node that holds its directory."""
+
+    def __init__(
+        self, files: ImageFiles, image: MemoryImage, writer: Writer, log: ReadableLog
+    ) -> None:
+        self.files = files
+        self._image = image
+        self._writer = writer
+        self._log = log
+
+    def lag(self) -> int:
+        """How many positions the files are behind; 0 where there is nothing to write, or the
+        memory image is not what the log says."""
+        if self._writer.degraded is not None or self._writer.store.halted:
+            return 0
+        return self._image.position - self.files.position
+
+    def write(self) -> int | None:
+        """Write the image while reads and writes go on; returns its position, None where an
+        erasure came between. Raises OSError."""
+        return self.files.write(
+            self._image, self._log, lambda work: self._writer.exclusive(work).result()
+        )
+
+    def discard(self) -> None:
+        """Remove the files, and let go of them here.
+
+        Raises:
+            OSError: a file cannot be removed.
+            StorageFailed: a request that is under way still reads one.
+        """
+        self.files.discard()
+        held: Callable[[], object | None] = self._writer.exclusive(self._image.unmap).result()
+        for _ in range(MAPPED_LOOKS):
+            if held() is None:
+                return
+            gc.collect()  # what readers left may be waiting for it
+            time.sleep(MAPPED_SECONDS)
+        raise StorageFailed("a removed image file is still being read")
+
+    def leave(self) -> None:
+        """Once the writer is closed: have the next start find files that are not far behind."""
+        try:
+            far = max(CLOSING_LAG_MIN, self._image.published // CLOSING_LAG_SHARE)
+            if self.lag() >= far:
+                self.files.write(self._image, self._log)
+        except (OSError, StorageError) as fault:
+            _log.warning("no image files are left for the next start: %s", fault)
