@@ -16,9 +16,9 @@ import numpy as np
 
 from engramlog.projections.arrays import I32
 from engramlog.projections.recall.answer import RecallAnswer, Recalled
-from engramlog.projections.recall.called_names import read_as, renamed
 from engramlog.projections.recall.card_results import EntityCard, entity_card, fast_path
-from engramlog.projections.recall.conversations import spread
+from engramlog.projections.recall.conversation.called_names import read_as, renamed
+from engramlog.projections.recall.conversation.conversations import spread
 from engramlog.projections.recall.factors.factors import FACTORS
 from engramlog.projections.recall.factors.features import Need, load_features
 from engramlog.projections.recall.plan import Plan, make_plan

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from engramlog.projections.recall.certainty import Certainty
-from engramlog.projections.recall.conversation_context import ConversationContext
+from engramlog.projections.recall.conversation.context import ConversationContext
 from engramlog.projections.recall.enrichment import ENRICHMENTS
 from engramlog.projections.recall.factors.factors import FACTORS, NAMED_STAGES, Fraction
 from engramlog.projections.recall.question_intent import Ambient

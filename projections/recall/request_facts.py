@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from engramlog.projections.image.view import View
     from engramlog.projections.interner import Interner
     from engramlog.projections.moment import Moment
-    from engramlog.projections.recall.conversation_context import ConversationContext
+    from engramlog.projections.recall.conversation.context import ConversationContext
     from engramlog.projections.recall.request import RecallRequest
     from engramlog.projections.tables.declared.aliases import AliasBook
 

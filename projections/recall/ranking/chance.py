@@ -20,8 +20,8 @@ from msgspec import Struct
 from engramlog.projections.arrays import F64, I64
 from engramlog.projections.columns.entity_names import words_of
 from engramlog.projections.normalization import entity_display
+from engramlog.projections.recall.conversation.speakers import without_speakers
 from engramlog.projections.recall.ranking.scoring import SCORE_DECIMALS, Scored
-from engramlog.projections.recall.speakers import without_speakers
 
 if TYPE_CHECKING:
     from engramlog.projections.recall.certainty import Certainty

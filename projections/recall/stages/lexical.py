@@ -16,14 +16,14 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from engramlog.projections.arrays import F64, I32
-from engramlog.projections.recall.conversations import conversations, surroundings
+from engramlog.projections.recall.conversation.conversations import conversations, surroundings
 from engramlog.projections.recall.stages.candidates import Candidates, best_indices
 from engramlog.projections.recall.stages.tally import Tally
 from engramlog.projections.text.stop_words import without_stop_words
 
 if TYPE_CHECKING:
     from engramlog.projections.image.view import View
-    from engramlog.projections.recall.conversation_context import ConversationContext
+    from engramlog.projections.recall.conversation.context import ConversationContext
     from engramlog.projections.recall.request_facts import Survey
 
 TERMS_MAX = 64

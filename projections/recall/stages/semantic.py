@@ -17,14 +17,18 @@ from msgspec import Meta, Struct
 
 from engramlog.projections.arrays import F32, F64, I32, I64
 from engramlog.projections.embedding.vectors import COSINE_DECIMALS
-from engramlog.projections.recall.conversation_context import shares_of
-from engramlog.projections.recall.conversations import (
+from engramlog.projections.recall.conversation.context import shares_of
+from engramlog.projections.recall.conversation.conversations import (
     Windows,
     bounded,
     conversations,
     surroundings,
 )
-from engramlog.projections.recall.speakers import PlainQuestion, question_vector, without_speakers
+from engramlog.projections.recall.conversation.speakers import (
+    PlainQuestion,
+    question_vector,
+    without_speakers,
+)
 from engramlog.projections.recall.stages.candidates import Candidates, StageDisabled, best_indices
 from engramlog.projections.recall.stages.card_likeness import card_scores
 

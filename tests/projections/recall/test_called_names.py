@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from engramlog.projections.moment import Moment
-from engramlog.projections.recall.called_names import read_as, renamed
-from engramlog.projections.recall.conversation_context import ConversationContext
+from engramlog.projections.recall.conversation.called_names import read_as, renamed
+from engramlog.projections.recall.conversation.context import ConversationContext
 from engramlog.projections.recall.request import RecallRequest
 from engramlog.projections.recall.request_facts import Gate, survey
 from tests.worlds.recall_world import World, reader, user

@@ -11,8 +11,12 @@ from hypothesis import strategies as st
 
 from engramlog.projections.moment import Moment
 from engramlog.projections.recall import RecallRequest, load_profile, recall
-from engramlog.projections.recall.conversation_context import ConversationContext
-from engramlog.projections.recall.conversations import conversations, spread, surroundings
+from engramlog.projections.recall.conversation.context import ConversationContext
+from engramlog.projections.recall.conversation.conversations import (
+    conversations,
+    spread,
+    surroundings,
+)
 from engramlog.projections.recall.profile import ProfileError, parse_profile
 from engramlog.projections.recall.ranking.fusion import Fused
 from engramlog.projections.recall.request_facts import Gate, Survey, survey

@@ -14,7 +14,7 @@ from engramlog.projections.embedding.errors import ProviderUnavailable
 from engramlog.projections.embedding.semantics import Semantics
 from engramlog.projections.moment import Moment
 from engramlog.projections.recall import RecallAnswer, RecallRequest, load_profile, recall
-from engramlog.projections.recall.conversation_context import ConversationContext
+from engramlog.projections.recall.conversation.context import ConversationContext
 from engramlog.projections.recall.profile import Profile
 from engramlog.projections.recall.request_facts import Gate, survey
 from engramlog.projections.recall.stages import semantic

@@ -7,14 +7,14 @@ import pytest
 
 from engramlog.projections.arrays import F32
 from engramlog.projections.moment import Moment
-from engramlog.projections.recall.request import RecallRequest
-from engramlog.projections.recall.request_facts import Gate, survey
-from engramlog.projections.recall.speakers import (
+from engramlog.projections.recall.conversation.speakers import (
     SAID_MIN,
     PlainQuestion,
     question_vector,
     without_speakers,
 )
+from engramlog.projections.recall.request import RecallRequest
+from engramlog.projections.recall.request_facts import Gate, survey
 from tests.worlds.recall_world import World, reader, user
 
 

@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from engramlog.projections.arrays import F64, I32, I64, Bool
 from engramlog.projections.moment import NO_START
-from engramlog.projections.recall.conversation_context import ConversationContext, shares_of
+from engramlog.projections.recall.conversation.context import ConversationContext, shares_of
 
 if TYPE_CHECKING:
     from engramlog.projections.image.view import View

@@ -19,7 +19,7 @@ import numpy as np
 from engramlog.projections.arrays import I32
 from engramlog.projections.columns.entity_names import words_of
 from engramlog.projections.normalization import entity_display
-from engramlog.projections.recall.speakers import capitalised_words, is_speaker
+from engramlog.projections.recall.conversation.speakers import capitalised_words, is_speaker
 
 if TYPE_CHECKING:
     from engramlog.projections.recall.ranking.selecting import Rows
