@@ -186,10 +186,6 @@ def writes(told: Life, scope: str = SCOPE) -> Iterator[Ask]:
     yield from lists({})
 
 
-@pytest.mark.xfail(
-    reason="it failed once in hundreds of lives, and what differed is not known",
-    strict=False,
-)
 @given(histories)
 @FEW
 def test_classified_facts_beside_open_ones_show_in_no_answer(history: list[Step]) -> None:
