@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Protocol
 
 import msgspec
@@ -145,11 +146,14 @@ class Authorization(Struct, frozen=True):
         """Which slots (all, or those given) this caller may read: a bool array."""
         scope = view.scope if slots is None else view.scope[slots]
         garden = view.garden if slots is None else view.garden[slots]
-        # Few comparisons of a byte column cost less than one look-up a fact.
-        allowed = np.zeros(len(scope), dtype=bool)
-        for number, name in enumerate(SCOPES):
-            if name in self.scopes:
-                allowed |= scope == number
+        if slots is None:
+            # Few comparisons of a byte column cost less than one look-up a fact.
+            allowed = np.zeros(len(scope), dtype=bool)
+            for number, name in enumerate(SCOPES):
+                if name in self.scopes:
+                    allowed |= scope == number
+        else:
+            allowed = _by_scope_number(self.scopes)[scope]
         if self.only_gardens:
             allowed &= garden >= 0
         if not self.every_garden and (garden >= 0).any():
@@ -177,6 +181,12 @@ class Authorization(Struct, frozen=True):
             stated = view.source if slots is None else view.source[slots]
             cleared &= (level <= OPEN_CLASS) | (stated == (-1 if own is None else own))
         return cleared
+
+
+@lru_cache(maxsize=64)
+def _by_scope_number(scopes: frozenset[str]) -> Bool:
+    """Whether each scope is among these, by its number; the last is that of nowhere, -1."""
+    return np.array([*(name in scopes for name in SCOPES), False], dtype=np.bool_)
 
 
 def everything(principal: str = "system:engramlog") -> Authorization:

@@ -19,11 +19,11 @@ from msgspec import json
 from engramlog.api.http.auth import PRINCIPAL, identify, require
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, note_unread, parameters_of
-from engramlog.api.http.compression import compress
+from engramlog.api.http.compression import compress, is_large
 from engramlog.api.http.connections import connection_of
 from engramlog.api.http.errors import ApiError, coded, from_typed
 from engramlog.api.http.openapi import DOCUMENT, build_openapi
-from engramlog.api.http.positions import at_position, note_position
+from engramlog.api.http.positions import at_position, names_position, note_position
 from engramlog.api.http.quotas import dimension_of
 from engramlog.api.http.routing import Route
 from engramlog.api.node.composition import create_service
@@ -97,11 +97,13 @@ def _serve(route: Route) -> _Handler:
             require(caller, route.permission)
         if caller.charged is not None and route.permission != "none":
             service.quotas.take(caller.charged, dimension)
-        request = await at_position(request, service)
+        if names_position(request):
+            request = await at_position(request, service)
         response = await route.handler(Call(service, caller, request))
         if not response.prepared:
             note_position(response, service)
-            note_unread(response, request, known)
+            if request.query_string:
+                note_unread(response, request, known)
         return response
 
     return serve
@@ -112,15 +114,18 @@ async def _guard(request: web.Request, handler: _Handler) -> web.StreamResponse:
     """Turn failures into answers, and count every request."""
     started = perf_counter()
     status = 500
+    service = request.app[SERVICE]
     connection = connection_of(request)
     if connection is not None:
         connection.begin(request)
     try:
-        response = await _answered(request, handler)
+        response = await _answered(request, handler, service)
         status = response.status
         if not response.prepared:
-            response.headers.update(request.app[SERVICE].browsers.headers(request))
-            await compress(request, response)
+            if service.browsers.configured:
+                response.headers.update(service.browsers.headers(request))
+            if isinstance(response, web.Response) and is_large(response):
+                await compress(request, response)
         return response
     finally:
         if connection is not None:
@@ -129,15 +134,16 @@ async def _guard(request: web.Request, handler: _Handler) -> web.StreamResponse:
         pattern = "unmatched" if resource is None else resource.canonical
         method = request.method if request.method in _METHODS else "other"
         seconds = perf_counter() - started
-        request.app[SERVICE].metrics.observe(pattern, method, status, seconds)
+        service.metrics.observe(pattern, method, status, seconds)
 
 
-async def _answered(request: web.Request, handler: _Handler) -> web.StreamResponse:
-    browsers = request.app[SERVICE].browsers
+async def _answered(
+    request: web.Request, handler: _Handler, service: Service
+) -> web.StreamResponse:
     try:
         if request.method == "OPTIONS":
-            return browsers.preflight(request, _methods_of(request))
-        browsers.check(request)
+            return service.browsers.preflight(request, _methods_of(request))
+        service.browsers.check(request)
         return await handler(request)
     except ApiError as fault:
         return _failure(fault)

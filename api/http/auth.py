@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Mapping
+from functools import lru_cache
 
 import msgspec
 from aiohttp import web
@@ -24,7 +25,7 @@ from engramlog.projections.rights.capability_token import (
 )
 from engramlog.projections.tables.declared.capability_ring import CapabilityRing, Issuer
 from engramlog.projections.tables.declared.garden_directory import GardenDirectory
-from engramlog.projections.tables.declared.keys import KeyRing
+from engramlog.projections.tables.declared.keys import KeyRing, KeyRow
 
 ANONYMOUS = Authorization(
     "anon:trusted", frozenset({"read", "write", "federate"}), frozenset(SCOPES)
@@ -40,6 +41,8 @@ CONTROL = Authorization(
 every garden: a reader of the token can read the log beside it too."""
 
 KEY_LENGTH_MAX = 512
+CALLERS_KEPT = 256
+"""Callers whose rights are compiled and remembered."""
 CAPABILITY_PRINCIPAL = "capability:"
 _CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
@@ -91,21 +94,27 @@ def identify(
             return Caller(CONTROL)
         row = ring.lookup(hashlib.sha256(raw_key.encode()).hexdigest(), now_us)
         if row is not None:
-            rights = Authorization(
-                row.entity_uri,
-                frozenset(row.permissions),
-                frozenset(row.scopes),
-                gardens.of_member(row.entity_uri),
-                sources=(row.entity_uri, *row.sources),
-                ceiling=row.max_classification,
-            )
-            return Caller(rights, row.key_id)
+            return _of_key(row, gardens.of_member(row.entity_uri))
     if not required:
         own = gardens.of_member(ANONYMOUS.principal)
         return Caller(msgspec.structs.replace(ANONYMOUS, gardens=own) if own else ANONYMOUS)
     if raw_key is None:
         raise ApiError(401, "Authorization header required", headers=_CHALLENGE)
     raise ApiError(401, "Invalid or expired API key", headers=_CHALLENGE)
+
+
+@lru_cache(maxsize=CALLERS_KEPT)
+def _of_key(row: KeyRow, gardens: frozenset[str]) -> Caller:
+    """The caller that a key makes, as a member of these gardens."""
+    rights = Authorization(
+        row.entity_uri,
+        frozenset(row.permissions),
+        frozenset(row.scopes),
+        gardens,
+        sources=(row.entity_uri, *row.sources),
+        ceiling=row.max_classification,
+    )
+    return Caller(rights, row.key_id)
 
 
 def holder(text: str, ring: CapabilityRing, issuers: Mapping[str, Issuer], now_us: int) -> Caller:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -154,6 +155,8 @@ def query_of(model: type[Model], request: web.Request) -> Model:
     Raises:
         ApiError: 422 for a repeated or ill-typed parameter.
     """
+    if not request.query_string:
+        return _without_query(model)
     pairs = request.query
     repeated = sorted({name for name in pairs if len(pairs.getall(name)) > 1})
     if repeated:
@@ -170,6 +173,12 @@ def query_of(model: type[Model], request: web.Request) -> Model:
         )
     given = {name: _PLUS.sub(r"\1+\2", text) for name, text in pairs.items() if text != ""}
     return validated(model, given, "query")
+
+
+@cache
+def _without_query(model: type[Model]) -> Model:
+    """What no parameter asks for. Shared, as nothing changes a question once it is read."""
+    return validated(model, {}, "query")
 
 
 def _is_text(text: str) -> bool:

@@ -63,19 +63,25 @@ class BrowserPolicy:
     def check(self, request: web.Request) -> None:
         """Raises ApiError 403 ``host_forbidden`` or ``origin_forbidden``, 415 for a body that a
         browser would send unasked."""
+        headers = request.headers
+        origin = headers.get(hdrs.ORIGIN)
+        if self.hosts is not None or origin is not None:
+            self._check_names(request, origin)
+        if hdrs.AUTHORIZATION not in headers and request.body_exists:
+            declared = headers.get(hdrs.CONTENT_TYPE, "").partition(";")[0]
+            if declared.strip().lower() in SIMPLE_TYPES:
+                message = "declare the body with Content-Type: application/json"
+                raise ApiError(415, {"code": "unsupported_media_type", "message": message})
+
+    def _check_names(self, request: web.Request, origin: str | None) -> None:
+        """Raises ApiError 403 for the name that is asked, or the page that asks."""
         host, port = _host_of(request)
         if self.hosts is not None and not self._is_own(host):
             raise coded("host_forbidden", f"this node does not answer under the name {host!r}")
-        origin = request.headers.get(hdrs.ORIGIN)
         if origin is not None and not self.allows(origin):
             own = (host, port or _PORTS.get(origin.partition(":")[0]))
             if _parts(origin) != own:
                 raise coded("origin_forbidden", "pages of this origin may not use this node")
-        if request.body_exists and hdrs.AUTHORIZATION not in request.headers:
-            declared = request.headers.get(hdrs.CONTENT_TYPE, "").partition(";")[0]
-            if declared.strip().lower() in SIMPLE_TYPES:
-                message = "declare the body with Content-Type: application/json"
-                raise ApiError(415, {"code": "unsupported_media_type", "message": message})
 
     def allows(self, origin: str) -> bool:
         """Whether pages of another origin may use this node."""

@@ -12,16 +12,22 @@ COMPRESSED_FROM_BYTES = 4_096
 _LEVEL = 5
 
 
-async def compress(request: web.Request, response: web.StreamResponse) -> None:
-    """Compress the body, where it is large, at hand, and the client asks for it."""
-    if not isinstance(response, web.Response) or "Content-Encoding" in response.headers:
-        return
-    body = response.body
-    if not isinstance(body, bytes) or len(body) < COMPRESSED_FROM_BYTES:
-        return
+def is_large(response: web.StreamResponse) -> bool:
+    """Whether the body is at hand, plain, and worth compressing."""
+    return (
+        isinstance(response, web.Response)
+        and isinstance(response.body, bytes)
+        and len(response.body) >= COMPRESSED_FROM_BYTES
+        and "Content-Encoding" not in response.headers
+    )
+
+
+async def compress(request: web.Request, response: web.Response) -> None:
+    """Compress a large body where the client asks for it."""
     response.headers.add("Vary", "Accept-Encoding")
     if takes_gzip(request.headers.get("Accept-Encoding", "")):
-        response.body = await asyncio.to_thread(gzip.compress, body, _LEVEL, mtime=0)
+        assert isinstance(response.body, bytes)
+        response.body = await asyncio.to_thread(gzip.compress, response.body, _LEVEL, mtime=0)
         response.headers["Content-Encoding"] = "gzip"
 
 

@@ -14,6 +14,11 @@ WAIT_SECONDS_MAX = 5.0
 """How long a request waits for this node to come to the position it names."""
 
 
+def names_position(request: web.Request) -> bool:
+    """Whether the request names a position that must have been shown."""
+    return POSITION_HEADER in request.headers or POSITION_PARAMETER in request.query_string
+
+
 async def at_position(request: web.Request, service: Service) -> web.Request:
     """The request once the node has shown the position that it names, if it names one.
 
