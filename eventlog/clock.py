@@ -59,8 +59,8 @@ def pack_hlc(wall_ms: int, counter: int) -> int:
 
 def format_hlc(hlc: int) -> str:
     """The wire form: 13-digit milliseconds, a point, 3-digit counter."""
-    wall_ms, counter = divmod(hlc, COUNTER_LIMIT)
-    return f"{wall_ms:013d}.{counter:03d}"
+    digits = f"{hlc:016d}"  # the last three are the counter
+    return f"{digits[:-3]}.{digits[-3:]}"
 
 
 def parse_hlc(text: str) -> int:

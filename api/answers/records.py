@@ -14,13 +14,16 @@ from engramlog.api.schemas.values import wire_v
 from engramlog.eventlog.clock import format_hlc
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.identifiers import id_text
-from engramlog.eventlog.kinds import Attestation, FactAsserted, FactAttributes, Parent, Value
+from engramlog.eventlog.kinds import Attestation, FactAsserted, FactAttributes, Parent
 from engramlog.projections.arrays import I32
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.image.reader import Reader
 from engramlog.projections.image.view import View
 from engramlog.projections.moment import Moment, format_instant
 from engramlog.projections.tables.facts.fact_rows import FactRow
+
+_TEXTS = frozenset({"text", "string", "ref", "datetime"})
+"""Types of values that are text on the wire too."""
 
 
 class Volatile(Struct, frozen=True):
@@ -35,11 +38,6 @@ class Volatile(Struct, frozen=True):
     attributes: FactAttributes | None = None
     """None where the fact has none of its own."""
 
-    @property
-    def effective(self) -> float | None:
-        """Confidence times source trust."""
-        return None if self.source_trust is None else round(self.confidence * self.source_trust, 6)
-
 
 def volatile_of(
     view: View, slots: I32, moment: Moment, authorization: Authorization
@@ -51,14 +49,23 @@ def volatile_of(
     waiting = quarantine_of(view, slots, moment)
     attributes = view.stated_attributes(slots, moment)
     return [
-        Volatile(float(c), bool(k), float(t), q, a)
-        for c, k, t, q, a in zip(confidence, contradicted, trust, waiting, attributes, strict=True)
+        Volatile(c, k, t, q, a)
+        for c, k, t, q, a in zip(
+            confidence.tolist(),
+            contradicted.tolist(),
+            trust.tolist(),
+            waiting,
+            attributes,
+            strict=True,
+        )
     ]
 
 
 def quarantine_of(view: View, slots: I32, moment: Moment) -> list[str | None]:
     """``Volatile.quarantine`` of each slot."""
     found: list[str | None] = [None] * len(slots)
+    if not view.has_quarantine:
+        return found
     for index in np.flatnonzero(view.in_quarantine(slots)).tolist():
         slot = int(slots[index])
         review = view.review(slot, moment)
@@ -78,125 +85,136 @@ def records_of(
     moment: Moment,
     authorization: Authorization,
     node_id: str,
+    rows: Sequence[FactRow] | None = None,
 ) -> list[Record]:
-    """Full records of slots, in order, as a GET answers them."""
+    """Full records of slots, in order, as a GET answers them; ``rows`` where they were read."""
     chosen: I32 = np.asarray(slots, dtype=np.int32)
-    rows = reader.rows([int(position) for position in view.from_position[chosen]])
+    if rows is None:
+        rows = reader.rows(view.from_position[chosen].tolist())
     numbers = volatile_of(view, chosen, moment, authorization)
     return [record_of(row, now, node_id) for row, now in zip(rows, numbers, strict=True)]
 
 
 def record_of(row: FactRow, now: Volatile, node_id: str) -> Record:
     """A stored fact as the wire carries it."""
-    value = Value(row.value_type, row.value_v, row.interpret_as)  # pyright: ignore[reportArgumentType]
     return _record(
-        fact_id=row.id,
-        entity=row.entity,
-        relation=row.relation,
-        value=value,
-        source=row.source,
-        recorded_at=row.recorded_at,
-        hlc=row.hlc,
-        received_from=row.received_from,
-        origin=None if row.origin == node_id else row.origin,
-        valid_from=row.valid_from,
-        valid_until=row.valid_until,
-        scope=row.scope,
-        garden_id=row.garden_id,
-        attestation=row.attestation,
-        cid=row.cid or None,
-        parents=row.derived_from,
-        position=row.from_position,
-        now=now,
+        (row.id, row.entity, row.relation, row.value_type, row.value_v, row.interpret_as),
+        row.source,
+        (row.recorded_at, row.hlc, row.from_position),
+        row.received_from,
+        None if row.origin == node_id else row.origin,
+        (row.valid_from, row.valid_until),
+        row.scope,
+        row.garden_id,
+        row.attestation,
+        row.cid,
+        row.derived_from,
+        now,
+        [],
     )
 
 
 def record_of_event(event: Recorded, now: Volatile, warnings: list[str]) -> Record:
     """A fact just written, from the event that recorded it: no table is read."""
-    fact = event.payload
+    fact, header = event.payload, event.header
     assert isinstance(fact, FactAsserted)
+    value = fact.value
+    if fact.attributes is not None:
+        now = msgspec.structs.replace(now, attributes=fact.attributes)
     return _record(
-        fact_id=fact.id or id_text(event.event_id),
-        entity=fact.entity,
-        relation=fact.relation,
-        value=fact.value,
-        source=fact.source,
-        recorded_at=event.header.recorded_at,
-        hlc=event.header.hlc,
-        received_from=None,
-        origin=None,
-        valid_from=fact.valid_from,
-        valid_until=fact.valid_until,
-        scope=fact.scope,
-        garden_id=fact.garden_id,
-        attestation=fact.attestation,
-        cid=fact.cid or None,
-        parents=fact.derived_from,
-        position=event.position,
-        now=msgspec.structs.replace(now, attributes=fact.attributes),
-        warnings=warnings,
+        (
+            fact.id or id_text(event.event_id),
+            fact.entity,
+            fact.relation,
+            value.type,
+            value.v,
+            value.interpret_as,
+        ),
+        fact.source,
+        (header.recorded_at, header.hlc, event.position),
+        None,
+        None,
+        (fact.valid_from, fact.valid_until),
+        fact.scope,
+        fact.garden_id,
+        fact.attestation,
+        fact.cid,
+        fact.derived_from,
+        now,
+        warnings,
     )
 
 
 def _record(
-    *,
-    fact_id: str,
-    entity: str,
-    relation: str,
-    value: Value,
+    said: tuple[str, str, str, str, str, str],
     source: str,
-    recorded_at: int,
-    hlc: int,
+    recorded: tuple[int, int, int],
     received_from: str | None,
     origin: str | None,
-    valid_from: str | None,
-    valid_until: str | None,
+    valid: tuple[str | None, str | None],
     scope: str,
     garden_id: str | None,
     attestation: Attestation | None,
-    cid: str | None,
+    cid: str,
     parents: Sequence[Parent],
-    position: int,
     now: Volatile,
-    warnings: list[str] | None = None,
+    warnings: list[str],
 ) -> Record:
-    record: Record = {
-        "id": fact_id,
-        "entity": entity,
-        "relation": relation,
-        "value": {
-            "type": value.type,
-            "v": wire_v(value.type, value.v),
-            "interpret_as": value.interpret_as,
-        },
-        "source": source,
-        "timestamp": format_instant(recorded_at),
-        "hlc": format_hlc(hlc),
-        "received_from": received_from,
-        "valid_until": valid_until,
-        "confidence": now.confidence,
-        "scope": scope,
-        "attested_key_id": None if attestation is None else attestation.key_id,
-        "origin_node_id": origin,
-        "origin_allowed_scopes": None,
-        "garden_id": garden_id,
-        "attested": None if attestation is None else True,
-        "contradicted": now.contradicted,
-        "warnings": warnings or [],
-        "source_trust": now.source_trust,
-        "quarantine_status": now.quarantine,
-        "quarantine_garden_id": None if now.quarantine is None else garden_id,
-        "effective_confidence": now.effective,
-        "sanitizer_warnings": [],
-        "sanitizer_redacted": False,
-        "cid": cid,
-        "derived_from": [wire_parent(parent) for parent in parents],
-        "valid_from": valid_from,
-        "position": position,
-    }
+    """``said``: id, entity, relation and value; ``recorded``: microseconds, HLC and position.
+
+    Made for every fact of every answer: what most facts have is copied, and arguments have
+    places, which both cost less than naming everything.
+    """
+    fact_id, entity, relation, value_type, value_v, interpret_as = said
+    recorded_at, hlc, position = recorded
+    v = value_v if value_type in _TEXTS else wire_v(value_type, value_v)
+    record: Record = _PLAIN.copy()
+    record["id"] = fact_id
+    record["entity"] = entity
+    record["relation"] = relation
+    record["value"] = {"type": value_type, "v": v, "interpret_as": interpret_as}
+    record["source"] = source
+    record["timestamp"] = format_instant(recorded_at)
+    record["hlc"] = format_hlc(hlc)
+    record["received_from"] = received_from
+    record["valid_until"] = valid[1]
+    record["confidence"] = confidence = now.confidence
+    record["scope"] = scope
+    record["origin_node_id"] = origin
+    record["garden_id"] = garden_id
+    record["contradicted"] = now.contradicted
+    record["warnings"] = warnings
+    record["sanitizer_warnings"] = []
+    record["cid"] = cid or None
+    record["derived_from"] = [wire_parent(parent) for parent in parents] if parents else []
+    record["valid_from"] = valid[0]
+    record["position"] = position
+    if attestation is not None:
+        record["attested_key_id"] = attestation.key_id
+        record["attested"] = True
+    trust = now.source_trust
+    if trust is not None:
+        record["source_trust"] = trust
+        record["effective_confidence"] = round(confidence * trust, 6)
+    if now.quarantine is not None:
+        record["quarantine_status"] = now.quarantine
+        record["quarantine_garden_id"] = garden_id
     if now.attributes is not None:
         record["attributes"] = wire_attributes(now.attributes)
     return record
+
+
+_PLAIN: Record = dict.fromkeys(
+    (
+        "id", "entity", "relation", "value", "source", "timestamp", "hlc", "received_from",
+        "valid_until", "confidence", "scope", "attested_key_id", "origin_node_id",
+        "origin_allowed_scopes", "garden_id", "attested", "contradicted", "warnings",
+        "source_trust", "quarantine_status", "quarantine_garden_id", "effective_confidence",
+        "sanitizer_warnings", "sanitizer_redacted", "cid", "derived_from", "valid_from",
+        "position",
+    )
+) | {"sanitizer_redacted": False}  # fmt: skip
+"""A record's keys in the protocol's order, ours at the end."""
 
 
 def wire_attributes(attributes: FactAttributes) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from engramlog.api.answers.fact_record import Record
+from engramlog.api.answers.recalled_facts import recalled_json
 from engramlog.api.answers.records import Volatile, record_of
 from engramlog.api.answers.sanitizer_modes import Screen, for_model
 from engramlog.api.commands.entity_names import stored_uri
@@ -175,19 +176,26 @@ def response_of(
 ) -> dict[str, Any]:
     """The union of every published answer shape. ``channels``: with content and instructions."""
     screen: Screen = extra["screen"]
-    scored = [_scored(context, n, each, screen) for n, each in enumerate(found.results)]
-    beside = _beside(found, scored)
-    divergent = frozenset(found.card.divergent.tolist() if found.card is not None else ())
+    records = [shown_record(context, n, each, screen) for n, each in enumerate(found.results)]
+    divergent: frozenset[int] = frozenset(
+        found.card.divergent.tolist() if found.card is not None else ()
+    )
+    facts = [
+        recalled_json(record, each, beside, stale=each.slot in divergent)
+        for record, each, beside in zip(
+            records, found.results, _beside(found, records), strict=True
+        )
+    ]
     by_channel: dict[str, Any] = {}
     if channels:
         by_channel = {
-            "content": [item for item in scored if not _instructs(item)],
-            "instructions": [item for item in scored if _instructs(item)],
+            "content": [each.item for each in facts if not each.instructs],
+            "instructions": [each.item for each in facts if each.instructs],
         }
     return {
         "recall_id": extra["recall_id"],
         "query_hash": hashlib.sha256(body.query.encode()).hexdigest(),
-        "facts": scored,
+        "facts": [each.item for each in facts],
         **by_channel,
         "total_scored": found.total_scored,
         "token_budget": body.token_budget,
@@ -195,10 +203,7 @@ def response_of(
         "truncated": found.truncated,
         "tombstone_notices": extra["tombstone_notices"],
         "chain_proof": extra["chain_proof"],
-        "results": [
-            _flat(item, each, divergent) | more
-            for item, each, more in zip(scored, found.results, beside, strict=True)
-        ],
+        "results": [each.flat for each in facts],
         "query": body.query,
         "request": {name: getattr(body, name) for name in RecallBody.model_fields},
         "generated_at": format_instant(found.moment.instant_us),
@@ -265,17 +270,6 @@ def shown_record(context: ReadingContext, index: int, each: Recalled, screen: Sc
     return screen.show(index, record_of(row, now, written_by))
 
 
-def _scored(context: ReadingContext, index: int, each: Recalled, screen: Screen) -> dict[str, Any]:
-    return {
-        "fact": shown_record(context, index, each, screen),
-        "score": each.score,
-        "score_breakdown": each.breakdown,
-        "hop_distance": each.hop_distance,
-        "token_estimate": each.token_estimate,
-        "from_card": each.from_card,
-    }
-
-
 def _brief(attributes: FactAttributes | None) -> FactAttributes | None:
     """Attributes without their free texts, which no token budget counts."""
     if attributes is None:
@@ -283,18 +277,20 @@ def _brief(attributes: FactAttributes | None) -> FactAttributes | None:
     return msgspec.structs.replace(attributes, **dict.fromkeys(FREE_TEXTS, ""))
 
 
-def _beside(found: RecallAnswer, scored: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _beside(found: RecallAnswer, records: list[Record]) -> list[dict[str, Any]]:
     """What the profile says beside each fact, of texts as this answer shows them."""
+    if not found.enrichment:
+        return [{} for _ in records]
     returned = [
         EnrichedFact(
-            str(item["fact"]["value"]["v"]),
-            _shown(each.attributes or PLAIN, item["fact"]),
+            str(record["value"]["v"]),
+            _shown(each.attributes or PLAIN, record),
             each.confidence,
             each.row.recorded_at,
             each.recalls,
             each.idle_us,
         )
-        for item, each in zip(scored, found.results, strict=True)
+        for record, each in zip(records, found.results, strict=True)
     ]
     return enrich(found.enrichment, returned)
 
@@ -308,29 +304,3 @@ def _shown(attributes: FactAttributes, record: Record) -> FactAttributes:
     silent = record["sanitizer_redacted"]
     texts = {name: "" if silent else serve(getattr(attributes, name)) for name in FREE_TEXTS}
     return msgspec.structs.replace(attributes, **texts)
-
-
-def _instructs(item: dict[str, Any]) -> bool:
-    return item["fact"]["value"]["interpret_as"] == "instruction"
-
-
-def _flat(item: dict[str, Any], each: Recalled, divergent: frozenset[int]) -> Record:
-    """The seed's shape: the record itself, with the score and the reasons beside it."""
-    flat: Record = {
-        **item["fact"],
-        "derived_from_hashes": [parent.hash for parent in each.row.derived_from],
-        "score": item["score"],
-        "score_breakdown": item["score_breakdown"],
-        "hop_distance": item["hop_distance"],
-        "token_estimate": item["token_estimate"],
-        "fact": item["fact"],
-        "why": list(each.why),
-        "from_card": each.from_card,
-        "card_stale": each.slot in divergent,
-        "found_by": each.found_by,
-    }
-    if each.provenance_of is not None:
-        flat["provenance_of"] = each.provenance_of
-    if each.explain is not None:
-        flat["explain"] = each.explain
-    return flat

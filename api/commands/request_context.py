@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from time import monotonic
 from typing import TypeVar
 
@@ -34,6 +35,7 @@ from engramlog.projections.episodes.shown import Shown
 from engramlog.projections.image.view import View
 from engramlog.projections.moment import Moment, parse_instant
 from engramlog.projections.normalization import SCOPES
+from engramlog.projections.tables.facts.fact_rows import FactRow
 from engramlog.projections.writing.commands import Command, Done, Refused, WriteAnswer
 from engramlog.replay.moment import MomentError, before_floor, resolve
 
@@ -57,17 +59,17 @@ class ReadingContext:
     def node(self) -> ReadingNode:
         return self.service.node
 
-    @property
+    @cached_property
     def authorization(self) -> Authorization:
         """The caller's rights in lists and look-ups, as the sanitizer mode leaves them."""
         return look_up_rights(self.service.settings.sanitizer_mode, self.caller.authorization)
 
-    @property
+    @cached_property
     def model_authorization(self) -> Authorization:
         """The caller's rights where facts are put together for a model (neighbours, cards)."""
         return model_rights(self.service.settings.sanitizer_mode, self.caller.authorization)
 
-    @property
+    @cached_property
     def recall_authorization(self) -> Authorization:
         """The caller's rights in recall."""
         return recall_rights(self.service.settings.sanitizer_mode, self.caller.authorization)
@@ -174,13 +176,23 @@ class ReadingContext:
         return rights.narrowed(frozenset({scope}))
 
     def records(
-        self, view: View, slots: Sequence[int] | I32, moment: Moment, *, whole: bool = False
+        self,
+        view: View,
+        slots: Sequence[int] | I32,
+        moment: Moment,
+        *,
+        whole: bool = False,
+        rows: Sequence[FactRow] | None = None,
     ) -> list[Record]:
-        """Full records of slots, in order, as the sanitizer mode lets them be seen; ``whole``
-        for the one who wrote them."""
+        """Full records of slots, in order, as the sanitizer mode lets them be seen.
+
+        Args:
+            whole: for the one who wrote them.
+            rows: of the slots, where they were read already.
+        """
         reader, node_id = self.node.reader, self.node.node_id
         chosen: I32 = np.asarray(slots, dtype=np.int32)
-        records = records_of(reader, view, chosen, moment, self.authorization, node_id)
+        records = records_of(reader, view, chosen, moment, self.authorization, node_id, rows)
         mode = self.service.settings.sanitizer_mode
         return screen(reader, view, chosen, mode, whole=whole).show_all(records)
 

@@ -68,11 +68,18 @@ class View(ColumnView):
 
     # -- gardens --------------------------------------------------------------------------
 
+    @property
+    def has_quarantine(self) -> bool:
+        """Whether there is any quarantine garden."""
+        return bool(self._image.gardens.quarantines)
+
     def in_quarantine(self, slots: I32) -> Bool:
         """Which facts were stated in a quarantine garden."""
-        garden = self.garden[slots]
         numbers = list(self._image.gardens.quarantines)
-        if not numbers or not len(garden) or int(garden.max()) < 0:
+        if not numbers:
+            return np.zeros(len(slots), dtype=np.bool_)
+        garden = self.garden[slots]
+        if not len(garden) or int(garden.max()) < 0:
             return np.zeros(len(slots), dtype=np.bool_)
         return np.isin(garden, np.array(numbers, dtype=garden.dtype))
 
@@ -267,17 +274,17 @@ class View(ColumnView):
         or have themselves lost such a conflict. Set-valued relations never do."""
         flags: Bool = self.set_aside[slots] <= moment.position
         crowded = self._image.facts.crowded[self.key[slots]]
-        asked = np.flatnonzero(~flags & crowded & (self.base[slots] > 0.0))
-        if len(asked):
-            flags[asked] = self._disputed(slots[asked], moment, authorization)
-        for index in self._denied(slots, ~flags, moment).tolist():
-            flags[index] = len(self.deniers(int(slots[index]), moment, authorization)) > 0
+        if np.count_nonzero(crowded):
+            asked = np.flatnonzero(~flags & crowded & (self.base[slots] > 0.0))
+            if len(asked):
+                flags[asked] = self._disputed(slots[asked], moment, authorization)
+        if self._image.denials:
+            for index in self._denied(slots, ~flags, moment).tolist():
+                flags[index] = len(self.deniers(int(slots[index]), moment, authorization)) > 0
         return flags
 
     def _denied(self, slots: I32, asked: Bool, moment: Moment) -> I32:
         """Indexes of live facts that were denied by the moment, open or not."""
-        if not self._image.denials:
-            return slots[:0]
         asked &= np.isin(slots, self._image.denials.targets())
         asked &= self.claimed(slots, moment)
         return np.flatnonzero(asked).astype(np.int32)

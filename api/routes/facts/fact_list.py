@@ -8,11 +8,12 @@ from aiohttp import web
 from msgspec import UNSET, Struct
 
 from engramlog.api.answers.compact_facts import lines_of, short_record
+from engramlog.api.answers.fact_list import FactListPage
 from engramlog.api.answers.fact_record import Record, Warnings
 from engramlog.api.answers.short_fact import ShortFact
 from engramlog.api.answers.tombstone_records import TombstoneNotice
 from engramlog.api.commands.fact_listing import listed, notices_of
-from engramlog.api.http.bodies import answer
+from engramlog.api.http.bodies import encoded
 from engramlog.api.http.call import Call, warned
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.facts import FactListQuery
@@ -66,16 +67,21 @@ async def list_facts(call: Call) -> web.Response:
     """Facts that match, newest first, a page at a time."""
     query = call.query(FactListQuery)
     call.session()
-    page, records, cursor, _ = await call.in_pool(lambda: listed(call, query))
-    notices = await call.in_pool(lambda: notices_of(call, query)) if query.cursor is None else []
-    body = {
-        **_shaped(records, query.fields),
-        "total": page.total,
-        "cursor": cursor,
-        "tombstone_notices": notices,
-    }
-    call.note_read(frozenset(record["scope"] for record in records))
-    return answer(warned(body, query), headers={"X-Total-Count": str(page.total)})
+
+    def found() -> tuple[FactListPage, list[Record], bytes]:
+        page, records, cursor, _ = listed(call, query)
+        body = {
+            **_shaped(records, query.fields),
+            "total": page.total,
+            "cursor": cursor,
+            "tombstone_notices": notices_of(call, query) if query.cursor is None else [],
+        }
+        return page, records, encoded(warned(body, query))
+
+    page, records, data = await call.in_pool(found)
+    call.note_facts(records)
+    headers = {"X-Total-Count": str(page.total)}
+    return web.Response(body=data, headers=headers, content_type="application/json")
 
 
 def _shaped(records: list[Record], fields: Fields) -> dict[str, Any]:

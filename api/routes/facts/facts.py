@@ -129,8 +129,8 @@ def now_of(call: Call, event: Recorded, done: Done) -> Volatile:
     garden = call.node.reader.gardens.find(fact.garden_id) if fact.garden_id else None
     waits = garden is not None and garden.quarantine and fact.confidence > 0.0
     contradicted = done.contradicted
-    view = call.view()
     if contradicted:  # perhaps by what the caller may not know of
+        view = call.view()
         slot = answering_slot(call, view, done)
         chosen: I32 = np.array([] if slot is None else [slot], dtype=np.int32)
         rights = call.authorization.reading()
@@ -205,10 +205,10 @@ async def get_fact(call: Call) -> web.Response:
         return answer(card)
     check_erased(call, name)
     slot = find(call, view, moment, name, call.authorization.alone())
-    row = call.node.reader.rows([int(view.from_position[slot])])[0]
-    _check_cid(row)
-    record = call.records(view, [slot], moment)[0]
-    call.note_read((row.scope,))
+    rows = call.node.reader.rows([int(view.from_position[slot])])
+    _check_cid(rows[0])
+    record = call.records(view, [slot], moment, rows=rows)[0]
+    call.note_read((rows[0].scope,))
     return answer(record)
 
 

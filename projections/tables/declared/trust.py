@@ -286,13 +286,15 @@ class TrustPart:
         policy = self.policy(position)
         if policy.mode == "off":
             return np.ones(len(sources), dtype=np.float64)
-        if (warrants != WRITTEN_HERE).any():
+        if np.count_nonzero(warrants != WRITTEN_HERE):
             trust: F64 = trust_levels(policy)[warrants]
             claimed: Bool = (warrants >= CLAIMED) & (warrants < RECEIVED)
             if claimed.any():
                 trust[claimed & (self._key_positions()[sources] <= position)] = 1.0
         else:
             trust = np.ones(len(sources), dtype=np.float64)
+        if not self._settings:
+            return trust
         received: Bool = peers >= 0
         through: F64 = np.ones(len(sources), dtype=np.float64)
         for source, (positions, values) in list(self._settings.items()):

@@ -1,0 +1,63 @@
+"""Recalled facts as full answers carry them. A record stands in an answer four times: it is
+encoded once, and its bytes are put together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Raw, Struct
+
+from engramlog.api.answers.fact_record import Record
+from engramlog.api.http.bodies import encoded
+from engramlog.projections.recall.answer import Recalled
+
+
+class RecalledJson(Struct, frozen=True):
+    """``item``: the protocol's shape, the record beside its score. ``flat``: the seed's, the
+    record itself with the score and the reasons beside it."""
+
+    item: Raw
+    flat: Raw
+    instructs: bool
+
+
+def recalled_json(
+    record: Record, each: Recalled, beside: dict[str, Any], *, stale: bool
+) -> RecalledJson:
+    """Both shapes of one fact.
+
+    Args:
+        record: as this answer shows it.
+        beside: what the profile says of it (``enrichment``); no key of the record.
+        stale: whether the entity's card says otherwise.
+    """
+    fact = encoded(record)
+    breakdown = Raw(encoded(each.breakdown))
+    scored = {
+        "score": each.score,
+        "score_breakdown": breakdown,
+        "hop_distance": each.hop_distance,
+        "token_estimate": each.token_estimate,
+    }
+    flat: dict[str, Any] = {
+        "derived_from_hashes": [parent.hash for parent in each.row.derived_from],
+        **scored,
+        "fact": Raw(fact),
+        "why": each.why,
+        "from_card": each.from_card,
+        "card_stale": stale,
+        "found_by": each.found_by,
+    }
+    if each.provenance_of is not None:
+        flat["provenance_of"] = each.provenance_of
+    if each.explain is not None:
+        flat["explain"] = each.explain
+    flat |= beside
+    item = encoded({"fact": Raw(fact), **scored, "from_card": each.from_card})
+    instructs = record["value"]["interpret_as"] == "instruction"
+    return RecalledJson(Raw(item), Raw(_joined(fact, encoded(flat))), instructs)
+
+
+def _joined(first: bytes, second: bytes) -> bytes:
+    """One JSON object with the fields of two."""
+    return b"%b,%b" % (first[:-1], second[1:])
