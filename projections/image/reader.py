@@ -24,6 +24,7 @@ from engramlog.eventlog.kinds import (
     KeyRevoked,
     PeerDeclared,
     PeerStateSet,
+    ProfileSet,
     TrustPolicy,
 )
 from engramlog.projections.columns.fact_columns import cid_number
@@ -44,9 +45,10 @@ from engramlog.projections.tables.declared.garden_directory import (
 from engramlog.projections.tables.declared.keys import KeyRing, load_keys
 from engramlog.projections.tables.declared.manifests import ManifestRow, load_manifest
 from engramlog.projections.tables.declared.policies import (
+    InstalledProfiles,
     decay_policies,
+    load_profiles,
     pinned_model,
-    profiles,
     set_valued_relations,
 )
 from engramlog.projections.tables.declared.subscriptions import SubscriptionRow, load_subscriptions
@@ -132,12 +134,14 @@ class Reader:
         self.gardens = GardenDirectory()
         self.capabilities = CapabilityRing()
         self.aliases = AliasBook()
+        self._profiles = InstalledProfiles()
         self.known_peers: list[PeerRow] = []
         self.refresh_keys()
         self.refresh_peers()
         self.refresh_capabilities()
         self.refresh_gardens()
         self.refresh_aliases()
+        self.refresh_profiles()
 
     def refresh_keys(self) -> None:
         """Load the key ring and the agents' keys anew."""
@@ -164,6 +168,11 @@ class Reader:
         with self.pool.connection() as db:
             self.aliases = AliasBook(load_aliases(db))
 
+    def refresh_profiles(self) -> None:
+        """Load the installed recall profiles anew."""
+        with self.pool.connection() as db:
+            self._profiles = load_profiles(db)
+
     def committed(self, events: Sequence[Recorded]) -> None:
         """Take note of events that were just published."""
         kinds = {type(event.payload) for event in events}
@@ -177,6 +186,8 @@ class Reader:
             self.refresh_peers()
         if AliasSet in kinds:
             self.refresh_aliases()
+        if ProfileSet in kinds:
+            self.refresh_profiles()
         if FactErased in kinds:
             self.refresh_aliases()
         for follow in self.followers:
@@ -229,8 +240,7 @@ class Reader:
 
     def profiles(self, position: int) -> dict[str, dict[str, Any]]:
         """Installed recall profiles at a position."""
-        with self.pool.connection() as db:
-            return profiles(db, position)
+        return self._profiles.at(position)
 
     def reviews(self, fact_ids: Sequence[str]) -> dict[str, QuarantineReview]:
         """Reviews of quarantined facts, by fact id."""

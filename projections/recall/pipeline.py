@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from engramlog.projections.recall.factors.features import Need, load_features
 from engramlog.projections.recall.plan import Plan, make_plan
 from engramlog.projections.recall.profile import Profile
 from engramlog.projections.recall.question_intent import Chosen, choose
-from engramlog.projections.recall.ranking.breakdown import breakdown
+from engramlog.projections.recall.ranking.breakdown import Breakdowns
 from engramlog.projections.recall.ranking.chance import Chance, chance_of, scaled
 from engramlog.projections.recall.ranking.evidence import evidence_of
 from engramlog.projections.recall.ranking.fusion import FUSIONS, NORMALISATIONS, Fused, redistribute
@@ -222,9 +223,17 @@ def _all_recalled(
         for number in np.flatnonzero(np.isin(slots, found.slots)).tolist():
             finders[number].append((labels[name], found))
     attributes = surveyed.view.stated_attributes(slots, surveyed.moment)
+    numbers = Breakdowns(scored, plan.profile.factors, [each.index for each in selected])
     return tuple(
         _recalled(
-            surveyed, plan, scored, each, weights, chance, finders[number], attributes[number]
+            surveyed,
+            scored,
+            each,
+            weights,
+            chance,
+            finders[number],
+            attributes[number],
+            partial(numbers.of, number),
         )
         for number, each in enumerate(selected)
     )
@@ -232,15 +241,16 @@ def _all_recalled(
 
 def _recalled(
     surveyed: Survey,
-    plan: Plan,
     scored: Scored,
     each: Selected,
     weights: dict[str, float],
     chance: Chance | None,
     finders: Sequence[tuple[str, Candidates]],
     attributes: FactAttributes | None,
+    breakdown: Callable[[float], dict[str, float]],
 ) -> Recalled:
-    """``finders``: the stages that found it, by their labels."""
+    """``finders``: the stages that found it, by their labels; ``breakdown`` is given the trust in
+    its source."""
     features, fused = scored.features, scored.fused
     index = each.index
     if index is None:  # a parent that no stage found: it has properties, but no score
@@ -257,7 +267,7 @@ def _recalled(
         slot=each.slot,
         row=each.row,
         score=0.0 if index is None else float(scored.score[index]),
-        breakdown=breakdown(scored, plan.profile.factors, index, trust),
+        breakdown=breakdown(trust),
         hop_distance=0 if index is None else int(fused.hops[index]),
         token_estimate=each.tokens,
         confidence=confidence,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Annotated, Any, Literal
 
@@ -166,6 +166,7 @@ class Profile(_Part, frozen=True):
         return {each.name: each.weight for each in self.stages} | adding
 
 
+@lru_cache(maxsize=32)
 def profile_digest(profile: Profile) -> str:
     """SHA-256, as hex, of the validated document: equal digests rank alike."""
     return hashlib.sha256(msgspec.json.encode(profile, order="deterministic")).hexdigest()

@@ -89,7 +89,7 @@ class Conversations(Struct, frozen=True):
 
     def _stepped(self, at: I64, found: Bool, step: int) -> tuple[I64, Bool]:
         """The places so many steps on, and which of them are in the same conversation."""
-        there = np.clip(at + step, 0, len(self.members) - 1)
+        there = np.minimum(np.maximum(at + step, 0), len(self.members) - 1)
         return there, found & (there == at + step) & (self.number[there] == self.number[at])
 
 

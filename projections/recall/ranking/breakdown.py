@@ -27,37 +27,59 @@ BREAKDOWN_KEYS = (
 )
 
 
-def breakdown(
-    scored: Scored, choices: Sequence[FactorChoice], index: int | None, trust: float
-) -> dict[str, float]:
-    """The numbers of one candidate; of a fact that no stage found, 0 and factors of 1.
+class Breakdowns:
+    """Of the facts of one answer.
 
     Args:
         choices: the profile's factors.
-        trust: in the fact's source, at the Moment.
+        indices: of each fact among the scored; None for one that no stage found.
     """
-    parts = dict.fromkeys(BREAKDOWN_KEYS, 0.0) | {"source_trust": trust}
-    parts |= dict.fromkeys(("confidence_factor", "trust_factor", "other_factors", "scale"), 1.0)
-    if index is None:
+
+    def __init__(
+        self, scored: Scored, choices: Sequence[FactorChoice], indices: Sequence[int | None]
+    ) -> None:
+        self._scale = round(scored.scale, SCORE_DECIMALS)
+        self._columns: dict[str, list[float]] = {}
+        if any(index is not None for index in indices):
+            at = [index or 0 for index in indices]
+            for name, numbers in _shown(scored, choices).items():
+                self._columns[name] = [round(n, SCORE_DECIMALS) for n in numbers[at].tolist()]
+        self._indices = indices
+
+    def of(self, number: int, trust: float) -> dict[str, float]:
+        """The numbers of a fact; of one that no stage found, 0 and factors of 1.
+
+        Args:
+            trust: in the fact's source, at the Moment.
+        """
+        parts = _UNFOUND.copy()
+        parts["source_trust"] = trust
+        if self._indices[number] is None:
+            return parts
+        for name, column in self._columns.items():
+            parts[name] = column[number]
+        known = parts["relevance"] * parts["confidence_factor"] * parts["trust_factor"]
+        # Where nothing is known a floor alone made the score, and there is nothing to multiply.
+        if known:
+            parts["other_factors"] = round(parts["weighted_total"] / known, SCORE_DECIMALS)
+        parts["scale"] = self._scale
         return parts
-    for name in parts.keys() & scored.fused.normalised.keys():
-        parts[name] = _rounded(scored.fused.normalised[name], index)
+
+
+def _shown(scored: Scored, choices: Sequence[FactorChoice]) -> dict[str, F64]:
+    """What is shown of every candidate, by key."""
+    normalised = scored.fused.normalised
+    shown = {name: normalised[name] for name in BREAKDOWN_KEYS if name in normalised}
     if "recency" in scored.factors:
-        parts["recency"] = _rounded(scored.factors["recency"], index)
-    parts["relevance"] = _rounded(scored.weighted, index)
-    parts["weighted_total"] = _rounded(scored.total, index)
+        shown["recency"] = scored.factors["recency"]
+    shown |= {"relevance": scored.weighted, "weighted_total": scored.total}
     multiplying = {choice.name for choice in choices if choice.mode == "mul"}
     if "confidence" in multiplying:
-        parts["confidence_factor"] = _rounded(scored.factors["confidence"], index)
+        shown["confidence_factor"] = scored.factors["confidence"]
     if "source_trust" in multiplying:
-        parts["trust_factor"] = _rounded(scored.factors["source_trust"], index)
-    known = parts["relevance"] * parts["confidence_factor"] * parts["trust_factor"]
-    # Where nothing is known a floor alone made the score, and there is nothing to multiply.
-    if known:
-        parts["other_factors"] = round(parts["weighted_total"] / known, SCORE_DECIMALS)
-    parts["scale"] = round(scored.scale, SCORE_DECIMALS)
-    return parts
+        shown["trust_factor"] = scored.factors["source_trust"]
+    return shown
 
 
-def _rounded(numbers: F64, index: int) -> float:
-    return round(float(numbers[index]), SCORE_DECIMALS)
+_FACTORS = ("confidence_factor", "trust_factor", "other_factors", "scale")
+_UNFOUND = {name: 1.0 if name in _FACTORS else 0.0 for name in BREAKDOWN_KEYS}

@@ -146,7 +146,8 @@ class Cosine:
             return np.empty(0) if self._words is None else self._words.to(index)
         # Each row by itself: a product's last bits would depend on which others there are.
         cosines: F64 = np.vecdot(self._rows, self._rows[index])
-        cosines = cosines.clip(0.0, 1.0).round(COSINE_DECIMALS)
+        # As ``clip`` does, which asks more of the arguments than the work takes.
+        cosines = np.minimum(np.maximum(cosines, 0.0), 1.0).round(COSINE_DECIMALS)
         if self._words is None:
             return cosines
         return np.where(self._embedded, cosines, self._words.to(index))

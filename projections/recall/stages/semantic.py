@@ -148,36 +148,40 @@ def _blended(
     as much, and those are shared by all facts that stand near.
     """
     rows, _ = semantics.rows(windows.members)
-    own = _there(kept, windows.places)
-    weights = {
-        n: share * own * _there(kept, windows.places + n) * windows.steps[n]
-        for n, share in shares.items()
-    }
-    weights[0] = (windows.places < len(rows)).astype(np.float64)
+    count = len(rows)
+    at = {step: _indices(windows.places + step, count) for step in (0, *shares)}
+    known = _padded(kept, count)
+    own = known[at[0]]
+    weights = {n: share * own * known[at[n]] * windows.steps[n] for n, share in shares.items()}
+    weights[0] = (windows.places < count).astype(np.float64)
     steps = sorted(weights)
     # Each row by itself: a matrix product's last bits would depend on which others there are.
-    products = np.vecdot(rows, query).astype(np.float64)
+    products = _padded(np.vecdot(rows, query), count)
     overlaps = [
-        np.vecdot(rows[: max(0, len(rows) - apart)], rows[apart:]).astype(np.float64)
+        _padded(np.vecdot(rows[: max(0, count - apart)], rows[apart:]), count)
         for apart in range(steps[-1] - steps[0] + 1)
     ]
     product, squared = np.zeros(len(windows.places)), np.zeros(len(windows.places))
     for number, step in enumerate(steps):
-        product += weights[step] * _there(products, windows.places + step)
-        squared += weights[step] ** 2 * _there(overlaps[0], windows.places + step)
+        product += weights[step] * products[at[step]]
+        squared += weights[step] ** 2 * overlaps[0][at[step]]
         for later in steps[number + 1 :]:
-            overlap = _there(overlaps[later - step], windows.places + step)
+            overlap = overlaps[later - step][at[step]]
             squared += 2.0 * weights[step] * weights[later] * overlap
     return product, np.sqrt(np.maximum(squared, 0.0))
 
 
-def _there(values: F64, places: I64) -> F64:
-    """The values at some places; 0 at those that are none."""
-    if not len(values):
-        return np.zeros(len(places))
-    return np.where(
-        (places >= 0) & (places < len(values)), values[np.clip(places, 0, len(values) - 1)], 0.0
-    )
+def _padded(values: F32 | F64, count: int) -> F64:
+    """Values by place, with 0 before the first, and behind the last up to ``count``."""
+    padded = np.zeros(count + 2)
+    padded[1 : 1 + len(values)] = values
+    return padded
+
+
+def _indices(places: I64, count: int) -> I64:
+    """Where ``_padded`` has some places of ``count``; those that are none lead to a 0."""
+    indices: I64 = np.minimum(np.maximum(places, -1), count) + 1
+    return indices
 
 
 def _lifted(survey: Survey, parameters: Parameters, query: F32, found: Candidates) -> Candidates:

@@ -91,10 +91,30 @@ def decay_policies(db: apsw.Connection, position: int) -> list[DecayPolicy]:
     return [_decode_policy(text) for _, text in query(db, _AT, ("decay", position, position))]
 
 
-def profiles(db: apsw.Connection, position: int) -> dict[str, dict[str, Any]]:
-    """Recall profiles installed over the built-in ones, by name."""
-    rows = query(db, _AT, ("profile", position, position))
-    return {name: _decode_document(text) for name, text in rows}
+class InstalledProfiles:
+    """Recall profiles installed over the built-in ones, at any position. Replaced by the writer
+    after a change, so that a recall asks no table for them."""
+
+    def __init__(self, rows: Sequence[tuple[int, int, str, str]] = ()) -> None:
+        self._rows = rows
+        """From and to which position, name and document."""
+
+    def at(self, position: int) -> dict[str, dict[str, Any]]:
+        """Documents by name, as they were at a position."""
+        return {
+            name: _decode_document(text)
+            for start, end, name, text in self._rows
+            if start <= position < end
+        }
+
+
+def load_profiles(db: apsw.Connection) -> InstalledProfiles:
+    """Every profile that ever was installed."""
+    sql = (
+        "SELECT from_position, to_position, name, document FROM declarations"
+        " WHERE sort='profile' ORDER BY name"
+    )
+    return InstalledProfiles([(a, b, name, text) for a, b, name, text in query(db, sql)])
 
 
 def set_valued_relations(db: apsw.Connection, position: int) -> list[str]:
