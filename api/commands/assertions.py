@@ -52,7 +52,7 @@ def assertion_of(context: RequestContext, request: AssertRequest) -> Assertion:
     check_value(context, request.value)
     garden = None if request.garden_id is None else entered_garden(context, request.garden_id).id
     _check_rights(context, request)
-    position = context.view().position
+    position = context.node.reader.image.position
     entity, source = entity_named(context, request.entity, position), stored_uri(request.source)
     check_entity(context, entity)
     check_source(context, source)

@@ -14,7 +14,7 @@ from engramlog.eventlog.event import Recorded
 
 EVENTS_MAX = 2_000
 """Events that may wait."""
-SECONDS_MAX = 0.05
+SECONDS_MAX = 0.2
 """How long an event may wait."""
 PAUSE_SECONDS = 1.0
 """After a failure, until the next attempt that no reader asks for."""

@@ -68,11 +68,18 @@ CLEAN = Verdict((), 0)
 def verdict_of(fact: FactAsserted) -> Verdict:
     """The verdict over a fact: its value where that is text, what its attributes say in words,
     and its names."""
-    in_value = scan(fact.value.v) if fact.value.type in _TEXTUAL else frozenset[str]()
-    if fact.attributes is not None:
-        for text in worded(fact.attributes):
-            in_value |= scan(text)
-    in_name = scan(f"{fact.entity}\n{fact.relation}\n{fact.source}")
+    text = fact.value.v if fact.value.type in _TEXTUAL else ""
+    names = (fact.entity, fact.relation, fact.source)
+    if fact.attributes is None and len(text) <= _REMEMBERED_CHARS_MAX:
+        return _judged_before(text, *names)
+    worded_too = () if fact.attributes is None else tuple(worded(fact.attributes))
+    return _judged(text, *names, *worded_too)
+
+
+def _judged(text: str, entity: str, relation: str, source: str, *besides: str) -> Verdict:
+    """Of a value, the names, and what attributes say in words."""
+    in_value = _NOTHING.union(*(scan(each) for each in (text, *besides)))
+    in_name = scan(f"{entity}\n{relation}\n{source}")
     if not in_value and not in_name:
         return CLEAN
     flags = NOTED
@@ -81,6 +88,10 @@ def verdict_of(fact: FactAsserted) -> Verdict:
     if in_name - NOTICES:
         flags |= NAME_FLAG
     return Verdict(tuple(sorted(in_value | {IN_NAME + code for code in in_name})), flags)
+
+
+# A fact is judged by the projector, by the memory image and for the answer, one after the other.
+_judged_before = lru_cache(maxsize=16_384)(_judged)
 
 
 FREE_TEXTS = ("original", "emotion_context", "keywords")
@@ -108,7 +119,6 @@ def _scanned(text: str) -> frozenset[str]:
     return codes | found if found else codes
 
 
-# A fact is judged by the projector, by the memory image and for the answer, one after the other.
 _scanned_before = lru_cache(maxsize=32_768)(_scanned)
 _long_scanned_before = lru_cache(maxsize=2_048)(_scanned)
 

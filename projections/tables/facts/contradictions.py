@@ -288,23 +288,19 @@ _Top = tuple[bytes, int, str]
 
 def _claim_run(events: Sequence[Recorded], patterns: Sequence[str], db: apsw.Connection) -> None:
     """Add claims for a run of assertions; open and close conflicts as the newest changes."""
-    claims: list[_Claim] = []
-    by_key: dict[bytes, list[_Claim]] = {}
-    several: dict[str, bool] = {}
+    by_key: dict[bytes, list[Recorded]] = {}
     for event in events:
         fact = event.payload
         assert isinstance(fact, FactAsserted)
-        if fact.confidence == 0.0:
-            continue
-        key = key_hash(fact.entity, fact.relation, fact.scope, fact.garden_id)
-        value = value_hash(fact.value.type, fact.value.v)
-        claim = _Claim(event, fact, fact_id(event), key, value)
-        claims.append(claim)
-        by_key.setdefault(key, []).append(claim)
-    if not claims:
+        if fact.confidence != 0.0:
+            key = key_hash(fact.entity, fact.relation, fact.scope, fact.garden_id)
+            by_key.setdefault(key, []).append(event)
+    if not by_key:
         return
     crowded = _crowded_keys(by_key, db)
-    claims = [claim for claim in claims if claim.key in crowded]
+    claims = [_claim(key, event) for key in crowded for event in by_key[key]]
+    claims.sort(key=lambda claim: claim.event.position)
+    several: dict[str, bool] = {}
     for claim in claims:
         relation = claim.fact.relation
         if relation not in several:
@@ -320,14 +316,21 @@ def _claim_run(events: Sequence[Recorded], patterns: Sequence[str], db: apsw.Con
     )
 
 
-def _crowded_keys(by_key: dict[bytes, list[_Claim]], db: apsw.Connection) -> set[bytes]:
+def _claim(key: bytes, event: Recorded) -> _Claim:
+    fact = event.payload
+    assert isinstance(fact, FactAsserted)
+    return _Claim(event, fact, fact_id(event), key, value_hash(fact.value.type, fact.value.v))
+
+
+def _crowded_keys(by_key: dict[bytes, list[Recorded]], db: apsw.Connection) -> set[bytes]:
     """Keys with a second fact by the end of the run. A key's only fact needs no claim: it is
     entered here, before the run's own claims, once a second one arrives."""
     keys = list(by_key)
     asked = _encode(
         [
             (fact.entity, fact.relation, fact.scope, fact.garden_id, event.position)
-            for fact, event in ((by_key[key][0].fact, by_key[key][0].event) for key in keys)
+            for event in (by_key[key][0] for key in keys)
+            if isinstance(fact := event.payload, FactAsserted)
         ]
     ).decode()
     crowded = {key for key, claims in by_key.items() if len(claims) > 1}
@@ -335,7 +338,7 @@ def _crowded_keys(by_key: dict[bytes, list[_Claim]], db: apsw.Connection) -> set
         key: bytes = keys[int(number)]
         crowded.add(key)
         if another is None:
-            position = by_key[key][0].event.position
+            position = by_key[key][0].position
             for row in query(db, _ONLY, (only, position, position)):
                 value_type, value_v, hlc, fact, end = row
                 value = value_hash(value_type, value_v)
