@@ -156,7 +156,7 @@ class Authorization(Struct, frozen=True):
             allowed = _by_scope_number(self.scopes)[scope]
         if self.only_gardens:
             allowed &= garden >= 0
-        if not self.every_garden and (garden >= 0).any():
+        if not self.every_garden and np.count_nonzero(garden >= 0):
             numbers = [view.gardens.number(name) for name in self.gardens]
             open_gardens = np.array([n for n in numbers if n is not None], dtype=garden.dtype)
             allowed &= (garden < 0) | np.isin(garden, open_gardens)
