@@ -29,7 +29,7 @@ from engramlog.eventlog.errors import (
     StorageFailed,
     StorageFull,
 )
-from engramlog.projections.embedding.errors import DimensionMismatch
+from engramlog.projections.embedding.errors import DimensionMismatch, WrongDimensions
 from engramlog.projections.writing.commands import Refused
 from engramlog.projections.writing.writer import (
     ReplicaReadOnly,
@@ -228,6 +228,7 @@ CODE_BY_ERROR: tuple[tuple[type[Exception], str], ...] = (
     (LongWorkBusy, "long_work_busy"),
     (WriterDegraded, "degraded"),
     (DimensionMismatch, "embed_dimensionality_mismatch"),
+    (WrongDimensions, "embed_dimensionality_mismatch"),
 )
 """Typed errors of the rooms below → code; the first match counts."""
 

@@ -118,14 +118,25 @@ def _explicit(
     reindex: bool,
 ) -> Choice:
     name = settings.provider
-    model = settings.model or next(iter(MODELS[name]))
-    card = card_of(name, model, settings.dimensions)
-    check_truncation(card, model, settings.truncated_dimensions)
-    space = Space(name, model, card.dimensions, settings.truncated_dimensions)
+    card, space = space_named(settings)
     if pinned is not None and not reindex:
         check_same(pinned, space)
-    provider = open_provider(name, model, settings.url, settings.dimensions, environment)
+    provider = open_provider(name, space.model, settings.url, settings.dimensions, environment)
     return Choice(provider, card, space, pinned != space)
+
+
+def space_named(settings: EmbeddingSettings) -> tuple[ModelCard, Space]:
+    """What settings that name a provider ask for; the model may be left out.
+
+    Raises:
+        UnknownModel: there is no such model.
+        WrongDimensions: it does not have these dimensions.
+    """
+    model = settings.model or next(iter(MODELS[settings.provider]))
+    card = card_of(settings.provider, model, settings.dimensions)
+    check_truncation(card, model, settings.truncated_dimensions)
+    space = Space(settings.provider, model, card.dimensions, settings.truncated_dimensions)
+    return card, space
 
 
 def _first_that_answers(settings: EmbeddingSettings, environment: Mapping[str, str]) -> Choice:

@@ -6,7 +6,8 @@ EmbeddingError
 ├── BadAnswer             an answer came that is not the vectors asked for
 ├── EmbeddingsOff         no provider is configured
 ├── ModelFileError        the weights of the bundled model are missing or not the right ones
-├── UnknownModel          no such provider or model, or dimensions it does not have
+├── UnknownModel          no such provider or model
+│   └── WrongDimensions       the model does not have these dimensions
 └── PinMismatch           the log pins another model than is configured: the node must not start
     ├── DimensionMismatch     … with another number of dimensions
     └── ModelMismatch         … with as many: nothing would break, and every answer be wrong
@@ -48,7 +49,11 @@ class ModelFileError(EmbeddingError):
 
 
 class UnknownModel(EmbeddingError):
-    """A name or a number of dimensions that no provider here serves."""
+    """A name that no provider here serves."""
+
+
+class WrongDimensions(UnknownModel):
+    """A number of dimensions that the model does not have, or cannot be cut to."""
 
 
 class PinMismatch(EmbeddingError):

@@ -6,7 +6,7 @@ import numpy as np
 from msgspec import Struct
 
 from engramlog.projections.arrays import F32
-from engramlog.projections.embedding.errors import UnknownModel
+from engramlog.projections.embedding.errors import WrongDimensions
 from engramlog.projections.embedding.providers.models import ModelCard
 from engramlog.projections.embedding.providers.provider import unit_rows
 from engramlog.projections.normalization import entity_display
@@ -44,13 +44,13 @@ class Space(Struct, frozen=True):
 
 
 def check_truncation(card: ModelCard, model: str, truncated: int | None) -> None:
-    """Raises UnknownModel where the model's vectors may not be cut to so few dimensions."""
+    """Raises WrongDimensions where the model's vectors may not be cut to so few dimensions."""
     if truncated is None:
         return
     if card.floor is None:
-        raise UnknownModel(f"vectors of {model} cannot be truncated")
+        raise WrongDimensions(f"vectors of {model} cannot be truncated")
     if not card.floor <= truncated < card.dimensions:
-        raise UnknownModel(
+        raise WrongDimensions(
             f"truncated_dimensions is {truncated}; {model} takes {card.floor} to"
             f" {card.dimensions - 1}"
         )

@@ -10,9 +10,11 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from engramlog.api.http.bodies import answer, parse_body
 from engramlog.api.http.call import Call
-from engramlog.api.http.errors import coded
+from engramlog.api.http.errors import coded, entry, unprocessable
 from engramlog.api.http.routing import Routes
 from engramlog.api.node.tasks.jobs import Reindex
+from engramlog.projections.embedding.choosing import space_named
+from engramlog.projections.embedding.errors import UnknownModel, WrongDimensions
 from engramlog.projections.embedding.settings import EmbeddingSettings
 
 routes = Routes("node")
@@ -86,8 +88,21 @@ async def start_reindex(call: Call) -> web.Response:
     if call.node.embeddings is None:
         raise coded("embeddings_off", "this node does not embed facts")
     settings = target_of(call, asked)
+    _check(settings)
     call.service.reindexing.begin(lambda progress: call.node.reindex(settings, progress))
     return answer(call.service.reindexing.record(), 202)
+
+
+def _check(settings: EmbeddingSettings) -> None:
+    """Refuse at once what cannot be: WrongDimensions, or 422 for an unknown model."""
+    if settings.provider in ("auto", "none"):
+        return
+    try:
+        space_named(settings)
+    except WrongDimensions:
+        raise
+    except UnknownModel as fault:
+        raise unprocessable([entry("unknown_model", ["body", "model"], str(fault))]) from fault
 
 
 def target_of(call: Call, asked: ReindexBody) -> EmbeddingSettings:

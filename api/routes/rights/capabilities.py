@@ -207,8 +207,10 @@ async def _revoke(call: Call, token_id: str, reason: str, revocation_id: str) ->
     row = call.node.reader.capabilities.get(token_id)
     if row is None:
         raise coded("capability_not_found", "capability not found")
-    if row.issuer != call.caller.principal and not call.authorization.may("admin"):
-        raise ApiError(403, "Cannot revoke another issuer's capability")
+    theirs = call.caller.principal in (row.issuer, row.subject)
+    if not theirs and not call.authorization.may("admin"):
+        refused = "not authorized to revoke this token: caller is not the issuer or subject"
+        raise ApiError(403, refused)
     await call.do(
         RevokeCapability(
             token_id=token_id,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from engramlog.projections.embedding.errors import UnknownModel
+from engramlog.projections.embedding.errors import UnknownModel, WrongDimensions
 from engramlog.projections.embedding.providers.provider import Purpose
 
 
@@ -59,7 +59,8 @@ def card_of(provider: str, model: str, dimensions: int | None = None) -> ModelCa
         dimensions: as the operator declares them; needed for a model not listed here.
 
     Raises:
-        UnknownModel: not listed and no dimensions declared, or listed with others.
+        UnknownModel: not listed, and no dimensions declared.
+        WrongDimensions: listed with others.
     """
     known = MODELS.get(provider, {}).get(model.removesuffix(":latest"))
     if known is None and dimensions is not None:
@@ -70,5 +71,5 @@ def card_of(provider: str, model: str, dimensions: int | None = None) -> ModelCa
             f"{provider} model {model!r} is not one known here ({listed}): declare its dimensions"
         )
     if dimensions not in (None, known.dimensions):
-        raise UnknownModel(f"{model} has {known.dimensions} dimensions, not {dimensions}")
+        raise WrongDimensions(f"{model} has {known.dimensions} dimensions, not {dimensions}")
     return known

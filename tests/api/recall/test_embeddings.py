@@ -244,6 +244,19 @@ def test_the_same_model_again_is_nothing_to_do(live: LiveNode) -> None:
     assert state["result"]["vectors"] == 1
 
 
+def test_dimensions_that_a_model_does_not_have_are_refused(live: LiveNode) -> None:
+    before = admin(live, "GET", "/v1/embeddings").json()["reindex"]
+    model = {"provider": "minilm", "model": "all-MiniLM-L6-v2"}
+    for wrong in ({"dimensions": 500}, {"truncated_dimensions": 200}):
+        refused = admin(live, "POST", "/v1/embeddings/reindex", json={**model, **wrong})
+        assert refused.status_code == 422
+        assert refused.json()["detail"]["code"] == "embed_dimensionality_mismatch"
+    unknown = admin(live, "POST", "/v1/embeddings/reindex", json={**model, "model": "none"})
+    assert unknown.status_code == 422
+    assert unknown.json()["detail"][0]["loc"] == ["body", "model"]
+    assert admin(live, "GET", "/v1/embeddings").json()["reindex"] == before
+
+
 def test_another_model_than_the_pinned_one_refuses_to_start(
     live: LiveNode, ollama: Server, tmp_path: Path
 ) -> None:

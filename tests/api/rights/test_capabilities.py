@@ -370,8 +370,12 @@ def test_the_protocols_routes(node: LiveNode, ops: str) -> None:
     assert check(answer["token_json"]) == {"valid": True}
     altered = answer["token_json"].replace('"verb":"write"', '"verb":"read"')
     assert check(altered) == {"valid": False, "reason": "token_invalid"}
-    revoked = node.call("POST", f"{path}/{answer['token_id']}/revoke", key=ops, json={})
-    assert revoked.json()["status"] == "revoked"
+    revoke = f"{path}/{answer['token_id']}/revoke"
+    stranger = node.call("POST", revoke, key=node.mint("read", entity="agent:stranger"), json={})
+    assert stranger.status_code == 403
+    assert "not authorized" in stranger.json()["detail"]
+    holder = node.mint("read", entity="agent:crawler")
+    assert node.call("POST", revoke, key=holder, json={}).json()["status"] == "revoked"
     assert check(answer["token_json"]) == {"valid": False, "reason": "token_revoked"}
     for wrong, status in (
         ({"issuer": "agent:boss"}, 403),
