@@ -13,11 +13,9 @@ import msgspec
 
 from engramlog.api.schemas.values import typed_value
 from engramlog.api.transfer.importing import ImportStopped
-from engramlog.projections.moment import instant_meant
 
 NEEDED = ("entity", "relation", "value")
-PLAIN = ("source", "scope")
-INSTANTS = ("valid_from", "valid_until")
+KEPT = ("scope", "valid_from", "valid_until")
 NOTE_RELATION = "memory:note"
 _NOT_NAMES = re.compile(r"[^a-z0-9]+")
 _MARK = re.compile(r"^\s*(?:[-*+]|[0-9]+[.)])\s+(?:\[[ xX]\]\s+)?")
@@ -45,7 +43,7 @@ def lines_of_csv(name: str, rows: Iterable[bytes]) -> Iterator[bytes]:
     text = io.StringIO(b"".join(rows).decode("utf-8-sig", "replace"), newline="")
     table = csv.DictReader(text)
     columns = [each.strip() for each in table.fieldnames or ()]
-    known = {*NEEDED, *PLAIN, *INSTANTS, "confidence"}
+    known = {*NEEDED, *KEPT, "source", "confidence"}
     missing = [each for each in NEEDED if each not in columns]
     unknown = [each for each in columns if each not in known]
     if missing or unknown:
@@ -59,11 +57,9 @@ def lines_of_csv(name: str, rows: Iterable[bytes]) -> Iterator[bytes]:
             "value": _value(given["value"]),
             "source": given.get("source") or _source(name),
         }
-        if given.get("scope"):
-            line["scope"] = given["scope"]
+        line |= {each: given[each] for each in KEPT if given.get(each)}
         if given.get("confidence"):
             line["confidence"] = json.loads(given["confidence"])
-        line |= {each: instant_meant(given[each]) for each in INSTANTS if given.get(each)}
         yield msgspec.json.encode(line) + b"\n"
 
 

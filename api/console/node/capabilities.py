@@ -12,7 +12,7 @@ from engramlog.api.console.reach import reach
 from engramlog.api.console.subcommands import Subcommands
 from engramlog.api.console.text_tables import print_json, print_table
 from engramlog.api.routes.rights.capabilities import claims
-from engramlog.projections.moment import parse_instant
+from engramlog.projections.moment import instant_meant, parse_instant
 from engramlog.projections.normalization import SCOPES
 from engramlog.projections.rights.capability_grant import VERBS, Grant, GrantError, stored_prefix
 from engramlog.projections.rights.capability_token import (
@@ -119,7 +119,7 @@ def run_narrow(args: argparse.Namespace) -> int:
         if args.verb or args.scope or args.entity:
             entities = (stored_prefix(args.entity),) if args.entity else ()
             grant = Grant(frozenset(args.verb or VERBS), frozenset(args.scope or SCOPES), entities)
-        expires_us = None if args.expires is None else parse_instant(args.expires)
+        expires_us = None if args.expires is None else parse_instant(instant_meant(args.expires))
         capability = decode_bearer(_given(args.token))
         lesser = narrow(capability, grant=grant, expires_at_us=expires_us)
         if verify(lesser).grant.empty:

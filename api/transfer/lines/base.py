@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from engramlog.projections.moment import parse_instant
+from engramlog.projections.moment import instant_meant, parse_instant
 from engramlog.projections.normalization import normalize_uri
 
 Scope: TypeAlias = Literal["local", "team", "company", "public"]
@@ -44,8 +44,8 @@ def line_uri(text: str, where: str) -> str:
 
 
 def line_instant(text: str, where: str) -> int:
-    """An RFC 3339 instant in microseconds. Raises LineError."""
+    """An RFC 3339 instant, or the first moment of a date, in microseconds. Raises LineError."""
     try:
-        return parse_instant(text)
+        return parse_instant(instant_meant(text))
     except (ValueError, OverflowError) as fault:
         raise LineError(str(fault), where) from fault

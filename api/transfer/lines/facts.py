@@ -16,6 +16,7 @@ from engramlog.api.transfer.lines.gardens import FindGarden, garden_id_of
 from engramlog.eventlog.kinds import FactAttributes, FactDenied, Parent, Value
 from engramlog.projections.cid import compute_cid, parse_fact_hash
 from engramlog.projections.memories.attribute_rules import PLAIN, settled
+from engramlog.projections.moment import instant_meant
 from engramlog.projections.normalization import SCOPES, URI_LENGTH_MAX
 from engramlog.projections.writing.commands import (
     AssertFact,
@@ -117,10 +118,6 @@ def assert_command(line: AssertLine, value_bytes_max: int) -> AssertFact:
         raise LineError(f"is over {value_bytes_max} bytes", "value.v")
     if not 0 <= line.confidence <= 1:
         raise LineError("must be from 0 to 1", "confidence")
-    for name in ("valid_from", "valid_until"):
-        text: str | None = getattr(line, name)
-        if text is not None:
-            line_instant(text, name)
     return AssertFact(
         entity=entity,
         relation=relation,
@@ -136,8 +133,8 @@ def assert_command(line: AssertLine, value_bytes_max: int) -> AssertFact:
             confidence=line.confidence,
             scope=line.scope,
         ),
-        valid_from=line.valid_from,
-        valid_until=line.valid_until,
+        valid_from=_stated_instant(line.valid_from, "valid_from"),
+        valid_until=_stated_instant(line.valid_until, "valid_until"),
         derived_from=tuple(_parent(item) for item in line.derived_from),
         permissions=frozenset({INSTRUCTION_PERMISSION}),  # lines are the operator's own
         write_mode=line.write_mode,
@@ -145,6 +142,14 @@ def assert_command(line: AssertLine, value_bytes_max: int) -> AssertFact:
         anew=line.again,
         zero="does nothing" if line.alone else "ends all",
     )
+
+
+def _stated_instant(text: str | None, where: str) -> str | None:
+    """An instant as a line gives it, or the first moment of its date. Raises LineError."""
+    if text is None:
+        return None
+    line_instant(text, where)
+    return instant_meant(text)
 
 
 def stored_attributes(given: dict[str, Any] | None) -> FactAttributes | None:
@@ -215,8 +220,8 @@ def retract_command(line: RetractLine, find: FindGarden) -> Command:
         value=stored_value(match.value, "match.value"),
         scope=match.scope,
         source=None if match.source is None else line_uri(match.source, "match.source"),
-        valid_from=match.valid_from,
-        valid_until=match.valid_until,
+        valid_from=_stated_instant(match.valid_from, "match.valid_from"),
+        valid_until=_stated_instant(match.valid_until, "match.valid_until"),
         reason=line.reason,
         garden_id=garden_id_of(match.garden_id, find, "match.garden_id"),
     )

@@ -1,10 +1,11 @@
-"""Lines of an import that are no JSON are refused as such, wherever that shows."""
+"""Lines of an import that are no JSON are refused as such, and dates in them are read."""
 
 from __future__ import annotations
 
 import pytest
 
 from engramlog.api.transfer.lines.base import LineError
+from engramlog.api.transfer.lines.facts import AssertLine, assert_command
 from engramlog.api.transfer.lines.line_kinds import decode_line
 
 
@@ -23,3 +24,19 @@ from engramlog.api.transfer.lines.line_kinds import decode_line
 def test_a_line_that_is_no_json_is_refused(line: bytes) -> None:
     with pytest.raises(LineError):
         decode_line(line)
+
+
+@pytest.mark.parametrize(
+    ("given", "stored"),
+    [
+        ("2026-11-22", "2026-11-22T00:00:00Z"),
+        ("2026-11-22T08:00:00+01:00", "2026-11-22T08:00:00+01:00"),
+    ],
+)
+def test_a_date_alone_is_its_first_moment(given: str, stored: str) -> None:
+    line = decode_line(
+        b'{"entity":"user:a","relation":"x:b","value":{"type":"string","v":"c"},"source":"agent:t","valid_from":"%s"}'
+        % given.encode()
+    )
+    assert isinstance(line, AssertLine)
+    assert assert_command(line, 1_000).valid_from == stored

@@ -32,7 +32,7 @@ def test_a_row_is_a_line() -> None:
     assert lines == [
         {
             "entity": "user:a", "relation": "memory:age", "value": {"type": "number", "v": 42},
-            "source": "agent:hr", "confidence": 0.5, "valid_from": "2024-05-01T00:00:00Z",
+            "source": "agent:hr", "confidence": 0.5, "valid_from": "2024-05-01",
         },
         {
             "entity": "user:a", "relation": "memory:note", "source": "file:my-people",
