@@ -16,6 +16,7 @@ from benchmarks.workload import fact_bodies
 from engramlog.eventlog.kinds import Value
 from engramlog.eventlog.log import StreamHead
 from engramlog.projections.cid import compute_cid
+from engramlog.projections.tables.digest import stream_digests
 from engramlog.projections.writing.commands import AssertFact
 from engramlog.replay.federation.page import PAGE_EVENTS_MAX, encode_page
 from engramlog.replay.federation.serving import read_page
@@ -47,7 +48,7 @@ def measure_replay(facts: int) -> list[Figure]:
         seconds = watch.seconds
         assert pulled.events == count
         assert not pulled.faults
-        equal = a.node.reader.stream_digests() == b.node.reader.stream_digests()
+        equal = a.node.reader.ask(stream_digests) == b.node.reader.ask(stream_digests)
         a.close()
         b.close()
     applied, checked = count / seconds, count / verified

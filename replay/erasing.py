@@ -32,6 +32,14 @@ from engramlog.projections.embedding.cache import text_key
 from engramlog.projections.embedding.recipe import composed
 from engramlog.projections.image.reader import Reader
 from engramlog.projections.moment import LIVE, format_instant
+from engramlog.projections.tables.facts.erasures import (
+    erasures_after,
+    find_erasure,
+    list_erasures,
+    naming_positions,
+    unclean,
+)
+from engramlog.projections.tables.facts.recall_receipts import receipt_positions
 from engramlog.projections.tables.storage_faults import storage_errors
 from engramlog.projections.tables.store import other_generations
 from engramlog.projections.writing.commands import Command, EraseEvents
@@ -147,12 +155,12 @@ class Cleaner:
     def unclean(self) -> list[str]:
         """Erasures that are to be cleaned up after; of a replica, all since it last was."""
         if not self._copies():
-            return self._reader.unclean()
+            return self._reader.ask(unclean)
         try:
             cleaned = int(self._mark.read_bytes())
         except (FileNotFoundError, ValueError):
             cleaned = 0
-        return self._reader.erasures_after(cleaned)
+        return self._reader.ask(erasures_after, cleaned)
 
     @property
     def _mark(self) -> Path:
@@ -160,8 +168,8 @@ class Cleaner:
         return self._link.with_name("cleaned-position")
 
     def _newest(self) -> int:
-        rows = self._reader.erasures(LIVE, 1)
-        return max((p for row in rows for p in self._reader.naming_positions(row.erasure_id)),
+        rows = self._reader.ask(list_erasures, LIVE, 1)
+        return max((p for row in rows for p in self._reader.ask(naming_positions, row.erasure_id)),
                    default=0)  # fmt: skip
 
     def _steps(self, waiting: list[str]) -> dict[str, Callable[[], None]]:
@@ -197,7 +205,7 @@ class Cleaner:
         """Receipts of recalls that returned an erased fact, whose question may repeat it."""
         for erasure_id in waiting:
             facts = self._facts(erasure_id)
-            found = receipts_of(self._log, self._reader.receipt_positions(), facts)
+            found = receipts_of(self._log, self._reader.ask(receipt_positions), facts)
             reason = self._events(erasure_id)[0][1].reason
             for start in range(0, len(found), EVENTS_A_COMMAND):
                 some = tuple(found[start : start + EVENTS_A_COMMAND])
@@ -233,7 +241,7 @@ class Cleaner:
     # -- the receipt ----------------------------------------------------------------------
 
     def _certify(self, erasure_id: str, steps: list[str]) -> None:
-        row = self._reader.erasure(erasure_id)
+        row = self._reader.ask(find_erasure, erasure_id)
         assert row is not None
         events = self._events(erasure_id)
         document = ReceiptDocument(
@@ -269,7 +277,7 @@ class Cleaner:
     def _events(self, erasure_id: str) -> list[tuple[Recorded, FactErased]]:
         return [
             (event, event.payload)
-            for position in self._reader.naming_positions(erasure_id)
+            for position in self._reader.ask(naming_positions, erasure_id)
             for event in self._log.read(position - 1, 1)
             if isinstance(event.payload, FactErased)
         ]

@@ -15,16 +15,16 @@ from engramlog.api.commands.attestations import check_unattested
 from engramlog.api.commands.garden_access import entered_garden, member_of
 from engramlog.api.commands.request_context import RequestContext
 from engramlog.api.http.errors import ApiError, coded, entry, unprocessable
-from engramlog.api.schemas.memory import (
+from engramlog.api.schemas.memory.deltas import (
     AddBody,
     DeleteBody,
     DeltaBody,
     DeltasRequest,
-    EpisodeBody,
     Triple,
     TriplesRequest,
     UpdateBody,
 )
+from engramlog.api.schemas.memory.episodes import EpisodeBody
 from engramlog.eventlog.kinds import EpisodeRecorded
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.episodes import reading

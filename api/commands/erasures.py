@@ -15,7 +15,13 @@ from engramlog.api.http.errors import coded
 from engramlog.api.schemas.erasures import ErasureRequest
 from engramlog.eventlog.identifiers import IdentifierSource, id_text
 from engramlog.projections.moment import format_instant
-from engramlog.projections.tables.facts.erasures import ErasureRow, LegalHold
+from engramlog.projections.tables.facts.erasures import (
+    ErasureRow,
+    LegalHold,
+    find_erasure,
+    find_erasure_receipt,
+)
+from engramlog.projections.tables.facts.recall_receipts import receipt_positions
 from engramlog.projections.writing.commands import EraseFacts
 from engramlog.replay.erasing import receipts_of
 
@@ -49,7 +55,7 @@ async def erase(context: RequestContext, request: ErasureRequest) -> Record:
     service.cleaning.wake()
     if request.wait:
         await service.cleaning.wait(command.erasure_id, request.timeout_s)
-    row = context.node.reader.erasure(command.erasure_id)
+    row = context.node.reader.ask(find_erasure, command.erasure_id)
     assert row is not None
     detail: dict[str, Any] = done.detail
     return erasure_record(context, row) | {
@@ -82,12 +88,12 @@ def _telling(context: RequestContext, fact_ids: list[str], entity: str | None) -
         folded = text.casefold()
         return any(each in folded for each in texts)
 
-    return receipts_of(context.node.log, reader.receipt_positions(), frozenset(fact_ids), says)
+    return receipts_of(context.node.log, reader.ask(receipt_positions), frozenset(fact_ids), says)
 
 
 def known_erasure(context: RequestContext, erasure_id: str) -> ErasureRow:
     """Raises ApiError 404 ``erasure_not_found``."""
-    row = context.node.reader.erasure(erasure_id)
+    row = context.node.reader.ask(find_erasure, erasure_id)
     if row is None:
         raise coded("erasure_not_found", "there is no such erasure")
     return row
@@ -95,7 +101,7 @@ def known_erasure(context: RequestContext, erasure_id: str) -> ErasureRow:
 
 def erasure_record(context: RequestContext, row: ErasureRow) -> Record:
     """An erasure as answers carry it."""
-    receipt = context.node.reader.erasure_receipt(row.erasure_id)
+    receipt = context.node.reader.ask(find_erasure_receipt, row.erasure_id)
     cleaning = context.service.cleaning
     return {
         "erasure_id": row.erasure_id,

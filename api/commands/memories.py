@@ -9,7 +9,7 @@ from engramlog.api.commands.assertions import assertion_of, check_source
 from engramlog.api.commands.garden_access import member_of
 from engramlog.api.commands.request_context import RequestContext
 from engramlog.api.http.errors import plain
-from engramlog.api.schemas.memories import MemoryRequest
+from engramlog.api.schemas.memory.memories import MemoryRequest
 from engramlog.projections.arrays import I32
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.embedding.errors import EmbeddingError

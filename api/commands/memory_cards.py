@@ -27,6 +27,7 @@ from engramlog.projections.tables.facts.cards import (
     CARD_RELATION,
     CARD_SOURCE,
     CardKey,
+    find_card,
 )
 from engramlog.projections.tables.facts.cards import SUMMARY_RELATION as SUMMARY
 
@@ -110,7 +111,7 @@ def memory_card_of(served: Served | None, mode: Mode) -> dict[str, Any]:
 
 def card_record(context: RequestContext, view: View, moment: Moment, card_id: str) -> Record | None:
     """The card with this id as a fact; None where the caller can see no such card."""
-    key = context.node.reader.card_key(card_id)
+    key = context.node.reader.ask(find_card, card_id)
     if key is None:
         return None
     return _record(context, view, key, context.model_authorization, moment)

@@ -33,6 +33,7 @@ from engramlog.projections.normalization import normalize_uri
 from engramlog.projections.recall.answer import RecallAnswer
 from engramlog.projections.recall.answer_comparison import Compared, RankedFact, compare
 from engramlog.projections.recall.profile import profile_digest
+from engramlog.projections.tables.facts.recall_receipts import find_receipt
 
 _APART = frozenset({"query", "track", "explain", "debug", "as_of"})
 """Fields of a request that its receipt does not repeat."""
@@ -79,7 +80,7 @@ def receipt_named(context: RequestContext, receipt_id: str) -> tuple[RecallAnswe
     if waiting is not None:
         found, position = waiting, None
     else:
-        row = context.node.reader.receipt(receipt_id)
+        row = context.node.reader.ask(find_receipt, receipt_id)
         found = None if row is None else logged(context, row.position)
         position = None if row is None else row.position
     mine = found is not None and found.principal == context.caller.principal

@@ -23,6 +23,7 @@ from engramlog.eventlog.kinds import SourceTrustSet
 from engramlog.projections.arrays import I32
 from engramlog.projections.contradictions.conflicts import conflict
 from engramlog.projections.normalization import SCOPES, normalize_uri
+from engramlog.projections.tables.declared.policies import decay_policies
 from engramlog.projections.writing.commands import (
     Command,
     Done,
@@ -168,6 +169,6 @@ def _sweep(context: RequestContext, scratch: RequestContext, item: SupposeSweep)
     rights = msgspec.structs.replace(context.narrowed(item.scope), withheld=0)
     own = policy_of_request(item.ttl_seconds, item.min_confidence)
     reader = scratch.node.reader
-    policies = tuple(reader.decay_policies(scratch.view().position)) if own is None else (own,)
+    policies = tuple(reader.ask(decay_policies, scratch.view().position)) if own is None else (own,)
     scopes = tuple(scope for scope in SCOPES if scope in rights.scopes)
     return SweepDecay(scopes=scopes, policies=policies, gardens=swept_gardens(context))

@@ -24,6 +24,7 @@ from engramlog.projections.recall.request import RecallRequest
 from engramlog.projections.tables.facts.tombstones import (
     EVERY_SCOPE,
     TOMBSTONE_SCOPES,
+    find_tombstone,
     hidden_scopes,
 )
 from engramlog.replay.stigmem.tombstones import (
@@ -83,7 +84,7 @@ async def set_tombstone(context: RequestContext, request: TombstoneRequest) -> R
         **fields,
     )
     await context.do(command)
-    row = context.node.reader.tombstone(command.tombstone_id)
+    row = context.node.reader.ask(find_tombstone, command.tombstone_id)
     assert row is not None
     return tombstone_record(row) | ({} if erasure is None else {"erasure": erasure})
 
@@ -94,7 +95,7 @@ async def revoke_tombstone(context: RequestContext, tombstone_id: str, reason: s
     Raises:
         ApiError: 404 ``tombstone_not_found``, 409 ``tombstone_already_revoked``, 403.
     """
-    row = context.node.reader.tombstone(tombstone_id)
+    row = context.node.reader.ask(find_tombstone, tombstone_id)
     if row is None:
         raise plain("tombstone_not_found")
     _check_rights(context, row.entity, row.scope)

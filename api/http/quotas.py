@@ -12,7 +12,8 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Literal, TypeAlias
 
-from engramlog.api.http.errors import STATUS_BY_CODE, ApiError
+from engramlog.api.http.error_codes import STATUS_BY_CODE
+from engramlog.api.http.errors import ApiError
 
 Dimension: TypeAlias = Literal["read", "write"]
 HOUR_S = 3600.0

@@ -9,7 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from engramlog.api.schemas.conflicts import ConflictsQuery, ResolveRequest
 from engramlog.api.schemas.facts import ID_LENGTH_MAX, AssertRequest, FactsQuery, RetractRequest
-from engramlog.api.schemas.memory import EpisodeRequest, Part
+from engramlog.api.schemas.memory.episodes import EpisodeRequest
+from engramlog.api.schemas.memory.parts import Part
 from engramlog.api.schemas.recall import CardQuery, NeighborsQuery, RecallBody
 from engramlog.api.schemas.scopes import LintBody
 from engramlog.api.schemas.time_travel import DiffQuery, LifeQuery, StateQuery

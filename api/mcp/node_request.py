@@ -9,7 +9,8 @@ from msgspec import Struct
 from pydantic import ValidationError
 
 from engramlog.api.client.client import ClientError
-from engramlog.api.http.errors import PLAIN_TEXT, entries_of
+from engramlog.api.http.error_codes import PLAIN_TEXT
+from engramlog.api.http.errors import entries_of
 
 _CODE_BY_SENTENCE = {sentence: code for code, sentence in PLAIN_TEXT.items()}
 _CODE_BY_STATUS = {

@@ -30,6 +30,7 @@ from engramlog.projections.embedding.recipe import Space
 from engramlog.projections.embedding.settings import EmbeddingSettings
 from engramlog.projections.image.files import ImageFiles
 from engramlog.projections.image.reader import Reader
+from engramlog.projections.tables.declared.policies import set_valued_relations
 from engramlog.projections.tables.digest import Digests
 from engramlog.projections.writing.commands import Command, Done, Refused
 from engramlog.projections.writing.writer import Writer
@@ -148,7 +149,7 @@ class Node(ReadingNode):
                 own = node._own_stream
                 own.begin_epoch(epoch_clock)
                 own.record_rotations()
-                declared = node.reader.set_valued(events.head().position)
+                declared = node.reader.ask(set_valued_relations, events.head().position)
                 own.declare([*set_valued, *(set_valued_at_birth if born else ())], declared)
             else:
                 writer.primary = node.replica.primary_url

@@ -14,6 +14,7 @@ from engramlog.projections.embedding.current import CurrentEmbeddings
 from engramlog.projections.embedding.recipe import Space
 from engramlog.projections.image.reader import Reader
 from engramlog.projections.moment import Moment
+from engramlog.projections.tables.declared.policies import pinned_model
 from engramlog.replay.replication.state import ReplicaState
 
 
@@ -55,4 +56,4 @@ class ReadingNode:
 
     def pinned_space(self) -> Space | None:
         """What the log says facts are embedded with, if anything."""
-        return space_of(self.reader.pinned_model(self.log.head().position))
+        return space_of(self.reader.ask(pinned_model, self.log.head().position))

@@ -11,8 +11,8 @@ from engramlog.api.schemas.conflicts import ResolveRequest
 from engramlog.api.schemas.decay import Seconds
 from engramlog.api.schemas.facts import ID_LENGTH_MAX, BatchAssert, BatchRetract
 from engramlog.api.schemas.recall import RecallBody
+from engramlog.api.schemas.rights.trust import TrustRequest
 from engramlog.api.schemas.time_travel import StateQuery
-from engramlog.api.schemas.trust import TrustRequest
 from engramlog.api.schemas.values import Instant, Share
 
 SUPPOSED_MAX = 200

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engramlog.api.http.errors import STATUS_BY_CODE
+from engramlog.api.http.error_codes import STATUS_BY_CODE
 from engramlog.api.routes.table import ROUTES
 from engramlog.api.settings import Settings
 from engramlog.eventlog.kinds import SCHEMA_VERSIONS

@@ -1,4 +1,4 @@
-"""Whatever is asked of a running node, it answers as its OpenAPI document says."""
+"""A running node answers every request as its OpenAPI document says."""
 
 from __future__ import annotations
 

@@ -41,4 +41,10 @@ def test_a_browser_shows_every_route_and_a_form_to_try_it(tmp_path: Path) -> Non
     page = html.unescape(shown)
     for route in ROUTES:
         assert f"{route.method} {openapi_path(route.path)}" in page, route.path
-    assert page.count("<details") >= len(ROUTES)
+    groups = len({route.group for route in ROUTES})
+    assert page.count("<details") >= len(ROUTES) + groups
+    assert "<details open" not in page, "every section is folded at first"
+    assert "<table" not in page, (
+        "a route's tables are built when it is opened, so the page is short"
+    )
+    assert 'id="search"' in page

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from engramlog.projections.tables.facts.erasures import unclean
 from engramlog.replay.verify import verify
 from tests.worlds.data_files import files_with
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
@@ -88,7 +89,7 @@ def test_an_erasure_that_never_reached_the_log_never_was(tmp_path: Path) -> None
     cut_short(folder, "before the log")
     live = LiveNode(folder)
     try:
-        assert live.node.reader.unclean() == []
+        assert live.node.reader.ask(unclean) == []
         assert len(live.node.reader.image.facts.slot_of) == 81
         assert archived(folder)
     finally:

@@ -17,6 +17,7 @@ from engramlog.eventlog.clock import SystemClock
 from engramlog.eventlog.directory import HeldDirectory
 from engramlog.eventlog.engines.sqlite.log import SqliteLog
 from engramlog.eventlog.kinds import Value
+from engramlog.projections.tables.peers.peers import load_evidence, load_peer_streams
 from engramlog.projections.writing.commands import Done
 from engramlog.replay.backups import MANIFEST, check_backup, make_backup
 from engramlog.replay.replication.follower import PrimaryFollower, catch_up
@@ -91,8 +92,8 @@ class Household:
         assert not pulled.faults, pulled.faults
         self._replayed |= self.acknowledged
         _whole(self.peer, self._replayed)
-        assert not self.peer.node.reader.peer_evidence()
-        assert not any(each.held for each in self.peer.node.reader.peer_streams())
+        assert not self.peer.node.reader.ask(load_evidence)
+        assert not any(each.held for each in self.peer.node.reader.ask(load_peer_streams))
 
     # -- what is cut short ----------------------------------------------------------------
 

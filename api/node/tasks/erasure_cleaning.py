@@ -14,6 +14,7 @@ from engramlog.projections.archive.archive import Archive
 from engramlog.projections.audit.desk import AuditDesk
 from engramlog.projections.embedding.current import purge_files
 from engramlog.projections.image.reader import Reader
+from engramlog.projections.tables.facts.erasures import find_erasure_receipt
 from engramlog.replay.erasing import Cleaner, VectorFiles
 
 RETRY_SECONDS = 30.0
@@ -83,7 +84,7 @@ class ErasureCleaning(LoopTask):
         return self._is_clean(erasure_id)
 
     def _is_clean(self, erasure_id: str) -> bool:
-        return self._reader.erasure_receipt(erasure_id) is not None
+        return self._reader.ask(find_erasure_receipt, erasure_id) is not None
 
     async def run(self) -> None:
         while True:

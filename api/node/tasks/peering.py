@@ -19,7 +19,8 @@ from engramlog.eventlog.errors import EventLogError
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import FactErased, PeerDeclared, PeerStateSet
 from engramlog.projections.http_exchange import AnswerLimits
-from engramlog.projections.tables.peers.peers import PeerRow
+from engramlog.projections.tables.peers.peers import PeerRow, load_peer_streams
+from engramlog.projections.tables.peers.remote_retractions import erased_elsewhere
 from engramlog.projections.writing.commands import Command, WriteAnswer
 from engramlog.projections.writing.writer import WriterBusy, WriterClosed, WriterDegraded
 from engramlog.replay.federation.declaration import SHARED_SCOPES, wire_key
@@ -254,7 +255,7 @@ class _Replaying(threading.Thread):
         if self._source is None or self._source.url != row.node_url.rstrip("/"):
             self._source = self._peers.source(row)
         reader = self._node.reader
-        known = {each.stream: each for each in reader.peer_streams()}
+        known = {each.stream: each for each in reader.ask(load_peer_streams)}
         # What is level waits at the peer for something new; what is behind asks on.
         wait = WAIT_SECONDS if self._state.level_at_us is not None else 0.0
         if self._due_us:
@@ -280,7 +281,7 @@ class _Replaying(threading.Thread):
             node.log,
             self._submit,
             node.clock.now_us,
-            lambda events, origin: node.reader.erased_elsewhere(events, origin, own),
+            lambda events, origin: node.reader.ask(erased_elsewhere, events, origin, own),
             self._waits,
         )
 

@@ -16,7 +16,11 @@ from engramlog.api.client.peer_source import HttpFactSource, PeerBusy, PeerSessi
 from engramlog.api.node.node import Node
 from engramlog.api.node.tasks.task import LoopTask, TaskStatus, end_tasks
 from engramlog.api.settings import Settings
-from engramlog.projections.tables.peers.protocol_facts import ForeignCursor
+from engramlog.projections.tables.peers.protocol_facts import (
+    ForeignCursor,
+    foreign_cursor,
+    foreign_settled,
+)
 from engramlog.projections.writing.commands import ReceiveForeign, Refused
 from engramlog.replay.stigmem.peer_token import (
     Nonces,
@@ -53,11 +57,11 @@ class NodeDesk:
         self._node_id = node_id
 
     def cursor(self) -> str:
-        found = self._node.reader.foreign_cursor(self._node_id)
+        found = self._node.reader.ask(foreign_cursor, self._node_id)
         return "" if found is None else found.cursor
 
     def settled(self, names: Sequence[str]) -> frozenset[str]:
-        return self._node.reader.foreign_settled(self._node_id, names)
+        return self._node.reader.ask(foreign_settled, self._node_id, names)
 
     async def take(self, command: ReceiveForeign) -> tuple[int, int]:
         states = await take(self._node, command)
@@ -116,7 +120,7 @@ class ProtocolFederation(LoopTask):
 
     def pulled(self, node_id: str) -> ForeignCursor | None:
         """What came of a peer so far."""
-        return self._node.reader.foreign_cursor(node_id)
+        return self._node.reader.ask(foreign_cursor, node_id)
 
     @property
     def wanted(self) -> bool:

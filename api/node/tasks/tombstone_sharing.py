@@ -19,7 +19,11 @@ from engramlog.api.node.tasks.task import LoopTask, end_tasks
 from engramlog.api.settings import Settings
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import PeerStateSet
-from engramlog.projections.tables.facts.tombstones import TombstoneRow
+from engramlog.projections.tables.facts.tombstones import (
+    TombstoneRow,
+    changes_after,
+    find_tombstone,
+)
 from engramlog.projections.tables.peers.peers import PeerRow
 from engramlog.projections.writing.commands import Refused
 from engramlog.replay.federation.declaration import wire_key
@@ -39,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 def shared_page(node: Node, scopes: frozenset[str], after: int, limit: int) -> dict[str, Any]:
     """A page of what this node said of tombstones in ``scopes``, without the reasons."""
-    changes = node.reader.tombstone_changes(after, limit)
+    changes = node.reader.ask(changes_after, after, limit)
     tombstones: list[dict[str, Any]] = []
     revocations: list[dict[str, Any]] = []
     for _, change in changes:
@@ -47,7 +51,7 @@ def shared_page(node: Node, scopes: frozenset[str], after: int, limit: int) -> d
             if change.scopes & scopes:
                 tombstones.append(tombstone_record(change) | {"reason": None})
             continue
-        row = node.reader.tombstone(change.tombstone_id)
+        row = node.reader.ask(find_tombstone, change.tombstone_id)
         if row is not None and row.node_id is None and row.scopes & scopes:
             revocations.append(revocation_record(change) | {"reason": ""})
     cursor = str(changes[-1][0]) if changes else None

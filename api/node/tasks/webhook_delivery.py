@@ -25,6 +25,7 @@ from engramlog.projections.tables.declared.subscriptions import (
     Delivered,
     DeliveryLedger,
     SubscriptionRow,
+    load_subscriptions,
 )
 from engramlog.projections.writing.commands import Unsubscribe
 
@@ -66,7 +67,7 @@ class WebhookDelivery(LoopTask):
         head = self._node.reader.image.position
         return sum(
             self.delivered(row).position < head
-            for row in self._node.reader.subscriptions()
+            for row in self._node.reader.ask(load_subscriptions)
             if is_pushed(row)
         )
 
@@ -111,7 +112,7 @@ class WebhookDelivery(LoopTask):
                 self._tasks.clear()
                 await asyncio.sleep(LOOK_SECONDS)
                 continue
-            rows = await asyncio.to_thread(self._node.reader.subscriptions)
+            rows = await asyncio.to_thread(self._node.reader.ask, load_subscriptions)
             wanted = {row.id: row for row in rows if is_pushed(row)}
             for name in [name for name in self._tasks if name not in wanted]:
                 self._tasks.pop(name).cancel()

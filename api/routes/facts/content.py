@@ -22,6 +22,7 @@ from engramlog.projections.arrays import I32
 from engramlog.projections.image.view import View
 from engramlog.projections.moment import format_instant
 from engramlog.projections.tables.facts.verdicts import ContentReview
+from engramlog.projections.tables.facts.verdicts import reviews_of as content_reviews_of
 from engramlog.projections.text.sanitizing import IN_NAME, NOTICES, RULESET
 from engramlog.projections.writing.commands import ReviewContent
 
@@ -149,7 +150,7 @@ def _entries(call: Call, view: View, slots: I32, status: str) -> list[FlaggedFac
         rights,
         call.node.node_id,
     )
-    reviews = reader.content_reviews([record["id"] for record in records])
+    reviews = reader.ask(content_reviews_of, [record["id"] for record in records])
     entries = [
         _entry(record, codes[record["position"]], reviews.get(record["id"])) for record in records
     ]

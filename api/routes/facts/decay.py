@@ -25,7 +25,11 @@ from engramlog.projections.authorization import Authorization
 from engramlog.projections.image.view import View
 from engramlog.projections.moment import Moment
 from engramlog.projections.normalization import SCOPES
-from engramlog.projections.tables.declared.policies import ALWAYS_SET_VALUED
+from engramlog.projections.tables.declared.policies import (
+    ALWAYS_SET_VALUED,
+    decay_policies,
+    set_valued_relations,
+)
 from engramlog.projections.writing.commands import SweepDecay
 
 routes = Routes("decay")
@@ -222,7 +226,7 @@ async def sweep_job(call: Call) -> web.Response:
 )
 async def get_set_valued(call: Call) -> web.Response:
     """Relations that may hold several values at once."""
-    return answer(SetValued(call.node.reader.set_valued(call.view().position)))
+    return answer(SetValued(call.node.reader.ask(set_valued_relations, call.view().position)))
 
 
 @routes.add(
@@ -250,7 +254,7 @@ async def put_set_valued(call: Call) -> web.Response:
 
 
 def _policies(call: Call) -> list[DecayPolicy]:
-    return call.node.reader.decay_policies(call.view().position)
+    return call.node.reader.ask(decay_policies, call.view().position)
 
 
 def _named(call: Call, policy_id: str) -> DecayPolicy:

@@ -19,6 +19,8 @@ from engramlog.api.schemas.erasures import (
     Holds,
 )
 from engramlog.eventlog.kinds import LegalHoldSet
+from engramlog.projections.tables.facts.erasures import legal_holds
+from engramlog.projections.tables.facts.erasures import list_erasures as erasures_before
 
 routes = Routes("erasure")
 
@@ -49,7 +51,7 @@ async def list_erasures(call: Call) -> web.Response:
     """Erasures, newest first."""
     query = call.query(ErasuresQuery)
     before = call.view().position + 1 if query.before is None else query.before
-    rows = call.node.reader.erasures(before, query.limit + 1)
+    rows = call.node.reader.ask(erasures_before, before, query.limit + 1)
     shown = rows[: query.limit]
     more = shown[-1].position if len(rows) > len(shown) else None
     return answer({"erasures": [erasure_record(call, row) for row in shown], "before": more})
@@ -77,7 +79,7 @@ async def get_erasure(call: Call) -> web.Response:
 )
 async def list_holds(call: Call) -> web.Response:
     """What may not be erased."""
-    return answer({"holds": [hold_record(hold) for hold in call.node.reader.legal_holds()]})
+    return answer({"holds": [hold_record(hold) for hold in call.node.reader.ask(legal_holds)]})
 
 
 @routes.add(

@@ -28,6 +28,7 @@ from engramlog.projections.graph.provenance import visible_of_cid
 from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import known, live
 from engramlog.projections.moment import Moment
+from engramlog.projections.tables.facts.erasures import erasure_of
 from engramlog.projections.tables.facts.fact_rows import FactRow
 from engramlog.projections.writing.commands import Done, RetractFact
 
@@ -217,7 +218,7 @@ def check_erased(call: Call, name: str) -> None:
     everybody else it was never there."""
     if not call.authorization.may("admin") or call.node.reader.slot_of(name) is not None:
         return
-    erasure = call.node.reader.erasure_of(name)
+    erasure = call.node.reader.ask(erasure_of, name)
     if erasure is not None:
         raise coded("fact_erased", "this fact was erased", erasure_id=erasure)
 

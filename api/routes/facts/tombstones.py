@@ -19,6 +19,7 @@ from engramlog.api.schemas.tombstones import (
     TombstonesQuery,
     TombstoneStatus,
 )
+from engramlog.projections.tables.facts.tombstones import list_tombstones as tombstones_before
 
 routes = Routes("erasure")
 
@@ -88,7 +89,7 @@ async def list_tombstones(call: Call) -> web.Response:
     """Tombstones, newest first, revoked ones too."""
     query = call.query(TombstonesQuery)
     before = call.view().position + 1 if query.before is None else query.before
-    rows = call.node.reader.tombstones(before, query.limit + 1)
+    rows = call.node.reader.ask(tombstones_before, before, query.limit + 1)
     shown = rows[: query.limit]
     records = [
         tombstone_record(row)

@@ -15,7 +15,8 @@ from engramlog.api.routes.federation.peers import peer_named
 from engramlog.api.routes.federation.streams import asking_peer, offered_heads
 from engramlog.api.schemas.federation import PeerComparison, StreamDigests
 from engramlog.projections.normalization import SCOPES
-from engramlog.projections.tables.facts.tombstones import tombstones_digest
+from engramlog.projections.tables.digest import stream_digests
+from engramlog.projections.tables.facts.tombstones import standing_tombstones, tombstones_digest
 from engramlog.projections.tables.peers.peers import PeerRow
 from engramlog.replay.federation.comparing import PeerDigests, comparison
 from engramlog.replay.federation.pulling import PeerUnreachable
@@ -82,8 +83,8 @@ async def compare_peer(call: Call) -> web.Response:
 async def _digests(call: Call, row: PeerRow, scopes: frozenset[str]) -> PeerDigests:
     """What this node tells the peer; ``scopes``: that are open and that the peer asks for."""
     names = offered_heads(call, row, scopes)
-    found = await call.in_long_pool(call.node.reader.stream_digests)
-    stones = await call.in_pool(call.node.reader.standing_tombstones)
+    found = await call.in_long_pool(lambda: call.node.reader.ask(stream_digests))
+    stones = await call.in_pool(lambda: call.node.reader.ask(standing_tombstones))
     grants = row.grants
     serves = row.active and grants is not None and grants.serve
     pulls = row.active and grants is not None and grants.pull

@@ -27,7 +27,8 @@ from engramlog.api.schemas.federation import (
 )
 from engramlog.eventlog.kinds import PeerDeclared, PeerGrants, PeerStateSet
 from engramlog.projections.moment import format_instant
-from engramlog.projections.tables.peers.peers import PeerRow
+from engramlog.projections.tables.peers.peers import PeerRow, load_evidence, load_peer_streams
+from engramlog.projections.tables.peers.refused_events import refused_of
 from engramlog.projections.writing.commands import TakeForeignEnds
 from engramlog.replay.federation.declaration import (
     Declaration,
@@ -256,7 +257,7 @@ async def release_stream(call: Call) -> web.Response:
     row = peer_named(call)
     held = {
         each.stream
-        for each in call.node.reader.peer_streams()
+        for each in call.node.reader.ask(load_peer_streams)
         if each.node_id == row.node_id and each.held
     }
     if body.stream not in held:
@@ -306,15 +307,15 @@ async def get_peer(call: Call) -> web.Response:
                 "held": each.held,
                 "reason": each.reason,
             }
-            for each in reader.peer_streams()
+            for each in reader.ask(load_peer_streams)
             if each.node_id == row.node_id
         ],
         "refused": [
-            msgspec.to_builtins(each) for each in reader.refused_events(row.node_id, REFUSED_SHOWN)
+            msgspec.to_builtins(each) for each in reader.ask(refused_of, row.node_id, REFUSED_SHOWN)
         ],
         "evidence": [
             msgspec.to_builtins(each)
-            for each in reader.peer_evidence()
+            for each in reader.ask(load_evidence)
             if each.node_id == row.node_id
         ],
     }

@@ -18,6 +18,7 @@ from engramlog.eventlog.clock import format_hlc, parse_hlc
 from engramlog.eventlog.kinds import FactAsserted, RefusedFact
 from engramlog.projections.normalization import lies_under
 from engramlog.projections.rights.capability_token import CapabilityInvalid
+from engramlog.projections.tables.peers.protocol_facts import foreign_refusals
 from engramlog.projections.writing.commands import ReceiveForeign
 from engramlog.replay.stigmem.peer_token import PeerTokenError
 from engramlog.replay.stigmem.records import RecordBounds, dated, hlc_of, is_ahead, name_of, taken
@@ -266,8 +267,8 @@ async def pulls(call: Call) -> web.Response:
                 "fault": None if state is None else state.fault,
                 "refusals": [
                     {"fact_id": name, "code": code, "position": position}
-                    for name, code, position in reader.foreign_refusals(
-                        peer.node_id, REFUSALS_SHOWN
+                    for name, code, position in reader.ask(
+                        foreign_refusals, peer.node_id, REFUSALS_SHOWN
                     )
                 ],
             }

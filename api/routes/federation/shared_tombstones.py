@@ -8,7 +8,8 @@ from aiohttp import web
 
 from engramlog.api.http.bodies import answer, parse_json
 from engramlog.api.http.call import Call
-from engramlog.api.http.errors import PLAIN_TEXT, ApiError, coded, plain
+from engramlog.api.http.error_codes import PLAIN_TEXT
+from engramlog.api.http.errors import ApiError, coded, plain
 from engramlog.api.http.routing import Routes
 from engramlog.api.node.tasks import tombstone_sharing as sharing
 from engramlog.api.schemas.tombstones import SharedQuery, SharedRecord, SharedTombstones, Taken

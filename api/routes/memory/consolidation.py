@@ -15,7 +15,7 @@ from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded, entry, refused, unprocessable
 from engramlog.api.http.routing import Routes
 from engramlog.api.node.consolidator import ConsolidationFailed, RunReport, delta_kinds, readers_of
-from engramlog.api.schemas.memory import (
+from engramlog.api.schemas.memory.consolidation import (
     ConsolidationStatus,
     RuleDocument,
     RulePage,

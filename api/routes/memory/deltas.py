@@ -18,7 +18,7 @@ from engramlog.api.http.call import Call
 from engramlog.api.http.cursors import Cursor, filters_digest
 from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Routes
-from engramlog.api.schemas.memory import (
+from engramlog.api.schemas.memory.deltas import (
     DeltaPage,
     DeltasAnswer,
     DeltasQuery,

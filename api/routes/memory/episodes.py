@@ -17,7 +17,8 @@ from engramlog.api.http.call import Call
 from engramlog.api.http.cursors import Cursor, filters_digest
 from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Routes
-from engramlog.api.schemas.memory import (
+from engramlog.api.schemas.memory.consolidation import RunsQuery
+from engramlog.api.schemas.memory.episodes import (
     AccessAnswer,
     AccessRequest,
     EpisodeBody,
@@ -28,7 +29,6 @@ from engramlog.api.schemas.memory import (
     EpisodesAnswer,
     EpisodesQuery,
     EpisodesRequest,
-    RunsQuery,
 )
 from engramlog.eventlog.kinds import EpisodeAccessed
 from engramlog.projections.authorization import CEILING

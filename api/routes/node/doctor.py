@@ -13,6 +13,7 @@ from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.routing import Routes
 from engramlog.api.routes.recall.embeddings import status_of
+from engramlog.projections.tables.store import unknown_events
 
 routes = Routes("node")
 
@@ -87,7 +88,7 @@ def _projections(call: Call) -> CheckOutcome:
 
 def _events(call: Call) -> CheckOutcome:
     """What peers of later releases sent is kept and chained; here it means nothing yet."""
-    unknown = call.node.reader.unknown_events()
+    unknown = call.node.reader.ask(unknown_events)
     if not unknown:
         return CheckOutcome("events", "ok", "every event is of a kind and version known here")
     named = [f"{count} of kind {kind!r} version {version}" for kind, version, count in unknown]

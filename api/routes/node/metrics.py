@@ -17,6 +17,11 @@ from engramlog.api.node.node import Node
 from engramlog.api.node.process_metrics import process_samples
 from engramlog.api.node.tasks.webhook_delivery import CIRCUIT_FAILURES
 from engramlog.api.routes.recall.embeddings import status_of
+from engramlog.projections.tables.declared.subscriptions import load_subscriptions
+from engramlog.projections.tables.peers.peers import load_peer_streams
+from engramlog.projections.tables.peers.refused_events import count_refused
+from engramlog.projections.tables.peers.remote_retractions import waiting_claims
+from engramlog.projections.tables.store import unknown_events
 
 routes = Routes("node")
 
@@ -134,22 +139,22 @@ def _federation(call: Call) -> Iterator[Sample]:
         (
             "engramlog_peer_streams_held",
             "Streams of peers that are held until an operator releases them.",
-            sum(each.held for each in reader.peer_streams()),
+            sum(each.held for each in reader.ask(load_peer_streams)),
         ),
         (
             "engramlog_foreign_claims_waiting",
             "Ends of facts that other nodes stated and that have not taken effect here.",
-            reader.waiting_claims(),
+            reader.ask(waiting_claims),
         ),
         (
             "engramlog_unknown_events",
             "Events of kinds or versions that only later releases know.",
-            sum(count for _, _, count in reader.unknown_events()),
+            sum(count for _, _, count in reader.ask(unknown_events)),
         ),
         (
             "engramlog_refused_events",
             "Events of peers whose content breaks a rule.",
-            reader.count_refused(),
+            reader.ask(count_refused),
         ),
     ):
         yield Sample(name, meaning, value)
@@ -202,7 +207,7 @@ def _protocol(call: Call) -> Iterator[Sample]:
         labels = f'{{tenant="default",dimension="fact_{dimension}"}}'
         name = "stigmem_quota_breach_total"
         yield Sample(name, "Requests refused by a quota.", count, labels, "counter")
-    shut = [service.deliverer.delivered(row).failures for row in reader.subscriptions()]
+    shut = [service.deliverer.delivered(row).failures for row in reader.ask(load_subscriptions)]
     yield Sample(
         "stigmem_subscription_connections_active",
         "Subscriptions whose receiver has not failed time and again.",

@@ -20,7 +20,7 @@ from engramlog.api.node.node import Node
 from engramlog.api.node.tasks.jobs import Rebuild
 from engramlog.api.node.tasks.task import TaskState
 from engramlog.api.routes.recall.embeddings import status_of
-from engramlog.api.schemas.keys import TENANT
+from engramlog.api.schemas.rights.keys import TENANT
 from engramlog.api.schemas.snapshots import RebuildBody
 from engramlog.api.schemas.values import ScopeText
 from engramlog.projections.writing.writer import WriterBusy, WriterClosed

@@ -24,6 +24,7 @@ from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.recall import ReceiptsQuery
 from engramlog.eventlog.kinds import RecallAnswered
 from engramlog.projections.image.view import View
+from engramlog.projections.tables.facts.recall_receipts import list_receipts as receipts_before
 
 routes = Routes("recall")
 
@@ -77,7 +78,7 @@ def _shown(
 ) -> Iterator[tuple[RecallAnswered, int]]:
     """Receipts that are there for the caller, newest first, and where they stand."""
     while True:
-        rows = call.node.reader.receipts(whose, before, rows_a_page + 1)
+        rows = call.node.reader.ask(receipts_before, whose, before, rows_a_page + 1)
         for row in rows:
             receipt = logged(call, row.position)
             if receipt is not None and not is_hidden(view, receipt):

@@ -14,7 +14,7 @@ from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, warned
 from engramlog.api.http.errors import ApiError, plain
 from engramlog.api.http.routing import Routes
-from engramlog.api.schemas.keys import AgentKeyRequest
+from engramlog.api.schemas.rights.keys import AgentKeyRequest
 from engramlog.eventlog.kinds import AgentKeySet
 from engramlog.projections.moment import format_instant
 from engramlog.projections.tables.declared.agent_keys import AgentKeyRow

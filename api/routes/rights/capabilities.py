@@ -15,7 +15,7 @@ from engramlog.api.http.call import Call
 from engramlog.api.http.errors import ApiError, coded, entry, plain, unprocessable
 from engramlog.api.http.routing import Routes
 from engramlog.api.node.issuers import issuers_of
-from engramlog.api.schemas.capabilities import (
+from engramlog.api.schemas.rights.capabilities import (
     LIFETIME_SECONDS,
     CapabilitiesQuery,
     CapabilityClaims,
@@ -52,6 +52,7 @@ from engramlog.projections.rights.capability_token import (
 )
 from engramlog.projections.rights.capability_verification import VerifiedToken
 from engramlog.projections.tables.declared.capabilities import CapabilityRow
+from engramlog.projections.tables.declared.manifests import load_manifest
 from engramlog.projections.writing.commands import RevokeCapability
 
 routes = Routes("capabilities")
@@ -334,7 +335,7 @@ async def protocol_issue(call: Call) -> web.Response:
 def _check_manifest(call: Call, subject: str, now_us: int) -> None:
     """Raises ApiError 403 where the issuer's manifest, if one holds, leaves the subject out."""
     issuer = call.caller.principal
-    manifest = call.node.reader.manifest(issuer)
+    manifest = call.node.reader.ask(load_manifest, issuer)
     if manifest is None or manifest.expires_at_us <= now_us or subject == issuer:
         return
     if subject not in {stored_uri(entity) for entity in manifest.entities}:

@@ -20,7 +20,7 @@ from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, warned
 from engramlog.api.http.errors import plain
 from engramlog.api.http.routing import Routes
-from engramlog.api.schemas.gardens import GardenRequest, MemberRequest, RoleRequest
+from engramlog.api.schemas.rights.gardens import GardenRequest, MemberRequest, RoleRequest
 from engramlog.api.schemas.values import ScopeText
 from engramlog.eventlog.kinds import GardenCreated, GardenMemberSet, GardenRole
 from engramlog.projections.moment import format_instant

@@ -22,6 +22,7 @@ from engramlog.projections.rights.manifest_document import (
     manifest_fault,
     read_manifest,
 )
+from engramlog.projections.tables.declared.manifests import load_manifest
 from engramlog.projections.writing.commands import PutManifest
 from engramlog.replay.federation.declaration import fingerprint, wire_key
 
@@ -150,7 +151,7 @@ def _refusal(fault: str) -> ApiError:
 async def get_manifest(call: Call) -> web.Response:
     """The entity's manifest, unless it has expired."""
     entity = stored_uri(call.segment("entity_uri"))
-    row = call.node.reader.manifest(entity)
+    row = call.node.reader.ask(load_manifest, entity)
     if row is None or row.expires_at_us <= call.node.clock.now_us():
         raise plain("manifest_not_found")
     return answer({**row.document, "log_entry": None})

@@ -15,7 +15,7 @@ from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, warned
 from engramlog.api.http.errors import ApiError, plain
 from engramlog.api.http.routing import Routes
-from engramlog.api.schemas.gardens import (
+from engramlog.api.schemas.rights.gardens import (
     PromoteRequest,
     QuarantineQuery,
     RejectRequest,

@@ -14,7 +14,7 @@ from engramlog.api.http.call import Call, warned
 from engramlog.api.http.cursors import Cursor, filters_digest
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.facts import MomentQuery
-from engramlog.api.schemas.trust import (
+from engramlog.api.schemas.rights.trust import (
     TrustPage,
     TrustPolicyRequest,
     TrustQuery,
@@ -24,7 +24,7 @@ from engramlog.api.schemas.trust import (
 from engramlog.eventlog.kinds import SourceTrustSet, TrustPolicy, TrustPolicySet
 from engramlog.projections.image.visible_facts import known
 from engramlog.projections.moment import Moment, format_instant
-from engramlog.projections.tables.declared.trust import TrustSetting
+from engramlog.projections.tables.declared.trust import TrustSetting, trust_policy, trust_setting
 
 routes = Routes("trust")
 
@@ -78,7 +78,7 @@ async def get_policy(call: Call) -> web.Response:
     """The parameters by which trust is computed where nothing was set."""
     query = call.query(MomentQuery)
     moment = call.moment(call.view(), query)
-    return answer(warned(_policy(call.node.reader.trust_policy(moment.position)), query))
+    return answer(warned(_policy(call.node.reader.ask(trust_policy, moment.position)), query))
 
 
 @routes.add(
@@ -136,7 +136,7 @@ def _walk(call: Call, query: TrustQuery) -> Cursor:
 
 def _one(call: Call, source: str, moment: Moment) -> dict[str, Any]:
     """A source's setting, or where its trust comes from if nothing was set."""
-    setting = call.node.reader.trust_setting(source, moment.position)
+    setting = call.node.reader.ask(trust_setting, source, moment.position)
     if setting is not None:
         return _setting(setting)
     holds_key = call.node.reader.image.trust.keyed(source, moment.position + 1)
@@ -168,7 +168,7 @@ def _fact_trust(call: Call, source: str, moment: Moment) -> dict[str, float] | N
 
 
 def _mode(call: Call, moment: Moment) -> str:
-    return call.node.reader.trust_policy(moment.position).mode
+    return call.node.reader.ask(trust_policy, moment.position).mode
 
 
 def _setting(setting: TrustSetting) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from engramlog.eventlog.kinds import SubscriptionSet
 from engramlog.projections.audit.subscription_events import EVENT_TYPES
 from engramlog.projections.moment import format_instant, parse_instant
 from engramlog.projections.normalization import SCOPES
-from engramlog.projections.tables.declared.subscriptions import SubscriptionRow
+from engramlog.projections.tables.declared.subscriptions import SubscriptionRow, load_subscriptions
 from engramlog.projections.writing.commands import Subscribe, Unsubscribe
 
 routes = Routes("subscriptions")
@@ -159,7 +159,7 @@ async def create(call: Call) -> web.Response:
 )
 async def list_own(call: Call) -> web.Response:
     """The caller's subscriptions."""
-    own = [row for row in call.node.reader.subscriptions() if _is_own(call, row)]
+    own = [row for row in call.node.reader.ask(load_subscriptions) if _is_own(call, row)]
     return answer({"subscriptions": [_record(call, row) for row in own], "total": len(own)})
 
 
@@ -196,7 +196,7 @@ def _is_own(call: Call, row: SubscriptionRow) -> bool:
 
 
 def _find(call: Call, name: str) -> SubscriptionRow:
-    for row in call.node.reader.subscriptions():
+    for row in call.node.reader.ask(load_subscriptions):
         if row.id == name and _is_own(call, row):
             return row
     raise coded("subscription_not_found", "no such subscription")
@@ -332,7 +332,7 @@ async def stream(call: Call) -> web.StreamResponse:
 
 
 def _stands(call: Call, row: SubscriptionRow) -> bool:
-    return any(each.id == row.id for each in call.node.reader.subscriptions())
+    return any(each.id == row.id for each in call.node.reader.ask(load_subscriptions))
 
 
 async def _write(response: web.StreamResponse, data: bytes) -> None:

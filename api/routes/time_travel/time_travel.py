@@ -39,6 +39,7 @@ from engramlog.projections.audit.sandbox import StatementLimits, StatementRefuse
 from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import tells_of
 from engramlog.projections.moment import Moment, format_instant
+from engramlog.projections.tables.facts.erasures import erased_between, erasure_of
 
 routes = Routes("time travel")
 
@@ -115,8 +116,8 @@ def _diff(call: Call, query: DiffQuery) -> Difference:
         reader = call.node.reader
         body.erased = [
             ErasedFact(fact, erasure, position)
-            for fact, erasure, position in reader.erased_between(
-                before.position, after.position, query.limit
+            for fact, erasure, position in reader.ask(
+                erased_between, before.position, after.position, query.limit
             )
         ]
     for name in wanted:
@@ -273,7 +274,7 @@ def _erased_life(call: Call, view: View, moment: Moment, limit: int) -> FactLife
     """What is left of an erased fact, for those who may know of it: the events that name it.
     Raises ApiError 404 for everybody else, as for a fact that never was."""
     fact = call.segment("fact_id")
-    erasure = call.node.reader.erasure_of(fact) if call.authorization.may("admin") else None
+    erasure = call.node.reader.ask(erasure_of, fact) if call.authorization.may("admin") else None
     if erasure is None or call.node.reader.slot_of(fact) is not None:
         raise plain("fact_not_found")
     with call.service.archive.reading(moment.position) as sources:

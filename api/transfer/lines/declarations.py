@@ -6,7 +6,7 @@ from msgspec import field
 from msgspec.structs import asdict
 from pydantic import ValidationError
 
-from engramlog.api.schemas.trust import TrustPolicyRequest
+from engramlog.api.schemas.rights.trust import TrustPolicyRequest
 from engramlog.api.transfer.lines.base import Line, LineError, line_uri
 from engramlog.api.transfer.lines.gardens import EVERY_GARDEN, FindGarden, garden_of
 from engramlog.eventlog.kinds import (

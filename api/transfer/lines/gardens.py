@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 from uuid import UUID, uuid4
 
-from engramlog.api.schemas.gardens import SLUG
+from engramlog.api.schemas.rights.gardens import SLUG
 from engramlog.api.transfer.lines.base import IMPORT_ACTOR, Line, LineError, Scope, line_uri
 from engramlog.eventlog.kinds import GardenCreated
 from engramlog.projections.tables.declared.garden_directory import Garden

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from pydantic import ValidationError
 
-from engramlog.api.schemas.memory import EpisodeBody
+from engramlog.api.schemas.memory.episodes import EpisodeBody
 from engramlog.api.transfer.lines.base import Line, LineError, Scope, line_instant, line_uri
 from engramlog.api.transfer.lines.facts import AssertLine, RetractLine, assert_command
 from engramlog.api.transfer.lines.gardens import FindGarden, garden_id_of

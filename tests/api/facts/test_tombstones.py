@@ -16,6 +16,7 @@ from engramlog.api.transfer.importing import Importer, Options, RefusedLine
 from engramlog.api.transfer.lines.line_kinds import decode_line
 from engramlog.api.transfer.sinks import NodeSink
 from engramlog.eventlog.clock import FixedClock
+from engramlog.projections.tables.facts.tombstones import standing_tombstones
 from engramlog.replay.federation.declaration import wire_key
 from engramlog.replay.stigmem.tombstones import holds
 from tests.worlds.live import LiveNode
@@ -301,7 +302,7 @@ def test_an_export_read_back_hides_what_was_hidden(live: LiveNode, tmp_path: Pat
         hidden = view.hidden()
         assert hidden is not None
         assert hidden.tolist() == [True, False, True]
-        (row,) = copy.reader.standing_tombstones()
+        (row,) = copy.reader.ask(standing_tombstones)
         assert (row.entity, row.scope, row.reason, row.legal_hold) == (
             ALICE,
             "all",

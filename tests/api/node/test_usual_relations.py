@@ -7,13 +7,14 @@ from pathlib import Path
 from engramlog.api.console.opening import open_node
 from engramlog.api.node.usual_relations import USUAL_RELATIONS
 from engramlog.api.settings import Settings
+from engramlog.projections.tables.declared.policies import set_valued_relations
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "facts-api.md"
 
 
 def declared(settings: Settings, *, imports: bool = False) -> list[str]:
     node = open_node(settings, imports=imports)
-    found = node.reader.set_valued(node.log.head().position)
+    found = node.reader.ask(set_valued_relations, node.log.head().position)
     node.close()
     return found
 

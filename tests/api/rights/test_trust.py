@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engramlog.api.schemas.trust import TrustPage, TrustRecord
+from engramlog.api.schemas.rights.trust import TrustPage, TrustRecord
 from tests.worlds.live import CONTROL_TOKEN, LiveNode, fact
 
 

@@ -16,7 +16,7 @@ from engramlog.projections.cards.generator import card_at
 from engramlog.projections.cards.serving import Cards
 from engramlog.projections.moment import Moment, format_instant
 from engramlog.projections.tables.database import query
-from engramlog.projections.tables.facts.cards import CardKey
+from engramlog.projections.tables.facts.cards import CardKey, find_card
 from tests.worlds.histories import ENTITIES, START_US, Step, histories, intent_at
 from tests.worlds.model import Fact, Model
 
@@ -178,7 +178,7 @@ def test_the_table_of_cards_is_rebuilt_from_the_log(steps: list[Step]) -> None:
                 facts = query(db, "SELECT DISTINCT entity, scope, garden_id FROM facts")
             assert {row[1:] for row in rows} == set(facts)
             assert all(CardKey(*row[1:]).card_id == row[0] for row in rows)
-            assert all(node.reader.card_key(row[0]) == CardKey(*row[1:]) for row in rows)
+            assert all(node.reader.ask(find_card, row[0]) == CardKey(*row[1:]) for row in rows)
             node.rebuild()
             assert node.reader.digests().tables["cards"] == before
         finally:

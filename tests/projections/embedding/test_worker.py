@@ -18,6 +18,7 @@ from engramlog.projections.embedding.files import blocks as blocks_module
 from engramlog.projections.embedding.recipe import Space, composed
 from engramlog.projections.embedding.service import Embeddings
 from engramlog.projections.normalization import SCOPES
+from engramlog.projections.tables.declared.policies import pinned_model
 from engramlog.projections.writing.commands import Done, EraseFacts, RetractFact, SweepDecay
 from tests.worlds.histories import asserted
 from tests.worlds.provider_double import CARD, SPACE, WordsProvider, words_vector
@@ -274,13 +275,13 @@ def test_closing_does_not_wait_for_what_waits(stage: Stage) -> None:
 
 def test_the_pinned_model_is_an_event_and_pinned_once(stage: Stage) -> None:
     pin = EmbeddingModelPinned(provider="double", model="words", dimensions=64, recipe="fact/1")
-    assert stage.node.reader.pinned_model(stage.node.log.head().position) is None
+    assert stage.node.reader.ask(pinned_model, stage.node.log.head().position) is None
     before = stage.node.log.head().position
     stage.node.write(pin)
     stage.node.write(pin)
     head = stage.node.log.head().position
     assert head == before + 1
-    pinned = stage.node.reader.pinned_model(head)
+    pinned = stage.node.reader.ask(pinned_model, head)
     assert pinned is not None
     assert (pinned.model, pinned.dimensions) == ("words", 64)
-    assert stage.node.reader.pinned_model(before) is None
+    assert stage.node.reader.ask(pinned_model, before) is None

@@ -24,6 +24,7 @@ from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.database import query
 from engramlog.projections.tables.digest import compute_digests
 from engramlog.projections.tables.erasing import may_erase
+from engramlog.projections.tables.facts.erasures import find_erasure
 from engramlog.projections.tables.peers.remote_retractions import erasures_taking_effect
 from engramlog.projections.tables.store import ProjectionStore
 from engramlog.projections.writing.commands import (
@@ -212,7 +213,7 @@ def test_many_facts_are_named_by_several_events(node: Node) -> None:
              if isinstance(event.payload, FactErased)]  # fmt: skip
     assert named == [500, 500, 200]
     assert not node.reader.image.facts.slot_of
-    row = node.reader.erasure("e")
+    row = node.reader.ask(find_erasure, "e")
     assert row is not None
     assert (row.facts, row.events) == (1_200, 1_200)
     assert ERASED_FACTS_MAX > 1_200

@@ -26,6 +26,7 @@ from engramlog.projections.recall.profile import load_profile
 from engramlog.projections.recall.request import RecallRequest
 from engramlog.projections.tables.database import query
 from engramlog.projections.tables.facts import verdicts
+from engramlog.projections.tables.facts.verdicts import reviews_of as content_reviews_of
 from engramlog.projections.tables.store import ProjectionStore
 from engramlog.projections.text.sanitizing import NAME_FLAG, NOTED, RULESET, VALUE_FLAG
 from engramlog.projections.writing.commands import (
@@ -105,7 +106,7 @@ def test_reviews_release_and_take_back(node: Node) -> None:
     assert before.flags(slots).tolist() == [NOTED | VALUE_FLAG], "a pinned view stands still"
     review(node, bad, "keep")
     assert flags(node.reader.image) == [NOTED | VALUE_FLAG]
-    assert node.reader.content_reviews([bad])[bad].decision == "keep"
+    assert node.reader.ask(content_reviews_of, [bad])[bad].decision == "keep"
 
 
 def test_only_flagged_facts_the_caller_reaches_can_be_reviewed(node: Node) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from engramlog.eventlog.kinds import Value
+from engramlog.projections.tables.digest import stream_digests
 from engramlog.replay.federation.page import PAGE_BYTES, PageFault, StreamPage
 from engramlog.replay.federation.serving import read_page
 from tests.worlds.federation.network import Link, Member
@@ -64,4 +65,4 @@ def test_what_is_oversized_is_asked_for_by_half_and_the_stream_goes_on(
     pulled = b.pull(Narrow(b, a))
     assert (pulled.faults, pulled.events) == ({}, 10)
     assert asked[:11] == [2000, 1000, 500, 250, 125, 62, 31, 15, 7, 3, 3]
-    assert b.node.reader.stream_digests() == a.node.reader.stream_digests()
+    assert b.node.reader.ask(stream_digests) == a.node.reader.ask(stream_digests)

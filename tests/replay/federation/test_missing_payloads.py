@@ -10,6 +10,7 @@ import pytest
 
 from engramlog.eventlog.kinds import PeerGrants, PeerStateSet, Value
 from engramlog.eventlog.signing import SignedHeads
+from engramlog.projections.tables.peers.peers import load_peer_streams
 from engramlog.projections.writing.commands import Done, EraseFacts, TakeForeignEnds
 from engramlog.replay.federation.missing_payloads import ERASURE_WAIT_SECONDS
 from engramlog.replay.federation.page import StreamPage
@@ -128,7 +129,7 @@ def test_an_erasure_counts_only_by_grant_and_a_held_stream_goes_on_by_itself(thr
     assert c.node.log.head().position == at, "it is held once"
     c.submit([PeerStateSet(peer_id="peer-a", grants=ERASES), TakeForeignEnds()])
     assert c.pull(Upto(c, b, 2)).events == 2
-    assert not [each for each in c.node.reader.peer_streams() if each.held]
+    assert not [each for each in c.node.reader.ask(load_peer_streams) if each.held]
 
 
 def test_what_is_erased_after_the_heads_were_signed_holds_nothing(three: Three) -> None:

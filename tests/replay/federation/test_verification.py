@@ -23,6 +23,8 @@ from engramlog.eventlog.kinds import (
 from engramlog.eventlog.log import StreamHead
 from engramlog.eventlog.signing import SignedHeads
 from engramlog.projections.cid import compute_cid
+from engramlog.projections.tables.digest import stream_digests
+from engramlog.projections.tables.peers.peers import load_evidence, load_peer_streams
 from engramlog.projections.writing.commands import Done, Refused
 from engramlog.replay.backups import make_backup, restore_backup
 from engramlog.replay.federation.page import PageFault, StreamPage, decode_page, encode_page
@@ -239,7 +241,7 @@ def test_events_of_the_near_future_wait_and_are_taken_when_their_time_comes(
     b.clock.set(pulled.due_us)
     assert b.pull(Link(b, a)).events == 2
     assert not b.pull(Link(b, a)).waiting
-    assert not [each for each in b.node.reader.peer_streams() if each.held]
+    assert not [each for each in b.node.reader.ask(load_peer_streams) if each.held]
 
 
 def test_scopes_that_were_not_granted_neither_leave_nor_enter(tmp_path: Path) -> None:
@@ -297,10 +299,10 @@ def test_a_peer_that_contradicts_itself_is_held_with_the_evidence(
         say(twin, f"shown later {n}")
     pulled = b.pull(Forger(b, a, twin))
     assert pulled.faults.keys() == {stream_of(a)}
-    (evidence,) = b.node.reader.peer_evidence()
+    (evidence,) = b.node.reader.ask(load_evidence)
     assert evidence.sort == sort
     assert evidence.earlier["signature"] != evidence.later["signature"]
-    (held,) = [each for each in b.node.reader.peer_streams() if each.held]
+    (held,) = [each for each in b.node.reader.ask(load_peer_streams) if each.held]
     assert held.stream == stream_of(a)
     say(a, "after that")
     assert b.pull(Link(b, a)).events == 0, "held until it is released"
@@ -325,7 +327,7 @@ def test_a_peer_restored_from_a_backup_is_replayed_on_and_accused_of_nothing(
     fresh = say(a, "said after the restore")
     assert b.pull(Link(b, a)).faults == {}
     assert all(b.node.reader.slot_of(fact) is not None for fact in (lost, fresh))
-    assert b.node.reader.peer_evidence() == []
+    assert b.node.reader.ask(load_evidence) == []
 
 
 def _twin(folder: Path, a: Member) -> Member:
@@ -391,7 +393,7 @@ def test_nothing_is_lost_where_a_link_is_cut(pair: tuple[Member, Member]) -> Non
             b.pull(Link(b, a, chance))
         except PeerUnreachable:
             continue
-    assert b.node.reader.stream_digests() == a.node.reader.stream_digests()
+    assert b.node.reader.ask(stream_digests) == a.node.reader.ask(stream_digests)
 
 
 def test_instructions_need_the_grant(pair: tuple[Member, Member]) -> None:

@@ -21,6 +21,8 @@ from engramlog.eventlog.kinds import (
     PeerStateSet,
     Value,
 )
+from engramlog.projections.tables.digest import stream_digests
+from engramlog.projections.tables.peers.peers import load_peer_streams
 from engramlog.projections.writing.commands import EraseFacts, RecordEpisodes, TakeForeignEnds
 from engramlog.replay.federation.page import Row, StreamPage
 from engramlog.replay.federation.pulling import PeerUnreachable
@@ -60,7 +62,7 @@ def run_hard(folder: Path, seed: int, nodes: int, moves: int = 50) -> list[Membe
         for other in members:
             if one is not other:
                 _grant(one, other, EVERYTHING)
-        for stream in one.node.reader.peer_streams():
+        for stream in one.node.reader.ask(load_peer_streams):
             if stream.held:
                 names = {each.node_id: each.peer_id for each in one.node.reader.peers()}
                 peer_id = names[stream.node_id]
@@ -159,6 +161,6 @@ def _lied(page: StreamPage, chance: random.Random) -> StreamPage:
 
 def hard_digests(member: Member) -> dict[str, str]:
     """Digests of the streams that everybody replays, the garden's too."""
-    found = member.node.reader.stream_digests()
+    found = member.node.reader.ask(stream_digests)
     shared = ("/company", "/public", f"/garden/{GARDEN}")
     return {name: each for name, each in found.items() if name.endswith(shared)}

@@ -14,7 +14,8 @@ from engramlog.eventlog.clock import FixedClock
 from engramlog.eventlog.kinds import PeerDeclared, PeerGrants, PeerStateSet
 from engramlog.eventlog.signing import SignedHeads
 from engramlog.projections.tables.digest import Digests
-from engramlog.projections.tables.peers.peers import PeerRow
+from engramlog.projections.tables.peers.peers import PeerRow, load_peer_streams
+from engramlog.projections.tables.peers.remote_retractions import erased_elsewhere
 from engramlog.projections.writing.commands import Command, Done, TakeForeignEnds, WriteAnswer
 from engramlog.replay.federation.page import StreamPage
 from engramlog.replay.federation.pulling import Here, PeerUnreachable, Pulled, pull
@@ -69,7 +70,7 @@ class Member:
 
     def pull(self, source: Link, pages_max: int = 1_000_000) -> Pulled:
         """One round with a peer."""
-        known = {each.stream: each for each in self.node.reader.peer_streams()}
+        known = {each.stream: each for each in self.node.reader.ask(load_peer_streams)}
         return pull(source, self.here(), self.peer(source.server), known, pages_max=pages_max)
 
     def here(self) -> Here:
@@ -79,7 +80,7 @@ class Member:
             node.log,
             self.submit,
             self.clock.now_us,
-            lambda events, origin: node.reader.erased_elsewhere(events, origin, own),
+            lambda events, origin: node.reader.ask(erased_elsewhere, events, origin, own),
             self.waits,
         )
 

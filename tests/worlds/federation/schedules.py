@@ -10,6 +10,7 @@ import msgspec
 from engramlog.eventlog.kinds import Parent, Value
 from engramlog.projections.authorization import everything
 from engramlog.projections.contradictions.conflicts import conflicts
+from engramlog.projections.tables.digest import stream_digests
 from engramlog.projections.writing.commands import (
     AssertFact,
     RecordSummary,
@@ -157,7 +158,7 @@ SHARED = ("/company", "/public")
 
 def shared_digests(member: Member) -> dict[str, str]:
     """Digests of the streams that everybody replays."""
-    found = member.node.reader.stream_digests()
+    found = member.node.reader.ask(stream_digests)
     return {name: each for name, each in found.items() if name.endswith(SHARED)}
 
 

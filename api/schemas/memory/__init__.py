@@ -1,0 +1,1 @@
+"""Requests about episodes, deltas, consolidation and memories, and their answers."""

@@ -1,0 +1,217 @@
+"""Requests and answers about deltas, triples and facts. Unknown fields are refused."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, Field
+
+from engramlog.api.schemas.facts import ID_LENGTH_MAX, MomentQuery
+from engramlog.api.schemas.memory.parts import (
+    CONTENT_LENGTH_MAX,
+    ID_BYTES_MAX,
+    PAGE_MAX,
+    STRICT,
+    Identifier,
+    Identifiers,
+    Part,
+    Payload,
+)
+from engramlog.api.schemas.values import Flag, Instant, Name, Scope, Share
+from engramlog.projections.episodes.delta import REPLACES_MAX
+
+DELTAS_MAX = 1_000
+TRIPLES_MAX = 1_000
+
+
+class _DeltaBody(BaseModel):
+    """What every delta must say."""
+
+    model_config = STRICT
+
+    source_episode_ids: Identifiers
+    promotion_ts: Instant
+    rule_id: str = Field(max_length=ID_BYTES_MAX)
+    confidence: Share
+
+
+class AddBody(_DeltaBody):
+    """State a fact."""
+
+    kind: Literal["add"]
+    fact_payload: Payload
+
+
+class UpdateBody(_DeltaBody):
+    """Replace facts by one."""
+
+    kind: Literal["update"]
+    replaces: list[Identifier] = Field(max_length=REPLACES_MAX)
+    fact_payload: Payload
+    expected_version: int | None = Field(default=None, ge=1)
+
+
+class DeleteBody(_DeltaBody):
+    """End facts."""
+
+    kind: Literal["delete"]
+    replaces: list[Identifier] = Field(max_length=REPLACES_MAX)
+    expected_version: int | None = Field(default=None, ge=1)
+
+
+class NoopBody(_DeltaBody):
+    """Change nothing, on record."""
+
+    kind: Literal["noop"]
+
+
+DeltaBody: TypeAlias = Annotated[
+    AddBody | UpdateBody | DeleteBody | NoopBody, Field(discriminator="kind")
+]
+
+
+class DeltasRequest(BaseModel):
+    """Deltas for the facts of one user and agent, applied together or not at all.
+
+    ``strict: false`` applies what it can. ``source`` is who states the facts, by default the
+    caller; ``single_valued`` relations refuse a second value.
+    """
+
+    model_config = STRICT
+
+    user: Part
+    agent: Part
+    deltas: list[DeltaBody] = Field(min_length=1, max_length=DELTAS_MAX)
+    scope: Scope = "local"
+    garden_id: str | None = Field(default=None, max_length=ID_LENGTH_MAX)
+    source: Name | None = None
+    run_id: Identifier | None = None
+    step: int | None = Field(default=None, ge=0, le=2**53)
+    strict: Flag = True
+    single_valued: list[Name] = Field(default_factory=list, max_length=100)
+
+
+class DeltasQuery(MomentQuery):
+    """Which deltas to show, newest first. ``name``: the id that a payload gave its fact."""
+
+    model_config = STRICT
+
+    user: Part | None = None
+    agent: Part | None = None
+    name: Identifier | None = None
+    rule_id: str | None = Field(default=None, max_length=ID_BYTES_MAX)
+    run_id: str | None = Field(default=None, max_length=ID_BYTES_MAX)
+    fact_id: str | None = Field(default=None, max_length=ID_LENGTH_MAX)
+    episode_id: str | None = Field(default=None, max_length=ID_BYTES_MAX)
+    status: Literal["applied", "rejected"] = "applied"
+    limit: int = Field(default=50, ge=1, le=PAGE_MAX)
+    cursor: str | None = Field(default=None, max_length=4096)
+
+
+class MemoryFactsQuery(MomentQuery):
+    """Which facts that deltas wrote; each given field must be equal."""
+
+    model_config = STRICT
+
+    user: Part
+    agent: Part | None = None
+    subject: str | None = Field(default=None, max_length=2048)
+    predicate: str | None = Field(default=None, max_length=2048)
+    object: str | None = Field(default=None, max_length=CONTENT_LENGTH_MAX)
+    limit: int = Field(default=100, ge=1, le=PAGE_MAX)
+
+
+class Triple(BaseModel):
+    """One row of a knowledge graph; ``triple_id`` by default ``s|p|o``."""
+
+    model_config = STRICT
+
+    subject: Name
+    predicate: Name
+    object: str = Field(min_length=1, max_length=CONTENT_LENGTH_MAX)
+    confidence: Share = 1.0
+    triple_id: Identifier | None = None
+
+
+class TriplesRequest(BaseModel):
+    """Triples to promote to facts of a user and agent. One way: a triple that goes away later
+    takes no fact with it."""
+
+    model_config = STRICT
+
+    rule_id: str = Field(min_length=1, max_length=ID_BYTES_MAX)
+    user: Part
+    agent: Part
+    triples: list[Triple] = Field(min_length=1, max_length=TRIPLES_MAX)
+    scope: Scope = "local"
+    garden_id: str | None = Field(default=None, max_length=ID_LENGTH_MAX)
+    source: Name | None = None
+    promotion_ts: Instant | None = None
+
+
+class DeltaOutcome(BaseModel):
+    """``applied``, ``known`` (it was applied before) or ``rejected``."""
+
+    delta_id: str
+    kind: Literal["add", "update", "delete", "noop"]
+    status: Literal["applied", "known", "rejected"]
+    fact_id: str | None
+    retracted: list[str]
+    warnings: list[str]
+
+
+class DeltasAnswer(BaseModel):
+    results: list[DeltaOutcome]
+    position: int
+
+
+class DeltaRecord(BaseModel):
+    delta_id: str
+    kind: Literal["add", "update", "delete", "noop"]
+    status: Literal["applied", "rejected"]
+    user: str
+    agent: str
+    scope: Scope
+    garden_id: str | None
+    rule_id: str
+    run_id: str | None
+    source_episode_ids: list[str]
+    replaces: list[str]
+    promotion_ts: str | None = None
+    confidence: float | None = None
+    name: str | None = None
+    fact_id: str | None = None
+    retracted: list[str] = []
+    provenance: dict[str, str] = {}
+    reason: str | None = None
+    message: str | None = None
+    applied_by: str
+    position: int
+
+
+class DeltaPage(BaseModel):
+    deltas: list[DeltaRecord]
+    cursor: str | None
+
+
+class MemoryFactRecord(BaseModel):
+    """``id`` as deltas name it, ``fact_id`` as the node does; ``lineage`` leads to episodes and
+    run."""
+
+    id: str
+    fact_id: str
+    user: str
+    agent: str
+    scope: Scope
+    garden_id: str | None
+    payload: dict[str, Any]
+    lineage: list[dict[str, Any]]
+    provenance: dict[str, str]
+    confidence: float
+    pinned_at: str
+    version: int
+    delta_id: str
+
+
+class MemoryFactPage(BaseModel):
+    facts: list[MemoryFactRecord]

@@ -1,0 +1,134 @@
+"""Requests and answers about episodes. Unknown fields are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from engramlog.api.schemas.facts import ID_LENGTH_MAX, MomentQuery
+from engramlog.api.schemas.memory.deltas import DeltaRecord
+from engramlog.api.schemas.memory.parts import (
+    CONTENT_LENGTH_MAX,
+    ID_BYTES_MAX,
+    PAGE_MAX,
+    STRICT,
+    Identifier,
+    Metadata,
+    Part,
+)
+from engramlog.api.schemas.values import Instant, Scope
+
+EPISODES_MAX = 1_000
+
+
+class EpisodeBody(BaseModel):
+    """Something that happened in a session of an agent with a user.
+
+    ``timestamp`` is when (by default now); ``id`` the caller's name for it. Consolidation
+    reads ``metadata``: ``intent``, ``replaces``, ``subject``, ``predicate``, ``object``.
+    """
+
+    model_config = STRICT
+
+    user: Part
+    session: Part
+    agent: Part
+    content: str = Field(min_length=1, max_length=CONTENT_LENGTH_MAX)
+    timestamp: Instant | None = None
+    id: Identifier | None = None
+    source_node: str = Field(default="", max_length=ID_BYTES_MAX)
+    metadata: Metadata = Field(default_factory=dict)
+    run_id: Identifier | None = None
+    step: int | None = Field(default=None, ge=0, le=2**53)
+
+
+class EpisodeRequest(EpisodeBody):
+    """One episode, and where it lies."""
+
+    scope: Scope = "local"
+    garden_id: str | None = Field(default=None, max_length=ID_LENGTH_MAX)
+
+
+class EpisodesRequest(BaseModel):
+    """Several episodes of one scope or garden, oldest first."""
+
+    model_config = STRICT
+
+    episodes: list[EpisodeBody] = Field(min_length=1, max_length=EPISODES_MAX)
+    scope: Scope = "local"
+    garden_id: str | None = Field(default=None, max_length=ID_LENGTH_MAX)
+
+
+class EpisodesQuery(MomentQuery):
+    """Whose episodes. What is left out widens the answer; ``user`` cannot be."""
+
+    model_config = STRICT
+
+    user: Part
+    session: Part | None = None
+    agent: Part | None = None
+    scope: Scope | None = None
+    garden_id: str | None = Field(default=None, max_length=ID_LENGTH_MAX)
+    limit: int = Field(default=50, ge=1, le=PAGE_MAX)
+    cursor: str | None = Field(default=None, max_length=4096)
+
+
+class AccessRequest(BaseModel):
+    """Episodes, by id or key, that were read."""
+
+    model_config = STRICT
+
+    episodes: list[Identifier] = Field(min_length=1, max_length=EPISODES_MAX)
+
+
+class EpisodeRecord(BaseModel):
+    """An episode as the asked moment knew it."""
+
+    id: str
+    key: str
+    user: str
+    session: str
+    agent: str
+    scope_key: str
+    content: str
+    timestamp: str
+    scope: Scope
+    garden_id: str | None
+    source_node: str
+    metadata: dict[str, Any]
+    run_id: str | None
+    step: int | None
+    recorded_by: str
+    position: int
+    hash: str
+    access_count: int
+    last_accessed_at: str | None
+
+
+class EpisodePage(BaseModel):
+    episodes: list[EpisodeRecord]
+    cursor: str | None
+
+
+class EpisodeDetail(EpisodeRecord):
+    """With the deltas that came of it."""
+
+    deltas: list[DeltaRecord]
+
+
+class EpisodeOutcome(BaseModel):
+    id: str
+    key: str
+    created: bool
+
+
+class EpisodesAnswer(BaseModel):
+    recorded: int
+    known: int
+    episodes: list[EpisodeOutcome]
+    position: int
+
+
+class AccessAnswer(BaseModel):
+    accessed: list[str]

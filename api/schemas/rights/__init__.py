@@ -1,0 +1,1 @@
+"""Requests about gardens, keys, capabilities and trust, and some of their answers."""
