@@ -141,17 +141,6 @@ class PeerComparison(BaseModel):
     first_difference: str | None
 
 
-class StreamDigests(BaseModel):
-    """Digests of the answering node's own streams and tombstones, and of what it holds of the
-    asking peer's (null: it does not take them); ``scopes``: those that it asks the peer for."""
-
-    digests: dict[str, str]
-    tombstones: str
-    scopes: list[str]
-    held: dict[str, str] | None
-    held_tombstones: str | None
-
-
 class OwnDeclaration(BaseModel):
     """This node's declaration, to be registered with a peer, and the key's fingerprint."""
 

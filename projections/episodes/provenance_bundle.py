@@ -101,12 +101,6 @@ def check_slots(payload: Mapping[str, Any]) -> None:
         raise ProvenanceError(taken[0], "is reserved for provenance")
 
 
-def merged(payload: Mapping[str, Any], bundle: Mapping[str, str]) -> dict[str, Any]:
-    """The payload with the bundle's slots. Raises ProvenanceError where they collide."""
-    check_slots(payload)
-    return {**payload, **{f"_{key}": text for key, text in bundle.items()}}
-
-
 def as_label(text: str) -> str:
     """``text`` as an ``origin`` or ``source`` label: other characters become ``_``."""
     label = re.sub(r"[^A-Za-z0-9_\-]", "_", text)

@@ -56,9 +56,3 @@ def scope_key(user: str, session: str, agent: str) -> str:
     hold a separator, and closed by one, so that no key is a prefix of another user's."""
     parts = (("user", user), ("session", session), ("agent", agent))
     return "".join(f"/{label}/{quote(text, safe='')}" for label, text in parts) + "/"
-
-
-def prefix_range(user: str) -> tuple[str, str]:
-    """Least key of a user's, and the least that is beyond them all (``0`` follows ``/``)."""
-    start = f"/user/{quote(user, safe='')}"
-    return f"{start}/", f"{start}0"

@@ -13,7 +13,7 @@ from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Routes
 from engramlog.api.routes.federation.peers import peer_named
 from engramlog.api.routes.federation.streams import asking_peer, offered_heads
-from engramlog.api.schemas.federation import PeerComparison, StreamDigests
+from engramlog.api.schemas.federation import PeerComparison
 from engramlog.projections.normalization import SCOPES
 from engramlog.projections.tables.digest import stream_digests
 from engramlog.projections.tables.facts.tombstones import standing_tombstones, tombstones_digest
@@ -29,7 +29,7 @@ routes = Routes("federation")
     "/v1/federation/digests",
     permission="peer",
     summary="Digests of streams and tombstones, for peers",
-    answers={200: StreamDigests},
+    answers={200: PeerDigests},
     errors=(401, 503),
 )
 async def digests(call: Call) -> web.Response:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from aiohttp import web
+from msgspec import UNSET, Struct
 from pydantic import BaseModel, ConfigDict, Field
 
+from engramlog.api.answers.fact_record import Warnings
 from engramlog.api.commands.assertions import check_ends_everything
 from engramlog.api.commands.entity_names import entity_named, stored_uri
 from engramlog.api.http.bodies import answer
@@ -38,14 +40,14 @@ class AliasRequest(BaseModel):
     kind: Literal["user", "migration"] = "user"
 
 
-class AliasRecord(BaseModel):
+class AliasRecord(Struct):
     """An alias. ``warnings`` only in the answer to POST, where there is something to say."""
 
     raw_uri: str
     canonical_uri: str
     kind: Literal["user", "migration"]
     created_at: str
-    warnings: list[str] | None = None
+    warnings: Warnings = UNSET
 
 
 class AliasesQuery(MomentQuery):
@@ -65,14 +67,14 @@ class ResolveQuery(MomentQuery):
     threshold: QueryShare = 0.5
 
 
-class LikeName(BaseModel):
+class LikeName(Struct):
     """An entity with a name like the one asked about; ``score`` from 0 to 1."""
 
     uri: str
     score: float
 
 
-class ResolvedName(BaseModel):
+class ResolvedName(Struct):
     """``canonical``: the entity that the name means; ``best``: the best guess at what is meant.
     Layers: 1 the name as it is, 2 its alias, 3 names like it."""
 
@@ -83,6 +85,7 @@ class ResolvedName(BaseModel):
     layer1_match: bool
     layer2_match: str | None
     layer3_candidates: list[LikeName]
+    warnings: Warnings = UNSET
 
 
 @routes.add(
@@ -108,7 +111,7 @@ async def set_alias(call: Call) -> web.Response:
     if row is None:  # another request has just removed it
         raise coded("alias_not_found", "alias not found")
     warnings = ignored(request) + await call.in_pool(lambda: _left_behind(call, raw))
-    return answer(_wire(row) | ({"warnings": warnings} if warnings else {}), 201)
+    return answer(_wire(row, warnings), 201)
 
 
 def _left_behind(call: Call, raw: str) -> list[str]:
@@ -186,7 +189,7 @@ async def resolve_entity(call: Call) -> web.Response:
     return answer(warned(await call.in_pool(lambda: _resolved(call, query)), query))
 
 
-def _resolved(call: Call, query: ResolveQuery) -> dict[str, Any]:
+def _resolved(call: Call, query: ResolveQuery) -> ResolvedName:
     view = call.view()
     moment = call.moment(view, query)
     name = stored_uri(query.uri)
@@ -209,15 +212,15 @@ def _resolved(call: Call, query: ResolveQuery) -> dict[str, Any]:
         layer, best = 1, name
     else:
         layer, best = (3, like[0].entity) if like else (None, canonical)
-    return {
-        "query": query.uri,
-        "canonical": canonical,
-        "best": best,
-        "resolution_layer": layer,
-        "layer1_match": known,
-        "layer2_match": alias,
-        "layer3_candidates": [{"uri": each.entity, "score": each.score} for each in like],
-    }
+    return ResolvedName(
+        query=query.uri,
+        canonical=canonical,
+        best=best,
+        resolution_layer=layer,
+        layer1_match=known,
+        layer2_match=alias,
+        layer3_candidates=[LikeName(each.entity, each.score) for each in like],
+    )
 
 
 def _check_rights(call: Call) -> None:
@@ -229,10 +232,6 @@ def _check_rights(call: Call) -> None:
         raise coded("scope_forbidden", f"this key does not cover scopes {sorted(beyond)}")
 
 
-def _wire(row: AliasRow) -> dict[str, Any]:
-    return {
-        "raw_uri": row.raw_uri,
-        "canonical_uri": row.canonical_uri,
-        "kind": row.kind,
-        "created_at": format_instant(row.set_at),
-    }
+def _wire(row: AliasRow, warnings: list[str] | None = None) -> AliasRecord:
+    created_at = format_instant(row.set_at)
+    return AliasRecord(row.raw_uri, row.canonical_uri, row.kind, created_at, warnings or UNSET)

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Literal
 
-import msgspec
 import numpy as np
 from aiohttp import web
+from msgspec import UNSET, Struct
+from msgspec.structs import asdict
 
+from engramlog.api.answers.fact_record import Warnings
 from engramlog.api.commands.entity_names import stored_uri
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, warned
 from engramlog.api.http.cursors import Cursor, filters_digest
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.facts import MomentQuery
-from engramlog.api.schemas.rights.trust import (
-    TrustPage,
-    TrustPolicyRequest,
-    TrustQuery,
-    TrustRecord,
-    TrustRequest,
-)
+from engramlog.api.schemas.rights.trust import Mode, TrustPolicyRequest, TrustQuery, TrustRequest
 from engramlog.eventlog.kinds import SourceTrustSet, TrustPolicy, TrustPolicySet
 from engramlog.projections.image.visible_facts import known
 from engramlog.projections.moment import Moment, format_instant
@@ -30,6 +26,29 @@ routes = Routes("trust")
 
 _KIND = "trust"
 _UNBOUND = frozenset({"cursor", "limit"})
+
+
+class TrustRecord(Struct):
+    """``origin``: ``set`` by an operator, full because the source holds a ``key``, or by the
+    ``formula``, fact by fact (``fact_trust``: least and greatest)."""
+
+    source: str
+    trust: float | None
+    origin: Literal["set", "key", "formula"]
+    reason: str = ""
+    set_by: str | None = None
+    set_at: str | None = None
+    position: int | None = None
+    fact_trust: dict[str, float] | None = None
+
+
+class TrustPage(Struct):
+    """Trust in sources, by name."""
+
+    sources: list[TrustRecord]
+    mode: Mode
+    cursor: str | None = None
+    warnings: Warnings = UNSET
 
 
 @routes.add(
@@ -71,14 +90,14 @@ async def put_source(call: Call) -> web.Response:
     permission="admin",
     summary="The formula's parameters",
     query=MomentQuery,
-    answers={200: TrustPolicyRequest},
+    answers={200: TrustPolicy},
     errors=(400, 501),
 )
 async def get_policy(call: Call) -> web.Response:
     """The parameters by which trust is computed where nothing was set."""
     query = call.query(MomentQuery)
     moment = call.moment(call.view(), query)
-    return answer(warned(_policy(call.node.reader.ask(trust_policy, moment.position)), query))
+    return answer(warned(asdict(call.node.reader.ask(trust_policy, moment.position)), query))
 
 
 @routes.add(
@@ -87,7 +106,7 @@ async def get_policy(call: Call) -> web.Response:
     permission="admin",
     summary="Replace the formula's parameters",
     body=TrustPolicyRequest,
-    answers={200: TrustPolicyRequest},
+    answers={200: TrustPolicy},
     errors=(400, 413, 503, 507),
 )
 async def put_policy(call: Call) -> web.Response:
@@ -95,15 +114,15 @@ async def put_policy(call: Call) -> web.Response:
     request = await call.body(TrustPolicyRequest)
     policy = TrustPolicy(**request.model_dump())
     await call.do(TrustPolicySet(policy=policy))
-    return answer(_policy(policy))
+    return answer(asdict(policy))
 
 
-def _sources(call: Call, query: TrustQuery) -> dict[str, Any]:
+def _sources(call: Call, query: TrustQuery) -> TrustPage:
     walk = _walk(call, query)
     moment = walk.moment()
     if query.source is not None:
         one = _one(call, stored_uri(query.source), moment)
-        return {"sources": [one], "mode": _mode(call, moment), "cursor": None}
+        return TrustPage([one], _mode(call, moment))
     after = str(walk.place[0]) if walk.place else ""
     found = call.node.reader.trust_settings(moment.position, after, query.limit + 1)
     shown = found[: query.limit]
@@ -115,11 +134,7 @@ def _sources(call: Call, query: TrustQuery) -> dict[str, Any]:
         cursor = sealer.seal(
             Cursor(_KIND, walk.digest, walk.position, walk.instant_us, expires, place)
         )
-    return {
-        "sources": [_setting(each) for each in shown],
-        "mode": _mode(call, moment),
-        "cursor": cursor,
-    }
+    return TrustPage([_setting(each) for each in shown], _mode(call, moment), cursor)
 
 
 def _walk(call: Call, query: TrustQuery) -> Cursor:
@@ -134,22 +149,18 @@ def _walk(call: Call, query: TrustQuery) -> Cursor:
     )
 
 
-def _one(call: Call, source: str, moment: Moment) -> dict[str, Any]:
+def _one(call: Call, source: str, moment: Moment) -> TrustRecord:
     """A source's setting, or where its trust comes from if nothing was set."""
     setting = call.node.reader.ask(trust_setting, source, moment.position)
     if setting is not None:
         return _setting(setting)
     holds_key = call.node.reader.image.trust.keyed(source, moment.position + 1)
-    return {
-        "source": source,
-        "trust": 1.0 if holds_key or _mode(call, moment) == "off" else None,
-        "origin": "key" if holds_key else "formula",
-        "reason": "",
-        "set_by": None,
-        "set_at": None,
-        "position": None,
-        "fact_trust": _fact_trust(call, source, moment),
-    }
+    return TrustRecord(
+        source=source,
+        trust=1.0 if holds_key or _mode(call, moment) == "off" else None,
+        origin="key" if holds_key else "formula",
+        fact_trust=_fact_trust(call, source, moment),
+    )
 
 
 def _fact_trust(call: Call, source: str, moment: Moment) -> dict[str, float] | None:
@@ -167,22 +178,17 @@ def _fact_trust(call: Call, source: str, moment: Moment) -> dict[str, float] | N
     return {"least": float(trust.min()), "greatest": float(trust.max())}
 
 
-def _mode(call: Call, moment: Moment) -> str:
+def _mode(call: Call, moment: Moment) -> Mode:
     return call.node.reader.ask(trust_policy, moment.position).mode
 
 
-def _setting(setting: TrustSetting) -> dict[str, Any]:
-    return {
-        "source": setting.source,
-        "trust": setting.trust,
-        "origin": "set",
-        "reason": setting.reason,
-        "set_by": setting.actor,
-        "set_at": format_instant(setting.set_at_us),
-        "position": setting.position,
-        "fact_trust": None,
-    }
-
-
-def _policy(policy: TrustPolicy) -> dict[str, Any]:
-    return {name: getattr(policy, name) for name in msgspec.structs.asdict(policy)}
+def _setting(setting: TrustSetting) -> TrustRecord:
+    return TrustRecord(
+        source=setting.source,
+        trust=setting.trust,
+        origin="set",
+        reason=setting.reason,
+        set_by=setting.actor,
+        set_at=format_instant(setting.set_at_us),
+        position=setting.position,
+    )

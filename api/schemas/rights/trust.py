@@ -1,8 +1,8 @@
-"""Trust in sources: requests and answers."""
+"""Requests about trust in sources."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 from engramlog.api.schemas.facts import REASON_LENGTH_MAX, MomentQuery
 from engramlog.api.schemas.values import Name, Share
 
+Mode: TypeAlias = Literal["strict", "relaxed", "off"]
 SUM_TOLERANCE = 0.001
 Count = Annotated[int, Field(strict=True, ge=1, le=1_000_000_000)]
 
@@ -37,7 +38,7 @@ class TrustPolicyRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    mode: Literal["strict", "relaxed", "off"] = "relaxed"
+    mode: Mode = "relaxed"
     identity_weight: Share = 0.35
     history_weight: Share = 0.30
     authority_weight: Share = 0.25
@@ -75,25 +76,3 @@ class TrustPolicyRequest(BaseModel):
                 "weights", "the four weights sum to {total}, must sum to 1", {"total": total}
             )
         return self
-
-
-class TrustRecord(BaseModel):
-    """``origin``: ``set`` by an operator, full because the source holds a ``key``, or by the
-    ``formula``, fact by fact (``fact_trust``: least and greatest)."""
-
-    source: str
-    trust: float | None
-    origin: Literal["set", "key", "formula"]
-    reason: str
-    set_by: str | None
-    set_at: str | None
-    position: int | None
-    fact_trust: dict[str, float] | None
-
-
-class TrustPage(BaseModel):
-    """Trust in sources, by name."""
-
-    sources: list[TrustRecord]
-    mode: Literal["strict", "relaxed", "off"]
-    cursor: str | None

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec import convert
 
-from engramlog.api.schemas.rights.trust import TrustPage, TrustRecord
+from engramlog.api.routes.rights.trust import TrustPage, TrustRecord
 from tests.worlds.live import CONTROL_TOKEN, LiveNode, fact
 
 
@@ -62,13 +63,13 @@ def test_loopback_writes_without_authentication_are_trusted(live: LiveNode) -> N
 
 def test_settings_are_events_listed_as_of_a_moment(live: LiveNode) -> None:
     first = put(live, "Agent:Shady ", 0.3, reason="seen lying")
-    TrustRecord.model_validate(first)
+    convert(first, TrustRecord)
     assert (first["source"], first["trust"], first["origin"]) == ("agent:shady", 0.3, "set")
     assert (first["reason"], first["set_by"]) == ("seen lying", "system:control")
     put(live, "agent:shady", 0.6)
     put(live, "agent:other", 0.9)
     page = admin(live, "GET", "/v1/trust/sources")
-    TrustPage.model_validate(page)
+    convert(page, TrustPage)
     assert [(each["source"], each["trust"]) for each in page["sources"]] == [
         ("agent:other", 0.9),
         ("agent:shady", 0.6),

@@ -11,7 +11,6 @@ from engramlog.projections.memories.place import (
     MemoryPlace,
     MemoryScopeError,
     name_part,
-    prefix_range,
     scope_key,
 )
 
@@ -22,13 +21,6 @@ def test_the_key_is_encoded_and_closed() -> None:
     assert scope_key("Bob/session/S9", "S 1", "rag%") == (
         "/user/Bob%2Fsession%2FS9/session/S%201/agent/rag%25/"
     )
-
-
-@pytest.mark.parametrize("user", NAMES)
-def test_a_prefix_range_holds_exactly_a_users_keys(user: str) -> None:
-    start, end = prefix_range(user)
-    inside = [name for name in NAMES if start <= scope_key(name, "S1", "rag") < end]
-    assert inside == [user]
 
 
 @given(st.text(min_size=1, max_size=20), st.text(min_size=1, max_size=20))
