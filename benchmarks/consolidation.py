@@ -20,7 +20,7 @@ from engramlog.api.node.consolidator import Consolidator, readers_of
 from engramlog.api.node.node import Node
 from engramlog.eventlog.kinds import EpisodeRecorded
 from engramlog.projections.authorization import everything
-from engramlog.projections.episodes import reading
+from engramlog.projections.episodes import reading, reading_deltas
 from engramlog.projections.episodes.classifying import CurrentFacts, emit
 from engramlog.projections.episodes.rule import Rule, parse_rule
 from engramlog.projections.tables.database import query
@@ -170,7 +170,7 @@ def _outcome(node: Node) -> list[Any]:
         facts = [
             tuple(row[name] for name in kept)
             for n in range(USERS)
-            for row in reading.memory_facts_at(db, position, user=f"user-{n}")
+            for row in reading_deltas.memory_facts_at(db, position, user=f"user-{n}")
         ]
         deltas = query(
             db, "SELECT delta_id, kind, user, sources, replaces, name FROM deltas ORDER BY delta_id"

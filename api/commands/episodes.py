@@ -27,7 +27,7 @@ from engramlog.api.schemas.memory.deltas import (
 from engramlog.api.schemas.memory.episodes import EpisodeBody
 from engramlog.eventlog.kinds import EpisodeRecorded
 from engramlog.projections.authorization import Authorization
-from engramlog.projections.episodes import reading
+from engramlog.projections.episodes import reading_deltas
 from engramlog.projections.episodes.classifying import UnusableEpisode, check_payload
 from engramlog.projections.episodes.delta import (
     AddDelta,
@@ -327,7 +327,9 @@ def memory_facts(
     """The facts that match, oldest first, as the caller may see them at the moment."""
     reader = context.node.reader
     with reader.pool.connection() as db:
-        rows = reading.memory_facts_at(db, moment.position, user=pattern.user, agent=pattern.agent)
+        rows = reading_deltas.memory_facts_at(
+            db, moment.position, user=pattern.user, agent=pattern.agent
+        )
     by_slot = {slot: row for row in rows if (slot := reader.slot_of(row["fact_id"])) is not None}
     inside = np.asarray([slot for slot in by_slot if slot < view.count], dtype=np.int32)
     slots = live(view, authorization, moment, np.sort(inside))
@@ -352,7 +354,7 @@ def _versioned(
     if row["version"] == 1:
         return row
     with context.node.reader.pool.connection() as db:
-        kept = kept_from(view, authorization, reading.namesakes(db, row["fact_id"]))
+        kept = kept_from(view, authorization, reading_deltas.namesakes(db, row["fact_id"]))
     return {**row, "version": row["version"] - len(kept)}
 
 

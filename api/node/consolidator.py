@@ -19,7 +19,7 @@ from engramlog.api.node.node import Node
 from engramlog.api.node.own_stream import SYSTEM_ACTOR
 from engramlog.eventlog.event import fact_partition
 from engramlog.eventlog.kinds import ConsolidationRan, SetAsideEpisode
-from engramlog.projections.episodes import reading
+from engramlog.projections.episodes import reading, reading_deltas, reading_rules
 from engramlog.projections.episodes.classifying import CurrentFacts, Emitted, emit, key_of
 from engramlog.projections.episodes.delta import Proposal, kind_of_delta, promoted_id
 from engramlog.projections.episodes.episode import Episode
@@ -212,7 +212,7 @@ class Consolidator:
 
     def _watermark(self, rule_id: str) -> int:
         with self._node.reader.pool.connection() as db:
-            return reading.watermark(db, rule_id)
+            return reading_rules.watermark(db, rule_id)
 
     def _pending(self, rule: Rule, after: int, until: int) -> int:
         with self._node.reader.pool.connection() as db:
@@ -237,7 +237,7 @@ class Consolidator:
 
         def read() -> CurrentFacts:
             with self._node.reader.pool.connection() as db:
-                return CurrentFacts(reading.standing_facts(db, keys))
+                return CurrentFacts(reading_deltas.standing_facts(db, keys))
 
         return await asyncio.to_thread(read)
 
@@ -284,7 +284,7 @@ class Consolidator:
 
         def read() -> set[str]:
             with self._node.reader.pool.connection() as db:
-                return reading.known_deltas(db, ids)
+                return reading_deltas.known_deltas(db, ids)
 
         known = await asyncio.to_thread(read)
         return [each for each, made in zip(episodes, ids, strict=True) if made not in known]

@@ -6,7 +6,8 @@ from engramlog.eventlog.event import fact_partition
 from engramlog.eventlog.kinds import DeltaRejected, EpisodeRecorded
 from engramlog.projections.arrays import Bool
 from engramlog.projections.authorization import OPEN_CLASS, Authorization
-from engramlog.projections.episodes.reading import named_facts, rule_places
+from engramlog.projections.episodes.reading_deltas import named_facts
+from engramlog.projections.episodes.reading_rules import rule_places
 from engramlog.projections.episodes.shown import Shown, hides
 from engramlog.projections.image.reader import Reader
 from engramlog.projections.image.view import View

@@ -17,7 +17,7 @@ from engramlog.api.node.node import Node
 from engramlog.api.node.tasks.task import LoopTask
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import ConsolidationRuleSet, EpisodeRecorded
-from engramlog.projections.episodes import reading
+from engramlog.projections.episodes import reading_rules
 from engramlog.projections.episodes.cadence import due_fire, next_fire, run_name
 from engramlog.projections.episodes.rule import Rule, RuleError, parse_rule
 from engramlog.projections.writing.writer import WriterBusy, WriterClosed, WriterDegraded
@@ -110,7 +110,7 @@ class ConsolidationScheduler(LoopTask):
 
     def _rules(self) -> list[tuple[Rule, int]]:
         with self._node.reader.pool.connection() as db:
-            rows = reading.rules_at(db, self._node.reader.image.position)
+            rows = reading_rules.rules_at(db, self._node.reader.image.position)
         rules: list[tuple[Rule, int]] = []
         for rule_id, document, _, set_at in rows:
             try:
@@ -142,4 +142,4 @@ class ConsolidationScheduler(LoopTask):
 
     def _last_fire(self, rule_id: str) -> int | None:
         with self._node.reader.pool.connection() as db:
-            return reading.last_fire(db, rule_id)
+            return reading_rules.last_fire(db, rule_id)

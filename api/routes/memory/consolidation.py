@@ -26,7 +26,7 @@ from engramlog.api.schemas.memory.consolidation import (
 )
 from engramlog.eventlog.kinds import ConsolidationRuleSet
 from engramlog.projections.authorization import Authorization
-from engramlog.projections.episodes import reading
+from engramlog.projections.episodes import reading, reading_deltas, reading_rules
 from engramlog.projections.episodes.cadence import next_fire
 from engramlog.projections.episodes.rule import Rule, RuleError, parse_rule
 from engramlog.projections.moment import Moment, format_instant
@@ -169,11 +169,11 @@ async def status(call: Call) -> web.Response:
 
 
 def _status(call: Call, db: Any, rule: Rule, moment: Moment, now_us: int) -> dict[str, Any]:
-    mark = reading.watermark(db, rule.id, moment.position)
+    mark = reading_rules.watermark(db, rule.id, moment.position)
     waiting, _ = reading.pending(db, readers_of(rule), mark, until=moment.position)
     cadence = rule.timetable
     fires = None if cadence.cron is None else format_instant(next_fire(cadence, now_us))
-    runs = reading.runs_of(db, rule.id, moment.position, RUNS_SHOWN)
+    runs = reading_rules.runs_of(db, rule.id, moment.position, RUNS_SHOWN)
     for run in runs:
         run["replay"] = bool(run["replay"])
         run["at"] = format_instant(run.pop("at_us"))
@@ -184,11 +184,11 @@ def _status(call: Call, db: Any, rule: Rule, moment: Moment, now_us: int) -> dic
         "enabled": rule.enabled,
         "cadence": cadence.document(),
         "watermark": mark,
-        "read": reading.episodes_read(db, rule.id, moment.position),
+        "read": reading_rules.episodes_read(db, rule.id, moment.position),
         "pending": waiting,
         "next_fire": fires,
         "runs": runs,
-        "quarantined": reading.quarantined_of(
+        "quarantined": reading_deltas.quarantined_of(
             db, call.authorization, rule.id, moment.position, call.shown(call.view())
         ),
     }
@@ -197,7 +197,7 @@ def _status(call: Call, db: Any, rule: Rule, moment: Moment, now_us: int) -> dic
 async def _visible(call: Call, moment: Moment) -> list[_Standing]:
     def read() -> list[_Standing]:
         with call.node.reader.pool.connection() as db:
-            return reading.rules_at(db, moment.position)
+            return reading_rules.rules_at(db, moment.position)
 
     rights = call.authorization
     return [rule for rule in await call.in_pool(read) if _may_read(rights, rule[1])]
@@ -226,7 +226,7 @@ async def _check_standing(call: Call, rule_id: str) -> None:
 
     def read() -> list[_Standing]:
         with call.node.reader.pool.connection() as db:
-            return reading.rules_at(db, moment.position)
+            return reading_rules.rules_at(db, moment.position)
 
     for standing in await call.in_pool(read):
         if standing[0] == rule_id and not _may_read(call.authorization, standing[1]):

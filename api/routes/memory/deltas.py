@@ -27,9 +27,9 @@ from engramlog.api.schemas.memory.deltas import (
     MemoryFactsQuery,
     TriplesRequest,
 )
-from engramlog.projections.episodes import reading
+from engramlog.projections.episodes import reading_deltas
 from engramlog.projections.episodes.episode import FactPattern
-from engramlog.projections.episodes.reading import DeltaFilter
+from engramlog.projections.episodes.reading_deltas import DeltaFilter
 from engramlog.projections.writing.commands import ApplyDeltas, Done
 
 routes = Routes("episodes")
@@ -117,7 +117,9 @@ async def list_deltas(call: Call) -> web.Response:
     rights, shown_to = call.authorization, call.shown(call.view())
 
     def read() -> list[dict[str, Any]]:
-        ask = reading.rejections_at if query.status == "rejected" else reading.deltas_at
+        ask = (
+            reading_deltas.rejections_at if query.status == "rejected" else reading_deltas.deltas_at
+        )
         with call.node.reader.pool.connection() as db:
             return ask(
                 db,

@@ -32,9 +32,9 @@ from engramlog.api.schemas.memory.episodes import (
 )
 from engramlog.eventlog.kinds import EpisodeAccessed
 from engramlog.projections.authorization import CEILING
-from engramlog.projections.episodes import reading
+from engramlog.projections.episodes import reading, reading_deltas
 from engramlog.projections.episodes.episode import Episode
-from engramlog.projections.episodes.reading import DeltaFilter
+from engramlog.projections.episodes.reading_deltas import DeltaFilter
 from engramlog.projections.moment import Moment
 
 routes = Routes("episodes")
@@ -170,7 +170,7 @@ async def get_episode(call: Call) -> web.Response:
 
     def read() -> list[dict[str, object]]:
         with call.node.reader.pool.connection() as db:
-            rows = reading.deltas_at(
+            rows = reading_deltas.deltas_at(
                 db,
                 rights,
                 moment.position,

@@ -20,8 +20,8 @@ from engramlog.eventlog.clock import FixedClock
 from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.kinds import DeltaApplied, EpisodeRecorded, FactRetracted
 from engramlog.projections.authorization import everything
-from engramlog.projections.episodes import reading
-from engramlog.projections.episodes.reading import DeltaFilter
+from engramlog.projections.episodes import reading, reading_deltas, reading_rules
+from engramlog.projections.episodes.reading_deltas import DeltaFilter
 from engramlog.projections.episodes.rule import Rule, parse_rule
 from engramlog.projections.tables.store import ProjectionStore
 from engramlog.projections.writing.commands import RecordEpisodes
@@ -37,17 +37,17 @@ def told(db: apsw.Connection, position: int) -> list[Any]:
     mine = [
         (
             reading.recent(db, RIGHTS, position, user=user, limit=100),
-            reading.memory_facts_at(db, position, user=user),
-            reading.deltas_at(db, RIGHTS, position, DeltaFilter(user=user), limit=100),
-            reading.rejections_at(db, RIGHTS, position, DeltaFilter(user=user), limit=100),
+            reading_deltas.memory_facts_at(db, position, user=user),
+            reading_deltas.deltas_at(db, RIGHTS, position, DeltaFilter(user=user), limit=100),
+            reading_deltas.rejections_at(db, RIGHTS, position, DeltaFilter(user=user), limit=100),
         )
         for user in USERS
     ]
     rules = [
-        reading.rules_at(db, position),
-        reading.runs_of(db, "classifier", position, 100),
-        reading.watermark(db, "classifier", position),
-        reading.episodes_read(db, "classifier", position),
+        reading_rules.rules_at(db, position),
+        reading_rules.runs_of(db, "classifier", position, 100),
+        reading_rules.watermark(db, "classifier", position),
+        reading_rules.episodes_read(db, "classifier", position),
     ]
     return [*mine, *rules]
 
@@ -114,10 +114,10 @@ def outcome(node: Node) -> list[Any]:
         facts = [
             (user, row["name"], row["subject"], row["version"], row["sources"], row["delta_id"])
             for user in USERS
-            for row in reading.memory_facts_at(db, position, user=user)
+            for row in reading_deltas.memory_facts_at(db, position, user=user)
         ]
-        rows = reading.deltas_at(db, RIGHTS, position, DeltaFilter(), limit=1_000)
-        rejected = reading.rejections_at(db, RIGHTS, position, DeltaFilter(), limit=1_000)
+        rows = reading_deltas.deltas_at(db, RIGHTS, position, DeltaFilter(), limit=1_000)
+        rejected = reading_deltas.rejections_at(db, RIGHTS, position, DeltaFilter(), limit=1_000)
     kept = ("delta_id", "kind", "user", "sources", "replaces", "name", "payload")
     deltas = sorted([row[name] for name in kept] for row in rows)
     reasons = sorted((row["delta_id"], row["reason"]) for row in rejected)
@@ -170,8 +170,10 @@ def test_no_episode_is_lost(said: list[tuple[Any, ...]]) -> None:
         report = asyncio.run(Consolidator(node).run(rule))
         with node.reader.pool.connection() as db:
             position = node.log.head().position
-            applied = reading.deltas_at(db, RIGHTS, position, DeltaFilter(), limit=1_000)
-            rejected = reading.rejections_at(db, RIGHTS, position, DeltaFilter(), limit=1_000)
+            applied = reading_deltas.deltas_at(db, RIGHTS, position, DeltaFilter(), limit=1_000)
+            rejected = reading_deltas.rejections_at(
+                db, RIGHTS, position, DeltaFilter(), limit=1_000
+            )
             found = {each.id for each in reading.find_episodes(
                 db, RIGHTS, position, [name.id or "" for name in episodes])}  # fmt: skip
         node.close()

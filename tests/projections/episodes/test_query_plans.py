@@ -10,8 +10,9 @@ import apsw.ext
 import pytest
 
 from engramlog.projections.authorization import Authorization, everything
-from engramlog.projections.episodes import reading
-from engramlog.projections.episodes.reading import DeltaFilter, Readers
+from engramlog.projections.episodes import reading, reading_deltas, reading_rules
+from engramlog.projections.episodes.reading import Readers
+from engramlog.projections.episodes.reading_deltas import DeltaFilter
 from engramlog.projections.memories.place import MemoryPlace
 from engramlog.projections.normalization import SCOPES
 from engramlog.projections.tables.episodes import deltas
@@ -39,12 +40,14 @@ ASKED: dict[str, Callable[[apsw.Connection], Any]] = {
     "what a rule reads": lambda db: reading.behind(db, WHO, after=1, until=9, limit=5),
     "what waits for a rule": lambda db: reading.pending(db, WHO, 1),
     "the last of a fire": lambda db: reading.nth_behind(db, WHO, 1, 5),
-    "facts that stand for keys": lambda db: reading.standing_facts(db, [KEY]),
-    "deltas made already": lambda db: reading.known_deltas(db, ["x"]),
-    "a rule's watermark": lambda db: reading.watermark(db, "r"),
-    "a user's deltas": lambda db: reading.deltas_at(db, RIGHTS, 9, DeltaFilter(user="u"), limit=5),
-    "a user's facts": lambda db: reading.memory_facts_at(db, 9, user="u"),
-    "one fact's row": lambda db: reading.memory_facts_at(db, 9, user="u", agent="a"),
+    "facts that stand for keys": lambda db: reading_deltas.standing_facts(db, [KEY]),
+    "deltas made already": lambda db: reading_deltas.known_deltas(db, ["x"]),
+    "a rule's watermark": lambda db: reading_rules.watermark(db, "r"),
+    "a user's deltas": lambda db: reading_deltas.deltas_at(
+        db, RIGHTS, 9, DeltaFilter(user="u"), limit=5
+    ),
+    "a user's facts": lambda db: reading_deltas.memory_facts_at(db, 9, user="u"),
+    "one fact's row": lambda db: reading_deltas.memory_facts_at(db, 9, user="u", agent="a"),
 }
 STATEMENTS = {
     "episodes of these ids": episodes._SAME_IDS,

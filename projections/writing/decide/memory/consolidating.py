@@ -11,7 +11,7 @@ from collections import Counter
 import msgspec
 
 from engramlog.eventlog.kinds import ConsolidationRuleSet
-from engramlog.projections.episodes.reading import watermark
+from engramlog.projections.episodes.reading_rules import watermark
 from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.database import query_one
 from engramlog.projections.writing import commands as ask

@@ -1,0 +1,215 @@
+"""Questions about deltas: applied, refused and set aside, and the facts that they made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import apsw
+from msgspec import Struct
+
+from engramlog.projections.authorization import Authorization
+from engramlog.projections.episodes.classifying import KeyOfFact
+from engramlog.projections.episodes.reading import find_episodes, full_page, rights, rows_of
+from engramlog.projections.episodes.shown import Shown
+from engramlog.projections.memories.place import MemoryPlace
+from engramlog.projections.moment import LIVE
+from engramlog.projections.tables.database import query
+from engramlog.projections.tables.facts.attributes import cleared_rows
+
+# CROSS JOIN: the order as written. The planner would begin with all facts of the partition.
+_STANDING = f"""
+SELECT m.user, m.agent, m.subject, m.predicate, m.name, m.fact_id
+FROM json_each(?) k
+CROSS JOIN memory_facts m ON m.partition=? AND m.user=k.value->>0 AND m.agent=k.value->>1
+    AND m.subject=k.value->>2 AND m.predicate=k.value->>3 AND m.replaced={LIVE}
+CROSS JOIN facts f ON f.id=m.fact_id AND f.origin=m.origin
+WHERE f.to_position={LIVE} AND f.base_confidence>0
+ORDER BY f.from_position
+"""
+
+
+_KNOWN = "SELECT delta_id FROM deltas WHERE delta_id IN (SELECT value FROM json_each(?))"
+
+
+_REPLACED = """
+SELECT m.fact_id FROM json_each(?2) n CROSS JOIN memory_facts m ON m.partition=?1
+    AND (m.name=n.value OR m.fact_id=n.value)
+"""
+
+
+def standing_facts(
+    db: apsw.Connection, keys: Iterable[KeyOfFact]
+) -> dict[KeyOfFact, list[tuple[str, str]]]:
+    """(name, fact id) of the live facts of these keys, oldest first. All keys are of one
+    partition."""
+    asked = dict.fromkeys(keys)
+    if not asked:
+        return {}
+    place = next(iter(asked))[0]
+    wanted = [[each.user, each.agent, subject, predicate] for each, subject, predicate in asked]
+    found: dict[KeyOfFact, list[tuple[str, str]]] = {}
+    rows = query(db, _STANDING, (json.dumps(wanted), place.partition))
+    for user, agent, subject, predicate, name, fact_id in rows:
+        key = (MemoryPlace(user, agent, place.scope, place.garden_id), subject, predicate)
+        found.setdefault(key, []).append((name, fact_id))
+    return found
+
+
+def known_deltas(db: apsw.Connection, delta_ids: Sequence[str]) -> set[str]:
+    """Which of these deltas were applied already."""
+    return {row[0] for row in query(db, _KNOWN, (json.dumps(list(delta_ids)),))}
+
+
+def quarantined_of(
+    db: apsw.Connection,
+    authorization: Authorization,
+    rule_id: str,
+    position: int,
+    shown: Shown | None = None,
+) -> list[dict[str, Any]]:
+    """Episodes that a rule could make nothing of, newest first. ``shown``: as for ``recent``."""
+    sql = """
+    SELECT q.key, e.id, q.reason, q.run_id, q.position FROM quarantined_episodes q
+    JOIN episodes e ON e.key=q.key
+    WHERE q.rule_id=? AND q.position<=? ORDER BY q.position DESC, q.key LIMIT 100
+    """
+    rows = rows_of(db, sql, (rule_id, position))
+    keys = [str(row["key"]) for row in rows]
+    found = {each.key for each in find_episodes(db, authorization, position, keys, shown)}
+    return [row for row in rows if row["key"] in found]
+
+
+class DeltaFilter(Struct, frozen=True, kw_only=True):
+    """Which deltas; None matches everything, all else by equality."""
+
+    user: str | None = None
+    agent: str | None = None
+    rule_id: str | None = None
+    run_id: str | None = None
+    fact_id: str | None = None
+    episode_id: str | None = None
+    delta_id: str | None = None
+    name: str | None = None
+
+
+def deltas_at(
+    db: apsw.Connection,
+    authorization: Authorization,
+    position: int,
+    wanted: DeltaFilter,
+    *,
+    limit: int,
+    before: tuple[int, int] | None = None,
+    shown: Shown | None = None,
+) -> list[dict[str, Any]]:
+    """Applied deltas, newest first. ``shown``: as for ``recent``."""
+    allowed, bindings = rights(authorization, "d")
+    cleared, levels = cleared_rows("d.fact_id", authorization)
+    where = ["d.position<=?", allowed, cleared]
+    given = [position, *bindings, *levels]
+    for column in ("user", "agent", "rule_id", "run_id", "fact_id", "delta_id", "name"):
+        value = getattr(wanted, column)
+        if value is not None:
+            where.append(f"d.{column}=?")
+            given.append(value)
+    if wanted.episode_id is not None:
+        where.append(
+            "EXISTS (SELECT 1 FROM delta_sources s WHERE s.partition=d.partition"
+            " AND s.episode_id=? AND s.position=d.position AND s.number=d.number)"
+        )
+        given.append(wanted.episode_id)
+    where.append("(d.position, d.number) < (?, ?)")
+    sql = f"""
+    SELECT d.* FROM deltas d WHERE {" AND ".join(where)}
+    ORDER BY d.position DESC, d.number DESC LIMIT ?
+    """
+
+    def page(last: dict[str, Any] | None) -> list[dict[str, Any]]:
+        place = (last["position"], last["number"]) if last else before or (LIVE, 0)
+        return rows_of(db, sql, (*given, *place, limit))
+
+    if shown is None:
+        return page(None)
+    return [shown.of_delta(row) for row in full_page(page, shown.delta, limit)]
+
+
+def named_facts(db: apsw.Connection, partition: str, names: Sequence[str]) -> list[str]:
+    """The facts that deltas gave these names, or that have these ids, in a partition."""
+    rows = query(db, _REPLACED, (partition, json.dumps(list(names))))
+    return [fact for (fact,) in rows]
+
+
+def rejections_at(
+    db: apsw.Connection,
+    authorization: Authorization,
+    position: int,
+    wanted: DeltaFilter,
+    *,
+    limit: int,
+    before: tuple[int, int] | None = None,
+    shown: Shown | None = None,
+) -> list[dict[str, Any]]:
+    """Rejected deltas, newest first. ``shown``: as for ``recent``."""
+    allowed, bindings = rights(authorization)
+    where, given = ["position<=?", allowed], [position, *bindings]
+    for column in ("user", "agent", "rule_id", "run_id", "delta_id"):
+        value = getattr(wanted, column)
+        if value is not None:
+            where.append(f"{column}=?")
+            given.append(value)
+    where.append("position<?")
+    sql = f"""
+    SELECT * FROM delta_rejections WHERE {" AND ".join(where)} ORDER BY position DESC LIMIT ?
+    """
+
+    def page(last: dict[str, Any] | None) -> list[dict[str, Any]]:
+        place = last["position"] if last else before[0] if before else LIVE
+        return rows_of(db, sql, (*given, place, limit))
+
+    def keep(row: dict[str, Any]) -> bool:
+        if shown is None or row["reason"] == "missing":  # whatever was named, it was not there
+            return True
+        named = query(db, _REPLACED, (row["partition"], row["replaces"]))
+        return shown.rejection([fact for (fact,) in named], row)
+
+    return full_page(page, keep, limit)
+
+
+def namesakes(db: apsw.Connection, fact_id: str) -> list[str]:
+    """The facts of a place that had a fact's name by the time it was stated, itself among them."""
+    rows = query(
+        db,
+        "SELECT v.fact_id FROM memory_facts m JOIN memory_facts v ON v.partition=m.partition"
+        " AND v.name=m.name AND v.user=m.user AND v.agent=m.agent"
+        " AND v.from_position<=m.from_position WHERE m.fact_id=?",
+        (fact_id,),
+    )
+    return [fact for (fact,) in rows]
+
+
+def memory_facts_at(
+    db: apsw.Connection,
+    position: int,
+    *,
+    user: str,
+    agent: str | None = None,
+    fact_id: str | None = None,
+) -> list[dict[str, Any]]:
+    """What deltas said of the facts that hold at a position, oldest first; rights are the
+    facts' own, and the caller's to apply."""
+    sql = """
+    SELECT m.fact_id, m.user, m.agent, m.name, m.subject, m.partition, d.delta_id, d.rule_id,
+        d.run_id, d.promotion_us, d.sources, d.payload, d.provenance, d.lineage, d.scope,
+        d.garden_id,
+        (SELECT count(*) FROM memory_facts v WHERE v.partition=m.partition AND v.name=m.name
+            AND v.user=m.user AND v.agent=m.agent AND v.from_position<=m.from_position) AS version
+    FROM memory_facts m
+    JOIN facts f ON f.id=m.fact_id AND f.origin=m.origin
+    JOIN deltas d ON d.position=m.from_position AND d.fact_id=m.fact_id
+    WHERE m.user=?2 AND (?3 IS NULL OR m.agent=?3) AND (?4 IS NULL OR m.fact_id=?4)
+      AND f.from_position<=?1 AND f.to_position>?1 AND f.base_confidence>0
+    ORDER BY f.from_position
+    """
+    return rows_of(db, sql, (position, user, agent, fact_id))

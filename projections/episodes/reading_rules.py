@@ -1,0 +1,76 @@
+"""Questions about rules and their runs: what is in force, what has been read, what came of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import apsw
+
+from engramlog.projections.episodes.reading import metadata_of, rows_of
+from engramlog.projections.moment import LIVE
+from engramlog.projections.tables.database import query, query_one
+
+_WATERMARK = """
+SELECT max(to_position) FROM consolidation_runs
+WHERE rule_id=? AND replay=0 AND position<=?
+"""
+
+
+def watermark(db: apsw.Connection, rule_id: str, position: int = LIVE) -> int:
+    """How far a rule has read, as of a position."""
+    found = query_one(db, _WATERMARK, (rule_id, position))
+    return 0 if found is None or found[0] is None else found[0]
+
+
+def rules_at(db: apsw.Connection, position: int) -> list[tuple[str, dict[str, Any], str, int]]:
+    """(id, document, who set it, when) of the rules in force, by id."""
+    sql = """
+    SELECT rule_id, document, set_by, set_at FROM consolidation_rules
+    WHERE from_position<=? AND to_position>? ORDER BY rule_id
+    """
+    return [
+        (rule_id, metadata_of(document), set_by, set_at)
+        for rule_id, document, set_by, set_at in query(db, sql, (position, position))
+    ]
+
+
+def rule_places(db: apsw.Connection, position: int) -> dict[str, set[tuple[str, str | None]]]:
+    """Where each rule has ever read, by id: a scope, and the garden in it where it was one."""
+    sql = "SELECT rule_id, document FROM consolidation_rules WHERE from_position<=?"
+    places: dict[str, set[tuple[str, str | None]]] = {}
+    for rule_id, text in query(db, sql, (position,)):
+        document = metadata_of(text)
+        place = (document.get("scope", "local"), document.get("garden_id"))
+        places.setdefault(rule_id, set()).add(place)
+    return places
+
+
+def runs_of(db: apsw.Connection, rule_id: str, position: int, limit: int) -> list[dict[str, Any]]:
+    """The newest runs of a rule; the parts of a long one are summed."""
+    sql = """
+    SELECT run_id, cause, max(replay) AS replay, min(from_position) AS from_position,
+        max(to_position) AS to_position, max(at_us) AS at_us, max(scheduled_us) AS scheduled_us,
+        sum(episodes) AS episodes, sum(applied) AS applied, sum(known) AS known,
+        sum(rejected) AS rejected, sum(gated) AS gated, sum(quarantined) AS quarantined,
+        max(position) AS position, max(asked_by) AS asked_by
+    FROM consolidation_runs WHERE rule_id=? AND position<=?
+    GROUP BY run_id, cause ORDER BY max(position) DESC LIMIT ?
+    """
+    return rows_of(db, sql, (rule_id, position, limit))
+
+
+def episodes_read(db: apsw.Connection, rule_id: str, position: int) -> int:
+    """How many episodes a rule has read, each once."""
+    sql = """
+    SELECT coalesce(sum(episodes), 0) FROM consolidation_runs
+    WHERE rule_id=? AND replay=0 AND position<=?
+    """
+    found = query_one(db, sql, (rule_id, position))
+    return 0 if found is None else found[0]
+
+
+def last_fire(db: apsw.Connection, rule_id: str) -> int | None:
+    """The newest instant at which a timetable's fire of a rule was carried out."""
+    sql = "SELECT max(scheduled_us) FROM consolidation_runs WHERE rule_id=?"
+    found = query_one(db, sql, (rule_id,))
+    return None if found is None else found[0]
