@@ -4,7 +4,7 @@ A question uses the names that people use, and an entity may have another. Where
 share a conversation, "Hi Kate" by one of them names the other. A name that a question writes is
 then read as that speaker's: words and meaning are looked for as if it were.
 
-Only survivors count, as everywhere: what the caller may not read gives nobody a name.
+Only survivors count, as everywhere: facts that the caller may not read give no name.
 """
 
 from __future__ import annotations
