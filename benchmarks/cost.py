@@ -4,12 +4,14 @@ Processor time is that of the serving process until all that the operation left 
 the model's process is counted apart. A bare aiohttp handler takes and answers JSON of the same size
 in the same run. Python calls, SQL statements and bytes do not depend on the machine: a second
 node counts them (``counted_node``). Facts to recall from have vectors made near their topic's,
-which the bundled model gives; questions are embedded by the node, each for the first time.
+which the bundled model gives; questions are embedded by the node, each for the first time. With
+``STIGMEM_EMBED_PROVIDER=none`` nothing is embedded.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import tempfile
 import time
@@ -163,7 +165,8 @@ def fill(data: Path, world: ModelWorld) -> None:
 def shipped(data: Path, *, counted: bool = False) -> Generator[ShippedNode]:
     """The node as it ships, for the length of a ``with`` block; ``counted``: it counts."""
     with ExitStack() as stack:
-        env = {FOLDER: str(data), "STIGMEM_EMBED_PROVIDER": "minilm"}
+        provider = os.environ.get("STIGMEM_EMBED_PROVIDER", "minilm")
+        env = {FOLDER: str(data), "STIGMEM_EMBED_PROVIDER": provider}
         module = "benchmarks.counted_node" if counted else CONSOLE
         url = stack.enter_context(serving(data, env=env, module=module, keys=True))
         wait_ready(url)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from operator import itemgetter
 
 from msgspec import Struct
 
@@ -48,6 +49,7 @@ _BY_STEM = {
     for stem in frozenset[str]().union(*(family.stems for family in WORD_FAMILIES))
 }
 _STEMS = frozenset(_BY_STEM)
+_stem_of = itemgetter(slice(STEM_CHARS))
 _MARKS = ("<", "[", "#", "`", '"', "':", "' :", "=func", "data:", "javascript:", "system",
           "assistant", "developer", "human")  # fmt: skip
 """No family of ASCII lines can do without one of these."""
@@ -78,7 +80,9 @@ def verdict_of(fact: FactAsserted) -> Verdict:
 
 def _judged(text: str, entity: str, relation: str, source: str, *besides: str) -> Verdict:
     """Of a value, the names, and what attributes say in words."""
-    in_value = _NOTHING.union(*(scan(each) for each in (text, *besides)))
+    in_value = scan(text)
+    for each in besides:
+        in_value |= scan(each)
     in_name = scan(f"{entity}\n{relation}\n{source}")
     if not in_value and not in_name:
         return CLEAN
@@ -124,7 +128,9 @@ _long_scanned_before = lru_cache(maxsize=2_048)(_scanned)
 
 
 def _in_words(found: list[str]) -> frozenset[str]:
-    stems = {word[:STEM_CHARS] for word in found}
+    if _STEMS.isdisjoint(map(_stem_of, found)):
+        return _NOTHING
+    stems = set(map(_stem_of, found))
     likely = {
         family.code: family
         for stem in stems & _STEMS
