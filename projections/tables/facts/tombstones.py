@@ -280,14 +280,18 @@ class TombstonesPart:
 
     def fold(self, events: Sequence[Recorded]) -> None:
         standing = dict(self.hiding.standing)
+        others: set[type] = set()
         for event in events:
             payload = event.payload
             if isinstance(payload, TombstoneSet):
                 standing[payload.tombstone_id] = _known(payload)
             elif isinstance(payload, TombstoneRevoked):
                 standing.pop(payload.tombstone_id, None)
-            elif not standing or (isinstance(payload, FactAsserted) and not self._named()):
-                return
+            else:
+                others.add(type(payload))
+        # A run of other events changes what is hidden by the names that it brings.
+        if others and (not standing or (others == {FactAsserted} and not self._named())):
+            return
         self.hide(standing)
 
     def _named(self) -> bool:

@@ -16,9 +16,11 @@ from engramlog.api.transfer.importing import Importer, Options, RefusedLine
 from engramlog.api.transfer.lines.line_kinds import decode_line
 from engramlog.api.transfer.sinks import NodeSink
 from engramlog.eventlog.clock import FixedClock
+from engramlog.eventlog.kinds import Value
 from engramlog.projections.tables.facts.tombstones import standing_tombstones
 from engramlog.replay.federation.declaration import wire_key
 from engramlog.replay.stigmem.tombstones import holds
+from tests.worlds.histories import asserted
 from tests.worlds.live import LiveNode
 from tests.worlds.provider_servers import serving
 from tests.worlds.tombstone_requests import ALICE, BOB, admin, bury, ids, listed, revoke
@@ -113,6 +115,18 @@ def test_what_is_written_afterwards_is_hidden_too(live: LiveNode) -> None:
     assert again["contradicted"] is False
     assert live.state(v="other")["contradicted"] is False
     assert listed(live)["facts"] == []
+
+
+def test_an_entity_that_first_comes_in_a_batch_is_hidden_whole(live: LiveNode) -> None:
+    bury(live)
+    live.node.write(*(asserted(ALICE, f"memory:r{n}", scope="company") for n in range(3)))
+    assert listed(live)["facts"] == []
+    bury(live, BOB)
+    live.node.write(  # as the object of a reference, beside others
+        asserted("user:c", "rel:knows", Value("ref", BOB), scope="company"),
+        asserted("user:d", scope="company"),
+    )
+    assert {each["entity"] for each in listed(live)["facts"]} == {"user:d"}
 
 
 def test_the_note_of_a_resolution_goes_with_what_it_settled(live: LiveNode) -> None:
