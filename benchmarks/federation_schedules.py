@@ -15,10 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.report import Figure, Stopwatch, say, table
-from engramlog.replay.verify import verify
 from tests.worlds.federation.answers import Answers, differences
 from tests.worlds.federation.congress import DATA, Split
-from tests.worlds.federation.hard_schedules import hard_digests, run_hard
 from tests.worlds.federation.network import Member
 from tests.worlds.federation.schedules import answers_of, run, shared_digests
 
@@ -32,23 +30,16 @@ def measure(facts: int) -> list[Figure]:
     return measure_schedules(max(10, facts // 100))
 
 
-def measure_schedules(count: int, first: int = 0, *, hard: bool = False) -> list[Figure]:
-    """Figures for ``count`` schedules from seed ``first`` on; ``hard`` ones also erase, lie, change
-    grants and share a garden."""
+def measure_schedules(count: int, first: int = 0) -> list[Figure]:
+    """Figures for ``count`` schedules from seed ``first`` on."""
     watch = Stopwatch()
     equal = answered = rebuilt = 0
     for seed in range(first, first + count):
         if seed % 50 == 0:
             say(f"schedule {seed - first:,} of {count:,}")
         with tempfile.TemporaryDirectory(prefix="engramlog-schedule-") as name:
-            if hard:
-                members = run_hard(Path(name), seed, nodes=3 + seed % 3)
-                first_found, *others = [hard_digests(member) for member in members]
-                whole = all(verify(member.node.log).fault is None for member in members)
-                same = whole and all(each == first_found for each in others)
-            else:
-                members = run(Path(name), seed, nodes=2 + seed % 4)
-                same = _digests_equal(members)
+            members = run(Path(name), seed, nodes=2 + seed % 4)
+            same = _digests_equal(members)
             alike = _answers_equal(answers_of(members))
             if not (same and alike):
                 say(f"schedule {seed}: the nodes differ in {'answers' if same else 'digests'}")
@@ -112,12 +103,8 @@ def main() -> None:
         "--congress", type=int, nargs="?", const=CONGRESS_CHANGES, default=0, metavar="CHANGES",
         help="also split so much of the congress stream (all of it) among four origins",
     )  # fmt: skip
-    parser.add_argument(
-        "--hard", action="store_true",
-        help="with erasures, gardens, episodes, large events, late grants, skew and lies",
-    )  # fmt: skip
     args = parser.parse_args()
-    figures = measure_schedules(args.count, args.first, hard=args.hard) if args.count else []
+    figures = measure_schedules(args.count, args.first) if args.count else []
     if args.congress:
         figures += measure_congress(args.congress)
     print(table(figures), flush=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from tests.campaign import fuzz, interrupted, kills, long_life, power_cuts, quorum, soak
+from tests.campaign import federation, fuzz, interrupted, kills, long_life, power_cuts, quorum, soak
 
 
 class Part(Struct, frozen=True):
@@ -25,6 +25,7 @@ PARTS = {
     "power": Part(power_cuts.run, 600, "cuts"),
     "kills": Part(kills.run, 20, "kills"),
     "interrupted": Part(interrupted.run, 12, "commands killed inside"),
+    "federation": Part(federation.run, 30, "schedules between peers"),
     "fuzz": Part(fuzz.run, 10_000, "inputs for each reader"),
     "quorum": Part(quorum.run, 2, "schedules of faults under a log in PostgreSQL"),
     "life": Part(long_life.run, 20_000, "events"),

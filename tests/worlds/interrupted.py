@@ -13,18 +13,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from engramlog.api.node.node import Node
-from engramlog.eventlog.clock import SystemClock
-from engramlog.eventlog.directory import HeldDirectory
-from engramlog.eventlog.engines.sqlite.log import SqliteLog
 from engramlog.eventlog.kinds import Value
 from engramlog.projections.tables.peers.peers import load_evidence, load_peer_streams
 from engramlog.projections.writing.commands import Done
 from engramlog.replay.backups import MANIFEST, check_backup, make_backup
-from engramlog.replay.replication.follower import PrimaryFollower, catch_up
-from engramlog.replay.replication.page import CopyPage, read_page
-from engramlog.replay.replication.state import ReplicaState, load_state, save_state
+from engramlog.replay.replication.state import load_state
 from engramlog.replay.verify import verify
 from tests.worlds import killed_inside
+from tests.worlds.federation.copies import Copy
 from tests.worlds.federation.network import START_US, Link, Member
 from tests.worlds.histories import asserted
 
@@ -139,7 +135,7 @@ class Household:
     def promote(self, run: Callable[..., bool]) -> bool:
         """A replica of the node becomes a node of its own, which the peer replays as well."""
         folder = self._folder / f"replica-{self._numbers}"
-        self._copy_to(folder)
+        Copy(folder, self.node.node).follow(self.node.node, self.node.clock)
         args = ("promote", "--data", folder)
         killed = run(*args)
         if load_state(folder) is not None:
@@ -164,45 +160,6 @@ class Household:
 
     def _open(self) -> None:
         self.node.node = Node.open(self.node.folder, clock=self.node.clock)
-
-    def _copy_to(self, folder: Path) -> None:
-        primary = self.node.node
-        directory = HeldDirectory.open(folder)
-        try:
-            identity = directory.identity
-            save_state(folder, ReplicaState(
-                "http://127.0.0.1:1", primary.node_id, primary.identity.public_key_b64
-            ))  # fmt: skip
-            with SqliteLog.open(
-                directory.log_path,
-                origin=identity.node_id,
-                epoch=identity.epoch,
-                clock=SystemClock(),
-            ) as log:
-                source = _Primary(primary)
-                now_us = self.node.clock.now_us
-                follower = PrimaryFollower(source, log, log.copy, primary.node_id, now_us)
-                catch_up(follower, lambda _done, _total: None)
-        finally:
-            directory.close()
-
-
-class _Primary:
-    """A node's log for a replica in the same process."""
-
-    def __init__(self, node: Node) -> None:
-        self._node = node
-
-    def fetch(self, after: int, after_hash: bytes, limit: int, wait_seconds: float) -> CopyPage:
-        del wait_seconds
-        node = self._node
-        return read_page(
-            node.log, after=after, after_hash=after_hash, limit=limit, node_id=node.node_id,
-            public_key=node.identity.public_key_b64, now_us=node.clock.now_us(),
-        )  # fmt: skip
-
-    def close(self) -> None:
-        pass
 
 
 def _whole(member: Member, facts: set[str]) -> None:

@@ -1,18 +1,21 @@
 """Random schedules with everything that may go wrong between peers.
 
 Beside what ``schedules`` does: erasures, gardens, episodes, large events, clocks up to 400 s
-apart from ours, grants that come late or go, and peers that lie. In the end all are granted
-everything, what the lies held is released, and all hear all.
+apart from ours, grants that come late or go, and peers that lie. With ``more``, tombstones are
+set, revoked, asked for and lied about, and a replica follows the first node. In the end all are
+granted everything, what the lies held is released, and all hear all.
 """
 
 from __future__ import annotations
 
 import random
+from contextlib import closing
 from pathlib import Path
 from uuid import UUID
 
 import msgspec
 
+from engramlog.api.node.node import Node
 from engramlog.eventlog.codec import decode_header
 from engramlog.eventlog.kinds import (
     EpisodeRecorded,
@@ -22,12 +25,17 @@ from engramlog.eventlog.kinds import (
     Value,
 )
 from engramlog.projections.tables.digest import stream_digests
+from engramlog.projections.tables.facts.tombstones import standing_tombstones, tombstones_digest
 from engramlog.projections.tables.peers.peers import load_peer_streams
 from engramlog.projections.writing.commands import EraseFacts, RecordEpisodes, TakeForeignEnds
 from engramlog.replay.federation.page import Row, StreamPage
 from engramlog.replay.federation.pulling import PeerUnreachable
+from engramlog.replay.verify import verify
+from tests.worlds.federation.answers import differences
+from tests.worlds.federation.copies import Copy
 from tests.worlds.federation.network import GRANTS, SCOPES, START_US, Link, Member
-from tests.worlds.federation.schedules import fact, move, settle
+from tests.worlds.federation.schedules import ENTITIES, answers_of, fact, move, settle
+from tests.worlds.federation.tombstones import ask, bury, revoke
 from tests.worlds.histories import asserted
 
 GARDEN = "0f9e3a52-7c1d-4b8e-9f60-2a5d4c3b1e07"
@@ -42,9 +50,12 @@ LESS = (
 LIES = ("altered", "withheld", "claims erased", "gap", "repeated", "other stream", "cut off")
 
 
-def run_hard(folder: Path, seed: int, nodes: int, moves: int = 50) -> list[Member]:
+def run_hard(
+    folder: Path, seed: int, nodes: int, moves: int = 50, *, more: bool = False
+) -> list[Member]:
     """A network after a random schedule, when everybody has heard everything."""
     chance = random.Random(seed)
+    besides = random.Random(f"{seed} besides")  # the schedule is the same with and without it
     members = [
         Member(folder, f"n{number}", chance.randrange(-SKEW_US_MAX, SKEW_US_MAX))
         for number in range(nodes)
@@ -54,10 +65,24 @@ def run_hard(folder: Path, seed: int, nodes: int, moves: int = 50) -> list[Membe
         for other in members:
             if one is not other:
                 one.meet(other, chance.choice((EVERYTHING, EVERYTHING, *LESS)))
+    copy = Copy(folder / "copy", members[0].node) if more else None
     for _ in range(moves):
         _hard_move(chance, members)
+        if copy is not None:
+            _move_besides(besides, members, copy)
     for member in members:
         member.clock.advance(4 * SKEW_US_MAX)
+        if more and besides.random() < 0.7:
+            revoke(besides, member)
+    _grant_everything(members)
+    settle(members)
+    if copy is not None:
+        _settle_besides(members, copy)
+    return members
+
+
+def _grant_everything(members: list[Member]) -> None:
+    """Grant all to all, and release what is held."""
     for one in members:
         for other in members:
             if one is not other:
@@ -67,8 +92,31 @@ def run_hard(folder: Path, seed: int, nodes: int, moves: int = 50) -> list[Membe
                 names = {each.node_id: each.peer_id for each in one.node.reader.peers()}
                 peer_id = names[stream.node_id]
                 one.submit([PeerStateSet(peer_id=peer_id, stream=stream.stream, held=False)])
-    settle(members)
-    return members
+
+
+def _settle_besides(members: list[Member], copy: Copy) -> None:
+    """All hear all of tombstones; the replica has all that its primary has."""
+    while any(ask(one, other) for one in members for other in members if one is not other):
+        pass
+    copy.follow(members[0].node, members[0].clock)
+    with closing(Node.open(copy.folder, clock=members[0].clock)) as replica:
+        assert replica.reader.digests().local == members[0].digests().local
+
+
+def _move_besides(chance: random.Random, members: list[Member], copy: Copy) -> None:
+    who, other = chance.sample(members, 2)
+    happens = chance.random()
+    if happens < 0.06:
+        bury(chance, who, ENTITIES)
+    elif happens < 0.12:
+        revoke(chance, who)
+    elif happens < 0.22:
+        ask(who, other)
+    elif happens < 0.26:
+        ask(who, other, chance)
+    elif happens < 0.32:
+        first = members[0]
+        copy.follow(first.node, first.clock, steps=chance.randrange(1, 4), page=7)
 
 
 def _hard_move(chance: random.Random, members: list[Member]) -> None:
@@ -160,7 +208,43 @@ def _lied(page: StreamPage, chance: random.Random) -> StreamPage:
 
 
 def hard_digests(member: Member) -> dict[str, str]:
-    """Digests of the streams that everybody replays, the garden's too."""
+    """Digests of the streams that everybody replays, the garden's too, and of the tombstones."""
     found = member.node.reader.ask(stream_digests)
     shared = ("/company", "/public", f"/garden/{GARDEN}")
-    return {name: each for name, each in found.items() if name.endswith(shared)}
+    stones = tombstones_digest(member.node.reader.ask(standing_tombstones), SCOPES)
+    return {name: each for name, each in found.items() if name.endswith(shared)} | {
+        "tombstones": stones
+    }
+
+
+def hard_faults(members: list[Member], *, rebuilt: bool) -> list[str]:
+    """What nodes do not agree in after a schedule, or hold in damaged form.
+
+    Args:
+        rebuilt: whether their tables are compared with rebuilt ones as well.
+    """
+    faults = [
+        f"the log of {member.name}: {fault}"
+        for member in members
+        if (fault := verify(member.node.log).fault) is not None
+    ]
+    first, *others = [hard_digests(member) for member in members]
+    faults += [
+        f"{member.name} differs in {name}"
+        for member, each in zip(members[1:], others, strict=True)
+        for name in sorted(first.keys() | each.keys())
+        if first.get(name) != each.get(name)
+    ]
+    said, *rest = answers_of(members)
+    faults += [
+        f"{member.name} answers otherwise: {difference}"
+        for member, each in zip(members[1:], rest, strict=True)
+        for difference in differences(said, each)
+    ]
+    if rebuilt:
+        faults += [
+            f"{member.name}: rebuilt tables differ"
+            for member in members
+            if member.node.rebuild().digest != member.digests().local
+        ]
+    return faults
