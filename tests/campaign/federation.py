@@ -21,6 +21,8 @@ def run(count: int, seed: int) -> list[str]:
             except Exception as fault:
                 found = [f"{type(fault).__name__}: {fault}"]
         faults += [f"seed {number}: {fault}" for fault in found]
+        for fault in found:
+            print(f"  seed {number}: {fault}", flush=True)
         if (number - seed) % 20 == 19:
             print(f"  {number - seed + 1} schedules, {len(faults)} faults", flush=True)
     return faults

@@ -339,8 +339,10 @@ class SqliteLog(AppendingLog):
             fault = check_link(tips.get(header.stream, before), stored)
             gone = stored.payload is None and stored.salt is None
             if fault == PAYLOAD_MISSING and gone:
-                # The erasure of another node's event may be on a page that has not come yet.
-                expected = stored.peer is not None or is_named(db, stored.position)
+                # The erasure of another node's event, also in a replica, may be on a page that has
+                # not come yet.
+                foreign = stored.peer is not None or header.origin != self.origin
+                expected = foreign or is_named(db, stored.position)
                 fault = None if expected else fault
             if fault is not None:
                 raise CorruptLog(stored.position, fault)

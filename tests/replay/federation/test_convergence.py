@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
+from engramlog.api.node.node import Node
 from engramlog.eventlog.kinds import PeerGrants, Value
 from engramlog.projections.writing.commands import Done, EraseFacts
 from engramlog.replay.verify import verify
 from tests.worlds.federation.answers import differences
+from tests.worlds.federation.copies import Copy
 from tests.worlds.federation.hard_schedules import hard_faults, run_hard
 from tests.worlds.federation.network import Link, Member
 from tests.worlds.federation.schedules import answers_of, run
@@ -84,6 +87,25 @@ def test_what_one_node_erases_is_gone_wherever_it_was_replayed(tmp_path: Path) -
     finally:
         for member in (a, b, late):
             member.close()
+
+
+def test_a_replica_starts_between_an_erased_event_and_its_erasure(tmp_path: Path) -> None:
+    a = Member(tmp_path, "a")
+    try:
+        outcomes = a.submit(
+            [asserted(f"user:u{n}", source="agent:a", scope="company") for n in range(6)]
+        ).outcomes
+        (first, *_) = [each.fact_id for each in outcomes if isinstance(each, Done)]
+        assert first is not None
+        a.node.write(EraseFacts(erasure_id=str(uuid4()), fact_ids=(first,)))
+        copy = Copy(tmp_path / "copy", a.node)
+        for _ in range(20):  # each time it is opened anew
+            copy.follow(a.node, a.clock, steps=1, page=2)
+        with closing(Node.open(copy.folder, clock=a.clock)) as replica:
+            assert replica.reader.digests().local == a.digests().local
+            assert verify(replica.log).fault is None
+    finally:
+        a.close()
 
 
 def test_erasing_what_others_stated_needs_the_grant(tmp_path: Path) -> None:
