@@ -16,6 +16,7 @@ from pydantic_settings import (
     PydanticBaseSettingsSource,
 )
 
+from engramlog.api.schemas.messages import plain_message
 from engramlog.api.settings import PREFIX, Settings
 
 FILE_NAME = "engramlog.toml"
@@ -151,6 +152,6 @@ def _explain(
             origin = variable(name)
         else:
             origin = f"{path}: {name}"
-        message = error["msg"].removeprefix("Value error, ")
+        message = plain_message(error["type"], error.get("ctx") or {}, error["msg"])
         lines.append(f"{origin}: {message} (got {error['input']!r})")
     return "; ".join(lines)

@@ -22,6 +22,7 @@ from engramlog.api.http.error_codes import (
     STATUS_BY_CODE,
 )
 from engramlog.api.node.long_work import LongWorkBusy
+from engramlog.api.schemas.messages import plain_message
 from engramlog.eventlog.errors import (
     ClockSkew,
     CorruptLog,
@@ -165,8 +166,9 @@ def entries_of(fault: ValidationError, *where: str | int) -> list[dict[str, Any]
     for item in fault.errors(include_url=False):
         secret = item["loc"] and item["loc"][-1] in _SECRET_FIELDS
         given = "…" if secret else _echo(item["input"])
-        made = entry(item["type"], (*where, *item["loc"]), item["msg"], given)
-        context = item.get("ctx")
+        context = item.get("ctx") or {}
+        message = plain_message(item["type"], context, item["msg"])
+        made = entry(item["type"], (*where, *item["loc"]), message, given)
         if context:
             made["ctx"] = _echo(context)
         entries.append(made)

@@ -148,7 +148,7 @@ def _time_travel(given: Given) -> NodeRequest:
         names = ", ".join(TIME_TRAVEL)
         raise ToolFailure(0, "invalid_arguments", f"what: must be one of {names}")
     if "format" in given:  # the routes can answer files; a tool cannot
-        raise ToolFailure(0, "invalid_arguments", "format: Extra inputs are not permitted")
+        raise ToolFailure(0, "invalid_arguments", "format: there is no such field")
     found = checked(model, given)
     query = _rest(given, "what")
     if isinstance(found, arguments.FactLifeArguments):

@@ -58,25 +58,25 @@ Flag = Annotated[bool, Field(strict=True)]
 
 def _text(v: Any) -> str:
     if not isinstance(v, str):
-        raise PydanticCustomError("string_type", "Input should be a valid string")
+        raise PydanticCustomError("string_type", "must be a string")
     return v
 
 
 def _number(v: Any) -> str:
     if isinstance(v, bool) or not isinstance(v, int | float):
-        raise PydanticCustomError("float_type", "Input should be a valid number")
+        raise PydanticCustomError("float_type", "must be a number")
     try:
         number = float(v)
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
-        raise PydanticCustomError("finite_number", "Input should be a finite number")
+        raise PydanticCustomError("finite_number", "must be a finite number")
     return repr(number)
 
 
 def _boolean(v: Any) -> str:
     if not isinstance(v, bool):
-        raise PydanticCustomError("bool_type", "Input should be a valid boolean")
+        raise PydanticCustomError("bool_type", "must be true or false")
     return "true" if v else "false"
 
 
@@ -95,7 +95,7 @@ def _ref(v: Any) -> str:
 
 def _null(v: Any) -> str:
     if v is not None:
-        raise PydanticCustomError("none_required", "Input should be null or absent")
+        raise PydanticCustomError("none_required", "must be null or absent")
     return "null"
 
 

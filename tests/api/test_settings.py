@@ -64,11 +64,11 @@ def test_lists_are_split_at_commas(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("STIGMEM_PORT", "99999", "STIGMEM_PORT: Input should be less than or equal to 65535"),
-        ("STIGMEM_AUTH_REQUIRED", "perhaps", "STIGMEM_AUTH_REQUIRED: Input should be a valid bool"),
+        ("STIGMEM_PORT", "99999", "STIGMEM_PORT: must be at most 65535"),
+        ("STIGMEM_AUTH_REQUIRED", "perhaps", "STIGMEM_AUTH_REQUIRED: must be true or false"),
         ("STIGMEM_NODE_URL", "memory", "STIGMEM_NODE_URL: must be an http:// or https:// URL"),
         ("STIGMEM_SET_VALUED_RELATIONS", "a*b", "'a*b' is not a relation label"),
-        ("STIGMEM_LOG_LEVEL", "loud", "STIGMEM_LOG_LEVEL: Input should be 'debug'"),
+        ("STIGMEM_LOG_LEVEL", "loud", "STIGMEM_LOG_LEVEL: must be 'debug'"),
     ],
 )
 def test_a_bad_variable_is_named(

@@ -119,7 +119,7 @@ def _items(call: Call, data: bytes) -> list[Any]:
         else parse_json(data)
     )
     if not isinstance(given, list):
-        raise unprocessable([entry("list_type", ["body"], "Input should be a valid list")])
+        raise unprocessable([entry("list_type", ["body"], "must be an array")])
     items = cast("list[Any]", given)
     if len(items) > BATCH_ITEMS_MAX:
         raise unprocessable(

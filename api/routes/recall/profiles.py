@@ -103,7 +103,7 @@ async def put_profile(call: Call) -> web.Response:
     data = await call.raw()
     document = parse_json(data)
     if not isinstance(document, dict):
-        raise unprocessable([entry("dict_type", ["body"], "Input should be an object", document)])
+        raise unprocessable([entry("dict_type", ["body"], "must be a JSON object", document)])
     document = cast("dict[str, Any]", document)
     document.setdefault("name", name)
     if document["name"] != name:

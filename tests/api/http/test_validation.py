@@ -128,6 +128,32 @@ def test_what_is_not_json_is_400(live: LiveNode, data: bytes) -> None:
     assert answer.json()["detail"]["code"] == "malformed_json"
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "told"),
+    [
+        ("/v1/facts", [1], "must be a JSON object"),
+        ("/v1/facts", {**fact(), "entity": 5}, "must be a string"),
+        ("/v1/facts", {**fact(), "entity": ""}, "must not be empty"),
+        ("/v1/facts", {**fact(), "confidence": 2}, "must be at most 1.0"),
+        ("/v1/facts", {**fact(), "derived_from": {}}, "must be an array"),
+        ("/v1/facts", fact(type="number", v="42"), "must be a number"),
+        ("/v1/recall", {"query": "x", "limit": 1.5}, "must be a whole number"),
+        ("/v1/recall", {"query": "x", "explain": "perhaps"}, "must be true or false"),
+        ("/v1/recall", {"query": "x", "include_neighbors": "perhaps"}, "must be true or false"),
+        ("/v1/subscriptions", {"target": "company", "on_change": "x", "delivery_address": "a:b"},
+         "must be 'webhook' or 'wake'"),
+        ("/v1/memories", {"content": "x", "owner": "y"}, "there is no such field"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_without_names_of_types(
+    live: LiveNode, path: str, body: object, told: str
+) -> None:
+    answer = live.call("POST", path, json=body)
+    assert answer.status_code == 422, answer.text
+    (entry,) = answer.json()["detail"]
+    assert entry["msg"] == told
+
+
 @pytest.mark.parametrize(("data", "kind"), [(b"", "missing"), (b"[1]", "model_type")])
 def test_a_body_that_is_no_object_is_422(live: LiveNode, data: bytes, kind: str) -> None:
     answer = live.call("POST", "/v1/facts", content=data)

@@ -1,0 +1,59 @@
+"""What is wrong with a value, in words that name no Python type.
+
+The types of entries stay pydantic's (``string_type``), as the protocol's clients know them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+_OBJECT, _ARRAY = "must be a JSON object", "must be an array"
+_NUMBER, _WHOLE, _TRUTH = "must be a number", "must be a whole number", "must be true or false"
+_TEXTS: dict[str, str] = {
+    "string_type": "must be a string",
+    "string_pattern_mismatch": "must match {pattern}",
+    "int_type": _WHOLE,
+    "int_parsing": _WHOLE,
+    "int_from_float": _WHOLE,
+    "float_type": _NUMBER,
+    "float_parsing": _NUMBER,
+    "finite_number": "must be a finite number",
+    "bool_type": _TRUTH,
+    "bool_parsing": _TRUTH,
+    "none_required": "must be null or absent",
+    "model_type": _OBJECT,
+    "model_attributes_type": _OBJECT,
+    "dict_type": _OBJECT,
+    "list_type": _ARRAY,
+    "tuple_type": _ARRAY,
+    "set_type": _ARRAY,
+    "frozen_set_type": _ARRAY,
+    "literal_error": "must be {expected}",
+    "enum": "must be {expected}",
+    "extra_forbidden": "there is no such field",
+    "greater_than": "must be greater than {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than": "must be less than {lt}",
+    "less_than_equal": "must be at most {le}",
+    "string_too_short": "must have at least {min_length} characters",
+    "string_too_long": "must have at most {max_length} characters",
+    "too_short": "must have at least {min_length} items",
+    "too_long": "must have at most {max_length} items",
+    "union_tag_not_found": "must say by {discriminator} which kind it is",
+    "union_tag_invalid": "{discriminator} must be one of {expected_tags}",
+}
+_EMPTY = "must not be empty"
+_OUR_OWN = "Value error, "
+"""Stands before the messages of our own checks."""
+
+
+def plain_message(kind: str, context: Mapping[str, Any], message: str) -> str:
+    """The words for an entry of pydantic's: its type, its ``ctx`` and its own message, which is
+    kept where it is ours or plain already."""
+    if kind in ("string_too_short", "too_short") and context.get("min_length") == 1:
+        return _EMPTY
+    try:
+        return _TEXTS[kind].format_map(context)
+    except KeyError:
+        return message.removeprefix(_OUR_OWN)
