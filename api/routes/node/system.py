@@ -65,22 +65,22 @@ class Ready(Struct):
     reason: str | UnsetType = UNSET
 
 
-class NodeInfo(Struct, rename={"wire": EVENTS_WIRE}):
-    """Discovery."""
+class NodeInfo(Struct, kw_only=True, rename={"wire": EVENTS_WIRE}):
+    """Discovery, in the protocol's order."""
 
     version: str
     node_id: str
     node_url: str
     auth: Literal["none", "required"]
+    federation: Literal["disabled", "enabled"] = "disabled"
+    federation_pubkey: str | UnsetType = UNSET
+    federation_version: str | UnsetType = UNSET
+    federation_endpoints: dict[str, str | None] | UnsetType = UNSET
     source_attestation: str
     namespaces: tuple[str, ...]
     spec: str
     cors: dict[str, bool]
     embedding: dict[str, Any]
-    federation: Literal["disabled", "enabled"] = "disabled"
-    federation_pubkey: str | UnsetType = UNSET
-    federation_version: str | UnsetType = UNSET
-    federation_endpoints: dict[str, str | None] | UnsetType = UNSET
     wire: int | UnsetType = UNSET
 
 
