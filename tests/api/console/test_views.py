@@ -232,6 +232,9 @@ def test_buttons_that_a_key_may_not_use_are_not_offered(live: LiveNode, visit: V
     expect(page.locator("textarea")).to_be_disabled()
     page = tab.open("operations")
     expect(page.locator("#content")).to_contain_text("For admins")
+    expect(page.get_by_role("link", name="what this node can be asked")).to_have_attribute(
+        "href", "/docs"
+    )
     assert tab.faults == []
 
 

@@ -10,7 +10,6 @@ interface Sample {
   readonly seconds: number;
   readonly counted: number;
   readonly position: number;
-  readonly commands: number;
   readonly waiting: number;
 }
 
@@ -20,13 +19,14 @@ const KEPT = 150;
 const read = (text: string): Sample => {
   const sums: Record<string, number> = {};
   for (const line of text.split("\n")) {
-    const match = /^([a-z_]+)(?:\{[^}]*\})? ([0-9.e+-]+)$/.exec(line);
+    // Routes have braces of their own: route="/v1/facts/{fact_id}".
+    const match = /^([a-z_]+)(?:\{.*\})? ([0-9.e+-]+)$/.exec(line);
     if (match?.[1]) sums[match[1]] = (sums[match[1]] ?? 0) + Number(match[2]);
   }
   const of = (name: string): number => sums[`engramlog_${name}`] ?? 0;
   return {
     at: Date.now() / 1000, requests: of("http_requests_total"), seconds: of("http_request_seconds_sum"), counted: of("http_request_seconds_count"),
-    position: of("log_position"), commands: of("writer_commands"), waiting: of("writer_waiting"),
+    position: of("log_position"), waiting: of("writer_waiting"),
   };
 };
 

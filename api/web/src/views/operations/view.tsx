@@ -84,7 +84,7 @@ export const OperationsView = (): JSX.Element => {
   return (
     <View title="Operations" asks={Object.values(ASKS)} lead={ready.data === null ? "" : `${ready.data.status === "ok" ? "Ready" : "Degraded"}, at event ${count(ready.data.position)}`}>
       <Fault fault={ready.fault} />
-      <Section title="Pace"><Pace /></Section>
+      <Section title="Pace" aside={<a href="/docs">what this node can be asked</a>}><Pace /></Section>
       <div class="halves">
         <Section title="Checks" aside={worst ? <span class="tag bad">look here</span> : undefined}>
           <Fault fault={doctor.fault} />
