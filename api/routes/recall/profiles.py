@@ -113,7 +113,8 @@ async def put_profile(call: Call) -> web.Response:
     try:
         parse_profile(document)
     except ProfileError as fault:
-        where: list[str | int] = ["body", *fault.path.removeprefix("$").strip(".").split(".")]
+        parts = fault.path.removeprefix("$").split(".")
+        where: list[str | int] = ["body", *(part for part in parts if part)]
         raise unprocessable([entry("invalid_profile", where, fault.reason)]) from fault
     await call.do(ProfileSet(name=name, document=document), idempotency=call.idempotency(data))
     return answer(_listed(name, document, "installed"))

@@ -209,6 +209,9 @@ def test_where_no_key_is_asked_for_every_caller_is_the_operator(tmp_path: Path) 
         profile = live.call("GET", "/v1/profiles/stigmem").json()["document"]
         put = live.call("PUT", "/v1/profiles/mine", json={**profile, "name": "mine"})
         assert put.status_code in (200, 201), put.text
+        without = {name: each for name, each in profile.items() if name != "description"}
+        refused = live.call("PUT", "/v1/profiles/mine", json={**without, "name": "mine"})
+        assert [each["loc"] for each in refused.json()["detail"]] == [["body"]]
     finally:
         live.close()
 
