@@ -12,6 +12,7 @@ import msgspec
 
 from benchmarks import (
     asof_law,
+    capacity,
     congress,
     consolidation,
     cost,
@@ -51,6 +52,7 @@ BENCHMARKS: dict[str, Callable[[int], list[Figure]]] = {
     "federation": federation.measure,
     "federation_schedules": federation_schedules.measure,
     "scale": scale.measure,
+    "capacity": capacity.measure,
 }
 
 
