@@ -9,14 +9,17 @@ from hashlib import sha256
 from typing import Any, Protocol, TypeVar, cast
 
 from aiohttp import web
+from msgspec.structs import replace
 from pydantic import BaseModel
 
 from engramlog.api.answers.fact_record import Warnings
 from engramlog.api.commands.request_context import RequestContext
 from engramlog.api.http.bodies import parse_body, query_of, read_bytes, unknown_fields
+from engramlog.api.http.cursors import Cursor, filters_digest
 from engramlog.api.http.errors import coded
 from engramlog.api.http.sessions import SESSION_LENGTH_MAX
 from engramlog.eventlog.log import Idempotency
+from engramlog.projections.moment import Moment
 
 IDEMPOTENCY_KEY_LENGTH_MAX = 255
 WARNING_HEADER = "X-Stigmem-Warning"
@@ -82,6 +85,38 @@ class Call(RequestContext):
         session = self.session()
         if session is not None:
             self.service.sessions.note_read(self.caller.principal, session, scopes)
+
+    # -- lists, page by page ----------------------------------------------------------------
+
+    def walk(
+        self,
+        kind: str,
+        query: BaseModel,
+        moment: Moment,
+        *,
+        unbound: frozenset[str] = frozenset({"cursor", "limit"}),
+    ) -> Cursor:
+        """Where a list goes on: behind the query's cursor, or at its beginning at ``moment``.
+        ``unbound``: parameters that may change from page to page.
+
+        Raises:
+            ApiError: ``invalid_cursor`` or ``cursor_expired``.
+        """
+        asked = {name: getattr(query, name) for name in type(query).model_fields}
+        digest = filters_digest({name: asked[name] for name in asked if name not in unbound})
+        if asked["cursor"] is None:
+            return Cursor(kind, digest, moment.position, moment.instant_us, 0)
+        return self.service.cursors.open(
+            asked["cursor"], kind=kind, digest=digest, now_us=self.node.clock.now_us()
+        )
+
+    def cursor_behind(self, walk: Cursor, place: tuple[int | str, ...]) -> str:
+        """The cursor of the page that begins behind ``place``."""
+        cursors = self.service.cursors
+        expires_at_us = cursors.expiry(self.node.clock.now_us())
+        return cursors.seal(replace(walk, expires_at_us=expires_at_us, place=place))
+
+    # -- repeated requests ------------------------------------------------------------------
 
     def idempotency(self, body: bytes) -> Idempotency | None:
         """The ``Idempotency-Key`` header with a digest of this request.

@@ -14,7 +14,6 @@ from engramlog.api.commands.attestations import check_unattested
 from engramlog.api.commands.garden_access import member_of
 from engramlog.api.http.bodies import answer, parse_body
 from engramlog.api.http.call import Call, warned
-from engramlog.api.http.cursors import Cursor, filters_digest
 from engramlog.api.http.errors import plain
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.conflicts import ConflictsQuery, ResolveRequest
@@ -28,7 +27,6 @@ from engramlog.projections.writing.commands import Done, ResolveConflict
 routes = Routes("conflicts")
 
 _KIND = "conflicts"
-_UNBOUND = frozenset({"cursor", "limit"})
 
 
 class ConflictRecord(Struct):
@@ -83,7 +81,7 @@ async def list_conflicts(call: Call) -> web.Response:
 
 def _page(call: Call, query: ConflictsQuery) -> ConflictPage:
     view = call.view()
-    walk = _walk(call, query, view)
+    walk = call.walk(_KIND, query, call.moment(view, query))
     valid_at_us = None if query.valid_at is None else parse_instant(query.valid_at)
     moment = walk.moment(valid_at_us)
     after = (int(walk.place[0]), str(walk.place[1])) if walk.place else None
@@ -104,28 +102,8 @@ def _page(call: Call, query: ConflictsQuery) -> ConflictPage:
     more = len(found) > query.limit
     return ConflictPage(
         conflicts=_wire(call, view, moment, shown),
-        cursor=_next(call, walk, shown[-1].row.place) if more else None,
+        cursor=call.cursor_behind(walk, shown[-1].row.place) if more else None,
         has_more=more,
-    )
-
-
-def _walk(call: Call, query: ConflictsQuery, view: View) -> Cursor:
-    digest = filters_digest(
-        {name: getattr(query, name) for name in ConflictsQuery.model_fields if name not in _UNBOUND}
-    )
-    now = call.moment(view, query)
-    if query.cursor is None:
-        return Cursor(_KIND, digest, now.position, now.instant_us, 0)
-    return call.service.cursors.open(
-        query.cursor, kind=_KIND, digest=digest, now_us=call.node.clock.now_us()
-    )
-
-
-def _next(call: Call, walk: Cursor, place: tuple[int, str]) -> str:
-    cursors = call.service.cursors
-    expires = cursors.expiry(call.node.clock.now_us())
-    return cursors.seal(
-        Cursor(walk.kind, walk.digest, walk.position, walk.instant_us, expires, place)
     )
 
 

@@ -9,7 +9,6 @@ from engramlog.api.answers.fact_record import Warnings
 from engramlog.api.commands.entity_names import entity_named
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, warned
-from engramlog.api.http.cursors import Cursor, filters_digest
 from engramlog.api.http.errors import ApiError, coded
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.recall import NeighborsQuery
@@ -71,7 +70,7 @@ async def list_neighbors(call: Call) -> web.Response:
 
 def _page(call: Call, query: NeighborsQuery) -> tuple[NeighborSlice, str, str | None]:
     view = call.view()
-    walk = _walk(call, query)
+    walk = call.walk(_KIND, query, call.moment(view, query), unbound=_UNBOUND)
     valid_at_us = None if query.valid_at is None else parse_instant(query.valid_at)
     after = Mark(int(walk.place[0]), str(walk.place[1])) if walk.place else None
     question = NeighborQuery(
@@ -88,28 +87,7 @@ def _page(call: Call, query: NeighborsQuery) -> tuple[NeighborSlice, str, str | 
         page = neighbors(view, question, call.model_authorization, walk.moment(valid_at_us))
     except GraphError as fault:
         raise coded(fault.code, str(fault)) from fault
-    return page, question.entity, _next(call, walk, page)
-
-
-def _walk(call: Call, query: NeighborsQuery) -> Cursor:
-    """The cursor's walk, or a new one at the moment asked about."""
-    digest = filters_digest(
-        {name: getattr(query, name) for name in NeighborsQuery.model_fields if name not in _UNBOUND}
-    )
-    now = call.moment(call.view(), query)
-    if query.cursor is None:
-        return Cursor(_KIND, digest, now.position, now.instant_us, 0)
-    return call.service.cursors.open(
-        query.cursor, kind=_KIND, digest=digest, now_us=call.node.clock.now_us()
-    )
-
-
-def _next(call: Call, walk: Cursor, page: NeighborSlice) -> str | None:
-    if page.next is None:
-        return None
-    cursors = call.service.cursors
-    expires = cursors.expiry(call.node.clock.now_us())
-    place = (page.next.hops, page.next.entity)
-    return cursors.seal(
-        Cursor(walk.kind, walk.digest, walk.position, walk.instant_us, expires, place)
-    )
+    cursor = None
+    if page.next is not None:
+        cursor = call.cursor_behind(walk, (page.next.hops, page.next.entity))
+    return page, question.entity, cursor

@@ -15,7 +15,6 @@ from engramlog.api.commands.episodes import (
 )
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
-from engramlog.api.http.cursors import Cursor, filters_digest
 from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.memory.deltas import (
@@ -35,7 +34,6 @@ from engramlog.projections.writing.commands import ApplyDeltas, Done
 routes = Routes("episodes")
 
 _KIND = "deltas"
-_UNBOUND = frozenset({"cursor", "limit"})
 
 
 @routes.add(
@@ -106,14 +104,9 @@ async def list_deltas(call: Call) -> web.Response:
         episode_id=query.episode_id,
         name=query.name,
     )
-    given = {name: getattr(query, name) for name in DeltasQuery.model_fields}
-    digest = filters_digest({name: each for name, each in given.items() if name not in _UNBOUND})
-    cursors, now_us = call.service.cursors, call.node.clock.now_us()
-    if query.cursor is None:
-        moment, place = call.moment(call.view(), query), None
-    else:
-        cursor = cursors.open(query.cursor, kind=_KIND, digest=digest, now_us=now_us)
-        moment, place = cursor.moment(), (int(cursor.place[0]), int(cursor.place[1]))
+    walk = call.walk(_KIND, query, call.moment(call.view(), query))
+    moment = walk.moment()
+    place = (int(walk.place[0]), int(walk.place[1])) if walk.place else None
     rights, shown_to = call.authorization, call.shown(call.view())
 
     def read() -> list[dict[str, Any]]:
@@ -135,11 +128,7 @@ async def list_deltas(call: Call) -> web.Response:
     shown, more = rows[: query.limit], len(rows) > query.limit
     text = None
     if more:
-        last = (shown[-1]["position"], shown[-1].get("number", 0))
-        expires = cursors.expiry(now_us)
-        text = cursors.seal(
-            Cursor(_KIND, digest, moment.position, moment.instant_us, expires, last)
-        )
+        text = call.cursor_behind(walk, (shown[-1]["position"], shown[-1].get("number", 0)))
     record = rejected_record if query.status == "rejected" else applied_record
     return answer({"deltas": [record(row) for row in shown], "cursor": text})
 

@@ -14,7 +14,6 @@ from engramlog.api.commands.episodes import (
 from engramlog.api.commands.garden_access import entered_garden
 from engramlog.api.http.bodies import answer, parse_body
 from engramlog.api.http.call import Call
-from engramlog.api.http.cursors import Cursor, filters_digest
 from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.memory.consolidation import RunsQuery
@@ -40,7 +39,6 @@ from engramlog.projections.moment import Moment
 routes = Routes("episodes")
 
 _KIND = "episodes"
-_UNBOUND = frozenset({"cursor", "limit"})
 DELTAS_SHOWN_MAX = 100
 
 
@@ -110,16 +108,9 @@ async def list_episodes(call: Call) -> web.Response:
     query = call.query(EpisodesQuery)
     rights = call.narrowed(query.scope)
     garden = None if query.garden_id is None else entered_garden(call, query.garden_id).id
-    given = {name: getattr(query, name) for name in EpisodesQuery.model_fields}
-    digest = filters_digest({name: each for name, each in given.items() if name not in _UNBOUND})
-    cursors, now_us = call.service.cursors, call.node.clock.now_us()
-    if query.cursor is None:
-        moment = call.moment(call.view(), query)
-        place = None
-    else:
-        cursor = cursors.open(query.cursor, kind=_KIND, digest=digest, now_us=now_us)
-        moment = cursor.moment()
-        place = (int(cursor.place[0]), int(cursor.place[1]))
+    walk = call.walk(_KIND, query, call.moment(call.view(), query))
+    moment = walk.moment()
+    place = (int(walk.place[0]), int(walk.place[1])) if walk.place else None
 
     shown_to = call.shown(call.view())
 
@@ -143,11 +134,7 @@ async def list_episodes(call: Call) -> web.Response:
     shown, more = found[: query.limit], len(found) > query.limit
     text = None
     if more:
-        expires = cursors.expiry(now_us)
-        last = (shown[-1].at_us, shown[-1].position)
-        text = cursors.seal(
-            Cursor(_KIND, digest, moment.position, moment.instant_us, expires, last)
-        )
+        text = call.cursor_behind(walk, (shown[-1].at_us, shown[-1].position))
     return answer({"episodes": [episode_record(each) for each in shown], "cursor": text})
 
 

@@ -17,7 +17,6 @@ from engramlog.api.commands.episodes import writable
 from engramlog.api.commands.garden_access import member_of, within
 from engramlog.api.http.bodies import answer, parse_body
 from engramlog.api.http.call import Call
-from engramlog.api.http.cursors import Cursor, filters_digest
 from engramlog.api.http.errors import ApiError, refused
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.facts import ID_LENGTH_MAX, MomentQuery
@@ -137,7 +136,6 @@ class SummaryPage(BaseModel):
 
 
 _KIND = "summaries"
-_UNBOUND = frozenset({"cursor", "limit"})
 _ROWS = 200
 """Summaries that are looked up at once: some may hold nothing that the caller may read."""
 
@@ -237,14 +235,10 @@ async def list_summaries(call: Call) -> web.Response:
 def _listed(call: Call, query: SummariesQuery) -> tuple[list[dict[str, Any]], str | None]:
     view = call.view()
     rights = within(call, call.narrowed(query.scope), query.garden_id)
-    given = {name: getattr(query, name) for name in SummariesQuery.model_fields}
-    digest = filters_digest({name: each for name, each in given.items() if name not in _UNBOUND})
-    cursors, now_us = call.service.cursors, call.node.clock.now_us()
-    moment, before = call.moment(view, query), None
-    if query.cursor is not None:
-        cursor = cursors.open(query.cursor, kind=_KIND, digest=digest, now_us=now_us)
-        moment = Moment(cursor.position, cursor.instant_us, moment.valid_at_us)
-        before = (str(cursor.place[0]), int(cursor.place[1]))
+    asked = call.moment(view, query)
+    walk = call.walk(_KIND, query, asked)
+    moment = walk.moment(asked.valid_at_us)
+    before = (str(walk.place[0]), int(walk.place[1])) if walk.place else None
     found: list[tuple[SummaryRow, list[int]]] = []
     while len(found) <= query.limit:
         rows, some = _some(call, query, view, rights, moment, before)
@@ -256,11 +250,7 @@ def _listed(call: Call, query: SummariesQuery) -> tuple[list[dict[str, Any]], st
     text = None
     if len(found) > query.limit:
         last = shown[-1][0]
-        place = (last.period_start, last.position)
-        expires = cursors.expiry(now_us)
-        text = cursors.seal(
-            Cursor(_KIND, digest, moment.position, moment.instant_us, expires, place)
-        )
+        text = call.cursor_behind(walk, (last.period_start, last.position))
     return [_record(call, view, moment, row, slots) for row, slots in shown], text
 
 

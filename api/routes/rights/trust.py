@@ -13,7 +13,6 @@ from engramlog.api.answers.fact_record import Warnings
 from engramlog.api.commands.entity_names import stored_uri
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, warned
-from engramlog.api.http.cursors import Cursor, filters_digest
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.facts import MomentQuery
 from engramlog.api.schemas.rights.trust import Mode, TrustPolicyRequest, TrustQuery, TrustRequest
@@ -25,7 +24,6 @@ from engramlog.projections.tables.declared.trust import TrustSetting, trust_poli
 routes = Routes("trust")
 
 _KIND = "trust"
-_UNBOUND = frozenset({"cursor", "limit"})
 
 
 class TrustRecord(Struct):
@@ -118,7 +116,7 @@ async def put_policy(call: Call) -> web.Response:
 
 
 def _sources(call: Call, query: TrustQuery) -> TrustPage:
-    walk = _walk(call, query)
+    walk = call.walk(_KIND, query, call.moment(call.view(), query))
     moment = walk.moment()
     if query.source is not None:
         one = _one(call, stored_uri(query.source), moment)
@@ -126,27 +124,9 @@ def _sources(call: Call, query: TrustQuery) -> TrustPage:
     after = str(walk.place[0]) if walk.place else ""
     found = call.node.reader.trust_settings(moment.position, after, query.limit + 1)
     shown = found[: query.limit]
-    cursor = None
-    if len(found) > query.limit:
-        sealer = call.service.cursors
-        expires = sealer.expiry(call.node.clock.now_us())
-        place = (shown[-1].source,)
-        cursor = sealer.seal(
-            Cursor(_KIND, walk.digest, walk.position, walk.instant_us, expires, place)
-        )
+    more = len(found) > query.limit
+    cursor = call.cursor_behind(walk, (shown[-1].source,)) if more else None
     return TrustPage([_setting(each) for each in shown], _mode(call, moment), cursor)
-
-
-def _walk(call: Call, query: TrustQuery) -> Cursor:
-    digest = filters_digest(
-        {name: getattr(query, name) for name in TrustQuery.model_fields if name not in _UNBOUND}
-    )
-    now = call.moment(call.view(), query)
-    if query.cursor is None:
-        return Cursor(_KIND, digest, now.position, now.instant_us, 0)
-    return call.service.cursors.open(
-        query.cursor, kind=_KIND, digest=digest, now_us=call.node.clock.now_us()
-    )
 
 
 def _one(call: Call, source: str, moment: Moment) -> TrustRecord:

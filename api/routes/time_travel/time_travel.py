@@ -25,7 +25,6 @@ from engramlog.api.commands.fact_listing import listed
 from engramlog.api.commands.fork import Fork, fork
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
-from engramlog.api.http.cursors import Cursor, filters_digest
 from engramlog.api.http.errors import coded, plain
 from engramlog.api.http.routing import Routes
 from engramlog.api.http.table_files import records_as, table_as
@@ -44,6 +43,7 @@ from engramlog.projections.tables.facts.erasures import erased_between, erasure_
 routes = Routes("time travel")
 
 _KIND = "diff"
+_UNBOUND = frozenset({"cursor", "limit", "format"})
 CHANGES = ("added", "retracted", "decayed", "resolved")
 
 
@@ -94,7 +94,8 @@ async def diff(call: Call) -> web.Response:
 def _diff(call: Call, query: DiffQuery) -> Difference:
     view = call.view()
     before = call.moment(view, MomentQuery(as_of=query.from_))
-    walk = _walk(call, query, view)
+    now = call.moment(view, MomentQuery(as_of=query.to))
+    walk = call.walk(_KIND, query, now, unbound=_UNBOUND)
     after = walk.moment()
     if before.position > after.position:
         raise coded("moments_reversed", "from lies after to")
@@ -126,29 +127,8 @@ def _diff(call: Call, query: DiffQuery) -> Difference:
         shown = left[: query.limit]
         setattr(body, name, _records(call, view, shown, found, name, before, after))
         if query.change is not None and len(left) > len(shown):
-            body.cursor = _next(call, walk, int(shown[-1]))
+            body.cursor = call.cursor_behind(walk, (int(shown[-1]),))
     return body
-
-
-def _walk(call: Call, query: DiffQuery, view: View) -> Cursor:
-    unbound = {"cursor", "limit", "format"}
-    digest = filters_digest(
-        {name: getattr(query, name) for name in DiffQuery.model_fields if name not in unbound}
-    )
-    if query.cursor is not None:
-        return call.service.cursors.open(
-            query.cursor, kind=_KIND, digest=digest, now_us=call.node.clock.now_us()
-        )
-    now = call.moment(view, MomentQuery(as_of=query.to))
-    return Cursor(_KIND, digest, now.position, now.instant_us, 0)
-
-
-def _next(call: Call, walk: Cursor, slot: int) -> str:
-    cursors = call.service.cursors
-    expires = cursors.expiry(call.node.clock.now_us())
-    return cursors.seal(
-        Cursor(_KIND, walk.digest, walk.position, walk.instant_us, expires, (slot,))
-    )
 
 
 def _records(
