@@ -69,7 +69,12 @@ def peer() -> Iterator[ReferenceNode]:
 
 @pytest.fixture
 def live(serve: Callable[..., LiveNode], clock: FixedClock) -> LiveNode:
-    return serve(clock=clock, federation_enabled=True, federation_pull_interval_s=0.05)
+    return serve(
+        clock=clock,
+        federation_enabled=True,
+        federation_insecure=True,
+        federation_pull_interval_s=0.05,
+    )
 
 
 EVERYTHING = {"limit": 100, "include_low_trust": "true", "include_contradicted": "true"}
@@ -281,14 +286,22 @@ def test_a_restart_pulls_on_and_takes_nothing_twice(
 ) -> None:
     peer.state("one")
     first = LiveNode(
-        tmp_path / "d", clock=clock, federation_enabled=True, federation_pull_interval_s=0.05
+        tmp_path / "d",
+        clock=clock,
+        federation_enabled=True,
+        federation_insecure=True,
+        federation_pull_interval_s=0.05,
     )
     acquaint(first, peer)
     until(lambda: len(held(first)) == 1)
     first.close()
     peer.state("two")
     second = LiveNode(
-        tmp_path / "d", clock=clock, federation_enabled=True, federation_pull_interval_s=0.05
+        tmp_path / "d",
+        clock=clock,
+        federation_enabled=True,
+        federation_insecure=True,
+        federation_pull_interval_s=0.05,
     )
     try:
         acquaint(second, peer)
@@ -343,7 +356,12 @@ def test_two_nodes_that_pull_one_peer_agree(
     serve: Callable[..., LiveNode], clock: FixedClock, peer: ReferenceNode
 ) -> None:
     nodes = [
-        serve(clock=clock, federation_enabled=True, federation_pull_interval_s=0.05)
+        serve(
+            clock=clock,
+            federation_enabled=True,
+            federation_insecure=True,
+            federation_pull_interval_s=0.05,
+        )
         for _ in range(3)
     ]
     a, b, neither = nodes
@@ -378,7 +396,12 @@ def test_an_erased_fact_does_not_come_back_however_it_comes(
     serve: Callable[..., LiveNode], clock: FixedClock, peer: ReferenceNode
 ) -> None:
     a, b = (
-        serve(clock=clock, federation_enabled=True, federation_pull_interval_s=0.05)
+        serve(
+            clock=clock,
+            federation_enabled=True,
+            federation_insecure=True,
+            federation_pull_interval_s=0.05,
+        )
         for _ in range(2)
     )
     gone = peer.state("to be forgotten")
@@ -541,7 +564,12 @@ def test_our_own_nodes_pull_each_other_by_the_protocol(
     serve: Callable[..., LiveNode], clock: FixedClock
 ) -> None:
     a, b = (
-        serve(clock=clock, federation_enabled=True, federation_pull_interval_s=0.05)
+        serve(
+            clock=clock,
+            federation_enabled=True,
+            federation_insecure=True,
+            federation_pull_interval_s=0.05,
+        )
         for _ in range(2)
     )
     for mine, other in ((a, b), (b, a)):
@@ -582,7 +610,9 @@ def test_push_is_off_unless_it_is_on(served: LiveNode) -> None:
 def test_a_push_is_taken_fact_by_fact(
     serve: Callable[..., LiveNode], clock: FixedClock, peer: ReferenceNode
 ) -> None:
-    live = serve(clock=clock, federation_enabled=True, federation_push_enabled=True)
+    live = serve(
+        clock=clock, federation_enabled=True, federation_insecure=True, federation_push_enabled=True
+    )
     acquaint(live, peer, pulled=False)
     records = [
         peer.state("good", source=peer.node_id),
@@ -617,7 +647,9 @@ def test_a_push_is_taken_fact_by_fact(
 def test_a_capability_pushes_what_it_may_write(
     serve: Callable[..., LiveNode], clock: FixedClock, peer: ReferenceNode
 ) -> None:
-    live = serve(clock=clock, federation_enabled=True, federation_push_enabled=True)
+    live = serve(
+        clock=clock, federation_enabled=True, federation_insecure=True, federation_push_enabled=True
+    )
 
     def token(**fields: Any) -> dict[str, str]:
         body = {"subject": "agent:crawler", "verbs": ["write"], "scopes": ["company"], **fields}
