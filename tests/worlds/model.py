@@ -195,11 +195,14 @@ class Model:
         winner = next(fact for fact in self.facts if fact.id == resolution.winner_id)
         losers = [fact for fact in self.facts if fact.id in resolution.loser_ids]
         assert losers
+        records = [fact for fact in (winner, *losers) if fact.asserted.confidence == 0]
         for fact in losers:
             assert fact.key == winner.key
-            assert fact.stands or self._denies(fact, winner)
+            assert fact.stands or any(self._denies(fact, each) for each in (winner, *losers))
             assert not fact.aside
             fact.aside = True
+        if records:  # a denial is of its two sides alone: the value may have been stated again
+            return
         left = {fact.value for fact in self.facts if fact.key == winner.key and claims(fact)}
         settled = {fact.value for fact in losers} - {winner.value}
         assert not left & settled, "a losing value is set aside whole"

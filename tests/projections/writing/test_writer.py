@@ -121,7 +121,7 @@ def test_what_others_write_to_the_log_is_followed_and_a_failure_of_that_passes(
         draft = Draft(payload, scope_partition("company"), bytes(15) + b"1", "agent:t")
         (written,) = node.log.append([draft]).events
         follow()
-        assert node.status()["degraded"] == "the server is away"
+        assert node.status()["degraded"] == "projections are behind the log: the server is away"
     follow()
     assert node.status()["degraded"] is None
     assert node.reader.image.position == written.position
