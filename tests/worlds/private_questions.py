@@ -431,7 +431,7 @@ def same(told: Life, untold: Life, ask: Ask) -> None:
 
 
 QUICK = settings(
-    max_examples=12,
+    max_examples=8,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
