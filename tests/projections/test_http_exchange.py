@@ -160,7 +160,7 @@ def test_threads_that_ask_first_at_the_same_time_share_one_loop(
     with host(lambda connection: connection.sendall(b"HTTP/1.1 204 OK\r\n\r\n")) as url:
         clients = [BlockingHttp(url) for _ in range(4)]
         asked = [
-            threading.Thread(target=http.ask, args=("GET", "/"), kwargs={"limits": BRIEF})
+            threading.Thread(target=http.ask, args=("GET", "/"), kwargs={"limits": AnswerLimits()})
             for http in clients
         ]
         for each in asked:
