@@ -14,8 +14,8 @@ from engramlog.api.client.client import Client, ClientError
 from tests.worlds.processes import engramlog, fact, serving
 from tests.worlds.waiting import until
 
-DISK_BYTES = 24 * 1024 * 1024
-FILLER_BYTES = 8 * 1024 * 1024
+DISK_BYTES = 32 * 1024 * 1024
+FILLER_BYTES = 16 * 1024 * 1024
 BATCH = 500
 REFUSALS = {503, 507}
 
