@@ -224,8 +224,11 @@ def written_by(pid: int, data: Path) -> set[str]:
     files so for readers too: they lock in them."""
     found: set[str] = set()
     for handle in Path(f"/proc/{pid}/fd").iterdir():
-        target = os.readlink(handle)
-        text = Path(f"/proc/{pid}/fdinfo/{handle.name}").read_text()
+        try:
+            target = os.readlink(handle)
+            text = Path(f"/proc/{pid}/fdinfo/{handle.name}").read_text()
+        except FileNotFoundError:  # closed meanwhile
+            continue
         flags = int(re.search(r"flags:\s+(\d+)", text)[1], 8)  # pyright: ignore[reportOptionalSubscript]
         if target.startswith(f"{data}/") and flags & os.O_ACCMODE != os.O_RDONLY:
             found.add(Path(target).name)
