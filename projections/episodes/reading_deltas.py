@@ -93,6 +93,15 @@ class DeltaFilter(Struct, frozen=True, kw_only=True):
     delta_id: str | None = None
     name: str | None = None
 
+    def asked(self, *columns: str) -> list[tuple[str, str]]:
+        """Those of ``columns`` that a value is asked of, with it."""
+        values = ((column, getattr(self, column)) for column in columns)
+        return [(column, value) for column, value in values if value is not None]
+
+
+_OF_BOTH = ("user", "agent", "rule_id", "run_id", "delta_id")
+"""Columns of applied and of rejected deltas that may be asked of."""
+
 
 def deltas_at(
     db: apsw.Connection,
@@ -109,11 +118,9 @@ def deltas_at(
     cleared, levels = cleared_rows("d.fact_id", authorization)
     where = ["d.position<=?", allowed, cleared]
     given = [position, *bindings, *levels]
-    for column in ("user", "agent", "rule_id", "run_id", "fact_id", "delta_id", "name"):
-        value = getattr(wanted, column)
-        if value is not None:
-            where.append(f"d.{column}=?")
-            given.append(value)
+    for column, value in wanted.asked(*_OF_BOTH, "fact_id", "name"):
+        where.append(f"d.{column}=?")
+        given.append(value)
     if wanted.episode_id is not None:
         where.append(
             "EXISTS (SELECT 1 FROM delta_sources s WHERE s.partition=d.partition"
@@ -154,11 +161,9 @@ def rejections_at(
     """Rejected deltas, newest first. ``shown``: as for ``recent``."""
     allowed, bindings = rights(authorization)
     where, given = ["position<=?", allowed], [position, *bindings]
-    for column in ("user", "agent", "rule_id", "run_id", "delta_id"):
-        value = getattr(wanted, column)
-        if value is not None:
-            where.append(f"{column}=?")
-            given.append(value)
+    for column, value in wanted.asked(*_OF_BOTH):
+        where.append(f"{column}=?")
+        given.append(value)
     where.append("position<?")
     sql = f"""
     SELECT * FROM delta_rejections WHERE {" AND ".join(where)} ORDER BY position DESC LIMIT ?
