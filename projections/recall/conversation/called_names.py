@@ -74,13 +74,15 @@ def _called(survey: Survey, rows: Rows, word: str, calls_min: int) -> int | None
     if len(slots) < calls_min:
         return None
     partners = _partners(survey, slots)
-    spoken = [(slot, partners[slot]) for slot in slots.tolist() if slot in partners]
-    if len(spoken) < calls_min:
+    if len(partners) < calls_min:
         return None
-    texts = rows(view.from_position[[slot for slot, _ in spoken]].tolist())
+    slot_at = {int(view.from_position[slot]): slot for slot in sorted(partners)}
     calls, by_other, by_own = Counter[int](), Counter[int](), Counter[int]()
     pattern = _calling(word)
-    for (slot, other), row in zip(spoken, texts, strict=True):
+    # A fact erased since the view was pinned has no row.
+    for row in rows([*slot_at]):
+        slot = slot_at[row.position]
+        other = partners[slot]
         by_other[other] += 1
         by_own[int(view.entity[slot])] += 1
         calls[other] += bool(pattern.search(row.value_v))

@@ -86,6 +86,15 @@ def test_calls_that_the_caller_may_not_read_or_that_came_later_count_for_nothing
     assert names(world, "What did Kate cook?", "company", "team", moment=before) == {}
 
 
+def test_facts_erased_since_the_view_was_pinned_are_passed_over() -> None:
+    world = World()
+    slots = talk(world, *GREETED)
+    erased = world.view().from_position[slots[0]]
+    del world._rows[int(erased)]  # pyright: ignore[reportPrivateUsage]
+    assert names(world, "What did Kate cook?") == {}
+    assert names(world, "What did Kate cook?", calls=2) == {"Kate": "Emi"}
+
+
 def test_the_question_is_asked_by_the_speakers_name() -> None:
     assert renamed("Kate's dog and Katelyn, says Kate?", {"Kate": "Emi"}) == (
         "Emi's dog and Katelyn, says Emi?"
