@@ -659,8 +659,9 @@ def test_a_capability_pushes_what_it_may_write(
     good = peer.state("good", source="agent:crawler")
     other = peer.state("other", source="agent:other")
     public = peer.state("public", source="agent:crawler", scope="public")
-    body = pushed(live, [good, other, public], headers=token()).json()
-    assert (body["accepted"], body["rejected"]) == (1, 2)
+    undated = peer.state("undated", source="agent:crawler", hlc=None)
+    body = pushed(live, [good, other, public, undated], headers=token()).json()
+    assert (body["accepted"], body["rejected"]) == (2, 2), "a reading that is null is the timestamp"
     narrow = token(entity="stigmem://ref.example/else")
     assert (
         pushed(live, [peer.state("x", source="agent:crawler")], headers=narrow).json()["rejected"]
@@ -670,7 +671,7 @@ def test_a_capability_pushes_what_it_may_write(
     assert refused.status_code == 403
     assert "insufficient_capability" in refused.text
     assert pushed(live, [good], headers={"X-Stigmem-Capability": "{}"}).status_code == 401
-    assert len(held(live)) == 1
+    assert len(held(live)) == 2
 
 
 # -- with the registry's peers

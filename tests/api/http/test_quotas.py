@@ -45,7 +45,8 @@ def test_the_entity_is_counted_not_the_key(serve: Serve) -> None:
     other = node.mint("read", entity="agent:b")
     assert node.call("GET", "/v1/me", key=first).status_code == 200
     assert node.call("POST", "/v1/recall", key=second, json={"query": "x"}).status_code == 200
-    assert node.call("GET", "/v1/facts", key=first).status_code == 429
+    refused = node.call("GET", "/v1/facts", key=first)
+    assert (refused.status_code, refused.json()["dimension"]) == (429, "fact_read")
     assert node.call("GET", "/v1/facts", key=second).status_code == 429
     assert node.call("POST", "/v1/facts", key=second, json=fact()).status_code == 201
     assert node.call("GET", "/v1/facts", key=other).status_code == 200

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engramlog.eventlog.kinds import KeyIssued, PeerGrants, SourceTrustSet, Value
+from engramlog.eventlog.kinds import KeyIssued, PeerGrants, PeerStateSet, SourceTrustSet, Value
 from engramlog.projections.authorization import everything
 from engramlog.projections.cid import compute_cid
 from engramlog.projections.contradictions.conflicts import conflicts
@@ -119,6 +119,8 @@ def test_another_value_of_a_peer_hides_none_of_ours(
     do(theirs, says("forged", MAX, confidence))
     do(theirs, says("signed by ann", ANN, confidence))
     pull(ours, theirs)
+    assert listed(ours) == ["CEO"]
+    do(ours, PeerStateSet(peer_id=ours.peer(theirs).peer_id, state="revoked"))
     assert listed(ours) == ["CEO"]
 
 
