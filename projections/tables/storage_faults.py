@@ -9,6 +9,22 @@ import apsw
 from engramlog.eventlog.errors import StorageFailed, StorageFull
 
 
+MACHINE_FAULTS = (
+    MemoryError,
+    apsw.BusyError,
+    apsw.CantOpenError,
+    apsw.CorruptError,
+    apsw.FullError,
+    apsw.IOError,
+    apsw.InterruptError,
+    apsw.LockedError,
+    apsw.NoMemError,
+    apsw.NotADBError,
+    apsw.ReadOnlyError,
+)
+"""What may come up at any event: the projectors are innocent of it and must not halt."""
+
+
 class storage_errors:  # noqa: N801  # reads as a statement
     """Turn SQLite's errors of the disk into the log's."""
 
@@ -23,7 +39,7 @@ class storage_errors:  # noqa: N801  # reads as a statement
     ) -> None:
         if isinstance(fault, apsw.FullError):
             raise StorageFull(f"no space left for the tables: {fault}") from fault
-        if isinstance(fault, apsw.IOError | apsw.CorruptError | apsw.CantOpenError):
+        if isinstance(fault, MACHINE_FAULTS):
             raise StorageFailed(f"the tables: {fault}") from fault
 
 

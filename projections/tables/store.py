@@ -25,6 +25,7 @@ from engramlog.projections.tables.peers.refused_events import meaning, refused_i
 from engramlog.projections.tables.peers.remote_retractions import ENDING_KINDS, ForeignEndsProjector
 from engramlog.projections.tables.projector import Projector
 from engramlog.projections.tables.registry import KNOWN_KINDS, PROJECTORS
+from engramlog.projections.tables.storage_faults import MACHINE_FAULTS, storage_errors
 
 _CHECKPOINTS = """
 CREATE TABLE checkpoints (
@@ -44,21 +45,6 @@ CREATE TABLE unknown_events (
     schema_version INTEGER NOT NULL
 ) STRICT;
 """
-
-MACHINE_FAULTS = (
-    MemoryError,
-    apsw.BusyError,
-    apsw.CantOpenError,
-    apsw.CorruptError,
-    apsw.FullError,
-    apsw.IOError,
-    apsw.InterruptError,
-    apsw.LockedError,
-    apsw.NoMemError,
-    apsw.NotADBError,
-    apsw.ReadOnlyError,
-)
-"""What may come up at any event: the projectors are innocent of it and must not halt."""
 
 
 class Checkpoint(Struct, frozen=True):
@@ -102,6 +88,7 @@ class ProjectionStore:
         if path is None and current_generation(link) != self.path:
             point_link(link, self.path)
         self._checkpoints = self._load()
+        self._before = self._checkpoints
 
     def _create(self) -> None:
         if self.db.execute("SELECT 1 FROM sqlite_master WHERE name='checkpoints'").fetchone():
@@ -262,9 +249,25 @@ class ProjectionStore:
                 (event.position, event.header.kind, event.header.schema_version),
             )
 
-    def reload(self) -> None:
-        """Read the checkpoints again, after a transaction was rolled back."""
-        self._checkpoints = self._load()
+    def begin(self) -> None:
+        """Open a transaction for ``apply``. Raises StorageError."""
+        with storage_errors():
+            self.db.execute("BEGIN IMMEDIATE")
+        self._before = self._checkpoints
+
+    def commit(self) -> None:
+        """Keep what was applied. Raises StorageError: roll back then."""
+        with storage_errors():
+            self.db.execute("COMMIT")
+
+    def rollback(self) -> None:
+        """Undo what was applied since ``begin``; a disk that fails is not asked for anything.
+        Does nothing where SQLite did so itself or no transaction was begun. Raises StorageError
+        where the connection cannot leave the transaction."""
+        if self.db.in_transaction:
+            with storage_errors():
+                self.db.execute("ROLLBACK")
+        self._checkpoints = self._before
 
     def rewrite(self) -> None:
         """Write the whole file anew, so that no freed page keeps what was deleted."""

@@ -244,9 +244,9 @@ class Group:
         """The tables, in a transaction of this group and with everything recorded so far."""
         if not self.opened:
             self._image.tail.settle()
+            self._store.begin()
+            self.opened = True
             with storage_errors():
-                self._store.db.execute("BEGIN IMMEDIATE")
-                self.opened = True
                 self._store.apply(self.events)
         return self._store.db
 

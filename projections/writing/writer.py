@@ -177,8 +177,7 @@ class Writer:
             except StorageError as fault:
                 self.degraded = f"projections are behind the log: {fault}"
             except Exception as fault:
-                self.broken = f"the memory image cannot follow, restart the node: {fault}"
-                self.degraded = self.broken
+                self._break(fault)
                 raise
 
         return self.exclusive(work)
@@ -207,11 +206,15 @@ class Writer:
         tried.set_running_or_notify_cancel()  # as of a submission
 
         def work() -> None:
-            with suppress(StorageError):
-                self.log.retry()
-            if self.degraded is not None and self.broken is None:
-                self._follow()
-            tried.set_result(None)
+            try:
+                with suppress(StorageError):
+                    self.log.retry()
+                if self.degraded is not None and self.broken is None:
+                    self._follow()
+            except Exception as fault:
+                tried.set_exception(fault)
+            else:
+                tried.set_result(None)
 
         self._enqueue(work)
         self._retried = tried
@@ -224,9 +227,13 @@ class Writer:
         except StorageError as fault:
             self.degraded = f"projections are behind the log: {fault}"
         except Exception as fault:
-            _log.exception("the memory image cannot follow")
-            self.broken = f"the memory image cannot follow, restart the node: {fault}"
-            self.degraded = self.broken
+            self._break(fault)
+
+    def _break(self, fault: Exception) -> None:
+        """Serve no more writes: what the log has cannot be shown. Called while it is handled."""
+        _log.exception("the node cannot follow the log")
+        self.broken = f"the node cannot follow the log, restart it: {fault}"
+        self.degraded = self.broken
 
     def replace_store(self, store: ProjectionStore) -> None:
         """Go on with another file that stands at the log's head. Call inside ``exclusive``."""
@@ -289,9 +296,14 @@ class Writer:
         return self._queue.get()
 
     def _follow_log(self) -> None:
-        """Bring the tables up to the log; ``degraded`` reports a failure."""
-        with suppress(StorageError):
+        """Bring the tables up to the log; ``degraded`` reports a failure. This thread outlives
+        every failure: without it all that waits would wait for ever."""
+        try:
             self.image.tail.settle()
+        except StorageError:
+            pass
+        except Exception as fault:
+            self._break(fault)
 
     def _gather(self, first: Submission) -> tuple[list[Submission], Any]:
         """Everything that waits, up to the bound, and what ended the gathering."""
@@ -360,9 +372,11 @@ class Writer:
             group.decide(submissions)
             transaction.commit()
         except BaseException:
-            transaction.rollback()
-            if group is not None and group.opened:
-                self._undo()
+            try:
+                transaction.rollback()
+            finally:
+                if group is not None and group.opened:
+                    self.store.rollback()
             raise
         position = group.events[-1].position if group.events else head
         if group.opened:
@@ -380,19 +394,13 @@ class Writer:
             )
             submission.answer.set_result(WriteAnswer(outcomes, position, replayed))
 
-    def _undo(self) -> None:
-        if self.store.db.in_transaction:
-            self.store.db.execute("ROLLBACK")
-        self.store.reload()
-
     def _settle(self, events: list[Recorded], position: int) -> None:
         """Commit the tables and publish. The log has the events already: a failure here is
         never the callers' failure, it only keeps the node from serving more."""
         try:
-            with storage_errors():
-                self.store.db.execute("COMMIT")
+            self.store.commit()
         except StorageError as fault:
-            self._undo()
+            self.store.rollback()
             self.degraded = f"projections are behind the log: {fault}"
             return
         self._show(events, position)
@@ -400,13 +408,20 @@ class Writer:
     def _write_tail(self, events: Sequence[Recorded]) -> None:
         """Put events that the log has into the tables, in whichever thread asks for them."""
         try:
-            with storage_errors():
-                self.store.db.execute("BEGIN IMMEDIATE")
-                self.store.apply(events)
-                self.store.db.execute("COMMIT")
+            self._apply(events)
         except BaseException as fault:
-            self._undo()
             self.degraded = f"projections are behind the log: {fault}"
+            raise
+
+    def _apply(self, events: Sequence[Recorded]) -> None:
+        """One transaction of the tables, all or none."""
+        self.store.begin()
+        try:
+            with storage_errors():
+                self.store.apply(events)
+            self.store.commit()
+        except BaseException:
+            self.store.rollback()
             raise
 
     def _show(self, events: Sequence[Recorded], position: int) -> None:
@@ -415,9 +430,7 @@ class Writer:
         try:
             self._publish(events, position)
         except Exception as fault:
-            _log.exception("the memory image cannot follow")
-            self.broken = f"the memory image cannot follow, restart the node: {fault}"
-            self.degraded = self.broken
+            self._break(fault)
 
     def _publish(self, events: Sequence[Recorded], position: int) -> None:
         self.image.apply(events, position)
@@ -444,14 +457,7 @@ class Writer:
         while page := self.log.read(after, CATCH_UP_PAGE_EVENTS):
             after = page[-1].position
             behind = [event for event in page if event.position > self.store.position]
-            try:
-                with storage_errors():
-                    self.store.db.execute("BEGIN IMMEDIATE")
-                    self.store.apply(behind)
-                    self.store.db.execute("COMMIT")
-            except StorageError:
-                self._undo()
-                raise
+            self._apply(behind)
             fresh = [event for event in page if event.position > self.image.position]
             if fresh:
                 self._publish(fresh, page[-1].position)

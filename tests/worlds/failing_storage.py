@@ -28,6 +28,24 @@ class FailingOnce:
         return self._db.execute(sql, *rest)
 
 
+class Failing:
+    """A connection that fails whatever it is asked but what it ``allows``, while ``error`` is
+    set: a disk that is full or gone fails reads as well."""
+
+    def __init__(self, db: apsw.Connection, *allows: str) -> None:
+        self._db = db
+        self._allows = ("ROLLBACK", *allows)
+        self.error: type[Exception] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._db, name)
+
+    def execute(self, sql: str, *rest: Any) -> Any:
+        if self.error is not None and not sql.startswith(self._allows):
+            raise self.error("the disk fails, as the test says")
+        return self._db.execute(sql, *rest)
+
+
 class FailingDisk(apsw.VFS):
     """SQLite's files on a disk that fails when a test says so; the default for all connections
     while it is open.

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 from engramlog.api.node.node import Node
@@ -17,7 +18,7 @@ from engramlog.projections.image import table_tail
 from engramlog.projections.tables.store import ProjectionStore
 from engramlog.projections.writing.commands import Command, Done, RetractFact
 from engramlog.projections.writing.writer import WriterDegraded
-from tests.worlds.failing_storage import FailingOnce
+from tests.worlds.failing_storage import Failing, FailingOnce
 from tests.worlds.histories import ALL_SCOPES, asserted
 from tests.worlds.waiting import until
 
@@ -112,6 +113,29 @@ def test_who_reads_is_told_that_the_tables_fail_and_the_next_attempt_mends_it(no
     assert "behind the log" in str(node.status()["degraded"])
     assert node.reader.slot_of(name) is not None
     stated(node, 2)
+    assert node.status()["degraded"] is None
+    assert node.rebuild().digest == node.reader.digests().local
+
+
+@pytest.mark.parametrize(
+    "error", [apsw.FullError, apsw.IOError, apsw.BusyError, apsw.ReadOnlyError]
+)
+@pytest.mark.parametrize("allows", [(), ("BEGIN",)])
+def test_the_writer_outlives_tables_that_fail_whatever_they_are_asked(
+    node: Node, monkeypatch: pytest.MonkeyPatch, error: type[Exception], allows: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(table_tail, "SECONDS_MAX", 0.001)
+    monkeypatch.setattr(table_tail, "PAUSE_SECONDS", 0.001)
+    store = node.writer.store
+    db = Failing(store.db, *allows)
+    store.db = db  # type: ignore[assignment]
+    db.error = error
+    stated(node, 1)
+    assert until(lambda: "behind the log" in str(node.status()["degraded"]))
+    with pytest.raises(WriterDegraded):
+        stated(node, 2)
+    db.error = None
+    stated(node, 3)
     assert node.status()["degraded"] is None
     assert node.rebuild().digest == node.reader.digests().local
 
