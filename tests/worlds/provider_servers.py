@@ -41,13 +41,15 @@ class Scripted:
 
 
 class Server:
-    """A running server. ``requests`` are (path, headers, body) in order of arrival."""
+    """A running server. ``requests`` are (path, headers, body) in order of arrival;
+    ``connections_closed`` counts those that this side has closed."""
 
     def __init__(self, answer: Callable[[dict[str, Any]], Any]) -> None:
         self.answer = answer
         self.requests: list[tuple[str, dict[str, str], dict[str, Any]]] = []
         self.script: deque[Scripted] = deque()
         self.close_after_answer = False
+        self.connections_closed = 0
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -83,6 +85,10 @@ class Server:
 
         class Quiet(ThreadingHTTPServer):
             daemon_threads = True
+
+            def shutdown_request(self, request: Any) -> None:
+                super().shutdown_request(request)
+                outer.connections_closed += 1
 
             def handle_error(self, request: Any, client_address: Any) -> None:
                 pass  # clients that gave up waiting

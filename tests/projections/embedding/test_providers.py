@@ -31,6 +31,7 @@ from tests.worlds.provider_servers import (
     unused_port,
     voyage_api,
 )
+from tests.worlds.waiting import until
 
 KEY = "sk-very-secret"
 QUICK: dict[Purpose, Patience] = {
@@ -245,8 +246,9 @@ def test_a_refused_connection_is_unavailability(case: Any) -> None:
 def test_a_connection_closed_while_idle_is_replaced_without_a_retry(case: Any) -> None:
     provider, server, time = case
     server.close_after_answer = True
-    for _ in range(3):
+    for number in range(1, 4):
         provider.embed(["one"])
+        assert until(lambda closed=number: server.connections_closed == closed)
     assert time.pauses == []
 
 
