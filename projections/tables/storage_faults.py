@@ -8,7 +8,6 @@ import apsw
 
 from engramlog.eventlog.errors import StorageFailed, StorageFull
 
-
 MACHINE_FAULTS = (
     MemoryError,
     apsw.BusyError,
