@@ -10,18 +10,25 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from engramlog.api.client.client import Client
 from tests.worlds.processes import NodeProcess, fact, serving
 
 SAMPLES = 20
-GROWTH_MAX = 1.5
-"""Last over first quarter of the samples, beyond which memory or descriptors are not flat. Facts
-are rewritten in place of others, so that there is no growth to be expected."""
 ENTITIES = 2_000
+WRITE_EVERY_SECONDS = 0.25
+"""Reads go on without a pause between writes: the log grows slowly, leaks would not."""
+BYTES_PER_EVENT_MAX = 4_096
+"""What one event more may cost in memory."""
+GROWTH_MAX = {"memory": 48.0, "descriptors": 8.0, "wal": 16.0}
+"""How much more the last quarter of the samples may show than the first; MiB where it is bytes,
+memory beside what the events cost."""
 
 
 class Sample(Struct, frozen=True):
-    """Resident memory and write-ahead logs in MiB; open descriptors; how far tables are behind."""
+    """Events of the log; resident memory and write-ahead logs in MiB; open descriptors; how far
+    the tables are behind."""
 
+    events: int
     memory: float
     descriptors: int
     wal: float
@@ -37,29 +44,34 @@ def run(count: int, seed: int) -> list[str]:
         with serving(folder / "data", "--no-auth") as node:
             client = node.client()
             end = time.monotonic() + count * 60
-            due = 0.0
+            sample_due = write_due = 0.0
             while (now := time.monotonic()) < end:
                 number = rng.randrange(ENTITIES)
-                client.post("/v1/facts", fact(number, value={"type": "number", "v": rng.random()}))
-                if rng.random() < 0.3:
-                    client.post("/v1/recall", {"query": f"thing {number}", "scope": "company"})
-                if rng.random() < 0.01:
-                    client.get("/v1/export")
-                if now >= due:
-                    samples.append(_sampled(node))
+                if now >= write_due:
+                    value = {"type": "number", "v": rng.random()}
+                    client.post("/v1/facts", fact(number, value=value))
+                    write_due = now + WRITE_EVERY_SECONDS
+                client.post("/v1/recall", {"query": f"thing {number}", "scope": "company"})
+                client.get("/v1/facts", {"limit": 20})
+                if rng.random() < 0.001:
+                    for _ in client.lines("/v1/export"):
+                        pass
+                if now >= sample_due:
+                    samples.append(_sampled(node, client))
                     print(f"  {samples[-1]}", flush=True)
-                    due = now + count * 60 / SAMPLES
+                    sample_due = now + count * 60 / SAMPLES
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return _grown(samples)
 
 
-def _sampled(node: NodeProcess) -> Sample:
+def _sampled(node: NodeProcess, client: Client) -> Sample:
     proc = Path(f"/proc/{node.process.pid}")
     status = dict(line.split(":", 1) for line in (proc / "status").read_text().splitlines())
     wal = sum(path.stat().st_size for path in node.data.glob("*-wal"))
-    ready = node.client().get("/readyz")
+    ready = client.get("/readyz")
     return Sample(
+        events=ready["position"],
         memory=int(status["VmRSS"].split()[0]) / 1024,
         descriptors=len(list((proc / "fd").iterdir())),
         wal=wal / 1024 / 1024,
@@ -70,9 +82,13 @@ def _sampled(node: NodeProcess) -> Sample:
 def _grown(samples: list[Sample]) -> list[str]:
     quarter = max(1, len(samples) // 4)
     faults: list[str] = []
-    for name in ("memory", "descriptors", "wal"):
-        values = [float(getattr(each, name)) for each in samples]
-        first, last = sum(values[:quarter]) / quarter, sum(values[-quarter:]) / quarter
-        if first and last > first * GROWTH_MAX and last - first > 40:
+    events = samples[-1].events - samples[0].events
+    expected = {"memory": events * BYTES_PER_EVENT_MAX / 1024 / 1024}
+    for name, most in GROWTH_MAX.items():
+        first, last = (
+            sum(float(getattr(each, name)) for each in some) / quarter
+            for some in (samples[:quarter], samples[-quarter:])
+        )
+        if last - first > most + expected.get(name, 0.0):
             faults.append(f"{name} grew from {first:.0f} to {last:.0f}")
     return faults
