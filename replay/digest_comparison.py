@@ -8,7 +8,7 @@ import apsw
 
 from engramlog.eventlog.log import EventLog
 from engramlog.projections.tables.database import open_reader
-from engramlog.projections.tables.digest import Digests, compute_digests
+from engramlog.projections.tables.digest import TableDigests, digest_tables
 from engramlog.projections.tables.file_state import file_state, known_versions
 from engramlog.projections.tables.store import current_generation
 
@@ -16,7 +16,7 @@ from engramlog.projections.tables.store import current_generation
 class DigestMismatch(Exception):
     """Green differs from blue although the projectors are the same; blue stays in use."""
 
-    def __init__(self, blue: Digests, green: Digests) -> None:
+    def __init__(self, blue: TableDigests, green: TableDigests) -> None:
         tables = sorted(name for name in blue.tables if blue.tables[name] != green.tables.get(name))
         super().__init__(f"rebuilt tables differ from those in use: {', '.join(tables)}")
         self.blue = blue
@@ -33,7 +33,7 @@ def _is_of(blue: apsw.Connection, log: EventLog) -> bool:
     return bool(found) and found[0].position == state.position and found[0].hash == state.hash
 
 
-def compare_in_use(link: Path, log: EventLog, green: Digests) -> bool:
+def compare_in_use(link: Path, log: EventLog, green: TableDigests) -> bool:
     """Whether green could be compared with the file in use. Raises as ``compare_with``."""
     path = current_generation(link)
     if path is None:
@@ -47,12 +47,12 @@ def compare_in_use(link: Path, log: EventLog, green: Digests) -> bool:
         blue.close()
 
 
-def compare_with(blue: apsw.Connection, green: Digests) -> bool:
+def compare_with(blue: apsw.Connection, green: TableDigests) -> bool:
     """Whether blue could be compared. Raises DigestMismatch where it differs."""
     state = file_state(blue)
     if state.halted or state.versions != known_versions():
         return False
-    digests = compute_digests(blue)
+    digests = digest_tables(blue)
     if digests.position != green.position:
         return False
     if digests.local != green.local:

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from engramlog.eventlog.log import EventLog
 from engramlog.projections.tables.database import open_fixed, tables_position
-from engramlog.projections.tables.digest import Digests, compute_digests
+from engramlog.projections.tables.digest import TableDigests, digest_tables
 from engramlog.projections.tables.store import (
     ProjectionStore,
     new_generation,
@@ -66,7 +66,7 @@ class Green(Struct, frozen=True):
 
     path: Path
     events: int
-    digests: Digests
+    digests: TableDigests
     snapshot: int
     passed_over: list[PassedOver]
 
@@ -141,7 +141,7 @@ def build_green(
             events = replay_into(store, log, until, progress, tolerant=tolerant)
             if start is None:  # a snapshot has its indexes
                 store.finish_bulk()
-            digests = compute_digests(store.db)
+            digests = digest_tables(store.db)
         finally:
             store.close()
         sync_file(path)

@@ -15,7 +15,7 @@ from engramlog.eventlog.engines.sqlite.copying import copy_database
 from engramlog.eventlog.errors import EventLogError, StorageFailed
 from engramlog.eventlog.log import EventLog
 from engramlog.projections.tables.database import open_reader
-from engramlog.projections.tables.digest import Digests, compute_digests
+from engramlog.projections.tables.digest import TableDigests, digest_tables
 from engramlog.projections.tables.file_state import FileState, file_state, known_versions
 from engramlog.projections.tables.store import current_generation
 
@@ -156,7 +156,7 @@ def contents_fault(snapshot: Snapshot, path: Path, *, rows: bool) -> str | None:
     return None
 
 
-def differing(snapshot: Snapshot, digests: Digests) -> list[str]:
+def differing(snapshot: Snapshot, digests: TableDigests) -> list[str]:
     """Tables whose digests are not those of the document."""
     names = digests.tables.keys() | snapshot.tables.keys()
     return sorted(name for name in names if digests.tables.get(name) != snapshot.tables.get(name))
@@ -181,14 +181,14 @@ def sync_file(path: Path) -> None:
         os.close(handle)
 
 
-_NO_DIGESTS = Digests(0, "", "", {})
+_NO_DIGESTS = TableDigests(0, "", {})
 
 
-def _contents(path: Path, *, rows: bool = True) -> tuple[FileState, Digests]:
+def _contents(path: Path, *, rows: bool = True) -> tuple[FileState, TableDigests]:
     try:
         db = open_reader(path)
         try:
-            return file_state(db), compute_digests(db) if rows else _NO_DIGESTS
+            return file_state(db), digest_tables(db) if rows else _NO_DIGESTS
         finally:
             db.close()
     except apsw.Error as fault:

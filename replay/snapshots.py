@@ -21,7 +21,7 @@ from engramlog.eventlog.directory import HeldDirectory
 from engramlog.eventlog.durable_file import sync_folder, write_new
 from engramlog.eventlog.errors import StorageFailed
 from engramlog.eventlog.log import EventLog
-from engramlog.projections.tables.digest import Digests
+from engramlog.projections.tables.digest import TableDigests
 from engramlog.projections.tables.store import remove_generation
 from engramlog.replay.snapshot import (
     Snapshot,
@@ -184,7 +184,7 @@ class Snapshots:
             unfit = mismatch(snapshot, log)
             return unfit or file_fault(snapshot, self.path(snapshot.position), rows=True)
 
-    def replay_fault(self, snapshot: Snapshot, build: Callable[[Path], Digests]) -> str | None:
+    def replay_fault(self, snapshot: Snapshot, build: Callable[[Path], TableDigests]) -> str | None:
         """Why a snapshot is not what the log makes; ``build`` writes that to its path."""
         with self._lock:
             target = self.folder / UNFINISHED

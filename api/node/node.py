@@ -31,7 +31,7 @@ from engramlog.projections.embedding.settings import EmbeddingSettings
 from engramlog.projections.image.files import ImageFiles
 from engramlog.projections.image.reader import Reader
 from engramlog.projections.tables.declared.policies import set_valued_relations
-from engramlog.projections.tables.digest import Digests
+from engramlog.projections.tables.digest import TableDigests
 from engramlog.projections.writing.commands import Command, Done, Refused
 from engramlog.projections.writing.writer import Writer
 from engramlog.replay.kept_image import KeptImage
@@ -273,7 +273,7 @@ class Node(ReadingNode):
         if fault is not None or not replay:
             return fault
 
-        def build(target: Path) -> Digests:
+        def build(target: Path) -> TableDigests:
             link = self.directory.projections_path
             return build_green(link, self.log, snapshot.position, progress, path=target).digests
 

@@ -8,7 +8,8 @@ Each is the sum of SHA-256 over encoded rows, modulo 2^256.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from typing import Any
 
 import apsw
@@ -88,37 +89,52 @@ def stream_digests(db: apsw.Connection) -> dict[str, str]:
     return {stream: _hex(total) for stream, total in sorted(totals.items())}
 
 
-class Digests(Struct, frozen=True):
-    """Hex digests, whole and by table."""
+class TableDigests(Struct, frozen=True):
+    """Hex digests of all rows, whole and by table, at a position."""
 
     position: int
     local: str
-    shared: str
     tables: dict[str, str]
 
 
-def compute_digests(db: apsw.Connection) -> Digests:
-    """Both digests, read in one transaction (the caller's, if open), so of one position."""
-    own = not db.in_transaction
-    if own:
-        db.execute("BEGIN")
-    try:
+class Digests(TableDigests, frozen=True):
+    """Those, and that of what peers must agree on."""
+
+    shared: str
+
+
+def digest_tables(db: apsw.Connection) -> TableDigests:
+    """The digest of all rows, read in one transaction (the caller's, if open), so of one
+    position."""
+    with _of_one_state(db):
         (position,) = query(db, "SELECT min(position) FROM checkpoints")[0]
         tables = {
             table: _sum(table, db.execute(f"SELECT * FROM {table}"))
             for projector in PROJECTORS
             for table in projector.tables
         }
+    whole = _hex(sum(tables.values()))
+    return TableDigests(position or 0, whole, {name: _hex(each) for name, each in tables.items()})
+
+
+def compute_digests(db: apsw.Connection) -> Digests:
+    """Both digests, read as ``digest_tables`` does."""
+    with _of_one_state(db):
+        own = digest_tables(db)
         shared = [_sum(name, db.execute(sql)) for name, sql in _SHARED.items()]
+    return Digests(own.position, own.local, own.tables, _hex(sum(shared)))
+
+
+@contextmanager
+def _of_one_state(db: apsw.Connection) -> Generator[None]:
+    own = not db.in_transaction
+    if own:
+        db.execute("BEGIN")
+    try:
+        yield
     finally:
         if own:
             db.execute("COMMIT")
-    return Digests(
-        position or 0,
-        _hex(sum(tables.values())),
-        _hex(sum(shared)),
-        {name: _hex(value) for name, value in tables.items()},
-    )
 
 
 def _sum(table: str, rows: Iterable[tuple[Any, ...]]) -> int:

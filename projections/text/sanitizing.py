@@ -21,8 +21,9 @@ from engramlog.projections.text.injection_patterns import (
     STEM_CHARS,
     TEMPLATE_TOKEN,
     WORD_FAMILIES,
+    WordFamily,
 )
-from engramlog.projections.text.invisible_characters import strip
+from engramlog.projections.text.invisible_characters import plain, strip
 from engramlog.projections.text.lookalike_folding import folded, lines, words
 
 RULESET = 1
@@ -49,10 +50,14 @@ _BY_STEM = {
     for stem in frozenset[str]().union(*(family.stems for family in WORD_FAMILIES))
 }
 _STEMS = frozenset(_BY_STEM)
+_CUES = _STEMS.union(*(family.also for family in WORD_FAMILIES))
 _stem_of = itemgetter(slice(STEM_CHARS))
+_SIGNS = b'<[#`"=:'
+"""No family of ASCII lines can do without one of these characters,"""
+_UNSIGNED = bytes(set(range(128)) - set(_SIGNS))
 _MARKS = ("<", "[", "#", "`", '"', "':", "' :", "=func", "data:", "javascript:", "system",
           "assistant", "developer", "human")  # fmt: skip
-"""No family of ASCII lines can do without one of these."""
+"""nor without one of these."""
 _SENTENCE = re.compile(r"[^.!?\n。！？]*[.!?\n。！？]+\s*|[^.!?\n。！？]+$")
 _LINE_BREAK = re.compile(r"\s{1,4}")
 
@@ -83,7 +88,7 @@ def _judged(text: str, entity: str, relation: str, source: str, *besides: str) -
     in_value = scan(text)
     for each in besides:
         in_value |= scan(each)
-    in_name = scan(f"{entity}\n{relation}\n{source}")
+    in_name = _in_names(entity, relation, source)
     if not in_value and not in_name:
         return CLEAN
     flags = NOTED
@@ -109,46 +114,68 @@ def worded(attributes: FactAttributes) -> list[str]:
 
 def scan(text: str) -> frozenset[str]:
     """Codes of everything found in a text; time linear in its length."""
-    if len(text) <= _REMEMBERED_CHARS_MAX:
-        return _scanned_before(text)
-    return _long_scanned_before(text) if len(text) <= _LONG_CHARS_MAX else _scanned(text)
+    if _REMEMBERED_CHARS_MAX < len(text) <= _LONG_CHARS_MAX:
+        return _long_scanned_before(text)
+    return _scanned(text)
 
 
 def _scanned(text: str) -> frozenset[str]:
-    visible, codes = strip(text)
-    low = folded(text)
-    found = _in_words(words(low)) | _in_lines(low)
+    if plain(text):
+        visible, codes, low = text, _NOTHING, text.lower()
+    else:
+        visible, codes = strip(text)
+        low = folded(text)
+    found = words(low)
+    families = _suggested(_CUES.intersection(map(_stem_of, found)))
+    if families:
+        codes |= _in_words(" ".join(found), families)
+    if not low.isascii() or _has_mark(low):
+        codes |= _in_lines(lines(low))
     if len(visible) >= _BLOB_CHARS_MIN and _has_blob(visible):
-        found |= {"encoded_blob"}
-    return codes | found if found else codes
+        codes |= {"encoded_blob"}
+    return codes
 
 
-_scanned_before = lru_cache(maxsize=32_768)(_scanned)
 _long_scanned_before = lru_cache(maxsize=2_048)(_scanned)
 
 
-def _in_words(found: list[str]) -> frozenset[str]:
-    if _STEMS.isdisjoint(map(_stem_of, found)):
-        return _NOTHING
-    stems = set(map(_stem_of, found))
-    likely = {
-        family.code: family
-        for stem in stems & _STEMS
+def _in_names(*names: str) -> frozenset[str]:
+    """Codes of what is found in names, one a line. Most names come again and again, and nothing
+    in them calls for a look at the lines that they make together."""
+    cues = _NOTHING
+    for name in names:
+        of_name = _name_cues(name)
+        if of_name is None:
+            return _scanned("\n".join(names))
+        cues |= of_name
+    text = "\n".join(names)
+    return _scanned(text) if len(text) >= _BLOB_CHARS_MIN or _suggested(cues) else _NOTHING
+
+
+@lru_cache(maxsize=16_384)
+def _name_cues(name: str) -> frozenset[str] | None:
+    """The cues of a name's words; None where it has more that could tell."""
+    low = name.lower()
+    if not plain(name) or _has_mark(low):
+        return None
+    return _CUES.intersection(map(_stem_of, words(low)))
+
+
+def _suggested(cues: frozenset[str]) -> list[WordFamily]:
+    """The families that the cues in a text allow."""
+    return [
+        family
+        for stem in cues & _STEMS
         for family in _BY_STEM[stem]
-        if not stems.isdisjoint(family.also)
-    }
-    if not likely:
-        return _NOTHING
-    text = " ".join(found)
-    return frozenset(
-        code for code, family in likely.items() if family.pattern.search(text) is not None
-    )
+        if not cues.isdisjoint(family.also)
+    ]
 
 
-def _in_lines(low: str) -> frozenset[str]:
-    if low.isascii() and not _has_mark(low):
-        return _NOTHING
-    text = lines(low)
+def _in_words(text: str, families: list[WordFamily]) -> frozenset[str]:
+    return frozenset(family.code for family in families if family.pattern.search(text) is not None)
+
+
+def _in_lines(text: str) -> frozenset[str]:
     return frozenset(
         family.code
         for family in LINE_FAMILIES
@@ -157,6 +184,9 @@ def _in_lines(low: str) -> frozenset[str]:
 
 
 def _has_mark(low: str) -> bool:
+    """Of ASCII."""
+    if not low.encode().translate(None, _UNSIGNED):
+        return False
     for mark in _MARKS:  # noqa: SIM110 - a generator would take twice as long
         if mark in low:
             return True

@@ -282,23 +282,28 @@ class _Claim(Struct, frozen=True, gc=False):
     value: bytes
 
 
+_Key = tuple[str, str, str, str | None]
+"""Entity, relation, scope, garden."""
 _Top = tuple[bytes, int, str]
 """A key's newest claim: value hash, HLC, fact id."""
 
 
 def _claim_run(events: Sequence[Recorded], patterns: Sequence[str], db: apsw.Connection) -> None:
     """Add claims for a run of assertions; open and close conflicts as the newest changes."""
-    by_key: dict[bytes, list[Recorded]] = {}
+    by_key: dict[_Key, list[Recorded]] = {}
     for event in events:
         fact = event.payload
         assert isinstance(fact, FactAsserted)
         if fact.confidence != 0.0:
-            key = key_hash(fact.entity, fact.relation, fact.scope, fact.garden_id)
+            key = (fact.entity, fact.relation, fact.scope, fact.garden_id)
             by_key.setdefault(key, []).append(event)
     if not by_key:
         return
-    crowded = _crowded_keys(by_key, db)
-    claims = [_claim(key, event) for key in crowded for event in by_key[key]]
+    claims = [
+        _claim(hashed, event)
+        for key, hashed in _crowded_keys(by_key, db).items()
+        for event in by_key[key]
+    ]
     claims.sort(key=lambda claim: claim.event.position)
     several: dict[str, bool] = {}
     for claim in claims:
@@ -322,27 +327,21 @@ def _claim(key: bytes, event: Recorded) -> _Claim:
     return _Claim(event, fact, fact_id(event), key, value_hash(fact.value.type, fact.value.v))
 
 
-def _crowded_keys(by_key: dict[bytes, list[Recorded]], db: apsw.Connection) -> set[bytes]:
-    """Keys with a second fact by the end of the run. A key's only fact needs no claim: it is
-    entered here, before the run's own claims, once a second one arrives."""
+def _crowded_keys(by_key: dict[_Key, list[Recorded]], db: apsw.Connection) -> dict[_Key, bytes]:
+    """Keys with a second fact by the end of the run, hashed. A key's only fact needs no claim: it
+    is entered here, before the run's own claims, once a second one arrives."""
+    crowded = {key: key_hash(*key) for key, claims in by_key.items() if len(claims) > 1}
     keys = list(by_key)
-    asked = _encode(
-        [
-            (fact.entity, fact.relation, fact.scope, fact.garden_id, event.position)
-            for event in (by_key[key][0] for key in keys)
-            if isinstance(fact := event.payload, FactAsserted)
-        ]
-    ).decode()
-    crowded = {key for key, claims in by_key.items() if len(claims) > 1}
+    asked = _encode([(*key, claims[0].position) for key, claims in by_key.items()]).decode()
     for number, only, another in query(db, _EARLIER, (asked,)):
-        key: bytes = keys[int(number)]
-        crowded.add(key)
+        key = keys[int(number)]
+        hashed = crowded[key] = key_hash(*key)
         if another is None:
             position = by_key[key][0].position
             for row in query(db, _ONLY, (only, position, position)):
                 value_type, value_v, hlc, fact, end = row
                 value = value_hash(value_type, value_v)
-                db.execute(_CLAIM, (key, value, hlc, fact, end))
+                db.execute(_CLAIM, (hashed, value, hlc, fact, end))
     return crowded
 
 

@@ -274,3 +274,12 @@ def test_a_verdict_says_where() -> None:
 @QUICK
 def test_what_stands_around_a_hit_does_not_hide_it(attack: str, before: str, after: str) -> None:
     assert scan(f"{before}\n{attack}\n{after}") >= scan(attack)
+
+
+@given(st.sampled_from(sorted(ATTACKS)), st.integers(0, 60), st.integers(0, 60))
+@QUICK
+def test_names_are_read_as_the_lines_that_they_make(attack: str, one: int, two: int) -> None:
+    first, second = sorted((one, two))
+    parts = (attack[:first], attack[first:second], attack[second:])
+    named = verdict_of(fact(entity=parts[0], relation=parts[1], source=parts[2]))
+    assert set(named.codes) == {f"name:{code}" for code in scan("\n".join(parts))}
