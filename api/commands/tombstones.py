@@ -26,6 +26,7 @@ from engramlog.projections.tables.facts.tombstones import (
     TOMBSTONE_SCOPES,
     find_tombstone,
     hidden_scopes,
+    tombstones_named,
 )
 from engramlog.replay.stigmem.tombstones import (
     key_id_of,
@@ -84,7 +85,7 @@ async def set_tombstone(context: RequestContext, request: TombstoneRequest) -> R
         **fields,
     )
     await context.do(command)
-    row = context.node.reader.ask(find_tombstone, command.tombstone_id)
+    row = context.node.reader.ask(find_tombstone, command.tombstone_id, None)
     assert row is not None
     return tombstone_record(row) | ({} if erasure is None else {"erasure": erasure})
 
@@ -95,10 +96,11 @@ async def revoke_tombstone(context: RequestContext, tombstone_id: str, reason: s
     Raises:
         ApiError: 404 ``tombstone_not_found``, 409 ``tombstone_already_revoked``, 403.
     """
-    row = context.node.reader.ask(find_tombstone, tombstone_id)
-    if row is None:
+    named = context.node.reader.ask(tombstones_named, tombstone_id)
+    if not named:
         raise plain("tombstone_not_found")
-    _check_rights(context, row.entity, row.scope)
+    for row in named:
+        _check_rights(context, row.entity, row.scope)
     body: Record = {
         "id": new_revocation_id(),
         "tombstone_id": tombstone_id,
@@ -158,7 +160,7 @@ def notices_over(view: View, authorization: Authorization, slots: I32) -> list[T
         return []
     return [
         _notice(stone)
-        for stone in view.hiding.standing.values()
+        for stone in view.hiding.standing
         if len(view.hiding.hidden_by(stone, view, slots))
     ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeAlias
 
 import msgspec
 
@@ -31,13 +31,14 @@ from engramlog.eventlog.kinds import (
 )
 from engramlog.projections.normalization import SCOPES
 
+Stones: TypeAlias = dict[tuple[str, str | None], list[TombstoneLine]]
+"""Lines of the tombstones that went out, by id and signer."""
 
-def declared_lines(
-    event: Recorded, names: Names, stones: dict[str, list[Any]], at: str
-) -> list[AnyLine]:
+
+def declared_lines(event: Recorded, names: Names, stones: Stones, at: str) -> list[AnyLine]:
     """Lines of a declaration, or of what is said about facts that went out.
 
-    ``stones``: the tombstones that went out, by id; grows and shrinks.
+    ``stones``: the tombstones that went out, by id and signer; grows and shrinks.
     """
     payload = event.payload
     if isinstance(payload, GardenCreated | GardenDeleted):
@@ -79,9 +80,7 @@ def _may_go(payload: Payload, names: Names) -> bool:
             return names.sieve.declarations
 
 
-def _declared(
-    payload: object, names: Names, stones: dict[str, list[Any]], at: str
-) -> list[AnyLine]:
+def _declared(payload: object, names: Names, stones: Stones, at: str) -> list[AnyLine]:
     match payload:
         case SetValuedDeclared() as declared:
             return [PolicyLine(set_valued=list(declared.relations), recorded_at=at)]
@@ -141,9 +140,7 @@ def _garden(change: GardenCreated | GardenDeleted, names: Names, at: str) -> lis
     return [GardenLine(slug=slug, remove=True, recorded_at=at)]
 
 
-def _tombstoned(
-    change: TombstoneSet | TombstoneRevoked, stones: dict[str, list[Any]], at: str
-) -> list[AnyLine]:
+def _tombstoned(change: TombstoneSet | TombstoneRevoked, stones: Stones, at: str) -> list[AnyLine]:
     """One line a scope, where it hides in several and not in all."""
     if isinstance(change, TombstoneSet):
         every = len(change.scopes) == len(SCOPES)
@@ -158,12 +155,15 @@ def _tombstoned(
             )
             for scope in (["all"] if every else change.scopes)
         ]
-        stones[change.tombstone_id] = lines
+        stones[change.tombstone_id, change.node_id] = lines
         return [*lines]
+    meant = [
+        key for key in stones if key[0] == change.tombstone_id and change.node_id in (None, key[1])
+    ]
     return [
         msgspec.structs.replace(
             line, revoke=True, reason=change.reason, legal_hold=False,
             signed_by=change.signed_by, recorded_at=at,
         )
-        for line in stones.pop(change.tombstone_id, [])
+        for key in meant for line in stones.pop(key)
     ]  # fmt: skip

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from engramlog.api.schemas.values import wire_v
-from engramlog.api.transfer.export_declared import declared_lines
+from engramlog.api.transfer.export_declared import Stones, declared_lines
 from engramlog.api.transfer.export_memory import (
     FollowedEvent,
     episode_line,
@@ -106,7 +106,7 @@ class _Exporter:
 
     def __init__(self, sieve: Sieve) -> None:
         self._names = Names(sieve)
-        self._stones: dict[str, list[Any]] = {}
+        self._stones: Stones = {}
         self._groups: dict[tuple[str, str], FollowedEvent] = {}
         self._said: dict[str, AssertLine] = {}
         self._waiting: dict[str, list[AnyLine]] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -32,7 +32,7 @@ class SpokenOf(Protocol):
 
 
 class Tombstone(Struct, frozen=True):
-    """What readers know of a tombstone that stands."""
+    """What readers know of a tombstone that stands; ``node_id`` signed it (None: this node)."""
 
     tombstone_id: str
     entity: str
@@ -40,6 +40,7 @@ class Tombstone(Struct, frozen=True):
     scopes: frozenset[str]
     created_at: str
     legal_hold: bool
+    node_id: str | None
 
 
 class Hiding:
@@ -47,20 +48,20 @@ class Hiding:
     they pinned.
 
     Args:
-        standing: tombstones by id, in the order in which they were set.
+        standing: tombstones, in the order in which they were set.
         entities: the memory image's numbers of entities.
         notes: by slot of a resolution's note: the number of the entity it is about.
     """
 
     def __init__(
         self,
-        standing: Mapping[str, Tombstone],
+        standing: Iterable[Tombstone],
         entities: Interner,
         notes: Mapping[int, int],
     ) -> None:
-        self.standing = dict(standing)
+        self.standing = tuple(standing)
         self.names: dict[str, int] = {}
-        for stone in self.standing.values():
+        for stone in self.standing:
             for scope in stone.scopes:
                 self.names[stone.entity] = self.names.get(stone.entity, 0) | _BIT[scope]
         numbered = {
@@ -88,7 +89,7 @@ class Hiding:
 
     def hidden_by(self, stone: Tombstone, view: SpokenOf, slots: I32) -> I32:
         """Those of ``slots`` that one tombstone hides."""
-        alone = Hiding({stone.tombstone_id: stone}, view.entities, self._notes)
+        alone = Hiding((stone,), view.entities, self._notes)
         hidden = alone.mask(slots, view.entity[slots], view.object[slots], view.scope[slots])
         return slots[hidden]
 

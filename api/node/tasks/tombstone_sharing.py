@@ -51,8 +51,8 @@ def shared_page(node: Node, scopes: frozenset[str], after: int, limit: int) -> d
             if change.scopes & scopes:
                 tombstones.append(tombstone_record(change) | {"reason": None})
             continue
-        row = node.reader.ask(find_tombstone, change.tombstone_id)
-        if row is not None and row.node_id is None and row.scopes & scopes:
+        row = node.reader.ask(find_tombstone, change.tombstone_id, None)
+        if row is not None and row.scopes & scopes:
             revocations.append(revocation_record(change) | {"reason": ""})
     cursor = str(changes[-1][0]) if changes else None
     return {"tombstones": tombstones, "revocations": revocations, "cursor": cursor}

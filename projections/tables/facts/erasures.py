@@ -29,7 +29,7 @@ SELECT target FROM legal_holds WHERE target_kind=? AND to_position={LIVE}
 
 
 _HELD_BY_TOMBSTONE = f"""
-SELECT entity FROM tombstones WHERE legal_hold AND node_id IS NULL AND to_position={LIVE}
+SELECT entity FROM tombstones WHERE legal_hold AND node_id='' AND to_position={LIVE}
   AND entity IN (SELECT value FROM json_each(?)) LIMIT 1
 """
 
@@ -261,7 +261,7 @@ def legal_holds(db: apsw.Connection) -> list[LegalHold]:
         "SELECT target_kind, target, actor, set_at, from_position FROM legal_holds"
         f" WHERE to_position={LIVE}"
         " UNION SELECT 'entity', entity, signed_by, set_at, from_position FROM tombstones"
-        f" WHERE legal_hold AND node_id IS NULL AND to_position={LIVE} ORDER BY 5",
+        f" WHERE legal_hold AND node_id='' AND to_position={LIVE} ORDER BY 5",
     )
     return [LegalHold(*row[:4]) for row in rows]
 

@@ -1,6 +1,7 @@
 """``tombstones`` and ``tombstone_revocations``: which entities are hidden from every answer.
 
-A tombstone hides and erases nothing. Until it is revoked it hides the past too.
+A tombstone hides and erases nothing. Until it is revoked it hides the past too. Its id is its
+signer's: two nodes may use the same one, and neither's stands in for the other's.
 Source: wire 5.5.
 """
 
@@ -20,11 +21,14 @@ from engramlog.projections.columns.fact_columns import FactColumns
 from engramlog.projections.columns.tombstone_mask import Hiding, Tombstone
 from engramlog.projections.moment import LIVE
 from engramlog.projections.normalization import SCOPES
-from engramlog.projections.tables.database import query, query_one
+from engramlog.projections.tables.database import query
 
 EVERY_SCOPE = ("all", "*")
 """What a tombstone of every scope says of its scope."""
 TOMBSTONE_SCOPES = (*EVERY_SCOPE, *SCOPES)
+
+HERE = ""
+"""In the tables: this node, of those that sign."""
 
 _COLUMNS = """tombstone_id, entity, entity_uri, scope, scopes, reason, legal_hold, signed_by,
     key_id, signature, created_at, node_id, set_at, from_position, to_position"""
@@ -76,11 +80,11 @@ class TombstonesProjector:
     """Rows of the two tables."""
 
     name = "tombstones"
-    version = 1
+    version = 2
     tables = ("tombstones", "tombstone_revocations")
     schema = f"""
     CREATE TABLE tombstones (
-        tombstone_id TEXT PRIMARY KEY,
+        tombstone_id TEXT NOT NULL,
         entity TEXT NOT NULL,
         entity_uri TEXT NOT NULL,
         scope TEXT NOT NULL,
@@ -91,22 +95,24 @@ class TombstonesProjector:
         key_id TEXT NOT NULL,
         signature TEXT NOT NULL,
         created_at TEXT NOT NULL,
-        node_id TEXT,
+        node_id TEXT NOT NULL,
         set_at INTEGER NOT NULL,
         from_position INTEGER NOT NULL,
-        to_position INTEGER NOT NULL DEFAULT {LIVE}
+        to_position INTEGER NOT NULL DEFAULT {LIVE},
+        PRIMARY KEY (tombstone_id, node_id)
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX tombstones_by_entity ON tombstones (entity);
     CREATE TABLE tombstone_revocations (
-        revocation_id TEXT PRIMARY KEY,
+        revocation_id TEXT NOT NULL,
         tombstone_id TEXT NOT NULL,
         reason TEXT NOT NULL,
         signed_by TEXT NOT NULL,
         key_id TEXT NOT NULL,
         signature TEXT NOT NULL,
         created_at TEXT NOT NULL,
-        node_id TEXT,
-        position INTEGER NOT NULL
+        node_id TEXT NOT NULL,
+        position INTEGER NOT NULL,
+        PRIMARY KEY (revocation_id, node_id)
     ) STRICT, WITHOUT ROWID;
     """
     late_indexes = ""
@@ -127,8 +133,8 @@ def _set(event: Recorded, tombstone: TombstoneSet, db: apsw.Connection) -> None:
     db.execute(
         f"INSERT INTO tombstones ({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
         # Told again under other grants, a peer's hides more or less.
-        " ON CONFLICT (tombstone_id) DO UPDATE SET scopes = excluded.scopes"
-        f" WHERE node_id IS excluded.node_id AND to_position = {LIVE}",
+        " ON CONFLICT (tombstone_id, node_id) DO UPDATE SET scopes = excluded.scopes"
+        f" WHERE to_position = {LIVE}",
         (
             tombstone.tombstone_id,
             tombstone.entity,
@@ -141,7 +147,7 @@ def _set(event: Recorded, tombstone: TombstoneSet, db: apsw.Connection) -> None:
             tombstone.key_id,
             tombstone.signature,
             tombstone.created_at,
-            tombstone.node_id,
+            tombstone.node_id or HERE,
             event.received_at,
             event.position,
             LIVE,
@@ -150,9 +156,11 @@ def _set(event: Recorded, tombstone: TombstoneSet, db: apsw.Connection) -> None:
 
 
 def _revoke(position: int, revocation: TombstoneRevoked, db: apsw.Connection) -> None:
+    signer = revocation.node_id or HERE
     db.execute(
-        "UPDATE tombstones SET to_position=? WHERE tombstone_id=? AND to_position=?",
-        (position, revocation.tombstone_id, LIVE),
+        "UPDATE tombstones SET to_position=? WHERE tombstone_id=? AND to_position=?"
+        " AND ? IN (node_id, ?)",  # a peer's ends its own alone
+        (position, revocation.tombstone_id, LIVE, signer, HERE),
     )
     db.execute(
         f"INSERT OR IGNORE INTO tombstone_revocations ({_REVOCATION}) VALUES (?,?,?,?,?,?,?,?,?)",
@@ -164,7 +172,7 @@ def _revoke(position: int, revocation: TombstoneRevoked, db: apsw.Connection) ->
             revocation.key_id,
             revocation.signature,
             revocation.created_at,
-            revocation.node_id,
+            signer,
             position,
         ),
     )
@@ -175,10 +183,18 @@ def hidden_scopes(scope: str) -> frozenset[str]:
     return frozenset(SCOPES) if scope in EVERY_SCOPE else frozenset({scope})
 
 
-def find_tombstone(db: apsw.Connection, tombstone_id: str) -> TombstoneRow | None:
-    """A tombstone, whether it stands or not."""
-    row = query_one(db, f"SELECT {_COLUMNS} FROM tombstones WHERE tombstone_id=?", (tombstone_id,))
-    return None if row is None else _row(row)
+def tombstones_named(db: apsw.Connection, tombstone_id: str) -> list[TombstoneRow]:
+    """Tombstones of an id, one a node that signed one, whether they stand or not."""
+    sql = f"SELECT {_COLUMNS} FROM tombstones WHERE tombstone_id=? ORDER BY from_position"
+    return [_row(row) for row in query(db, sql, (tombstone_id,))]
+
+
+def find_tombstone(
+    db: apsw.Connection, tombstone_id: str, node_id: str | None
+) -> TombstoneRow | None:
+    """The tombstone of this id that a node signed (None: this node), whether it stands or not."""
+    named = tombstones_named(db, tombstone_id)
+    return next((row for row in named if row.node_id == node_id), None)
 
 
 def tombstones_of(db: apsw.Connection, entity: str) -> list[TombstoneRow]:
@@ -213,10 +229,12 @@ def list_tombstones(db: apsw.Connection, before: int, limit: int) -> list[Tombst
 def revocations_of(db: apsw.Connection, entity: str) -> list[TombstoneRevocationRow]:
     """Every revocation of an entity's tombstones, oldest first."""
     sql = f"""
-    SELECT {_REVOCATION} FROM tombstone_revocations WHERE tombstone_id IN
-        (SELECT tombstone_id FROM tombstones WHERE entity=?) ORDER BY position
+    SELECT {_REVOCATION} FROM tombstone_revocations AS ended WHERE EXISTS
+        (SELECT 1 FROM tombstones AS stone WHERE stone.entity=?
+            AND stone.tombstone_id=ended.tombstone_id AND ended.node_id IN (stone.node_id, ?))
+        ORDER BY position
     """
-    return [TombstoneRevocationRow(*row) for row in query(db, sql, (entity,))]
+    return [_revocation(row) for row in query(db, sql, (entity, HERE))]
 
 
 def changes_after(
@@ -226,21 +244,21 @@ def changes_after(
     behind a position; each with its position."""
     set_here = query(
         db,
-        f"SELECT {_COLUMNS} FROM tombstones WHERE node_id IS NULL AND from_position>?"
+        f"SELECT {_COLUMNS} FROM tombstones WHERE node_id=? AND from_position>?"
         " ORDER BY from_position LIMIT ?",
-        (after, limit),
+        (HERE, after, limit),
     )
     revoked_here = query(
         db,
-        f"SELECT {_REVOCATION} FROM tombstone_revocations WHERE node_id IS NULL AND position>?"
+        f"SELECT {_REVOCATION} FROM tombstone_revocations WHERE node_id=? AND position>?"
         " ORDER BY position LIMIT ?",
-        (after, limit),
+        (HERE, after, limit),
     )
     found: list[tuple[int, TombstoneRow | TombstoneRevocationRow]] = []
     for row in map(_row, set_here):
         found.append((row.from_position, row))
     for values in revoked_here:
-        revocation = TombstoneRevocationRow(*values)
+        revocation = _revocation(values)
         found.append((revocation.position, revocation))
     found.sort(key=lambda each: each[0])
     return found[:limit]
@@ -251,7 +269,16 @@ def _row(values: Sequence[Any]) -> TombstoneRow:
      created_at, node_id, set_at, start, end) = values  # fmt: skip
     return TombstoneRow(
         name, entity, entity_uri, scope, frozenset(msgspec.json.decode(scopes)), reason, bool(held),
-        signed_by, key_id, signature, created_at, node_id, set_at, start, end,
+        signed_by, key_id, signature, created_at, node_id or None, set_at, start, end,
+    )  # fmt: skip
+
+
+def _revocation(values: Sequence[Any]) -> TombstoneRevocationRow:
+    (name, tombstone_id, reason, signed_by, key_id, signature, created_at, node_id,
+     position) = values  # fmt: skip
+    return TombstoneRevocationRow(
+        name, tombstone_id, reason, signed_by, key_id, signature, created_at, node_id or None,
+        position,
     )  # fmt: skip
 
 
@@ -259,8 +286,13 @@ def _known(stone: TombstoneRow | TombstoneSet) -> Tombstone:
     """What readers know of a tombstone, from its row or its event."""
     return Tombstone(
         stone.tombstone_id, stone.entity, stone.entity_uri, frozenset(stone.scopes),
-        stone.created_at, stone.legal_hold,
+        stone.created_at, stone.legal_hold, stone.node_id,
     )  # fmt: skip
+
+
+def _ends(revocation: TombstoneRevoked, tombstone_id: str, node_id: str | None) -> bool:
+    """Whether it ends a tombstone: a peer's ends its own alone."""
+    return tombstone_id == revocation.tombstone_id and revocation.node_id in (None, node_id)
 
 
 class TombstonesPart:
@@ -273,26 +305,27 @@ class TombstonesPart:
         self._facts = facts
         self._notes = notes
         self._entities = 0
-        self.hiding = Hiding({}, facts.entities, notes)
+        self.hiding = Hiding((), facts.entities, notes)
 
     def load(self, db: apsw.Connection) -> None:
-        self.hide({each.tombstone_id: _known(each) for each in standing_tombstones(db)})
+        self.hide([_known(each) for each in standing_tombstones(db)])
 
     def fold(self, events: Sequence[Recorded]) -> None:
-        standing = dict(self.hiding.standing)
+        standing = {(each.tombstone_id, each.node_id): each for each in self.hiding.standing}
         others: set[type] = set()
         for event in events:
             payload = event.payload
             if isinstance(payload, TombstoneSet):
-                standing[payload.tombstone_id] = _known(payload)
+                standing[payload.tombstone_id, payload.node_id] = _known(payload)
             elif isinstance(payload, TombstoneRevoked):
-                standing.pop(payload.tombstone_id, None)
+                for key in [key for key in standing if _ends(payload, *key)]:
+                    del standing[key]
             else:
                 others.add(type(payload))
         # A run of other events changes what is hidden by the names that it brings.
         if others and (not standing or (others == {FactAsserted} and not self._named())):
             return
-        self.hide(standing)
+        self.hide(standing.values())
 
     def _named(self) -> bool:
         """Whether an entity has come that a tombstone was waiting for."""
@@ -304,13 +337,12 @@ class TombstonesPart:
         """What hides speaks of entities."""
 
     def state(self) -> bytes:
-        return msgspec.msgpack.encode(list(self.hiding.standing.values()))
+        return msgspec.msgpack.encode(self.hiding.standing)
 
     def restore(self, state: bytes) -> None:
-        standing = msgspec.msgpack.decode(state, type=list[Tombstone])
-        self.hide({each.tombstone_id: each for each in standing})
+        self.hide(msgspec.msgpack.decode(state, type=list[Tombstone]))
 
-    def hide(self, standing: Mapping[str, Tombstone]) -> None:
+    def hide(self, standing: Iterable[Tombstone]) -> None:
         """Hide what these tombstones say, not what the events of this image say: what hides is
         a matter of the present, and the image may be of the past."""
         self._entities = len(self._facts.entities)

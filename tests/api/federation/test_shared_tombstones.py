@@ -172,6 +172,51 @@ def test_a_peer_revokes_its_own_alone_and_forbids_no_erasure(
     assert ids(listed(here)) == {fact["id"]}  # and it is not taken a second time
 
 
+def test_a_tombstone_whose_id_another_peer_took_first_hides_all_the_same(
+    pair: tuple[LiveNode, LiveNode], serve: Callable[..., LiveNode]
+) -> None:
+    here, there = pair
+    squatter = serve()
+    meet(here, there, "company")
+    meet(here, squatter, "company")
+    alice, bob = here.state(v="a"), here.state(v="b", entity=BOB)
+    stone = bury(there)
+
+    def claim(name: str, **fields: Any) -> Any:
+        """The squatter signs a record of its own with an id that is another's."""
+        record: dict[str, Any] = {
+            "signed_by": "agent:root", "key_id": "k", "created_at": "2026-01-01T00:00:00Z",
+            **fields,
+        }  # fmt: skip
+        record["signature"] = url64(squatter.node.identity.sign(signed_bytes(record)))
+        return asked(here, squatter, "POST", f"{PATH}/{name}", json=record)
+
+    bobs = {"entity_uri": BOB, "scope": "company", "legal_hold": False}
+    assert claim("ingest", id=stone["id"], **bobs).status_code == 201
+    assert ids(listed(here)) == {alice["id"]}
+    meet(there, here, "company", erase=False)  # now the true one can be asked for
+    until(lambda: ids(listed(here)) == set())
+    assert {(each["id"], each["node_id"]) for each in stones(here)} == {
+        (stone["id"], there.node.node_id), (stone["id"], squatter.node.node_id),
+    }  # fmt: skip
+    # A revocation ends its signer's own, even under an id that another's has.
+    assert claim("ingest", id="rev_1", tombstone_id=stone["id"]).status_code == 201
+    assert ids(listed(here)) == {bob["id"]}
+    (status,) = [
+        here.call("GET", f"/v1/tombstones/{name}", key=CONTROL_TOKEN).json() for name in (ALICE,)
+    ]
+    assert status["revocations"] == []
+    assert here.node.rebuild().compared
+    assert ids(listed(here)) == {bob["id"]}
+    # An admin's ends whatever bears the id.
+    assert claim("ingest", id="again", **bobs).status_code == 201
+    assert ids(listed(here)) == set()
+    assert revoke(here, "again").status_code == 200
+    assert revoke(here, stone["id"]).status_code == 200
+    assert ids(listed(here)) == {alice["id"], bob["id"]}
+    assert revoke(here, stone["id"]).status_code == 409
+
+
 def test_hidden_facts_are_not_handed_to_peers(pair: tuple[LiveNode, LiveNode]) -> None:
     here, there = pair
     meet(here, there, "company", erase=False)

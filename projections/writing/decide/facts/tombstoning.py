@@ -9,6 +9,7 @@ from engramlog.projections.tables.facts.tombstones import (
     find_tombstone,
     hidden_scopes,
     standing_tombstones,
+    tombstones_named,
     tombstones_of,
 )
 from engramlog.projections.writing.commands import Refused
@@ -27,7 +28,7 @@ def set_tombstone(command: TombstoneSet, context: Context) -> Decision | Refused
         same = (each for each in of_entity if each.scopes == frozenset(command.scopes))
         if any(each.stands and each.node_id is None for each in same):
             return _EXISTS
-    known = find_tombstone(context.db, command.tombstone_id)
+    known = find_tombstone(context.db, command.tombstone_id, command.node_id)
     if known is not None and not _reaches_further(command, known):
         return _EXISTS
     return Decision([context.draft(command)])
@@ -36,18 +37,20 @@ def set_tombstone(command: TombstoneSet, context: Context) -> Decision | Refused
 def _reaches_further(command: TombstoneSet, known: TombstoneRow) -> bool:
     """Whether a peer's tombstone that stands here counts in more scopes than it did: grants that
     come late let it."""
-    same = (known.node_id, known.signature) == (command.node_id, command.signature)
     wider = known.scopes < frozenset(command.scopes)
+    same = known.signature == command.signature
     return same and wider and known.stands and command.node_id is not None
 
 
 def revoke_tombstone(command: TombstoneRevoked, context: Context) -> Decision | Refused:
-    """The entity is there again, as far as no other tombstone hides it."""
+    """The entity is there again, as far as no other tombstone hides it. A peer ends its own,
+    this node all of the id."""
     context.flush()
-    standing = find_tombstone(context.db, command.tombstone_id)
-    if standing is None or (command.node_id is not None and standing.node_id != command.node_id):
+    named = tombstones_named(context.db, command.tombstone_id)
+    meant = [row for row in named if command.node_id in (None, row.node_id)]
+    if not meant:
         return _ABSENT
-    if not standing.stands:
+    if not any(row.stands for row in meant):
         return _REVOKED
     return Decision([context.draft(command)])
 
