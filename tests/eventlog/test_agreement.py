@@ -15,6 +15,7 @@ from hypothesis.stateful import (
     precondition,
     rule,
 )
+from msgspec.structs import replace
 
 from engramlog.eventlog.clock import FixedClock
 from engramlog.eventlog.engines.memory_log import MemoryLog
@@ -74,6 +75,8 @@ class Agreement(RuleBasedStateMachine):
         condition: Expect | None,
     ) -> None:
         assert self.open_transactions is not None
+        if key is not None:  # a request's events are its caller's
+            batch = [replace(draft, actor=key.actor) for draft in batch]
         answers: list[object] = []
         for transaction in self.open_transactions:
             try:
