@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -67,6 +67,13 @@ _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
 
+_KEY_KINDS = frozenset((KeyIssued, KeyRevoked, AgentKeySet))
+_GARDEN_KINDS = frozenset((GardenCreated, GardenMemberSet, GardenDeleted))
+_CAPABILITY_KINDS = frozenset((CapabilityIssued, CapabilityRevoked))
+_PEER_KINDS = frozenset((PeerDeclared, PeerStateSet))
+_ALIAS_KINDS = frozenset((AliasSet, FactErased))
+
+
 class Reader:
     """Synchronous queries; safe from any thread. ``followers`` are called with published events,
     in the writer's thread. ``history``: the log, where it is at hand."""
@@ -122,27 +129,34 @@ class Reader:
             self._profiles = load_profiles(db)
 
     def committed(self, events: Sequence[Recorded]) -> None:
-        """Take note of events that were just published."""
-        kinds = {type(event.payload) for event in events}
-        if not kinds.isdisjoint((KeyIssued, KeyRevoked, AgentKeySet)):
-            self.refresh_keys()
-        if not kinds.isdisjoint((GardenCreated, GardenMemberSet, GardenDeleted)):
-            self.refresh_gardens()
-        if not kinds.isdisjoint((CapabilityIssued, CapabilityRevoked)):
-            self.refresh_capabilities()
-        if not kinds.isdisjoint((PeerDeclared, PeerStateSet)):
-            self.refresh_peers()
-        if AliasSet in kinds:
-            self.refresh_aliases()
-        if ProfileSet in kinds:
-            self.refresh_profiles()
-        if FactErased in kinds:
-            self.refresh_aliases()
+        """Take note of events that were just published. Where the tables cannot say what they
+        changed, no key opens anything until the node starts again."""
+        try:
+            self._refresh({type(event.payload) for event in events})
+        except Exception:
+            self.keys, self.agent_keys = KeyRing(), {}
+            self.capabilities = CapabilityRing()
+            raise
         for follow in self.followers:
             try:
                 follow(events)
             except Exception:  # what is written stays written, even if a follower fails
                 _log.exception("a follower of the log")
+
+    def _refresh(self, kinds: Collection[type[object]]) -> None:
+        """Load anew what events of these kinds change."""
+        if not _KEY_KINDS.isdisjoint(kinds):
+            self.refresh_keys()
+        if not _GARDEN_KINDS.isdisjoint(kinds):
+            self.refresh_gardens()
+        if not _CAPABILITY_KINDS.isdisjoint(kinds):
+            self.refresh_capabilities()
+        if not _PEER_KINDS.isdisjoint(kinds):
+            self.refresh_peers()
+        if not _ALIAS_KINDS.isdisjoint(kinds):
+            self.refresh_aliases()
+        if ProfileSet in kinds:
+            self.refresh_profiles()
 
     def ask(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -17,10 +18,10 @@ POLL_SECONDS = 1.0
 RETRY_SECONDS = 1.0
 SLICE_SECONDS = 0.05
 """How soon the thread sees that it is to end."""
-
-
 IDLE_SECONDS_MAX = 30
 """How long the server keeps the connection of a node that stands still, and its lead."""
+
+_log = logging.getLogger(__name__)
 
 
 class Listener:
@@ -58,7 +59,9 @@ class Listener:
                 with connect(self._url, idle_session_timeout=f"{IDLE_SECONDS_MAX}s") as db:
                     db.execute(statements.LISTEN)
                     self._listen(db)
-            except (psycopg.Error, StorageError) as fault:
+            except Exception as fault:
+                if not isinstance(fault, psycopg.Error | StorageError):
+                    _log.exception("following the log's server")
                 self.leads = False
                 if not self._ending.is_set():
                     self._lost(" ".join(str(fault).split()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 from engramlog.api.node.node import Node
 from engramlog.eventlog.errors import PayloadTooLarge, StorageFailed, StorageFull, UnknownKind
 from engramlog.eventlog.event import Draft, scope_partition
-from engramlog.eventlog.kinds import SCHEMA_VERSIONS, FactAsserted, Value
+from engramlog.eventlog.kinds import SCHEMA_VERSIONS, FactAsserted, KeyIssued, KeyRevoked, Value
 from engramlog.projections.tables.facts.entity_edges import EntityEdgesProjector
 from engramlog.projections.tables.facts.facts import FactsProjector
 from engramlog.projections.tables.store import ProjectionStore, current_generation
@@ -304,3 +305,20 @@ def test_a_caller_who_no_longer_waits_does_not_end_the_writer(node: Node) -> Non
     after = node.writer.submit([role("B")], actor="agent:t").result(timeout=60)
     assert isinstance(after.outcomes[0], Done)
     assert len(ids(node)) == 2
+
+
+def test_where_the_tables_cannot_say_which_keys_were_revoked_none_opens_anything(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digests = [hashlib.sha256(name.encode()).hexdigest() for name in "ab"]
+    for number, digest in enumerate(digests):
+        node.write(KeyIssued(f"key-{number}", "agent:a", ["read"], digest))
+    assert all(node.reader.keys.lookup(digest, 1) for digest in digests)
+
+    def away() -> None:
+        raise StorageFailed("the tables: disk I/O error")
+
+    monkeypatch.setattr(node.reader, "refresh_keys", away)
+    node.write(KeyRevoked("key-0"))
+    assert not any(node.reader.keys.lookup(digest, 1) for digest in digests)
+    assert "restart" in str(node.status()["degraded"])
