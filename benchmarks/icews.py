@@ -67,13 +67,19 @@ def measure(facts: int) -> list[Figure]:
     ]  # fmt: skip
 
 
-def written(post: Callable[[list[dict[str, Any]]], Any]) -> int:
-    """Write all events with ``post``, which takes a batch and answers it; how many."""
+def written(
+    post: Callable[[list[dict[str, Any]]], Any],
+    wanted: Callable[[dict[str, Any]], bool] = lambda _: True,
+) -> int:
+    """Write the events that are ``wanted`` with ``post``, which takes a batch and answers it;
+    how many."""
     count = 0
     batch: list[dict[str, Any]] = []
     with gzip.open(DATA / "facts.jsonl.gz", "rt") as lines:
         for line in lines:
-            batch.append(_fact(json.loads(line)))
+            fact = _fact(json.loads(line))
+            if wanted(fact):
+                batch.append(fact)
             if len(batch) == BATCH:
                 count += _made(post(batch))
                 batch = []

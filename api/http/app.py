@@ -52,12 +52,17 @@ def create_app(
     service = create_service(node, settings, control_token=control_token)
     app = web.Application(middlewares=[_guard], client_max_size=settings.request_body_bytes_max)
     app[SERVICE] = service
-    app[DOCUMENT] = cache(lambda: json.encode(build_openapi(ROUTES)))
+    app[DOCUMENT] = _document
     for route in ROUTES:
         _add(app, route)
     app.cleanup_ctx.append(_lifetime)
     app.on_shutdown.append(_release_waiting)
     return app
+
+
+@cache
+def _document() -> bytes:
+    return json.encode(build_openapi(ROUTES))
 
 
 def _add(app: web.Application, route: Route) -> None:

@@ -16,6 +16,7 @@ from engramlog.eventlog.durable_file import sync_folder
 from engramlog.eventlog.errors import CorruptLog
 from engramlog.eventlog.event import Stored
 from engramlog.eventlog.log import StreamHead
+from engramlog.projections.archive.duck import cursor
 from engramlog.projections.archive.rows import COLUMNS, row_of
 
 ROW_GROUP = 16_384
@@ -70,9 +71,6 @@ def write_segment(folder: Path, events: Sequence[Stored], tips: dict[str, Tip]) 
 
 def write_parquet(target: Path, events: Sequence[Stored]) -> None:
     """The rows of events as a Parquet file; not yet durable."""
-    # Loaded when first needed, here and in the audit: most processes never need it.
-    import duckdb
-
     lines = target.with_name(target.name + ".ndjson")
     encoder = msgspec.json.Encoder()
     try:
@@ -83,8 +81,7 @@ def write_parquet(target: Path, events: Sequence[Stored]) -> None:
         statement = _COPY.format(
             lines=literal(str(lines)), columns=_struct(COLUMNS), target=literal(str(target))
         )
-        with duckdb.connect() as db:
-            db.execute("SET threads=1")
+        with cursor() as db:
             db.execute(statement)
     finally:
         lines.unlink(missing_ok=True)

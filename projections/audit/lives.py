@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from engramlog.projections.archive.duck import cursor
 from engramlog.projections.archive.segments import literal
 
 _TOUCHED = """
@@ -54,12 +55,9 @@ def touches(
     at most ``limit`` of those to ``keep``."""
     if not sources or not fact_ids:
         return []
-    import duckdb
-
     files = ", ".join(literal(str(path)) for path in sources)
     statement = _TOUCHED.format(files=files, first=first, last=last)
-    with duckdb.connect() as db:
-        db.execute("SET threads=2")
+    with cursor() as db:
         found = db.execute(statement, {"ids": list(fact_ids)})
         kept: list[Touch] = []
         while len(kept) < limit and (rows := found.fetchmany(_ROWS)):

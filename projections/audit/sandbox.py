@@ -19,6 +19,7 @@ import numpy as np
 from msgspec import Struct
 
 from engramlog.eventlog.event import NODE_STREAM, garden_partition, scope_partition
+from engramlog.projections.archive.duck import cursor
 from engramlog.projections.archive.rows import without
 from engramlog.projections.archive.segments import literal
 from engramlog.projections.arrays import F64, I64
@@ -233,14 +234,12 @@ def _parts(
 
 def extract_standing(target: Path, standing: FactStates) -> None:
     """Write what the moment makes of the facts."""
-    import duckdb
-
     arrays = {
         "position": standing.position,
         "ended": standing.ended,
         "confidence": standing.confidence,
     }
-    with duckdb.connect() as db:
+    with cursor() as db:
         db.register("standing_arrays", arrays)
         db.execute(
             "COPY (SELECT * FROM standing_arrays ORDER BY position)"

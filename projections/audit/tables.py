@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from engramlog.projections.archive.duck import cursor
 from engramlog.projections.archive.segments import literal
 
 
@@ -27,8 +28,6 @@ def as_csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> bytes:
 
 def as_parquet(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> bytes:
     """A Parquet file; column types come from the values."""
-    import duckdb
-
     names = _unique(columns)
     with tempfile.TemporaryDirectory(prefix="engramlog-") as folder:
         lines, target = Path(folder) / "rows.ndjson", Path(folder) / "rows.parquet"
@@ -36,7 +35,7 @@ def as_parquet(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> bytes:
         with lines.open("wb") as file:
             for row in rows:
                 file.write(encoder.encode(dict(zip(names, row, strict=True))) + b"\n")
-        with duckdb.connect() as db:
+        with cursor() as db:
             source = (
                 f"read_json({literal(str(lines))}, format='newline_delimited', sample_size=-1,"
                 " maximum_object_size=67108864)"

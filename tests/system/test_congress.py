@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -20,13 +24,29 @@ pytestmark = [
 ]
 
 
+def told(subject: str) -> bool:
+    """One legislator, and whatever else there is, in four; ``benchmarks congress`` tells all."""
+    return crc32(subject.encode()) % 4 == 0
+
+
 @pytest.fixture(scope="module")
-def loaded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[int, int], str]:
+def changes() -> dict[int, str]:
+    """The lines that are told, by their number in the whole stream, which counts from 0."""
+    with gzip.open(EVENTS, "rt") as lines:
+        return {number: line for number, line in enumerate(lines) if told(json.loads(line)["s"])}
+
+
+@pytest.fixture(scope="module")
+def loaded(
+    tmp_path_factory: pytest.TempPathFactory, changes: dict[int, str]
+) -> tuple[Path, dict[int, int], str]:
     """The data directory, the position of each line, and the import's summary."""
     data = tmp_path_factory.mktemp("congress") / "data"
-    receipts = data.parent / "receipts.jsonl"
+    receipts, events = data.parent / "receipts.jsonl", data.parent / "events.jsonl.gz"
+    with gzip.open(events, "wt", compresslevel=1) as file:
+        file.writelines(changes.values())
     done = engramlog(
-        "import", EVENTS, "--data", data, "--mapping", MAPPINGS / "congress.json",
+        "import", events, "--data", data, "--mapping", MAPPINGS / "congress.json",
         "--receipts", receipts, env=SET_VALUED,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -40,28 +60,34 @@ def node(loaded: tuple[Path, dict[int, int], str]) -> Iterator[NodeProcess]:
         yield process
 
 
-def test_every_line_has_a_receipt(loaded: tuple[Path, dict[int, int], str]) -> None:
+def test_every_line_has_a_receipt(
+    loaded: tuple[Path, dict[int, int], str], changes: dict[int, str]
+) -> None:
     _, positions, summary = loaded
-    assert len(positions) == 120_351
-    assert "73,108 asserted" in summary
-    assert "47,243 retracted" in summary
+    done = Counter(json.loads(line)["op"] for line in changes.values())
+    assert len(positions) == len(changes) > 25_000
+    assert f"{done['assert']:,} asserted" in summary
+    assert f"{done['retract']:,} retracted" in summary
 
 
 def test_every_probe_is_answered_as_of_its_position(
-    loaded: tuple[Path, dict[int, int], str], node: NodeProcess
+    loaded: tuple[Path, dict[int, int], str], changes: dict[int, str], node: NodeProcess
 ) -> None:
     _, positions, _ = loaded
     client = node.client()
     probes = [json.loads(line) for line in (CONGRESS / "probes.jsonl").read_text().splitlines()]
+    probes = [probe for probe in probes if told(probe["s"])]
+    numbers = list(changes)
     wrong: list[object] = []
     for probe in probes:
-        # seq counts from 0, lines from 1: line seq_after is event seq_after - 1
+        # Of the lines told, counted from 1, the last before event seq_after.
+        line = bisect_left(numbers, probe["seq_after"])
         answer = client.get(
             "/v1/facts",
             {
                 "entity": f"stigmem://congress.example/{probe['s']}",
                 "relation": f"congress:{probe['r']}",
-                "as_of": f"position:{positions[probe['seq_after']]}",
+                "as_of": f"position:{positions[line]}",
                 "include_expired": True,
                 "limit": 500,
             },
@@ -70,5 +96,5 @@ def test_every_probe_is_answered_as_of_its_position(
         found = sorted({fact["value"]["v"] for fact in answer["facts"]})
         if found != sorted(probe["expected"]):
             wrong.append((probe, found))
-    assert len(probes) == 4_049
+    assert len(probes) > 900
     assert not wrong, f"{len(wrong)} wrong, first {wrong[0]}"

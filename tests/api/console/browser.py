@@ -104,6 +104,11 @@ class Console:
             self.page.wait_for_timeout(LOOK_MS)
             quiet = 0 if self._waiting else quiet + 1
 
+    def resize(self, size: str) -> None:
+        """Make the window another one."""
+        width, height = SIZES[size]
+        self.page.set_viewport_size({"width": width, "height": height})
+
     def elsewhere(self) -> list[str]:
         """Addresses that are not the node's own."""
         own = (self.url, "about:", "data:", "blob:")

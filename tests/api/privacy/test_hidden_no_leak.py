@@ -46,7 +46,7 @@ histories = st.lists(st.one_of(public_steps, private_steps), min_size=4, max_siz
 
 @given(histories)
 @settings(
-    max_examples=5,
+    max_examples=3,
     deadline=None,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),  # each example costs seconds
     suppress_health_check=[

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from engramlog.eventlog.kinds import SetValuedDeclared, Value
 from engramlog.projections.writing.commands import AssertFact, Command, Done, RetractFact
@@ -34,10 +35,12 @@ Key = tuple[str, str, str, str | None, str | None]
 """(s, r, o, vf, vt): what is one fact in this data."""
 
 
-def lines(count: int) -> Iterator[dict[str, Any]]:
-    """The first ``count`` changes, in order."""
+def lines(count: int, one_in: int) -> Iterator[dict[str, Any]]:
+    """The first ``count`` changes, in order, of one legislator in ``one_in``."""
     with gzip.open(DATA, "rt") as file:
-        yield from map(json.loads, islice(file, count))
+        for line in map(json.loads, islice(file, count)):
+            if crc32(line["s"].encode()) % one_in == 0:
+                yield line
 
 
 def key_of(line: dict[str, Any]) -> Key:
@@ -66,10 +69,11 @@ class Split:
                 if member is not other:
                     member.meet(other)
 
-    def tell(self, count: int) -> None:
-        """Tell the first ``count`` changes, and let everybody hear everything."""
-        for number, line in enumerate(lines(count), 1):
-            if number % (BATCH * len(self.members)) == 0:
+    def tell(self, count: int, one_in: int = 1) -> None:
+        """Tell the first ``count`` changes, of one legislator in ``one_in``, and let everybody
+        hear everything."""
+        for number, line in enumerate(lines(count, one_in), 1):
+            if number % (BATCH // one_in * len(self.members)) == 0:
                 self._flush()
                 self._hear()
             self._one(line)
