@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import json
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +24,7 @@ from mcp_types import CallToolResult, TextContent, TextResourceContents, ToolAnn
 
 from engramlog.api.answers.compact_facts import tokens_of
 from tests.worlds.processes import ROOT, NodeProcess, engramlog, environment, serving
+from tests.worlds.warm import shim
 
 KEY = "mcp-key-of-ann-" + "x" * 40
 READER = "mcp-key-of-rea-" + "x" * 40
@@ -83,14 +88,18 @@ def http_server(node: NodeProcess) -> Iterator[str]:
         yield url
 
 
+@cache
+def command() -> str:
+    """``engramlog`` without the seconds that Python needs to load the SDK. A directory as memory,
+    and the server over HTTP, start as a client starts them."""
+    folder = tempfile.mkdtemp(prefix="engramlog-mcp-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return str(shim(Path(folder), "engramlog.api.mcp.server", "engramlog.api.mcp.transports"))
+
+
 def over_stdio(node: NodeProcess, *args: str, **env: str) -> StdioServerParameters:
     given = environment({"STIGMEM_URL": node.url, "STIGMEM_API_KEY": KEY, **env})
-    return StdioServerParameters(
-        command=sys.executable,
-        args=["-m", "engramlog", "mcp", *args],
-        env=given,
-        cwd=ROOT,
-    )
+    return StdioServerParameters(command=command(), args=["mcp", *args], env=given, cwd=ROOT)
 
 
 @pytest.fixture(params=["stdio", "http"])

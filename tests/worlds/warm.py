@@ -126,22 +126,22 @@ def run_warm(
         )
 
 
-def shim(folder: Path) -> Path:
-    """An executable ``engramlog`` in ``folder``."""
+def shim(folder: Path, *modules: str) -> Path:
+    """An executable ``engramlog`` in ``folder``, with these modules loaded as well."""
     path = folder / "engramlog"
-    path.write_text(_SHIM.format(python=sys.executable, path=_forking()))
+    path.write_text(_SHIM.format(python=sys.executable, path=_forking(*modules)))
     path.chmod(0o755)
     return path
 
 
 @cache
-def _forking() -> str:
-    """Where the process listens that forks; it ends when this one does."""
+def _forking(*modules: str) -> str:
+    """Where a process listens that loads the modules and forks; it ends when this one does."""
     folder = tempfile.mkdtemp(prefix="engramlog-warm-")
     path = str(Path(folder) / "s")
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(
-        [sys.executable, __file__, path],
+        [sys.executable, __file__, path, *modules],
         stdin=subprocess.PIPE,  # its end is the sign to end
         stdout=subprocess.PIPE,
         env=environment,
@@ -158,13 +158,14 @@ _kept: list[subprocess.Popen[bytes]] = []
 # -- the process that forks
 
 
-def _serve(path: str) -> NoReturn:
+def _serve(path: str, *modules: str) -> NoReturn:
     import gc
 
     from engramlog.api.console.main import build_parser, main
 
     build_parser()
-    import_module("engramlog.api.console.opening")
+    for module in ("engramlog.api.console.opening", *modules):
+        import_module(module)
     sys.argv[0] = "engramlog"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
@@ -228,4 +229,4 @@ def _exactly(stream: socket.socket, length: int) -> bytes:
 
 
 if __name__ == "__main__":
-    _serve(sys.argv[1])
+    _serve(*sys.argv[1:])

@@ -92,6 +92,10 @@ class Console:
     def open(self, view: str = "search", **params: str) -> Page:
         """Load the console at a view, as if its address had been typed, and wait for it."""
         self.page.goto("about:blank")
+        return self.go(view, **params)
+
+    def go(self, view: str, **params: str) -> Page:
+        """Go to a view from the one that is open, and wait for it."""
         self.page.goto(f"{self.url}/ui{address(view, **params)}")
         self.settle()
         return self.page

@@ -3,7 +3,7 @@ about what it is. More than sixty facts try, in every view that shows facts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from playwright.sync_api import expect
@@ -96,9 +96,10 @@ def test_there_are_at_least_sixty_of_them() -> None:
     assert len({*SAID, *REFS, *ENTITIES}) >= 60
 
 
-@pytest.fixture
-def hostile(live: LiveNode) -> LiveNode:
-    """A node in which everything that is said is hostile."""
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveNode]:
+    """A node in which everything that is said is hostile; only to be read."""
+    live = LiveNode(tmp_path_factory.mktemp("hostile") / "data", auth_required=True)
     items = [fact(entity=TOLD, relation=f"tag:n{n}", v=text) for n, text in enumerate(SAID)]
     items += [fact(entity=TOLD, relation="rel:to", type="ref", v=ref) for ref in REFS]
     items += [fact(entity=entity, v="here") for entity in ENTITIES]
@@ -113,7 +114,8 @@ def hostile(live: LiveNode) -> LiveNode:
     live.call("POST", "/v1/aliases", json=alias, **options)
     question = {"query": "<script>alert(1)</script> owned", "scope": "company"}
     live.call("POST", "/v1/recall", json=question, **options)
-    return live
+    yield live
+    live.close()
 
 
 def facts_ids(live: LiveNode) -> list[str]:
@@ -137,8 +139,9 @@ def test_nothing_that_a_fact_says_runs_or_is_fetched(hostile: LiveNode, visit: V
         ("<script>alert(1)</script>", {}), ("search", {"at": "<img src=x onerror=alert(1)>"}),
     ]  # fmt: skip
     seen = ""
+    tab.open()
     for view, params in views:
-        page = tab.open(view, **params)
+        page = tab.go(view, **params)
         seen += page.inner_text("#content")
         assert page.title().endswith("· engramlog"), (view, params, page.title())
         assert page.locator("#content :is(img, iframe, object, embed, link, style)").count() == 0

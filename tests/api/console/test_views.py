@@ -46,10 +46,11 @@ def faults_of(page: Page) -> list[str]:
 
 
 def test_every_view_fits_its_window(spaceflight: LiveNode, visit: Visit) -> None:
-    """Opened on a laptop, read aloud there, and then made narrower and wider."""
+    """One after the other on a laptop, read aloud there, and then made narrower and wider."""
     tab = visit(spaceflight, size="laptop")
+    tab.open()
     for name, (view, params) in VIEWS.items():
-        page = tab.open(view, **params)
+        page = tab.go(view, **params)
         assert page.locator("h1").count() == 1, name
         assert page.locator("#content .notice.bad").count() == 0, name
         assert overflow_of(page) <= 0, name
