@@ -12,6 +12,8 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import Phase, settings
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 from tests.worlds import postgres_servers
 from tests.worlds.postgres_servers import Server, Servers, new_log
@@ -21,6 +23,15 @@ _PHASES = [phase for phase in Phase if phase is not Phase.explain]
 settings.register_profile("random", deadline=None, phases=_PHASES, print_blob=True)
 settings.register_profile("same", settings.get_profile("random"), derandomize=True)
 settings.load_profile("same")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--hypothesis-profile") is None:
+        # It also draws constants of the code that is imported so far, which depends on the tests
+        # that ran before in the same process.
+        assert hasattr(providers, "_get_local_constants")
+        none = Constants()
+        providers._get_local_constants = lambda: none  # pyright: ignore[reportPrivateUsage]
 
 
 @pytest.fixture(scope="session")
