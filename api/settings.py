@@ -156,6 +156,13 @@ class Settings(BaseSettings):
         le=600,
         description="Longest that a write with `wait=embedded` waits, in seconds.",
     )
+    vectors_memory_mb: int = Field(
+        default=0,
+        ge=0,
+        description="Megabytes (1,048,576 bytes) of memory that each process of the node holds "
+        "vectors in. Of more vectors, sqlite-vec finds the likely ones in a file, and they are "
+        "compared from there. 0: no bound.",
+    )
     card_max_age_s: float = Field(
         default=86_400.0,
         gt=0,
@@ -392,7 +399,7 @@ class Settings(BaseSettings):
 
     @property
     def embedding(self) -> EmbeddingSettings:
-        """The settings whose names begin with ``embed_``."""
+        """What is set of embeddings and their vectors."""
         return EmbeddingSettings(
             provider=self.embed_provider if self.embed_enabled else "none",
             model=self.embed_model or None,
@@ -400,6 +407,7 @@ class Settings(BaseSettings):
             dimensions=self.embed_dimensions or None,
             truncated_dimensions=self.embed_truncated_dimensions or None,
             min_confidence=self.embed_min_confidence,
+            memory_bytes=self.vectors_memory_mb << 20 or None,
         )
 
     @property

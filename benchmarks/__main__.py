@@ -29,6 +29,7 @@ from benchmarks import (
     scale,
     startup,
     time_travel,
+    vectors_in_file,
     writes,
 )
 from benchmarks.report import Figure, table
@@ -47,6 +48,7 @@ BENCHMARKS: dict[str, Callable[[int], list[Figure]]] = {
     "embedding": embedding.measure,
     "graph": graph.measure,
     "recall_speed": recall_speed.measure,
+    "vectors_in_file": vectors_in_file.measure,
     "recall_quality": recall_quality.measure,
     "profiles": profiles.measure,
     "federation": federation.measure,

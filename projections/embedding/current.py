@@ -129,6 +129,12 @@ class CurrentEmbeddings:
         semantics = self.semantics
         return None if semantics is None else semantics.cards
 
+    @property
+    def loaded(self) -> bool:
+        """Whether all vectors at rest are in use."""
+        current = self._current
+        return current is None or current.loaded
+
     def status(self) -> WorkerStatus | None:
         """Where the worker stands; None where embeddings are off."""
         current = self._current
@@ -204,6 +210,7 @@ class CurrentEmbeddings:
             choice,
             min_confidence=self._settings.min_confidence,
             file=vectors_file(choice.space),
+            memory_bytes=self._settings.memory_bytes,
         )
 
     def _fill(self, new: Embeddings, progress: Progress) -> None:

@@ -16,13 +16,14 @@ from engramlog.projections.embedding.choosing import choose, follow_pin
 from engramlog.projections.embedding.current import CurrentEmbeddings, vectors_file
 from engramlog.projections.embedding.embedder import UncachedEmbedder
 from engramlog.projections.embedding.files.blocks import VectorBlocks, blocks_folder
+from engramlog.projections.embedding.files.bounded_vectors import BoundedVectors
 from engramlog.projections.embedding.files.loading import load_vectors
+from engramlog.projections.embedding.files.vector_file import VectorFile, search_file
 from engramlog.projections.embedding.providers.none import NoProvider
 from engramlog.projections.embedding.recipe import Space
 from engramlog.projections.embedding.semantics import Semantics
 from engramlog.projections.embedding.settings import EmbeddingSettings
 from engramlog.projections.embedding.vec_facts import KeptVecFacts
-from engramlog.projections.embedding.vectors import Vectors
 from engramlog.projections.image.reader import Reader
 
 Ask = Callable[[str], F32]
@@ -41,7 +42,9 @@ class _Asking(UncachedEmbedder):
 class FollowedEmbeddings(CurrentEmbeddings):
     """What recall asks of embeddings, without a worker. Made by ``following``."""
 
-    def __init__(self, space: Space | None, semantics: Semantics | None, vectors: Vectors) -> None:
+    def __init__(
+        self, space: Space | None, semantics: Semantics | None, vectors: BoundedVectors | None
+    ) -> None:
         self._space = space
         self._asked = semantics
         self._vectors = vectors
@@ -56,14 +59,16 @@ class FollowedEmbeddings(CurrentEmbeddings):
         pinned: Space | None,
         ask: Ask,
     ) -> FollowedEmbeddings:
-        """The vectors in blocks and in the table as they stand; later ones come through
+        """The vectors in files and in the table as they stand; later ones come through
         ``put``."""
         choice = choose(follow_pin(settings, pinned), pinned, os.environ)
         space = choice.space
         if space is None:
-            return cls(None, None, Vectors(1))
-        vectors = Vectors(space.stored_dimensions)
+            return cls(None, None, None)
         file = folder / vectors_file(space)
+        memory = settings.memory_bytes
+        searched = VectorFile(search_file(file), space.stored_dimensions, memory)
+        vectors = BoundedVectors(searched, lambda: reader.pin().from_position, memory)
         table, blocks = KeptVecFacts(file, space), VectorBlocks(blocks_folder(file), space, log)
         for _ in load_vectors(vectors, blocks, table, reader.pin(), reader.slot_of):
             pass  # what is unknown here is for the other process to remove
@@ -83,8 +88,10 @@ class FollowedEmbeddings(CurrentEmbeddings):
 
     def put(self, slots: I32, rows: F32) -> None:
         """Vectors that the other process made."""
-        self._vectors.put(slots, rows)
+        if self._vectors is not None:
+            self._vectors.put(slots, rows)
 
     def forget(self, slots: I32) -> None:
         """Vectors that the other process dropped."""
-        self._vectors.forget(slots)
+        if self._vectors is not None:
+            self._vectors.forget(slots)

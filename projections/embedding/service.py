@@ -12,11 +12,12 @@ from engramlog.projections.embedding.card_vectors import CardVectors
 from engramlog.projections.embedding.choosing import Choice
 from engramlog.projections.embedding.embedder import Embedder
 from engramlog.projections.embedding.files.blocks import VectorBlocks, blocks_folder
+from engramlog.projections.embedding.files.bounded_vectors import BoundedVectors
+from engramlog.projections.embedding.files.vector_file import KeptVectorFile, search_file
 from engramlog.projections.embedding.providers.provider import Provider
 from engramlog.projections.embedding.recipe import Space
 from engramlog.projections.embedding.semantics import Semantics
 from engramlog.projections.embedding.vec_facts import VecFacts
-from engramlog.projections.embedding.vectors import Vectors
 from engramlog.projections.embedding.worker import EmbeddingWorker, WorkerStatus
 from engramlog.projections.image.reader import Reader
 
@@ -34,7 +35,7 @@ class Embeddings:
         provider: Provider,
         cache: EmbeddingCache,
         table: VecFacts,
-        vectors: Vectors,
+        vectors: BoundedVectors,
         worker: EmbeddingWorker,
         semantics: Semantics,
         embedder: Embedder,
@@ -64,11 +65,13 @@ class Embeddings:
         min_confidence: float,
         file: str = VECTORS_FILE,
         reindex: bool = False,
+        memory_bytes: int | None = None,
     ) -> Embeddings:
         """Open the files in ``folder`` and start the worker.
 
         Args:
             file: of the table of vectors; one that is to replace another has its own.
+            memory_bytes: see ``BoundedVectors``.
 
         Raises:
             DimensionMismatch, ModelMismatch: ``vec_facts`` holds vectors of another space,
@@ -77,7 +80,10 @@ class Embeddings:
         assert choice.space is not None
         table = VecFacts(folder / file, choice.space, reindex=reindex)
         cache = EmbeddingCache(folder / CACHE_FILE)
-        vectors = Vectors(choice.space.stored_dimensions)
+        searched = KeptVectorFile(
+            search_file(folder / file), choice.space.stored_dimensions, memory_bytes, log
+        )
+        vectors = BoundedVectors(searched, lambda: reader.pin().from_position, memory_bytes)
         embedder = Embedder(choice.provider, choice.space, choice.card, cache)
         blocks = VectorBlocks(blocks_folder(folder / file), choice.space, log)
         worker = EmbeddingWorker(
@@ -97,6 +103,11 @@ class Embeddings:
             reader,
             blocks,
         )
+
+    @property
+    def loaded(self) -> bool:
+        """Whether all vectors at rest are in use."""
+        return self._worker.loaded
 
     def write_blocks(self) -> None:
         """Write what has no file yet of the vectors, while they are read. Raises OSError."""
@@ -133,6 +144,7 @@ class Embeddings:
         self.semantics.contents.forget_all()
         with self._worker.paused():
             self._blocks.discard_forgotten(self._vectors)
+            self._vectors.scrub()
             self._table.rewrite(gone)
             self.cache.keep_only(keys)
 
@@ -144,4 +156,5 @@ class Embeddings:
         self._worker.close()
         self._provider.close()
         self._table.close()
+        self._vectors.close()
         self.cache.close()

@@ -15,6 +15,7 @@ class EmbeddingSettings(Struct, frozen=True, kw_only=True):
         dimensions: of the model's vectors; needed for models without a card.
         truncated_dimensions: how many of them to keep.
         min_confidence: confidence above which a fact is embedded.
+        memory_bytes: of memory that a process holds vectors in.
     """
 
     provider: str = "auto"
@@ -23,3 +24,4 @@ class EmbeddingSettings(Struct, frozen=True, kw_only=True):
     dimensions: int | None = None
     truncated_dimensions: int | None = None
     min_confidence: float = 0.1
+    memory_bytes: int | None = None

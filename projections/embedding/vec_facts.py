@@ -197,11 +197,14 @@ class VecFacts(KeptVecFacts):
             fresh.close()
 
 
-def open_vectors(path: Path) -> apsw.Connection:
-    """A writing connection that knows ``vec0``."""
+def open_vectors(path: Path, page_bytes: int = 4096) -> apsw.Connection:
+    """A writing connection that knows ``vec0``. ``page_bytes``: of a file made now."""
     db = apsw.Connection(str(path))
     _know_vec0(db)
-    db.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA secure_delete=ON")
+    db.execute(f"PRAGMA page_size={page_bytes}")
+    # A statement that answers ends the execution of those behind it until it is read.
+    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "secure_delete=ON"):
+        db.execute(f"PRAGMA {pragma}").fetchall()
     return db
 
 

@@ -78,9 +78,12 @@ class Vectors:
         for slot in slots.tolist():
             self._blocks[slot // BLOCK_SLOTS][slot % BLOCK_SLOTS] = 0.0
             self._sketches[slot // BLOCK_SLOTS][:, slot % BLOCK_SLOTS] = 0
+        self._count_forgotten(slots)
+        self.on_forget(slots)
+
+    def _count_forgotten(self, slots: I32) -> None:
         for number in np.unique(slots // BLOCK_SLOTS).tolist():
             self._forgotten[number] = self.forgotten(number) + 1
-        self.on_forget(slots)
 
     def forgotten(self, number: int) -> int:
         """How often vectors of a block were forgotten."""

@@ -31,10 +31,10 @@ from engramlog.projections.embedding.errors import (
     ProviderUnavailable,
 )
 from engramlog.projections.embedding.files.blocks import VectorBlocks
+from engramlog.projections.embedding.files.bounded_vectors import BoundedVectors
 from engramlog.projections.embedding.files.loading import load_vectors
 from engramlog.projections.embedding.recipe import composed
 from engramlog.projections.embedding.vec_facts import VecFacts
-from engramlog.projections.embedding.vectors import Vectors
 from engramlog.projections.image.reader import Reader
 from engramlog.projections.image.view import View, everything
 from engramlog.projections.moment import LIVE, Moment
@@ -80,7 +80,7 @@ class EmbeddingWorker:
         reader: Reader,
         embedder: Embedder,
         table: VecFacts,
-        vectors: Vectors,
+        vectors: BoundedVectors,
         blocks: VectorBlocks,
         *,
         min_confidence: float,

@@ -74,12 +74,18 @@ class ReaderPool:
     """Read-only connections, lent to one thread at a time; all reopened after a swap.
 
     ``settle`` is called before one is lent, with the position that is to be read up to, None
-    for all that was published.
+    for all that was published. ``opened`` opens another one.
     """
 
-    def __init__(self, path: Path, settle: Callable[[int | None], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        settle: Callable[[int | None], None] = lambda _: None,
+        opened: Callable[[Path], apsw.Connection] = open_reader,
+    ) -> None:
         self._path = path
         self._settle = settle
+        self._opened = opened
         self._lock = threading.Lock()
         self._idle: list[apsw.Connection] = []
         self._generation = 0
@@ -98,7 +104,7 @@ class ReaderPool:
             generation = self._generation
             db = self._idle.pop() if self._idle else None
         if db is None:
-            db = open_reader(self._path)
+            db = self._opened(self._path)
         try:
             yield db
         finally:

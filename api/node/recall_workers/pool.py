@@ -166,7 +166,7 @@ class RecallWorkers:
         """A worker's answer; None where there is none to be had."""
         self._overlaps += 1
         often = self._wanted is not None or self._overlaps > OVERLAPS_BEFORE_START
-        if often and not self._begun:
+        if often and not self._begun and self._loaded():
             self._begin()
         elif self._begun and self._heard is not self._semantics():
             _log.info("recall workers start anew: the embedding model was changed")
@@ -269,6 +269,11 @@ class RecallWorkers:
     def _semantics(self) -> Semantics | None:
         embeddings = self._node.embeddings
         return None if embeddings is None else embeddings.semantics
+
+    def _loaded(self) -> bool:
+        """Whether the vectors are where workers look for them, which have no others."""
+        embeddings = self._node.embeddings
+        return embeddings is None or embeddings.loaded
 
     def _listen(self, tell: Callable[[ToWorker], None] | None) -> None:
         """Receive vectors from here on, in the event loop; or no more."""

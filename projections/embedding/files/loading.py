@@ -1,4 +1,5 @@
-"""Vectors at rest into memory: blocks of them from files, and what these lack from the table."""
+"""Vectors at rest into use: the file of a node whose memory they exceed, or blocks of them from
+files; and what these lack from the table."""
 
 from __future__ import annotations
 
@@ -8,13 +9,13 @@ import numpy as np
 
 from engramlog.projections.arrays import I32
 from engramlog.projections.embedding.files.blocks import VectorBlocks
+from engramlog.projections.embedding.files.bounded_vectors import BoundedVectors
 from engramlog.projections.embedding.vec_facts import KeptVecFacts
-from engramlog.projections.embedding.vectors import Vectors
 from engramlog.projections.image.view import View
 
 
 def load_vectors(
-    vectors: Vectors,
+    vectors: BoundedVectors,
     blocks: VectorBlocks,
     table: KeptVecFacts,
     view: View,
@@ -22,7 +23,7 @@ def load_vectors(
 ) -> Iterator[tuple[list[str], I32]]:
     """Fill empty vectors; goes through the ids in the table, page by page, with the slot of each,
     -1 for those that the view does not know."""
-    if not blocks.restore(vectors, view.from_position):
+    if not vectors.restored() and not blocks.restore(vectors, view.from_position):
         for ids, rows in table.pages():
             slots = _slots(ids, view.count, slot_of)
             known = slots >= 0

@@ -8,13 +8,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from engramlog.api.node.node import Node
+from engramlog.eventlog.kinds import Value
 from engramlog.projections.embedding.current import vectors_file
 from engramlog.projections.embedding.errors import DimensionMismatch
+from engramlog.projections.embedding.following import FollowedEmbeddings
 from engramlog.projections.embedding.recipe import Space
 from engramlog.projections.embedding.settings import EmbeddingSettings
+from tests.worlds.histories import asserted
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
 from tests.worlds.provider_double import DIMENSIONS
 from tests.worlds.provider_servers import Scripted, Server, serving
@@ -281,6 +285,29 @@ def test_another_model_than_the_pinned_one_refuses_to_start(
     finally:
         node.close()
     assert len(ollama.requests) == asked
+
+
+def test_a_recall_worker_reads_vectors_from_the_nodes_file(ollama: Server, tmp_path: Path) -> None:
+    settings = EmbeddingSettings(url=ollama.url, memory_bytes=1)
+    node = Node.open(tmp_path, embedding=settings)
+    embeddings = node.embeddings
+    assert embeddings is not None
+    texts = [Value("text", f"note {number}") for number in range(3)]
+    node.write(*[asserted("user:ann", "rel:note", text) for text in texts])
+    until(lambda: (found := embeddings.status()) is not None and found.vectors == 3)
+    slots = np.arange(3, dtype=np.int32)
+    mine = embeddings.semantics
+    assert mine is not None
+    until(lambda: bool(mine.present(slots).all()))
+    followed = FollowedEmbeddings.following(
+        tmp_path, node.log, node.reader, settings, node.pinned_space(), ask=mine.query
+    )
+    assert followed._vectors is not None
+    assert (followed._vectors.in_file, len(followed._vectors)) == (True, 3)
+    assert followed.semantics is not None
+    assert followed.semantics.rows(slots)[0].tobytes() == mine.rows(slots)[0].tobytes()
+    followed._vectors.close()
+    node.close()
 
 
 def test_a_node_without_embeddings_says_so(tmp_path: Path) -> None:

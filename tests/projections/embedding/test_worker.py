@@ -36,7 +36,9 @@ class Stage:
         self.provider = WordsProvider()
         self.embeddings = self.open()
 
-    def open(self, space: Space = SPACE, reindex: bool = False) -> Embeddings:
+    def open(
+        self, space: Space = SPACE, reindex: bool = False, memory_bytes: int | None = None
+    ) -> Embeddings:
         return Embeddings.open(
             self.folder,
             self.node.log,
@@ -44,6 +46,7 @@ class Stage:
             Choice(self.provider, CARD, space, False),
             min_confidence=0.1,
             reindex=reindex,
+            memory_bytes=memory_bytes,
         )
 
     def restart(self, while_stopped: Callable[[], Any] = lambda: None) -> None:
@@ -117,6 +120,41 @@ def test_it_starts_from_blocks_and_takes_the_rest_from_the_table(
     stage.node.write(EraseFacts(erasure_id="e", fact_ids=(facts[2],)))
     stage.embeddings.purge(stage.node.log.head().position, {facts[2]}, [])
     assert list(blocks.iterdir()) == []
+
+
+def test_vectors_beyond_the_budget_lie_in_a_file_from_start_to_erasure(stage: Stage) -> None:
+    stage.embeddings.close()
+    budget = 3 * (4 * SPACE.dimensions + SPACE.dimensions // 8)
+    stage.embeddings = stage.open(memory_bytes=budget)
+    file = stage.folder / "vectors.db-search"
+    facts = [stage.say(f"says {number}") for number in range(3)]
+    stage.settled()
+    assert not file.exists()
+    facts += [stage.say(f"says {number}") for number in range(3, 6)]
+    stage.settled()
+    assert file.exists()
+    stage.retract(facts[1])
+    stage.settled()
+    stage.embeddings.close()
+    later = stage.say("says more")
+    stage.provider = WordsProvider()
+    stage.embeddings = stage.open(memory_bytes=budget)
+    assert stage.settled() == sorted({*facts, later} - {facts[1]})
+    assert all(stage.has_vector(fact) for fact in (*facts, later)), "the past too"
+    assert stage.provider.embedded == ["alice memory:note says more"]
+    erased = words_vector("alice memory:note says 2").tobytes()
+    assert erased in files(stage)
+    stage.node.write(EraseFacts(erasure_id="e", fact_ids=(facts[2],)))
+    stage.embeddings.purge(stage.node.log.head().position, {facts[2]}, [])
+    assert erased not in files(stage)
+    stage.restart()
+    stage.settled()
+    assert stage.has_vector(facts[0])
+    assert not file.exists(), "there is no budget any more"
+
+
+def files(stage: Stage) -> bytes:
+    return b"".join(each.read_bytes() for each in stage.folder.glob("*.db*"))
 
 
 def test_facts_under_the_threshold_are_not_embedded(stage: Stage) -> None:

@@ -1,0 +1,306 @@
+"""Vectors in a file that is searched where it lies, for nodes whose memory they exceed.
+
+``vectors-SPACE.db-search`` holds of each fact that has a vector, by its position in the log, the
+vector's signs in a ``vec0`` table, which sqlite-vec searches, and the vector itself. It is a copy
+that may be deleted; one whose last fact is not in the log at its place is not used. Positions are
+the key because other processes may number the slots of the memory image otherwise.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import cast
+
+import apsw
+import numpy as np
+
+from engramlog.eventlog.engines.sqlite.erasing import truncate_wal
+from engramlog.eventlog.log import ReadableLog
+from engramlog.projections.arrays import F32, I64, U64
+from engramlog.projections.embedding.sketch import WORD_BITS, signs, words_of
+from engramlog.projections.embedding.vec_facts import open_vectors, read_vectors, remove_database
+from engramlog.projections.tables.database import ReaderPool, query_one
+
+PART_POSITIONS = 16_384
+"""Positions of a partition: a question about the past, or of few facts, searches few of them."""
+NEAREST_MAX = 4096
+"""The most that sqlite-vec finds in one search."""
+READERS_MAX = 2
+PAGE_BYTES = 8192
+CACHE_SHARE = 16
+"""Each connection's page cache, and each reading of rows, takes at most this part of the budget."""
+CACHE_BYTES_MAX = 2 << 20
+CHUNK_ROWS = 512
+"""Sketches that sqlite-vec reads and sorts at once, which takes it the square of those found."""
+_WRITTEN_ROWS = 2_000
+_SCHEMA = """
+CREATE TABLE vectors (position INTEGER PRIMARY KEY, row BLOB NOT NULL) STRICT;
+CREATE TABLE state (
+    only INTEGER PRIMARY KEY CHECK (only = 1),
+    complete INTEGER NOT NULL,
+    position INTEGER NOT NULL,
+    hash BLOB NOT NULL
+) STRICT;
+INSERT INTO state VALUES (1, 0, 0, x'');
+CREATE VIRTUAL TABLE sketches USING vec0(
+    position INTEGER PRIMARY KEY, part INTEGER PARTITION KEY, signs BIT[{}], chunk_size={}
+);
+"""
+_STATE = "SELECT complete, position, hash FROM state"
+_FORGET_SKETCH = "DELETE FROM sketches WHERE position=?"
+_FORGET = "DELETE FROM vectors WHERE position=?"
+_SKETCH = "INSERT INTO sketches (position, part, signs) VALUES (?,?,vec_bit(?))"
+_ADD = "INSERT INTO vectors VALUES (?,?)"
+_REACHED = "UPDATE state SET position=?, hash=?"
+_POSITIONS = "SELECT position FROM vectors ORDER BY position"
+_ROWS = "SELECT position, row FROM vectors WHERE position IN carray(?) ORDER BY position"
+_NEAR = (
+    "SELECT position, distance FROM sketches WHERE signs MATCH vec_bit(?)"
+    " AND k=? AND part=? AND distance>? AND distance<=?"
+)
+_NEAR_AMONG = f"{_NEAR} AND position IN (SELECT value FROM carray(?))"
+
+
+class Reading:
+    """A connection, lent to one thread."""
+
+    def __init__(self, db: apsw.Connection, dimensions: int) -> None:
+        self._db = db
+        self._dimensions = dimensions
+
+    def near(
+        self, wanted: U64, part: int, among: I64, above: int, limit: int, *, by_name: bool
+    ) -> tuple[I64, I64]:
+        """Positions in a partition, and in how many signs each differs from the wanted ones:
+        more than ``above``, at most ``limit``. All of ``among`` that do are there; others may
+        be, unless ``by_name``, which is quicker where they are many.
+        """
+        asked = (wanted.tobytes(), NEAREST_MAX, part, above, limit)
+        found = [] if by_name else self._db.execute(_NEAR, asked).fetchall()
+        if by_name or len(found) == NEAREST_MAX:  # there may be more than that
+            found = [
+                row
+                for start in range(0, len(among), NEAREST_MAX)
+                for row in self._db.execute(
+                    _NEAR_AMONG, (*asked, apsw.carray(among[start : start + NEAREST_MAX]))
+                )
+            ]
+        pairs = np.array(found, dtype=np.float64).reshape(-1, 2).astype(np.int64)
+        return pairs[:, 0], pairs[:, 1]
+
+    def rows(self, positions: I64) -> tuple[I64, F32]:
+        """Those of some positions that have a vector, ascending, and the vectors."""
+        found = self._db.execute(_ROWS, (apsw.carray(positions),)).fetchall()
+        data = b"".join(cast("bytes", row) for _, row in found)
+        return (
+            np.array([position for position, _ in found], dtype=np.int64),
+            np.frombuffer(data, dtype="<f4").reshape(len(found), self._dimensions),
+        )
+
+
+class VectorFile:
+    """The file as a process sees it that only reads. Safe from any thread."""
+
+    def __init__(self, path: Path, dimensions: int, budget_bytes: int | None) -> None:
+        """``budget_bytes``: of memory for vectors; None where the file is not to be used."""
+        self.dimensions = dimensions
+        share = CACHE_BYTES_MAX
+        if budget_bytes is not None:
+            share = min(share, budget_bytes // CACHE_SHARE)
+        self.rows_at_once = max(1, share // (4 * dimensions))
+        self._path = path
+        self._cache_kib = max(1, share // 1024)
+        self._places = threading.BoundedSemaphore(READERS_MAX)
+        self._pool = ReaderPool(path, opened=self._reader)
+
+    @property
+    def held_bytes(self) -> int:
+        """Most memory that the connections keep between two questions."""
+        return READERS_MAX * self._cache_kib * 1024
+
+    @contextmanager
+    def reading(self) -> Generator[Reading, None, None]:
+        """Borrow a connection for the length of a ``with`` block; waits while all are lent."""
+        with self._places, self._pool.connection() as db:
+            yield Reading(db, self.dimensions)
+
+    def open(self) -> bool:
+        """Whether there is a complete file to read."""
+        self._pool.reopen()
+        if not self._path.exists():
+            return False
+        try:
+            with self._places, self._pool.connection() as db:
+                return _is_complete(db)
+        except apsw.Error:
+            return False  # it is being made
+
+    def begin(self) -> bool:
+        """Whether vectors may be added; a process that only reads has no part in it."""
+        return False
+
+    def complete(self) -> None:
+        """Say that everything was added."""
+
+    def add(self, positions: I64, rows: F32) -> None:
+        """Hold vectors; the process that writes has done so before others hear of them."""
+
+    def remove(self, positions: I64) -> None:
+        """Hold some vectors no longer."""
+
+    def discard(self) -> None:
+        """Use the file no longer."""
+        self._pool.reopen()
+
+    def scrub(self) -> None:
+        """Leave no trace of what was removed."""
+
+    def positions(self) -> I64:
+        """Of all vectors, ascending."""
+        with self._places, self._pool.connection() as db:
+            found = cast("Iterator[tuple[int]]", db.execute(_POSITIONS))
+            return np.fromiter((position for (position,) in found), dtype=np.int64)
+
+    def close(self) -> None:
+        """Idempotent."""
+        self._pool.close()
+
+    def _reader(self, path: Path) -> apsw.Connection:
+        db = read_vectors(path)
+        db.execute(f"PRAGMA cache_size=-{self._cache_kib}")
+        return db
+
+
+class KeptVectorFile(VectorFile):
+    """The file as its one writer has it."""
+
+    def __init__(
+        self, path: Path, dimensions: int, budget_bytes: int | None, log: ReadableLog
+    ) -> None:
+        super().__init__(path, dimensions, budget_bytes)
+        self._log = log
+        self._lock = threading.Lock()
+        self._db: apsw.Connection | None = None
+
+    @property
+    def held_bytes(self) -> int:
+        return (READERS_MAX + 1) * self._cache_kib * 1024
+
+    def open(self) -> bool:
+        """As of a reader; a file that is torn, or of another log, is deleted."""
+        if not self._path.exists():
+            return False
+        try:
+            self._db = self._writer()
+            if _is_complete(self._db) and self._fits(self._db):
+                return True
+        except apsw.Error:
+            pass  # as good as none
+        self.discard()
+        return False
+
+    def begin(self) -> bool:
+        """Make an empty file, to be ``complete``."""
+        self.discard()
+        self._db = self._writer()
+        with self._db:
+            self._db.execute(_SCHEMA.format(words_of(self.dimensions) * WORD_BITS, CHUNK_ROWS))
+        return True
+
+    def complete(self) -> None:
+        with self._lock:
+            assert self._db is not None
+            self._db.execute("UPDATE state SET complete=1")
+
+    def add(self, positions: I64, rows: F32) -> None:
+        """Hold vectors, in place of those at the same positions."""
+        with self._lock:
+            for start in range(0, len(positions), _WRITTEN_ROWS):
+                part = slice(start, start + _WRITTEN_ROWS)
+                self._add(positions[part], rows[part])
+
+    def _add(self, positions: I64, rows: F32) -> None:
+        assert self._db is not None
+        exact = np.ascontiguousarray(rows, dtype="<f4")
+        packed = np.ascontiguousarray(signs(exact).T)
+        numbers: list[int] = positions.tolist()
+        with self._db:
+            self._delete(self._db, numbers)
+            self._db.executemany(
+                _SKETCH,
+                (
+                    (position, position // PART_POSITIONS, line.tobytes())
+                    for position, line in zip(numbers, packed, strict=True)
+                ),
+            )
+            self._db.executemany(
+                _ADD, ((at, row.tobytes()) for at, row in zip(numbers, exact, strict=True))
+            )
+            newest = max(numbers)
+            if newest > _reached(self._db)[0]:
+                (event,) = self._log.read(newest - 1, 1)
+                self._db.execute(_REACHED, (newest, event.hash))
+
+    def remove(self, positions: I64) -> None:
+        with self._lock:
+            assert self._db is not None
+            with self._db:
+                self._delete(self._db, positions.tolist())
+
+    @staticmethod
+    def _delete(db: apsw.Connection, positions: list[int]) -> None:
+        db.executemany(_FORGET_SKETCH, ((position,) for position in positions))
+        db.executemany(_FORGET, ((position,) for position in positions))
+
+    def scrub(self) -> None:
+        """Deleted rows are overwritten with zeros; what the write-ahead log holds of them goes.
+        Raises StorageFailed where a reader does not finish."""
+        with self._lock:
+            if self._db is not None:
+                truncate_wal(self._db)
+
+    def discard(self) -> None:
+        """Delete the file."""
+        super().discard()
+        with self._lock:
+            self._close_writer()
+            remove_database(self._path)
+
+    def close(self) -> None:
+        super().close()
+        with self._lock:
+            self._close_writer()
+
+    def _close_writer(self) -> None:
+        if self._db is not None:
+            self._db.close()
+            self._db = None
+
+    def _writer(self) -> apsw.Connection:
+        db = open_vectors(self._path, PAGE_BYTES)
+        db.execute(f"PRAGMA cache_size=-{self._cache_kib}")
+        return db
+
+    def _fits(self, db: apsw.Connection) -> bool:
+        position, sealed = _reached(db)
+        found = self._log.read(position - 1, 1) if position else []
+        return [(event.position, event.hash) for event in found] == [(position, sealed)]
+
+
+def search_file(table: Path) -> Path:
+    """Where the file lies that is searched in place of a table's vectors."""
+    return table.with_name(f"{table.name}-search")
+
+
+def _is_complete(db: apsw.Connection) -> bool:
+    found = query_one(db, _STATE)
+    return found is not None and bool(found[0])
+
+
+def _reached(db: apsw.Connection) -> tuple[int, bytes]:
+    """The position of the last fact that has a vector, and the hash of its event."""
+    _, position, sealed = query_one(db, _STATE) or (0, 0, b"")
+    return int(position), bytes(sealed)
