@@ -113,7 +113,7 @@ def test_a_fault_of_the_machine_halts_no_projector(
     head = node.log.head()
     with monkeypatch.context() as patch:
         patch.setattr(FactsProjector, "apply", broken)
-        with pytest.raises(apsw.ReadOnlyError):
+        with pytest.raises(StorageFailed, match="remounted"):
             node.write(role("A"))
     assert node.log.head() == head
     assert node.status()["degraded"] is None
