@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from engramlog.api.node.node import Node
-from engramlog.eventlog.errors import PayloadTooLarge
+from engramlog.eventlog.errors import PayloadTooLarge, StorageFailed
 from engramlog.eventlog.event import UnknownPayload
 from engramlog.eventlog.kinds import RecallServed, RecallUse, Value
 from engramlog.eventlog.log import Idempotency
