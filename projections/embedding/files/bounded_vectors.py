@@ -40,6 +40,8 @@ SAMPLED = 1024
 SAMPLE_DEVIATIONS = 2.0
 STEP_SHARE = 128
 """Where fewer were found than are to be compared, this part of the signs may differ more."""
+SCANNED, NAMED = 0.06, 0.6
+"""What it takes to look at a sketch, and to ask for one by name, of what it takes to find one."""
 _UNFOUND = np.iinfo(np.uint16).max
 
 Starts = Callable[[], I64]
@@ -131,7 +133,11 @@ class _Search:
         bounds = [starts.searchsorted((numbers + n) * PART_POSITIONS) for n in (0, 1)]
         # So many of all facts there are in the way of those that are asked for.
         expected = (bounds[1] - bounds[0]) * self._share
-        by_name = (ends - firsts < expected) | (expected > NEAREST_MAX)
+        scan = (bounds[1] - bounds[0]) * SCANNED
+        asked = ends - firsts
+        by_name = (asked // NEAREST_MAX + 1) * scan + asked * NAMED < (
+            expected // NEAREST_MAX + 1
+        ) * scan + expected
         self._parts = list(
             zip(numbers.tolist(), firsts.tolist(), ends.tolist(), by_name.tolist(), strict=True)
         )

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import apsw
 import numpy as np
@@ -24,8 +24,9 @@ from engramlog.projections.embedding.sketch import WORD_BITS, signs, words_of
 from engramlog.projections.embedding.vec_facts import open_vectors, read_vectors, remove_database
 from engramlog.projections.tables.database import ReaderPool, query_one
 
-PART_POSITIONS = 16_384
-"""Positions of a partition: a question about the past, or of few facts, searches few of them."""
+PART_POSITIONS = 131_072
+"""Positions of a partition: a question about the past, or of few facts, searches few of them.
+Each search reads what sqlite-vec knows of all chunks."""
 NEAREST_MAX = 4096
 """The most that sqlite-vec finds in one search."""
 READERS_MAX = 2
@@ -33,8 +34,6 @@ PAGE_BYTES = 8192
 CACHE_SHARE = 16
 """Each connection's page cache, and each reading of rows, takes at most this part of the budget."""
 CACHE_BYTES_MAX = 2 << 20
-CHUNK_ROWS = 512
-"""Sketches that sqlite-vec reads and sorts at once, which takes it the square of those found."""
 _WRITTEN_ROWS = 2_000
 _SCHEMA = """
 CREATE TABLE vectors (position INTEGER PRIMARY KEY, row BLOB NOT NULL) STRICT;
@@ -46,7 +45,7 @@ CREATE TABLE state (
 ) STRICT;
 INSERT INTO state VALUES (1, 0, 0, x'');
 CREATE VIRTUAL TABLE sketches USING vec0(
-    position INTEGER PRIMARY KEY, part INTEGER PARTITION KEY, signs BIT[{}], chunk_size={}
+    position INTEGER PRIMARY KEY, part INTEGER PARTITION KEY, signs BIT[{}]
 );
 """
 _STATE = "SELECT complete, position, hash FROM state"
@@ -76,20 +75,38 @@ class Reading:
     ) -> tuple[I64, I64]:
         """Positions in a partition, and in how many signs each differs from the wanted ones:
         more than ``above``, at most ``limit``. All of ``among`` that do are there; others may
-        be, unless ``by_name``, which is quicker where they are many.
+        be, unless they are searched for ``by_name``.
         """
+        if by_name:
+            return self._named(wanted, part, among, above, limit)
+        pages: list[tuple[I64, I64]] = []
+        while above < limit:
+            asked = (wanted.tobytes(), NEAREST_MAX, part, above, limit)
+            found, differ = _pairs(self._db.execute(_NEAR, asked).fetchall())
+            if len(found) < NEAREST_MAX:
+                pages.append((found, differ))
+                break
+            # The nearest were found: all that are nearer than the last of them, and it seems
+            # not all that are as near as that.
+            last = int(differ.max())
+            if last > above + 1:
+                pages.append((found[differ < last], differ[differ < last]))
+                above = last - 1
+            else:
+                pages.append(self._named(wanted, part, among, above, last))
+                above = last
+        return (
+            np.concatenate([found for found, _ in pages]),
+            np.concatenate([differ for _, differ in pages]),
+        )
+
+    def _named(self, wanted: U64, part: int, among: I64, above: int, limit: int) -> tuple[I64, I64]:
         asked = (wanted.tobytes(), NEAREST_MAX, part, above, limit)
-        found = [] if by_name else self._db.execute(_NEAR, asked).fetchall()
-        if by_name or len(found) == NEAREST_MAX:  # there may be more than that
-            found = [
-                row
-                for start in range(0, len(among), NEAREST_MAX)
-                for row in self._db.execute(
-                    _NEAR_AMONG, (*asked, apsw.carray(among[start : start + NEAREST_MAX]))
-                )
-            ]
-        pairs = np.array(found, dtype=np.float64).reshape(-1, 2).astype(np.int64)
-        return pairs[:, 0], pairs[:, 1]
+        found: list[tuple[Any, ...]] = []
+        for start in range(0, len(among), NEAREST_MAX):
+            some = apsw.carray(among[start : start + NEAREST_MAX])
+            found += self._db.execute(_NEAR_AMONG, (*asked, some)).fetchall()
+        return _pairs(found)
 
     def rows(self, positions: I64) -> tuple[I64, F32]:
         """Those of some positions that have a vector, ascending, and the vectors."""
@@ -207,7 +224,7 @@ class KeptVectorFile(VectorFile):
         self.discard()
         self._db = self._writer()
         with self._db:
-            self._db.execute(_SCHEMA.format(words_of(self.dimensions) * WORD_BITS, CHUNK_ROWS))
+            self._db.execute(_SCHEMA.format(words_of(self.dimensions) * WORD_BITS))
         return True
 
     def complete(self) -> None:
@@ -293,6 +310,11 @@ class KeptVectorFile(VectorFile):
 def search_file(table: Path) -> Path:
     """Where the file lies that is searched in place of a table's vectors."""
     return table.with_name(f"{table.name}-search")
+
+
+def _pairs(found: list[tuple[Any, ...]]) -> tuple[I64, I64]:
+    pairs = np.array(found, dtype=np.float64).reshape(-1, 2).astype(np.int64)
+    return pairs[:, 0], pairs[:, 1]
 
 
 def _is_complete(db: apsw.Connection) -> bool:
