@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import random
-import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -17,6 +14,8 @@ from engramlog.api.node.node import Node
 from engramlog.eventlog.kinds import Value
 from engramlog.projections.tables.store import current_generation, generations
 from engramlog.replay.verify import verify
+from tests.worlds.dying_lives import lived
+from tests.worlds.dying_snapshots import DIGEST, rebuilding
 from tests.worlds.histories import asserted
 from tests.worlds.processes import NodeProcess, fact
 
@@ -30,46 +29,21 @@ POINTS = {
     "the link is moved, blue is still there": "engramlog.replay.rebuild.remove_generation",
 }
 """What was just going to be called, or (``_agreed``) had just ended."""
-CHILD = """
-import importlib, os, signal, sys
-from pathlib import Path
-from engramlog.api.node.node import Node
-from engramlog.eventlog.kinds import Value
-from tests.worlds.histories import asserted
 
-folder, point = Path(sys.argv[1]), sys.argv[2]
-node = Node.open(folder)
-node.write(*[asserted(value=Value("string", "v%d" % n)) for n in range(40)])
-kept = node.snapshot()
-node.write(*[asserted(entity="user:c", value=Value("string", "v%d" % n)) for n in range(40)])
-print(node.reader.digests().local, flush=True)
-name, function = point.rsplit(".", 1)
-module = importlib.import_module(name)
-known = getattr(module, function)
 
-def die(*given, **named):
-    if function == "_agreed":
-        known(*given, **named)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-setattr(module, function, die)
-if point == "engramlog.replay.rebuild.sync_file":
-    node.snapshot(kept.position - 3)
-if name == "engramlog.replay.snapshots":
-    node.snapshot()
-node.rebuild()
-raise SystemExit("lived through it")
-"""
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A data directory for each point at which the work on it was cut short."""
+    made = {point: tmp_path_factory.mktemp("snapshots") / "data" for point in POINTS}
+    lived(rebuilding, {folder: POINTS[point] for point, folder in made.items()})
+    return made
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_the_next_start_works_as_if_nothing_had_been_begun(tmp_path: Path, point: str) -> None:
-    folder = tmp_path / "data"
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD, str(folder), POINTS[point]],
-        check=False, timeout=120, capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == -signal.SIGKILL, done.stderr
+def test_the_next_start_works_as_if_nothing_had_been_begun(
+    folders: dict[str, Path], point: str
+) -> None:
+    folder = folders[point]
     link = folder / "projections.db"
     left = len(generations(link)) - 1
     assert left == (
@@ -77,7 +51,7 @@ def test_the_next_start_works_as_if_nothing_had_been_begun(tmp_path: Path, point
     )
     node = Node.open(folder)
     try:
-        assert node.reader.digests().local == done.stdout.strip()
+        assert node.reader.digests().local == (folder.parent / DIGEST).read_text()
         assert generations(link) == [current_generation(link)]
         found, broken = node.snapshots.all()
         assert ([each.position for each in found], broken) == ([41], [])

@@ -1,0 +1,40 @@
+"""A snapshot or a rebuild that is cut short."""
+
+from __future__ import annotations
+
+import os
+import signal
+from importlib import import_module
+from pathlib import Path
+
+from engramlog.api.node.node import Node
+from engramlog.eventlog.kinds import Value
+from tests.worlds.histories import asserted
+
+DIGEST = "digest"
+"""A file beside the data directory: what its tables came to."""
+
+
+def rebuilding(folder: Path, point: str) -> None:
+    """Take snapshots and rebuild. ``point`` is what is just going to be called when it ends, or
+    (``_agreed``) has just ended."""
+    node = Node.open(folder)
+    node.write(*[asserted(value=Value("string", f"v{n}")) for n in range(40)])
+    kept = node.snapshot()
+    node.write(*[asserted(entity="user:c", value=Value("string", f"v{n}")) for n in range(40)])
+    (folder.parent / DIGEST).write_text(node.reader.digests().local)
+    name, function = point.rsplit(".", 1)
+    module = import_module(name)
+    known = getattr(module, function)
+
+    def die(*given: object, **named: object) -> None:
+        if function == "_agreed":
+            known(*given, **named)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    setattr(module, function, die)
+    if point == "engramlog.replay.rebuild.sync_file":
+        node.snapshot(kept.position - 3)
+    if name == "engramlog.replay.snapshots":
+        node.snapshot()
+    node.rebuild()
