@@ -6,7 +6,6 @@ This module is the public door. Everything else is reached through it or is inte
 from __future__ import annotations
 
 import importlib
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from engramlog.api.python.values import Ref
     from engramlog.eventlog.errors import EventLogError
 
-__version__ = version("engramlog")
+    __version__: str
 
 __all__ = [
     "AsyncMemory", "ClientError", "EventLogError", "Memory", "Node", "Ref", "__version__",
@@ -35,6 +34,10 @@ _HOMES = {
 
 def __getattr__(name: str) -> object:
     """Load a public name when it is first used, so that ``import engramlog`` stays quick."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("engramlog")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'engramlog' has no attribute {name!r}")

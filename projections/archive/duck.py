@@ -15,6 +15,11 @@ def cursor() -> duckdb.DuckDBPyConnection:
     return _database().cursor()
 
 
+def literal(text: str) -> str:
+    """A string as SQL writes it."""
+    return "'" + text.replace("'", "''") + "'"
+
+
 @cache
 def _database() -> duckdb.DuckDBPyConnection:
     # Loaded when first needed: most processes never need it.

@@ -16,7 +16,7 @@ from engramlog.eventlog.durable_file import sync_folder
 from engramlog.eventlog.errors import CorruptLog
 from engramlog.eventlog.event import Stored
 from engramlog.eventlog.log import StreamHead
-from engramlog.projections.archive.duck import cursor
+from engramlog.projections.archive.duck import cursor, literal
 from engramlog.projections.archive.rows import COLUMNS, row_of
 
 ROW_GROUP = 16_384
@@ -124,11 +124,6 @@ def sha256_of(path: Path) -> str:
         while chunk := file.read(_READ_BYTES):
             digest.update(chunk)
     return digest.hexdigest()
-
-
-def literal(text: str) -> str:
-    """A string as SQL writes it."""
-    return "'" + text.replace("'", "''") + "'"
 
 
 def _struct(columns: dict[str, str]) -> str:

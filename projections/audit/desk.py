@@ -18,13 +18,12 @@ from engramlog.projections.arrays import I64
 from engramlog.projections.audit.sandbox import (
     FactStates,
     Rights,
-    StatementLimits,
-    Table,
     check_statement,
     extract_events,
     extract_standing,
     run_sql,
 )
+from engramlog.projections.audit.statement_task import StatementLimits, Table
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.episodes.shown import Shown, hides
 from engramlog.projections.image.view import View

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from engramlog.projections.archive.duck import cursor
-from engramlog.projections.archive.segments import literal
+from engramlog.projections.archive.duck import cursor, literal
 
 _TOUCHED = """
 SELECT position, received_at_us, recorded_at_us, kind, actor, event_id, causation_id, origin, peer,

@@ -19,10 +19,10 @@ import numpy as np
 from msgspec import Struct
 
 from engramlog.eventlog.event import NODE_STREAM, garden_partition, scope_partition
-from engramlog.projections.archive.duck import cursor
+from engramlog.projections.archive.duck import cursor, literal
 from engramlog.projections.archive.rows import without
-from engramlog.projections.archive.segments import literal
 from engramlog.projections.arrays import F64, I64
+from engramlog.projections.audit.statement_task import Failure, SandboxTask, StatementLimits, Table
 from engramlog.projections.audit.views import EVENT_COLUMNS
 
 if TYPE_CHECKING:
@@ -30,15 +30,6 @@ if TYPE_CHECKING:
 
 STARTING_SECONDS = 5.0
 """What the process may take to start and to end, beyond the statement's own time."""
-
-
-class StatementLimits(Struct, frozen=True, kw_only=True):
-    """What a statement may use."""
-
-    seconds: float = 10.0
-    rows: int = 10_000
-    memory_mib: int = 512
-    result_bytes: int = 32 * 1024 * 1024
 
 
 class StatementRefused(ValueError):
@@ -77,24 +68,6 @@ class Rights(Struct, frozen=True, kw_only=True):
         return [*map(scope_partition, self.scopes), *gardens, *own]
 
 
-class SandboxTask(Struct, frozen=True):
-    """What the process receives: paths of the two files, the statement, the limits."""
-
-    events: str
-    standing: str
-    sql: str
-    limits: StatementLimits
-
-
-class Table(Struct, frozen=True, tag=True):
-    """An answer: column names, DuckDB's type names, rows; ``truncated`` at the row limit."""
-
-    columns: list[str]
-    types: list[str]
-    rows: list[list[Any]]
-    truncated: bool = False
-
-
 _BEGINNING = re.compile(r"(?:\s|\(|--[^\n]*(?:\n|$)|/\*.*?\*/)*([A-Za-z]*)", re.DOTALL)
 """A statement's first word, behind comments and parentheses."""
 _SELECTS = frozenset({"SELECT", "WITH", "FROM", "VALUES", "TABLE"})
@@ -117,13 +90,6 @@ def check_statement(sql: str) -> None:
         kind = word  # DuckDB counts SHOW, DESCRIBE and SUMMARIZE among them
     if kind != "SELECT":
         raise StatementRefused("sql_refused", f"only SELECT is allowed, not {kind}")
-
-
-class Failure(Struct, frozen=True, tag=True):
-    """Why the process has no answer."""
-
-    code: str
-    message: str
 
 
 _GONE = """

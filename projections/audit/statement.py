@@ -18,8 +18,8 @@ from typing import Any
 import duckdb
 import msgspec
 
-from engramlog.projections.archive.segments import literal
-from engramlog.projections.audit.sandbox import Failure, SandboxTask, StatementLimits, Table
+from engramlog.projections.archive.duck import literal
+from engramlog.projections.audit.statement_task import Failure, SandboxTask, StatementLimits, Table
 from engramlog.projections.audit.views import VIEWS
 
 PROCESS_MIB = 1024

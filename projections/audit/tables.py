@@ -11,8 +11,7 @@ from typing import Any
 
 import msgspec
 
-from engramlog.projections.archive.duck import cursor
-from engramlog.projections.archive.segments import literal
+from engramlog.projections.archive.duck import cursor, literal
 
 
 def as_csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> bytes:

@@ -34,7 +34,8 @@ from engramlog.api.schemas.time_travel import DiffQuery, LifeQuery, SqlBody, Sta
 from engramlog.projections.arrays import I32
 from engramlog.projections.audit.changes import ChangeFilters, Changes, belief_curve, changes
 from engramlog.projections.audit.lives import Touch, touches
-from engramlog.projections.audit.sandbox import StatementLimits, StatementRefused
+from engramlog.projections.audit.sandbox import StatementRefused
+from engramlog.projections.audit.statement_task import StatementLimits
 from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import tells_of
 from engramlog.projections.moment import Moment, format_instant

@@ -14,7 +14,7 @@ import pytest
 from engramlog.api.node.long_work import WAITING_EACH_MAX
 from engramlog.api.routes.time_travel import log
 from engramlog.projections.audit.desk import AuditDesk
-from engramlog.projections.audit.sandbox import Table
+from engramlog.projections.audit.statement_task import Table
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
 from tests.worlds.waiting import until
 

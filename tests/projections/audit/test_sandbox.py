@@ -12,7 +12,8 @@ from engramlog.api.node.node import Node
 from engramlog.eventlog.kinds import KeyIssued, Value
 from engramlog.projections.archive.archive import Archive
 from engramlog.projections.audit.desk import AuditDesk
-from engramlog.projections.audit.sandbox import StatementLimits, StatementRefused, Table
+from engramlog.projections.audit.sandbox import StatementRefused
+from engramlog.projections.audit.statement_task import StatementLimits, Table
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.authorization import everything as all_rights
 from engramlog.projections.moment import Moment
