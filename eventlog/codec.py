@@ -44,6 +44,7 @@ UPCASTERS: dict[tuple[str, int], Upcaster] = {
     ("key_issued", 2): _same,
     ("recall_served", 1): _same,
     ("peer_page_received", 1): _same,
+    ("foreign_page_received", 1): _same,
 }
 """(kind, version) → a pure function to the next version's fields."""
 

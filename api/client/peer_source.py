@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from engramlog.api.client.webhook_addresses import address_fault, checked_connector
 from engramlog.projections.http_exchange import HttpFault, exchange, open_session, whole_within
-from engramlog.replay.stigmem.pulling import PeerFault, decode_body
+from engramlog.replay.stigmem.pulling import PeerFault, PeerForbids, decode_body
 
 PATH = "/v1/federation/facts"
 ANSWER_SECONDS = 30.0
@@ -31,9 +31,10 @@ class HttpFactSource:
         self._url = url.rstrip("/") + PATH
         self._token = token
 
-    async def page(self, cursor: str | None, limit: int) -> object:
+    async def page(self, scope: str, cursor: str | None, limit: int) -> object:
         """See ``FactSource``."""
-        query = {"limit": str(limit)} | ({} if cursor is None else {"cursor": cursor})
+        query = {"scope": scope, "limit": str(limit)}
+        query |= {} if cursor is None else {"cursor": cursor}
         return await self._session.fetch(self._url, query, self._token())
 
 
@@ -69,7 +70,8 @@ class PeerSession:
             raise PeerBusy(_seconds(answer.headers.get("retry-after")))
         if answer.status != 200:
             words = answer.body[:200].decode(errors="replace")
-            raise PeerFault(f"the peer answered {answer.status}: {words}")
+            shape = PeerForbids if answer.status == 403 else PeerFault
+            raise shape(f"the peer answered {answer.status}: {words}")
         return await asyncio.to_thread(decode_body, answer.body)
 
     async def close(self) -> None:

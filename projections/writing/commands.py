@@ -297,12 +297,14 @@ class Unsubscribe(OwnShape, frozen=True, kw_only=True):
 
 class ReceiveForeign(OwnShape, frozen=True, kw_only=True):
     """Take a page of facts that a foreign node sent. ``facts`` are checked and carry
-    ``foreign``; ``refused`` were not worth taking; ``cursor`` is empty for pushed facts."""
+    ``foreign``; ``refused`` were not worth taking; ``cursor`` is empty for pushed facts;
+    ``scope`` is the one that was asked for."""
 
     node_id: str
     facts: tuple[FactAsserted, ...]
     refused: tuple[RefusedFact, ...] = ()
     cursor: str = ""
+    scope: str = ""
     received: int
 
 

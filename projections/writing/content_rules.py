@@ -37,8 +37,8 @@ from engramlog.projections.memories.summary_naming import period_of_name
 from engramlog.projections.moment import parse_instant
 from engramlog.projections.normalization import URI_LENGTH_MAX, normalize_ref, normalize_uri
 
-CONTENT_RULES = 1
-"""The version of these rules."""
+CONTENT_RULES = 2
+"""The version of these rules. 2: a fact does not choose its id."""
 VALUE_BYTES_MAX = 1_048_576
 """The largest value of a fact, and the largest content of an episode, in UTF-8."""
 ID_LENGTH_MAX = 512
@@ -85,7 +85,8 @@ def _fact(fact: FactAsserted) -> None:
     for parent in fact.derived_from:
         parse_fact_hash(parent.hash)
         _identifier("derived_from.fact_id", parent.fact_id)
-    _identifier("id", fact.id)
+    if fact.id is not None:
+        raise _Broken("id is that of the event: another's could be taken")
     if fact.attestation is not None:
         _attestation(fact.attestation)
     if fact.attributes is not None:

@@ -2,7 +2,8 @@
 
 What a page holds is sorted by clock reading as numbers, taken fact by fact, and written
 together with the cursor behind it, so a crash loses and repeats nothing. What is refused is
-named in the log and passed. The cursor sent is moved back by a little: nodes that compare
+named in the log and passed. Each scope has a cursor of its own, so one that is granted late, by
+either side, comes from its beginning. The cursor sent is moved back by a little: nodes that compare
 readings as text hide facts behind a cursor that they have already handed out.
 """
 
@@ -17,7 +18,15 @@ from msgspec import Struct
 from engramlog.eventlog.clock import COUNTER_LIMIT, format_hlc, parse_hlc
 from engramlog.eventlog.kinds import FactAsserted, RefusedFact
 from engramlog.projections.writing.commands import ReceiveForeign
-from engramlog.replay.stigmem.records import RecordBounds, hlc_of, is_ahead, name_of, taken
+from engramlog.replay.stigmem.records import (
+    OUTSIDE,
+    RecordBounds,
+    hlc_of,
+    is_ahead,
+    name_of,
+    scope_of,
+    taken,
+)
 
 PAGE_FACTS = 500
 PAGES_MAX = 200
@@ -30,23 +39,28 @@ class PeerFault(Exception):
     """A peer did not answer with a page; nothing was taken, the next round asks again."""
 
 
+class PeerForbids(PeerFault):
+    """A peer does not give what was asked for."""
+
+
 class FactSource(Protocol):
     """A peer's ``GET /v1/federation/facts``."""
 
-    async def page(self, cursor: str | None, limit: int) -> object:
-        """The decoded JSON of one page. Raises PeerFault."""
+    async def page(self, scope: str, cursor: str | None, limit: int) -> object:
+        """The decoded JSON of one page. Raises PeerFault, PeerForbids."""
         ...
 
 
 class RoundReport(Struct, frozen=True):
-    """What one round did. ``held`` says why it stopped before the peer's end, if it did."""
+    """What one round did. ``held`` says why it stopped before the peer's end, if it did;
+    ``more``: it stopped at ``PAGES_MAX``."""
 
     pages: int
     received: int
     accepted: int
     refused: int
-    cursor: str
     held: str | None
+    more: bool
 
 
 class _Page(Struct, frozen=True):
@@ -58,12 +72,16 @@ class _Page(Struct, frozen=True):
 class Desk(Protocol):
     """What the puller asks of the node."""
 
-    def cursor(self) -> str:
-        """Where the next page begins; empty at the start."""
+    def cursor(self, scope: str) -> str:
+        """Where the next page of a scope begins; empty at the start."""
         ...
 
-    def settled(self, names: Sequence[str]) -> frozenset[str]:
-        """Those of the peer's fact ids that were taken or refused before."""
+    def settled(self, names: Sequence[str]) -> dict[str, str]:
+        """Those of the peer's fact ids that were taken before (empty), or why not."""
+        ...
+
+    def known(self, facts: Sequence[FactAsserted]) -> list[bool]:
+        """Of each fact, whether it is here, by whichever way it came."""
         ...
 
     async def take(self, command: ReceiveForeign) -> tuple[int, int]:
@@ -77,38 +95,64 @@ async def pull_round(
     bounds: RecordBounds,
     now_us: Callable[[], int],
 ) -> RoundReport:
-    """Fetch and take pages until the peer has no more. Raises PeerFault."""
-    reached = desk.cursor()
+    """Fetch and take pages of every scope until the peer has no more. Raises PeerFault."""
+    reports: list[RoundReport] = []
+    forbidden: PeerForbids | None = None
+    for scope in sorted(bounds.scopes):
+        try:
+            reports.append(await _pull_scope(scope, source, desk, bounds, now_us))
+        except PeerForbids as fault:
+            forbidden = fault
+    if not reports and forbidden is not None:
+        raise forbidden
+    return RoundReport(
+        sum(each.pages for each in reports),
+        sum(each.received for each in reports),
+        sum(each.accepted for each in reports),
+        sum(each.refused for each in reports),
+        next((each.held for each in reports if each.held is not None), None),
+        any(each.more for each in reports),
+    )
+
+
+async def _pull_scope(
+    scope: str, source: FactSource, desk: Desk, bounds: RecordBounds, now_us: Callable[[], int]
+) -> RoundReport:
+    reached = desk.cursor(scope)
     asked = rewound(reached)
     pages = received = accepted = refused = 0
     held: str | None = None
-    while pages < PAGES_MAX:
-        page = page_of(await source.page(asked, PAGE_FACTS))
+    more = True
+    while more and pages < PAGES_MAX:
+        page = page_of(await source.page(scope, asked, PAGE_FACTS))
         pages += 1
-        command, held = page_command(page.facts, desk, bounds, reached, now_us())
+        command, held = page_command(page.facts, scope, desk, bounds, reached, now_us())
         if command is not None:
             took, passed = await desk.take(command)
             accepted, refused = accepted + took, refused + passed
             received += command.received
             reached = command.cursor
-        if held is not None or not page.has_more or page.cursor is None:
-            break
-        if page.cursor == asked:
-            held = "the peer's cursor does not advance"
-            break
+        more = held is None and page.has_more and page.cursor is not None
+        if more and page.cursor == asked:
+            held, more = "the peer's cursor does not advance", False
         asked = page.cursor
-    return RoundReport(pages, received, accepted, refused, reached, held)
+    return RoundReport(pages, received, accepted, refused, held, more)
 
 
 def page_command(
-    facts: Sequence[object], desk: Desk, bounds: RecordBounds, reached: str, now_us: int
+    facts: Sequence[object],
+    scope: str,
+    desk: Desk,
+    bounds: RecordBounds,
+    reached: str,
+    now_us: int,
 ) -> tuple[ReceiveForeign | None, str | None]:
     """What is new on a page, and why the rest of it has to wait, if it has to."""
     settled = desk.settled([name_of(record) for record in facts])
-    fresh = [record for record in facts if name_of(record) not in settled]
+    fresh = [record for record in facts if not _is_settled(record, settled, bounds)]
     fresh.sort(key=lambda record: (hlc_of(record) or 0, name_of(record)))
     held: str | None = None
-    new: list[FactAsserted] = []
+    found: list[FactAsserted] = []
     refused: list[RefusedFact] = []
     last = reading(reached)
     for record in fresh:
@@ -121,8 +165,9 @@ def page_command(
         if isinstance(outcome, RefusedFact):
             refused.append(outcome)
         else:
-            new.append(outcome)
+            found.append(outcome)
         last = max(last, hlc or 0)
+    new = [fact for fact, here in zip(found, desk.known(found), strict=True) if not here]
     if not new and not refused:
         return None, held
     command = ReceiveForeign(
@@ -130,9 +175,17 @@ def page_command(
         facts=tuple(new),
         refused=tuple(refused),
         cursor=format_hlc(last),
+        scope=scope,
         received=len(new) + len(refused),
     )
     return command, held
+
+
+def _is_settled(record: object, settled: dict[str, str], bounds: RecordBounds) -> bool:
+    """Whether nothing is left to do for a record: one that was refused for its scope comes
+    again once that is granted."""
+    code = settled.get(name_of(record))
+    return code is not None and not (code == OUTSIDE and scope_of(record) in bounds.scopes)
 
 
 def rewound(cursor: str) -> str | None:

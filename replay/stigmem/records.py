@@ -22,6 +22,8 @@ from engramlog.projections.writing.content_rules import content_fault
 
 NAME_LENGTH_MAX = 2048
 PARENTS_MAX = 1000
+OUTSIDE = "scope_not_permitted"
+"""Refused for its scope, which the agreement does not cover."""
 _TYPES = ("string", "text", "number", "boolean", "datetime", "ref", "null")
 
 
@@ -56,6 +58,11 @@ def hlc_of(record: object) -> int | None:
         return parse_hlc(str(fields.get("hlc")))
     except ValueError:
         return None
+
+
+def scope_of(record: object) -> object:
+    """What a record says of its scope."""
+    return cast("dict[str, Any]", record).get("scope") if isinstance(record, dict) else None
 
 
 def dated(record: object) -> object:
@@ -93,9 +100,9 @@ def _fact(record: dict[str, Any], name: str, bounds: RecordBounds) -> FactAssert
     hlc = hlc_of(record)
     if hlc is None or name.startswith("unnamed:"):
         raise _Refusal("malformed")
-    scope = record.get("scope")
+    scope = scope_of(record)
     if scope not in SCOPES or scope not in bounds.scopes or scope == "local":
-        raise _Refusal("scope_not_permitted")
+        raise _Refusal(OUTSIDE)
     if record.get("received_from") is not None:
         raise _Refusal("relayed")
     if record.get("garden_id") is not None:

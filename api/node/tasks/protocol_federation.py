@@ -16,9 +16,12 @@ from engramlog.api.client.peer_source import HttpFactSource, PeerBusy, PeerSessi
 from engramlog.api.node.node import Node
 from engramlog.api.node.tasks.task import LoopTask, TaskStatus, end_tasks
 from engramlog.api.settings import Settings
+from engramlog.eventlog.kinds import FactAsserted
 from engramlog.projections.tables.peers.protocol_facts import (
-    ForeignCursor,
+    ForeignPages,
     foreign_cursor,
+    foreign_known,
+    foreign_pages,
     foreign_settled,
 )
 from engramlog.projections.writing.commands import ReceiveForeign, Refused
@@ -30,7 +33,7 @@ from engramlog.replay.stigmem.peer_token import (
     sign_peer_token,
 )
 from engramlog.replay.stigmem.peers import PeerBook, ProtocolPeer
-from engramlog.replay.stigmem.pulling import PAGES_MAX, PeerFault, RoundReport, pull_round
+from engramlog.replay.stigmem.pulling import PeerFault, RoundReport, pull_round
 from engramlog.replay.stigmem.records import RecordBounds
 
 LOOK_SECONDS = 0.5
@@ -56,12 +59,14 @@ class NodeDesk:
         self._node = node
         self._node_id = node_id
 
-    def cursor(self) -> str:
-        found = self._node.reader.ask(foreign_cursor, self._node_id)
-        return "" if found is None else found.cursor
+    def cursor(self, scope: str) -> str:
+        return self._node.reader.ask(foreign_cursor, self._node_id, scope)
 
-    def settled(self, names: Sequence[str]) -> frozenset[str]:
+    def settled(self, names: Sequence[str]) -> dict[str, str]:
         return self._node.reader.ask(foreign_settled, self._node_id, names)
+
+    def known(self, facts: Sequence[FactAsserted]) -> list[bool]:
+        return self._node.reader.ask(foreign_known, facts)
 
     async def take(self, command: ReceiveForeign) -> tuple[int, int]:
         states = await take(self._node, command)
@@ -95,6 +100,7 @@ class ProtocolFederation(LoopTask):
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._pulled: dict[str, ProtocolPeer] = {}
         self._session: PeerSession | None = None
+        self._shared: dict[str, frozenset[str]] = {}
 
     def peer_of(self, header: str | None) -> tuple[ProtocolPeer, PeerClaims]:
         """The peer behind an Authorization header. Raises PeerTokenError."""
@@ -118,9 +124,17 @@ class ProtocolFederation(LoopTask):
         limit = self._settings.value_bytes_max
         return RecordBounds(node_id, self.shared_scopes(scopes), limit, source)
 
-    def pulled(self, node_id: str) -> ForeignCursor | None:
+    def pulled(self, node_id: str) -> ForeignPages | None:
         """What came of a peer so far."""
-        return self._node.reader.ask(foreign_cursor, node_id)
+        return self._node.reader.ask(foreign_pages, node_id)
+
+    def is_shared_anew(self, peer: ProtocolPeer) -> bool:
+        """Whether more is shared with a peer than at its last question. One that keeps a single
+        cursor for all scopes then has to be handed everything once more."""
+        now = self.shared_scopes(peer.scopes)
+        before = self._shared.get(peer.node_id, now)
+        self._shared[peer.node_id] = now
+        return not now <= before
 
     @property
     def wanted(self) -> bool:
@@ -187,8 +201,8 @@ class ProtocolFederation(LoopTask):
                 peer = self.peers.find(node_id)
                 if peer is not None:
                     state.report = await self.pull_once(peer)
-                    if state.report.pages >= PAGES_MAX:
-                        wait = 0.0  # there is more
+                    if state.report.more:
+                        wait = 0.0
                 state.rounds += 1
                 failures, state.fault = 0, None
             except PeerBusy as fault:

@@ -107,7 +107,7 @@ _WIRE_ERRORS = frozenset({"scope_not_permitted", "source_not_owned", "hlc_skew",
     errors=(400, 401, 403),
 )
 async def pull(call: Call) -> web.Response:
-    """What this node stated after a clock reading, in the scopes of the agreement."""
+    """What this node stated after a clock reading, in the scopes of the agreement, or in one."""
     federation = call.service.federation
     try:
         peer, claims = federation.peer_of(call.request.headers.get("Authorization"))
@@ -122,6 +122,8 @@ async def pull(call: Call) -> web.Response:
             raise ApiError(403, "scope not permitted for this peer")
         scopes = frozenset({query.scope})
     cursor = _cursor(query.cursor)
+    if query.scope is None and federation.is_shared_anew(peer):
+        cursor = 0
     node = call.node
 
     def page() -> FactsPage:

@@ -108,8 +108,8 @@ def id_of(event_id: bytes) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-class ForeignCursor(Struct, frozen=True):
-    """Where the next page of a foreign node begins, and what came so far."""
+class ForeignPages(Struct, frozen=True):
+    """What came of a foreign node so far; ``cursor``: how far its furthest scope was walked."""
 
     cursor: str
     received: int
@@ -119,22 +119,29 @@ class ForeignCursor(Struct, frozen=True):
 
 
 class ForeignFactsProjector:
-    """``foreign_facts``: which fact a foreign node's id stands for; ``foreign_pages``: how far
-    each node was pulled; ``foreign_refusals``: what was not taken."""
+    """``foreign_facts``: which fact a foreign node's id stands for, and whether this node
+    wrapped it; ``foreign_cursors``: how far each scope of a node was pulled; ``foreign_pages``:
+    what came of each node; ``foreign_refusals``: what was not taken."""
 
     name = "foreign_facts"
-    version = 1
-    tables = ("foreign_facts", "foreign_pages", "foreign_refusals")
+    version = 2
+    tables = ("foreign_facts", "foreign_cursors", "foreign_pages", "foreign_refusals")
     schema = """
     CREATE TABLE foreign_facts (
         node_id TEXT NOT NULL,
         foreign_id TEXT NOT NULL,
         fact_id TEXT NOT NULL,
+        wrapped_here INTEGER NOT NULL,
         PRIMARY KEY (node_id, foreign_id, fact_id)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE foreign_cursors (
+        node_id TEXT NOT NULL,
+        scope TEXT NOT NULL,
+        cursor TEXT NOT NULL,
+        PRIMARY KEY (node_id, scope)
     ) STRICT, WITHOUT ROWID;
     CREATE TABLE foreign_pages (
         node_id TEXT PRIMARY KEY,
-        cursor TEXT NOT NULL,
         received INTEGER NOT NULL,
         accepted INTEGER NOT NULL,
         refused INTEGER NOT NULL,
@@ -158,69 +165,91 @@ class ForeignFactsProjector:
         for event in events:
             payload = event.payload
             if isinstance(payload, FactAsserted):
-                if payload.foreign is not None:
+                foreign = payload.foreign
+                if foreign is not None:
+                    here = event.peer == foreign.node_id
                     db.execute(
-                        "INSERT OR IGNORE INTO foreign_facts VALUES (?,?,?)",
-                        (payload.foreign.node_id, payload.foreign.fact_id, id_of(event.event_id)),
+                        "INSERT OR IGNORE INTO foreign_facts VALUES (?,?,?,?)",
+                        (foreign.node_id, foreign.fact_id, id_of(event.event_id), int(here)),
                     )
             elif isinstance(payload, ForeignPageReceived) and event.peer is None:
                 self._page(event, payload, db)
 
     def _page(self, event: Recorded, page: ForeignPageReceived, db: apsw.Connection) -> None:
         db.execute(
-            "INSERT INTO foreign_pages VALUES (?,?,?,?,?,?) ON CONFLICT (node_id) DO UPDATE SET"
-            " cursor=iif(excluded.cursor='', cursor, excluded.cursor),"
+            "INSERT INTO foreign_pages VALUES (?,?,?,?,?) ON CONFLICT (node_id) DO UPDATE SET"
             " received=received+excluded.received, accepted=accepted+excluded.accepted,"
             " refused=refused+excluded.refused, last_at_us=excluded.last_at_us",
             (
                 page.node_id,
-                page.cursor,
                 page.received,
                 page.accepted,
                 len(page.refused),
                 event.header.recorded_at,
             ),
         )
+        if page.cursor:
+            db.execute(
+                "INSERT OR REPLACE INTO foreign_cursors VALUES (?,?,?)",
+                (page.node_id, page.scope, page.cursor),
+            )
         db.executemany(
             "INSERT OR IGNORE INTO foreign_refusals VALUES (?,?,?,?)",
             [(page.node_id, each.fact_id, each.code, event.position) for each in page.refused],
         )
 
 
-def foreign_cursor(db: apsw.Connection, node_id: str) -> ForeignCursor | None:
-    """How far a foreign node was pulled; None where it never was."""
+def foreign_cursor(db: apsw.Connection, node_id: str, scope: str) -> str:
+    """How far a scope of a foreign node was pulled; empty where it never was."""
+    row = query_one(
+        db, "SELECT cursor FROM foreign_cursors WHERE node_id=? AND scope=?", (node_id, scope)
+    )
+    return "" if row is None else str(row[0])
+
+
+def foreign_pages(db: apsw.Connection, node_id: str) -> ForeignPages | None:
+    """What came of a foreign node; None where nothing did."""
     row = query_one(
         db,
-        "SELECT cursor, received, accepted, refused, last_at_us FROM foreign_pages WHERE node_id=?",
+        "SELECT (SELECT coalesce(max(cursor), '') FROM foreign_cursors WHERE node_id=?1),"
+        " received, accepted, refused, last_at_us FROM foreign_pages WHERE node_id=?1",
         (node_id,),
     )
-    return None if row is None else ForeignCursor(*row)
+    return None if row is None else ForeignPages(*row)
 
 
-def is_known(db: apsw.Connection, node_id: str, foreign_id: str) -> bool:
-    """Whether a foreign node's fact is here, by any puller's wrapping."""
+def is_known(db: apsw.Connection, fact: FactAsserted) -> bool:
+    """Whether a foreign node's fact is here: under its id as this node wrapped it, or as it is,
+    by any puller's wrapping. What a peer says of that id is only the peer's word."""
+    assert fact.foreign is not None
     return (
         query_one(
             db,
-            "SELECT 1 FROM foreign_facts WHERE node_id=? AND foreign_id=?",
-            (node_id, foreign_id),
+            "SELECT 1 FROM foreign_facts WHERE node_id=? AND foreign_id=?"
+            " AND (wrapped_here OR fact_id=?)",
+            (fact.foreign.node_id, fact.foreign.fact_id, id_of(foreign_event_id(fact))),
         )
         is not None
     )
 
 
-def foreign_settled(db: apsw.Connection, node_id: str, names: Sequence[str]) -> frozenset[str]:
-    """Those of a foreign node's ids that were taken or refused."""
+def foreign_settled(db: apsw.Connection, node_id: str, names: Sequence[str]) -> dict[str, str]:
+    """Those of a foreign node's ids that this node took (empty), or why it refused them."""
     asked = msgspec.json.encode(list(names)).decode()
     rows = query(
         db,
-        "SELECT foreign_id FROM foreign_facts WHERE node_id=?1"
+        "SELECT foreign_id, code FROM foreign_refusals WHERE node_id=?1"
         " AND foreign_id IN (SELECT value FROM json_each(?2))"
-        " UNION SELECT foreign_id FROM foreign_refusals WHERE node_id=?1"
-        " AND foreign_id IN (SELECT value FROM json_each(?2))",
+        " UNION ALL SELECT foreign_id, '' FROM foreign_facts WHERE node_id=?1"
+        " AND foreign_id IN (SELECT value FROM json_each(?2)) AND wrapped_here",
         (node_id, asked),
     )
-    return frozenset(str(row[0]) for row in rows)
+    return {str(name): str(code) for name, code in rows}
+
+
+def foreign_known(db: apsw.Connection, facts: Sequence[FactAsserted]) -> list[bool]:
+    """Of each fact, whether it is here (``is_known``)."""
+    return [is_known(db, fact) for fact in facts]
 
 
 def foreign_refusals(db: apsw.Connection, node_id: str, limit: int) -> list[tuple[str, str, int]]:

@@ -586,6 +586,79 @@ def test_our_own_nodes_pull_each_other_by_the_protocol(
     assert len(held(a)) == 2
 
 
+def test_a_scope_that_is_granted_late_comes_whole(
+    serve: Callable[..., LiveNode], clock: FixedClock
+) -> None:
+    options: dict[str, Any] = {
+        "clock": clock, "federation_enabled": True, "federation_insecure": True,
+        "federation_pull_interval_s": 0.05,
+    }  # fmt: skip
+    ours, theirs = serve(**options), serve(**options)
+
+    def agreed(mine: LiveNode, other: LiveNode, *scopes: str) -> None:
+        name = other.node.node_id
+        book_of(mine).peers[name] = ProtocolPeer(
+            name, other.url, own_key(other), frozenset(scopes), active=True
+        )
+
+    def said(v: str, scope: str) -> None:
+        clock.advance(10_000_000)  # beyond what the puller asks for again
+        theirs.state(v=v, scope=scope, entity=f"user:{v}")
+
+    def values() -> set[str]:
+        return {record["value"]["v"] for record in held(ours)}
+
+    agreed(theirs, ours, "company")
+    agreed(ours, theirs, "company", "public")
+    said("p1", "public")
+    said("c1", "company")
+    until(lambda: values() == {"c1"})
+    agreed(theirs, ours, "company", "public")  # they share more
+    until(lambda: values() == {"c1", "p1"})
+    agreed(ours, theirs, "company")
+    said("p2", "public")
+    said("c2", "company")
+    until(lambda: values() == {"c1", "p1", "c2"})
+    agreed(ours, theirs, "company", "public")  # we take more
+    until(lambda: values() == {"c1", "p1", "c2", "p2"})
+    position = ours.node.log.head().position
+    time.sleep(0.3)
+    assert ours.node.log.head().position == position
+
+
+def test_what_was_refused_for_its_scope_is_taken_once_that_is_granted(
+    serve: Callable[..., LiveNode], clock: FixedClock, peer: ReferenceNode
+) -> None:
+    live = serve(
+        clock=clock, federation_enabled=True, federation_insecure=True,
+        federation_pull_interval_s=0.05, federation_allow_team=True,
+    )  # fmt: skip
+    peer.scopes |= {"team"}
+    peer.state("team", scope="team")
+    peer.state("company")
+    acquaint(live, peer)
+    until(lambda: pull_of(live, peer)["refused"] == 1)
+    acquaint(live, peer, scopes=COMPANY | {"team"})
+    until(lambda: len(held(live)) == 2)
+
+
+def test_a_client_of_one_cursor_is_told_what_lies_behind_it(
+    served: LiveNode, peer: ReferenceNode
+) -> None:
+    """Other software keeps one cursor for all scopes."""
+    acquaint(served, peer, pulled=False, scopes=frozenset({"company"}))
+    served.state(v="p", scope="public", entity="user:p")
+    served.state(v="c", scope="company", entity="user:c")
+    first = fetch(served, peer).json()
+    assert [each["value"]["v"] for each in first["facts"]] == ["c"]
+    again = fetch(served, peer, cursor=first["cursor"]).json()
+    assert again["facts"] == []
+    acquaint(served, peer, pulled=False)
+    late = fetch(served, peer, cursor=first["cursor"]).json()
+    assert [each["value"]["v"] for each in late["facts"]] == ["p", "c"]
+    assert fetch(served, peer, cursor=late["cursor"]).json()["facts"] == []
+
+
 def test_a_node_that_does_not_federate_knows_no_peer(
     serve: Callable[..., LiveNode], clock: FixedClock, peer: ReferenceNode
 ) -> None:

@@ -40,7 +40,7 @@ def receive_foreign(command: ask.ReceiveForeign, context: Context) -> Decision:
     for fact in command.facts:
         assert fact.foreign is not None
         name = fact.foreign.fact_id
-        if name in taken or is_known(context.db, command.node_id, name):
+        if name in taken or is_known(context.db, fact):
             states.setdefault(name, "known")
             continue
         if query_one(context.db, _LOCAL_SOURCE, (fact.source,)) is not None:
@@ -62,6 +62,7 @@ def receive_foreign(command: ask.ReceiveForeign, context: Context) -> Decision:
     page = ForeignPageReceived(
         node_id=command.node_id,
         cursor=command.cursor,
+        scope=command.scope,
         received=command.received,
         accepted=len(taken),
         refused=refused,

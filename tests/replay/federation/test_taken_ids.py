@@ -1,0 +1,76 @@
+"""Ids are their origin's: what a granted peer says under another's id keeps nothing out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from engramlog.eventlog.clock import parse_hlc
+from engramlog.eventlog.codec import encode_payload
+from engramlog.eventlog.kinds import FactAsserted, ForeignFact, PeerGrants, Value
+from engramlog.projections.cid import compute_cid
+from tests.worlds.federation.hostile import HostilePeer
+from tests.worlds.federation.network import START_US
+from tests.worlds.federation.seen import held, texts
+from tests.worlds.live import LiveNode
+from tests.worlds.protocol_peers import declared, own_key
+from tests.worlds.reference_node import ReferenceNode
+from tests.worlds.waiting import until
+
+Make = Callable[..., HostilePeer]
+
+
+def stated(text: str) -> FactAsserted:
+    fact = FactAsserted(
+        entity="user:a", relation="memory:role", value=Value("string", text), source="agent:f",
+        scope="company",
+    )  # fmt: skip
+    cid = compute_cid(
+        entity=fact.entity, relation=fact.relation, value=fact.value, source=fact.source,
+        confidence=1.0, scope=fact.scope,
+    )  # fmt: skip
+    return replace(fact, cid=cid)
+
+
+def test_a_peers_wrapping_of_anothers_fact_does_not_stand_in_for_it(
+    live: LiveNode, hostile: Make
+) -> None:
+    other = ReferenceNode()
+    try:
+        other.wall_ms = START_US // 1000
+        true = other.state("true")
+        peer = hostile()
+        foreign = ForeignFact(other.node_id, true["id"], parse_hlc(true["hlc"]), 1)
+        payload = encode_payload(replace(stated("made up"), foreign=foreign))
+        peer.forger.add(payload, schema_version=4)
+        peer.befriend(live, scopes=["company"])
+        until(lambda: "made up" in texts(live))
+        other.peers[live.node.node_id] = own_key(live)
+        grants = PeerGrants(scopes=["company"], wire="facts")
+        declared(live, other.node_id, other.url, other.public_key, grants)
+        until(lambda: "true" in texts(live))
+        assert live.node.rebuild().compared
+    finally:
+        other.close()
+
+
+def test_a_fact_whose_id_another_peer_took_first_comes_all_the_same(
+    live: LiveNode, hostile: Make
+) -> None:
+    """A peer sees the id of another's fact and states one of its own under it, earlier."""
+    honest, squatter = hostile("honest"), hostile("squatter")
+    taken = "0190a5b6-0000-7000-8000-000000000001"
+    honest.forger.add(
+        encode_payload(stated("true")), schema_version=4,
+        event_id=bytes.fromhex(taken.replace("-", "")),
+    )  # fmt: skip
+    squatter.forger.add(encode_payload(replace(stated("made up"), id=taken)), schema_version=4)
+    squatter.forger.state("its own")
+    squatter_id = squatter.befriend(live, scopes=["company"])
+    until(lambda: "its own" in texts(live))
+    honest_id = honest.befriend(live, scopes=["company"])
+    until(lambda: "true" in texts(live))
+    assert held(live, honest_id) == held(live, squatter_id) == {}
+    assert "made up" not in texts(live)
+    assert live.node.rebuild().compared
