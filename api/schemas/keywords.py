@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from engramlog.api.schemas.values import Instant
+from engramlog.api.schemas.values import Flag, Instant
 from engramlog.projections.moment import parse_instant
 from engramlog.projections.recall.filters import Filters, emotions_of
 from engramlog.projections.recall.request import Intent, Situation
@@ -52,6 +52,7 @@ class KeywordFields(BaseModel):
     emotion: str | None = Field(default=None, min_length=1, max_length=TOPIC_LENGTH_MAX)
     time_start: When | None = None
     time_end: When | None = None
+    include_expired: Flag = False
     current_context: CurrentContext | None = None
     intent: Intent | None = None
 
@@ -75,6 +76,7 @@ class KeywordFields(BaseModel):
             topic=self.topic,
             tier=self.tier,
             emotions=() if self.emotion is None else emotions_of(self.emotion),
+            expired=self.include_expired,
         )
 
     @property

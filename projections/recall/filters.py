@@ -40,6 +40,7 @@ class Filters(Struct, frozen=True, kw_only=True):
         emotions: any of them within any of the fact's emotion tags.
         without: numbers of relations that are left out.
         set_aside: whether facts that a resolution set aside are kept.
+        expired: whether facts whose validity is over are kept.
     """
 
     relation: int | None = None
@@ -51,10 +52,11 @@ class Filters(Struct, frozen=True, kw_only=True):
     emotions: tuple[str, ...] = ()
     without: tuple[int, ...] = ()
     set_aside: bool = False
+    expired: bool = False
 
     def apply(self, view: View, mask: Bool, moment: Moment) -> Bool:
         """What of ``mask`` is kept; ``mask`` itself where nothing is asked."""
-        if self == Filters(set_aside=self.set_aside):
+        if self == Filters(set_aside=self.set_aside, expired=self.expired):
             return mask
         mask = mask.copy()
         for column, wanted in ((view.relation, self.relation), (view.source, self.source)):

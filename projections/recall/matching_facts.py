@@ -104,7 +104,7 @@ def find_surviving(
     mask[view.reserved_slots()] = False
     if not filters.set_aside:
         mask &= view.set_aside > moment.position
-    since, until = _expire(view, mask, moment)
+    since, until = (NO_START, NO_END) if filters.expired else _expire(view, mask, moment)
     visible = survivors = Kept(view, mask)
     kept = filters.apply(view, mask, moment)
     if kept is not mask:

@@ -63,6 +63,8 @@ def test_filters_and_limits(data: Path) -> None:
     assert "short_circuit=Sf" in done.stderr
     past = engramlog(*asked, "--time-end", "1000")
     assert json.loads(past.stdout) == []
+    every = engramlog(*asked, "--topic", "work", "--include-expired")
+    assert json.loads(every.stdout)[0]["content"] == "Ann set the project deadline"
 
 
 def test_an_ambient_question_tells_what_it_left_out(tmp_path: Path) -> None:

@@ -46,6 +46,9 @@ def add_keyword_arguments(parser: argparse.ArgumentParser) -> None:
             f"--time-{name}", metavar="WHEN", help="recorded: milliseconds since 1970, or RFC 3339"
         )
     group.add_argument(
+        "--include-expired", action="store_true", help="also facts whose validity is over"
+    )
+    group.add_argument(
         "--intent", choices=("ambient", "explicit"),
         help="ambient: drop words that most facts hold, and skip the search where no other is "
         "left (needs a profile that has it); explicit: take the words exactly as they are",
@@ -84,6 +87,7 @@ def body_of(args: argparse.Namespace) -> dict[str, Any]:
         "stages": None if args.stages is None else args.stages.split(","),
         "time_start": _when(args.time_start),
         "time_end": _when(args.time_end),
+        "include_expired": args.include_expired or None,
         "intent": args.intent,
         "as_of": args.as_of,
         "valid_at": args.valid_at,

@@ -85,6 +85,20 @@ def test_filters_leave_what_they_ask_for(kittens: LiveNode) -> None:
     assert len(found(time_start="2020-01-01T00:00:00Z")) == 2
 
 
+def test_memories_that_have_expired_are_found_where_they_are_asked_for(live: LiveNode) -> None:
+    over = {"valid_from": "2019-01-01T00:00:00Z", "valid_until": "2020-01-01T00:00:00Z"}
+    live.state(entity="user:ann", type="text", v="Ann minds a kitten", **over)
+    live.state(entity="user:ann", relation="memory:pet", type="text", v="Ann keeps a kitten")
+
+    def found(**filters: Any) -> set[str]:
+        return set(said(recall(live, "kitten", stages=["Sf"], **filters)))
+
+    kept = {"Ann keeps a kitten"}
+    assert found() == kept
+    assert found(include_expired=True) == kept | {"Ann minds a kitten"}
+    assert found() == kept
+
+
 def test_the_highest_class_is_asked_for_and_a_secret_never_found(live: LiveNode) -> None:
     for text, classification in (("open kitten", 0), ("inner kitten", 1), ("secret kitten", 3)):
         live.state(type="text", v=text, scope="team", attributes={"classification": classification})
