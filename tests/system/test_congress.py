@@ -31,7 +31,7 @@ def told(subject: str) -> bool:
 
 @pytest.fixture(scope="module")
 def changes() -> dict[int, str]:
-    """The lines that are told, by their number in the whole stream, which counts from 0."""
+    """The lines that are used, by their number in the whole stream, which counts from 0."""
     with gzip.open(EVENTS, "rt") as lines:
         return {number: line for number, line in enumerate(lines) if told(json.loads(line)["s"])}
 
