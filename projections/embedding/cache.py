@@ -21,7 +21,7 @@ from msgspec import Struct
 from engramlog.eventlog.engines.sqlite.erasing import truncate_wal
 from engramlog.projections.arrays import F32
 from engramlog.projections.embedding.recipe import Space
-from engramlog.projections.tables.database import BUSY_TIMEOUT_MS, query, query_one
+from engramlog.projections.tables.database import BUSY_TIMEOUT_MS, query, query_one, set_pragmas
 
 LOOKUP_KEYS_MAX = 500
 _SCHEMA = """
@@ -52,8 +52,7 @@ class EmbeddingCache:
         self._db = apsw.Connection(str(path))
         self._db.set_busy_timeout(BUSY_TIMEOUT_MS)
         # What is deleted is overwritten: deletion here is erasure.
-        self._db.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL")
-        self._db.execute("PRAGMA secure_delete=ON")
+        set_pragmas(self._db, "journal_mode=WAL", "synchronous=NORMAL", "secure_delete=ON")
         self._lock = threading.Lock()
         with self._db:
             self._db.execute(_SCHEMA)

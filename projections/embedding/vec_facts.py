@@ -23,7 +23,7 @@ from engramlog.eventlog.engines.sqlite.erasing import truncate_wal
 from engramlog.projections.arrays import F32
 from engramlog.projections.embedding.errors import DimensionMismatch, ModelMismatch
 from engramlog.projections.embedding.recipe import Space
-from engramlog.projections.tables.database import BUSY_TIMEOUT_MS, copy_rows, query_one
+from engramlog.projections.tables.database import BUSY_TIMEOUT_MS, copy_rows, query_one, set_pragmas
 
 PAGE_ROWS = 5_000
 _META = """
@@ -201,10 +201,8 @@ def open_vectors(path: Path, page_bytes: int = 4096) -> apsw.Connection:
     """A writing connection that knows ``vec0``. ``page_bytes``: of a file made now."""
     db = apsw.Connection(str(path))
     _know_vec0(db)
-    db.execute(f"PRAGMA page_size={page_bytes}")
-    # A statement that answers ends the execution of those behind it until it is read.
-    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "secure_delete=ON"):
-        db.execute(f"PRAGMA {pragma}").fetchall()
+    set_pragmas(db, f"page_size={page_bytes}", "journal_mode=WAL", "synchronous=NORMAL")
+    set_pragmas(db, "secure_delete=ON")
     return db
 
 

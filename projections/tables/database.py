@@ -22,20 +22,27 @@ def open_writer(path: Path, *, bulk: bool = False) -> apsw.Connection:
     db = apsw.Connection(str(path))
     db.set_busy_timeout(BUSY_TIMEOUT_MS)
     if bulk:
-        db.execute("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; PRAGMA locking_mode=EXCLUSIVE")
+        set_pragmas(db, "journal_mode=OFF", "synchronous=OFF", "locking_mode=EXCLUSIVE")
     else:
-        db.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL")
-        db.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
-    db.execute(f"PRAGMA foreign_keys=ON; PRAGMA cache_size=-{CACHE_KIB}; PRAGMA temp_store=MEMORY")
-    db.execute("PRAGMA secure_delete=ON")
+        checkpoint = f"wal_autocheckpoint={CHECKPOINT_PAGES}"
+        set_pragmas(db, "journal_mode=WAL", "synchronous=NORMAL", checkpoint)
+    set_pragmas(db, "foreign_keys=ON", f"cache_size=-{CACHE_KIB}", "temp_store=MEMORY")
+    set_pragmas(db, "secure_delete=ON")
     return db
+
+
+def set_pragmas(db: apsw.Connection, *pragmas: str) -> None:
+    """Set each. In one string, those behind one that answers would not run before its answer
+    is read."""
+    for pragma in pragmas:
+        db.execute(f"PRAGMA {pragma}").fetchall()
 
 
 def open_reader(path: Path) -> apsw.Connection:
     """A connection that can only read."""
     db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     db.set_busy_timeout(BUSY_TIMEOUT_MS)
-    db.execute(f"PRAGMA query_only=ON; PRAGMA cache_size=-{CACHE_KIB // 4}")
+    set_pragmas(db, "query_only=ON", f"cache_size=-{CACHE_KIB // 4}")
     return db
 
 

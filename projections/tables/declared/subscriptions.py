@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import SubscriptionSet
-from engramlog.projections.tables.database import BUSY_TIMEOUT_MS, query, query_one
+from engramlog.projections.tables.database import BUSY_TIMEOUT_MS, query, query_one, set_pragmas
 
 _decode_types = msgspec.json.Decoder(list[str]).decode
 _COLUMNS = """subscription_id, subscriber, target, target_kind, on_change, delivery_address,
@@ -125,7 +125,7 @@ class DeliveryLedger:
         self._lock = threading.Lock()
         self._db = apsw.Connection(str(path))
         self._db.set_busy_timeout(BUSY_TIMEOUT_MS)
-        self._db.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL")
+        set_pragmas(self._db, "journal_mode=WAL", "synchronous=NORMAL")
         self._db.execute(
             "CREATE TABLE IF NOT EXISTS deliveries (subscription_id TEXT NOT NULL PRIMARY KEY,"
             " position INTEGER NOT NULL, failures INTEGER NOT NULL, open_until INTEGER NOT NULL,"

@@ -1,0 +1,39 @@
+"""Connections are set as their openers say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import apsw
+import pytest
+
+from engramlog.projections.embedding.vec_facts import open_vectors
+from engramlog.projections.tables.database import open_reader, open_writer
+
+OFF, NORMAL = 0, 1
+
+
+def said(db: apsw.Connection, *names: str) -> list[object]:
+    return [db.execute(f"PRAGMA {name}").fetchall()[0][0] for name in names]
+
+
+@pytest.mark.parametrize("opened", [open_writer, open_vectors])
+def test_tables_follow_the_log_without_a_sync_of_their_own(tmp_path: Path, opened: object) -> None:
+    assert callable(opened)
+    db: apsw.Connection = opened(tmp_path / "tables.db")
+    assert said(db, "journal_mode", "synchronous", "secure_delete") == ["wal", NORMAL, 1]
+    db.close()
+
+
+def test_a_file_that_is_built_aside_is_not_durable_before_it_is_complete(tmp_path: Path) -> None:
+    db = open_writer(tmp_path / "tables.db", bulk=True)
+    settings = said(db, "journal_mode", "synchronous", "locking_mode")
+    assert settings == ["off", OFF, "exclusive"]
+    db.close()
+
+
+def test_a_reader_cannot_write(tmp_path: Path) -> None:
+    open_writer(tmp_path / "tables.db").close()
+    db = open_reader(tmp_path / "tables.db")
+    assert said(db, "query_only") == [1]
+    db.close()
