@@ -2,7 +2,7 @@
 test process.
 
 Hypothesis draws the same examples in every run, so that a run says the same of the same code;
-``--hypothesis-profile=random`` draws others. How long each test took is kept in
+``--hypothesis-profile=random`` draws others, and more. How long each test took is kept in
 ``.pytest_cache/durations.tsv``, the slowest first."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.worlds.postgres_servers import Server, Servers, new_log
 # Explaining a failure traces every line: ten times slower than finding a smaller example.
 _PHASES = [phase for phase in Phase if phase is not Phase.explain]
 settings.register_profile("random", deadline=None, phases=_PHASES, print_blob=True)
-settings.register_profile("same", settings.get_profile("random"), derandomize=True)
+settings.register_profile("same", settings.get_profile("random"), derandomize=True, max_examples=25)
 settings.load_profile("same")
 
 

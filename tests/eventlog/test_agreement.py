@@ -132,7 +132,7 @@ class Agreement(RuleBasedStateMachine):
         self.folder.cleanup()
 
 
-Agreement.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+Agreement.TestCase.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
 TestAgreement = Agreement.TestCase
 
 

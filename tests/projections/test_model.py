@@ -30,7 +30,7 @@ from tests.worlds.histories import (
 from tests.worlds.model import Fact, Model, claims
 
 RIGHTS = everything()
-QUICK = settings(max_examples=40, deadline=None)
+QUICK = settings(max_examples=25, deadline=None)
 
 
 @contextmanager

@@ -92,9 +92,9 @@ def by_the_book(tensors: dict[str, F32], numbers: list[int]) -> np.ndarray:
 
 
 def test_rows_keep_the_order_of_the_texts_whatever_their_lengths(model: MiniLM) -> None:
-    texts = [("word " * (n * 7 % 90 + 1)).strip() + str(n) for n in range(120)]
+    texts = [("word " * (n * 7 % 90 + 1)).strip() + str(n) for n in range(40)]
     together = model.embed(texts)
-    for n in (0, 13, 119):
+    for n in (0, 13, 39):
         assert float(together[n] @ model.embed([texts[n]])[0]) == pytest.approx(1.0, abs=1e-6)
 
 

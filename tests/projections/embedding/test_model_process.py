@@ -83,9 +83,9 @@ def test_a_question_that_waits_is_asked_of_the_next_process(model: ModelProcess)
 
 def test_questions_do_not_wait_behind_documents(model: ModelProcess) -> None:
     model.embed(["a text"])
-    documents = threading.Thread(target=model.embed, args=(["word " * 200] * 60,))
+    documents = threading.Thread(target=model.embed, args=(["word " * 200] * 30,))
     documents.start()
-    for number in range(5):
+    for number in range(3):
         model.embed([f"question {number}"], "query")
     assert documents.is_alive(), "all questions were answered while documents were embedded"
     documents.join()

@@ -6,7 +6,7 @@ import asyncio
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engramlog.projections.episodes.episode import Episode
@@ -87,13 +87,11 @@ contexts = st.builds(
 
 
 @given(contexts)
-@settings(max_examples=100, deadline=None)
 def test_scores_lie_between_nothing_and_one(scored: SalienceContext) -> None:
     assert 0.0 <= salience(scored) <= 1.0
 
 
 @given(contexts, st.integers(0, 10 * 365 * 24 * HOUR_US))
-@settings(max_examples=100, deadline=None)
 def test_older_never_scores_higher(scored: SalienceContext, more_us: int) -> None:
     import msgspec
 

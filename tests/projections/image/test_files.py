@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engramlog.api.node.node import Node
@@ -52,7 +52,7 @@ def assert_alike(node: Node, image: MemoryImage) -> None:
 
 
 @given(histories(), st.lists(st.integers(0, 30), min_size=1, max_size=3))
-@QUICK
+@settings(QUICK, max_examples=12)  # each is loaded, folded and read from files
 def test_an_image_from_files_is_the_one_from_the_tables_and_the_one_that_was_folded(
     steps: list[Step], cuts: list[int]
 ) -> None:

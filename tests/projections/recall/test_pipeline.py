@@ -371,7 +371,7 @@ def requests() -> st.SearchStrategy[dict[str, Any]]:
     )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(st.lists(statements(), max_size=12), st.lists(statements(), max_size=8), requests())
 def test_facts_the_caller_may_not_read_change_nothing(
     readable: list[tuple[str, str, str, str, float, int]],
@@ -401,7 +401,7 @@ def told_apart(answer: RecallAnswer) -> Any:
     return facts, answer.total_scored, answer.tokens_used, answer.stages, answer.weights
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(st.lists(statements(), max_size=15), requests())
 def test_budgets_hold_and_the_same_question_has_the_same_answer(
     said: list[tuple[str, str, str, str, float, int]], request: dict[str, Any]
@@ -417,7 +417,7 @@ def test_budgets_hold_and_the_same_question_has_the_same_answer(
     assert answer == ask(world, "atlas ledger", **request)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 @given(st.lists(statements(), min_size=1, max_size=12), st.data())
 def test_the_past_answers_as_if_the_future_had_not_happened(
     said: list[tuple[str, str, str, str, float, int]], data: st.DataObject

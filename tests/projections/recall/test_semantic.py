@@ -147,7 +147,7 @@ def test_a_feed_has_no_context(provider: Any, cache: Any) -> None:
     st.sampled_from((None, 2, 5)),
 )
 @settings(
-    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_in_context_likeness_is_that_of_the_sum_of_vectors(
     provider: Any,
