@@ -40,6 +40,7 @@ from engramlog.projections.tables.declared.policies import (
     set_valued_relations,
 )
 from engramlog.projections.tables.erasing import Erased
+from engramlog.projections.tables.facts.decay import ends_facts
 from engramlog.projections.tables.facts.facts import SCHEMA as FACTS_SCHEMA
 from engramlog.projections.tables.facts.facts import fact_id, validity_us
 
@@ -234,7 +235,7 @@ class ContradictionsProjector:
             run = []
             if isinstance(payload, FactRetracted):
                 _release_all(payload.fact_ids, event, patterns, db)
-            elif isinstance(payload, DecaySwept):
+            elif isinstance(payload, DecaySwept) and ends_facts(payload):
                 ended = [fact for (fact,) in query(db, _ENDED_AT, (event.position,))]
                 _release_all(ended, event, patterns, db)
             elif isinstance(payload, ConflictResolved):

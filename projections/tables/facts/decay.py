@@ -31,14 +31,19 @@ SWEPT_COLUMNS = "from_position, entity, relation, scope, base_confidence, confid
 
 
 _SWEEPS = "SELECT position, scope, at_us, policies, gardens FROM decay_sweeps ORDER BY position"
-GARDENS_SWEPT = """(garden_id IS NULL OR garden_id IN (SELECT value FROM json_each(?))
-    OR '*' IN (SELECT value FROM json_each(?)))"""
-"""Which facts a sweep covers; takes ``gardens_json`` twice."""
+GARDENS_SWEPT = """(garden_id IS NULL OR garden_id IN (SELECT value FROM json_each(?3))
+    OR '*' IN (SELECT value FROM json_each(?3)))"""
+"""Which facts a sweep covers; takes ``gardens_json`` third."""
 
 
 def gardens_json(sweep: DecaySwept) -> str:
     """The gardens whose facts a sweep covers, ``*`` for all."""
     return msgspec.json.encode(sweep.gardens).decode()
+
+
+def ends_facts(sweep: DecaySwept) -> bool:
+    """Whether a sweep can end facts, not only weaken them."""
+    return any(policy.mode == "retract" for policy in sweep.policies)
 
 
 def is_exempt(entity: str, relation: str) -> bool:
@@ -284,7 +289,7 @@ class DecayPart:
     def ended_by(self, view: ColumnView, sweep: DecaySwept, position: int) -> I32:
         """Which live slots a retract-mode sweep ends."""
         none: I32 = np.empty(0, dtype=np.int32)
-        if not any(policy.mode == "retract" for policy in sweep.policies):
+        if not ends_facts(sweep):
             return none
         live = np.flatnonzero((view.to_position == LIVE) & (view.base > 0.0)).astype(np.int32)
         live = live[_covered(view, live, sweep.gardens)]

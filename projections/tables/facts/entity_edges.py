@@ -40,8 +40,8 @@ _SWEEP_CANDIDATES = f"""
 SELECT edges.rowid, facts.entity, facts.relation, facts.scope, facts.base_confidence,
     edges.confidence, facts.recorded_at
 FROM entity_edges AS edges JOIN facts USING (id)
-WHERE edges.to_position={LIVE} AND facts.base_confidence>0 AND edges.from_position<?
-  AND (?='*' OR facts.scope=?)
+WHERE edges.to_position={LIVE} AND facts.base_confidence>0 AND edges.from_position<?1
+  AND ?2 IN ('*', edges.scope)
   AND {GARDENS_SWEPT}
 """
 _DECAYED = "UPDATE entity_edges SET confidence=?, decay_epoch=? WHERE rowid=?"
@@ -124,8 +124,7 @@ class EntityEdgesProjector:
 def _sweep(position: int, sweep: DecaySwept, db: apsw.Connection) -> None:
     """Decay edges as their facts decay, from the edges' own state at the event."""
     epoch_ms = sweep.at_us // 1000
-    gardens = gardens_json(sweep)
-    rows = query(db, _SWEEP_CANDIDATES, (position, sweep.scope, sweep.scope, gardens, gardens))
+    rows = query(db, _SWEEP_CANDIDATES, (position, sweep.scope, gardens_json(sweep)))
     ended, decayed = swept_rows(sweep, rows)
     # In order: each page of a table larger than the cache is then written once.
     db.executemany(_DECAYED, [(confidence, epoch_ms, row) for row, confidence in sorted(decayed)])

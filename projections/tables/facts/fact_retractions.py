@@ -14,6 +14,7 @@ import apsw
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import DecaySwept, FactRetracted
 from engramlog.projections.tables.erasing import FACTS
+from engramlog.projections.tables.facts.decay import ends_facts
 
 _INSERT = """
 INSERT INTO fact_retractions
@@ -69,9 +70,7 @@ class FactRetractionsProjector:
                         for fact in payload.fact_ids
                     ],
                 )
-            elif isinstance(payload, DecaySwept) and any(
-                policy.mode == "retract" for policy in payload.policies
-            ):
+            elif isinstance(payload, DecaySwept) and ends_facts(payload):
                 db.execute(
                     _SWEPT,
                     (payload.at_us // 1000, event.position, event.header.actor, event.position),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 import zlib
-from collections.abc import Container, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import itemgetter
 from typing import Any
@@ -100,7 +100,8 @@ _END = f"UPDATE facts SET to_position=?, confidence=0.0 WHERE id=? AND to_positi
 _SET_ASIDE = f"UPDATE facts SET set_aside=? WHERE id=? AND set_aside={LIVE}"
 _SWEEP_CANDIDATES = f"""
 SELECT {SWEPT_COLUMNS} FROM facts
-WHERE to_position={LIVE} AND base_confidence>0 AND from_position<? AND (?='*' OR scope=?)
+WHERE to_position={LIVE} AND base_confidence>0 AND from_position<?1
+  AND (scope IN (SELECT value FROM json_each(?2)) OR '*' IN (SELECT value FROM json_each(?2)))
   AND {GARDENS_SWEPT}
 """
 _DECAYED = "UPDATE facts SET confidence=? WHERE from_position=?"
@@ -181,7 +182,7 @@ class FactsProjector:
             if pending and not isinstance(payload, FactAsserted):
                 db.executemany(_INSERT, pending)
                 pending = []
-            if sweeps and not (isinstance(payload, DecaySwept) and _apart(payload.scope, sweeps)):
+            if sweeps and not (isinstance(payload, DecaySwept) and _apart(payload, sweeps)):
                 self._sweep(sweeps, db)
                 sweeps = {}
             if isinstance(payload, FactAsserted):
@@ -197,14 +198,21 @@ class FactsProjector:
         self._sweep(sweeps, db)
 
     def _sweep(self, sweeps: dict[str, tuple[int, DecaySwept]], db: apsw.Connection) -> None:
-        """Sweeps of scopes that have no fact in common. Their rows are written together and in
-        order, so that each page of a table larger than the cache is written once."""
+        """Sweeps with no event of another kind between them, of scopes that have no fact in
+        common. The table is read once for all of them, and what they change is written together
+        and in order: each page of a table larger than the cache is read once and written once."""
+        if not sweeps:
+            return
+        position, sweep = next(iter(sweeps.values()))
+        bindings = (position, _encode(list(sweeps)).decode(), gardens_json(sweep))
+        rows: dict[str, list[tuple[Any, ...]]] = {scope: [] for scope in sweeps}
+        everywhere = rows.get("*")
+        for row in query(db, _SWEEP_CANDIDATES, bindings):
+            (everywhere if everywhere is not None else rows[row[3]]).append(row)
         ended: list[tuple[int, int]] = []
         weaker: list[tuple[float, int]] = []
-        for position, sweep in sweeps.values():
-            gardens = gardens_json(sweep)
-            bindings = (position, sweep.scope, sweep.scope, gardens, gardens)
-            gone, decayed = swept_rows(sweep, query(db, _SWEEP_CANDIDATES, bindings))
+        for scope, (position, sweep) in sweeps.items():
+            gone, decayed = swept_rows(sweep, rows[scope])
             weaker += [(confidence, row) for row, confidence in decayed]
             ended += [(position, row) for row in gone]
         weaker.sort(key=itemgetter(1))
@@ -213,9 +221,12 @@ class FactsProjector:
         db.executemany(_TTL_END, ended)
 
 
-def _apart(scope: str, sweeps: Container[str]) -> bool:
-    """Whether a sweep of a scope touches nothing that these do."""
-    return scope != "*" and scope not in sweeps and "*" not in sweeps
+def _apart(sweep: DecaySwept, others: Mapping[str, tuple[int, DecaySwept]]) -> bool:
+    """Whether a sweep reaches into the gardens that the others reach, and no scope of theirs."""
+    (_, other) = next(iter(others.values()))
+    scope = sweep.scope
+    overlaps = scope == "*" or scope in others or "*" in others
+    return not overlaps and sweep.gardens == other.gardens
 
 
 FILL_PAGE_ROWS = 20_000
