@@ -187,11 +187,16 @@ class Chain:
         return links
 
     def adopt(
-        self, events: Sequence[Foreign], peer: str, now_us: int, erasable: Collection[bytes] = ()
+        self,
+        events: Sequence[tuple[Foreign, Header]],
+        peer: str,
+        now_us: int,
+        erasable: Collection[bytes] = (),
     ) -> list[Link]:
         """Continue the log with another node's events: their bytes, our positions and times.
 
         Args:
+            events: each with its decoded header.
             peer: the node they came through.
             erasable: ids of events that may come without payload.
 
@@ -204,9 +209,8 @@ class Chain:
         position = self._position
         received_at = max(now_us, now_us if position == 0 else self._received_at)
         clock = HybridClock(self._hlc.last)
-        for event in events:
+        for event, header in events:
             position += 1
-            header = decode_header(event.header)
             received_hlc = clock.receive(header.hlc, received_at)
             stored = Stored(
                 position, received_at, received_hlc, peer,
@@ -218,7 +222,7 @@ class Chain:
             if fault is not None:
                 raise CorruptLog(position, fault)
             tips[stream] = StreamHead(stream, header.stream_seq, event.hash)
-            links.append((decode(stored), stored))
+            links.append((decode(stored, header), stored))
         for stream, tip in tips.items():
             self._undo.setdefault(stream, self._tips.get(stream))
             self._tips[stream] = (tip.stream_seq, tip.hash)

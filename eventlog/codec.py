@@ -99,10 +99,11 @@ def decode_payload(header: Header, data: bytes) -> Payload | UnknownPayload:
     return payload
 
 
-def decode(stored: Stored) -> Recorded:
-    """Decode a stored event. Raises CorruptLog where its bytes cannot be read."""
+def decode(stored: Stored, header: Header | None = None) -> Recorded:
+    """Decode a stored event; ``header``: that of it, where it was decoded before. Raises CorruptLog
+    where its bytes cannot be read."""
     try:
-        header = _header_decoder.decode(stored.header)
+        header = _header_decoder.decode(stored.header) if header is None else header
         payload = None if stored.payload is None else decode_payload(header, stored.payload)
     except (msgspec.MsgspecError, KeyError, TypeError, UnicodeDecodeError) as fault:
         raise CorruptLog(stored.position, f"undecodable event: {fault}") from fault

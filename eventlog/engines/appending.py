@@ -160,9 +160,10 @@ class Transaction:
         """See ``AppendTransaction``."""
         self._require_open()
         ledger = self._ledger
-        ids = self._ids_of([decode_header(event.header).event_id for event in events])
+        headed = [(event, decode_header(event.header)) for event in events]
+        ids = self._ids_of([header.event_id for _, header in headed])
         now_us = ledger.clock.now_us() if received_at is None else received_at
-        links = ledger.chain.adopt(events, peer, now_us, erasable)
+        links = ledger.chain.adopt(headed, peer, now_us, erasable)
         self._ids |= ids
         self._links += links
         return Appended([recorded for recorded, _ in links])

@@ -258,12 +258,14 @@ class Consolidate(OwnShape, frozen=True, kw_only=True):
 
 
 class AdoptPage(OwnShape, frozen=True, kw_only=True):
-    """Take in verified events of one stream of a peer; ``statement`` is its signed head."""
+    """Take in verified events of one stream of a peer; ``statement`` is its signed head, and
+    ``fact_ids`` are those of the facts that the events state."""
 
     node_id: str
     stream: str
     first_seq: int
     events: tuple[Foreign, ...]
+    fact_ids: tuple[str, ...]
     statement: dict[str, Any]
     erasable: frozenset[bytes] = frozenset()
     refused: tuple[RefusedEvent, ...] = ()

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from engramlog.eventlog.errors import AppendError, EventLogError
-from engramlog.eventlog.kinds import PeerEquivocated, PeerStateSet, RefusedEvent
+from engramlog.eventlog.kinds import PeerEquivocated, PeerStateSet
 from engramlog.eventlog.log import EventLog, StreamHead
 from engramlog.eventlog.signing import SignedHead, SignedHeads
 from engramlog.projections.tables.peers.peers import PeerRow, PeerStream
@@ -36,7 +36,12 @@ from engramlog.replay.federation.missing_payloads import (
     read_on,
 )
 from engramlog.replay.federation.page import PAGE_EVENTS_MAX, ClockAwaited, PageFault, StreamPage
-from engramlog.replay.federation.verification import check_page, check_statement, check_stream
+from engramlog.replay.federation.verification import (
+    CheckedPage,
+    check_page,
+    check_statement,
+    check_stream,
+)
 
 PASSED_OVER_MAX = 20
 PASSED_OVER_LENGTH = 200
@@ -214,7 +219,7 @@ class _Round:
             found = self._next_page(stream, head)
             if found is None:
                 raise PeerUnreachable(f"{stream}: nothing behind {after}, though it is signed")
-            page, head, refused = found
+            page, head, checked = found
             if unexplained := self._unexplained(page):
                 ahead = ahead or Ahead(head, set())
                 if ahead.read_to.stream_seq < head.stream_seq:
@@ -226,7 +231,7 @@ class _Round:
             if held:
                 self._release(stream)
                 held = False
-            self.events += _take(self._here.submit, self._peer, stream, after, page, refused)
+            self.events += _take(self._here.submit, self._peer, stream, after, page, checked)
             self.pages += 1
             after = head.stream_seq
         if held:
@@ -234,9 +239,9 @@ class _Round:
 
     def _next_page(
         self, stream: str, end: StreamHead | None
-    ) -> tuple[StreamPage, StreamHead, tuple[RefusedEvent, ...]] | None:
+    ) -> tuple[StreamPage, StreamHead, CheckedPage] | None:
         """The verified page behind the end of what is known of a stream, where it ends, and what
-        of it means nothing."""
+        it holds."""
         after = 0 if end is None else end.stream_seq
         fitting = self._page_events
         while True:
@@ -244,7 +249,7 @@ class _Round:
                 page = self._source.page(stream, after, min(fitting, self._page_events))
                 if page is None:
                     return None
-                refused = check_page(page, self._peer, stream, end, self._here.now_us())
+                checked = check_page(page, self._peer, stream, end, self._here.now_us())
                 break
             except ClockAwaited as fault:
                 if fault.fitting == 0 or fault.fitting >= fitting:
@@ -254,7 +259,7 @@ class _Round:
                 if fault.code != "oversized" or self._page_events == 1:
                     raise
                 self._page_events //= 2
-        return page, StreamHead(stream, after + len(page.events), page.events[-1][1]), refused
+        return page, StreamHead(stream, after + len(page.events), page.events[-1][1]), checked
 
     def _unexplained(self, page: StreamPage) -> set[bytes]:
         missing = missing_of(page)
@@ -276,7 +281,7 @@ def _take(
     stream: str,
     after: int,
     page: StreamPage,
-    refused: tuple[RefusedEvent, ...],
+    checked: CheckedPage,
 ) -> int:
     """Take in a verified page. Raises PageFault where it cannot be."""
     command = AdoptPage(
@@ -286,7 +291,8 @@ def _take(
         events=page.foreign(),
         statement=as_document(page.statement),
         erasable=frozenset(page.erased),
-        refused=refused,
+        refused=checked.refused,
+        fact_ids=checked.fact_ids,
     )
     try:
         answer = submit([command, TakeForeignEnds()])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec import Struct
 
-from engramlog.eventlog.chain import check_link
+from engramlog.eventlog.chain import link_fault
 from engramlog.eventlog.clock import COUNTER_LIMIT, FUTURE_SKEW_MS_MAX
 from engramlog.eventlog.codec import PAYLOAD_BYTES_MAX, decode_header, decode_payload
 from engramlog.eventlog.event import Foreign, Header, Stored, UnknownPayload
+from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.kinds import (
     REPLICATED,
     DeltaApplied,
@@ -50,11 +52,18 @@ def check_statement(statement: SignedHeads, peer: PeerRow) -> None:
         raise PageFault("signature", fault)
 
 
+class CheckedPage(Struct, frozen=True):
+    """What a page that may be taken in holds: events whose content breaks a rule, and the ids of
+    the facts that the others state here."""
+
+    refused: tuple[RefusedEvent, ...]
+    fact_ids: tuple[str, ...]
+
+
 def check_page(
     page: StreamPage, peer: PeerRow, stream: str, before: StreamHead | None, now_us: int
-) -> tuple[RefusedEvent, ...]:
-    """Whether a page continues a stream of a peer, and holds nothing it may not; those of its
-    events whose content breaks a rule.
+) -> CheckedPage:
+    """Whether a page continues a stream of a peer, and holds nothing it may not.
 
     Args:
         before: where the stream ends here; None where nothing of it is here.
@@ -77,8 +86,10 @@ def check_page(
     head = before
     instructs = peer.grants is not None and peer.grants.instructions
     refused: list[RefusedEvent] = []
+    fact_ids: list[str] = []
     for number, event in enumerate(page.foreign()):
-        head, payload, due_us = _check_event(event, peer.node_id, partition, head, erased, now_us)
+        header, payload, due_us = _check_event(event, peer.node_id, partition, head, erased, now_us)
+        head = StreamHead(header.stream, header.stream_seq, event.hash)
         if due_us > now_us:
             raise ClockAwaited(f"{stream} event {head.stream_seq}", number, due_us)
         reason = None if payload is None else _content_fault(payload)
@@ -86,6 +97,8 @@ def check_page(
             refused.append(RefusedEvent(head.stream_seq, reason))
         elif not instructs and _instructs(payload):
             raise PageFault("instruction", f"{stream}: the peer may not give instructions here")
+        elif isinstance(payload, FactAsserted) and payload.foreign is None:
+            fact_ids.append(payload.id or id_text(header.event_id))
     (signed,) = page.statement.heads
     if head is None or (signed.stream, signed.stream_seq, signed.hash) != (
         stream,
@@ -93,7 +106,7 @@ def check_page(
         head.hash.hex(),
     ):
         raise PageFault("signature", "the signed head is not that of the page's last event")
-    return tuple(refused)
+    return CheckedPage(tuple(refused), tuple(fact_ids))
 
 
 def check_stream(stream: str, peer: PeerRow) -> tuple[str, str]:
@@ -123,8 +136,8 @@ def _check_event(
     before: StreamHead | None,
     erased: frozenset[bytes],
     now_us: int,
-) -> tuple[StreamHead, Payload | None, int]:
-    """Where the stream ends with the event, what it says, and from when on it may be taken."""
+) -> tuple[Header, Payload | None, int]:
+    """An event's header, what it says, and from when on it may be taken."""
     if len(event.header) > HEADER_BYTES_MAX or len(event.payload or b"") > PAYLOAD_BYTES_MAX:
         raise PageFault("oversized", "an event is larger than any may be")
     try:
@@ -136,18 +149,17 @@ def _check_event(
     if missing and header.event_id not in erased:
         raise PageFault("withheld", f"{where}: the payload is missing and no erasure names it")
     stored = Stored(1, 0, 0, None, event.header, event.hash, event.salt, event.payload)
-    fault = check_link(before, stored)
-    if fault is not None and not (missing and fault == "payload is missing"):
+    fault = link_fault(before, stored, header, erasable=missing)
+    if fault is not None:
         raise PageFault("chain", fault)
     if header.origin != node_id:
         raise PageFault("scope", f"{where}: its origin is {header.origin}")
     if header.schema_version > SCHEMA_VERSION_MAX:
         raise PageFault("malformed", f"{where}: no schema has version {header.schema_version}")
     due_us = _due_us(header, where, now_us)
-    head = StreamHead(header.stream, header.stream_seq, event.hash)
     if event.payload is None:
-        return head, None, due_us
-    return head, _check_payload(header, event.payload, partition, where), due_us
+        return header, None, due_us
+    return header, _check_payload(header, event.payload, partition, where), due_us
 
 
 def _due_us(header: Header, where: str, now_us: int) -> int:

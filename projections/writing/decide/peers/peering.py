@@ -5,12 +5,9 @@ from __future__ import annotations
 import json
 from itertools import groupby
 
-from engramlog.eventlog.codec import decode_header, decode_payload
 from engramlog.eventlog.event import NODE_STREAM, Draft
-from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.kinds import (
     ConflictResolved,
-    FactAsserted,
     FactRetracted,
     PeerDeclared,
     PeerPageReceived,
@@ -73,7 +70,7 @@ def adopt_page(command: ask.AdoptPage, context: Context) -> Decision | Refused:
     held = query_one(context.db, _HELD, (command.stream,))
     if held is not None and held[0]:
         return Refused("stream_held", f"stream {command.stream} is held")
-    taken = query_one(context.db, _TAKEN, (json.dumps(_fact_ids(command)),))
+    taken = query_one(context.db, _TAKEN, (json.dumps(command.fact_ids),))
     if taken is not None:
         return Refused("fact_id_taken", f"a fact {taken[0]} is here already, of another event")
     received = PeerPageReceived(
@@ -87,23 +84,6 @@ def adopt_page(command: ask.AdoptPage, context: Context) -> Decision | Refused:
     )
     adoption = Adoption(command.node_id, command.events, command.erasable)
     return Decision([context.draft(received)], adoption=adoption)
-
-
-def _fact_ids(page: ask.AdoptPage) -> list[str]:
-    """Ids of the facts that the events of a page state."""
-    found: list[str] = []
-    refused = {each.stream_seq for each in page.refused}
-    for event in page.events:
-        header = decode_header(event.header)
-        if (
-            header.stream_seq not in refused
-            and header.kind == "fact_asserted"
-            and event.payload is not None
-        ):
-            fact = decode_payload(header, event.payload)
-            if isinstance(fact, FactAsserted) and fact.foreign is None:
-                found.append(fact.id or id_text(header.event_id))
-    return found
 
 
 def take_foreign_ends(_: ask.TakeForeignEnds, context: Context) -> Decision:
