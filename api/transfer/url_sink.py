@@ -36,8 +36,6 @@ from engramlog.eventlog.kinds import (
 )
 
 _BATCHED = AssertLine | RetractLine
-_OF_THE_FILE = frozenset({"key", "recorded_at", "again", "alone"})
-"""Fields of an ``assert`` line that no route takes."""
 _LOCAL = "needs --data on the node's own machine: {}"
 """Why a line is refused here."""
 _REFUSED: dict[type, str] = {

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from engramlog.projections.moment import Moment
 
 DEPTH_MAX = 5
-DEPTH_DEFAULT = 3
 NODES_MAX = 5_000
 LINKS_MAX = 20_000
 """A walk ends at either; its answer says that it was cut."""

@@ -84,7 +84,6 @@ class NodeInfo(Struct, kw_only=True, rename={"wire": EVENTS_WIRE}):
     wire: int | UnsetType = UNSET
 
 
-_INFO_EMBEDDING = ("model", "dimensions", "truncated_dimensions")
 _READY_EMBEDDING = ("provider", "model", "dimensions", "lag", "error")
 
 

@@ -46,9 +46,6 @@ class ProfileDocument(RootModel[dict[str, Any]]):
     """A profile as ``GET /v1/profiles/{name}`` shows it under ``document``."""
 
 
-NAME_PATTERN = r"^[a-z][a-z0-9_-]{0,63}$"
-
-
 @routes.add(
     "GET",
     "/v1/profiles",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self, cast
 
@@ -28,39 +28,33 @@ from engramlog.eventlog.engines.appending import (
 from engramlog.eventlog.engines.erased_names import erased_of
 from engramlog.eventlog.engines.following import CommitSignal, LogSubscription, walk
 from engramlog.eventlog.engines.sqlite import schema
-from engramlog.eventlog.engines.sqlite.auditing import tables_fault, used_keys, uses_of
 from engramlog.eventlog.engines.sqlite.erasing import (
     erase,
     is_named,
     name_erased,
-    positions_of,
     truncate_wal,
 )
 from engramlog.eventlog.engines.sqlite.place import LogFiles
 from engramlog.eventlog.engines.sqlite.reading import (
-    AuditRow,
     ReaderPool,
-    StoredRow,
+    SqliteReading,
     log_head,
     stored_rows,
     stream_heads,
-    stream_rows,
 )
-from engramlog.eventlog.engines.storage_audit import Row
 from engramlog.eventlog.errors import (
     CorruptLog,
     EraseRefused,
-    LogClosed,
     StorageError,
     StorageFailed,
 )
 from engramlog.eventlog.event import Recorded, Stored
-from engramlog.eventlog.log import Head, KeyCopy, StreamHead, check_limit, within
+from engramlog.eventlog.log import Head, KeyCopy, StreamHead
 
 TAIL_CHECK_EVENTS = 64
 
 
-class SqliteLog(AppendingLog):
+class SqliteLog(SqliteReading, AppendingLog):
     """Implements ``EventLog``. Open it with ``SqliteLog.open``."""
 
     def __init__(
@@ -71,16 +65,15 @@ class SqliteLog(AppendingLog):
         readers: ReaderPool,
         files: LogFiles,
     ) -> None:
+        super().__init__(readers)
         self.clock = clock
         self.chain = chain
         self._writer = writer
-        self._readers = readers
         self._files = files
         self._head = Head()
         self._stream_numbers: dict[str, int] = {}
         self._last_event_id = b""
         self._stale = False
-        self._closed = False
         self._turn = WriterTurn()
         self._signal = CommitSignal(live=writer is not None)
 
@@ -350,55 +343,6 @@ class SqliteLog(AppendingLog):
 
     # -- reading
 
-    def read(
-        self, after: int = 0, limit: int = 1000, streams: Collection[str] | None = None
-    ) -> list[Recorded]:
-        return [decode(Stored(*row)) for row in self._rows(after, limit, streams)]
-
-    def read_stored(
-        self, after: int = 0, limit: int = 1000, streams: Collection[str] | None = None
-    ) -> list[Stored]:
-        return [Stored(*row) for row in self._rows(after, limit, streams)]
-
-    def read_stream(
-        self, stream: str, after_seq: int = 0, limit: int = 1000, bytes_max: int | None = None
-    ) -> list[Stored]:
-        check_limit(limit)
-        with self._reader() as db, schema.reading():
-            rows = db.execute(schema.READ_STREAM_SEQ, (stream, after_seq, limit))
-            try:
-                return within((Stored(*cast("StoredRow", row)) for row in rows), bytes_max)
-            finally:
-                rows.close()
-
-    def read_rows(self, after: int, limit: int) -> list[Row]:
-        """Stored events with the columns that repeat their headers, for ``verify``."""
-        with self._reader() as db:
-            rows = list(stored_rows(db, schema.READ_ROWS, (after, limit), after))
-        return [Row(Stored(*row[:8]), *row[8:]) for row in cast("list[AuditRow]", rows)]
-
-    def storage_fault(self) -> str | None:
-        """What SQLite or our schema find wrong with the file as a whole; None if nothing.
-
-        Reads everything once, indexes included: seconds for millions of events.
-        """
-        with self._reader() as db, schema.reading():
-            fault = schema.schema_fault(db)
-            if fault is None:
-                finding = str(db.execute("PRAGMA integrity_check(1)").get)
-                fault = tables_fault(db) if finding == "ok" else finding
-        return fault
-
-    def uses_of(self, names: Collection[tuple[str, str]]) -> dict[tuple[str, str], KeyUse]:
-        """See ``Auditable``."""
-        with self._reader() as db, schema.reading():
-            return uses_of(db, names)
-
-    def used_keys(self) -> int:
-        """See ``Auditable``."""
-        with self._reader() as db, schema.reading():
-            return used_keys(db)
-
     def iterate(self, after: int = 0, until: int | None = None) -> Iterator[Recorded]:
         return walk(self, after, until)
 
@@ -408,28 +352,6 @@ class SqliteLog(AppendingLog):
             return self._head
         with self._reader() as db, schema.reading():
             return log_head(db)
-
-    def stream_heads(self) -> dict[str, StreamHead]:
-        with self._reader() as db, schema.reading():
-            return stream_heads(db)
-
-    def position_at(self, instant_us: int) -> int:
-        with self._reader() as db, schema.reading():
-            return cast("int", db.execute(schema.SELECT_POSITION_AT, (instant_us,)).get or 0)
-
-    def received_at(self, position: int) -> int:
-        if position == 0:
-            self._require_open()
-            return 0
-        with self._reader() as db, schema.reading(position):
-            instant = db.execute(schema.SELECT_RECEIVED_AT, (position,)).get
-        if instant is None:
-            raise IndexError(f"position {position} is not in the log")
-        return cast("int", instant)
-
-    def positions_of(self, event_ids: Sequence[bytes]) -> dict[bytes, int]:
-        with self._reader() as db, schema.reading():
-            return positions_of(db, event_ids)
 
     def subscribe(self, after: int = 0, streams: Collection[str] | None = None) -> LogSubscription:
         self._require_open()
@@ -450,21 +372,6 @@ class SqliteLog(AppendingLog):
         finally:
             if waits:
                 self._turn.give_back()
-
-    def _rows(self, after: int, limit: int, streams: Collection[str] | None) -> list[StoredRow]:
-        check_limit(limit)
-        with self._reader() as db:
-            if streams is None:
-                return list(stored_rows(db, schema.READ_ALL, (after, limit), after))
-            return stream_rows(db, after, limit, streams)
-
-    def _reader(self) -> AbstractContextManager[apsw.Connection]:
-        self._require_open()
-        return self._readers.connection()
-
-    def _require_open(self) -> None:
-        if self._closed:
-            raise LogClosed("the log is closed")
 
     def _require_writer(self) -> apsw.Connection:
         self._require_open()

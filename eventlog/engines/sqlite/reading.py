@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Collection, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
@@ -17,9 +17,15 @@ from typing import cast
 
 import apsw
 
+from engramlog.eventlog.codec import decode
+from engramlog.eventlog.engines.appending import KeyUse
 from engramlog.eventlog.engines.sqlite import schema
-from engramlog.eventlog.errors import CorruptLog
-from engramlog.eventlog.log import Head, StreamHead
+from engramlog.eventlog.engines.sqlite.auditing import tables_fault, used_keys, uses_of
+from engramlog.eventlog.engines.sqlite.erasing import positions_of
+from engramlog.eventlog.engines.storage_audit import Row
+from engramlog.eventlog.errors import CorruptLog, LogClosed
+from engramlog.eventlog.event import Recorded, Stored
+from engramlog.eventlog.log import Head, StreamHead, check_limit, within
 
 IDLE_READERS_MAX = 8
 
@@ -103,3 +109,97 @@ def log_head(db: apsw.Connection) -> Head:
 def stream_heads(db: apsw.Connection) -> dict[str, StreamHead]:
     rows = cast("Iterator[tuple[str, int, bytes]]", db.execute(schema.SELECT_STREAM_HEADS))
     return {stream: StreamHead(stream, seq, digest) for stream, seq, digest in rows}
+
+
+class SqliteReading:
+    """The part of ``EventLog`` that asks and never writes."""
+
+    def __init__(self, readers: ReaderPool) -> None:
+        self._readers = readers
+        self._closed = False
+
+    def read(
+        self, after: int = 0, limit: int = 1000, streams: Collection[str] | None = None
+    ) -> list[Recorded]:
+        return [decode(Stored(*row)) for row in self._rows(after, limit, streams)]
+
+    def read_stored(
+        self, after: int = 0, limit: int = 1000, streams: Collection[str] | None = None
+    ) -> list[Stored]:
+        return [Stored(*row) for row in self._rows(after, limit, streams)]
+
+    def read_stream(
+        self, stream: str, after_seq: int = 0, limit: int = 1000, bytes_max: int | None = None
+    ) -> list[Stored]:
+        check_limit(limit)
+        with self._reader() as db, schema.reading():
+            rows = db.execute(schema.READ_STREAM_SEQ, (stream, after_seq, limit))
+            try:
+                return within((Stored(*cast("StoredRow", row)) for row in rows), bytes_max)
+            finally:
+                rows.close()
+
+    def read_rows(self, after: int, limit: int) -> list[Row]:
+        """Stored events with the columns that repeat their headers, for ``verify``."""
+        with self._reader() as db:
+            rows = list(stored_rows(db, schema.READ_ROWS, (after, limit), after))
+        return [Row(Stored(*row[:8]), *row[8:]) for row in cast("list[AuditRow]", rows)]
+
+    def storage_fault(self) -> str | None:
+        """What SQLite or our schema find wrong with the file as a whole; None if nothing.
+
+        Reads everything once, indexes included: seconds for millions of events.
+        """
+        with self._reader() as db, schema.reading():
+            fault = schema.schema_fault(db)
+            if fault is None:
+                finding = str(db.execute("PRAGMA integrity_check(1)").get)
+                fault = tables_fault(db) if finding == "ok" else finding
+        return fault
+
+    def uses_of(self, names: Collection[tuple[str, str]]) -> dict[tuple[str, str], KeyUse]:
+        """See ``Auditable``."""
+        with self._reader() as db, schema.reading():
+            return uses_of(db, names)
+
+    def used_keys(self) -> int:
+        """See ``Auditable``."""
+        with self._reader() as db, schema.reading():
+            return used_keys(db)
+
+    def stream_heads(self) -> dict[str, StreamHead]:
+        with self._reader() as db, schema.reading():
+            return stream_heads(db)
+
+    def position_at(self, instant_us: int) -> int:
+        with self._reader() as db, schema.reading():
+            return cast("int", db.execute(schema.SELECT_POSITION_AT, (instant_us,)).get or 0)
+
+    def received_at(self, position: int) -> int:
+        if position == 0:
+            self._require_open()
+            return 0
+        with self._reader() as db, schema.reading(position):
+            instant = db.execute(schema.SELECT_RECEIVED_AT, (position,)).get
+        if instant is None:
+            raise IndexError(f"position {position} is not in the log")
+        return cast("int", instant)
+
+    def positions_of(self, event_ids: Sequence[bytes]) -> dict[bytes, int]:
+        with self._reader() as db, schema.reading():
+            return positions_of(db, event_ids)
+
+    def _rows(self, after: int, limit: int, streams: Collection[str] | None) -> list[StoredRow]:
+        check_limit(limit)
+        with self._reader() as db:
+            if streams is None:
+                return list(stored_rows(db, schema.READ_ALL, (after, limit), after))
+            return stream_rows(db, after, limit, streams)
+
+    def _reader(self) -> AbstractContextManager[apsw.Connection]:
+        self._require_open()
+        return self._readers.connection()
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise LogClosed("the log is closed")
