@@ -10,7 +10,17 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from tests.campaign import federation, fuzz, interrupted, kills, long_life, power_cuts, quorum, soak
+from tests.campaign import (
+    federation,
+    fuzz,
+    interrupted,
+    kills,
+    long_life,
+    power_cuts,
+    properties,
+    quorum,
+    soak,
+)
 
 
 class Part(Struct, frozen=True):
@@ -29,6 +39,7 @@ PARTS = {
     "fuzz": Part(fuzz.run, 10_000, "inputs for each reader"),
     "quorum": Part(quorum.run, 2, "schedules of faults under a log in PostgreSQL"),
     "life": Part(long_life.run, 20_000, "events"),
+    "properties": Part(properties.run, 0, "rounds of all property tests"),
     "soak": Part(soak.run, 0, "minutes"),
 }
 
