@@ -45,7 +45,9 @@ class Interner:
 
     def add(self, text: str) -> int:
         """The number of ``text``, given now if it is new."""
-        number = self.number(text)
+        number = self._numbers.get(text)
+        if number is None and self._first:
+            number = self._sealed.number(key_of(text))
         if number is None:
             number = self._first + len(self._texts)
             self._texts.append(text)

@@ -15,27 +15,29 @@ class KeyNumbers:
 
     def __init__(self) -> None:
         self.sealed = TextTable()
+        self._first = 0
         self._fresh: dict[Key, int] = {}
 
     def rest(self, sealed: TextTable) -> None:
         """Have the first keys lie in a table, of none so far, or of the same as before."""
         self.sealed = sealed
+        self._first = len(sealed)
 
     def number(self, key: Key) -> int | None:
         """The number of a key, or None."""
         number = self._fresh.get(key)
-        if number is None and len(self.sealed):
+        if number is None and self._first:
             return self.sealed.number(_pack(*key))
         return number
 
     def add(self, key: Key) -> int:
         """Give a new key its number."""
-        number = self._fresh[key] = len(self)
+        number = self._fresh[key] = self._first + len(self._fresh)
         return number
 
     def __len__(self) -> int:
-        return len(self.sealed) + len(self._fresh)
+        return self._first + len(self._fresh)
 
     def fresh_keys(self, count: int) -> list[bytes]:
         """The keys behind the sealed ones as a table holds them, below ``count``."""
-        return [_pack(*key) for key in list(self._fresh)[: count - len(self.sealed)]]
+        return [_pack(*key) for key in list(self._fresh)[: count - self._first]]

@@ -86,17 +86,19 @@ class SaidValues(Sequence[str]):
         self.sealed = TextTable()
         self.gone: set[int] = set()
         """Numbers of the sealed values that were forgotten."""
+        self._first = 0
         self._numbers: dict[tuple[str, str], int] = {}
         self._said: list[str] = []
 
     def rest(self, sealed: TextTable) -> None:
         """Have the first values lie in a table, of none so far, or of the same as before."""
         self.sealed = sealed
+        self._first = len(sealed)
 
     def number(self, value_type: str, text: str) -> int | None:
         """The number of a value, or None where nothing says it."""
         number = self._numbers.get((value_type, text))
-        if number is None and len(self.sealed):
+        if number is None and self._first:
             number = self.sealed.number(_value_key(value_type, text))
             return None if number in self.gone else number
         return number
@@ -105,29 +107,28 @@ class SaidValues(Sequence[str]):
         """The number of a value, given now if it is new."""
         number = self.number(value_type, text)
         if number is None:
-            number = len(self)
+            number = self._first + len(self._said)
             self._said.append(said_text(value_type, text))
             self._numbers[value_type, text] = number
         return number
 
     def forget(self, numbers: Sequence[int]) -> None:
         """Nothing says these values any more; one that is said again gets another number."""
-        first = len(self.sealed)
         gone = frozenset(numbers)
         for value in [value for value, number in self._numbers.items() if number in gone]:
             del self._numbers[value]
         for number in gone:
-            if number < first:
+            if number < self._first:
                 self.gone.add(number)
             else:
-                self._said[number - first] = ""
+                self._said[number - self._first] = ""
 
     def fresh_keys(self, count: int) -> list[bytes]:
         """The values behind the sealed ones as a table holds them, below ``count``; empty where
         forgotten."""
         values = list(self._numbers.items())
         keys = ((_value_key(kind, text), number) for (kind, text), number in values)
-        return _by_number(keys, len(self.sealed), count)
+        return _by_number(keys, self._first, count)
 
     @overload
     def __getitem__(self, index: int) -> str: ...
@@ -136,14 +137,13 @@ class SaidValues(Sequence[str]):
     def __getitem__(self, index: int | slice) -> str | list[str]:
         if isinstance(index, slice):
             return [self[number] for number in range(*index.indices(len(self)))]
-        first = len(self.sealed)
-        if index >= first:
-            return self._said[index - first]
+        if index >= self._first:
+            return self._said[index - self._first]
         text = "" if index in self.gone else self.sealed.text(index)
         return said_text(VALUE_TYPES[int(text[0])], text[1:]) if text else ""
 
     def __len__(self) -> int:
-        return len(self.sealed) + len(self._said)
+        return self._first + len(self._said)
 
 
 def _value_key(value_type: str, text: str) -> bytes:

@@ -13,7 +13,7 @@ def asking_percent(text: str) -> int:
     """The share of a text's characters that lie in sentences ending in a question mark, in
     whole percent. Sentences end at full stops, question marks, exclamation marks (the
     full-width and Arabic ones too) and line ends."""
-    if not any(mark in text for mark in _ASKING):
+    if "?" not in text and (text.isascii() or not any(mark in text for mark in _ASKING)):
         return 0
     asked = sum(
         len(sentence)
