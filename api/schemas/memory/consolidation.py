@@ -14,7 +14,7 @@ from engramlog.api.schemas.values import Flag
 
 
 class RuleDocument(BaseModel):
-    """A consolidation rule; ``docs/episodes.md`` describes its fields."""
+    """A consolidation rule; ``docs/consolidation.md`` describes its fields."""
 
     model_config = ConfigDict(extra="allow")
 
