@@ -67,7 +67,7 @@ def test_every_metric_is_listed() -> None:
             ROOT / "api/routes/node/metrics.py",
         )
     )
-    page = (DOCS / "operations.md").read_text()
+    page = (DOCS / "monitoring.md").read_text()
     for name in sorted(set(re.findall(r'"((?:engramlog|stigmem|process)_[a-z_]+)"', code))):
         if not name.endswith(("_bucket", "_sum", "_count")):
             assert f"`{name}`" in page, name
