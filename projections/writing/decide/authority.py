@@ -1,7 +1,7 @@
 """Who may end a fact, hide it or weaken it: the one rule that every command asks.
 
 Its own source may, and so may a key that covers the source, a node's ``admin`` and the
-moderators of the fact's garden. ``docs/facts-api.md`` has the table.
+moderators of the fact's garden. ``docs/ending-facts.md`` has the table.
 """
 
 from __future__ import annotations

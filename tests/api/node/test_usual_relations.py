@@ -9,7 +9,7 @@ from engramlog.api.node.usual_relations import USUAL_RELATIONS
 from engramlog.api.settings import Settings
 from engramlog.projections.tables.declared.policies import set_valued_relations
 
-DOCS = Path(__file__).resolve().parents[3] / "docs" / "facts-api.md"
+DOCS = Path(__file__).resolve().parents[3] / "docs" / "ending-facts.md"
 
 
 def declared(settings: Settings, *, imports: bool = False) -> list[str]:

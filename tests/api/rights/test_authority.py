@@ -1,4 +1,4 @@
-"""Who may end a fact, hide it or weaken it: the table of ``docs/facts-api.md``, row by row."""
+"""Who may end a fact, hide it or weaken it: the table of ``docs/ending-facts.md``, row by row."""
 
 from __future__ import annotations
 

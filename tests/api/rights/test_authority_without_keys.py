@@ -1,4 +1,4 @@
-"""The table of ``docs/facts-api.md`` on a node that asks for no keys: the source of a write
+"""The table of ``docs/ending-facts.md`` on a node that asks for no keys: the source of a write
 decides, routes by id are the operator's, and what needs ``admin`` needs the operator's token."""
 
 from __future__ import annotations
