@@ -83,32 +83,44 @@ def open_log(directory: HeldDirectory, clock: Clock, url: str, durability: Durab
 
 
 def settled_log(
-    directory: HeldDirectory, clock: Clock, log: WholeLog, *, accept_rollback: bool
-) -> WholeLog:
-    """The directory's own log once it is certain that it does not end before the tables.
+    directory: HeldDirectory, clock: Clock, url: str, durability: Durability, *,
+    accept_rollback: bool,
+) -> WholeLog:  # fmt: skip
+    """``open_log`` once it is certain that the log does not end before the tables.
 
     Where it does, acknowledged events are gone, and peers may hold them: written on under the same
     epoch, its streams would say two things. ``accept_rollback`` begins another epoch.
 
     Raises:
-        LogCutBack: it ends before them, and that is not accepted. The log is closed.
+        LogCutBack: it ends before them, and that is not accepted.
+        DataDirectoryError, CorruptLog, StorageFailed: as ``open_log``.
     """
-    reached = tables_beyond(directory.projections_path, log)
+    log = open_log(directory, clock, url, durability)
+    try:
+        reached = tables_beyond(directory.projections_path, log)
+        head = log.head().position
+    except BaseException:
+        log.close()
+        raise
     if not reached:
         return log
-    head = log.head().position
     log.close()
     if not accept_rollback:
+        remedy = (
+            "Bring back the server that has them"
+            if url
+            else "Put the whole log.db back, or restore a backup"
+        )
         raise LogCutBack(
             f"the log of {directory.path} ends at position {head}, its tables reach {reached}: "
-            "acknowledged events are gone. Put the whole log.db back, or restore a backup. If they "
-            "are gone for good, go on in a new epoch: 'engramlog serve --accept-rollback'"
+            f"acknowledged events are gone. {remedy}. If they are gone for good, go on in a new "
+            "epoch: 'engramlog serve --accept-rollback'"
         )
     identity = directory.identity
     identity.start_epoch(identity.epoch + 1, "restored")
     for vectors in directory.path.glob("vectors-*.db*"):
         vectors.unlink()  # they follow positions, which will be those of other events
-    return open_log(directory, clock, "", "quorum")
+    return open_log(directory, clock, url, durability)
 
 
 def open_log_to_read(directory: DataDirectory, clock: Clock, url: str) -> ReadableLog:

@@ -121,9 +121,12 @@ class Node(ReadingNode):
         directory = HeldDirectory.open(path)
         opened: list[Callable[[], None]] = [directory.close]
         try:
-            events = open_log(directory, clock, log, durability)
-            if not log and load_state(path) is None:
-                events = settled_log(directory, clock, events, accept_rollback=accept_rollback)
+            if load_state(path) is None:
+                events = settled_log(
+                    directory, clock, log, durability, accept_rollback=accept_rollback
+                )
+            else:
+                events = open_log(directory, clock, log, durability)
             opened.append(events.close)
             if epoch_clock == "file" and (position := events.head().position):
                 raise LogNotEmpty(

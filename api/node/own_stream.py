@@ -18,6 +18,7 @@ from engramlog.eventlog.log import Idempotency, ReadableLog
 from engramlog.projections.writing.commands import Command
 from engramlog.projections.writing.writer import Writer
 from engramlog.replay.replication.state import promoted_state
+from engramlog.replay.replication.unexplained import unexplained_erasure
 
 SYSTEM_ACTOR = "system:engramlog"
 ROTATION_PAGE_EVENTS = 10_000
@@ -60,6 +61,9 @@ class OwnStream:
                     position=self._log.head().position,
                 )
             )
+            erasure = unexplained_erasure(self._log)
+            if erasure is not None:
+                begun.append(erasure)
         # Of nodes that open a new log at once, one begins the epoch.
         key = Idempotency(SYSTEM_ACTOR, f"epoch-{identity.epoch}", b"")
         self._write(begun, key if self._is_shared else None)

@@ -70,6 +70,7 @@ DECISIONS: dict[type[Command], Callable[[Any, Context], Decision | Refused]] = {
     kinds.TrustPolicySet: declaring.set_trust_policy,
     kinds.EmbeddingModelPinned: declaring.pin_embedding_model,
     ask.EraseFacts: erasing.erase_facts,
+    kinds.FactErased: erasing.name_erased,
     ask.EraseEvents: erasing.erase_events,
     kinds.ErasureCertified: erasing.certify_erasure,
     kinds.LegalHoldSet: erasing.set_legal_hold,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from engramlog.api.node.node import Node
@@ -12,6 +13,7 @@ from engramlog.eventlog.errors import LogCutBack
 from engramlog.eventlog.kinds import Value
 from engramlog.projections.writing.commands import Done
 from tests.worlds.histories import asserted
+from tests.worlds.postgres_servers import Server
 
 
 def state(node: Node, text: str) -> str:
@@ -71,6 +73,46 @@ def test_an_accepted_rollback_goes_on_in_a_new_epoch(cut_back: tuple[Path, str, 
     finally:
         node.close()
     Node.open(data).close()
+
+
+def test_a_log_in_postgresql_that_was_cut_back_is_refused_as_well(
+    tmp_path: Path, postgres_server: Server, postgres_url: str
+) -> None:
+    """As after a failover to a standby that lacked the last events."""
+
+    def opened(*, accept_rollback: bool = False) -> Node:
+        return Node.open(
+            tmp_path / "data", log=postgres_url, durability="server",
+            accept_rollback=accept_rollback,
+        )  # fmt: skip
+
+    node = opened()
+    kept = state(node, "kept")
+    node.close()
+    head = "position, received_at, received_hlc, hash"
+    with psycopg.connect(postgres_server.url(), autocommit=True) as db:
+        earlier = db.execute(f"SELECT {head} FROM engramlog.head".encode()).fetchone()
+    assert earlier is not None
+    node = opened()
+    lost = state(node, "lost")
+    node.close()
+    with psycopg.connect(postgres_server.url(), autocommit=True) as db:
+        db.execute("SET session_replication_role = replica")  # past what guards the tables
+        for table in ("payloads", "events"):
+            db.execute(f"DELETE FROM engramlog.{table} WHERE position > 2".encode())
+        db.execute(f"UPDATE engramlog.head SET ({head}) = (%s, %s, %s, %s)".encode(), earlier)
+    for _ in range(2):
+        with pytest.raises(LogCutBack, match=r"ends at position 2.*reach 3.*--accept-rollback"):
+            opened()
+    node = opened(accept_rollback=True)
+    try:
+        assert node.identity.epoch == 2
+        assert node.reader.slot_of(kept) is not None
+        assert node.reader.slot_of(lost) is None
+        state(node, "next")
+    finally:
+        node.close()
+    opened().close()
 
 
 def test_accepting_where_nothing_was_cut_changes_nothing(tmp_path: Path) -> None:

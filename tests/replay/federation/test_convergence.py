@@ -108,6 +108,40 @@ def test_a_replica_starts_between_an_erased_event_and_its_erasure(tmp_path: Path
         a.close()
 
 
+def test_a_replica_is_promoted_between_an_erased_event_and_its_erasure(tmp_path: Path) -> None:
+    a = Member(tmp_path, "a")
+    try:
+        outcomes = a.submit(
+            [asserted(f"user:u{n}", source="agent:a", scope="company") for n in range(6)]
+        ).outcomes
+        (first, *_) = [each.fact_id for each in outcomes if isinstance(each, Done)]
+        assert first is not None
+        a.node.write(EraseFacts(erasure_id=str(uuid4()), fact_ids=(first,)))
+        copy = Copy(tmp_path / "copy", a.node)
+        copy.follow(a.node, a.clock, steps=2, page=2)
+    finally:
+        a.close()
+    with closing(Node.open(copy.folder, clock=a.clock)) as node:
+        fault = verify(node.log).fault
+        assert fault is not None
+        assert "withheld" in fault.reason
+        node.promote()
+        assert verify(node.log).fault is None
+        # The fact is as gone as any that was erased: it does not come back.
+        assert node.reader.slot_of(first) is None
+        assert erased_of(node, first)
+        assert node.rebuild().compared
+    with closing(Node.open(copy.folder, clock=a.clock)) as again:
+        assert verify(again.log).fault is None
+
+
+def erased_of(node: Node, fact: str) -> bool:
+    """Whether the node knows that a fact was erased."""
+    with node.reader.pool.connection() as db:
+        rows = list(db.execute("SELECT 1 FROM erased_facts WHERE fact_id=?", (fact,)))
+    return bool(rows)
+
+
 def test_erasing_what_others_stated_needs_the_grant(tmp_path: Path) -> None:
     a, b = Member(tmp_path, "a"), Member(tmp_path, "b")
     try:

@@ -177,6 +177,11 @@ def erase_events(command: EraseEvents, context: Context) -> Decision | Refused:
     return Decision(_drafts(command.erasure_id, command.reason, events, context))
 
 
+def name_erased(command: FactErased, context: Context) -> Decision:
+    """The erasure, in the node's own stream, of payloads that a copied log came without."""
+    return Decision([context.draft(command, NODE_STREAM)])
+
+
 def certify_erasure(command: ErasureCertified, context: Context) -> Decision | Refused:
     """Record a receipt, once."""
     context.flush()
