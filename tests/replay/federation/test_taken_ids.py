@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from engramlog.eventlog.clock import parse_hlc
 from engramlog.eventlog.codec import encode_payload
-from engramlog.eventlog.kinds import FactAsserted, ForeignFact, PeerGrants, Value
+from engramlog.eventlog.kinds import EpisodeRecorded, FactAsserted, ForeignFact, PeerGrants, Value
 from engramlog.projections.cid import compute_cid
 from tests.worlds.federation.hostile import HostilePeer
 from tests.worlds.federation.network import START_US
@@ -53,6 +53,26 @@ def test_a_peers_wrapping_of_anothers_fact_does_not_stand_in_for_it(
         assert live.node.rebuild().compared
     finally:
         other.close()
+
+
+def test_an_episode_of_a_peer_takes_no_id_from_those_recorded_here(
+    live: LiveNode, hostile: Make
+) -> None:
+    peer = hostile()
+    theirs = EpisodeRecorded(
+        user="user:a", session="s", agent="agent:f", content="made up", at_us=START_US,
+        scope="company", id="episode-1",
+    )  # fmt: skip
+    peer.forger.add(encode_payload(theirs), kind="episode_recorded", schema_version=1)
+    peer.forger.state("its own")
+    peer.befriend(live, scopes=["company"])
+    until(lambda: "its own" in texts(live))
+    ours = {"user": "user:b", "session": "s", "agent": "agent:b", "content": "true",
+            "id": "episode-1", "scope": "company"}  # fmt: skip
+    answer = live.call("POST", "/v1/episodes", json=ours)
+    assert answer.status_code == 201, answer.text
+    again = live.call("POST", "/v1/episodes", json=ours)
+    assert again.status_code in (200, 201), again.text
 
 
 def test_a_fact_whose_id_another_peer_took_first_comes_all_the_same(

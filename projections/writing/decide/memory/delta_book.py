@@ -48,8 +48,9 @@ ORDER BY f.from_position
 """
 _HASHES = """
 SELECT e.id, hash FROM json_each(?2) n CROSS JOIN episodes e ON e.partition=?1 AND e.id=n.value
-ORDER BY position DESC
+ORDER BY e.peer IS NULL, position DESC
 """
+"""The last row of an id counts: of what was recorded here, else by peers, the oldest."""
 
 
 class StandingFact(Struct, gc=False):

@@ -2,7 +2,7 @@
 
 An id is one episode's within a scope or garden; the same again is a repetition, another body
 under it is refused. In other scopes and gardens it is another episode's, so that a refusal
-tells nothing of what the asker cannot read.
+tells nothing of what the asker cannot read. What peers recorded takes no id: it is theirs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from engramlog.projections.writing.decide.declared.gardens import write_refusal
 _SAME_IDS = """
 SELECT e.id, e.key, user, session, agent, content, at_us, source_node, metadata, run_id, step
 FROM json_each(?2) n CROSS JOIN episodes e ON e.partition=?1 AND e.id=n.value
-ORDER BY position DESC
+WHERE e.peer IS NULL ORDER BY position DESC
 """
 _AT = 4
 """Where ``at_us`` stands in what ``_body`` returns."""
