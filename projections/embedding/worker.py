@@ -60,6 +60,7 @@ class WorkerStatus(Struct, frozen=True):
         waiting: facts that are to get a vector.
         skipped: facts the provider refuses to embed; tried again at the next start.
         vectors: facts with a vector in the table.
+        memory_bytes: of vectors that this process holds in memory.
         error: why it does not get on, or None.
     """
 
@@ -68,6 +69,7 @@ class WorkerStatus(Struct, frozen=True):
     waiting: int
     skipped: int
     vectors: int
+    memory_bytes: int
     error: str | None
 
 
@@ -131,6 +133,7 @@ class EmbeddingWorker:
                 waiting=len(self._waiting),
                 skipped=len(self._skipped),
                 vectors=int(np.count_nonzero(self._stored)),
+                memory_bytes=self._vectors.held_bytes,
                 error=self._error,
             )
 

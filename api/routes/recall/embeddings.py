@@ -53,6 +53,7 @@ class EmbeddingRecord(Struct):
     waiting: int = 0
     skipped: int = 0
     vectors: int = 0
+    vectors_memory_bytes: int = 0
     error: str | None = None
     reindex: Reindex | UnsetType = UNSET
 
@@ -140,5 +141,6 @@ def status_of(call: Call) -> EmbeddingRecord:
         waiting=status.waiting,
         skipped=status.skipped,
         vectors=status.vectors,
+        vectors_memory_bytes=status.memory_bytes,
         error=status.error,
     )

@@ -130,6 +130,7 @@ def test_vectors_beyond_the_budget_lie_in_a_file_from_start_to_erasure(stage: St
     facts = [stage.say(f"says {number}") for number in range(3)]
     stage.settled()
     assert not file.exists()
+    assert stage.embeddings.status().memory_bytes == budget
     facts += [stage.say(f"says {number}") for number in range(3, 6)]
     stage.settled()
     assert file.exists()

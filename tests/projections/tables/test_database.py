@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import apsw
@@ -18,9 +19,10 @@ def said(db: apsw.Connection, *names: str) -> list[object]:
 
 
 @pytest.mark.parametrize("opened", [open_writer, open_vectors])
-def test_tables_follow_the_log_without_a_sync_of_their_own(tmp_path: Path, opened: object) -> None:
-    assert callable(opened)
-    db: apsw.Connection = opened(tmp_path / "tables.db")
+def test_tables_follow_the_log_without_a_sync_of_their_own(
+    tmp_path: Path, opened: Callable[[Path], apsw.Connection]
+) -> None:
+    db = opened(tmp_path / "tables.db")
     assert said(db, "journal_mode", "synchronous", "secure_delete") == ["wal", NORMAL, 1]
     db.close()
 
