@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -110,11 +111,14 @@ def test_the_cursor_sent_lies_before_what_was_reached_as_number_and_as_text(
 class _Desk:
     """A desk at which nothing is known."""
 
-    def cursor(self) -> str:
+    def cursor(self, scope: str) -> str:
         return ""
 
-    def settled(self, names: object) -> frozenset[str]:
-        return frozenset()
+    def settled(self, names: object) -> dict[str, str]:
+        return {}
+
+    def known(self, facts: Sequence[object]) -> list[bool]:
+        return [False] * len(facts)
 
     async def take(self, command: object) -> tuple[int, int]:
         raise AssertionError(command)
@@ -128,7 +132,7 @@ def test_a_page_is_taken_in_the_order_of_its_readings_up_to_the_future() -> None
         {**GOOD, "id": "early", "hlc": "1795205029299.9"},
         {**GOOD, "id": "bad", "scope": "local"},
     ]
-    command, held = page_command(records, _Desk(), BOUNDS, "", now_us)
+    command, held = page_command(records, "company", _Desk(), BOUNDS, "", now_us)
     assert command is not None
     assert [fact.foreign and fact.foreign.fact_id for fact in command.facts] == ["early", "late"]
     assert [item.fact_id for item in command.refused] == ["bad"]
