@@ -22,7 +22,7 @@ def open_writer(path: Path, *, bulk: bool = False) -> apsw.Connection:
     db = apsw.Connection(str(path))
     db.set_busy_timeout(BUSY_TIMEOUT_MS)
     if bulk:
-        set_pragmas(db, "journal_mode=OFF", "synchronous=OFF", "locking_mode=EXCLUSIVE")
+        set_pragmas(db, "journal_mode=MEMORY", "synchronous=OFF", "locking_mode=EXCLUSIVE")
     else:
         checkpoint = f"wal_autocheckpoint={CHECKPOINT_PAGES}"
         set_pragmas(db, "journal_mode=WAL", "synchronous=NORMAL", checkpoint)

@@ -30,7 +30,7 @@ def test_tables_follow_the_log_without_a_sync_of_their_own(
 def test_a_file_that_is_built_aside_is_not_durable_before_it_is_complete(tmp_path: Path) -> None:
     db = open_writer(tmp_path / "tables.db", bulk=True)
     settings = said(db, "journal_mode", "synchronous", "locking_mode")
-    assert settings == ["off", OFF, "exclusive"]
+    assert settings == ["memory", OFF, "exclusive"]
     db.close()
 
 

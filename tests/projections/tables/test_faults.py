@@ -216,3 +216,28 @@ def test_a_moment_of_the_past_does_not_see_what_is_written_meanwhile(node: Node)
     stop.set()
     reader.join()
     assert set(map(repr, seen)) == {repr(([1.0] * 50, [0] * 50, [1.0] * 50))}
+
+
+def test_a_bulk_file_keeps_nothing_of_what_a_halted_projector_wrote(
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(400):
+        done(node.write(role(f"{number} " + "x" * 200, relation=f"memory:r{number}"))[0])
+    apply = FactsProjector.apply
+
+    def broken(self: FactsProjector, events: Any, db: apsw.Connection) -> None:
+        apply(self, events, db)
+        if events[-1].position > 300:
+            raise ValueError("cannot be")
+
+    monkeypatch.setattr(FactsProjector, "apply", broken)
+    store = ProjectionStore(tmp_path / "bulk.db", bulk=True, history=node.log)
+    for after in range(0, 400, 100):
+        with store.db:
+            store.apply(node.log.read(after, 100))
+    assert list(store.halted) == ["facts"]
+    kept = query(store.db, "SELECT count(*), max(from_position) FROM facts")
+    assert query(store.db, "PRAGMA integrity_check") == [("ok",)]
+    assert kept[0][0] < 301
+    assert kept[0][1] <= 300
+    store.close()
