@@ -40,13 +40,13 @@ from engramlog.projections.tables.declared.policies import SetValuedPart
 from engramlog.projections.tables.declared.trust import TrustPart
 from engramlog.projections.tables.facts.access_counts import AccessPart
 from engramlog.projections.tables.facts.attributes import AttributesPart
-from engramlog.projections.tables.facts.contradictions import ResolutionsPart
 from engramlog.projections.tables.facts.decay import DecayPart
 from engramlog.projections.tables.facts.denials import DenialsPart
 from engramlog.projections.tables.facts.derivations import DerivationsPart
 from engramlog.projections.tables.facts.erasures import ErasedPart
 from engramlog.projections.tables.facts.facts import FactsPart
 from engramlog.projections.tables.facts.feedback import FeedbackPart
+from engramlog.projections.tables.facts.resolutions import ResolutionsPart
 from engramlog.projections.tables.facts.tombstones import TombstonesPart
 from engramlog.projections.tables.facts.verdicts import VerdictsPart
 from engramlog.projections.tables.peers.protocol_facts import admitted, id_of
@@ -97,7 +97,7 @@ class MemoryImage:
         self.derivations = DerivationsPart(facts)
         self.resolutions = ResolutionsPart(facts)
         self.denials = DenialsPart(facts)
-        self.tombstones = TombstonesPart(facts, self.resolutions.notes)
+        self.tombstones = TombstonesPart(facts, self.resolutions)
         self.verdicts = VerdictsPart(facts)
         self.accesses = AccessPart(facts)
         self.feedback = FeedbackPart(facts)
@@ -224,6 +224,7 @@ class MemoryImage:
         }
         for part in reversed(self.parts.values()):
             part.forget(gone)
+        self.tombstones.hide(self.tombstones.hiding.standing)
         self.erasures += 1
         self.remembered.clear()
         self._read_texts_anew()

@@ -29,6 +29,7 @@ from engramlog.projections.tables.facts.facts import FactsProjector
 from engramlog.projections.tables.facts.feedback import FeedbackProjector
 from engramlog.projections.tables.facts.lexicon import LexiconProjector
 from engramlog.projections.tables.facts.recall_receipts import RecallReceiptsProjector
+from engramlog.projections.tables.facts.resolutions import ResolutionsProjector
 from engramlog.projections.tables.facts.tombstones import TombstonesProjector
 from engramlog.projections.tables.facts.verdicts import VerdictsProjector
 from engramlog.projections.tables.peers.peers import PeersProjector
@@ -49,6 +50,7 @@ PROJECTORS: tuple[Projector, ...] = (
     FactRetractionsProjector(),
     ContradictionsProjector(),
     DenialsProjector(),
+    ResolutionsProjector(),
     DerivationsProjector(),
     DecayProjector(),
     LexiconProjector(),

@@ -131,7 +131,7 @@ def _attributes(image: MemoryImage) -> object:
 
 
 def _resolutions(image: MemoryImage) -> object:
-    notes = image.resolutions.notes
+    notes = image.resolutions.notes()
     return {
         at: image.facts.entities.text(about)
         for at, about in zip(_positions(image, notes), notes.values(), strict=True)

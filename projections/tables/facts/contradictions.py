@@ -15,7 +15,7 @@ Source: wire 5.1.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import apsw
 import msgspec
@@ -30,7 +30,6 @@ from engramlog.eventlog.kinds import (
     FactRetracted,
     SetValuedDeclared,
 )
-from engramlog.projections.columns.fact_columns import FactColumns
 from engramlog.projections.moment import LIVE
 from engramlog.projections.normalization import matches_label
 from engramlog.projections.tables.database import copy_rows, query, query_one
@@ -500,55 +499,3 @@ def _declare(
             db.execute(_CLOSE_KEY, (event.position, key))
         elif not now and top_id != fact:
             _reopen(key, value, fact, top_id, event, after, db)
-
-
-_NOTES = """
-SELECT resolution_fact_id, winner_id FROM conflicts
-WHERE resolution_fact_id IS NOT NULL AND winner_id IS NOT NULL
-UNION ALL
-SELECT note.id, (SELECT id FROM facts WHERE set_aside = note.from_position + 1 LIMIT 1)
-FROM facts AS note
-WHERE note.entity GLOB 'stigmem:resolution:*'
-  AND note.id NOT IN (SELECT resolution_fact_id FROM conflicts
-                      WHERE resolution_fact_id IS NOT NULL)
-"""
-"""Also of resolutions of conflicts that have no row, as a caller saw them who did not
-see all: what they set aside says of what they speak."""
-
-
-class ResolutionsPart:
-    """Of which entity the note of each resolution speaks."""
-
-    kinds = frozenset({"conflict_resolved"})
-
-    def __init__(self, facts: FactColumns) -> None:
-        self._facts = facts
-        self.notes: dict[int, int] = {}
-        """By slot of a resolution's note: the number of the entity that it is about."""
-
-    def load(self, db: apsw.Connection) -> None:
-        for note, about in query(db, _NOTES):
-            self._note(note, about)
-
-    def fold(self, events: Sequence[Recorded]) -> None:
-        for event in events:
-            resolution = event.payload
-            assert isinstance(resolution, ConflictResolved)
-            self._note(resolution.resolution_fact_id, resolution.winner_id)
-
-    def forget(self, facts: Mapping[str, int]) -> None:
-        for slot in facts.values():
-            self.notes.pop(slot, None)
-
-    def state(self) -> bytes:
-        return msgspec.msgpack.encode(self.notes)
-
-    def restore(self, state: bytes) -> None:
-        # Others hold the dictionary already.
-        self.notes.update(msgspec.msgpack.decode(state, type=dict[int, int]))
-
-    def _note(self, note: str, about: str | None) -> None:
-        slot = self._facts.slot_of.get(note)
-        known = None if about is None else self._facts.slot_of.get(about)
-        if slot is not None and known is not None:
-            self.notes[slot] = int(self._facts.arrays["entity"][known])

@@ -22,6 +22,7 @@ from engramlog.projections.columns.tombstone_mask import Hiding, Tombstone
 from engramlog.projections.moment import LIVE
 from engramlog.projections.normalization import SCOPES
 from engramlog.projections.tables.database import query
+from engramlog.projections.tables.facts.resolutions import ResolutionsPart
 
 EVERY_SCOPE = ("all", "*")
 """What a tombstone of every scope says of its scope."""
@@ -300,12 +301,12 @@ class TombstonesPart:
 
     kinds = frozenset({"fact_asserted", "conflict_resolved", *TombstonesProjector.kinds})
 
-    def __init__(self, facts: FactColumns, notes: Mapping[int, int]) -> None:
-        """``notes``: by slot of a resolution's note, the number of the entity it is about."""
+    def __init__(self, facts: FactColumns, resolutions: ResolutionsPart) -> None:
         self._facts = facts
-        self._notes = notes
+        self._resolutions = resolutions
         self._entities = 0
-        self.hiding = Hiding((), facts.entities, notes)
+        self._awaited: frozenset[str] = frozenset()
+        self.hiding = Hiding((), facts.entities, {})
 
     def load(self, db: apsw.Connection) -> None:
         self.hide([_known(each) for each in standing_tombstones(db)])
@@ -323,18 +324,21 @@ class TombstonesPart:
             else:
                 others.add(type(payload))
         # A run of other events changes what is hidden by the names that it brings.
-        if others and (not standing or (others == {FactAsserted} and not self._named())):
+        if others and (not standing or (others == {FactAsserted} and not self._came())):
             return
         self.hide(standing.values())
 
-    def _named(self) -> bool:
-        """Whether an entity has come that a tombstone was waiting for."""
+    def _came(self) -> bool:
+        """Whether an entity has come that a tombstone was waiting for, or a fact that a
+        resolution's note speaks of."""
         fresh = self._facts.entities.since(self._entities)
         self._entities += len(fresh)
-        return not self.hiding.names.keys().isdisjoint(fresh)
+        return not self.hiding.names.keys().isdisjoint(fresh) or any(
+            name in self._facts.slot_of for name in self._awaited
+        )
 
     def forget(self, facts: Mapping[str, int]) -> None:
-        """What hides speaks of entities."""
+        """What hides is made anew when every part has forgotten them: see ``hide``."""
 
     def state(self) -> bytes:
         return msgspec.msgpack.encode(self.hiding.standing)
@@ -346,4 +350,5 @@ class TombstonesPart:
         """Hide what these tombstones say, not what the events of this image say: what hides is
         a matter of the present, and the image may be of the past."""
         self._entities = len(self._facts.entities)
-        self.hiding = Hiding(standing, self._facts.entities, self._notes)
+        self._awaited = self._resolutions.awaited()
+        self.hiding = Hiding(standing, self._facts.entities, self._resolutions.notes())

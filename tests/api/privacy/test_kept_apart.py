@@ -205,12 +205,12 @@ def test_settlements_of_what_is_seen_in_part_survive_a_restart(tmp_path: Path) -
         path = f"/v1/conflicts/{shown['conflict_id']}/resolve"
         done = live.call("POST", path, key=other, json={"winning_fact_id": last})
         note = done.json()["resolution_fact_id"]
-        notes = dict(live.node.reader.image.resolutions.notes)
+        notes = live.node.reader.image.resolutions.notes()
         assert live.node.reader.slot_of(note) in notes
     finally:
         live.close()
     live = LiveNode(tmp_path / "node", auth_required=True)
     try:
-        assert dict(live.node.reader.image.resolutions.notes) == notes
+        assert live.node.reader.image.resolutions.notes() == notes
     finally:
         live.close()

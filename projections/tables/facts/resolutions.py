@@ -1,0 +1,123 @@
+"""``resolved_facts``: which facts each resolution settled, by the fact that records it, its note.
+
+A note speaks of the entity of the facts that it settled, whichever of them are here: they may
+come after it, in another stream, or be erased. What a resolution said goes with its event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import apsw
+import msgspec
+from msgspec import Struct
+
+from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.identifiers import id_text
+from engramlog.eventlog.kinds import ConflictResolved, FactErased
+from engramlog.projections.columns.fact_columns import FactColumns
+from engramlog.projections.tables.database import query
+from engramlog.projections.tables.erasing import EVENTS, FACTS
+
+_EVERY = "SELECT note_id, event_id, fact_id FROM resolved_facts ORDER BY note_id, number"
+
+
+class ResolutionsProjector:
+    """Rows of ``resolved_facts``."""
+
+    name = "resolutions"
+    version = 1
+    tables = ("resolved_facts",)
+    schema = """
+    CREATE TABLE resolved_facts (
+        note_id TEXT NOT NULL,
+        number INTEGER NOT NULL,
+        fact_id TEXT NOT NULL,
+        event_id TEXT NOT NULL,
+        PRIMARY KEY (note_id, number)
+    ) STRICT, WITHOUT ROWID;
+    """
+    late_indexes = ""
+    kinds = frozenset({"conflict_resolved"})
+    reads: frozenset[str] = frozenset()
+    erasing = (
+        f"DELETE FROM resolved_facts"
+        f" WHERE note_id IN {FACTS} OR fact_id IN {FACTS} OR event_id IN {EVENTS}",
+    )
+
+    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
+        for event in events:
+            note, settled = _settled(event)
+            db.execute("DELETE FROM resolved_facts WHERE note_id=?", (note,))
+            rows = [(note, n, fact, settled.event_id) for n, fact in enumerate(settled.facts)]
+            db.executemany("INSERT INTO resolved_facts VALUES (?,?,?,?)", rows)
+
+
+class _Settled(Struct):
+    """What a resolution settled, the winner first."""
+
+    event_id: str
+    facts: list[str]
+
+
+class ResolutionsPart:
+    """Of which entity the note of each resolution speaks."""
+
+    kinds = frozenset({"conflict_resolved", "fact_erased"})
+
+    def __init__(self, facts: FactColumns) -> None:
+        self._facts = facts
+        self._settled: dict[str, _Settled] = {}
+
+    def load(self, db: apsw.Connection) -> None:
+        for note, event_id, fact in query(db, _EVERY):
+            self._settled.setdefault(note, _Settled(event_id, [])).facts.append(fact)
+
+    def fold(self, events: Sequence[Recorded]) -> None:
+        for event in events:
+            if isinstance(event.payload, FactErased):
+                gone = set(event.payload.events)
+                self._keep(lambda _, settled, gone=gone: settled.event_id not in gone)
+            else:
+                note, settled = _settled(event)
+                self._settled[note] = settled
+
+    def forget(self, facts: Mapping[str, int]) -> None:
+        for settled in self._settled.values():
+            settled.facts = [fact for fact in settled.facts if fact not in facts]
+        self._keep(lambda note, settled: note not in facts and bool(settled.facts))
+
+    def _keep(self, wanted: Callable[[str, _Settled], bool]) -> None:
+        self._settled = {
+            note: settled for note, settled in self._settled.items() if wanted(note, settled)
+        }
+
+    def state(self) -> bytes:
+        return msgspec.msgpack.encode(self._settled)
+
+    def restore(self, state: bytes) -> None:
+        self._settled = msgspec.msgpack.decode(state, type=dict[str, _Settled])
+
+    def notes(self) -> dict[int, int]:
+        """By slot of a note: the number of the entity that it speaks of."""
+        slot_of, entity = self._facts.slot_of, self._facts.arrays["entity"]
+        found: dict[int, int] = {}
+        for note, settled in self._settled.items():
+            known = [slot_of[fact] for fact in settled.facts if fact in slot_of]
+            if known and note in slot_of:
+                found[slot_of[note]] = int(entity[known[0]])
+        return found
+
+    def awaited(self) -> frozenset[str]:
+        """Notes, and facts that they speak of, that are not here yet."""
+        slot_of = self._facts.slot_of
+        named = {fact for settled in self._settled.values() for fact in settled.facts}
+        return frozenset(name for name in named | self._settled.keys() if name not in slot_of)
+
+
+def _settled(event: Recorded) -> tuple[str, _Settled]:
+    """A resolution's note, and what it settled."""
+    resolution = event.payload
+    assert isinstance(resolution, ConflictResolved)
+    facts = [resolution.winner_id, *resolution.loser_ids]
+    return resolution.resolution_fact_id, _Settled(id_text(event.event_id), facts)

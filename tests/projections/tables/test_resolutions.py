@@ -1,0 +1,88 @@
+"""The note of a resolution speaks of the facts that it settled, in whatever order they come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from engramlog.api.node.node import Node
+from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.kinds import TombstoneSet, Value
+from engramlog.projections.authorization import Authorization
+from engramlog.projections.contradictions.conflicts import conflict_between
+from engramlog.projections.image.image import MemoryImage
+from engramlog.projections.image.view import View
+from engramlog.projections.image.visible_facts import live
+from engramlog.projections.moment import Moment
+from engramlog.projections.tables.store import ProjectionStore
+from engramlog.projections.writing.commands import Done, ResolveConflict
+from tests.worlds.histories import ALL_SCOPES, asserted
+
+RIGHTS = Authorization("agent:reader", frozenset({"read"}), frozenset(ALL_SCOPES))
+TOMBSTONE = TombstoneSet(
+    tombstone_id="tomb-1", entity="user:ann", entity_uri="user:ann", scope="all",
+    scopes=sorted(ALL_SCOPES), created_at="2026-01-01T00:00:00Z", signed_by="agent:t",
+    key_id="", signature="", legal_hold=False,
+)  # fmt: skip
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    node = Node.open(tmp_path / "data")
+    yield node
+    node.close()
+
+
+@pytest.fixture
+def events(node: Node) -> dict[str, Recorded]:
+    """Two facts, the note of their resolution, the resolution, and the entity's tombstone."""
+    first, second = (
+        node.write(asserted(entity="user:ann", value=Value("string", v), source=f"agent:{v}"))[0]
+        for v in "ab"
+    )
+    assert isinstance(first, Done)
+    assert isinstance(second, Done)
+    newer, older = str(second.fact_id), str(first.fact_id)
+    view = node.reader.pin()
+    conflict = conflict_between(node.reader, view, RIGHTS, node.moment(), newer, older)
+    assert conflict is not None
+    settled = ResolveConflict(
+        conflict_id=conflict.row.conflict_id, winning_fact_id=str(second.fact_id),
+        source="agent:judge", scopes=ALL_SCOPES,
+    )  # fmt: skip
+    node.write(settled)
+    node.write(TOMBSTONE)
+    names = ("loser", "winner", "note", "resolution", "tombstone")
+    return dict(zip(names, node.log.read(node.log.head().position - 5, 5), strict=True))
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        "loser winner note resolution tombstone",
+        "note resolution tombstone loser winner",
+        "note resolution winner tombstone loser",
+        "resolution tombstone winner loser note",
+        "tombstone loser note resolution winner",
+    ],
+)
+def test_a_note_is_hidden_with_the_entity_of_which_it_speaks(
+    tmp_path: Path, events: dict[str, Recorded], order: str
+) -> None:
+    came = [replace(events[name], position=n) for n, name in enumerate(order.split(), 1)]
+    folded, loaded = MemoryImage(), MemoryImage()
+    store = ProjectionStore(tmp_path / "tables.db")
+    for event in came:
+        folded.apply([event], event.position)
+        with store.db:
+            store.apply([event])
+    loaded.load(store.db, len(came))
+    store.close()
+    assert folded.resolutions.notes() == loaded.resolutions.notes() != {}
+    for image in (folded, loaded):
+        view = View(image)
+        moment = Moment(view.position, came[-1].received_at)
+        assert live(view, RIGHTS, moment, include_retracted=True).tolist() == []
