@@ -200,7 +200,7 @@ def test_an_export_by_url_is_what_the_key_reads(tmp_path: Path, exported: Path) 
 
 
 def test_the_lines_about_episodes_on_the_page_can_be_imported(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "import.md").read_text()
+    page = (ROOT / "docs" / "import-format.md").read_text()
     examples = page.split("```jsonl\n")[2].split("```")[0]
     with serving(tmp_path / "data") as node:
         done = engramlog("import", "-", "--data", tmp_path / "data", stdin=examples.encode())

@@ -349,9 +349,9 @@ def test_time_travel(way: Any, request: Any) -> None:
 
 
 def written(node: NodeProcess) -> list[int]:
-    """Positions of what was written lately, but for counts of recalls, which follow later."""
+    """Positions of what was written lately, but for what is noted of recalls, which follows later."""
     found = node.client(node.control.token).get("/v1/log", {"limit": 500})["events"]
-    return [event["position"] for event in found if event["kind"] != "recall_served"]
+    return [event["position"] for event in found if not event["kind"].startswith("recall_")]
 
 
 def test_refusals_carry_the_code_and_write_nothing(way: Any, node: NodeProcess) -> None:
