@@ -349,7 +349,7 @@ def test_time_travel(way: Any, request: Any) -> None:
 
 
 def written(node: NodeProcess) -> list[int]:
-    """Positions of what was written lately, but for what is noted of recalls, which follows later."""
+    """Positions of what was written lately, but for notes of recalls, which follow later."""
     found = node.client(node.control.token).get("/v1/log", {"limit": 500})["events"]
     return [event["position"] for event in found if not event["kind"].startswith("recall_")]
 
