@@ -80,6 +80,8 @@ def test_everything_comes_back_as_it_was_sent(live: LiveNode) -> None:
         {"expires_at": "soon"}, {"constraint": [{"kind": "budget"}]},
         {"constraint": [{"kind": "budget", "limit": {"type": "number", "v": "ten"}}]},
         {"deference": [{"condition": "x"}]}, {"handoff": {}},
+        {"escalation": {"escalate_to": CTO, "channel": "pigeon"}},
+        {"escalation": {"escalate_to": CTO, "priority": "yesterday"}},
     ],
 )  # fmt: skip
 def test_bad_envelopes_write_nothing(live: LiveNode, change: dict[str, Any]) -> None:
