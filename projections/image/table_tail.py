@@ -33,6 +33,7 @@ class TableTail:
         self._written = threading.Condition()
         self._events: list[Recorded] = []
         self._due = 0.0
+        self._failing = False
 
     @property
     def count(self) -> int:
@@ -50,7 +51,7 @@ class TableTail:
         """Seconds for which the tables may still stay behind; None where nothing waits."""
         if not self._events:
             return None
-        if len(self._events) >= EVENTS_MAX:
+        if len(self._events) >= EVENTS_MAX and not self._failing:
             return 0.0
         return max(0.0, self._due - time.monotonic())
 
@@ -70,8 +71,10 @@ class TableTail:
                 self.write(self._events)
             except BaseException:
                 self._due = time.monotonic() + PAUSE_SECONDS
+                self._failing = True
                 raise
             self._events = []
+            self._failing = False
         with self._written:
             self._written.notify_all()
 

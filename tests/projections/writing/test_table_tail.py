@@ -140,6 +140,24 @@ def test_the_writer_outlives_tables_that_fail_whatever_they_are_asked(
     assert node.rebuild().digest == node.reader.digests().local
 
 
+def test_while_the_tables_fail_the_writer_answers_although_no_more_may_wait(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_tail, "EVENTS_MAX", 3)
+    store = node.writer.store
+    db = Failing(store.db)
+    store.db = db  # type: ignore[assignment]
+    db.error = apsw.FullError
+    node.write(*(fact(number) for number in range(5)))
+    assert until(lambda: "behind the log" in str(node.status()["degraded"]))
+    answer = node.writer.submit([fact(6)], actor="agent:t")
+    with pytest.raises(WriterDegraded):
+        answer.result(timeout=60)
+    db.error = None
+    stated(node, 7)
+    assert node.rebuild().digest == node.reader.digests().local
+
+
 def test_while_the_tables_fail_nothing_more_is_taken(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
