@@ -309,7 +309,8 @@ class Node(ReadingNode):
             name: {
                 "version": mark.version,
                 "position": mark.position,
-                "lag": head - mark.position,
+                # A group that is being written is in the tables before it is in the log.
+                "lag": max(0, head - mark.position),
                 "halted": mark.halted,
             }
             for name, mark in sorted(store.checkpoints.items())
