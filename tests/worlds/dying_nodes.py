@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from engramlog.api.client.client import ClientError
+from engramlog.api.client.client import Client, ClientError
 from engramlog.eventlog.directory import DataDirectory
 from engramlog.replay.verify import verify_file
 from tests.worlds.processes import NodeProcess, fact
@@ -63,8 +63,10 @@ class Writers:
         return self._next
 
 
-def _caught_up(ready: dict[str, Any]) -> dict[str, Any] | None:
-    return ready if all(mark["lag"] == 0 for mark in ready["projections"].values()) else None
+def _caught_up(client: Client) -> dict[str, Any]:
+    """What the node says of itself once its tables have followed; nothing before."""
+    ready = client.get("/readyz")
+    return ready if all(mark["lag"] == 0 for mark in ready["projections"].values()) else {}
 
 
 def check_whole(
@@ -78,7 +80,7 @@ def check_whole(
         assert found["cid"] == acknowledged[fact_id]["cid"]
         assert found["position"] == acknowledged[fact_id]["position"]
     # What an erasure left to do is done and recorded after the start; tables follow it.
-    ready = until(lambda: _caught_up(client.get("/readyz")))
+    ready = until(lambda: _caught_up(client))
     assert ready["status"] == "ok"
     directory = DataDirectory.inspect(data)
     report = verify_file(
