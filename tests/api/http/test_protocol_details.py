@@ -161,9 +161,9 @@ def test_a_sweep_counts_what_it_ends_and_nothing_twice(live: LiveNode) -> None:
 
 
 def test_the_journal_is_for_those_who_may_audit(live: LiveNode, guarded: LiveNode) -> None:
-    nobody = guarded.call("GET", "/v1/admin/audit")
-    assert (nobody.status_code, nobody.json()["detail"]) == (401, "Authorization header required")
-    assert nobody.headers["WWW-Authenticate"] == "Bearer"
+    keyless = guarded.call("GET", "/v1/admin/audit")
+    assert (keyless.status_code, keyless.json()["detail"]) == (401, "Authorization header required")
+    assert keyless.headers["WWW-Authenticate"] == "Bearer"
     wrong = guarded.call("GET", "/v1/admin/audit", key="x" * 40)
     assert (wrong.status_code, wrong.json()["detail"]) == (401, "Invalid or expired API key")
     refused = (403, {"detail": "audit.read capability required"})

@@ -89,15 +89,21 @@ def test_what_one_node_erases_is_gone_wherever_it_was_replayed(tmp_path: Path) -
             member.close()
 
 
+def states_six_and_erases_the_first(member: Member) -> str:
+    """State six facts, and erase the first of them; returns its id."""
+    outcomes = member.submit(
+        [asserted(f"user:u{n}", source="agent:a", scope="company") for n in range(6)]
+    ).outcomes
+    (first, *_) = [each.fact_id for each in outcomes if isinstance(each, Done)]
+    assert first is not None
+    member.node.write(EraseFacts(erasure_id=str(uuid4()), fact_ids=(first,)))
+    return first
+
+
 def test_a_replica_starts_between_an_erased_event_and_its_erasure(tmp_path: Path) -> None:
     a = Member(tmp_path, "a")
     try:
-        outcomes = a.submit(
-            [asserted(f"user:u{n}", source="agent:a", scope="company") for n in range(6)]
-        ).outcomes
-        (first, *_) = [each.fact_id for each in outcomes if isinstance(each, Done)]
-        assert first is not None
-        a.node.write(EraseFacts(erasure_id=str(uuid4()), fact_ids=(first,)))
+        states_six_and_erases_the_first(a)
         copy = Copy(tmp_path / "copy", a.node)
         for _ in range(20):  # each time it is opened anew
             copy.follow(a.node, a.clock, steps=1, page=2)
@@ -111,12 +117,7 @@ def test_a_replica_starts_between_an_erased_event_and_its_erasure(tmp_path: Path
 def test_a_replica_is_promoted_between_an_erased_event_and_its_erasure(tmp_path: Path) -> None:
     a = Member(tmp_path, "a")
     try:
-        outcomes = a.submit(
-            [asserted(f"user:u{n}", source="agent:a", scope="company") for n in range(6)]
-        ).outcomes
-        (first, *_) = [each.fact_id for each in outcomes if isinstance(each, Done)]
-        assert first is not None
-        a.node.write(EraseFacts(erasure_id=str(uuid4()), fact_ids=(first,)))
+        first = states_six_and_erases_the_first(a)
         copy = Copy(tmp_path / "copy", a.node)
         copy.follow(a.node, a.clock, steps=2, page=2)
     finally:
