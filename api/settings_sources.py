@@ -93,11 +93,11 @@ def variable(field: str) -> str:
 
 def settings_table() -> str:
     """Every setting as a Markdown table; ``docs/settings.md`` holds exactly this."""
-    rows = ["| setting | variable | default | meaning |", "|---|---|---|---|"]
+    rows = ["| variable | default | meaning |", "|---|---|---|"]
     for name, field in Settings.model_fields.items():
         default: Any = field.default
-        shown = "left out" if default is None else f"`{_toml(default)}`"
-        rows.append(f"| `{name}` | `{variable(name)}` | {shown} | {field.description} |")
+        shown = "" if default is None else f"`{_toml(default)}`"
+        rows.append(f"| `{variable(name)}` | {shown} | {field.description} |")
     return "\n".join(rows)
 
 

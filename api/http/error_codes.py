@@ -1,177 +1,274 @@
-"""The codes of failures: their statuses, and the sentences that the protocol has for some."""
+"""The codes of failures: their statuses, what they mean, and the protocol's sentences for some."""
 
 from __future__ import annotations
 
-STATUS_BY_CODE: dict[str, int] = {
-    # the request itself
-    "malformed_body": 400,
-    "malformed_json": 400,
-    "invalid_entity_uri": 400,
-    "invalid_scope": 400,
-    "invalid_cursor": 400,
-    "invalid_position": 400,
-    "cursor_expired": 400,
-    "cid_malformed": 400,
-    "session_id_too_long": 400,
-    "invalid_session_id": 400,
-    "invalid_idempotency_key": 400,
-    "as_of_invalid_timestamp": 400,
-    "as_of_future": 400,
-    "as_of_before_retention_floor": 400,
-    "graph_depth_exceeded": 400,
-    "invalid_graph_query": 400,
-    "invalid_relation_filter": 400,
-    "recall_depth_exceeded": 400,
-    "invalid_token_budget": 400,
-    "invalid_weights": 400,
-    "unknown_profile": 400,
-    "provenance_cycle_detected": 400,
-    "moments_reversed": 400,
-    "tombstone_invalid_scope": 400,
-    "tombstone_malformed": 400,
-    "tombstone_signature_invalid": 400,
-    "tombstone_entity_uri_invalid": 400,
-    "fork_too_large": 400,
-    "sql_refused": 400,
-    "sql_invalid": 400,
-    "sql_timeout": 400,
-    "sql_too_large": 400,
-    "unknown_permissions": 400,
-    "invalid_capability": 400,
-    # rights
-    "token_invalid": 401,
-    "token_expired": 401,
-    "token_revoked": 401,
-    "token_issuer_unknown": 401,
-    "instruction_write_required": 403,
-    "feedback_loop_provenance_required": 403,
-    "scope_forbidden": 403,
-    "host_forbidden": 403,
-    "origin_forbidden": 403,
-    "source_forbidden": 403,
-    "not_a_member": 403,
-    "garden_write_forbidden": 403,
-    "garden_admin_required": 403,
-    "moderator_required": 403,
-    "last_garden_admin": 403,
-    "alias_is_migration": 403,
-    "time_travel_plugin_disabled": 403,
-    "not_delegable": 403,
-    "entity_forbidden": 403,
-    "tombstone_not_granted": 403,
-    "capability_exceeds_rights": 403,
-    "attribute_forbidden": 403,
-    # state
-    "fact_not_found": 404,
-    "conflict_not_found": 404,
-    "profile_not_found": 404,
-    "entity_not_found": 404,
-    "policy_not_found": 404,
-    "key_not_found": 404,
-    "erasure_not_found": 404,
-    "card_not_found": 404,
-    "agent_key_not_found": 404,
-    "manifest_not_found": 404,
-    "alias_not_found": 404,
-    "tombstone_not_found": 404,
-    "job_not_found": 404,
-    "intent_not_found": 404,
-    "garden_not_found": 404,
-    "capability_not_found": 404,
-    "target_garden_not_found": 404,
-    "member_not_found": 404,
-    "quarantined_fact_not_found": 404,
-    "episode_not_found": 404,
-    "rule_not_found": 404,
-    "fact_already_retracted": 409,
-    "fact_not_flagged": 409,
-    "ambiguous_match": 409,
-    "cid_mismatch": 409,
-    "fact_chain_mismatch": 409,
-    "conflict_already_resolved": 409,
-    "key_exists": 409,
-    "agent_key_revoked": 409,
-    "manifest_outdated": 409,
-    "manifest_rotation": 409,
-    "replica_read_only": 409,
-    "replication_diverged": 409,
-    "not_a_replica": 409,
-    "slug_exists": 409,
-    "capability_revoked": 409,
-    "alias_cycle": 409,
-    "tombstone_already_exists": 409,
-    "tombstone_already_revoked": 409,
-    "intent_exists": 409,
-    "already_member": 409,
-    "peer_not_found": 404,
-    "stream_not_found": 404,
-    "peer_exists": 409,
-    "peer_not_pending": 409,
-    "stream_not_held": 409,
-    "federation_disabled": 409,
-    "peer_unreachable": 503,
-    "fact_erased": 410,
-    "legal_hold": 423,
-    "subscription_not_found": 404,
-    "too_many_subscriptions": 409,
-    "delivery_address_refused": 422,
-    "receipt_not_found": 404,
-    "receipts_of_others": 403,
-    "fact_not_quarantine_pending": 409,
-    "quarantine_has_pending_facts": 409,
-    "episode_conflict": 409,
-    "fact_conflict": 409,
-    "consolidation_raced": 409,
-    "idempotency_conflict": 409,
-    "outcome_not_kept": 409,
-    "expectation_failed": 409,
-    "rebuild_running": 409,
-    "reindex_running": 409,
-    "snapshot_running": 409,
-    "snapshot_not_found": 404,
-    "event_not_found": 404,
-    "file_not_found": 404,
-    "embeddings_off": 409,
-    # size and form
-    "length_required": 411,
-    "body_too_large": 413,
-    "value_too_large": 413,
-    "payload_too_large": 413,
-    "derived_from_immutable": 422,
-    "embed_dimensionality_mismatch": 422,
-    "clock_skew": 422,
-    "not_written": 422,
-    "garden_scope_mismatch": 422,
-    "classification_misplaced": 422,
-    "content_refused": 422,
-    "memories_apart": 422,
-    "alias_reserved": 422,
-    "erasure_beside_hold": 422,
-    "erasure_of_one_scope": 422,
-    "not_a_quarantine": 422,
-    "target_is_quarantine": 422,
-    "quota_exceeded": 429,
-    "manifest_rate": 429,
-    # the node
-    "internal_error": 500,
-    "time_travel_plugin_not_loaded": 501,
-    "degraded": 503,
-    "storage_failed": 503,
-    "log_busy": 503,
-    "not_durable": 503,
-    "outcome_unknown": 503,
-    "history_changed": 503,
-    "position_not_reached": 503,
-    "shutting_down": 503,
-    "writer_busy": 503,
-    "too_many_connections": 503,
-    "long_work_busy": 503,
-    "too_many_jobs": 503,
-    "oidc_not_enabled": 503,
-    "card_refresh_timeout": 503,
-    "storage_full": 507,
-}
-"""Stable code → HTTP status. A code of the writer that is missing here answers 422."""
+from itertools import groupby
+from typing import NamedTuple
+
+
+class ErrorRow(NamedTuple):
+    """Codes, separated by spaces, that share a status and a meaning."""
+
+    status: int
+    codes: str
+    when: str
+
+
+ERRORS = (
+    ErrorRow(
+        400,
+        "malformed_body",
+        "the body does not match its headers, such as `Content-Encoding`",
+    ),
+    ErrorRow(400, "malformed_json", "the body is not JSON, or holds NaN or Infinity"),
+    ErrorRow(400, "invalid_entity_uri", "an entity or source is empty, or cannot be normalised"),
+    ErrorRow(400, "invalid_scope", "a recall names no scope"),
+    ErrorRow(400, "invalid_cursor cursor_expired", "a cursor of another request, or too old"),
+    ErrorRow(400, "cid_malformed", "not `sha256:` and 64 hex digits"),
+    ErrorRow(400, "invalid_position", "`min_position` or `X-Engramlog-Position` is not a position"),
+    ErrorRow(400, "invalid_session_id session_id_too_long", "the header `Stigmem-Session`"),
+    ErrorRow(
+        400,
+        "invalid_idempotency_key",
+        "`Idempotency-Key` is empty, too long or not printable",
+    ),
+    ErrorRow(
+        400,
+        "as_of_invalid_timestamp as_of_future",
+        "`as_of` or `valid_at` is not a moment, or lies in the future",
+    ),
+    ErrorRow(400, "as_of_before_retention_floor", "older than `as_of_retention_days` allows"),
+    ErrorRow(400, "moments_reversed", "`from` lies after `to`"),
+    ErrorRow(
+        400,
+        "graph_depth_exceeded invalid_graph_query invalid_relation_filter",
+        "a question for neighbours",
+    ),
+    ErrorRow(
+        400, "recall_depth_exceeded invalid_token_budget", "a recall's depth or budget; 422 on POST"
+    ),
+    ErrorRow(400, "invalid_weights unknown_profile", "a recall's weights or profile"),
+    ErrorRow(400, "provenance_cycle_detected", "a fact would be derived from itself"),
+    ErrorRow(400, "tombstone_invalid_scope", "the scope is `all`, `*` or one scope"),
+    ErrorRow(
+        400,
+        "tombstone_entity_uri_invalid",
+        "the entity needs a namespace (`user:al`) or a URI",
+    ),
+    ErrorRow(
+        400,
+        "tombstone_malformed tombstone_signature_invalid",
+        "a peer's tombstone: a wrong field, a wrong signature",
+    ),
+    ErrorRow(400, "fork_too_large", "the moment is beyond `STIGMEM_FORK_EVENTS_MAX`"),
+    ErrorRow(
+        400,
+        "sql_refused sql_invalid sql_timeout sql_too_large",
+        "not one SELECT; wrong; too long; too much",
+    ),
+    ErrorRow(400, "invalid_capability", "malformed, or of another token"),
+    ErrorRow(
+        401,
+        "token_invalid token_expired token_revoked token_issuer_unknown",
+        "the [capability](capabilities.md) is not accepted",
+    ),
+    ErrorRow(
+        403,
+        "instruction_write_required",
+        "`interpret_as: instruction` without that permission",
+    ),
+    ErrorRow(
+        403,
+        "feedback_loop_provenance_required",
+        "a session writes to a scope that it read, without provenance",
+    ),
+    ErrorRow(403, "scope_forbidden", "the key is limited to other scopes"),
+    ErrorRow(
+        403,
+        "source_forbidden",
+        "the key may not write as this source, or [end its "
+        "facts](ending-facts.md#who-may-end-what)",
+    ),
+    ErrorRow(403, "entity_forbidden", "the capability does not cover the fact's entity"),
+    ErrorRow(
+        403,
+        "capability_exceeds_rights",
+        "the capability would allow more than its issuer may do",
+    ),
+    ErrorRow(403, "not_delegable", "the route needs a key, not a capability"),
+    ErrorRow(403, "attribute_forbidden", "trust above 1 and a lower classification need `admin`"),
+    ErrorRow(
+        403,
+        "origin_forbidden host_forbidden",
+        "a web page of another origin; without authentication, another name in `Host`",
+    ),
+    ErrorRow(403, "not_a_member", "an admin outside the garden; others get `garden_not_found`"),
+    ErrorRow(
+        403,
+        "garden_write_forbidden garden_admin_required moderator_required",
+        "the member's role is too low",
+    ),
+    ErrorRow(403, "last_garden_admin", "a garden keeps one admin"),
+    ErrorRow(403, "alias_is_migration", "only admins change migration aliases"),
+    ErrorRow(403, "tombstone_not_granted", "the peer lacks the grant `erase_foreign`"),
+    ErrorRow(403, "receipts_of_others", "listing them needs `audit.read` or `admin`"),
+    ErrorRow(403, "time_travel_plugin_disabled", "the operator turned it off"),
+    ErrorRow(
+        404,
+        "agent_key_not_found alias_not_found capability_not_found card_not_found "
+        "conflict_not_found entity_not_found episode_not_found erasure_not_found "
+        "event_not_found fact_not_found file_not_found garden_not_found intent_not_found "
+        "job_not_found key_not_found manifest_not_found member_not_found peer_not_found "
+        "policy_not_found profile_not_found quarantined_fact_not_found receipt_not_found "
+        "rule_not_found snapshot_not_found stream_not_found subscription_not_found "
+        "target_garden_not_found tombstone_not_found",
+        "absent, not visible, or not yours",
+    ),
+    ErrorRow(
+        409,
+        "agent_key_revoked already_member capability_revoked conflict_already_resolved "
+        "fact_already_retracted tombstone_already_revoked",
+        "already done",
+    ),
+    ErrorRow(
+        409,
+        "intent_exists key_exists peer_exists slug_exists tombstone_already_exists",
+        "the name is taken",
+    ),
+    ErrorRow(
+        409,
+        "fact_not_flagged fact_not_quarantine_pending",
+        "a review of a fact that does not wait for one",
+    ),
+    ErrorRow(409, "quarantine_has_pending_facts", "a quarantine to delete is not empty"),
+    ErrorRow(409, "ambiguous_match", "a retraction by content matches several facts"),
+    ErrorRow(409, "cid_mismatch fact_chain_mismatch", "stored content does not match its hash"),
+    ErrorRow(409, "idempotency_conflict", "the key was used for another request"),
+    ErrorRow(
+        409,
+        "outcome_not_kept",
+        "a retried batch of version 0.1: the reason of a refusal was not kept",
+    ),
+    ErrorRow(409, "expectation_failed", "the condition of an append does not hold"),
+    ErrorRow(409, "alias_cycle", "the alias would lead back to itself"),
+    ErrorRow(409, "episode_conflict", "another episode has this id"),
+    ErrorRow(
+        409,
+        "fact_conflict",
+        "a delta (number `delta`) conflicts with the facts; `reason`: `missing`, "
+        "`already_retracted`, `scope_mismatch`, `duplicate_replaces`, `self_replace`, "
+        "`batch_overlap`, `stale_version`, `contradiction`",
+    ),
+    ErrorRow(
+        409,
+        "consolidation_raced",
+        "another run of the rule was faster; this one wrote nothing",
+    ),
+    ErrorRow(
+        409,
+        "manifest_outdated manifest_rotation",
+        "older than the stored one; another key without rotation events",
+    ),
+    ErrorRow(409, "too_many_subscriptions", "the caller has `STIGMEM_SUBSCRIPTIONS_MAX`"),
+    ErrorRow(
+        409,
+        "peer_not_pending stream_not_held federation_disabled",
+        "the peering is in another state",
+    ),
+    ErrorRow(
+        409,
+        "replica_read_only",
+        "a [replica](replication.md); the message names its primary",
+    ),
+    ErrorRow(
+        409,
+        "replication_diverged not_a_replica",
+        "the replica holds another log; only a replica can be promoted",
+    ),
+    ErrorRow(409, "rebuild_running reindex_running snapshot_running", "one at a time"),
+    ErrorRow(409, "embeddings_off", "the node runs without embeddings"),
+    ErrorRow(
+        410,
+        "fact_erased",
+        "the fact was [erased](erasure.md); only for admins, others get `fact_not_found`",
+    ),
+    ErrorRow(411, "length_required", "a compressed body without `Content-Length`"),
+    ErrorRow(
+        413,
+        "body_too_large value_too_large payload_too_large",
+        "over the limit in the answer",
+    ),
+    ErrorRow(422, "derived_from_immutable", "facts never change"),
+    ErrorRow(
+        422,
+        "content_refused",
+        "breaks a rule of the log's format, such as a control character in a relation",
+    ),
+    ErrorRow(422, "garden_scope_mismatch", "a fact's scope is not its garden's"),
+    ErrorRow(
+        422,
+        "classification_misplaced",
+        "classes 2 and 3 need a garden, or the scope `local` or `team`",
+    ),
+    ErrorRow(
+        422,
+        "memories_apart",
+        "[memories](memories.md#merging) of two sources, scopes or gardens",
+    ),
+    ErrorRow(422, "alias_reserved", "`stigmem:` records have no other names"),
+    ErrorRow(
+        422,
+        "not_a_quarantine target_is_quarantine",
+        "a review in, or into, the wrong kind of garden",
+    ),
+    ErrorRow(422, "erasure_beside_hold", "a tombstone cannot erase and hold at once"),
+    ErrorRow(422, "erasure_of_one_scope", "a tombstone that erases has the scope `all`"),
+    ErrorRow(422, "embed_dimensionality_mismatch", "the model has other dimensions"),
+    ErrorRow(422, "delivery_address_refused", "webhooks go to public `https` addresses"),
+    ErrorRow(422, "clock_skew", "a remote clock is too far off"),
+    ErrorRow(422, "not_written", "another item of the atomic batch was refused"),
+    ErrorRow(423, "legal_hold", "part of it is held; nothing was erased"),
+    ErrorRow(429, "quota_exceeded", "over a [quota](operations.md#quotas); see `Retry-After`"),
+    ErrorRow(
+        429,
+        "manifest_rate",
+        "over ten [manifests](federation-protocol.md#manifests) of an entity within an hour",
+    ),
+    ErrorRow(500, "internal_error", "a bug; the answer's id is in the node's log"),
+    ErrorRow(501, "time_travel_plugin_not_loaded", "time travel is off"),
+    ErrorRow(
+        503,
+        "degraded storage_failed shutting_down writer_busy long_work_busy too_many_connections "
+        "card_refresh_timeout",
+        "retry later",
+    ),
+    ErrorRow(
+        503,
+        "log_busy not_durable history_changed position_not_reached",
+        "nothing was written; see [PostgreSQL](postgresql.md#what-a-client-sees)",
+    ),
+    ErrorRow(503, "outcome_unknown", "maybe written: retry with the same idempotency key"),
+    ErrorRow(503, "peer_unreachable", "the peer did not answer"),
+    ErrorRow(503, "too_many_jobs", "1,000 jobs wait or keep results"),
+    ErrorRow(503, "oidc_not_enabled", "identity tokens are not supported"),
+    ErrorRow(507, "storage_full", "no space"),
+)
+"""Every code with a status of its own. A code of the writer that is missing here answers 422."""
+
+STATUS_BY_CODE: dict[str, int] = {code: row.status for row in ERRORS for code in row.codes.split()}
+
+
+def errors_by_status() -> str:
+    """Every code as Markdown lists; ``docs/errors.md`` holds exactly this."""
+    parts: list[str] = []
+    for status, rows in groupby(ERRORS, key=lambda row: row.status):
+        parts.append(f"## {status}\n")
+        for row in rows:
+            codes = ", ".join(f"`{code}`" for code in row.codes.split())
+            parts.append(f"- {codes}: {row.when}")
+        parts.append("")
+    return "\n".join(parts)
+
 
 PLAIN_TEXT: dict[str, str] = {
     "fact_not_found": "fact not found",
