@@ -39,7 +39,7 @@ from engramlog.projections.tables.facts.erasures import (
     naming_positions,
     unclean,
 )
-from engramlog.projections.tables.facts.recall_receipts import receipt_positions
+from engramlog.projections.tables.recalls.recall_receipts import receipt_positions
 from engramlog.projections.tables.storage_faults import storage_errors
 from engramlog.projections.tables.store import other_generations
 from engramlog.projections.writing.commands import Command, EraseEvents

@@ -21,7 +21,7 @@ from engramlog.projections.tables.facts.erasures import (
     find_erasure,
     find_erasure_receipt,
 )
-from engramlog.projections.tables.facts.recall_receipts import receipt_positions
+from engramlog.projections.tables.recalls.recall_receipts import receipt_positions
 from engramlog.projections.writing.commands import EraseFacts
 from engramlog.replay.erasing import receipts_of
 

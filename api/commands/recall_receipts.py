@@ -33,7 +33,7 @@ from engramlog.projections.normalization import normalize_uri
 from engramlog.projections.recall.answer import RecallAnswer
 from engramlog.projections.recall.answer_comparison import Compared, RankedFact, compare
 from engramlog.projections.recall.profile import profile_digest
-from engramlog.projections.tables.facts.recall_receipts import find_receipt
+from engramlog.projections.tables.recalls.recall_receipts import find_receipt
 
 _APART = frozenset({"query", "track", "explain", "debug", "as_of"})
 """Fields of a request that its receipt does not repeat."""

@@ -22,9 +22,9 @@ from engramlog.projections.image.partial_conflicts import Partial
 from engramlog.projections.image.reader import Reader
 from engramlog.projections.image.view import View
 from engramlog.projections.moment import Moment
+from engramlog.projections.tables.conflicts.identities import conflict_id as conflict_id_of
+from engramlog.projections.tables.conflicts.identities import key_hash
 from engramlog.projections.tables.database import query, query_one
-from engramlog.projections.tables.facts.contradictions import conflict_id as conflict_id_of
-from engramlog.projections.tables.facts.contradictions import key_hash
 
 Status = Literal["unresolved", "resolved"]
 PAGE_ROWS = 500

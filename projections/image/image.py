@@ -34,25 +34,25 @@ from engramlog.projections.image.content_terms import ContentTerms
 from engramlog.projections.image.fact_texts import FactTexts
 from engramlog.projections.image.table_tail import TableTail
 from engramlog.projections.sealed_sections import Laid, Sections
+from engramlog.projections.tables.conflicts.denials import DenialsPart
+from engramlog.projections.tables.conflicts.resolutions import ResolutionsPart
 from engramlog.projections.tables.database import open_reader, tables_position
 from engramlog.projections.tables.declared.gardens import GardensPart
 from engramlog.projections.tables.declared.policies import SetValuedPart
 from engramlog.projections.tables.declared.trust import TrustPart
-from engramlog.projections.tables.facts.access_counts import AccessPart
 from engramlog.projections.tables.facts.attributes import AttributesPart
 from engramlog.projections.tables.facts.decay import DecayPart
-from engramlog.projections.tables.facts.denials import DenialsPart
 from engramlog.projections.tables.facts.derivations import DerivationsPart
 from engramlog.projections.tables.facts.erasures import ErasedPart
 from engramlog.projections.tables.facts.facts import FactsPart
-from engramlog.projections.tables.facts.feedback import FeedbackPart
-from engramlog.projections.tables.facts.resolutions import ResolutionsPart
 from engramlog.projections.tables.facts.tombstones import TombstonesPart
 from engramlog.projections.tables.facts.verdicts import VerdictsPart
 from engramlog.projections.tables.peers.protocol_facts import admitted, id_of
 from engramlog.projections.tables.peers.refused_events import RefusedPart, meaning
 from engramlog.projections.tables.peers.remote_retractions import ENDING_KINDS
 from engramlog.projections.tables.projector import ImagePart, SmallPart
+from engramlog.projections.tables.recalls.access_counts import AccessPart
+from engramlog.projections.tables.recalls.feedback import FeedbackPart
 
 ANSWERS_KEPT_MAX = 8
 """Sets of survivors that recall remembers; one of a million facts takes 5 MB."""

@@ -17,9 +17,10 @@ from msgspec import Struct
 from engramlog.projections.arrays import I32
 from engramlog.projections.authorization import OPEN_CLASS, Authorization
 from engramlog.projections.moment import LIVE
+from engramlog.projections.tables.conflicts.contradictions import ContradictionsProjector
+from engramlog.projections.tables.conflicts.identities import key_hash
 from engramlog.projections.tables.database import copy_rows, query
 from engramlog.projections.tables.declared.policies import PoliciesProjector
-from engramlog.projections.tables.facts.contradictions import ContradictionsProjector, key_hash
 from engramlog.projections.tables.facts.facts import SCHEMA as FACTS_SCHEMA
 
 if TYPE_CHECKING:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from engramlog.projections.tables.conflicts.contradictions import ContradictionsProjector
+from engramlog.projections.tables.conflicts.denials import DenialsProjector
+from engramlog.projections.tables.conflicts.resolutions import ResolutionsProjector
 from engramlog.projections.tables.declared.agent_keys import AgentKeysProjector
 from engramlog.projections.tables.declared.aliases import AliasesProjector
 from engramlog.projections.tables.declared.capabilities import CapabilitiesProjector
@@ -15,27 +18,24 @@ from engramlog.projections.tables.episodes.consolidation import ConsolidationPro
 from engramlog.projections.tables.episodes.deltas import DeltasProjector
 from engramlog.projections.tables.episodes.episodes import EpisodesProjector
 from engramlog.projections.tables.episodes.summaries import SummariesProjector
-from engramlog.projections.tables.facts.access_counts import AccessProjector
 from engramlog.projections.tables.facts.attributes import AttributesProjector
 from engramlog.projections.tables.facts.cards import CardsProjector
-from engramlog.projections.tables.facts.contradictions import ContradictionsProjector
 from engramlog.projections.tables.facts.decay import DecayProjector
-from engramlog.projections.tables.facts.denials import DenialsProjector
 from engramlog.projections.tables.facts.derivations import DerivationsProjector
 from engramlog.projections.tables.facts.entity_edges import EntityEdgesProjector
 from engramlog.projections.tables.facts.erasures import ErasuresProjector
 from engramlog.projections.tables.facts.fact_retractions import FactRetractionsProjector
 from engramlog.projections.tables.facts.facts import FactsProjector
-from engramlog.projections.tables.facts.feedback import FeedbackProjector
 from engramlog.projections.tables.facts.lexicon import LexiconProjector
-from engramlog.projections.tables.facts.recall_receipts import RecallReceiptsProjector
-from engramlog.projections.tables.facts.resolutions import ResolutionsProjector
 from engramlog.projections.tables.facts.tombstones import TombstonesProjector
 from engramlog.projections.tables.facts.verdicts import VerdictsProjector
 from engramlog.projections.tables.peers.peers import PeersProjector
 from engramlog.projections.tables.peers.protocol_facts import ForeignFactsProjector
 from engramlog.projections.tables.peers.remote_retractions import ForeignEndsProjector
 from engramlog.projections.tables.projector import Projector
+from engramlog.projections.tables.recalls.access_counts import AccessProjector
+from engramlog.projections.tables.recalls.feedback import FeedbackProjector
+from engramlog.projections.tables.recalls.recall_receipts import RecallReceiptsProjector
 
 PROJECTORS: tuple[Projector, ...] = (
     KeysProjector(),

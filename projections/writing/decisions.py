@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from engramlog.eventlog import kinds
+from engramlog.projections.tables.conflicts.contradictions import has_rival
 from engramlog.projections.tables.declared.policies import is_set_valued
-from engramlog.projections.tables.facts.contradictions import has_rival
 from engramlog.projections.writing import commands as ask
 from engramlog.projections.writing.commands import Command, Refused
 from engramlog.projections.writing.decide.context import Context, Decision

@@ -15,7 +15,7 @@ from itertools import groupby, islice
 
 from engramlog.api.node.tasks.task import LoopTask
 from engramlog.eventlog.kinds import RecallAnswered, RecallServed, RecallUse
-from engramlog.projections.tables.facts.access_counts import KEPT_MAX
+from engramlog.projections.tables.recalls.access_counts import KEPT_MAX
 from engramlog.projections.writing.writer import Writer
 
 FLUSH_SECONDS = 30.0

@@ -24,7 +24,7 @@ from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.recall import ReceiptsQuery
 from engramlog.eventlog.kinds import RecallAnswered
 from engramlog.projections.image.view import View
-from engramlog.projections.tables.facts.recall_receipts import list_receipts as receipts_before
+from engramlog.projections.tables.recalls.recall_receipts import list_receipts as receipts_before
 
 routes = Routes("recall")
 

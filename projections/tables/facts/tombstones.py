@@ -21,8 +21,8 @@ from engramlog.projections.columns.fact_columns import FactColumns
 from engramlog.projections.columns.tombstone_mask import Hiding, Tombstone
 from engramlog.projections.moment import LIVE
 from engramlog.projections.normalization import SCOPES
+from engramlog.projections.tables.conflicts.resolutions import ResolutionsPart
 from engramlog.projections.tables.database import query
-from engramlog.projections.tables.facts.resolutions import ResolutionsPart
 
 EVERY_SCOPE = ("all", "*")
 """What a tombstone of every scope says of its scope."""

@@ -14,8 +14,8 @@ from engramlog.eventlog.kinds import DecayPolicy, DecaySwept, Value
 from engramlog.projections.cid import compute_cid, parse_fact_hash
 from engramlog.projections.moment import format_instant, parse_instant
 from engramlog.projections.normalization import normalize_ref, normalize_uri
+from engramlog.projections.tables.conflicts.identities import conflict_id
 from engramlog.projections.tables.database import query
-from engramlog.projections.tables.facts.contradictions import conflict_id
 from engramlog.projections.tables.facts.decay import (
     decayed_confidence,
     is_exempt,

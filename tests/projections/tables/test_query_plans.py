@@ -9,7 +9,8 @@ import apsw.ext
 import pytest
 
 from engramlog.projections.contradictions import conflicts
-from engramlog.projections.tables.facts import contradictions, fact_rows, facts
+from engramlog.projections.tables.conflicts import statements
+from engramlog.projections.tables.facts import fact_rows, facts
 from engramlog.projections.tables.store import ProjectionStore
 from engramlog.projections.writing.decide.facts import asserting, resolving, retracting
 
@@ -28,15 +29,15 @@ HOT = {
     "a fact to retract by id": retracting._BY_ID,
     "the facts of a losing value": resolving._VALUE_GROUP,
     "the claimants of a key": resolving._CLAIMANTS,
-    "whether a key had facts before": contradictions._EARLIER,
-    "the newest claim of keys": contradictions._TOPS,
-    "the newest claim of a key": contradictions._TOP,
-    "whether another value stands": contradictions._RIVAL,
-    "adding a claim": contradictions._CLAIM,
-    "the next newest of a value": contradictions._NEXT_NEWEST,
-    "opening a conflict": contradictions._OPEN,
-    "closing a conflict": contradictions._CLOSE,
-    "closing a key's conflicts": contradictions._CLOSE_KEY,
+    "whether a key had facts before": statements.EARLIER,
+    "the newest claim of keys": statements.TOPS,
+    "the newest claim of a key": statements.TOP,
+    "whether another value stands": statements.RIVAL,
+    "adding a claim": statements.CLAIM,
+    "the next newest of a value": statements.NEXT_NEWEST,
+    "opening a conflict": statements.OPEN,
+    "closing a conflict": statements.CLOSE,
+    "closing a key's conflicts": statements.CLOSE_KEY,
     "the conflicts of a key": conflicts._OF_KEY,
     "one page of conflicts": conflicts._PAGE,
     "one row by position": fact_rows._FETCH_ONE,

@@ -12,10 +12,10 @@ from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.kinds import FactAsserted, FactAttributes
 from engramlog.projections.memories.attribute_rules import CONFIDENTIAL, misplaced
 from engramlog.projections.moment import LIVE
+from engramlog.projections.tables.conflicts.denials import open_denials
+from engramlog.projections.tables.conflicts.identities import key_hash, value_hash
 from engramlog.projections.tables.database import query, query_one
 from engramlog.projections.tables.facts.attributes import attributes_at, decoded, encoded
-from engramlog.projections.tables.facts.contradictions import key_hash, value_hash
-from engramlog.projections.tables.facts.denials import open_denials
 from engramlog.projections.tables.facts.derivations import closes_cycle
 from engramlog.projections.writing.commands import AssertFact, Refused
 from engramlog.projections.writing.decide.context import Context, Decision

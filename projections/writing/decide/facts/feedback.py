@@ -6,7 +6,7 @@ import msgspec
 
 from engramlog.eventlog.kinds import FactFeedback
 from engramlog.projections.tables.database import query
-from engramlog.projections.tables.facts.feedback import outcomes_of
+from engramlog.projections.tables.recalls.feedback import outcomes_of
 from engramlog.projections.writing.commands import Refused
 from engramlog.projections.writing.decide.context import Context, Decision
 

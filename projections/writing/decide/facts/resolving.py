@@ -12,9 +12,9 @@ from engramlog.eventlog.kinds import ConflictResolved, FactAsserted, FactAttribu
 from engramlog.projections.cid import compute_cid
 from engramlog.projections.memories.attribute_rules import PLAIN
 from engramlog.projections.moment import LIVE
+from engramlog.projections.tables.conflicts.denials import open_denials
 from engramlog.projections.tables.database import query, query_one
 from engramlog.projections.tables.facts.attributes import attributes_at
-from engramlog.projections.tables.facts.denials import open_denials
 from engramlog.projections.writing.commands import Refused, ResolveConflict
 from engramlog.projections.writing.decide.authority import ending_refusal
 from engramlog.projections.writing.decide.context import Context, Decision, Key

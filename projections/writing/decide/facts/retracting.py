@@ -9,9 +9,9 @@ from engramlog.eventlog.event import Draft, fact_partition
 from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.kinds import FactAsserted, FactDenied, FactRetracted, Value
 from engramlog.projections.moment import LIVE
+from engramlog.projections.tables.conflicts.denials import is_denial
 from engramlog.projections.tables.database import query, query_one
 from engramlog.projections.tables.declared.policies import is_set_valued
-from engramlog.projections.tables.facts.denials import is_denial
 from engramlog.projections.writing.commands import Refused, RetractFact, RetractMatching
 from engramlog.projections.writing.decide.authority import ending_refusal
 from engramlog.projections.writing.decide.context import Context, Decision, Key

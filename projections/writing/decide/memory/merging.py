@@ -25,8 +25,8 @@ from engramlog.projections.image.visible_facts import known, live
 from engramlog.projections.memories.attribute_rules import CONFIDENTIAL
 from engramlog.projections.memories.deduplication_rules import INTEGRITY_MERGED
 from engramlog.projections.moment import Moment
-from engramlog.projections.tables.facts.access_counts import KEPT_MAX
 from engramlog.projections.tables.facts.fact_rows import FactRow, fetch
+from engramlog.projections.tables.recalls.access_counts import KEPT_MAX
 from engramlog.projections.writing.commands import AssertFact, MergeMemories, Refused
 from engramlog.projections.writing.decide.context import Context, Decision
 from engramlog.projections.writing.decide.declared.gardens import touch_refusal

@@ -19,9 +19,9 @@ from engramlog.eventlog.kinds import ConflictResolved, FactDenied
 from engramlog.projections.arrays import I32
 from engramlog.projections.columns.fact_columns import FactColumns
 from engramlog.projections.moment import LIVE
+from engramlog.projections.tables.conflicts.identities import conflict_id
 from engramlog.projections.tables.database import query
 from engramlog.projections.tables.erasing import FACTS
-from engramlog.projections.tables.facts.contradictions import conflict_id
 from engramlog.projections.tables.facts.facts import fact_id
 
 _INSERT = """

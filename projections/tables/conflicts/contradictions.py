@@ -1,0 +1,167 @@
+"""Contradictions: which values of a key are claimed, and the conflicts.
+
+A key is (entity, relation, scope, garden). ``claims`` holds one row per distinct live value
+of a key that ever had two facts, so a write costs the same however many facts the key has,
+and a key with one fact costs nothing.
+A claim's ``expires_at`` is an upper bound: retractions leave it. ``conflicts`` holds one
+open row per live value that is not the key's newest: the newest against each other value,
+never all pairs. A value that stops being the newest, or whose conflict was settled while a
+third value stands, gets a row of its own. Set-valued relations have claims but no conflicts.
+Everything is asked of ``facts`` *at the event's position*, so the rows do not depend on how
+events were batched.
+Source: wire 5.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import apsw
+
+from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.kinds import (
+    ConflictResolved,
+    DecaySwept,
+    FactAsserted,
+    FactRetracted,
+    SetValuedDeclared,
+)
+from engramlog.projections.moment import LIVE
+from engramlog.projections.tables.conflicts import statements
+from engramlog.projections.tables.conflicts.claiming import claim_facts
+from engramlog.projections.tables.conflicts.identities import key_hash
+from engramlog.projections.tables.conflicts.releasing import declare, release_all, resolve
+from engramlog.projections.tables.database import copy_rows, query, query_one
+from engramlog.projections.tables.declared.policies import (
+    ALWAYS_SET_VALUED,
+    PoliciesProjector,
+    set_valued_relations,
+)
+from engramlog.projections.tables.erasing import Erased
+from engramlog.projections.tables.facts.decay import ends_facts
+from engramlog.projections.tables.facts.facts import SCHEMA as FACTS_SCHEMA
+
+_ENDED_AT = "SELECT id FROM facts WHERE to_position=? ORDER BY from_position"
+_OF_KEY = "entity=? AND relation=? AND scope=? AND garden_id IS ?"
+_DECLARED = "SELECT from_position FROM declarations WHERE sort='set_valued'"
+_TOUCHING = """
+WITH of_key AS (SELECT from_position, to_position, set_aside FROM facts
+    WHERE entity=?1 AND relation=?2 AND scope=?3 AND garden_id IS ?4)
+SELECT from_position FROM of_key UNION SELECT to_position FROM of_key
+UNION SELECT set_aside FROM of_key
+UNION SELECT resolved_position FROM conflicts WHERE key_hash=?5 AND resolved_position IS NOT NULL
+"""
+"""Positions of the events that made a key what it is."""
+
+
+def has_rival(db: apsw.Connection, key: bytes, value: bytes, instant_us: int) -> bool:
+    """Whether another value of the key is live and unexpired at ``instant_us``."""
+    return query_one(db, statements.RIVAL, (key, instant_us, value)) is not None
+
+
+class ContradictionsProjector:
+    """Rows of ``claims`` and ``conflicts``."""
+
+    name = "contradictions"
+    version = 5
+    tables = ("claims", "conflicts")
+    schema = f"""
+    CREATE TABLE claims (
+        key_hash BLOB NOT NULL,
+        value_hash BLOB NOT NULL,
+        live_count INTEGER NOT NULL,
+        newest_hlc INTEGER NOT NULL,
+        newest_id TEXT NOT NULL,
+        expires_at INTEGER NOT NULL,
+        PRIMARY KEY (key_hash, value_hash)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX claims_by_age ON claims (key_hash, newest_hlc);
+    CREATE INDEX claims_by_expiry ON claims (key_hash, expires_at);
+    CREATE TABLE conflicts (
+        conflict_id TEXT PRIMARY KEY,
+        key_hash BLOB NOT NULL,
+        value_hash BLOB NOT NULL,
+        entity TEXT NOT NULL,
+        relation TEXT NOT NULL,
+        scope TEXT NOT NULL,
+        garden_id TEXT,
+        fact_id TEXT NOT NULL,
+        opened_by TEXT NOT NULL,
+        detected_at INTEGER NOT NULL,
+        from_position INTEGER NOT NULL,
+        to_position INTEGER NOT NULL DEFAULT {LIVE},
+        resolved_position INTEGER,
+        winner_id TEXT,
+        resolution_fact_id TEXT,
+        note TEXT,
+        resolved_by TEXT
+    ) STRICT;
+    CREATE INDEX conflicts_open ON conflicts (key_hash, value_hash)
+        WHERE to_position = {LIVE};
+    """
+    late_indexes = """
+    CREATE INDEX conflicts_by_position ON conflicts (from_position);
+    CREATE INDEX conflicts_by_key ON conflicts (key_hash, from_position);
+    """
+    kinds = frozenset(
+        {
+            "fact_asserted",
+            "fact_retracted",
+            "conflict_resolved",
+            "decay_swept",
+            "set_valued_declared",
+        }
+    )
+    reads = frozenset({"facts", "policies"})
+
+    def apply(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
+        patterns = (
+            *ALWAYS_SET_VALUED,
+            *set_valued_relations(db, events[0].position - 1),
+        )
+        run: list[Recorded] = []
+        for event in events:
+            payload = event.payload
+            if isinstance(payload, FactAsserted):
+                run.append(event)
+                continue
+            claim_facts(run, patterns, db)
+            run = []
+            if isinstance(payload, FactRetracted):
+                release_all(payload.fact_ids, event, patterns, db)
+            elif isinstance(payload, DecaySwept) and ends_facts(payload):
+                ended = [fact for (fact,) in query(db, _ENDED_AT, (event.position,))]
+                release_all(ended, event, patterns, db)
+            elif isinstance(payload, ConflictResolved):
+                resolve(event, payload, patterns, db)
+            elif isinstance(payload, SetValuedDeclared):
+                before, patterns = patterns, (*ALWAYS_SET_VALUED, *payload.relations)
+                declare(event, before, patterns, db)
+        claim_facts(run, patterns, db)
+
+    def refold(self, erased: Erased, db: apsw.Connection) -> None:
+        """Fold the touched keys again, in a database of their own: everything here is asked of
+        the key's facts, declarations and events, so nothing else is needed."""
+        keys = sorted({fact.key for fact in erased.touched}, key=repr)
+        positions = {row[0] for row in query(db, _DECLARED)}
+        scratch = apsw.Connection(":memory:")
+        try:
+            scratch.execute(FACTS_SCHEMA + PoliciesProjector.schema + self.schema)
+            copy_rows(db, scratch, "declarations", "sort='set_valued'", ())
+            for key in keys:
+                hashed = (key_hash(*key),)
+                positions |= {row[0] for row in query(db, _TOUCHING, (*key, *hashed))}
+                copy_rows(db, scratch, "facts", _OF_KEY, key)
+                for table in self.tables:
+                    db.execute(f"DELETE FROM {table} WHERE key_hash=?", hashed)
+            self.apply_all(erased.before(positions), scratch)
+            for table in self.tables:
+                copy_rows(scratch, db, table, "true", ())
+        finally:
+            scratch.close()
+
+    def apply_all(self, events: Sequence[Recorded], db: apsw.Connection) -> None:
+        """``apply``, of events that may be none or of other kinds."""
+        mine = [event for event in events if event.header.kind in self.kinds]
+        if mine:
+            self.apply(mine, db)

@@ -1,0 +1,129 @@
+"""How facts leave the claims of their keys: retracted, weakened away, settled or set-valued."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import apsw
+
+from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.kinds import ConflictResolved
+from engramlog.projections.normalization import matches_label
+from engramlog.projections.tables.conflicts import statements
+from engramlog.projections.tables.conflicts.identities import conflict_id, key_hash, value_hash
+from engramlog.projections.tables.database import query, query_one
+
+
+def release_all(
+    facts: Iterable[str],
+    event: Recorded,
+    patterns: Sequence[str],
+    db: apsw.Connection,
+    *,
+    set_aside: bool = False,
+) -> None:
+    """Take facts that ended (or were set aside) out of their keys' claims."""
+    released = [
+        _release(fact, event.position, db, set_aside=set_aside) for fact in dict.fromkeys(facts)
+    ]
+    for claim in dict.fromkeys(released):
+        if claim is not None:
+            _put_top_right(*claim, event, patterns, db)
+
+
+def _release(
+    fact: str, position: int, db: apsw.Connection, *, set_aside: bool
+) -> tuple[bytes, bytes] | None:
+    """Take one fact out; returns its key and value, or None where it was no claim."""
+    row = query_one(db, statements.FACT, (fact,))
+    if row is None or row[6] == 0 or row[8 if set_aside else 7] != position:
+        return None  # unknown, never a claim, or ended before by another event
+    if (row[7] if set_aside else row[8] + 1) <= position:
+        return None  # its claim went with the other of retraction and resolution
+    key, value = key_hash(*row[:4]), value_hash(*row[4:6])
+    claimed = query_one(db, statements.CLAIMED, (key, value))
+    if claimed is None:
+        return None
+    live_count, newest_id = claimed
+    if live_count == 1:
+        db.execute(statements.DROP_CLAIM, (key, value))
+        db.execute(statements.CLOSE, (position, key, value))
+    else:
+        db.execute(statements.FEWER, (key, value))
+        if newest_id == fact:
+            entity, relation, scope, garden, value_type, value_v = row[:6]
+            bindings = (entity, relation, scope, value_type, value_v, garden, position)
+            for next_id, next_hlc in query(db, statements.NEXT_NEWEST, bindings):
+                db.execute(statements.RENEW, (next_id, next_hlc, key, value))
+    return key, value
+
+
+def _put_top_right(
+    key: bytes, value: bytes, event: Recorded, patterns: Sequence[str], db: apsw.Connection
+) -> None:
+    """The newest value of a key has no open conflict; ``value``, if it is claimed and not
+    the newest, has one."""
+    top = query_one(db, statements.TOP, (key,))
+    if top is None:
+        return
+    db.execute(statements.CLOSE, (event.position, key, top[0]))
+    claimed = query_one(db, statements.CLAIMED, (key, value))
+    if top[0] != value and claimed is not None:
+        _reopen(key, value, claimed[1], top[2], event, patterns, db)
+
+
+def _reopen(
+    key: bytes,
+    value: bytes,
+    fact: str,
+    top_id: str,
+    event: Recorded,
+    patterns: Sequence[str],
+    db: apsw.Connection,
+) -> None:
+    """Open a conflict that no assertion brought up; nothing for set-valued relations."""
+    row = query_one(db, statements.FACT, (fact,))
+    if row is None or any(matches_label(label, row[1]) for label in patterns):
+        return
+    name = conflict_id(top_id, fact, event.event_id)
+    place = (*row[:4], fact, top_id, event.received_at, event.position)
+    db.execute(statements.OPEN, (name, key, value, *place, key, value))
+
+
+def resolve(
+    event: Recorded, resolution: ConflictResolved, patterns: Sequence[str], db: apsw.Connection
+) -> None:
+    db.execute(
+        statements.RESOLVE,
+        (
+            event.position,
+            resolution.winner_id,
+            resolution.resolution_fact_id,
+            resolution.note,
+            event.header.actor,
+            resolution.conflict_id,
+        ),
+    )
+    release_all(resolution.loser_ids, event, patterns, db, set_aside=True)
+    row = query_one(db, statements.FACT, (resolution.winner_id,))
+    if row is not None:
+        _put_top_right(key_hash(*row[:4]), value_hash(*row[4:6]), event, patterns, db)
+
+
+def declare(
+    event: Recorded, before: Sequence[str], after: Sequence[str], db: apsw.Connection
+) -> None:
+    """Close the conflicts of relations that are now set-valued, and open those of relations
+    that no longer are."""
+    tops: dict[bytes, str] = {}
+    for relation, key, value, _, fact in reversed(query(db, statements.ALL_CLAIMS)):
+        was, now = (
+            any(matches_label(label, relation) for label in labels) for labels in (before, after)
+        )
+        if was == now:
+            continue
+        top_id = tops.setdefault(key, fact)
+        if now and top_id == fact:
+            db.execute(statements.CLOSE_KEY, (event.position, key))
+        elif not now and top_id != fact:
+            _reopen(key, value, fact, top_id, event, after, db)
