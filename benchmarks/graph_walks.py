@@ -80,7 +80,7 @@ def power(edges: int) -> list[Figure]:
 def _logged(path: Path, edges: int) -> None:
     """A data directory whose log holds the graph, and no tables."""
     node = Node.open(path)
-    partition, identifiers = scope_partition(POWER_SCOPE), IdentifierSource()
+    partition, identifiers = scope_partition(POWER_SCOPE), IdentifierSource(node.log.origin)
     for page in power_law(edges):
         now_us = node.clock.now_us()
         drafts = [Draft(each, partition, identifiers.next(now_us), "bench") for each in page]

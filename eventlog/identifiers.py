@@ -1,23 +1,36 @@
-"""Time-ordered identifiers (UUIDv7, RFC 9562) as 16 bytes or the usual text."""
+"""Identifiers of events: 16 bytes in the order of time that name their origin (UUIDv8, RFC 9562).
+
+48 bits of milliseconds, 12 of a counter and 22 at random are as in UUIDv7. The last five bytes are
+those of a hash of the origin and the bytes before them. So a peer that sees the id of another
+node's event cannot use it for one of its own: it would not be of its origin (``is_foreign``).
+Those of release 0.1.0 are UUIDv7 and name nothing.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
 from functools import lru_cache
+from hashlib import sha256
 from uuid import UUID
+
+_MARK = b"engramlog/event-id/1\n"
+_MARK_FROM = 11
+"""The first byte of the origin's mark."""
+_VERSION_BYTE, _VARIANT_BYTE = 6, 8
 
 
 class IdentifierSource:
-    """Issues UUIDv7 values that increase strictly within one process.
+    """Issues ids of one origin that increase strictly within one process.
 
     ``entropy`` is a parameter so that tests can be deterministic.
     """
 
     _BLOCK = 64
 
-    def __init__(self, entropy: Callable[[int], bytes] = os.urandom) -> None:
+    def __init__(self, origin: str, entropy: Callable[[int], bytes] = os.urandom) -> None:
         self._entropy = entropy
+        self._origin = sha256(_MARK + origin.encode())
         self._pool = b""
         self._taken = self._BLOCK
         self._last_ms = 0
@@ -42,9 +55,20 @@ class IdentifierSource:
             if self._counter > 0xFFF:
                 self._last_ms += 1
                 self._counter = 0
-        high = (self._last_ms & 0xFFFFFFFFFFFF) << 16 | 0x7000 | self._counter
-        low = self._random() & 0x3FFFFFFFFFFFFFFF | 0x8000000000000000
-        return (high << 64 | low).to_bytes(16, "big")
+        high = (self._last_ms & 0xFFFFFFFFFFFF) << 16 | 0x8000 | self._counter
+        low = self._random() & 0x3FFFFF | 0x800000
+        start = (high << 24 | low).to_bytes(_MARK_FROM, "big")
+        mark = self._origin.copy()
+        mark.update(start)
+        return start + mark.digest()[: 16 - _MARK_FROM]
+
+
+def is_foreign(event_id: bytes, origin: str) -> bool:
+    """Whether an event's id is of another origin than ``origin``. One that names none is not."""
+    if event_id[_VERSION_BYTE] >> 4 != 8 or event_id[_VARIANT_BYTE] >> 6 != 2:
+        return False
+    mark = sha256(_MARK + origin.encode() + event_id[:_MARK_FROM]).digest()
+    return event_id[_MARK_FROM:] != mark[: 16 - _MARK_FROM]
 
 
 @lru_cache(maxsize=65_536)

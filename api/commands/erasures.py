@@ -28,8 +28,6 @@ from engramlog.replay.erasing import receipts_of
 TEXT_LENGTH_MIN = 4
 """Shorter values are not looked for in the questions of recalls: they are in too many."""
 
-_identifiers = IdentifierSource()
-
 
 async def erase(context: RequestContext, request: ErasureRequest) -> Record:
     """Erase, and wait for the cleaning where it is asked for.
@@ -40,8 +38,9 @@ async def erase(context: RequestContext, request: ErasureRequest) -> Record:
     service = context.service
     await service.tracker.flush()
     entity = None if request.entity is None else stored_uri(request.entity)
+    identifiers = IdentifierSource(context.node.log.origin)
     command = EraseFacts(
-        erasure_id=id_text(_identifiers.next(context.node.clock.now_us())),
+        erasure_id=id_text(identifiers.next(context.node.clock.now_us())),
         fact_ids=tuple(request.fact_ids),
         entity=entity,
         mentions=request.mentions,

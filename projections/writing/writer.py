@@ -99,7 +99,7 @@ class Writer:
         self.submissions = 0
         self._clock = clock
         self._on_commit = on_commit
-        self._identifiers = IdentifierSource()
+        self._identifiers = IdentifierSource(log.origin)
         self._queue: queue.SimpleQueue[Submission | Callable[[], None] | None] = queue.SimpleQueue()
         self._closed = False
         self._following = False

@@ -9,7 +9,7 @@ from engramlog.eventlog.chain import link_fault
 from engramlog.eventlog.clock import COUNTER_LIMIT, FUTURE_SKEW_MS_MAX
 from engramlog.eventlog.codec import PAYLOAD_BYTES_MAX, decode_header, decode_payload
 from engramlog.eventlog.event import Foreign, Header, Stored, UnknownPayload
-from engramlog.eventlog.identifiers import id_text
+from engramlog.eventlog.identifiers import id_text, is_foreign
 from engramlog.eventlog.kinds import (
     REPLICATED,
     DeltaApplied,
@@ -154,6 +154,8 @@ def _check_event(
         raise PageFault("chain", fault)
     if header.origin != node_id:
         raise PageFault("scope", f"{where}: its origin is {header.origin}")
+    if is_foreign(header.event_id, node_id):
+        raise PageFault("scope", f"{where}: its id {id_text(header.event_id)} is of another origin")
     if header.schema_version > SCHEMA_VERSION_MAX:
         raise PageFault("malformed", f"{where}: no schema has version {header.schema_version}")
     due_us = _due_us(header, where, now_us)

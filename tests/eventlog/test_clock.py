@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from engramlog.eventlog.clock import HybridClock, format_hlc, pack_hlc, parse_hlc
 from engramlog.eventlog.errors import ClockSkew
-from engramlog.eventlog.identifiers import IdentifierSource, id_bytes, id_text
+from engramlog.eventlog.identifiers import IdentifierSource, id_bytes, id_text, is_foreign
 from tests.worlds.samples import START_US
 
+ORIGIN = "stigmem:node:test"
 NOW_HLC = START_US // 1000 * 1000
 
 
@@ -60,13 +61,28 @@ def test_a_remote_clock_too_far_off_is_refused_and_moves_nothing(skew_ms: int) -
 
 
 def test_identifiers_increase_even_when_the_clock_stands_or_goes_back() -> None:
-    source = IdentifierSource()
+    source = IdentifierSource(ORIGIN)
     ids = [source.next(START_US - step * 500) for step in range(10_000)]
     assert ids == sorted(set(ids))
 
 
 def test_identifiers_carry_their_time_and_version() -> None:
-    raw = IdentifierSource().next(START_US)
+    raw = IdentifierSource(ORIGIN).next(START_US)
     assert int.from_bytes(raw[:6], "big") == START_US // 1000
-    assert (raw[6] >> 4, raw[8] >> 6) == (7, 0b10)
+    assert (raw[6] >> 4, raw[8] >> 6) == (8, 0b10)
     assert id_bytes(id_text(raw)) == raw
+
+
+@given(st.integers(0, 2**47), st.binary(min_size=512, max_size=512))
+def test_an_identifier_is_of_one_origin_alone(now_us: int, random: bytes) -> None:
+    raw = IdentifierSource(ORIGIN, lambda _: random).next(now_us)
+    assert not is_foreign(raw, ORIGIN)
+    assert is_foreign(raw, ORIGIN + "0")
+    for bit in range(128):
+        altered = (int.from_bytes(raw) ^ 1 << bit).to_bytes(16)
+        named = (altered[6] >> 4, altered[8] >> 6) == (8, 0b10)
+        assert is_foreign(altered, ORIGIN) == named
+
+
+def test_identifiers_of_before_name_no_origin() -> None:
+    assert not is_foreign(id_bytes("018bcfe5-6800-7000-8000-000000000001"), ORIGIN)

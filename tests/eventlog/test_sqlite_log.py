@@ -261,7 +261,7 @@ def test_a_wal_torn_anywhere_leaves_a_whole_prefix_of_what_was_acknowledged(
 
 def test_identifiers_of_one_source_never_need_a_look_up(path: Path) -> None:
     # Appending is fast only because time-ordered identifiers are known to be new.
-    source = IdentifierSource()
+    source = IdentifierSource("stigmem:node:test")
     ids = [source.next(START_US) for _ in range(1000)]
     with open_log(path) as log:
         drafts = [fact() for _ in ids]

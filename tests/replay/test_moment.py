@@ -22,7 +22,7 @@ NOW = 100 * SECOND
 def log() -> Iterator[MemoryLog]:
     """Five events, received at 10, 20, 20, 30 and 90 seconds."""
     log = MemoryLog("stigmem:node:test", 1, FixedClock(NOW))
-    identifiers = IdentifierSource()
+    identifiers = IdentifierSource(log.origin)
     for second in (10, 20, 20, 30, 90):
         draft = Draft(
             SourceTrustSet(source="agent:a", trust=1.0),

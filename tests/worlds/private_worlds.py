@@ -233,7 +233,8 @@ class Life:
         self.node = self.live.node
         numbers = count()
         self.node.writer._identifiers = IdentifierSource(
-            lambda size: hashlib.shake_256(next(numbers).to_bytes(8)).digest(size)
+            self.node.log.origin,
+            lambda size: hashlib.shake_256(next(numbers).to_bytes(8)).digest(size),
         )
         self.private = private
         self.gardens: dict[int, str] = {}

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from engramlog.eventlog.clock import parse_hlc
-from engramlog.eventlog.codec import encode_payload
+from engramlog.eventlog.codec import decode_header, encode_payload
 from engramlog.eventlog.kinds import EpisodeRecorded, FactAsserted, ForeignFact, PeerGrants, Value
 from engramlog.projections.cid import compute_cid
 from tests.worlds.federation.hostile import HostilePeer
@@ -31,6 +31,24 @@ def stated(text: str) -> FactAsserted:
         confidence=1.0, scope=fact.scope,
     )  # fmt: skip
     return replace(fact, cid=cid)
+
+
+def test_an_event_under_the_id_of_anothers_keeps_that_one_out_of_nothing(
+    live: LiveNode, hostile: Make
+) -> None:
+    """A peer sees another's event and sends one of its own under the same id, earlier."""
+    honest, squatter = hostile("honest"), hostile("squatter")
+    honest.forger.state("true")
+    honest.forger.state("and more")
+    taken = decode_header(honest.forger.streams[honest.forger.stream()][0][0]).event_id
+    squatter.forger.state("its own", "public")
+    squatter.forger.state("made up", event_id=taken)
+    squatter_id = squatter.befriend(live)
+    assert until(lambda: held(live, squatter_id))["company"].startswith("scope:")
+    honest_id = honest.befriend(live)
+    until(lambda: texts(live) == {"its own", "true", "and more"})
+    assert held(live, honest_id) == {}
+    assert live.node.rebuild().compared
 
 
 def test_a_peers_wrapping_of_anothers_fact_does_not_stand_in_for_it(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +17,7 @@ from engramlog.eventlog.codec import (
     payload_hash,
 )
 from engramlog.eventlog.event import Header, scope_partition, stream_name
+from engramlog.eventlog.identifiers import IdentifierSource
 from engramlog.eventlog.identity import Identity
 from engramlog.eventlog.kinds import FactAsserted, Value
 from engramlog.eventlog.log import StreamHead
@@ -38,7 +38,7 @@ class Forger:
         self.clock = clock
         self.identity = Identity.create(folder, clock)
         self.streams: dict[str, list[Row]] = {}
-        self._made = 0
+        self._identifiers = IdentifierSource(self.id)
 
     @property
     def id(self) -> str:
@@ -72,10 +72,9 @@ class Forger:
     ) -> None:  # fmt: skip
         """Any bytes as the next event of a scope's stream."""
         rows = self.streams.setdefault(self.stream(scope), [])
-        self._made += 1
         made = Header(
             format=1,
-            event_id=hashlib.sha256(f"{self.id} {self._made}".encode()).digest()[:16],
+            event_id=self._identifiers.next(self.clock.now_us()),
             origin=self.id,
             stream=self.stream(scope),
             stream_seq=len(rows) + 1,

@@ -68,7 +68,7 @@ def unfinished(history: Path) -> int:
 
 def main(url: str, name: str, history: str, seed: str) -> None:
     short_waits()
-    ids, log = IdentifierSource(), None
+    ids, log = IdentifierSource(ORIGIN), None
     number = unfinished(Path(history))
     with Path(history).open("a", buffering=1) as out:
         out.write("\n")  # behind a line that a kill cut short
