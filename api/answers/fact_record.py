@@ -9,11 +9,14 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from engramlog.api.schemas.values import Scope, ValueType
 from engramlog.eventlog.kinds import FactAttributes
 from engramlog.projections.moment import Moment, format_instant
+from engramlog.projections.normalization import SCOPES
 
 Record: TypeAlias = Annotated[
     dict[str, Any], Meta(extra_json_schema={"$ref": "#/components/schemas/FactRecord"})
 ]
 """A fact as ``FactRecord`` describes it, with the keys that a route adds."""
+WireScope: TypeAlias = Annotated[str, Meta(extra_json_schema={"enum": list(SCOPES)})]
+"""The name of a scope."""
 Warnings: TypeAlias = list[str] | UnsetType
 """What was sent and is ignored; left out where there is nothing to say."""
 

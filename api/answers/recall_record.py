@@ -6,9 +6,9 @@ from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
 
+from engramlog.api.answers.erasure_records import TombstoneNotice
 from engramlog.api.answers.fact_record import MomentRecord, Record
 from engramlog.api.answers.short_fact import ShortFact
-from engramlog.api.answers.tombstone_records import TombstoneNotice
 from engramlog.api.commands.memory_cards import MemoryCard
 
 

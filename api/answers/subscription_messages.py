@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
+from msgspec import Struct
 
 from engramlog.api.answers.fact_record import Record
 from engramlog.api.answers.sanitizer_modes import model_rights
@@ -21,6 +22,21 @@ from engramlog.projections.tables.declared.subscriptions import SubscriptionRow
 from engramlog.projections.tables.facts.fact_rows import FactRow
 
 PAGE_EVENTS = 500
+
+
+class SubscriptionEvent(Struct):
+    """A change that a subscriber hears of, and how its delivery stands."""
+
+    id: str
+    subscription_id: str
+    event_type: str
+    entity_uri: str
+    fact_id: str | None
+    payload: dict[str, Any]
+    created_at: str
+    delivered_at: str | None
+    delivery_status: Literal["delivered", "pending"]
+    delivery_attempts: int
 
 
 def rights_of(
@@ -88,21 +104,21 @@ def _fact(node: Node, view: View, notice: Notice) -> Record:
 
 def event_record(
     subscription: SubscriptionRow, notice: Notice, body: Record, delivered_to: int, position: int
-) -> dict[str, Any]:
+) -> SubscriptionEvent:
     """A notice as the protocol lists it (wire 5.6)."""
     delivered = position <= delivered_to
-    return {
-        "id": notice.id,
-        "subscription_id": subscription.id,
-        "event_type": notice.type,
-        "entity_uri": notice.entity,
-        "fact_id": notice.fact_id,
-        "payload": body,
-        "created_at": format_instant(notice.at_us),
-        "delivered_at": None,
-        "delivery_status": "delivered" if delivered else "pending",
-        "delivery_attempts": int(delivered),
-    }
+    return SubscriptionEvent(
+        id=notice.id,
+        subscription_id=subscription.id,
+        event_type=notice.type,
+        entity_uri=notice.entity,
+        fact_id=notice.fact_id,
+        payload=body,
+        created_at=format_instant(notice.at_us),
+        delivered_at=None,
+        delivery_status="delivered" if delivered else "pending",
+        delivery_attempts=int(delivered),
+    )
 
 
 def webhook_body(subscription: SubscriptionRow, notice: Notice, body: Record) -> bytes:

@@ -1,4 +1,4 @@
-"""Episodes, deltas and their facts between the wire and the node: rights, commands, records."""
+"""Episodes, deltas and their facts between the wire and the node: rights and commands."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from engramlog.projections.episodes.delta import (
     UpdateDelta,
     stated_id,
 )
-from engramlog.projections.episodes.episode import Episode, FactPattern, MemoryFact
+from engramlog.projections.episodes.episode import FactPattern, MemoryFact
 from engramlog.projections.episodes.provenance_bundle import ProvenanceError
 from engramlog.projections.episodes.recounting import as_text, matches, memory_fact
 from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import kept_from, live
-from engramlog.projections.memories.place import MemoryPlace, scope_key
+from engramlog.projections.memories.place import MemoryPlace
 from engramlog.projections.moment import Moment, format_instant, parse_instant
 from engramlog.projections.writing.commands import ApplyDeltas, RecordEpisodes
 
@@ -104,32 +104,6 @@ def recording_of(
             for episode in episodes
         ),
     )
-
-
-def episode_record(episode: Episode) -> dict[str, Any]:
-    """An episode as the wire carries it."""
-    last = episode.last_access_us
-    return {
-        "id": episode.id,
-        "key": episode.key,
-        "user": episode.user,
-        "session": episode.session,
-        "agent": episode.agent,
-        "scope_key": scope_key(episode.user, episode.session, episode.agent),
-        "content": episode.content,
-        "timestamp": format_instant(episode.at_us),
-        "scope": episode.scope,
-        "garden_id": episode.garden_id,
-        "source_node": episode.source_node,
-        "metadata": episode.metadata,
-        "run_id": episode.run_id,
-        "step": episode.step,
-        "recorded_by": episode.actor,
-        "position": episode.position,
-        "hash": episode.hash,
-        "access_count": episode.access_count,
-        "last_accessed_at": None if last is None else format_instant(last),
-    }
 
 
 # -- deltas -------------------------------------------------------------------------------
@@ -265,54 +239,6 @@ def _promotion(
     return Proposal(delta, place, delta_id, source, lineage=lineage)
 
 
-def delta_document(delta: MemoryDelta) -> dict[str, Any]:
-    """A delta as the wire carries it."""
-    made: dict[str, Any] = msgspec.to_builtins(delta)
-    made["promotion_ts"] = format_instant(made.pop("promotion_us"))
-    if made.get("expected_version", 0) is None:
-        del made["expected_version"]
-    return made
-
-
-def applied_record(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of ``deltas`` as the wire carries it."""
-    return {
-        **_shared(row),
-        "status": "applied",
-        "promotion_ts": format_instant(row["promotion_us"]),
-        "confidence": row["confidence"],
-        "name": row["name"],
-        "fact_id": row["fact_id"],
-        "retracted": _list(row["retracted"]),
-        "provenance": msgspec.json.decode(row["provenance"]),
-    }
-
-
-def rejected_record(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of ``delta_rejections`` as the wire carries it."""
-    return {
-        **_shared(row),
-        "status": "rejected",
-        "reason": row["reason"],
-        "message": row["message"],
-    }
-
-
-def _shared(row: dict[str, Any]) -> dict[str, Any]:
-    same = ("delta_id", "kind", "user", "agent", "scope", "garden_id", "rule_id", "run_id")
-    return {
-        **{name: row[name] for name in same},
-        "source_episode_ids": _list(row["sources"]),
-        "replaces": _list(row["replaces"]),
-        "applied_by": row["actor"],
-        "position": row["position"],
-    }
-
-
-def _list(text: str) -> list[Any]:
-    return msgspec.json.decode(text, type=list[Any])
-
-
 # -- facts --------------------------------------------------------------------------------
 
 
@@ -323,7 +249,7 @@ def memory_facts(
     moment: Moment,
     pattern: FactPattern,
     limit: int,
-) -> list[dict[str, Any]]:
+) -> list[MemoryFact]:
     """The facts that match, oldest first, as the caller may see them at the moment."""
     reader = context.node.reader
     with reader.pool.connection() as db:
@@ -333,7 +259,7 @@ def memory_facts(
     by_slot = {slot: row for row in rows if (slot := reader.slot_of(row["fact_id"])) is not None}
     inside = np.asarray([slot for slot in by_slot if slot < view.count], dtype=np.int32)
     slots = live(view, authorization, moment, np.sort(inside))
-    found: list[dict[str, Any]] = []
+    found: list[MemoryFact] = []
     records = context.records(view, slots, moment)
     for slot, record in zip(slots.tolist(), records, strict=True):
         value = record["value"]
@@ -341,7 +267,7 @@ def memory_facts(
         row = _versioned(context, view, authorization, by_slot[slot])
         fact = memory_fact(row, record["relation"], value["type"], text, record["confidence"])
         if matches(pattern, fact.payload):
-            found.append(_fact_record(fact))
+            found.append(fact)
             if len(found) == limit:
                 break
     return found
@@ -356,9 +282,3 @@ def _versioned(
     with context.node.reader.pool.connection() as db:
         kept = kept_from(view, authorization, reading_deltas.namesakes(db, row["fact_id"]))
     return {**row, "version": row["version"] - len(kept)}
-
-
-def _fact_record(fact: MemoryFact) -> dict[str, Any]:
-    record: dict[str, Any] = msgspec.to_builtins(fact)
-    record["pinned_at"] = format_instant(record.pop("pinned_us"))
-    return record

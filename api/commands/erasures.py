@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import msgspec
 import numpy as np
 
-from engramlog.api.answers.fact_record import Record
+from engramlog.api.answers.erasure_records import ErasureBegun, ErasureRecord, SignedReceipt
 from engramlog.api.commands.assertions import stored_uri
 from engramlog.api.commands.request_context import RequestContext
 from engramlog.api.http.errors import coded
@@ -17,7 +16,6 @@ from engramlog.eventlog.identifiers import IdentifierSource, id_text
 from engramlog.projections.moment import format_instant
 from engramlog.projections.tables.facts.erasures import (
     ErasureRow,
-    LegalHold,
     find_erasure,
     find_erasure_receipt,
 )
@@ -29,7 +27,7 @@ TEXT_LENGTH_MIN = 4
 """Shorter values are not looked for in the questions of recalls: they are in too many."""
 
 
-async def erase(context: RequestContext, request: ErasureRequest) -> Record:
+async def erase(context: RequestContext, request: ErasureRequest) -> ErasureBegun:
     """Erase, and wait for the cleaning where it is asked for.
 
     Raises:
@@ -56,12 +54,13 @@ async def erase(context: RequestContext, request: ErasureRequest) -> Record:
         await service.cleaning.wait(command.erasure_id, request.timeout_s)
     row = context.node.reader.ask(find_erasure, command.erasure_id)
     assert row is not None
-    detail: dict[str, Any] = done.detail
-    return erasure_record(context, row) | {
-        "fact_ids": detail["fact_ids"],
-        "derived_fact_ids": detail["derived_fact_ids"],
-        "episode_ids": detail["episode_ids"],
-    }
+    begun = msgspec.structs.asdict(erasure_record(context, row))
+    return ErasureBegun(
+        **begun,
+        fact_ids=done.detail["fact_ids"],
+        derived_fact_ids=done.detail["derived_fact_ids"],
+        episode_ids=done.detail["episode_ids"],
+    )
 
 
 def _telling(context: RequestContext, fact_ids: list[str], entity: str | None) -> list[str]:
@@ -98,36 +97,24 @@ def known_erasure(context: RequestContext, erasure_id: str) -> ErasureRow:
     return row
 
 
-def erasure_record(context: RequestContext, row: ErasureRow) -> Record:
+def erasure_record(context: RequestContext, row: ErasureRow) -> ErasureRecord:
     """An erasure as answers carry it."""
     receipt = context.node.reader.ask(find_erasure_receipt, row.erasure_id)
     cleaning = context.service.cleaning
-    return {
-        "erasure_id": row.erasure_id,
-        "status": "cleaning" if receipt is None else "clean",
-        "reason": row.reason,
-        "actor": row.actor,
-        "position": row.position,
-        "requested_at": format_instant(row.erased_at),
-        "facts": row.facts,
-        "events": row.events,
-        "step": cleaning.step if receipt is None else None,
-        "error": cleaning.error if receipt is None else None,
-        "receipt": None
-        if receipt is None
-        else {
-            "document": msgspec.json.decode(receipt.document),
-            "signed": receipt.document,
-            "signature": receipt.signature,
-        },
-    }
-
-
-def hold_record(hold: LegalHold) -> Record:
-    """A legal hold as answers carry it."""
-    return {
-        "target_kind": hold.target_kind,
-        "target": hold.target,
-        "actor": hold.actor,
-        "set_at": format_instant(hold.set_at),
-    }
+    signed = None
+    if receipt is not None:
+        document = msgspec.json.decode(receipt.document)
+        signed = SignedReceipt(document, receipt.document, receipt.signature)
+    return ErasureRecord(
+        erasure_id=row.erasure_id,
+        status="cleaning" if receipt is None else "clean",
+        reason=row.reason,
+        actor=row.actor,
+        position=row.position,
+        requested_at=format_instant(row.erased_at),
+        facts=row.facts,
+        events=row.events,
+        step=cleaning.step if receipt is None else None,
+        error=cleaning.error if receipt is None else None,
+        receipt=signed,
+    )

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
+from msgspec import UNSET
+from msgspec.structs import asdict
 
+from engramlog.api.answers.erasure_records import (
+    ErasureBegun,
+    RevocationRecord,
+    TombstoneMade,
+    TombstoneNotice,
+    tombstone_record,
+)
 from engramlog.api.answers.fact_record import Record
-from engramlog.api.answers.tombstone_records import TombstoneNotice, tombstone_record
 from engramlog.api.commands.entity_names import entity_named
 from engramlog.api.commands.erasures import erase
 from engramlog.api.commands.request_context import RequestContext
@@ -47,7 +55,7 @@ def entity_meant(context: RequestContext, text: str) -> str:
         raise plain("tombstone_entity_uri_invalid") from fault
 
 
-async def set_tombstone(context: RequestContext, request: TombstoneRequest) -> Record:
+async def set_tombstone(context: RequestContext, request: TombstoneRequest) -> TombstoneMade:
     """Hide an entity, after erasing what there is of it where that is asked for.
 
     Raises:
@@ -87,10 +95,12 @@ async def set_tombstone(context: RequestContext, request: TombstoneRequest) -> R
     await context.do(command)
     row = context.node.reader.ask(find_tombstone, command.tombstone_id, None)
     assert row is not None
-    return tombstone_record(row) | ({} if erasure is None else {"erasure": erasure})
+    return TombstoneMade(**asdict(tombstone_record(row)), erasure=erasure or UNSET)
 
 
-async def revoke_tombstone(context: RequestContext, tombstone_id: str, reason: str) -> Record:
+async def revoke_tombstone(
+    context: RequestContext, tombstone_id: str, reason: str
+) -> RevocationRecord:
     """Let a tombstone hide nothing any more.
 
     Raises:
@@ -109,20 +119,24 @@ async def revoke_tombstone(context: RequestContext, tombstone_id: str, reason: s
         "created_at": format_instant(context.node.clock.now_us()),
     }
     signature = signature_of(context.node.identity, body)
-    command = TombstoneRevoked(
-        revocation_id=body["id"],
-        tombstone_id=tombstone_id,
-        reason=reason,
-        created_at=body["created_at"],
-        signed_by=body["signed_by"],
-        key_id=body["key_id"],
-        signature=signature,
+    record = RevocationRecord(**body, reason=reason, signature=signature)
+    await context.do(
+        TombstoneRevoked(
+            revocation_id=record.id,
+            tombstone_id=tombstone_id,
+            reason=reason,
+            created_at=record.created_at,
+            signed_by=record.signed_by,
+            key_id=record.key_id,
+            signature=signature,
+        )
     )
-    await context.do(command)
-    return body | {"reason": reason, "signature": signature}
+    return record
 
 
-async def _erased(context: RequestContext, entity: str, request: TombstoneRequest) -> Record | None:
+async def _erased(
+    context: RequestContext, entity: str, request: TombstoneRequest
+) -> ErasureBegun | None:
     """The erasure of all about an entity; None where there is nothing to erase."""
     asked = ErasureRequest(
         entity=entity, reason="request", wait=request.wait, timeout_s=request.timeout_s

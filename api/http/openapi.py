@@ -15,7 +15,6 @@ from typing import Any, cast
 
 import msgspec
 from aiohttp import web
-from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from engramlog.api import schemas
@@ -219,18 +218,18 @@ def _reference(model: type[Any]) -> dict[str, Any]:
 
 
 def _schemas(routes: Sequence[Route]) -> dict[str, Any]:
-    named: list[type[Any]] = []
-    for route in routes:
-        named += [model for answer in route.answers.values() for model in _models_of(answer)]
-        if route.body is not None:
-            named.append(route.body)
-    structs = [model for model in named if issubclass(model, msgspec.Struct)]
-    models = [model for model in named if issubclass(model, BaseModel)]
+    structs = dict.fromkeys(
+        model
+        for route in routes
+        for answer in route.answers.values()
+        for model in _models_of(answer)
+    )
+    bodies = dict.fromkeys(route.body for route in routes if route.body is not None)
     _, of_structs = msgspec.json.schema_components(
-        dict.fromkeys(structs), ref_template=_TEMPLATE.format(model="{name}")
+        structs, ref_template=_TEMPLATE.format(model="{name}")
     )
     _, of_models = models_json_schema(
-        [(model, "validation") for model in dict.fromkeys(models)], ref_template=_TEMPLATE
+        [(model, "validation") for model in bodies], ref_template=_TEMPLATE
     )
     answers = {name: _as_sent(schema) for name, schema in of_structs.items()}
     return {
@@ -279,7 +278,7 @@ def _as_sent(schema: dict[str, Any]) -> dict[str, Any]:
     return {**schema, "properties": plain, "required": [name for name in fields if name in always]}
 
 
-def _models_of(model: Any) -> list[type[Any]]:
+def _models_of(model: Any) -> list[type[msgspec.Struct]]:
     if isinstance(model, list | tuple):
         several = cast("Sequence[Any]", model)
         return [found for each in several for found in _models_of(each)]

@@ -1,8 +1,8 @@
-"""Erasures and legal holds: requests and answers."""
+"""Requests about erasures and legal holds."""
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -60,51 +60,3 @@ class HoldRequest(BaseModel):
         if (self.fact_id is None) == (self.entity is None):
             raise PydanticCustomError("hold", "give fact_id or entity, and not both")
         return self
-
-
-class ErasureRecord(BaseModel):
-    """Where an erasure stands. ``clean``: nothing of it is left in any file; ``receipt`` says
-    so under the node's key. ``step`` and ``error``: of the cleaning that is under way."""
-
-    erasure_id: str
-    status: Literal["cleaning", "clean"]
-    reason: ErasureReason
-    actor: str
-    position: int
-    requested_at: str
-    facts: int
-    events: int
-    step: str | None = None
-    error: str | None = None
-    receipt: dict[str, Any] | None = None
-
-
-class ErasureBegun(ErasureRecord):
-    """``derived_fact_ids``: facts that stay, although they were derived from erased ones.
-    ``episode_ids``: episodes that stay, although erased facts were made from them."""
-
-    fact_ids: list[str]
-    derived_fact_ids: list[str]
-    episode_ids: list[str]
-
-
-class ErasurePage(BaseModel):
-    """``before``: to ask for the next page with; null on the last one."""
-
-    erasures: list[ErasureRecord]
-    before: int | None
-
-
-class HoldRecord(BaseModel):
-    """What may not be erased."""
-
-    target_kind: Literal["fact", "entity"]
-    target: str
-    actor: str
-    set_at: str
-
-
-class Holds(BaseModel):
-    """Every legal hold in force."""
-
-    holds: list[HoldRecord]

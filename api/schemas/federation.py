@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -84,70 +84,3 @@ class StreamEventsQuery(BaseModel):
     stream: str = Field(min_length=1, max_length=TEXT_MAX)
     after: int = Field(default=0, ge=0)
     limit: int = Field(default=PAGE_EVENTS_MAX, ge=1, le=PAGE_EVENTS_MAX)
-
-
-class PeerRegistered(BaseModel):
-    """A declaration's fate; ``reason`` where it was rejected."""
-
-    peer_id: str
-    status: Literal["pending_approval", "rejected"]
-    verified_at: str | None
-    reason: str | None
-    pubkey_fingerprint: str
-
-
-class PeerApproved(BaseModel):
-    """The peer is active."""
-
-    peer_id: str
-    node_id: str
-    status: Literal["active"]
-    approved_at: str
-
-
-class PeerChanged(BaseModel):
-    """The peer as it is now."""
-
-    peer_id: str
-    node_id: str
-    status: str
-
-
-class PeerDetail(BaseModel):
-    """Everything about a peer: its grants, its streams, how replaying it stands, evidence."""
-
-    peer_id: str
-    node_id: str
-    node_url: str
-    status: str
-    reason: str
-    allowed_scopes: list[str]
-    pubkey_fingerprint: str
-    grants: dict[str, Any] | None
-    established_at: str | None
-    replay: dict[str, Any] | None
-    streams: list[dict[str, Any]]
-    refused: list[dict[str, Any]]
-    evidence: list[dict[str, Any]]
-
-
-class PeerComparison(BaseModel):
-    """Whether this node and a peer hold the same of each other's streams and tombstones."""
-
-    node_id: str
-    equal: bool
-    streams: list[dict[str, Any]]
-    tombstones: list[dict[str, Any]]
-    first_difference: str | None
-
-
-class OwnDeclaration(BaseModel):
-    """This node's declaration, to be registered with a peer, and the key's fingerprint."""
-
-    node_id: str
-    node_url: str
-    federation_pubkey: str
-    allowed_scopes: list[str]
-    signed_at: str
-    declaration_sig: str
-    pubkey_fingerprint: str

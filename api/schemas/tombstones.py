@@ -1,12 +1,11 @@
-"""Tombstones: requests and answers (wire 5.5)."""
+"""Requests about tombstones (wire 5.5)."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from engramlog.api.schemas.erasures import ErasureBegun
 from engramlog.api.schemas.values import Flag
 
 REASON_LENGTH_MAX = 2048
@@ -45,63 +44,6 @@ class TombstonesQuery(BaseModel):
     limit: int = Field(default=50, ge=1, le=500)
 
 
-class TombstoneRecord(BaseModel):
-    """A tombstone as its node signed it."""
-
-    id: str
-    entity_uri: str
-    scope: str
-    reason: str | None
-    signed_by: str
-    key_id: str
-    signature: str
-    created_at: str
-    legal_hold: bool
-
-
-class TombstoneMade(TombstoneRecord):
-    """``erasure``: the one that was asked for, if anything had to be erased."""
-
-    erasure: ErasureBegun | None = None
-    warnings: list[str] | None = None
-
-
-class RevocationRecord(BaseModel):
-    """The end of a tombstone as its node signed it."""
-
-    id: str
-    tombstone_id: str
-    reason: str
-    signed_by: str
-    key_id: str
-    signature: str
-    created_at: str
-    warnings: list[str] | None = None
-
-
-class TombstoneStatus(BaseModel):
-    """``tombstoned``: whether one of the tombstones stands."""
-
-    tombstoned: bool
-    tombstones: list[TombstoneRecord]
-    revocations: list[RevocationRecord]
-
-
-class ListedTombstone(TombstoneRecord):
-    """``stands``: whether it was not revoked; ``node_id``: the peer that it came from."""
-
-    stands: bool
-    node_id: str | None
-    position: int
-
-
-class TombstonePage(BaseModel):
-    """``before``: to ask for the next page with; null on the last one."""
-
-    tombstones: list[ListedTombstone]
-    before: int | None
-
-
 class SharedQuery(BaseModel):
     """``cursor``: of the page before."""
 
@@ -111,24 +53,9 @@ class SharedQuery(BaseModel):
     limit: int = Field(default=100, ge=1, le=500)
 
 
-class SharedTombstones(BaseModel):
-    """What a node said of tombstones; ``cursor`` is null where it said nothing more."""
-
-    tombstones: list[TombstoneRecord]
-    revocations: list[RevocationRecord]
-    cursor: str | None
-
-
 class SharedRecord(BaseModel):
     """A tombstone, or (with ``tombstone_id``) a revocation, as a peer signed it."""
 
     model_config = ConfigDict(extra="allow")
 
     id: str
-
-
-class Taken(BaseModel):
-    """What was taken."""
-
-    id: str
-    status: Literal["accepted"]

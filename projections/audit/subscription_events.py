@@ -40,7 +40,7 @@ _NAMESPACE = UUID("0d8d7f3e-6f7c-5a49-8d38-1f6f9f0e4b52")
 
 class Notice(Struct, frozen=True):
     """One thing to tell. ``slot`` is the fact it is about; ``id`` is the same whenever it is
-    both_sides again; ``at_us`` is when the node learned of it."""
+    sent again; ``at_us`` is when the node learned of it."""
 
     id: str
     type: str

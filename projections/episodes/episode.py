@@ -62,10 +62,10 @@ class MemoryFact(Struct, frozen=True, kw_only=True, gc=False):
     payload: dict[str, Any]
     lineage: list[dict[str, Any]]
     confidence: float
-    pinned_us: int
     version: int
     delta_id: str
-    provenance: dict[str, str] = field(default_factory=dict)
+    provenance: dict[str, str]
+    pinned_at: str
 
 
 class FactPattern(Struct, frozen=True, kw_only=True):

@@ -23,10 +23,11 @@ def memory_fact(
     as a sanitizer lets it be seen."""
     said = {"relation": relation, "value_type": value_type, "value_v": value_v}
     given: list[dict[str, Any]] = _list(row["lineage"])
+    pinned_at = format_instant(row["promotion_us"])
     own: dict[str, Any] = {
         "rule_id": row["rule_id"],
         "source_episode_ids": _list(row["sources"]),
-        "promotion_ts": format_instant(row["promotion_us"]),
+        "promotion_ts": pinned_at,
         "run_id": row["run_id"],
     }
     return MemoryFact(
@@ -41,10 +42,10 @@ def memory_fact(
         ),
         lineage=given or [own],
         confidence=confidence,
-        pinned_us=row["promotion_us"],
         version=row["version"],
         delta_id=row["delta_id"],
         provenance=_texts(row["provenance"]),
+        pinned_at=pinned_at,
     )
 
 

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.episodes.reading import numbered, rights
+from engramlog.projections.memories.summary_naming import Tier
 from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.database import query, query_one
 
@@ -61,7 +62,7 @@ class SummaryRow(Struct, frozen=True):
 
     position: int
     name: str
-    tier: str
+    tier: Tier
     period_start: str
     owner: str
     scope: str

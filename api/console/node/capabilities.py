@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 import sys
 from datetime import UTC, datetime
+from typing import Any
+
+from msgspec import to_builtins
 
 from engramlog.api.client.client import ClientError
 from engramlog.api.console.arguments import CommandError, add_target_arguments
 from engramlog.api.console.reach import reach
 from engramlog.api.console.subcommands import Subcommands
 from engramlog.api.console.text_tables import print_json, print_table
-from engramlog.api.routes.rights.capabilities import claims
+from engramlog.api.routes.rights.capabilities import CapabilityClaims, claims
 from engramlog.projections.moment import instant_meant, parse_instant
 from engramlog.projections.normalization import SCOPES
 from engramlog.projections.rights.capability_grant import VERBS, Grant, GrantError, stored_prefix
@@ -145,14 +148,13 @@ def run_inspect(args: argparse.Namespace) -> int:
     return 0 if answer["valid"] else 1
 
 
-def _inspected(text: str) -> dict[str, object]:
+def _inspected(text: str) -> dict[str, Any]:
     try:
         verified = verify(decode_bearer(text))
     except CapabilityInvalid as fault:
-        return {"valid": False, "reason": str(fault)}
+        return to_builtins(CapabilityClaims(valid=False, reason=str(fault)))
     now_us = int(datetime.now(UTC).timestamp() * MICROSECONDS)
-    reason = fault_of(verified, now_us)
-    return {"valid": reason is None, "reason": reason, **claims(verified)}
+    return to_builtins(claims(verified, fault_of(verified, now_us)))
 
 
 def run_list(args: argparse.Namespace) -> int:

@@ -12,7 +12,15 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from engramlog.api.answers.tombstone_records import revocation_record, tombstone_record
+from msgspec import Struct
+from msgspec.structs import replace
+
+from engramlog.api.answers.erasure_records import (
+    RevocationRecord,
+    TombstoneRecord,
+    revocation_record,
+    tombstone_record,
+)
 from engramlog.api.client.peer_source import PeerSession
 from engramlog.api.node.node import Node
 from engramlog.api.node.tasks.task import LoopTask, end_tasks
@@ -41,21 +49,27 @@ WHOLE_ROUNDS = 20
 _log = logging.getLogger(__name__)
 
 
-def shared_page(node: Node, scopes: frozenset[str], after: int, limit: int) -> dict[str, Any]:
+class SharedTombstones(Struct):
+    """What a node said of tombstones; ``cursor`` is null where it said nothing more."""
+
+    tombstones: list[TombstoneRecord]
+    revocations: list[RevocationRecord]
+    cursor: str | None
+
+
+def shared_page(node: Node, scopes: frozenset[str], after: int, limit: int) -> SharedTombstones:
     """A page of what this node said of tombstones in ``scopes``, without the reasons."""
     changes = node.reader.ask(changes_after, after, limit)
-    tombstones: list[dict[str, Any]] = []
-    revocations: list[dict[str, Any]] = []
+    page = SharedTombstones([], [], str(changes[-1][0]) if changes else None)
     for _, change in changes:
         if isinstance(change, TombstoneRow):
             if change.scopes & scopes:
-                tombstones.append(tombstone_record(change) | {"reason": None})
+                page.tombstones.append(tombstone_record(replace(change, reason=None)))
             continue
         row = node.reader.ask(find_tombstone, change.tombstone_id, None)
         if row is not None and row.scopes & scopes:
-            revocations.append(revocation_record(change) | {"reason": ""})
-    cursor = str(changes[-1][0]) if changes else None
-    return {"tombstones": tombstones, "revocations": revocations, "cursor": cursor}
+            page.revocations.append(revocation_record(replace(change, reason="")))
+    return page
 
 
 def bounds_of(node: Node, node_id: str, public_key: str, scopes: frozenset[str]) -> TombstoneBounds:

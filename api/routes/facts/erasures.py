@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 from aiohttp import web
+from msgspec import Struct
 
+from engramlog.api.answers.erasure_records import (
+    ErasureBegun,
+    ErasureRecord,
+    HoldRecord,
+    hold_record,
+)
 from engramlog.api.commands.assertions import stored_uri
-from engramlog.api.commands.erasures import erase, erasure_record, hold_record, known_erasure
+from engramlog.api.commands.erasures import erase, erasure_record, known_erasure
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.routing import Routes
-from engramlog.api.schemas.erasures import (
-    ErasureBegun,
-    ErasurePage,
-    ErasureRecord,
-    ErasureRequest,
-    ErasuresQuery,
-    HoldRequest,
-    Holds,
-)
+from engramlog.api.schemas.erasures import ErasureRequest, ErasuresQuery, HoldRequest
 from engramlog.eventlog.kinds import LegalHoldSet
 from engramlog.projections.tables.facts.erasures import legal_holds
 from engramlog.projections.tables.facts.erasures import list_erasures as erasures_before
 
 routes = Routes("erasure")
+
+
+class ErasurePage(Struct):
+    """``before``: to ask for the next page with; null on the last one."""
+
+    erasures: list[ErasureRecord]
+    before: int | None
+
+
+class Holds(Struct):
+    """Every legal hold in force."""
+
+    holds: list[HoldRecord]
 
 
 @routes.add(
@@ -54,7 +66,7 @@ async def list_erasures(call: Call) -> web.Response:
     rows = call.node.reader.ask(erasures_before, before, query.limit + 1)
     shown = rows[: query.limit]
     more = shown[-1].position if len(rows) > len(shown) else None
-    return answer({"erasures": [erasure_record(call, row) for row in shown], "before": more})
+    return answer(ErasurePage([erasure_record(call, row) for row in shown], more))
 
 
 @routes.add(
@@ -79,7 +91,7 @@ async def get_erasure(call: Call) -> web.Response:
 )
 async def list_holds(call: Call) -> web.Response:
     """What may not be erased."""
-    return answer({"holds": [hold_record(hold) for hold in call.node.reader.ask(legal_holds)]})
+    return answer(Holds([hold_record(hold) for hold in call.node.reader.ask(legal_holds)]))
 
 
 @routes.add(

@@ -11,12 +11,14 @@ from uuid import uuid4
 
 import msgspec
 from aiohttp import web
+from msgspec import UNSET, Struct
 from pydantic import BaseModel, ConfigDict, Field
 
+from engramlog.api.answers.fact_record import Warnings
 from engramlog.api.commands.assertions import assertion_of
 from engramlog.api.commands.entity_names import entity_named, stored_uri
 from engramlog.api.http.bodies import answer, parse_body, parse_json
-from engramlog.api.http.call import Call, ignored
+from engramlog.api.http.call import Call, warned
 from engramlog.api.http.errors import plain, refused
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.facts import AssertRequest, MomentQuery
@@ -101,11 +103,11 @@ class IntentRequest(BaseModel):
     handoff: Handoff | None = None
 
 
-class IntentRecord(BaseModel):
+class IntentRecord(Struct, rename={"from_": "from"}):
     """The envelope as it was sent, and the facts that hold it."""
 
     id: str
-    from_: str = Field(alias="from")
+    from_: str
     to: list[str]
     goal: str
     scope: Scope
@@ -114,10 +116,10 @@ class IntentRecord(BaseModel):
     constraint: list[dict[str, Any]]
     preference: list[dict[str, Any]]
     deference: list[dict[str, Any]]
-    escalation: Any
+    escalation: dict[str, Any] | None
     handoff: dict[str, Any] | None
     fact_ids: list[str]
-    warnings: list[str] | None = None
+    warnings: Warnings = UNSET
 
 
 ENVELOPE = "intent:envelope"
@@ -160,8 +162,7 @@ async def create_intent(call: Call) -> web.Response:
     record = await call.in_pool(lambda: _found(call, view, name, moment))
     if record is None:  # the sanitizer holds it back; its writer gets it all the same
         record = _record(envelope, format_instant(moment.instant_us), ids)
-    warnings = ignored(request)
-    return answer(record | ({"warnings": warnings} if warnings else {}), 201)
+    return answer(warned(record, request), 201)
 
 
 @routes.add(
@@ -179,11 +180,11 @@ async def get_intent(call: Call) -> web.Response:
     query = call.query(MomentQuery)
     call.session()
     body = await call.in_pool(lambda: _read(call, query))
-    call.note_facts([body])
+    call.note_read([str(body.scope)])
     return answer(body)
 
 
-def _read(call: Call, query: MomentQuery) -> dict[str, Any]:
+def _read(call: Call, query: MomentQuery) -> IntentRecord:
     view = call.view()
     moment = call.moment(view, query)
     name = entity_named(call, call.segment("intent_id"), moment.position)
@@ -193,7 +194,7 @@ def _read(call: Call, query: MomentQuery) -> dict[str, Any]:
     return record
 
 
-def _found(call: Call, view: View, name: str, moment: Moment) -> dict[str, Any] | None:
+def _found(call: Call, view: View, name: str, moment: Moment) -> IntentRecord | None:
     """The newest envelope under this name that the caller may read."""
     number = view.entities.number(name)
     if number is None:
@@ -227,10 +228,10 @@ _FIELDS = ("id", "from", "to", "goal", "scope", "expires_at", "constraint", "pre
            "deference", "escalation", "handoff")  # fmt: skip
 
 
-def _record(envelope: dict[str, Any], created_at: str, fact_ids: list[str]) -> dict[str, Any]:
+def _record(envelope: dict[str, Any], created_at: str, fact_ids: list[str]) -> IntentRecord:
     fields = {name: envelope[name] for name in _FIELDS}
-    ordered = {name: fields.pop(name) for name in ("id", "from", "to", "goal", "scope")}
-    return {**ordered, "created_at": created_at, **fields, "fact_ids": fact_ids}
+    sender = fields.pop("from")
+    return IntentRecord(from_=sender, created_at=created_at, fact_ids=fact_ids, **fields)
 
 
 def _envelope(request: IntentRequest, sent: dict[str, Any], name: str) -> dict[str, Any]:

@@ -3,25 +3,41 @@
 from __future__ import annotations
 
 from aiohttp import web
+from msgspec import Struct
+from msgspec.structs import asdict
 
-from engramlog.api.answers.tombstone_records import revocation_record, tombstone_record
+from engramlog.api.answers.erasure_records import (
+    ListedTombstone,
+    RevocationRecord,
+    TombstoneMade,
+    TombstoneRecord,
+    revocation_record,
+    tombstone_record,
+)
 from engramlog.api.commands import tombstones as commands
 from engramlog.api.commands.tombstones import entity_meant
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, warned
 from engramlog.api.http.routing import Routes
-from engramlog.api.schemas.tombstones import (
-    RevocationRecord,
-    RevokeRequest,
-    TombstoneMade,
-    TombstonePage,
-    TombstoneRequest,
-    TombstonesQuery,
-    TombstoneStatus,
-)
+from engramlog.api.schemas.tombstones import RevokeRequest, TombstoneRequest, TombstonesQuery
 from engramlog.projections.tables.facts.tombstones import list_tombstones as tombstones_before
 
 routes = Routes("erasure")
+
+
+class TombstoneStatus(Struct):
+    """``tombstoned``: whether one of the tombstones stands."""
+
+    tombstoned: bool
+    tombstones: list[TombstoneRecord]
+    revocations: list[RevocationRecord]
+
+
+class TombstonePage(Struct):
+    """``before``: to ask for the next page with; null on the last one."""
+
+    tombstones: list[ListedTombstone]
+    before: int | None
 
 
 @routes.add(
@@ -52,11 +68,11 @@ async def tombstone_status(call: Call) -> web.Response:
     entity = entity_meant(call, call.segment("entity_uri"))
     rows, revocations = call.node.reader.tombstones_of(entity)
     return answer(
-        {
-            "tombstoned": any(row.stands for row in rows),
-            "tombstones": [tombstone_record(row) for row in rows],
-            "revocations": [revocation_record(row) for row in revocations],
-        }
+        TombstoneStatus(
+            tombstoned=any(row.stands for row in rows),
+            tombstones=[tombstone_record(row) for row in rows],
+            revocations=[revocation_record(row) for row in revocations],
+        )
     )
 
 
@@ -92,9 +108,13 @@ async def list_tombstones(call: Call) -> web.Response:
     rows = call.node.reader.ask(tombstones_before, before, query.limit + 1)
     shown = rows[: query.limit]
     records = [
-        tombstone_record(row)
-        | {"stands": row.stands, "node_id": row.node_id, "position": row.from_position}
+        ListedTombstone(
+            **asdict(tombstone_record(row)),
+            stands=row.stands,
+            node_id=row.node_id,
+            position=row.from_position,
+        )
         for row in shown
     ]
     more = shown[-1].from_position if len(rows) > len(shown) else None
-    return answer({"tombstones": records, "before": more})
+    return answer(TombstonePage(records, more))

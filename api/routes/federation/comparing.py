@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-import msgspec
 from aiohttp import web
+from msgspec import Struct
 
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
@@ -13,7 +13,6 @@ from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Routes
 from engramlog.api.routes.federation.peers import peer_named
 from engramlog.api.routes.federation.streams import asking_peer, offered_heads
-from engramlog.api.schemas.federation import PeerComparison
 from engramlog.projections.normalization import SCOPES
 from engramlog.projections.tables.digest import stream_digests
 from engramlog.projections.tables.facts.tombstones import standing_tombstones, tombstones_digest
@@ -22,6 +21,34 @@ from engramlog.replay.federation.comparing import PeerDigests, comparison
 from engramlog.replay.federation.pulling import PeerUnreachable
 
 routes = Routes("federation")
+
+
+class ComparedStream(Struct):
+    """Digests of one stream on both nodes; null where one does not take it."""
+
+    stream: str
+    equal: bool
+    ours: str | None
+    theirs: str | None
+
+
+class ComparedTombstones(Struct):
+    """Digests of one node's tombstones on both."""
+
+    node_id: str
+    equal: bool
+    ours: str | None
+    theirs: str | None
+
+
+class PeerComparison(Struct):
+    """Whether this node and a peer hold the same of each other's streams and tombstones."""
+
+    node_id: str
+    equal: bool
+    streams: list[ComparedStream]
+    tombstones: list[ComparedTombstones]
+    first_difference: str | None
 
 
 @routes.add(
@@ -36,7 +63,7 @@ async def digests(call: Call) -> web.Response:
     """What this node's own streams and tombstones that the peer may have come to here, and what
     it holds of the peer's."""
     row, scopes = asking_peer(call)
-    return answer(msgspec.to_builtins(await _digests(call, row, scopes)))
+    return answer(await _digests(call, row, scopes))
 
 
 @routes.add(
@@ -62,22 +89,22 @@ async def compare_peer(call: Call) -> web.Response:
     rows = comparison(row.node_id, call.node.node_id, ours, theirs)
     first = next((each.name for each in rows if not each.equal), None)
     return answer(
-        {
-            "node_id": row.node_id,
-            "equal": first is None,
-            "streams": [
-                {"stream": each.stream, "equal": each.equal, "ours": each.ours,
-                 "theirs": each.theirs}
-                for each in rows if each.stream is not None
+        PeerComparison(
+            node_id=row.node_id,
+            equal=first is None,
+            streams=[
+                ComparedStream(each.stream, each.equal, each.ours, each.theirs)
+                for each in rows
+                if each.stream is not None
             ],
-            "tombstones": [
-                {"node_id": each.node_id, "equal": each.equal, "ours": each.ours,
-                 "theirs": each.theirs}
-                for each in rows if each.stream is None
+            tombstones=[
+                ComparedTombstones(each.node_id, each.equal, each.ours, each.theirs)
+                for each in rows
+                if each.stream is None
             ],
-            "first_difference": first,
-        }
-    )  # fmt: skip
+            first_difference=first,
+        )
+    )
 
 
 async def _digests(call: Call, row: PeerRow, scopes: frozenset[str]) -> PeerDigests:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any, Literal
 from uuid import uuid4
 
 import msgspec
@@ -13,22 +14,23 @@ from engramlog.api.http.bodies import answer, parse_body
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import ApiError, coded, entry, unprocessable
 from engramlog.api.http.routing import Routes
+from engramlog.api.node.tasks.peering import ReplayState
 from engramlog.api.schemas.federation import (
     ApproveBody,
     DeclarationBody,
     GrantsBody,
-    OwnDeclaration,
-    PeerApproved,
-    PeerChanged,
-    PeerDetail,
-    PeerRegistered,
     ReasonBody,
     ReleaseBody,
 )
 from engramlog.eventlog.kinds import PeerDeclared, PeerGrants, PeerStateSet
 from engramlog.projections.moment import format_instant
-from engramlog.projections.tables.peers.peers import PeerRow, load_evidence, load_peer_streams
-from engramlog.projections.tables.peers.refused_events import refused_of
+from engramlog.projections.tables.peers.peers import (
+    EquivocationEvidence,
+    PeerRow,
+    load_evidence,
+    load_peer_streams,
+)
+from engramlog.projections.tables.peers.refused_events import RefusedRow, refused_of
 from engramlog.projections.writing.commands import TakeForeignEnds
 from engramlog.replay.federation.declaration import (
     Declaration,
@@ -59,6 +61,61 @@ class Peers(Struct):
     peers: list[PeerRecord]
 
 
+class OwnDeclaration(Declaration, frozen=True, kw_only=True):
+    """This node's declaration, to be registered with a peer, and the key's fingerprint."""
+
+    pubkey_fingerprint: str
+
+
+class PeerRegistered(Struct):
+    """A declaration's fate; ``reason`` where it was rejected."""
+
+    peer_id: str
+    status: Literal["pending_approval", "rejected"]
+    verified_at: str | None
+    reason: str | None
+    pubkey_fingerprint: str
+
+
+class PeerApproved(Struct):
+    """The peer is active."""
+
+    peer_id: str
+    node_id: str
+    status: Literal["active"]
+    approved_at: str
+
+
+class PeerChanged(Struct):
+    """The peer as it is now."""
+
+    peer_id: str
+    node_id: str
+    status: str
+
+
+class ReplayedStream(Struct):
+    """How far one stream of a peer was replayed; ``reason`` where it is ``held``."""
+
+    stream: str
+    last_seq: int
+    received_at: str
+    held: bool
+    reason: str
+
+
+class PeerDetail(PeerRecord):
+    """Everything about a peer: its grants, its streams, how replaying it stands, evidence."""
+
+    reason: str
+    pubkey_fingerprint: str
+    grants: dict[str, Any] | None
+    replay: ReplayState | None
+    streams: list[ReplayedStream]
+    refused: list[RefusedRow]
+    evidence: list[EquivocationEvidence]
+
+
 REFUSED_SHOWN = 100
 """Events that break a rule, of one peer, the newest."""
 
@@ -76,8 +133,11 @@ async def own_declaration(call: Call) -> web.Response:
     made = declare(
         call.node.identity, call.service.settings.public_url, scopes, call.node.clock.now_us()
     )
-    body = msgspec.to_builtins(made)
-    return answer({**body, "pubkey_fingerprint": fingerprint(made.federation_pubkey)})
+    return answer(
+        OwnDeclaration(
+            **msgspec.structs.asdict(made), pubkey_fingerprint=fingerprint(made.federation_pubkey)
+        )
+    )
 
 
 @routes.add(
@@ -119,18 +179,15 @@ async def register_peer(call: Call) -> web.Response:
             fault=fault or "",
         )
     )
-    status = "pending_approval" if fault is None else "rejected"
-    return answer(
-        {
-            "peer_id": peer_id,
-            "status": status,
-            "verified_at": None,
-            # One answer for every failure: what an address answers is not told.
-            "reason": None if fault is None else "the declaration could not be verified",
-            "pubkey_fingerprint": fingerprint(body.federation_pubkey),
-        },
-        201,
+    registered = PeerRegistered(
+        peer_id=peer_id,
+        status="pending_approval" if fault is None else "rejected",
+        verified_at=None,
+        # One answer for every failure: what an address answers is not told.
+        reason=None if fault is None else "the declaration could not be verified",
+        pubkey_fingerprint=fingerprint(body.federation_pubkey),
     )
+    return answer(registered, 201)
 
 
 async def _discovery_fault(call: Call, declaration: Declaration) -> str | None:
@@ -168,14 +225,8 @@ async def approve_peer(call: Call) -> web.Response:
     await call.do_all(
         [PeerStateSet(peer_id=row.peer_id, state="active", grants=grants), TakeForeignEnds()]
     )
-    return answer(
-        {
-            "peer_id": row.peer_id,
-            "node_id": row.node_id,
-            "status": "active",
-            "approved_at": format_instant(call.node.clock.now_us()),
-        }
-    )
+    approved_at = format_instant(call.node.clock.now_us())
+    return answer(PeerApproved(row.peer_id, row.node_id, "active", approved_at))
 
 
 async def _grants(call: Call, body: GrantsBody, row: PeerRow) -> PeerGrants:
@@ -292,34 +343,27 @@ async def get_peer(call: Call) -> web.Response:
     """One peer, whole."""
     row = peer_named(call)
     reader = call.node.reader
-    state = call.service.peers.states.get(row.node_id)
-    body = {
+    detail = PeerDetail(
         **msgspec.structs.asdict(_listed(row)),
-        "reason": row.reason,
-        "pubkey_fingerprint": fingerprint(wire_key(row.public_key)) if row.public_key else "",
-        "grants": None if row.grants is None else msgspec.structs.asdict(row.grants),
-        "replay": None if state is None else msgspec.to_builtins(state),
-        "streams": [
-            {
-                "stream": each.stream,
-                "last_seq": each.last_seq,
-                "received_at": format_instant(each.received_at),
-                "held": each.held,
-                "reason": each.reason,
-            }
+        reason=row.reason,
+        pubkey_fingerprint=fingerprint(wire_key(row.public_key)) if row.public_key else "",
+        grants=None if row.grants is None else msgspec.structs.asdict(row.grants),
+        replay=call.service.peers.states.get(row.node_id),
+        streams=[
+            ReplayedStream(
+                each.stream,
+                each.last_seq,
+                format_instant(each.received_at),
+                each.held,
+                each.reason,
+            )
             for each in reader.ask(load_peer_streams)
             if each.node_id == row.node_id
         ],
-        "refused": [
-            msgspec.to_builtins(each) for each in reader.ask(refused_of, row.node_id, REFUSED_SHOWN)
-        ],
-        "evidence": [
-            msgspec.to_builtins(each)
-            for each in reader.ask(load_evidence)
-            if each.node_id == row.node_id
-        ],
-    }
-    return answer(body)
+        refused=reader.ask(refused_of, row.node_id, REFUSED_SHOWN),
+        evidence=[each for each in reader.ask(load_evidence) if each.node_id == row.node_id],
+    )
+    return answer(detail)
 
 
 def _listed(row: PeerRow) -> PeerRecord:
@@ -336,7 +380,7 @@ def _listed(row: PeerRow) -> PeerRecord:
 
 def _changed(call: Call, peer_id: str) -> web.Response:
     row = next(each for each in call.node.reader.peers() if each.peer_id == peer_id)
-    return answer({"peer_id": peer_id, "node_id": row.node_id, "status": row.state})
+    return answer(PeerChanged(peer_id, row.node_id, row.state))
 
 
 def peer_named(call: Call) -> PeerRow:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from aiohttp import web
+from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, Field
 
+from engramlog.api.answers.fact_record import Record
 from engramlog.api.answers.records import Volatile, record_of
 from engramlog.api.http.auth import own_issuer
 from engramlog.api.http.bodies import answer
@@ -47,22 +49,22 @@ class PushBody(BaseModel):
     facts: list[Any] = Field(max_length=PUSHED_FACTS_MAX)
 
 
-class PullPage(BaseModel):
+class PullPage(Struct):
     """Records in the order of their clock readings."""
 
-    facts: list[dict[str, Any]]
+    facts: list[Record]
     cursor: str | None
     has_more: bool
 
 
-class PushError(BaseModel):
+class PushError(Struct):
     """A record that was not taken."""
 
     fact_id: str
     error: str
 
 
-class PushAnswer(BaseModel):
+class PushAnswer(Struct):
     """What became of the records; known ones count as accepted."""
 
     accepted: int
@@ -70,7 +72,15 @@ class PushAnswer(BaseModel):
     errors: list[PushError]
 
 
-class PulledPeer(BaseModel):
+class Refusal(Struct):
+    """A fact of a peer that was not taken; ``position``: where the log says so."""
+
+    fact_id: str
+    code: str
+    position: int
+
+
+class PulledPeer(Struct):
     """How pulling a peer stands."""
 
     node_id: str
@@ -82,10 +92,10 @@ class PulledPeer(BaseModel):
     rounds: int
     held: str | None
     fault: str | None
-    refusals: list[dict[str, Any]]
+    refusals: list[Refusal]
 
 
-class PulledPeers(BaseModel):
+class PulledPeers(Struct):
     """Every peer that is pulled by the protocol's federation."""
 
     pulls: list[PulledPeer]
@@ -134,14 +144,14 @@ async def pull(call: Call) -> web.Response:
 
     found = await call.in_pool(page)
     return answer(
-        {
-            "facts": [
+        PullPage(
+            facts=[
                 record_of(row, Volatile(row.base_confidence, contradicted=False), node.node_id)
                 for row in found.rows
             ],
-            "cursor": None if found.hlc is None else format_hlc(found.hlc),
-            "has_more": found.has_more,
-        }
+            cursor=None if found.hlc is None else format_hlc(found.hlc),
+            has_more=found.has_more,
+        )
     )
 
 
@@ -182,12 +192,12 @@ async def push(call: Call) -> web.Response:
         )
         states |= await take(call.node, command)
     errors = [
-        {"fact_id": name, "error": code if code in _WIRE_ERRORS else "ingest_error"}
+        PushError(name, code if code in _WIRE_ERRORS else "ingest_error")
         for name, code in states.items()
         if code not in ("accepted", "known")
     ]
     accepted = len(states) - len(errors)
-    return answer({"accepted": accepted, "rejected": len(errors), "errors": errors}, 202)
+    return answer(PushAnswer(accepted, len(errors), errors), 202)
 
 
 def _pusher(call: Call) -> tuple[RecordBounds, tuple[str, ...]]:
@@ -250,29 +260,27 @@ def _sorted_out(
 async def pulls(call: Call) -> web.Response:
     """How pulling each peer stands, and what was refused of it."""
     federation, reader = call.service.federation, call.node.reader
-    pulls: list[dict[str, object]] = []
+    pulls: list[PulledPeer] = []
     for peer in federation.peers.all():
         if not peer.pulled:
             continue
         state, came = federation.states.get(peer.node_id), federation.pulled(peer.node_id)
         report = None if state is None else state.report
         pulls.append(
-            {
-                "node_id": peer.node_id,
-                "active": peer.active,
-                "cursor": None if came is None else came.cursor,
-                "received": 0 if came is None else came.received,
-                "accepted": 0 if came is None else came.accepted,
-                "refused": 0 if came is None else came.refused,
-                "rounds": 0 if state is None else state.rounds,
-                "held": None if report is None else report.held,
-                "fault": None if state is None else state.fault,
-                "refusals": [
-                    {"fact_id": name, "code": code, "position": position}
-                    for name, code, position in reader.ask(
-                        foreign_refusals, peer.node_id, REFUSALS_SHOWN
-                    )
+            PulledPeer(
+                node_id=peer.node_id,
+                active=peer.active,
+                cursor=None if came is None else came.cursor,
+                received=0 if came is None else came.received,
+                accepted=0 if came is None else came.accepted,
+                refused=0 if came is None else came.refused,
+                rounds=0 if state is None else state.rounds,
+                held=None if report is None else report.held,
+                fault=None if state is None else state.fault,
+                refusals=[
+                    Refusal(*each)
+                    for each in reader.ask(foreign_refusals, peer.node_id, REFUSALS_SHOWN)
                 ],
-            }
+            )
         )
-    return answer({"pulls": pulls})
+    return answer(PulledPeers(pulls))

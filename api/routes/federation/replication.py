@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from aiohttp import web
+from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, Field
 
 from engramlog.api.http.bodies import answer
@@ -31,16 +32,16 @@ class ReplicatedEventsQuery(BaseModel):
     wait_s: float = Field(default=0.0, ge=0.0, le=WAIT_SECONDS_MAX)
 
 
-class ReplicationStatus(BaseModel):
+class ReplicationStatus(Struct):
     """What the node is: ``primary``, or ``replica`` with how it stands."""
 
     role: str
     node_id: str
     position: int
-    replica: dict[str, Any] | None = None
+    replica: dict[str, Any] | None
 
 
-class Promoted(BaseModel):
+class Promoted(Struct):
     """The new origin."""
 
     node_id: str
@@ -102,12 +103,12 @@ async def status(call: Call) -> web.Response:
     status = node.status()
     replica = status.get("replica")
     return answer(
-        {
-            "role": "primary" if replica is None else "replica",
-            "node_id": node.node_id,
-            "position": status["position"],
-            "replica": replica,
-        }
+        ReplicationStatus(
+            role="primary" if replica is None else "replica",
+            node_id=node.node_id,
+            position=status["position"],
+            replica=replica,
+        )
     )
 
 
@@ -126,10 +127,4 @@ async def promote(call: Call) -> web.Response:
     if state is None:
         raise coded("not_a_replica", "this node is not a replica: it takes writes already")
     await asyncio.to_thread(node.promote)
-    return answer(
-        {
-            "node_id": node.node_id,
-            "was_replica_of": state.node_id,
-            "position": node.log.head().position,
-        }
-    )
+    return answer(Promoted(node.node_id, state.node_id, node.log.head().position))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from aiohttp import web
+from msgspec import Struct
 
 from engramlog.api.http.bodies import answer, parse_json
 from engramlog.api.http.call import Call
@@ -12,7 +13,7 @@ from engramlog.api.http.error_codes import PLAIN_TEXT
 from engramlog.api.http.errors import ApiError, coded, plain
 from engramlog.api.http.routing import Routes
 from engramlog.api.node.tasks import tombstone_sharing as sharing
-from engramlog.api.schemas.tombstones import SharedQuery, SharedRecord, SharedTombstones, Taken
+from engramlog.api.schemas.tombstones import SharedQuery, SharedRecord
 from engramlog.replay.stigmem.peer_token import PeerClaims, PeerTokenError
 from engramlog.replay.stigmem.peers import ProtocolPeer
 from engramlog.replay.stigmem.tombstones import NotTaken
@@ -22,13 +23,20 @@ routes = Routes("federation")
 RECORD_BYTES_MAX = 16_384
 
 
+class Taken(Struct):
+    """What was taken."""
+
+    id: str
+    status: Literal["accepted"] = "accepted"
+
+
 @routes.add(
     "GET",
     "/v1/federation/tombstones",
     permission="peer",
     summary="Tombstones for peers",
     query=SharedQuery,
-    answers={200: SharedTombstones},
+    answers={200: sharing.SharedTombstones},
     errors=(401, 403),
 )
 async def shared(call: Call) -> web.Response:
@@ -62,7 +70,7 @@ async def ingest(call: Call) -> web.Response:
         taken = await sharing.take(call.node, cast("dict[str, Any]", record), bounds)
     except NotTaken as fault:
         raise _refused(fault) from fault
-    return answer({"id": taken, "status": "accepted"}, 201)
+    return answer(Taken(taken), 201)
 
 
 def _refused(fault: NotTaken) -> ApiError:

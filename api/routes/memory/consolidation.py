@@ -6,24 +6,17 @@ from typing import Any
 
 import msgspec
 from aiohttp import web
+from msgspec import Struct
 
+from engramlog.api.answers.memory_records import delta_document
 from engramlog.api.commands.assertions import check_source, stored_uri
-from engramlog.api.commands.episodes import delta_document
 from engramlog.api.commands.garden_access import entered_garden
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded, entry, refused, unprocessable
 from engramlog.api.http.routing import Routes
 from engramlog.api.node.consolidator import ConsolidationFailed, RunReport, delta_kinds, readers_of
-from engramlog.api.schemas.memory.consolidation import (
-    ConsolidationStatus,
-    RuleDocument,
-    RulePage,
-    RuleRecord,
-    RunAnswer,
-    RunRequest,
-    RunsQuery,
-)
+from engramlog.api.schemas.memory.consolidation import RuleDocument, RunRequest, RunsQuery
 from engramlog.eventlog.kinds import ConsolidationRuleSet
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.episodes import reading, reading_deltas, reading_rules
@@ -39,6 +32,64 @@ DELTAS_SHOWN_MAX = 1_000
 _Standing = tuple[str, dict[str, Any], str, int]
 
 
+class RuleRecord(Struct):
+    """A rule, and who set it."""
+
+    rule_id: str
+    version: str
+    document: dict[str, Any]
+    set_by: str
+    set_at: str
+
+
+class RulePage(Struct):
+    """The rules whose episodes the caller may read."""
+
+    rules: list[RuleRecord]
+
+
+class RunAnswer(Struct):
+    """What a run did, or would do."""
+
+    rule_id: str
+    run_id: str
+    dry_run: bool
+    replay: bool
+    from_position: int
+    to_position: int
+    episodes: int
+    applied: int
+    known: int
+    rejected: int
+    gated: int
+    quarantined: list[dict[str, str]]
+    kinds: dict[str, int]
+    deltas: list[dict[str, Any]]
+    raced: bool
+    more: bool
+
+
+class RuleStatus(Struct):
+    """How far a rule is."""
+
+    rule_id: str
+    enabled: bool
+    cadence: dict[str, Any]
+    watermark: int
+    read: int
+    pending: int
+    next_fire: str | None
+    runs: list[dict[str, Any]]
+    quarantined: list[dict[str, Any]]
+
+
+class ConsolidationStatus(Struct):
+    """How far each rule is, and whether rules run by themselves."""
+
+    scheduler: bool
+    rules: list[RuleStatus]
+
+
 @routes.add(
     "GET",
     "/v1/consolidation/rules",
@@ -51,7 +102,7 @@ _Standing = tuple[str, dict[str, Any], str, int]
 async def list_rules(call: Call) -> web.Response:
     """The rules whose episodes the caller may read."""
     moment = call.moment(call.view(), call.query(RunsQuery))
-    return answer({"rules": [_record(each) for each in await _visible(call, moment)]})
+    return answer(RulePage([_record(each) for each in await _visible(call, moment)]))
 
 
 @routes.add(
@@ -160,15 +211,15 @@ async def status(call: Call) -> web.Response:
     rules = await _visible(call, moment)
     now_us = moment.instant_us
 
-    def read() -> list[dict[str, Any]]:
+    def read() -> list[RuleStatus]:
         with call.node.reader.pool.connection() as db:
             return [_status(call, db, parse_rule(rule[1]), moment, now_us) for rule in rules]
 
     running = call.service.scheduler.running
-    return answer({"scheduler": running, "rules": await call.in_pool(read)})
+    return answer(ConsolidationStatus(running, await call.in_pool(read)))
 
 
-def _status(call: Call, db: Any, rule: Rule, moment: Moment, now_us: int) -> dict[str, Any]:
+def _status(call: Call, db: Any, rule: Rule, moment: Moment, now_us: int) -> RuleStatus:
     mark = reading_rules.watermark(db, rule.id, moment.position)
     waiting, _ = reading.pending(db, readers_of(rule), mark, until=moment.position)
     cadence = rule.timetable
@@ -179,19 +230,19 @@ def _status(call: Call, db: Any, rule: Rule, moment: Moment, now_us: int) -> dic
         run["at"] = format_instant(run.pop("at_us"))
         scheduled = run.pop("scheduled_us")
         run["scheduled_at"] = None if scheduled is None else format_instant(scheduled)
-    return {
-        "rule_id": rule.id,
-        "enabled": rule.enabled,
-        "cadence": cadence.document(),
-        "watermark": mark,
-        "read": reading_rules.episodes_read(db, rule.id, moment.position),
-        "pending": waiting,
-        "next_fire": fires,
-        "runs": runs,
-        "quarantined": reading_deltas.quarantined_of(
+    return RuleStatus(
+        rule_id=rule.id,
+        enabled=rule.enabled,
+        cadence=cadence.document(),
+        watermark=mark,
+        read=reading_rules.episodes_read(db, rule.id, moment.position),
+        pending=waiting,
+        next_fire=fires,
+        runs=runs,
+        quarantined=reading_deltas.quarantined_of(
             db, call.authorization, rule.id, moment.position, call.shown(call.view())
         ),
-    }
+    )
 
 
 async def _visible(call: Call, moment: Moment) -> list[_Standing]:
@@ -265,18 +316,13 @@ def _check_writer(call: Call, rule: Rule) -> None:
         raise coded("garden_write_forbidden", "write permission required in this garden")
 
 
-def _record(rule: _Standing) -> dict[str, Any]:
+def _record(rule: _Standing) -> RuleRecord:
     rule_id, document, set_by, set_at = rule
-    return {
-        "rule_id": rule_id,
-        "version": parse_rule(document).version,
-        "document": document,
-        "set_by": set_by,
-        "set_at": format_instant(set_at),
-    }
+    version = parse_rule(document).version
+    return RuleRecord(rule_id, version, document, set_by, format_instant(set_at))
 
 
-def _report(report: RunReport) -> dict[str, Any]:
+def _report(report: RunReport) -> RunAnswer:
     shown = report.proposals[:DELTAS_SHOWN_MAX]
     results = {result["delta_id"]: result for result in report.results}
     deltas: list[dict[str, Any]] = []
@@ -291,21 +337,21 @@ def _report(report: RunReport) -> dict[str, Any]:
         if result is not None:
             made |= {name: result[name] for name in ("status", "fact_id", "retracted", "warnings")}
         deltas.append(made)
-    return {
-        "rule_id": report.rule_id,
-        "run_id": report.run_id,
-        "dry_run": report.dry_run,
-        "replay": report.replay,
-        "from_position": report.from_position,
-        "to_position": report.to_position,
-        "episodes": report.episodes,
-        "applied": report.applied,
-        "known": report.known,
-        "rejected": report.rejected,
-        "gated": report.gated,
-        "quarantined": report.quarantined,
-        "kinds": delta_kinds(report.proposals),
-        "deltas": deltas,
-        "raced": report.raced,
-        "more": report.more or len(report.proposals) > len(shown),
-    }
+    return RunAnswer(
+        rule_id=report.rule_id,
+        run_id=report.run_id,
+        dry_run=report.dry_run,
+        replay=report.replay,
+        from_position=report.from_position,
+        to_position=report.to_position,
+        episodes=report.episodes,
+        applied=report.applied,
+        known=report.known,
+        rejected=report.rejected,
+        gated=report.gated,
+        quarantined=report.quarantined,
+        kinds=delta_kinds(report.proposals),
+        deltas=deltas,
+        raced=report.raced,
+        more=report.more or len(report.proposals) > len(shown),
+    )

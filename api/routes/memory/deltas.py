@@ -4,34 +4,54 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from aiohttp import web
+from msgspec import Struct
 
-from engramlog.api.commands.episodes import (
-    application_of,
+from engramlog.api.answers.memory_records import (
+    DeltaOutcome,
+    DeltaRecord,
     applied_record,
-    memory_facts,
-    promotion_of,
     rejected_record,
 )
+from engramlog.api.commands.episodes import application_of, memory_facts, promotion_of
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.memory.deltas import (
-    DeltaPage,
-    DeltasAnswer,
     DeltasQuery,
     DeltasRequest,
-    MemoryFactPage,
     MemoryFactsQuery,
     TriplesRequest,
 )
 from engramlog.projections.episodes import reading_deltas
-from engramlog.projections.episodes.episode import FactPattern
+from engramlog.projections.episodes.episode import FactPattern, MemoryFact
 from engramlog.projections.episodes.reading_deltas import DeltaFilter
 from engramlog.projections.writing.commands import ApplyDeltas, Done
 
 routes = Routes("episodes")
+
+
+class DeltasAnswer(Struct):
+    """What became of each delta."""
+
+    results: list[DeltaOutcome]
+    position: int
+
+
+class DeltaPage(Struct):
+    """Deltas, newest first."""
+
+    deltas: list[DeltaRecord]
+    cursor: str | None
+
+
+class MemoryFactPage(Struct):
+    """Facts that deltas wrote, oldest first."""
+
+    facts: list[MemoryFact]
+
 
 _KIND = "deltas"
 
@@ -80,7 +100,8 @@ async def _applied(call: Call, command: ApplyDeltas) -> web.Response:
             delta_id=conflict["delta_id"],
         )
     position = done.position or call.node.reader.image.position
-    return answer({"results": done.detail["results"], "position": position})
+    results = msgspec.convert(done.detail["results"], list[DeltaOutcome])
+    return answer(DeltasAnswer(results, position))
 
 
 @routes.add(
@@ -130,7 +151,7 @@ async def list_deltas(call: Call) -> web.Response:
     if more:
         text = call.cursor_behind(walk, (shown[-1]["position"], shown[-1].get("number", 0)))
     record = rejected_record if query.status == "rejected" else applied_record
-    return answer({"deltas": [record(row) for row in shown], "cursor": text})
+    return answer(DeltaPage([record(row) for row in shown], text))
 
 
 @routes.add(
@@ -159,5 +180,5 @@ async def list_facts(call: Call) -> web.Response:
     facts = await call.in_pool(
         lambda: memory_facts(call, view, rights, moment, pattern, query.limit)
     )
-    call.note_read(frozenset(fact["scope"] for fact in facts))
-    return answer({"facts": facts})
+    call.note_read(frozenset(fact.scope for fact in facts))
+    return answer(MemoryFactPage(facts))

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import msgspec
 from aiohttp import web
+from msgspec import Struct
+from msgspec.structs import asdict
 
-from engramlog.api.commands.episodes import (
+from engramlog.api.answers.memory_records import (
+    DeltaRecord,
+    EpisodeRecord,
     applied_record,
     episode_record,
-    recording_of,
-    writable,
 )
+from engramlog.api.commands.episodes import recording_of, writable
 from engramlog.api.commands.garden_access import entered_garden
 from engramlog.api.http.bodies import answer, parse_body
 from engramlog.api.http.call import Call
@@ -18,14 +21,8 @@ from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.memory.consolidation import RunsQuery
 from engramlog.api.schemas.memory.episodes import (
-    AccessAnswer,
     AccessRequest,
-    EpisodeBody,
-    EpisodeDetail,
-    EpisodePage,
-    EpisodeRecord,
     EpisodeRequest,
-    EpisodesAnswer,
     EpisodesQuery,
     EpisodesRequest,
 )
@@ -42,6 +39,42 @@ _KIND = "episodes"
 DELTAS_SHOWN_MAX = 100
 
 
+class EpisodePage(Struct):
+    """Episodes, newest first."""
+
+    episodes: list[EpisodeRecord]
+    cursor: str | None
+
+
+class EpisodeDetail(EpisodeRecord):
+    """With the deltas that came of it."""
+
+    deltas: list[DeltaRecord]
+
+
+class EpisodeOutcome(Struct):
+    """One episode of a batch; ``created``: not recorded before."""
+
+    id: str
+    key: str
+    created: bool
+
+
+class EpisodesAnswer(Struct):
+    """What became of each episode."""
+
+    recorded: int
+    known: int
+    episodes: list[EpisodeOutcome]
+    position: int
+
+
+class AccessAnswer(Struct):
+    """Keys of the episodes that were looked at."""
+
+    accessed: list[str]
+
+
 @routes.add(
     "POST",
     "/v1/episodes",
@@ -55,10 +88,7 @@ async def record_episode(call: Call) -> web.Response:
     """Record one episode. The same again answers 200; another body under its id is refused."""
     request = await call.body(EpisodeRequest)
     where = writable(call, request.scope, request.garden_id)
-    body = EpisodeBody.model_construct(
-        **{name: getattr(request, name) for name in EpisodeBody.model_fields}
-    )
-    done = await call.do(recording_of(call, where, [body]))
+    done = await call.do(recording_of(call, where, [request]))
     made = done.detail["episodes"][0]
     episode = await _one(call, made["key"], own=True)
     return answer(episode_record(episode), 201 if made["created"] else 200)
@@ -81,17 +111,11 @@ async def record_episodes(call: Call) -> web.Response:
     if call.caller.charged is not None:
         call.service.quotas.charge(call.caller.charged, "write", len(request.episodes) - 1)
     done = await call.do(recording_of(call, where, request.episodes))
-    made = done.detail["episodes"]
-    recorded = sum(1 for each in made if each["created"])
-    return answer(
-        {
-            "recorded": recorded,
-            "known": len(made) - recorded,
-            "episodes": made,
-            "position": done.position or call.node.reader.image.position,
-        },
-        201 if recorded else 200,
-    )
+    made = msgspec.convert(done.detail["episodes"], list[EpisodeOutcome])
+    recorded = sum(each.created for each in made)
+    position = done.position or call.node.reader.image.position
+    body = EpisodesAnswer(recorded, len(made) - recorded, made, position)
+    return answer(body, 201 if recorded else 200)
 
 
 @routes.add(
@@ -135,7 +159,7 @@ async def list_episodes(call: Call) -> web.Response:
     text = None
     if more:
         text = call.cursor_behind(walk, (shown[-1].at_us, shown[-1].position))
-    return answer({"episodes": [episode_record(each) for each in shown], "cursor": text})
+    return answer(EpisodePage([episode_record(each) for each in shown], text))
 
 
 @routes.add(
@@ -155,7 +179,7 @@ async def get_episode(call: Call) -> web.Response:
     episode = await _one(call, call.segment("episode_id"), moment)
     rights = call.authorization.narrowed(frozenset({episode.scope}))
 
-    def read() -> list[dict[str, object]]:
+    def read() -> list[DeltaRecord]:
         with call.node.reader.pool.connection() as db:
             rows = reading_deltas.deltas_at(
                 db,
@@ -167,7 +191,8 @@ async def get_episode(call: Call) -> web.Response:
             )
         return [applied_record(row) for row in rows if row["garden_id"] == episode.garden_id]
 
-    return answer({**episode_record(episode), "deltas": await call.in_pool(read)})
+    deltas = await call.in_pool(read)
+    return answer(EpisodeDetail(**asdict(episode_record(episode)), deltas=deltas))
 
 
 @routes.add(
@@ -196,7 +221,7 @@ async def note_access(call: Call) -> web.Response:
             raise coded("episode_not_found", "episode not found")
     keys = list(dict.fromkeys(episode.key for episode in found))
     await call.do(EpisodeAccessed(episodes=keys, at_us=call.node.clock.now_us()))
-    return answer({"accessed": [episode.key for episode in found]})
+    return answer(AccessAnswer([episode.key for episode in found]))
 
 
 async def _one(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from datetime import date
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from aiohttp import web
+from msgspec import Struct
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
+from engramlog.api.answers.fact_record import WireScope
 from engramlog.api.commands.assertions import check_entity, check_source
 from engramlog.api.commands.attestations import check_unattested
 from engramlog.api.commands.entity_names import stored_uri
@@ -34,7 +36,7 @@ from engramlog.projections.summaries.reading import (
     paragraphs_at,
     summaries_at,
 )
-from engramlog.projections.writing.commands import Done, RecordSummary, Refused
+from engramlog.projections.writing.commands import RecordSummary, Refused
 
 routes = Routes("summaries")
 
@@ -96,7 +98,9 @@ class SummariesQuery(MomentQuery):
     cursor: str | None = Field(default=None, max_length=4096)
 
 
-class RecordedSummary(BaseModel):
+class RecordedSummary(Struct):
+    """A summary that was sent; ``changed``: it was not so already."""
+
     name: str
     tier: Tier
     period_start: str
@@ -106,31 +110,39 @@ class RecordedSummary(BaseModel):
     changed: bool
 
 
-class SummariesAnswer(BaseModel):
+class SummariesAnswer(Struct):
+    """What became of each summary."""
+
     recorded: int
     unchanged: int
     summaries: list[RecordedSummary]
     position: int
 
 
-class ParagraphRecord(BaseModel):
+class ParagraphRecord(Struct):
+    """A paragraph, and the fact that it is."""
+
     fact_id: str
     text: str
     confidence: float
 
 
-class SummaryRecord(BaseModel):
+class SummaryRecord(Struct):
+    """A summary with the paragraphs that the caller may read."""
+
     name: str
     tier: Tier
     period_start: str
     source: str
-    scope: Scope
+    scope: WireScope
     garden_id: str | None
     recorded_at: str
     paragraphs: list[ParagraphRecord]
 
 
-class SummaryPage(BaseModel):
+class SummaryPage(Struct):
+    """Summaries, newest first."""
+
     summaries: list[SummaryRecord]
     cursor: str | None
 
@@ -157,21 +169,15 @@ async def record_summaries(call: Call) -> web.Response:
     if call.caller.charged is not None:
         call.service.quotas.charge(call.caller.charged, "write", len(commands) - 1)
     submitted = await call.submit(commands, atomic=True)
-    made: list[dict[str, Any]] = []
+    made: list[RecordedSummary] = []
     for command, outcome in zip(commands, submitted.outcomes, strict=False):
         if isinstance(outcome, Refused):
             raise refused(outcome)
-        made.append(_made(command, outcome))
-    recorded = sum(each["changed"] for each in made)
-    return answer(
-        {
-            "recorded": recorded,
-            "unchanged": len(made) - recorded,
-            "summaries": made,
-            "position": submitted.position,
-        },
-        201 if recorded else 200,
-    )
+        changed = outcome.created
+        made.append(RecordedSummary(name=command.name, changed=changed, **outcome.detail))
+    recorded = sum(each.changed for each in made)
+    body = SummariesAnswer(recorded, len(made) - recorded, made, submitted.position)
+    return answer(body, 201 if recorded else 200)
 
 
 def _commands(call: Call, request: SummariesRequest) -> list[RecordSummary]:
@@ -209,10 +215,6 @@ def _commands(call: Call, request: SummariesRequest) -> list[RecordSummary]:
     return commands
 
 
-def _made(command: RecordSummary, done: Done) -> dict[str, Any]:
-    return {"name": command.name, **done.detail, "changed": done.created}
-
-
 @routes.add(
     "GET",
     "/v1/summaries",
@@ -228,11 +230,11 @@ async def list_summaries(call: Call) -> web.Response:
     query = call.query(SummariesQuery)
     call.session()
     found, cursor = await call.in_pool(lambda: _listed(call, query))
-    call.note_read(frozenset(str(each["scope"]) for each in found))
-    return answer({"summaries": found, "cursor": cursor})
+    call.note_read(frozenset(each.scope for each in found))
+    return answer(SummaryPage(found, cursor))
 
 
-def _listed(call: Call, query: SummariesQuery) -> tuple[list[dict[str, Any]], str | None]:
+def _listed(call: Call, query: SummariesQuery) -> tuple[list[SummaryRecord], str | None]:
     view = call.view()
     rights = within(call, call.narrowed(query.scope), query.garden_id)
     asked = call.moment(view, query)
@@ -292,22 +294,18 @@ def _some(
 
 def _record(
     call: Call, view: View, moment: Moment, row: SummaryRow, slots: list[int]
-) -> dict[str, Any]:
+) -> SummaryRecord:
     records = call.records(view, slots, moment)
-    return {
-        "name": row.name,
-        "tier": row.tier,
-        "period_start": row.period_start,
-        "source": row.owner,
-        "scope": row.scope,
-        "garden_id": row.garden_id,
-        "recorded_at": format_instant(row.recorded_at),
-        "paragraphs": [
-            {
-                "fact_id": each["id"],
-                "text": str(each["value"]["v"]),
-                "confidence": each["confidence"],
-            }
+    return SummaryRecord(
+        name=row.name,
+        tier=row.tier,
+        period_start=row.period_start,
+        source=row.owner,
+        scope=row.scope,
+        garden_id=row.garden_id,
+        recorded_at=format_instant(row.recorded_at),
+        paragraphs=[
+            ParagraphRecord(each["id"], str(each["value"]["v"]), each["confidence"])
             for each in records
         ],
-    }
+    )

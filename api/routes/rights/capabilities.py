@@ -6,6 +6,7 @@ from uuid import uuid4
 
 import msgspec
 from aiohttp import web
+from msgspec import UNSET, Struct, UnsetType
 
 from engramlog.api.commands.assertions import check_source
 from engramlog.api.commands.entity_names import stored_uri
@@ -18,17 +19,11 @@ from engramlog.api.node.issuers import issuers_of
 from engramlog.api.schemas.rights.capabilities import (
     LIFETIME_SECONDS,
     CapabilitiesQuery,
-    CapabilityClaims,
-    CapabilityPage,
     CapabilityRequest,
-    IssuedCapability,
     ProtocolRevokeRequest,
-    ProtocolToken,
     ProtocolTokenRequest,
-    ProtocolVerified,
     ProtocolVerifyRequest,
     RevokeBody,
-    RevokedCapability,
     TokenBody,
 )
 from engramlog.eventlog.kinds import CapabilityIssued
@@ -60,6 +55,79 @@ routes = Routes("capabilities")
 SECOND_US = 1_000_000
 
 
+class CapabilityRecord(Struct):
+    """A token as it is listed. ``status``: active, expired or revoked."""
+
+    token_id: str
+    issuer: str
+    subject: str
+    verb: str
+    object: str
+    issued_at: str
+    expiry: str
+    status: str
+    description: str | None
+
+
+class IssuedCapability(CapabilityRecord):
+    """A new token; ``token`` is shown this once."""
+
+    token: str
+
+
+class CapabilityPage(Struct):
+    """Tokens of the caller, or of everybody."""
+
+    capabilities: list[CapabilityRecord]
+
+
+class CapabilityClaims(Struct):
+    """What a token says, as far as it can be read, and whether this node accepts it now
+    (``reason`` if not)."""
+
+    valid: bool
+    reason: str | None
+    token_id: str | UnsetType = UNSET
+    node_id: str | UnsetType = UNSET
+    issuer: str | UnsetType = UNSET
+    subject: str | UnsetType = UNSET
+    verbs: list[str] | UnsetType = UNSET
+    scopes: list[str] | UnsetType = UNSET
+    entities: list[str] | UnsetType = UNSET
+    issued_at: str | UnsetType = UNSET
+    expiry: str | UnsetType = UNSET
+    blocks: int | UnsetType = UNSET
+
+
+class RevokedCapability(Struct):
+    """The end of a token."""
+
+    token_id: str
+    revoked_at: str
+    status: str = "revoked"
+
+
+class ProtocolToken(Struct):
+    """The protocol's answer to a new token."""
+
+    token_id: str
+    issuer: str
+    subject: str
+    verb: str
+    object: str
+    issued_at: str
+    expiry: str
+    nonce: str
+    token_json: str
+
+
+class ProtocolVerified(Struct):
+    """The protocol's answer to a verification."""
+
+    valid: bool
+    reason: str | UnsetType = UNSET
+
+
 @routes.add(
     "POST",
     "/v1/capabilities",
@@ -86,7 +154,10 @@ async def issue_capability(call: Call) -> web.Response:
     row, token = await _issue(
         call, request.subject, grant, now_us, expires_us, request.description, narrowable=True
     )
-    return answer({**_listed(call, row), "token": encode_bearer(token)}, 201)
+    return answer(
+        IssuedCapability(**msgspec.structs.asdict(_listed(call, row)), token=encode_bearer(token)),
+        201,
+    )
 
 
 def _expiry(request: CapabilityRequest, now_us: int) -> int:
@@ -177,7 +248,7 @@ async def list_capabilities(call: Call) -> web.Response:
     if query.all:
         require(call.caller, "admin")
     rows = call.node.reader.capabilities.list(None if query.all else call.caller.principal)
-    return answer({"capabilities": [_listed(call, row) for row in rows]})
+    return answer(CapabilityPage([_listed(call, row) for row in rows]))
 
 
 @routes.add(
@@ -204,7 +275,7 @@ async def revoke_capability(call: Call) -> web.Response:
     return answer(await _revoke(call, token_id, request.reason, revocation_id))
 
 
-async def _revoke(call: Call, token_id: str, reason: str, revocation_id: str) -> dict[str, str]:
+async def _revoke(call: Call, token_id: str, reason: str, revocation_id: str) -> RevokedCapability:
     row = call.node.reader.capabilities.get(token_id)
     if row is None:
         raise coded("capability_not_found", "capability not found")
@@ -220,8 +291,7 @@ async def _revoke(call: Call, token_id: str, reason: str, revocation_id: str) ->
             reason=reason,
         )
     )
-    revoked_at = format_instant(call.node.clock.now_us())
-    return {"token_id": token_id, "revoked_at": revoked_at, "status": "revoked"}
+    return RevokedCapability(token_id, format_instant(call.node.clock.now_us()))
 
 
 @routes.add(
@@ -241,26 +311,27 @@ async def inspect_capability(call: Call) -> web.Response:
     try:
         verified = ring.read(request.token)
     except CapabilityInvalid as fault:
-        return answer({"valid": False, "reason": str(fault.args[-1])})
-    reason = _fault(call, request.token)
-    return answer({"valid": reason is None, "reason": reason, **claims(verified)})
+        return answer(CapabilityClaims(valid=False, reason=str(fault.args[-1])))
+    return answer(claims(verified, _fault(call, request.token)))
 
 
-def claims(verified: VerifiedToken) -> dict[str, object]:
-    """A verified token in words."""
+def claims(verified: VerifiedToken, fault: str | None) -> CapabilityClaims:
+    """A verified token in words; ``fault``: why it is not accepted."""
     grant = verified.grant
-    return {
-        "token_id": verified.token_id,
-        "node_id": verified.node_id,
-        "issuer": verified.issuer,
-        "subject": verified.subject,
-        "verbs": [verb for verb in VERBS if verb in grant.verbs],
-        "scopes": [scope for scope in SCOPES if scope in grant.scopes],
-        "entities": list(grant.entities),
-        "issued_at": format_instant(verified.issued_at_us),
-        "expiry": format_instant(verified.expires_at_us),
-        "blocks": len(verified.revocation_ids) - 1,
-    }
+    return CapabilityClaims(
+        valid=fault is None,
+        reason=fault,
+        token_id=verified.token_id,
+        node_id=verified.node_id,
+        issuer=verified.issuer,
+        subject=verified.subject,
+        verbs=[verb for verb in VERBS if verb in grant.verbs],
+        scopes=[scope for scope in SCOPES if scope in grant.scopes],
+        entities=list(grant.entities),
+        issued_at=format_instant(verified.issued_at_us),
+        expiry=format_instant(verified.expires_at_us),
+        blocks=len(verified.revocation_ids) - 1,
+    )
 
 
 def _fault(call: Call, text: str) -> str | None:
@@ -279,24 +350,24 @@ def _read(call: Call, text: str) -> VerifiedToken:
         raise coded("invalid_capability", str(fault.args[-1])) from fault
 
 
-def _listed(call: Call, row: CapabilityRow) -> dict[str, object]:
+def _listed(call: Call, row: CapabilityRow) -> CapabilityRecord:
     node_id = call.node.identity.node_id
     status = "active"
     if row.token_id in call.node.reader.capabilities.revoked(node_id):
         status = "revoked"
     elif row.expires_at_us <= call.node.clock.now_us():
         status = "expired"
-    return {
-        "token_id": row.token_id,
-        "issuer": row.issuer,
-        "subject": row.subject,
-        "verb": row.verb,
-        "object": row.object,
-        "issued_at": format_instant(row.issued_at_us),
-        "expiry": format_instant(row.expires_at_us),
-        "status": status,
-        "description": row.description,
-    }
+    return CapabilityRecord(
+        token_id=row.token_id,
+        issuer=row.issuer,
+        subject=row.subject,
+        verb=row.verb,
+        object=row.object,
+        issued_at=format_instant(row.issued_at_us),
+        expiry=format_instant(row.expires_at_us),
+        status=status,
+        description=row.description,
+    )
 
 
 # -- the protocol's own routes (wire 3.8) -------------------------------------------------
@@ -327,9 +398,18 @@ async def protocol_issue(call: Call) -> web.Response:
         call, request.subject, grant, now_us, expires_us, None, narrowable=False
     )
     root = msgspec.json.decode(token.root, type=Root)
-    names = ("token_id", "issuer", "subject", "verb", "object", "issued_at", "expiry", "nonce")
-    fields = {name: getattr(root, name) for name in names}
-    return answer({**fields, "token_json": token.root}, 201)
+    made = ProtocolToken(
+        token_id=root.token_id,
+        issuer=root.issuer,
+        subject=root.subject,
+        verb=root.verb,
+        object=root.object,
+        issued_at=root.issued_at,
+        expiry=root.expiry,
+        nonce=root.nonce,
+        token_json=token.root,
+    )
+    return answer(made, 201)
 
 
 def _check_manifest(call: Call, subject: str, now_us: int) -> None:
@@ -357,9 +437,11 @@ async def protocol_verify(call: Call) -> web.Response:
     request = await call.body(ProtocolVerifyRequest)
     reason = _fault(call, request.token_json)
     if reason is None:
-        return answer({"valid": True})
+        return answer(ProtocolVerified(valid=True))
     known = ("token_revoked", "token_expired")
-    return answer({"valid": False, "reason": reason if reason in known else "token_invalid"})
+    return answer(
+        ProtocolVerified(valid=False, reason=reason if reason in known else "token_invalid")
+    )
 
 
 @routes.add(

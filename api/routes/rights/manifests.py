@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from aiohttp import web
+from msgspec import UNSET, Struct, UnsetType
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from engramlog.api.commands.entity_names import stored_uri
@@ -59,7 +60,7 @@ class ManifestBody(BaseModel):
     signature: Text
 
 
-class ManifestPut(BaseModel):
+class ManifestPut(Struct):
     """The manifest that holds now. No transparency log exists here: ``tl_warning`` says so."""
 
     entity_uri: str
@@ -69,18 +70,17 @@ class ManifestPut(BaseModel):
     tl_warning: str
 
 
-class ManifestAnswer(BaseModel):
-    """A manifest as it was signed; ``log_entry`` is null without a transparency log."""
-
-    model_config = ConfigDict(extra="allow")
+class ManifestAnswer(Struct, kw_only=True):
+    """A manifest as it was signed, with all that it holds; ``log_entry`` is null without a
+    transparency log."""
 
     entity_uri: str
     key_id: str
     public_key: str
     issued_at: str
     expires_at: str
-    entities: list[str] = []
-    rotation_events: list[dict[str, Any]] = []
+    entities: list[str] | UnsetType = UNSET
+    rotation_events: list[dict[str, Any]] | UnsetType = UNSET
     signature: str
     log_entry: dict[str, Any] | None
 
@@ -124,8 +124,15 @@ async def put_manifest(call: Call) -> web.Response:
             rotations=manifest.rotations,
         )
     )
-    names = ("entity_uri", "key_id", "issued_at", "expires_at")
-    return answer({**{name: manifest.document[name] for name in names}, "tl_warning": NO_LOG})
+    document = manifest.document
+    put = ManifestPut(
+        entity_uri=document["entity_uri"],
+        key_id=document["key_id"],
+        issued_at=document["issued_at"],
+        expires_at=document["expires_at"],
+        tl_warning=NO_LOG,
+    )
+    return answer(put)
 
 
 def _read(body: dict[str, Any]) -> OrgManifest:

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 from aiohttp import web
+from msgspec import UNSET, Struct
 from pydantic import BaseModel, ConfigDict, Field
 
+from engramlog.api.answers.fact_record import Warnings
 from engramlog.api.commands.entity_names import stored_uri
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, warned
@@ -57,35 +59,36 @@ class TrailExportQuery(TrailQuery):
     limit: int = Field(default=10_000, ge=1, le=EXPORT_ROWS_MAX)
 
 
-class TrailEntry(BaseModel):
+class TrailEntry(Struct):
     """Who did what to a fact. ``event_type``: ``fact_write``, ``fact_retract`` or
     ``fact_decay``; ``fact_value_v`` is the stored text."""
 
     id: str
-    fact_id: str | None
+    fact_id: str
     event_type: str
     entity_uri: str
     oidc_sub: str | None
-    source: str | None
+    source: str
     attested_key_id: str | None
     ts: str
     attested_key_entity_uri: str | None
     attested_key_description: str | None
-    fact_entity: str | None
-    fact_relation: str | None
-    fact_value_type: str | None
-    fact_value_v: str | None
-    fact_scope: str | None
+    fact_entity: str
+    fact_relation: str
+    fact_value_type: str
+    fact_value_v: str
+    fact_scope: str
     position: int
     reason: str | None
 
 
-class TrailPage(BaseModel):
+class TrailPage(Struct):
     """Entries, newest first; ``total`` counts all that match."""
 
     entries: list[TrailEntry]
     total: int
     cursor: str | None
+    warnings: Warnings = UNSET
 
 
 class JournalRequest(BaseModel):
@@ -101,7 +104,7 @@ class JournalRequest(BaseModel):
     limit: int = Field(default=200, ge=1, le=1000)
 
 
-class JournalRecord(BaseModel):
+class JournalRecord(Struct):
     """An event of the log. ``seq`` is its position, ``detail`` its payload where it is not
     about facts."""
 
@@ -118,12 +121,13 @@ class JournalRecord(BaseModel):
     detail: dict[str, Any] | None
 
 
-class JournalAnswer(BaseModel):
+class JournalAnswer(Struct):
     """Oldest first. ``total`` counts this page; a page may be short and yet not the last."""
 
     entries: list[JournalRecord]
     total: int
     next_cursor: int | None
+    warnings: Warnings = UNSET
 
 
 _KIND = "audit"
@@ -172,10 +176,9 @@ async def list_trail(call: Call) -> web.Response:
     """Who wrote and ended which facts, newest first."""
     query = call.query(TrailQuery)
     call.session()
-    entries, total, cursor = await call.in_long_pool(lambda: _page(call, query))
-    call.note_read(_scopes(entries))
-    body = {"entries": entries, "total": total, "cursor": cursor}
-    return answer(warned(body, query), headers={"X-Total-Count": str(total)})
+    page = await call.in_long_pool(lambda: _page(call, query))
+    call.note_read(_scopes(page.entries))
+    return answer(warned(page, query), headers={"X-Total-Count": str(page.total)})
 
 
 @routes.add(
@@ -192,13 +195,13 @@ async def export_trail(call: Call) -> web.Response:
     """The trail as CSV. ``X-Next-Cursor`` is there where rows were left out."""
     query = call.query(TrailExportQuery)
     call.session()
-    entries, total, cursor = await call.in_long_pool(lambda: _page(call, query))
-    call.note_read(_scopes(entries))
-    rows = [[entry[name] for name in EXPORTED.values()] for entry in entries]
+    page = await call.in_long_pool(lambda: _page(call, query))
+    call.note_read(_scopes(page.entries))
+    rows = [[getattr(entry, name) for name in EXPORTED.values()] for entry in page.entries]
     response = table_as("csv", "audit", list(EXPORTED), rows)
-    response.headers["X-Total-Count"] = str(total)
-    if cursor is not None:
-        response.headers["X-Next-Cursor"] = cursor
+    response.headers["X-Total-Count"] = str(page.total)
+    if page.cursor is not None:
+        response.headers["X-Next-Cursor"] = page.cursor
     return response
 
 
@@ -221,11 +224,11 @@ async def trail_of_fact(call: Call) -> web.Response:
     return answer(entries)
 
 
-def _scopes(entries: Sequence[dict[str, Any]]) -> frozenset[str]:
-    return frozenset(str(entry["fact_scope"]) for entry in entries)
+def _scopes(entries: Sequence[TrailEntry]) -> frozenset[str]:
+    return frozenset(entry.fact_scope for entry in entries)
 
 
-def _of_fact(call: Call, query: MomentQuery) -> list[dict[str, Any]]:
+def _of_fact(call: Call, query: MomentQuery) -> list[TrailEntry]:
     view = call.view()
     moment = call.moment(view, query)
     slot = call.node.reader.slot_of(call.segment("fact_id"))
@@ -237,7 +240,7 @@ def _of_fact(call: Call, query: MomentQuery) -> list[dict[str, Any]]:
     return _entries(call, view, moment, trail.behind(None, len(trail)))
 
 
-def _page(call: Call, query: TrailQuery) -> tuple[list[dict[str, Any]], int, str | None]:
+def _page(call: Call, query: TrailQuery) -> TrailPage:
     view = call.view()
     walk = _walk(call, query, view)
     moment = walk.moment()
@@ -246,7 +249,7 @@ def _page(call: Call, query: TrailQuery) -> tuple[list[dict[str, Any]], int, str
     steps = trail.behind(mark, query.limit + 1)
     shown = steps[: query.limit]
     cursor = _next(call, walk, shown[-1]) if len(steps) > len(shown) else None
-    return _entries(call, view, moment, shown), len(trail), cursor
+    return TrailPage(_entries(call, view, moment, shown), len(trail), cursor)
 
 
 def _trail(call: Call, query: TrailQuery, view: View, moment: Moment) -> Trail:
@@ -288,7 +291,7 @@ def _next(call: Call, walk: Cursor, last: Step) -> str:
     return cursors.seal(Cursor(_KIND, walk.digest, walk.position, walk.instant_us, expires, place))
 
 
-def _entries(call: Call, view: View, moment: Moment, steps: Sequence[Step]) -> list[dict[str, Any]]:
+def _entries(call: Call, view: View, moment: Moment, steps: Sequence[Step]) -> list[TrailEntry]:
     """Entries as the protocol has them, with what the sanitizer mode lets be seen."""
     reader = call.node.reader
     asserted = [step.asserted for step in steps]
@@ -298,32 +301,32 @@ def _entries(call: Call, view: View, moment: Moment, steps: Sequence[Step]) -> l
     events = events_at(call.node.log, [step.position for step in steps])
     with reader.pool.connection() as db:
         reasons = reasons_of(db, [row.id for row in rows])
-    made: list[dict[str, Any]] = []
+    made: list[TrailEntry] = []
     for step, record, row in zip(steps, records, rows, strict=True):
         event = events[step.position]
         wrote = step.position == row.from_position
         key = reader.agent_keys.get(record["attested_key_id"] or "")
         event_id = id_text(event.event_id)
         made.append(
-            {
-                "id": event_id if wrote else f"{event_id}/{row.id}",
-                "fact_id": row.id,
-                "event_type": _TYPES.get(event.kind, event.kind),
-                "entity_uri": event.header.actor,
-                "oidc_sub": None,
-                "source": row.source,
-                "attested_key_id": record["attested_key_id"],
-                "ts": format_instant(event.header.recorded_at),
-                "attested_key_entity_uri": None if key is None else key.entity_uri,
-                "attested_key_description": None if key is None else key.description,
-                "fact_entity": row.entity,
-                "fact_relation": row.relation,
-                "fact_value_type": row.value_type,
-                "fact_value_v": _said(record, row.value_v),
-                "fact_scope": row.scope,
-                "position": step.position,
-                "reason": None if wrote else reasons.get(row.id),
-            }
+            TrailEntry(
+                id=event_id if wrote else f"{event_id}/{row.id}",
+                fact_id=row.id,
+                event_type=_TYPES.get(event.kind, event.kind),
+                entity_uri=event.header.actor,
+                oidc_sub=None,
+                source=row.source,
+                attested_key_id=record["attested_key_id"],
+                ts=format_instant(event.header.recorded_at),
+                attested_key_entity_uri=None if key is None else key.entity_uri,
+                attested_key_description=None if key is None else key.description,
+                fact_entity=row.entity,
+                fact_relation=row.relation,
+                fact_value_type=row.value_type,
+                fact_value_v=_said(record, row.value_v),
+                fact_scope=row.scope,
+                position=step.position,
+                reason=None if wrote else reasons.get(row.id),
+            )
         )
     return made
 
@@ -343,7 +346,7 @@ async def list_journal(call: Call) -> web.Response:
     return answer(warned(await call.in_long_pool(lambda: _journal(call, query)), query))
 
 
-def _journal(call: Call, query: JournalRequest) -> dict[str, Any]:
+def _journal(call: Call, query: JournalRequest) -> JournalAnswer:
     view = call.view()
     log = call.node.log
     after = query.cursor
@@ -365,30 +368,30 @@ def _journal(call: Call, query: JournalRequest) -> dict[str, Any]:
         )
     )
     entries = [_journal_record(entry) for entry in page.entries]
-    return {"entries": entries, "total": len(entries), "next_cursor": page.reached}
+    return JournalAnswer(entries, len(entries), page.reached)
 
 
 def _kind_named(event_type: str) -> str:
     return _KINDS.get(event_type, event_type)
 
 
-def _journal_record(entry: JournalEntry) -> dict[str, Any]:
+def _journal_record(entry: JournalEntry) -> JournalRecord:
     event = entry.event
     fact = event.payload if isinstance(event.payload, FactAsserted) else None
     attestation = None if fact is None else fact.attestation
-    return {
-        "seq": event.position,
-        "id": id_text(event.event_id),
-        "event_type": _TYPES.get(event.kind, event.kind),
-        "entity_uri": event.header.actor,
-        "oidc_sub": None,
-        "fact_id": entry.fact_ids[0] if entry.fact_ids else None,
-        "source": None if fact is None else fact.source,
-        "attested_key_id": None if attestation is None else attestation.key_id,
-        "ts": format_instant(event.header.recorded_at),
-        "tenant_id": TENANT,
-        "detail": entry.detail,
-    }
+    return JournalRecord(
+        seq=event.position,
+        id=id_text(event.event_id),
+        event_type=_TYPES.get(event.kind, event.kind),
+        entity_uri=event.header.actor,
+        oidc_sub=None,
+        fact_id=entry.fact_ids[0] if entry.fact_ids else None,
+        source=None if fact is None else fact.source,
+        attested_key_id=None if attestation is None else attestation.key_id,
+        ts=format_instant(event.header.recorded_at),
+        tenant_id=TENANT,
+        detail=entry.detail,
+    )
 
 
 def _said(record: dict[str, Any], recorded: str) -> str:

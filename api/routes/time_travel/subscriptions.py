@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Literal
+from typing import Literal
 from uuid import uuid4
 
 import msgspec
 from aiohttp import web
+from msgspec import UNSET, Struct, UnsetType
 from pydantic import BaseModel, ConfigDict, Field
 
+from engramlog.api.answers.fact_record import Warnings
 from engramlog.api.answers.subscription_messages import (
+    SubscriptionEvent,
     event_record,
     notices_after,
     rights_of,
@@ -71,7 +74,7 @@ class StreamQuery(BaseModel):
     cursor: str | None = None
 
 
-class SubscriptionRecord(BaseModel):
+class SubscriptionRecord(Struct):
     """A subscription; ``signing_secret`` only in the answer that made it."""
 
     id: str
@@ -86,20 +89,21 @@ class SubscriptionRecord(BaseModel):
     circuit_open: bool
     consecutive_failures: int
     event_types: list[str]
-    signing_secret: str | None = None
+    signing_secret: str | UnsetType = UNSET
+    warnings: Warnings = UNSET
 
 
-class Subscriptions(BaseModel):
+class Subscriptions(Struct):
     """A caller's subscriptions, oldest first."""
 
     subscriptions: list[SubscriptionRecord]
     total: int
 
 
-class SubscriptionEvents(BaseModel):
+class SubscriptionEvents(Struct):
     """What there was to tell, oldest first; the cursor resumes behind the page."""
 
-    events: list[dict[str, Any]]
+    events: list[SubscriptionEvent]
     total: int
     cursor: str | None
 
@@ -146,8 +150,9 @@ async def create(call: Call) -> web.Response:
     most = call.service.settings.subscriptions_max
     done = await call.do(Subscribe(subscription=subscription, most=most))
     row = _find(call, str(done.detail["id"]))
-    shown = {**_record(call, row), "signing_secret": secret_of(call.node, row.id)}
-    return answer(warned(shown, body), 201)
+    record = _record(call, row)
+    record.signing_secret = secret_of(call.node, row.id)
+    return answer(warned(record, body), 201)
 
 
 @routes.add(
@@ -160,7 +165,7 @@ async def create(call: Call) -> web.Response:
 async def list_own(call: Call) -> web.Response:
     """The caller's subscriptions."""
     own = [row for row in call.node.reader.ask(load_subscriptions) if _is_own(call, row)]
-    return answer({"subscriptions": [_record(call, row) for row in own], "total": len(own)})
+    return answer(Subscriptions([_record(call, row) for row in own], len(own)))
 
 
 @routes.add(
@@ -202,22 +207,22 @@ def _find(call: Call, name: str) -> SubscriptionRow:
     raise coded("subscription_not_found", "no such subscription")
 
 
-def _record(call: Call, row: SubscriptionRow) -> dict[str, Any]:
+def _record(call: Call, row: SubscriptionRow) -> SubscriptionRecord:
     delivered = call.service.deliverer.delivered(row)
-    return {
-        "id": row.id,
-        "subscriber_identity": row.subscriber,
-        "target": row.target,
-        "target_kind": row.target_kind,
-        "on_change": row.on_change,
-        "delivery_address": row.delivery_address,
-        "idempotency_key": row.idempotency_key,
-        "created_at": format_instant(row.created_at),
-        "last_delivered_at": format_instant(delivered.last_at_us) if delivered.last_at_us else None,
-        "circuit_open": delivered.failures >= CIRCUIT_FAILURES,
-        "consecutive_failures": delivered.failures,
-        "event_types": sorted(row.event_types),
-    }
+    return SubscriptionRecord(
+        id=row.id,
+        subscriber_identity=row.subscriber,
+        target=row.target,
+        target_kind=row.target_kind,
+        on_change=row.on_change,
+        delivery_address=row.delivery_address,
+        idempotency_key=row.idempotency_key,
+        created_at=format_instant(row.created_at),
+        last_delivered_at=format_instant(delivered.last_at_us) if delivered.last_at_us else None,
+        circuit_open=delivered.failures >= CIRCUIT_FAILURES,
+        consecutive_failures=delivered.failures,
+        event_types=sorted(row.event_types),
+    )
 
 
 # -- events -------------------------------------------------------------------------------
@@ -240,14 +245,14 @@ async def list_events(call: Call) -> web.Response:
     return answer(await call.in_pool(lambda: _page(call, row, query)))
 
 
-def _page(call: Call, row: SubscriptionRow, query: SubscriptionEventsQuery) -> dict[str, Any]:
+def _page(call: Call, row: SubscriptionRow, query: SubscriptionEventsQuery) -> SubscriptionEvents:
     after = row.position if query.cursor is None else _opened(call, row, query.cursor)
     if query.since is not None:
         before = parse_instant(query.since) - 1
         after = max(after, call.node.log.position_at(before))
     rights = rights_of(call.node, call.service.settings, row)
     delivered_to = call.service.deliverer.delivered(row).position
-    events: list[dict[str, Any]] = []
+    events: list[SubscriptionEvent] = []
     head = call.node.reader.image.position
     while rights is not None and len(events) < query.limit and after < head:
         found, read_to = notices_after(call.node, row, rights, after)
@@ -262,11 +267,8 @@ def _page(call: Call, row: SubscriptionRow, query: SubscriptionEventsQuery) -> d
                 break
             after = read_to
     more = bool(events) and after < head
-    return {
-        "events": events,
-        "total": len(events),
-        "cursor": _sealed(call, row, after) if more else None,
-    }
+    cursor = _sealed(call, row, after) if more else None
+    return SubscriptionEvents(events, len(events), cursor)
 
 
 def _sealed(call: Call, row: SubscriptionRow, position: int) -> str:

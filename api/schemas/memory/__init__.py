@@ -1,1 +1,1 @@
-"""Requests about episodes, deltas, consolidation and memories, and their answers."""
+"""Requests about episodes, deltas, consolidation and memories."""

@@ -1,8 +1,6 @@
-"""Requests and answers about consolidation rules and their runs."""
+"""Requests about consolidation rules and their runs."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -34,51 +32,3 @@ class RunsQuery(MomentQuery):
     """As of which moment."""
 
     model_config = STRICT
-
-
-class RuleRecord(BaseModel):
-    rule_id: str
-    version: str
-    document: dict[str, Any]
-    set_by: str
-    set_at: str
-
-
-class RulePage(BaseModel):
-    rules: list[RuleRecord]
-
-
-class RunAnswer(BaseModel):
-    rule_id: str
-    run_id: str
-    dry_run: bool
-    replay: bool
-    from_position: int
-    to_position: int
-    episodes: int
-    applied: int
-    known: int
-    rejected: int
-    gated: int
-    quarantined: list[dict[str, str]]
-    kinds: dict[str, int]
-    deltas: list[dict[str, Any]]
-    raced: bool
-    more: bool
-
-
-class RuleStatus(BaseModel):
-    rule_id: str
-    enabled: bool
-    cadence: dict[str, Any]
-    watermark: int
-    read: int
-    pending: int
-    next_fire: str | None
-    runs: list[dict[str, Any]]
-    quarantined: list[dict[str, Any]]
-
-
-class ConsolidationStatus(BaseModel):
-    scheduler: bool
-    rules: list[RuleStatus]

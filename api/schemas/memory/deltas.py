@@ -1,8 +1,8 @@
-"""Requests and answers about deltas, triples and facts. Unknown fields are refused."""
+"""Requests about deltas, triples and facts. Unknown fields are refused."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, Field
 
@@ -147,71 +147,3 @@ class TriplesRequest(BaseModel):
     garden_id: str | None = Field(default=None, max_length=ID_LENGTH_MAX)
     source: Name | None = None
     promotion_ts: Instant | None = None
-
-
-class DeltaOutcome(BaseModel):
-    """``applied``, ``known`` (it was applied before) or ``rejected``."""
-
-    delta_id: str
-    kind: Literal["add", "update", "delete", "noop"]
-    status: Literal["applied", "known", "rejected"]
-    fact_id: str | None
-    retracted: list[str]
-    warnings: list[str]
-
-
-class DeltasAnswer(BaseModel):
-    results: list[DeltaOutcome]
-    position: int
-
-
-class DeltaRecord(BaseModel):
-    delta_id: str
-    kind: Literal["add", "update", "delete", "noop"]
-    status: Literal["applied", "rejected"]
-    user: str
-    agent: str
-    scope: Scope
-    garden_id: str | None
-    rule_id: str
-    run_id: str | None
-    source_episode_ids: list[str]
-    replaces: list[str]
-    promotion_ts: str | None = None
-    confidence: float | None = None
-    name: str | None = None
-    fact_id: str | None = None
-    retracted: list[str] = []
-    provenance: dict[str, str] = {}
-    reason: str | None = None
-    message: str | None = None
-    applied_by: str
-    position: int
-
-
-class DeltaPage(BaseModel):
-    deltas: list[DeltaRecord]
-    cursor: str | None
-
-
-class MemoryFactRecord(BaseModel):
-    """``id`` as deltas name it, ``fact_id`` as the node does; ``lineage`` leads to episodes and
-    run."""
-
-    id: str
-    fact_id: str
-    user: str
-    agent: str
-    scope: Scope
-    garden_id: str | None
-    payload: dict[str, Any]
-    lineage: list[dict[str, Any]]
-    provenance: dict[str, str]
-    confidence: float
-    pinned_at: str
-    version: int
-    delta_id: str
-
-
-class MemoryFactPage(BaseModel):
-    facts: list[MemoryFactRecord]

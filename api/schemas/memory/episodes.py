@@ -1,13 +1,10 @@
-"""Requests and answers about episodes. Unknown fields are refused."""
+"""Requests about episodes. Unknown fields are refused."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from pydantic import BaseModel, Field
 
 from engramlog.api.schemas.facts import ID_LENGTH_MAX, MomentQuery
-from engramlog.api.schemas.memory.deltas import DeltaRecord
 from engramlog.api.schemas.memory.parts import (
     CONTENT_LENGTH_MAX,
     ID_BYTES_MAX,
@@ -80,55 +77,3 @@ class AccessRequest(BaseModel):
     model_config = STRICT
 
     episodes: list[Identifier] = Field(min_length=1, max_length=EPISODES_MAX)
-
-
-class EpisodeRecord(BaseModel):
-    """An episode as the asked moment knew it."""
-
-    id: str
-    key: str
-    user: str
-    session: str
-    agent: str
-    scope_key: str
-    content: str
-    timestamp: str
-    scope: Scope
-    garden_id: str | None
-    source_node: str
-    metadata: dict[str, Any]
-    run_id: str | None
-    step: int | None
-    recorded_by: str
-    position: int
-    hash: str
-    access_count: int
-    last_accessed_at: str | None
-
-
-class EpisodePage(BaseModel):
-    episodes: list[EpisodeRecord]
-    cursor: str | None
-
-
-class EpisodeDetail(EpisodeRecord):
-    """With the deltas that came of it."""
-
-    deltas: list[DeltaRecord]
-
-
-class EpisodeOutcome(BaseModel):
-    id: str
-    key: str
-    created: bool
-
-
-class EpisodesAnswer(BaseModel):
-    recorded: int
-    known: int
-    episodes: list[EpisodeOutcome]
-    position: int
-
-
-class AccessAnswer(BaseModel):
-    accessed: list[str]

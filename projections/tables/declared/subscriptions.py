@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import apsw
 import msgspec
@@ -77,8 +78,8 @@ class SubscriptionRow(Struct, frozen=True):
     id: str
     subscriber: str
     target: str
-    target_kind: str
-    on_change: str
+    target_kind: Literal["scope", "entity"]
+    on_change: Literal["webhook", "wake"]
     delivery_address: str
     event_types: frozenset[str]
     key_id: str | None

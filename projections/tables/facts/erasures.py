@@ -7,6 +7,7 @@ No row says what was erased. Source: DESIGN section 2.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Literal
 
 import apsw
 import msgspec
@@ -177,7 +178,7 @@ class ErasureReceipt(Struct, frozen=True):
 class LegalHold(Struct, frozen=True):
     """A fact or entity that may not be erased; ``set_at`` in microseconds."""
 
-    target_kind: str
+    target_kind: Literal["fact", "entity"]
     target: str
     actor: str
     set_at: int

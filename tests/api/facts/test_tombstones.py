@@ -9,7 +9,7 @@ from urllib.parse import quote
 import msgspec
 import pytest
 
-from engramlog.api.answers.tombstone_records import tombstone_record
+from engramlog.api.answers.erasure_records import tombstone_record
 from engramlog.api.node.node import Node
 from engramlog.api.transfer.exporting import export_lines
 from engramlog.api.transfer.importing import Importer, Options, RefusedLine
@@ -324,7 +324,9 @@ def test_an_export_read_back_hides_what_was_hidden(live: LiveNode, tmp_path: Pat
             True,
         )
         assert row.tombstone_id != stone["id"]
-        assert holds(wire_key(copy.identity.public_key_b64), tombstone_record(row))
+        assert holds(
+            wire_key(copy.identity.public_key_b64), msgspec.structs.asdict(tombstone_record(row))
+        )
         old, ends = copy.reader.tombstones_of(BOB)
         assert [(each.scope, each.stands) for each in old] == [("team", False)]
         assert [each.reason for each in ends] == ["a mistake"]

@@ -1,0 +1,145 @@
+"""Episodes and deltas as answers carry them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from engramlog.api.answers.fact_record import WireScope
+from engramlog.projections.episodes.delta import MemoryDelta
+from engramlog.projections.episodes.episode import Episode
+from engramlog.projections.memories.place import scope_key
+from engramlog.projections.moment import format_instant
+
+
+class EpisodeRecord(Struct):
+    """An episode as the asked moment knew it."""
+
+    id: str
+    key: str
+    user: str
+    session: str
+    agent: str
+    scope_key: str
+    content: str
+    timestamp: str
+    scope: WireScope
+    garden_id: str | None
+    source_node: str
+    metadata: dict[str, Any]
+    run_id: str | None
+    step: int | None
+    recorded_by: str
+    position: int
+    hash: str
+    access_count: int
+    last_accessed_at: str | None
+
+
+class DeltaOutcome(Struct):
+    """``applied``, ``known`` (it was applied before) or ``rejected``."""
+
+    delta_id: str
+    kind: Literal["add", "update", "delete", "noop"]
+    status: Literal["applied", "known", "rejected"]
+    fact_id: str | None
+    retracted: list[str]
+    warnings: list[str]
+
+
+class DeltaRecord(Struct):
+    """A delta that was applied, or rejected for a reason."""
+
+    delta_id: str
+    kind: Literal["add", "update", "delete", "noop"]
+    user: str
+    agent: str
+    scope: WireScope
+    garden_id: str | None
+    rule_id: str
+    run_id: str | None
+    source_episode_ids: list[str]
+    replaces: list[str]
+    applied_by: str
+    position: int
+    status: Literal["applied", "rejected"]
+    promotion_ts: str | UnsetType = UNSET
+    confidence: float | UnsetType = UNSET
+    name: str | UnsetType | None = UNSET
+    fact_id: str | UnsetType | None = UNSET
+    retracted: list[str] | UnsetType = UNSET
+    provenance: dict[str, str] | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
+    message: str | UnsetType = UNSET
+
+
+def episode_record(episode: Episode) -> EpisodeRecord:
+    """An episode as the wire carries it."""
+    last = episode.last_access_us
+    return EpisodeRecord(
+        id=episode.id,
+        key=episode.key,
+        user=episode.user,
+        session=episode.session,
+        agent=episode.agent,
+        scope_key=scope_key(episode.user, episode.session, episode.agent),
+        content=episode.content,
+        timestamp=format_instant(episode.at_us),
+        scope=episode.scope,
+        garden_id=episode.garden_id,
+        source_node=episode.source_node,
+        metadata=episode.metadata,
+        run_id=episode.run_id,
+        step=episode.step,
+        recorded_by=episode.actor,
+        position=episode.position,
+        hash=episode.hash,
+        access_count=episode.access_count,
+        last_accessed_at=None if last is None else format_instant(last),
+    )
+
+
+def applied_record(row: dict[str, Any]) -> DeltaRecord:
+    """A row of ``deltas`` as the wire carries it."""
+    record = _record(row, "applied")
+    record.promotion_ts = format_instant(row["promotion_us"])
+    record.confidence = row["confidence"]
+    record.name = row["name"]
+    record.fact_id = row["fact_id"]
+    record.retracted = _list(row["retracted"])
+    record.provenance = msgspec.json.decode(row["provenance"])
+    return record
+
+
+def rejected_record(row: dict[str, Any]) -> DeltaRecord:
+    """A row of ``delta_rejections`` as the wire carries it."""
+    record = _record(row, "rejected")
+    record.reason, record.message = row["reason"], row["message"]
+    return record
+
+
+def delta_document(delta: MemoryDelta) -> dict[str, Any]:
+    """A delta as the wire carries it."""
+    made: dict[str, Any] = msgspec.to_builtins(delta)
+    made["promotion_ts"] = format_instant(made.pop("promotion_us"))
+    if made.get("expected_version", 0) is None:
+        del made["expected_version"]
+    return made
+
+
+def _record(row: dict[str, Any], status: Literal["applied", "rejected"]) -> DeltaRecord:
+    same = ("delta_id", "kind", "user", "agent", "scope", "garden_id", "rule_id", "run_id")
+    return DeltaRecord(
+        **{name: row[name] for name in same},
+        source_episode_ids=_list(row["sources"]),
+        replaces=_list(row["replaces"]),
+        applied_by=row["actor"],
+        position=row["position"],
+        status=status,
+    )
+
+
+def _list(text: str) -> list[Any]:
+    return msgspec.json.decode(text, type=list[Any])
