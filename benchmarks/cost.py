@@ -36,7 +36,7 @@ from engramlog.projections.arrays import F32, I32
 from engramlog.projections.embedding.current import vectors_file
 from engramlog.projections.embedding.providers.minilm import MiniLM
 from engramlog.projections.embedding.recipe import Space
-from engramlog.projections.embedding.vec_facts import VecFacts
+from engramlog.projections.embedding.vectors.vec_facts import VecFacts
 
 SIZES = (2_000, 20_000, 100_000)
 BATCH = 1_000

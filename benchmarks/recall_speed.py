@@ -32,8 +32,8 @@ from engramlog.projections.authorization import everything
 from engramlog.projections.embedding.current import vectors_file
 from engramlog.projections.embedding.recipe import Space
 from engramlog.projections.embedding.semantics import Semantics
-from engramlog.projections.embedding.vec_facts import VecFacts, open_vectors
-from engramlog.projections.embedding.vectors import Vectors
+from engramlog.projections.embedding.vectors.in_memory import Vectors
+from engramlog.projections.embedding.vectors.vec_facts import VecFacts, open_vectors
 from engramlog.projections.recall.pipeline import recall
 from engramlog.projections.recall.profile import load_profile
 from engramlog.projections.recall.request import RecallRequest

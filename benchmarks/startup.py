@@ -19,10 +19,10 @@ from benchmarks.recall_world import DIMENSIONS, RecallWorld
 from benchmarks.report import Figure, Stopwatch, say
 from benchmarks.serving import serving_process, wait_ready
 from engramlog.api.node.node import Node
-from engramlog.projections.embedding.files.blocks import VectorBlocks
 from engramlog.projections.embedding.recipe import Space
-from engramlog.projections.embedding.vec_facts import VecFacts
-from engramlog.projections.embedding.vectors import Vectors
+from engramlog.projections.embedding.vectors.blocks import VectorBlocks
+from engramlog.projections.embedding.vectors.in_memory import Vectors
+from engramlog.projections.embedding.vectors.vec_facts import VecFacts
 
 BATCH = 2_000
 REPEATS = 3

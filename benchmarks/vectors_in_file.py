@@ -23,9 +23,9 @@ from benchmarks.recall_quality import VECTORS
 from benchmarks.recall_world import DIMENSIONS, RecallWorld
 from benchmarks.report import Figure, Stopwatch, percentile, say
 from engramlog.projections.arrays import F32, I32, I64
-from engramlog.projections.embedding.files.bounded_vectors import BoundedVectors
-from engramlog.projections.embedding.files.vector_file import KeptVectorFile
-from engramlog.projections.embedding.vectors import Vectors
+from engramlog.projections.embedding.vectors.bounded_vectors import BoundedVectors
+from engramlog.projections.embedding.vectors.in_memory import Vectors
+from engramlog.projections.embedding.vectors.vector_file import KeptVectorFile
 from engramlog.projections.recall.stages.semantic import COMPARED_MIN, COMPARED_SHARE
 
 QUESTIONS = 50

@@ -10,11 +10,11 @@ from engramlog.api.node.node import Node
 from engramlog.eventlog.log import WholeLog
 from engramlog.projections.arrays import I32
 from engramlog.projections.columns.fact_columns import NOWHERE
-from engramlog.projections.embedding.card_vectors import CardVectors
 from engramlog.projections.embedding.current import CurrentEmbeddings
 from engramlog.projections.embedding.errors import EmbeddingError
 from engramlog.projections.embedding.recipe import Space, composed
 from engramlog.projections.embedding.semantics import Semantics
+from engramlog.projections.embedding.vectors.card_vectors import CardVectors
 from engramlog.projections.embedding.worker import WorkerStatus
 from engramlog.projections.image.view import View
 from engramlog.projections.moment import Moment

@@ -26,8 +26,8 @@ from engramlog.projections.cards.generator import Rows, card_of
 from engramlog.projections.cards.inputs import CardInputs, card_inputs
 from engramlog.projections.cards.queue import QUEUE_MAX, CardQueue
 from engramlog.projections.cards.source import Served
-from engramlog.projections.embedding.card_vectors import CardVectors
 from engramlog.projections.embedding.errors import EmbeddingError
+from engramlog.projections.embedding.vectors.card_vectors import CardVectors
 from engramlog.projections.image.view import View
 from engramlog.projections.moment import Moment
 from engramlog.projections.tables.facts.cards import CardKey

@@ -28,7 +28,7 @@ from engramlog.projections.embedding.providers.provider import Provider, Purpose
 from engramlog.projections.embedding.providers.weights import check_installed
 from engramlog.projections.embedding.recipe import Space, check_truncation
 from engramlog.projections.embedding.settings import EmbeddingSettings
-from engramlog.projections.embedding.vec_facts import check_same
+from engramlog.projections.embedding.vectors.vec_facts import check_same
 
 _log = logging.getLogger(__name__)
 

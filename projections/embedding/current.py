@@ -17,14 +17,14 @@ import msgspec
 from msgspec import Struct
 
 from engramlog.eventlog.log import EventLog
-from engramlog.projections.embedding.card_vectors import CardVectors
 from engramlog.projections.embedding.choosing import Choice, choose
 from engramlog.projections.embedding.errors import EmbeddingError, EmbeddingsOff
-from engramlog.projections.embedding.files.blocks import remove_blocks
 from engramlog.projections.embedding.recipe import Space
 from engramlog.projections.embedding.semantics import Semantics
 from engramlog.projections.embedding.service import CACHE_FILE, Embeddings
 from engramlog.projections.embedding.settings import EmbeddingSettings
+from engramlog.projections.embedding.vectors.blocks import remove_blocks
+from engramlog.projections.embedding.vectors.card_vectors import CardVectors
 from engramlog.projections.embedding.worker import WorkerStatus
 from engramlog.projections.image.reader import Reader
 

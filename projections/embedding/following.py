@@ -15,15 +15,15 @@ from engramlog.projections.arrays import F32, I32
 from engramlog.projections.embedding.choosing import choose, follow_pin
 from engramlog.projections.embedding.current import CurrentEmbeddings, vectors_file
 from engramlog.projections.embedding.embedder import UncachedEmbedder
-from engramlog.projections.embedding.files.blocks import VectorBlocks, blocks_folder
-from engramlog.projections.embedding.files.bounded_vectors import BoundedVectors
-from engramlog.projections.embedding.files.loading import load_vectors
-from engramlog.projections.embedding.files.vector_file import VectorFile, search_file
 from engramlog.projections.embedding.providers.none import NoProvider
 from engramlog.projections.embedding.recipe import Space
 from engramlog.projections.embedding.semantics import Semantics
 from engramlog.projections.embedding.settings import EmbeddingSettings
-from engramlog.projections.embedding.vec_facts import KeptVecFacts
+from engramlog.projections.embedding.vectors.blocks import VectorBlocks, blocks_folder
+from engramlog.projections.embedding.vectors.bounded_vectors import BoundedVectors
+from engramlog.projections.embedding.vectors.loading import load_vectors
+from engramlog.projections.embedding.vectors.vec_facts import KeptVecFacts
+from engramlog.projections.embedding.vectors.vector_file import VectorFile, search_file
 from engramlog.projections.image.reader import Reader
 
 Ask = Callable[[str], F32]

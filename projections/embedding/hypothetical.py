@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from engramlog.projections.arrays import F32, F64, I32, I64, Bool
-from engramlog.projections.embedding.vectors import Vectors
+from engramlog.projections.embedding.vectors.in_memory import Vectors
 
 
 class SupposedVectors(Vectors):

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
 from engramlog.projections.arrays import F32, F64, I32, I64, Bool
-from engramlog.projections.embedding.card_vectors import CardVectors
-from engramlog.projections.embedding.content_vectors import ContentVectors
 from engramlog.projections.embedding.embedder import UncachedEmbedder
 from engramlog.projections.embedding.hypothetical import SupposedVectors
-from engramlog.projections.embedding.vectors import Vectors
+from engramlog.projections.embedding.vectors.card_vectors import CardVectors
+from engramlog.projections.embedding.vectors.content_vectors import ContentVectors
+from engramlog.projections.embedding.vectors.in_memory import Vectors
 
 QUERIES_KEPT_MAX = 256
 

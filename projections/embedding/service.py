@@ -8,16 +8,16 @@ from pathlib import Path
 from engramlog.eventlog.errors import StorageFailed
 from engramlog.eventlog.log import EventLog
 from engramlog.projections.embedding.cache import EmbeddingCache
-from engramlog.projections.embedding.card_vectors import CardVectors
 from engramlog.projections.embedding.choosing import Choice
 from engramlog.projections.embedding.embedder import Embedder
-from engramlog.projections.embedding.files.blocks import VectorBlocks, blocks_folder
-from engramlog.projections.embedding.files.bounded_vectors import BoundedVectors
-from engramlog.projections.embedding.files.vector_file import KeptVectorFile, search_file
 from engramlog.projections.embedding.providers.provider import Provider
 from engramlog.projections.embedding.recipe import Space
 from engramlog.projections.embedding.semantics import Semantics
-from engramlog.projections.embedding.vec_facts import VecFacts
+from engramlog.projections.embedding.vectors.blocks import VectorBlocks, blocks_folder
+from engramlog.projections.embedding.vectors.bounded_vectors import BoundedVectors
+from engramlog.projections.embedding.vectors.card_vectors import CardVectors
+from engramlog.projections.embedding.vectors.vec_facts import VecFacts
+from engramlog.projections.embedding.vectors.vector_file import KeptVectorFile, search_file
 from engramlog.projections.embedding.worker import EmbeddingWorker, WorkerStatus
 from engramlog.projections.image.reader import Reader
 

@@ -30,11 +30,12 @@ from engramlog.projections.embedding.errors import (
     ProviderRefused,
     ProviderUnavailable,
 )
-from engramlog.projections.embedding.files.blocks import VectorBlocks
-from engramlog.projections.embedding.files.bounded_vectors import BoundedVectors
-from engramlog.projections.embedding.files.loading import load_vectors
 from engramlog.projections.embedding.recipe import composed
-from engramlog.projections.embedding.vec_facts import VecFacts
+from engramlog.projections.embedding.retrying import PAUSE_SECONDS, PAUSE_SECONDS_MAX, Retrying
+from engramlog.projections.embedding.vectors.blocks import VectorBlocks
+from engramlog.projections.embedding.vectors.bounded_vectors import BoundedVectors
+from engramlog.projections.embedding.vectors.loading import load_vectors
+from engramlog.projections.embedding.vectors.vec_facts import VecFacts
 from engramlog.projections.image.reader import Reader
 from engramlog.projections.image.view import View, everything
 from engramlog.projections.moment import LIVE, Moment
@@ -45,8 +46,6 @@ CHUNK_FACTS = 256
 PAST_CHUNK_FACTS = 5_000
 TAKE_SECONDS = 1.0
 IMAGE_POLL_SECONDS = 0.005
-PAUSE_SECONDS = 1.0
-PAUSE_SECONDS_MAX = 60.0
 
 _log = logging.getLogger(__name__)
 
@@ -95,7 +94,7 @@ class EmbeddingWorker:
         self._vectors = vectors
         self._blocks = blocks
         self._min_confidence = min_confidence
-        self._monotonic = monotonic
+        self._retrying = Retrying(monotonic)
         self._closing = threading.Event()
         self._condition = threading.Condition()
         self._embedding = threading.Lock()
@@ -105,11 +104,8 @@ class EmbeddingWorker:
         self._stored: Bool = np.zeros(1024, dtype=np.bool_)
         self._seen = 0
         self._seen_position = 0
-        self._error: str | None = None
         # The thread's own.
         self._past_from = 0
-        self._failures = 0
-        self._not_before = 0.0
         self._begun: View | None = None
         self._subscription: Subscription | None = None
         self._thread = threading.Thread(target=self._run, name="embedding", daemon=True)
@@ -134,7 +130,7 @@ class EmbeddingWorker:
                 skipped=len(self._skipped),
                 vectors=int(np.count_nonzero(self._stored)),
                 memory_bytes=self._vectors.held_bytes,
-                error=self._error,
+                error=self._retrying.error,
             )
 
     @property
@@ -185,13 +181,13 @@ class EmbeddingWorker:
                 return
             except Exception as fault:  # the disk's, or ours: neither ends the thread
                 _log.exception("embedding worker")
-                self._fail(fault)
+                self._retrying.failed(fault)
                 self._closing.wait(PAUSE_SECONDS)
 
     def _patience(self) -> float:
         """How long to wait for events: until there may be something else to do."""
         if self._waiting:
-            return min(TAKE_SECONDS, max(0.0, self._not_before - self._monotonic()))
+            return min(TAKE_SECONDS, max(0.0, self._retrying.pause()))
         return 0.0 if self._past_from < self._seen else TAKE_SECONDS
 
     def _load(self, view: View) -> None:
@@ -307,17 +303,17 @@ class EmbeddingWorker:
     def _embed_waiting(self) -> None:
         """Embed what waits, in the order it came, as far as the provider answers."""
         while self._waiting and not self._closing.is_set():
-            if self._monotonic() < self._not_before:
+            if self._retrying.pause() > 0:
                 return
             slots = np.array(sorted(islice(self._waiting, CHUNK_FACTS)), dtype=np.int32)
             try:
                 self._embed(slots)
             except ProviderUnavailable as fault:
-                self._fail(fault, fault.retry_after_seconds)
+                self._retrying.failed(fault, fault.retry_after_seconds)
             except EmbeddingError as fault:
                 self._sort_out(slots, fault)
             else:
-                self._failures, self._error = 0, None
+                self._retrying.succeeded()
             self._moved()
 
     def _embed(self, slots: I32) -> None:
@@ -348,7 +344,7 @@ class EmbeddingWorker:
         try:
             self._embedder.probe()
         except EmbeddingError:
-            self._fail(fault, PAUSE_SECONDS_MAX)
+            self._retrying.failed(fault, PAUSE_SECONDS_MAX)
             return
         for slot in slots.tolist():
             if self._closing.is_set():
@@ -361,18 +357,8 @@ class EmbeddingWorker:
                     self._waiting.pop(slot, None)
                     self._skipped.add(slot)
             except EmbeddingError as other:
-                self._fail(other)
+                self._retrying.failed(other)
                 return
-
-    def _fail(self, fault: Exception, pause_seconds: float | None = None) -> None:
-        """Try again later: on request, or after pauses that double."""
-        self._failures += 1
-        if pause_seconds is None:
-            pause_seconds = min(PAUSE_SECONDS_MAX, PAUSE_SECONDS * 2.0 ** (self._failures - 1))
-        self._not_before = self._monotonic() + pause_seconds
-        if self._error != str(fault):
-            _log.warning("embedding is behind: %s", fault)
-        self._error = str(fault) or type(fault).__name__
 
     def _recover_past(self) -> None:
         """Vectors of facts that have ended, for questions about the past: a chunk of those

@@ -8,7 +8,7 @@ from engramlog.projections.embedding.cache import EmbeddingCache
 from engramlog.projections.embedding.embedder import Embedder
 from engramlog.projections.embedding.recipe import composed
 from engramlog.projections.embedding.semantics import Semantics
-from engramlog.projections.embedding.vectors import Vectors
+from engramlog.projections.embedding.vectors.in_memory import Vectors
 from tests.worlds.provider_double import CARD, SPACE, WordsProvider, words_vector
 from tests.worlds.recall_world import World
 

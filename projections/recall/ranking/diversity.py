@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Struct
 
 from engramlog.projections.arrays import F32, F64, Bool
-from engramlog.projections.embedding.vectors import COSINE_DECIMALS
+from engramlog.projections.embedding.vectors.in_memory import COSINE_DECIMALS
 
 TOKENS_MAX = 256
 """Distinct tokens of one text that similarity looks at."""

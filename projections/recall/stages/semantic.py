@@ -16,7 +16,7 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from engramlog.projections.arrays import F32, F64, I32, I64
-from engramlog.projections.embedding.vectors import COSINE_DECIMALS
+from engramlog.projections.embedding.vectors.in_memory import COSINE_DECIMALS
 from engramlog.projections.recall.conversation.context import shares_of
 from engramlog.projections.recall.conversation.conversations import (
     Windows,

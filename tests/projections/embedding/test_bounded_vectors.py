@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engramlog.projections.arrays import F32, I32, I64
-from engramlog.projections.embedding.files import vector_file
-from engramlog.projections.embedding.files.bounded_vectors import BoundedVectors
-from engramlog.projections.embedding.files.vector_file import KeptVectorFile, VectorFile
-from engramlog.projections.embedding.vectors import Vectors
+from engramlog.projections.embedding.vectors import bounded_vectors, vector_file
+from engramlog.projections.embedding.vectors.bounded_vectors import BoundedVectors
+from engramlog.projections.embedding.vectors.in_memory import Vectors
+from engramlog.projections.embedding.vectors.vector_file import KeptVectorFile, VectorFile
 from tests.worlds.any_log import AnyLog, any_log
 
 D = 64
@@ -57,7 +57,7 @@ def in_memory(slots: I32 = ALL) -> Vectors:
 @pytest.fixture(scope="module", autouse=True)
 def small_parts() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("engramlog.projections.embedding.files.bounded_vectors.PART_POSITIONS", 256)
+        patched.setattr(bounded_vectors, "PART_POSITIONS", 256)
         patched.setattr(vector_file, "PART_POSITIONS", 256)
         patched.setattr(vector_file, "NEAREST_MAX", 16)
         yield

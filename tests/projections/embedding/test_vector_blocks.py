@@ -12,11 +12,11 @@ from engramlog.api.node.node import Node
 from engramlog.eventlog.clock import FixedClock
 from engramlog.eventlog.kinds import Value
 from engramlog.projections.arrays import F32, I32, I64
-from engramlog.projections.embedding import vectors as vectors_module
-from engramlog.projections.embedding.files import blocks as blocks_module
-from engramlog.projections.embedding.files.blocks import VectorBlocks
 from engramlog.projections.embedding.recipe import Space
-from engramlog.projections.embedding.vectors import Vectors
+from engramlog.projections.embedding.vectors import blocks as blocks_module
+from engramlog.projections.embedding.vectors import in_memory as vectors_module
+from engramlog.projections.embedding.vectors.blocks import VectorBlocks
+from engramlog.projections.embedding.vectors.in_memory import Vectors
 from tests.worlds.histories import START_US, asserted
 
 SLOTS = 16

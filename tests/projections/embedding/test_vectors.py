@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from engramlog.projections.embedding.errors import DimensionMismatch, ModelMismatch
 from engramlog.projections.embedding.recipe import Space
-from engramlog.projections.embedding.sketch import differing, signs
-from engramlog.projections.embedding.vec_facts import VecFacts, open_vectors
-from engramlog.projections.embedding.vectors import BLOCK_SLOTS, Vectors
+from engramlog.projections.embedding.vectors.in_memory import BLOCK_SLOTS, Vectors
+from engramlog.projections.embedding.vectors.sketch import differing, signs
+from engramlog.projections.embedding.vectors.vec_facts import VecFacts, open_vectors
 from tests.worlds.provider_double import SPACE
 
 D = SPACE.dimensions

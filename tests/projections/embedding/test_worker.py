@@ -10,13 +10,13 @@ import pytest
 
 from engramlog.api.node.node import Node
 from engramlog.eventlog.kinds import DecayPolicy, EmbeddingModelPinned, Value
-from engramlog.projections.embedding import vectors as vectors_module
 from engramlog.projections.embedding.cache import text_key
 from engramlog.projections.embedding.choosing import Choice
 from engramlog.projections.embedding.errors import BadAnswer, ProviderRefused, ProviderUnavailable
-from engramlog.projections.embedding.files import blocks as blocks_module
 from engramlog.projections.embedding.recipe import Space, composed
 from engramlog.projections.embedding.service import Embeddings
+from engramlog.projections.embedding.vectors import blocks as blocks_module
+from engramlog.projections.embedding.vectors import in_memory as vectors_module
 from engramlog.projections.normalization import SCOPES
 from engramlog.projections.tables.declared.policies import pinned_model
 from engramlog.projections.writing.commands import Done, EraseFacts, RetractFact, SweepDecay

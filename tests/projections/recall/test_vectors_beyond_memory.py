@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engramlog.projections.arrays import F32, I32
-from engramlog.projections.embedding.files.bounded_vectors import BoundedVectors
-from engramlog.projections.embedding.files.vector_file import KeptVectorFile
 from engramlog.projections.embedding.semantics import Semantics
-from engramlog.projections.embedding.vectors import Vectors
+from engramlog.projections.embedding.vectors.bounded_vectors import BoundedVectors
+from engramlog.projections.embedding.vectors.in_memory import Vectors
+from engramlog.projections.embedding.vectors.vector_file import KeptVectorFile
 from engramlog.projections.moment import Moment
 from engramlog.projections.recall import RecallAnswer, RecallRequest, load_profile, recall
 from engramlog.projections.recall.stages import semantic

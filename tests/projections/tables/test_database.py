@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from engramlog.projections.embedding.vec_facts import open_vectors
+from engramlog.projections.embedding.vectors.vec_facts import open_vectors
 from engramlog.projections.tables.database import open_reader, open_writer
 
 OFF, NORMAL = 0, 1

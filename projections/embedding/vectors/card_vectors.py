@@ -12,8 +12,8 @@ import numpy as np
 
 from engramlog.projections.arrays import F32
 from engramlog.projections.embedding.embedder import Embedder
-from engramlog.projections.embedding.vec_facts import VecFacts
-from engramlog.projections.embedding.vectors import COSINE_DECIMALS
+from engramlog.projections.embedding.vectors.in_memory import COSINE_DECIMALS
+from engramlog.projections.embedding.vectors.vec_facts import VecFacts
 from engramlog.projections.tables.facts.cards import CardKey
 
 

@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from engramlog.projections.arrays import F32, F64, I32, I64, Bool
-from engramlog.projections.embedding.files.vector_file import (
-    NEAREST_MAX,
-    PART_POSITIONS,
-    Reading,
-    VectorFile,
+from engramlog.projections.embedding.vectors.in_memory import (
+    BLOCK_SLOTS,
+    COSINE_DECIMALS,
+    VectorBlock,
+    Vectors,
 )
-from engramlog.projections.embedding.sketch import (
+from engramlog.projections.embedding.vectors.sketch import (
     U16,
     WORD_BITS,
     differing,
@@ -28,11 +28,11 @@ from engramlog.projections.embedding.sketch import (
     signs,
     words_of,
 )
-from engramlog.projections.embedding.vectors import (
-    BLOCK_SLOTS,
-    COSINE_DECIMALS,
-    VectorBlock,
-    Vectors,
+from engramlog.projections.embedding.vectors.vector_file import (
+    NEAREST_MAX,
+    PART_POSITIONS,
+    Reading,
+    VectorFile,
 )
 
 SAMPLED = 1024

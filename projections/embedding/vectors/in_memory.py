@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Struct
 
 from engramlog.projections.arrays import F32, F64, I32, I64, U64, Bool
-from engramlog.projections.embedding.sketch import U16, differing, nearest, signs, words_of
+from engramlog.projections.embedding.vectors.sketch import U16, differing, nearest, signs, words_of
 
 BLOCK_SLOTS = 16_384
 COSINE_DECIMALS = 6

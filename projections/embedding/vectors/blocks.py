@@ -28,7 +28,7 @@ from engramlog.eventlog.errors import StorageFailed
 from engramlog.eventlog.log import ReadableLog
 from engramlog.projections.arrays import I64
 from engramlog.projections.embedding.recipe import Space
-from engramlog.projections.embedding.vectors import BLOCK_SLOTS, VectorBlock, Vectors
+from engramlog.projections.embedding.vectors.in_memory import BLOCK_SLOTS, VectorBlock, Vectors
 from engramlog.projections.sealed_sections import (
     Laid,
     SealedFault,

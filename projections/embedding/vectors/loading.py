@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from engramlog.projections.arrays import I32
-from engramlog.projections.embedding.files.blocks import VectorBlocks
-from engramlog.projections.embedding.files.bounded_vectors import BoundedVectors
-from engramlog.projections.embedding.vec_facts import KeptVecFacts
+from engramlog.projections.embedding.vectors.blocks import VectorBlocks
+from engramlog.projections.embedding.vectors.bounded_vectors import BoundedVectors
+from engramlog.projections.embedding.vectors.vec_facts import KeptVecFacts
 from engramlog.projections.image.view import View
 
 

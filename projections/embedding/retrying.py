@@ -1,0 +1,44 @@
+"""When to ask a provider again after a failure: pauses that double, or as it asked for."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+PAUSE_SECONDS = 1.0
+PAUSE_SECONDS_MAX = 60.0
+
+_log = logging.getLogger(__name__)
+
+
+class Retrying:
+    """The failures since the last success.
+
+    Attributes:
+        error: the last failure's message; None after a success.
+    """
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._failures = 0
+        self._not_before = 0.0
+        self.error: str | None = None
+
+    def pause(self) -> float:
+        """Seconds until the next try; zero or less where it may be made."""
+        return self._not_before - self._monotonic()
+
+    def succeeded(self) -> None:
+        """Forget earlier failures."""
+        self._failures, self.error = 0, None
+
+    def failed(self, fault: Exception, pause_seconds: float | None = None) -> None:
+        """Try again later: after ``pause_seconds``, or after pauses that double."""
+        self._failures += 1
+        if pause_seconds is None:
+            pause_seconds = min(PAUSE_SECONDS_MAX, PAUSE_SECONDS * 2.0 ** (self._failures - 1))
+        self._not_before = self._monotonic() + pause_seconds
+        if self.error != str(fault):
+            _log.warning("embedding is behind: %s", fault)
+        self.error = str(fault) or type(fault).__name__
