@@ -15,9 +15,10 @@ import hashlib
 import zipfile
 from pathlib import Path
 
-from engramlog.projections.embedding.providers.weights import SHA256, model_folder, verified
+from engramlog.projections.embedding.providers.packed_floats import SUFFIXES, pack
+from engramlog.projections.embedding.providers.weights import model_folder, verified
 
-NAME, VERSION = "engramlog_minilm", "1.0.0"
+NAME, VERSION = "engramlog_minilm", "1.1.0"
 EPOCH = (2026, 1, 1, 0, 0, 0)
 METADATA = f"""\
 Metadata-Version: 2.4
@@ -28,7 +29,8 @@ License-Expression: Apache-2.0
 Requires-Python: >=3.11
 
 The files `model.safetensors` and `tokenizer.json` of sentence-transformers/all-MiniLM-L6-v2,
-which its authors license under Apache-2.0, unchanged.
+which its authors license under Apache-2.0. The first is there in two smaller parts, of which
+engramlog makes it again bit for bit.
 """
 WHEEL = "Wheel-Version: 1.0\nGenerator: engramlog\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 DOOR = '"""The weights of all-MiniLM-L6-v2, below ``model``."""\n'
@@ -38,9 +40,11 @@ def build(out: Path) -> Path:
     """Write the wheel below ``out``. Raises ModelFileError where the files are others."""
     folder = model_folder()
     info = f"{NAME}-{VERSION}.dist-info"
-    files = {
+    weights = zip(SUFFIXES, pack(verified(folder, "model.safetensors")), strict=True)
+    files: dict[str, bytes] = {
         f"{NAME}/__init__.py": DOOR.encode(),
-        **{f"{NAME}/model/{name}": verified(folder, name) for name in SHA256},
+        **{f"{NAME}/model/model{suffix}": part for suffix, part in weights},
+        f"{NAME}/model/tokenizer.json": bytes(verified(folder, "tokenizer.json")),
         f"{info}/METADATA": METADATA.encode(),
         f"{info}/WHEEL": WHEEL.encode(),
     }

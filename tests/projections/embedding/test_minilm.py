@@ -50,7 +50,7 @@ def test_vectors_agree_with_the_exact_formulas(model: MiniLM) -> None:
         "memory:role CEO",
         "one two three " * 40,
     ]
-    tensors = load(verified(model_folder(), "model.safetensors"))
+    tensors = load(bytes(verified(model_folder(), "model.safetensors")))
     exact = np.stack([by_the_book(tensors, numbers) for numbers in model.tokenize(texts)])
     cosines = np.einsum("ij,ij->i", model.embed(texts).astype(np.float64), exact)
     assert cosines.min() > 0.999999
