@@ -106,9 +106,9 @@ def record_of(row: FactRow, now: Volatile, node_id: str) -> Record:
         (row.valid_from, row.valid_until),
         row.scope,
         row.garden_id,
-        row.attestation,
+        None if row.attestation_json is None else row.attestation,
         row.cid,
-        row.derived_from,
+        () if row.parents_json == "[]" else row.derived_from,
         now,
         [],
     )

@@ -104,6 +104,8 @@ class Screen(Struct, frozen=True):
 
     def show_all(self, records: Sequence[Record]) -> list[Record]:
         """Every record, in order."""
+        if not self.codes:
+            return list(records)
         return [self.show(index, record) for index, record in enumerate(records)]
 
 

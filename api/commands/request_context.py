@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from time import monotonic
 from typing import TypeVar
@@ -50,14 +50,14 @@ class ReadingContext:
 
     service: ReadingService
     caller: Caller
+    node: ReadingNode = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "node", self.service.node)
 
     def session(self) -> str | None:
         """The caller's session, where the request belongs to one."""
         return None
-
-    @property
-    def node(self) -> ReadingNode:
-        return self.service.node
 
     @cached_property
     def authorization(self) -> Authorization:
@@ -202,10 +202,7 @@ class RequestContext(ReadingContext):
     """See the module."""
 
     service: Service
-
-    @property
-    def node(self) -> Node:
-        return self.service.node
+    node: Node = field(init=False)
 
     async def in_pool(self, work: Callable[[], Result]) -> Result:
         """Run a read beside the event loop; one that may take long goes to ``in_long_pool``."""

@@ -16,7 +16,7 @@ from time import perf_counter
 from aiohttp import web
 from msgspec import json
 
-from engramlog.api.http.auth import PRINCIPAL, identify, require
+from engramlog.api.http.auth import PRINCIPAL, KnownCallers, identify, require
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, note_unread, parameters_of
 from engramlog.api.http.compression import compress, is_large
@@ -50,11 +50,19 @@ def create_app(
     ``control_token``: a bearer token with every right, for the machine's own command line.
     """
     service = create_service(node, settings, control_token=control_token)
-    app = web.Application(middlewares=[_guard], client_max_size=settings.request_body_bytes_max)
+    guard = _Guard(service)
+    app = web.Application(
+        middlewares=[web.middleware(guard)], client_max_size=settings.request_body_bytes_max
+    )
     app[SERVICE] = service
     app[DOCUMENT] = _document
+    known = KnownCallers()
     for route in ROUTES:
-        _add(app, route)
+        handler = _serve(route, service, known)
+        guard.patterns[handler] = route.path
+        app.router.add_route(route.method, route.path, handler)
+        if route.method == "GET":
+            app.router.add_route("HEAD", route.path, handler)
     app.cleanup_ctx.append(_lifetime)
     app.on_shutdown.append(_release_waiting)
     return app
@@ -65,115 +73,123 @@ def _document() -> bytes:
     return json.encode(build_openapi(ROUTES))
 
 
-def _add(app: web.Application, route: Route) -> None:
-    handler = _serve(route)
-    app.router.add_route(route.method, route.path, handler)
-    if route.method == "GET":
-        app.router.add_route("HEAD", route.path, handler)
-
-
-def _serve(route: Route) -> _Handler:
+def _serve(route: Route, service: Service, known: KnownCallers) -> _Handler:
     """The route's handler behind identification and its permission."""
 
-    dimension = dimension_of(route.method, route.permission)
-    known = frozenset[str]() if route.query is None else parameters_of(route.query)
+    node, settings, permission = service.node, service.settings, route.permission
+    dimension = dimension_of(route.method, permission)
+    parameters = frozenset[str]() if route.query is None else parameters_of(route.query)
+    required = settings.auth_required and permission not in ("none", "peer")
+    needed = None if permission in ("none", "any", "peer") else permission
+    if permission == "operator":
+        needed = "admin" if settings.auth_required else None
 
     async def serve(request: web.Request) -> web.StreamResponse:
-        service = request.app[SERVICE]
-        node = service.node
         header = request.headers.get("Authorization")
+        reader = node.reader
         caller = identify(
             header,
-            node.reader.keys,
-            node.reader.gardens,
+            reader.keys,
+            reader.gardens,
             node.clock.now_us(),
-            required=service.settings.auth_required and route.permission not in ("none", "peer"),
+            required=required,
             control_token=service.control_token,
-            capabilities=node.reader.capabilities,
+            capabilities=reader.capabilities,
             issuers=issuers_of(node) if header and BEARER_PREFIX in header else None,
+            known=known,
         )
-        request[PRINCIPAL] = caller.principal
+        rights = caller.authorization
+        request[PRINCIPAL] = rights.principal
         if caller.capability is not None and not route.delegable:
             raise coded("not_delegable", "this route does not take a capability")
-        if route.permission == "operator":
-            if service.settings.auth_required:
-                require(caller, "admin")
-        elif route.permission not in ("none", "any", "peer"):
-            require(caller, route.permission)
-        if caller.charged is not None and route.permission != "none":
-            service.quotas.take(caller.charged, dimension)
+        if needed is not None and needed not in rights.permissions:
+            require(caller, needed)
+        if permission != "none" and (charged := caller.charged) is not None:
+            service.quotas.take(charged, dimension)
         if names_position(request):
             request = await at_position(request, service)
         response = await route.handler(Call(service, caller, request))
         if not response.prepared:
             note_position(response, service)
             if request.query_string:
-                note_unread(response, request, known)
+                note_unread(response, request, parameters)
         return response
 
     return serve
 
 
-@web.middleware
-async def _guard(request: web.Request, handler: _Handler) -> web.StreamResponse:
-    """Turn failures into answers, and count every request."""
-    started = perf_counter()
-    status = 500
-    service = request.app[SERVICE]
-    connection = connection_of(request)
-    if connection is not None:
-        connection.begin(request)
-    try:
-        response = await _answered(request, handler, service)
-        status = response.status
-        if not response.prepared:
-            if service.browsers.configured:
-                response.headers.update(service.browsers.headers(request))
-            if isinstance(response, web.Response) and is_large(response):
-                await compress(request, response)
-        return response
-    finally:
+class _Guard:
+    """Turns failures into answers, and counts every request.
+
+    Attributes:
+        patterns: the path of each handler's route.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self.patterns: dict[_Handler, str] = {}
+        self._service = service
+
+    async def __call__(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
+        started = perf_counter()
+        status = 500
+        service = self._service
+        connection = connection_of(request)
         if connection is not None:
-            connection.finish()
-        resource = request.match_info.route.resource
-        pattern = "unmatched" if resource is None else resource.canonical
-        method = request.method if request.method in _METHODS else "other"
-        seconds = perf_counter() - started
-        service.metrics.observe(pattern, method, status, seconds)
+            connection.begin(request)
+        method = request.method
+        try:
+            try:
+                if method == "OPTIONS":
+                    response = service.browsers.preflight(request, _methods_of(request))
+                else:
+                    service.browsers.check(request)
+                    response = await handler(request)
+            except Exception as fault:
+                response = _answer_to(fault, request)
+            status = response.status
+            if not response.prepared:
+                if service.browsers.configured:
+                    response.headers.update(service.browsers.headers(request))
+                if isinstance(response, web.Response) and is_large(response):
+                    await compress(request, response)
+            return response
+        finally:
+            if connection is not None:
+                connection.finish()
+            pattern = self.patterns.get(handler)
+            if pattern is None:
+                resource = request.match_info.route.resource
+                pattern = "unmatched" if resource is None else resource.canonical
+            if method not in _METHODS:
+                method = "other"
+            service.metrics.observe(pattern, method, status, perf_counter() - started)
 
 
-async def _answered(
-    request: web.Request, handler: _Handler, service: Service
-) -> web.StreamResponse:
-    try:
-        if request.method == "OPTIONS":
-            return service.browsers.preflight(request, _methods_of(request))
-        service.browsers.check(request)
-        return await handler(request)
-    except ApiError as fault:
+def _answer_to(fault: Exception, request: web.Request) -> web.StreamResponse:
+    """What a failure is answered with. Raises what is a redirection or the like again."""
+    if isinstance(fault, ApiError):
         return _failure(fault)
-    except web.HTTPException as fault:
+    if isinstance(fault, web.HTTPException):
         if fault.status < 400:
-            raise
+            raise fault
         kept = {name: fault.headers[name] for name in ("Allow",) if name in fault.headers}
         detail = _PLAIN_DETAIL.get(fault.status, fault.reason)
         return answer({"detail": detail}, fault.status, kept)
-    except Exception as fault:
-        known = from_typed(fault)
-        if known is not None:
-            return _failure(known)
-        error_id = secrets.token_hex(8)
-        _log.exception("error %s at %s %s", error_id, request.method, request.path)
-        return answer(
-            {
-                "detail": {
-                    "code": "internal_error",
-                    "message": "the node failed to answer; its log has the cause",
-                    "error_id": error_id,
-                }
-            },
-            500,
-        )
+    known = from_typed(fault)
+    if known is not None:
+        return _failure(known)
+    error_id = secrets.token_hex(8)
+    _log.error("error %s at %s %s", error_id, request.method, request.path, exc_info=fault)
+    return answer(
+        {
+            "detail": {
+                "code": "internal_error",
+                "message": "the node failed to answer; its log has the cause",
+                "error_id": error_id,
+            }
+        },
+        500,
+    )
 
 
 def _methods_of(request: web.Request) -> frozenset[str]:

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from engramlog.api.http.errors import ApiError
 from engramlog.projections.authorization import PERMISSIONS, Authorization
+from engramlog.projections.moment import LIVE
 from engramlog.projections.normalization import SCOPES
 from engramlog.projections.rights.capability_grant import VERBS, Grant
 from engramlog.projections.rights.capability_token import (
@@ -77,6 +78,7 @@ def identify(
     control_token: str | None = None,
     capabilities: CapabilityRing | None = None,
     issuers: Mapping[str, Issuer] | None = None,
+    known: KnownCallers | None = None,
 ) -> Caller:
     """The caller behind an Authorization header. The bearer of a capability is that
     capability's holder or refused, also where no key is required.
@@ -84,6 +86,12 @@ def identify(
     Raises:
         ApiError: 401 in the protocol's words, where a key is required and none is good.
     """
+    digest = b""
+    if known is not None and header:
+        digest = hashlib.sha256(header.encode(errors="surrogateescape")).digest()
+        caller = known.find(digest, ring, gardens, now_us)
+        if caller is not None:
+            return caller
     raw_key = _bearer(header)
     if raw_key is not None and raw_key.startswith(BEARER_PREFIX):
         return holder(raw_key, capabilities or CapabilityRing(), issuers or {}, now_us)
@@ -94,7 +102,10 @@ def identify(
             return Caller(CONTROL)
         row = ring.lookup(hashlib.sha256(raw_key.encode()).hexdigest(), now_us)
         if row is not None:
-            return _of_key(row, gardens.of_member(row.entity_uri))
+            caller = _of_key(row, gardens.of_member(row.entity_uri))
+            if known is not None:
+                known.keep(digest, caller, row.expires_at_us)
+            return caller
     if not required:
         own = gardens.of_member(ANONYMOUS.principal)
         return Caller(msgspec.structs.replace(ANONYMOUS, gardens=own) if own else ANONYMOUS)
@@ -115,6 +126,34 @@ def _of_key(row: KeyRow, gardens: frozenset[str]) -> Caller:
         ceiling=row.max_classification,
     )
     return Caller(rights, row.key_id)
+
+
+class KnownCallers:
+    """Callers by the key they show, as long as the keys and the gardens are those that made them.
+
+    A key ring is replaced whole when a key is issued or revoked, so what is remembered of another
+    ring opens nothing. Headers are remembered by their digest. Used in one event loop.
+    """
+
+    def __init__(self) -> None:
+        self._of: tuple[KeyRing | None, GardenDirectory | None] = (None, None)
+        self._callers: dict[bytes, tuple[Caller, int]] = {}
+
+    def find(
+        self, digest: bytes, ring: KeyRing, gardens: GardenDirectory, now_us: int
+    ) -> Caller | None:
+        """The caller of a header with this digest, unless its key has expired."""
+        if self._of[0] is not ring or self._of[1] is not gardens:
+            self._of, self._callers = (ring, gardens), {}
+            return None
+        found = self._callers.get(digest)
+        return found[0] if found is not None and now_us < found[1] else None
+
+    def keep(self, digest: bytes, caller: Caller, expires_at_us: int | None) -> None:
+        """Remember the caller of a good key, just found in the ring last asked about."""
+        if len(self._callers) >= CALLERS_KEPT:
+            self._callers.clear()
+        self._callers[digest] = (caller, LIVE if expires_at_us is None else expires_at_us)
 
 
 def holder(text: str, ring: CapabilityRing, issuers: Mapping[str, Issuer], now_us: int) -> Caller:

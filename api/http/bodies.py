@@ -12,7 +12,10 @@ from functools import cache
 from typing import Any, TypeVar, cast
 
 import msgspec
-from aiohttp import web
+from aiohttp import HttpVersion11, hdrs, web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.helpers import rfc822_formatted_time
+from aiohttp.http import SERVER_SOFTWARE
 from pydantic import BaseModel, ValidationError
 
 from engramlog.api.http.errors import ApiError, coded, entries_of, entry, unprocessable
@@ -31,12 +34,74 @@ _NUL = re.compile(rb"\\u0000|\x00")
 _FAULTS = (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError)
 
 
+class DirectResponse(web.Response):
+    """An answer whose bytes are at hand, written in one go.
+
+    aiohttp asks a response about chunks, compression, cookies and lengths before it writes a
+    header. Most answers know them all: JSON, with its length, over a connection that stays open.
+    What needs more, such as HEAD or a connection that closes, takes aiohttp's own way. Signals
+    (``on_response_prepare``) are not sent; the node has none.
+    """
+
+    _writer: AbstractStreamWriter | None = None
+    _sent = False
+
+    @property
+    def prepared(self) -> bool:
+        return self._writer is not None or super().prepared
+
+    @property
+    def keep_alive(self) -> bool | None:
+        return True if self._writer is not None else super().keep_alive
+
+    @property
+    def body_length(self) -> int:
+        return super().body_length if self._writer is None else self._writer.output_size
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        if self._writer is not None:
+            return self._writer
+        headers, body = self.headers, self.body
+        if (
+            not body
+            or not isinstance(body, bytes)
+            or self.status in (204, 304)
+            or request.version != HttpVersion11
+            or not request.keep_alive
+            or request.method == hdrs.METH_HEAD
+            or hdrs.CONNECTION in headers
+        ):
+            return await super().prepare(request)
+        headers[hdrs.CONTENT_LENGTH] = str(len(body))
+        headers[hdrs.DATE] = rfc822_formatted_time()
+        headers[hdrs.SERVER] = SERVER_SOFTWARE
+        self._writer = writer = request.writer
+        await writer.write_headers(f"HTTP/1.1 {self.status} {self.reason}", headers)
+        return writer
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        if self._writer is None:
+            await super().write_eof(data)
+        elif not self._sent:
+            self._sent = True
+            body = self.body
+            assert isinstance(body, bytes)
+            await self._writer.write_eof(body)
+
+
 def answer(
     body: object, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> web.Response:
     """A JSON response."""
-    return web.Response(
-        body=encoded(body), status=status, headers=headers, content_type="application/json"
+    return json_answer(_encode(body), status, headers)
+
+
+def json_answer(
+    data: bytes, status: int = 200, headers: Mapping[str, str] | None = None
+) -> web.Response:
+    """A response of JSON that is written already."""
+    return DirectResponse(
+        body=data, status=status, headers=headers, content_type="application/json"
     )
 
 

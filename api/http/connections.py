@@ -13,6 +13,7 @@ import resource
 import socket
 from collections import Counter
 from collections.abc import Callable
+from time import monotonic
 from typing import cast
 
 from aiohttp import web
@@ -80,7 +81,7 @@ class Connections:
 
     def _sweep(self) -> None:
         loop = asyncio.get_running_loop()
-        now = loop.time()
+        now = monotonic()
         for connection in list(self._open):
             if connection.overdue(now):
                 self.ended += 1
@@ -116,7 +117,7 @@ class ClientConnection(asyncio.Protocol):
             self._transport.close()
             return
         self._admitted = True
-        self._deadline = _now() + HEADER_SECONDS_MAX
+        self._deadline = monotonic() + HEADER_SECONDS_MAX
         self._inner.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
@@ -125,7 +126,7 @@ class ClientConnection(asyncio.Protocol):
         self._received += len(data)
         if self._idle:
             self._idle = False
-            self._deadline = _now() + HEADER_SECONDS_MAX
+            self._deadline = monotonic() + HEADER_SECONDS_MAX
         self._inner.data_received(data)
 
     def eof_received(self) -> bool | None:
@@ -147,14 +148,14 @@ class ClientConnection(asyncio.Protocol):
     def begin(self, request: web.Request) -> None:
         """A request's header has come."""
         self._request = request
-        self._open_window(_now())
+        self._open_window(monotonic())
         self._stalled = 0
 
     def finish(self) -> None:
         """Its answer has been made: the next request may come."""
         self._request = None
         self._idle = True
-        self._deadline = _now() + IDLE_SECONDS_MAX
+        self._deadline = monotonic() + IDLE_SECONDS_MAX
 
     # -- time -----------------------------------------------------------------------------
 
@@ -227,7 +228,3 @@ def descriptors() -> int:
         except (OSError, ValueError):
             pass
     return soft
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

@@ -55,10 +55,10 @@ class Metrics:
 
     def observe(self, route: str, method: str, status: int, seconds: float) -> None:
         """Count one answered request."""
-        key = _Answered(route, method, status)
-        found = self._answered.get(key)
+        # a plain tuple finds the named one, and costs less
+        found = self._answered.get((route, method, status))  # pyright: ignore[reportArgumentType]
         if found is None:
-            found = self._answered[key] = _none()
+            found = self._answered[_Answered(route, method, status)] = _none()
         found.counts[bisect_left(BUCKETS_SECONDS, seconds)] += 1
         found.seconds += seconds
 

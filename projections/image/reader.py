@@ -28,6 +28,7 @@ from engramlog.eventlog.kinds import (
 )
 from engramlog.projections.columns.fact_columns import cid_number
 from engramlog.projections.image.image import MemoryImage
+from engramlog.projections.image.kept_rows import KeptRows
 from engramlog.projections.image.partial_conflicts import PartialConflicts
 from engramlog.projections.image.view import View
 from engramlog.projections.tables.database import ReaderPool
@@ -83,6 +84,7 @@ class Reader:
         self.history = history
         self.partial = PartialConflicts()
         self.pool = ReaderPool(link, image.tail.settle)
+        self._kept = KeptRows(image)
         self.keys = KeyRing()
         self.followers: list[Callable[[Sequence[Recorded]], None]] = []
         self.agent_keys: dict[str, AgentKeyRow] = {}
@@ -131,8 +133,11 @@ class Reader:
     def committed(self, events: Sequence[Recorded]) -> None:
         """Take note of events that were just published. Where the tables cannot say what they
         changed, no key opens anything until the node starts again."""
+        kinds = {type(event.payload) for event in events}
+        if FactErased in kinds:
+            self._kept.clear()
         try:
-            self._refresh({type(event.payload) for event in events})
+            self._refresh(kinds)
         except Exception:
             self.keys, self.agent_keys = KeyRing(), {}
             self.capabilities = CapabilityRing()
@@ -174,10 +179,23 @@ class Reader:
 
     def rows(self, positions: Sequence[int]) -> list[FactRow]:
         """Rows of the facts asserted at ``positions``, in that order."""
-        if not len(positions):
-            return []
-        with self.pool.connection(max(positions)) as db:
-            return fetch(db, positions)
+        kept = self._kept
+        found = kept.find(positions)
+        missing = [at for at, row in zip(positions, found, strict=True) if row is None]
+        if not missing:
+            return [row for row in found if row is not None]
+        erasures = kept.erasures()
+        with self.pool.connection(max(missing)) as db:
+            read = fetch(db, missing)
+        kept.keep(read, erasures)
+        if len(missing) == len(positions):
+            return read
+        by_position = {row.from_position: row for row in read}
+        rows = (
+            by_position.get(at) if row is None else row
+            for at, row in zip(positions, found, strict=True)
+        )
+        return [row for row in rows if row is not None]
 
     def slot_of(self, fact_id: str) -> int | None:
         """The slot of a fact id, readable or not: apply the authorization yourself."""

@@ -13,7 +13,7 @@ from engramlog.api.answers.fact_list import FactListPage
 from engramlog.api.answers.fact_record import Record, Warnings
 from engramlog.api.answers.short_fact import ShortFact
 from engramlog.api.commands.fact_listing import listed, notices_of
-from engramlog.api.http.bodies import encoded
+from engramlog.api.http.bodies import encoded, json_answer
 from engramlog.api.http.call import Call, warned
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.facts import FactListQuery
@@ -81,7 +81,7 @@ async def list_facts(call: Call) -> web.Response:
     page, records, data = await call.in_pool(found)
     call.note_facts(records)
     headers = {"X-Total-Count": str(page.total)}
-    return web.Response(body=data, headers=headers, content_type="application/json")
+    return json_answer(data, headers=headers)
 
 
 def _shaped(records: list[Record], fields: Fields) -> dict[str, Any]:

@@ -200,11 +200,12 @@ async def get_fact(call: Call) -> web.Response:
     view = call.view()
     moment = call.moment(view, query)
     name = call.segment("fact_id")
-    card = card_record(call, view, moment, name) if call.node.reader.slot_of(name) is None else None
-    if card is not None:
-        call.note_read((card["scope"],))
-        return answer(card)
-    check_erased(call, name)
+    if call.node.reader.slot_of(name) is None:
+        card = card_record(call, view, moment, name)
+        if card is not None:
+            call.note_read((card["scope"],))
+            return answer(card)
+        check_erased(call, name)
     slot = find(call, view, moment, name, call.authorization.alone())
     rows = call.node.reader.rows([int(view.from_position[slot])])
     _check_cid(rows[0])
@@ -252,6 +253,8 @@ def find(
         visible = known(view, rights, moment, np.array(named, dtype=np.int32)).tolist()
     if not visible:
         raise plain("fact_not_found")
+    if len(visible) == 1:
+        return visible[0]
     return max(visible, key=lambda slot: (int(view.hlc[slot]), int(view.from_position[slot])))
 
 

@@ -7,6 +7,7 @@ from aiohttp import web
 from engramlog.api.answers.recall_record import RecalledLines, RecallResponse, ShortRecords
 from engramlog.api.commands.recall_answer import answered
 from engramlog.api.commands.recall_shapes import body_of_query
+from engramlog.api.http.bodies import json_answer
 from engramlog.api.http.call import Call, ignored
 from engramlog.api.http.errors import ApiError
 from engramlog.api.http.routing import Routes
@@ -90,4 +91,4 @@ async def _recall(call: Call, body: RecallBody, warnings: list[str], shape: Shap
         call.service.tracker.keep(found.receipt)
     call.note_read(found.scopes)
     headers = {"X-Total-Count": str(found.total)}
-    return web.Response(body=found.data, headers=headers, content_type="application/json")
+    return json_answer(found.data, headers=headers)

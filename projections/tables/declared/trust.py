@@ -197,6 +197,7 @@ _KEY_SOURCES = "SELECT from_position, source FROM key_sources ORDER BY from_posi
 _POLICIES = "SELECT from_position, document FROM trust_policies ORDER BY from_position"
 
 
+_DEFAULT_POLICY = TrustPolicy()
 _decode_state = msgspec.msgpack.Decoder(
     tuple[dict[int, tuple[list[int], list[float]]], dict[str, int], list[tuple[int, TrustPolicy]]]
 ).decode
@@ -214,6 +215,7 @@ class TrustPart:
         self._keyed: dict[str, int] = {}
         self._policy_positions: list[int] = []
         self._policies: list[TrustPolicy] = []
+        self._key_columns: dict[tuple[int, int], I64] = {}
 
     def load(self, db: apsw.Connection) -> None:
         for position, source in query(db, _KEY_SOURCES):
@@ -243,6 +245,7 @@ class TrustPart:
 
     def restore(self, state: bytes) -> None:
         self._settings, self._keyed, policies = _decode_state(state)
+        self._key_columns = {}
         for position, policy in policies:
             self._add_policy(position, policy)
 
@@ -273,7 +276,7 @@ class TrustPart:
     def policy(self, position: int) -> TrustPolicy:
         """The formula's parameters in force at a position."""
         count = bisect_right(self._policy_positions, position)
-        return self._policies[count - 1] if count else TrustPolicy()
+        return self._policies[count - 1] if count else _DEFAULT_POLICY
 
     def at(self, sources: I32, warrants: I8, peers: I32, position: int) -> F64:
         """Trust in the source of each fact at a position, times the trust in the peer that it
@@ -312,10 +315,14 @@ class TrustPart:
 
     def _key_positions(self) -> I64:
         """By source number: the position of its first key."""
-        keyed = list(self._keyed.items())
-        positions: I64 = np.full(len(self._sources), LIVE, dtype=np.int64)
-        for source, position in keyed:
-            number = self._sources.number(source)
-            if number is not None:
-                positions[number] = position
-        return positions
+        known = (len(self._keyed), len(self._sources))  # both only grow
+        column = self._key_columns.get(known)
+        if column is None:
+            keyed = list(self._keyed.items())
+            column = np.full(known[1], LIVE, dtype=np.int64)
+            for source, position in keyed:
+                number = self._sources.number(source)
+                if number is not None and number < known[1]:
+                    column[number] = position
+            self._key_columns = {known: column}
+        return column

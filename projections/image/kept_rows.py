@@ -1,0 +1,52 @@
+"""Rows of facts that were read before: what the tables hold of a fact never changes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+
+from engramlog.projections.image.image import MemoryImage
+from engramlog.projections.tables.facts.fact_rows import FactRow
+
+ROWS_MAX = 4_096
+"""Rows that are kept; the one kept for longest goes first."""
+VALUE_LENGTH_MAX = 2_048
+"""Longer values are read again."""
+
+
+class KeptRows:
+    """Rows by position, until facts are erased: then none is kept. Safe from any thread."""
+
+    def __init__(self, image: MemoryImage) -> None:
+        self._image = image
+        self._lock = threading.Lock()
+        self._erasures = image.erasures
+        self._rows: dict[int, FactRow] = {}
+
+    def find(self, positions: Sequence[int]) -> list[FactRow | None]:
+        """The row of each position, or None."""
+        if self._erasures != self._image.erasures:
+            self.clear()
+        return list(map(self._rows.get, positions))
+
+    def erasures(self) -> int:
+        """To be asked before rows are read that are to be kept."""
+        return self._image.erasures
+
+    def keep(self, rows: Iterable[FactRow], erasures: int) -> None:
+        """Keep rows, unless something was erased since they were read."""
+        with self._lock:
+            kept = self._rows
+            if erasures != self._image.erasures or erasures != self._erasures:
+                return
+            for row in rows:
+                if len(row.value_v) <= VALUE_LENGTH_MAX:
+                    kept[row.from_position] = row
+            while len(kept) > ROWS_MAX:
+                del kept[next(iter(kept))]
+
+    def clear(self) -> None:
+        """Keep nothing of what was read until now."""
+        with self._lock:
+            self._rows = {}
+            self._erasures = self._image.erasures

@@ -1,0 +1,42 @@
+"""Rows kept in memory: found again, bounded, and gone with an erasure."""
+
+from __future__ import annotations
+
+import pytest
+
+from engramlog.projections.image import kept_rows
+from engramlog.projections.image.image import MemoryImage
+from engramlog.projections.image.kept_rows import KeptRows
+from engramlog.projections.tables.facts.fact_rows import FactRow
+
+
+def row(position: int, value: str = "v") -> FactRow:
+    return FactRow(
+        position, f"id{position}", "e:1", "r", "string", value, "content", "s:1", "local", None,
+        1.0, None, None, position, position, "", "[]", "direct", "s:1", "node", None,
+    )  # fmt: skip
+
+
+def test_what_was_read_is_found_again_and_the_oldest_goes_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kept_rows, "ROWS_MAX", 2)
+    kept = KeptRows(MemoryImage())
+    kept.keep([row(1), row(2), row(3)], kept.erasures())
+    assert kept.find([3, 1, 2]) == [row(3), None, row(2)]
+    kept.keep([row(4, "v" * (kept_rows.VALUE_LENGTH_MAX + 1))], kept.erasures())
+    assert kept.find([4]) == [None]
+
+
+def test_an_erasure_leaves_nothing_and_what_was_read_before_it_is_not_kept() -> None:
+    image = MemoryImage()
+    kept = KeptRows(image)
+    kept.keep([row(1)], kept.erasures())
+    before = kept.erasures()
+    image.erasures += 1
+    kept.keep([row(2)], before)
+    assert kept.find([1, 2]) == [None, None]
+    kept.keep([row(2)], before)
+    assert kept.find([2]) == [None]
+    kept.keep([row(2)], kept.erasures())
+    assert kept.find([2]) == [row(2)]
