@@ -29,9 +29,10 @@ WHERE f.to_position={LIVE} AND f.base_confidence>0
 ORDER BY f.from_position
 """
 
-
-_KNOWN = "SELECT delta_id FROM deltas WHERE delta_id IN (SELECT value FROM json_each(?))"
-
+_KNOWN = """
+SELECT delta_id FROM deltas
+WHERE delta_id IN (SELECT value FROM json_each(?)) AND peer IS NULL
+"""
 
 _REPLACED = """
 SELECT m.fact_id FROM json_each(?2) n CROSS JOIN memory_facts m ON m.partition=?1
@@ -58,7 +59,7 @@ def standing_facts(
 
 
 def known_deltas(db: apsw.Connection, delta_ids: Sequence[str]) -> set[str]:
-    """Which of these deltas were applied already."""
+    """Which of these deltas were applied here already."""
     return {row[0] for row in query(db, _KNOWN, (json.dumps(list(delta_ids)),))}
 
 
@@ -188,7 +189,8 @@ def namesakes(db: apsw.Connection, fact_id: str) -> list[str]:
         db,
         "SELECT v.fact_id FROM memory_facts m JOIN memory_facts v ON v.partition=m.partition"
         " AND v.name=m.name AND v.user=m.user AND v.agent=m.agent"
-        " AND v.from_position<=m.from_position WHERE m.fact_id=?",
+        " AND v.from_position<=m.from_position"
+        " JOIN facts f ON f.id=v.fact_id AND f.origin=v.origin WHERE m.fact_id=?",
         (fact_id,),
     )
     return [fact for (fact,) in rows]
@@ -208,8 +210,9 @@ def memory_facts_at(
     SELECT m.fact_id, m.user, m.agent, m.name, m.subject, m.partition, d.delta_id, d.rule_id,
         d.run_id, d.promotion_us, d.sources, d.payload, d.provenance, d.lineage, d.scope,
         d.garden_id,
-        (SELECT count(*) FROM memory_facts v WHERE v.partition=m.partition AND v.name=m.name
-            AND v.user=m.user AND v.agent=m.agent AND v.from_position<=m.from_position) AS version
+        (SELECT count(*) FROM memory_facts v JOIN facts vf ON vf.id=v.fact_id AND vf.origin=v.origin
+            WHERE v.partition=m.partition AND v.name=m.name AND v.user=m.user AND v.agent=m.agent
+            AND v.from_position<=m.from_position) AS version
     FROM memory_facts m
     JOIN facts f ON f.id=m.fact_id AND f.origin=m.origin
     JOIN deltas d ON d.position=m.from_position AND d.fact_id=m.fact_id

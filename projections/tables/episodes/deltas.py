@@ -2,7 +2,8 @@
 
 ``memory_facts`` says whose a fact is and how deltas call it; whether it still holds is the
 ``facts`` table's to say (``replaced`` only knows of deltas, and keeps look-ups short).
-A delta speaks only of facts of its own origin: what a peer's claims of others counts nothing.
+A delta speaks only of facts of its own origin: what a peer's claims of others counts nothing,
+and takes the place of nothing. A delta's id is known only where this node applied it.
 ``delta_sources`` is the way from an episode to its facts and back.
 """
 
@@ -22,8 +23,9 @@ from engramlog.projections.tables.erasing import FACTS, POSITIONS
 _DELTA = """
 INSERT INTO deltas (position, number, delta_id, kind, partition, scope, garden_id, user, agent,
     rule_id, run_id, promotion_us, confidence, sources, replaces, name, subject, fact_id,
-    retracted, payload, provenance, lineage, recorded_at, actor, hlc, origin, stream, stream_seq)
-VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
+    retracted, payload, provenance, lineage, recorded_at, actor, peer, hlc, origin, stream,
+    stream_seq)
+VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
 """
 _FACT = """
 INSERT OR IGNORE INTO memory_facts (fact_id, partition, user, agent, name, subject, predicate,
@@ -49,7 +51,7 @@ class DeltasProjector:
     """Rows of ``deltas``, ``delta_sources``, ``memory_facts`` and ``delta_rejections``."""
 
     name = "deltas"
-    version = 2
+    version = 3
     tables = ("deltas", "delta_sources", "memory_facts", "delta_rejections")
     schema = f"""
     CREATE TABLE deltas (
@@ -77,6 +79,7 @@ class DeltasProjector:
         lineage TEXT NOT NULL,
         recorded_at INTEGER NOT NULL,
         actor TEXT NOT NULL,
+        peer TEXT,
         hlc INTEGER NOT NULL,
         origin TEXT NOT NULL,
         stream TEXT NOT NULL,
@@ -94,7 +97,7 @@ class DeltasProjector:
         PRIMARY KEY (partition, episode_id, position, number)
     ) STRICT, WITHOUT ROWID;
     CREATE TABLE memory_facts (
-        fact_id TEXT PRIMARY KEY,
+        fact_id TEXT NOT NULL,
         partition TEXT NOT NULL,
         user TEXT NOT NULL,
         agent TEXT NOT NULL,
@@ -104,7 +107,8 @@ class DeltasProjector:
         delta_id TEXT NOT NULL,
         origin TEXT NOT NULL,
         from_position INTEGER NOT NULL,
-        replaced INTEGER NOT NULL DEFAULT {LIVE}
+        replaced INTEGER NOT NULL DEFAULT {LIVE},
+        PRIMARY KEY (fact_id, origin)
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX memory_facts_by_name ON memory_facts (partition, name);
     CREATE INDEX memory_facts_by_key ON memory_facts (partition, user, agent, subject, predicate)
@@ -222,6 +226,7 @@ def _delta(
         _json(delta.lineage) if delta.lineage else "[]",
         header.recorded_at,
         header.actor,
+        event.peer,
         header.hlc,
         header.origin,
         header.stream,

@@ -104,6 +104,7 @@ def with_copies(
 _DELTAS = "SELECT position FROM deltas WHERE fact_id IN (SELECT value FROM json_each(?))"
 _EPISODES = """
 SELECT DISTINCT episodes.position FROM deltas
+JOIN facts ON facts.id = deltas.fact_id AND (facts.origin = deltas.origin OR deltas.peer IS NULL)
 JOIN delta_sources USING (position, number)
 JOIN episodes ON episodes.partition = delta_sources.partition
   AND episodes.id = delta_sources.episode_id

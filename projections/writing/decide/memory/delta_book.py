@@ -26,10 +26,10 @@ from engramlog.projections.writing.decide.readable import readable
 # CROSS JOIN, here and below: the order as written. What is asked for is few.
 _KNOWN = """
 SELECT delta_id, fact_id, retracted FROM deltas
-WHERE delta_id IN (SELECT value FROM json_each(?))
+WHERE delta_id IN (SELECT value FROM json_each(?)) AND peer IS NULL
 """
 _COLUMNS = """m.name, m.fact_id, m.user, m.agent, f.to_position, f.base_confidence, f.entity,
-    f.relation, f.value_type, f.value_v, f.source"""
+    f.relation, f.value_type, f.value_v, f.source, f.received_from IS NULL"""
 _NAMED = f"""
 SELECT {_COLUMNS} FROM json_each(?2) n
 CROSS JOIN memory_facts m ON m.partition=?1 AND m.name=n.value
@@ -54,7 +54,7 @@ ORDER BY e.peer IS NULL, position DESC
 
 
 class StandingFact(Struct, gc=False):
-    """A fact that a delta wrote. ``fresh``: this very batch did."""
+    """A fact that a delta wrote. ``ours``: it was stated here; ``fresh``: in this very batch."""
 
     name: str
     fact_id: str
@@ -66,6 +66,7 @@ class StandingFact(Struct, gc=False):
     value_type: str
     value_v: str
     source: str = ""
+    ours: int = True
     fresh: bool = False
 
     def says(self, statement: StatedFact) -> bool:
@@ -127,10 +128,11 @@ class DeltaBook:
         self._named.setdefault(fact.name, []).append(fact)
 
     def newest(self, name: str, place: MemoryPlace) -> StandingFact | None:
-        """The newest fact that had this name in a place, or has this id there."""
+        """The newest fact that had this name in a place, or has this id there. One that holds
+        comes first, and one of ours before a peer's, whose id may claim any time."""
         mine = self._mine(name, place)
         if mine:
-            return mine[-1]
+            return max(reversed(mine), key=lambda fact: (fact.live, fact.ours))
         fact = self._by_id.get(name)
         return fact if fact is not None and _lies_in(fact, place) else None
 

@@ -253,7 +253,7 @@ class _Batch:
         if standing is None or not standing.live or standing.name != statement.name:
             return ended, None
         if standing.says(statement):
-            return ended, standing
+            return ended, standing if standing.ours else None
         return [*ended, standing], None
 
     def _check_authority(self, ended: list[StandingFact]) -> None:

@@ -23,7 +23,10 @@ from engramlog.projections.writing.decide.context import Context, Decision
 from engramlog.projections.writing.decide.declared.gardens import write_refusal
 from engramlog.projections.writing.decide.facts.asserting import MISPLACED, stated_payload
 
-_KNOWN = "SELECT delta_id, fact_id FROM deltas WHERE delta_id IN (SELECT value FROM json_each(?))"
+_KNOWN = """
+SELECT delta_id, fact_id FROM deltas
+WHERE delta_id IN (SELECT value FROM json_each(?)) AND peer IS NULL
+"""
 _THERE = "SELECT id, to_position FROM facts WHERE id IN (SELECT value FROM json_each(?))"
 
 
