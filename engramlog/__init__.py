@@ -1,4 +1,4 @@
-"""engramlog: a memory node for AI agents whose only truth is an append-only event log.
+"""engramlog: a memory for AI agents, over an append-only event log.
 
 This module is the public door. Everything else is reached through it or is internal.
 """

@@ -49,7 +49,7 @@ def build_abmind_parser() -> argparse.ArgumentParser:
     recall.add_argument("--profile", metavar="NAME", help="recall profile (default: abmind)")
     recall.set_defaults(as_of=None, valid_at=None, explain=False, usage=recall.print_usage)
     add_store_command(commands)
-    add_hook_command(commands.group("hook", "what an agent's host runs at every turn", EXAMPLES))
+    add_hook_command(commands.group("hook", "recall for an agent's host, at every turn", EXAMPLES))
     return parser
 
 

@@ -72,7 +72,7 @@ def build_parser(modules: Sequence[str] = tuple(COMMANDS)) -> argparse.ArgumentP
     """The whole command line, or the commands of some modules."""
     parser = argparse.ArgumentParser(
         prog="engramlog",
-        description="A memory node for AI agents whose only truth is an append-only event log.",
+        description="A memory for AI agents, over an append-only event log.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -63,8 +63,7 @@ def build_openapi(routes: Sequence[Route]) -> dict[str, Any]:
         "info": {
             "title": "engramlog",
             "version": release(),
-            "description": "A memory node for AI agents whose only truth is an append-only "
-            "event log.",
+            "description": "A memory for AI agents, over an append-only event log.",
         },
         "paths": paths,
         "components": {

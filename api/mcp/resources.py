@@ -31,7 +31,7 @@ PROMPT_TOKENS = 2_000
 PROMPT = Prompt(
     name="ask_memory",
     title="Ask the memory",
-    description="A question, with what the memory knows that may answer it.",
+    description="A question, with the memory's answer.",
     arguments=[PromptArgument(name="question", description="In plain words.", required=True)],
 )
 TEMPLATES = [
@@ -39,14 +39,14 @@ TEMPLATES = [
         name="entity",
         title="An entity",
         uri_template=ENTITY_PREFIX + "{entity}",
-        description="What is known of an entity, newest first, a line for each fact.",
+        description="The facts of an entity, newest first, a line each.",
         mime_type="text/plain",
     ),
     ResourceTemplate(
         name="card",
         title="A memory card",
         uri_template=CARD_PREFIX + "{entity}",
-        description="A short summary of an entity in the scope local.",
+        description="A summary of an entity in the scope local.",
         mime_type="text/markdown",
     ),
 ]

@@ -193,8 +193,8 @@ TOOLS: tuple[Tool, ...] = (
     Tool(
         name="recall",
         title="Recall",
-        description="Find what answers a question best, within a token budget. Ask this before "
-        "answering from memory. Each line: entity | relation | value | date | source | id.",
+        description="Find the facts that answer a question best, within a token budget. Call it "
+        "before answering from memory. Each line: entity | relation | value | date | source | id.",
         models=(arguments.Recall,),
         shown=("query", "scope", "token_budget", "detail", "entity", "as_of", "limit"),
         required=("query",),
@@ -205,7 +205,7 @@ TOOLS: tuple[Tool, ...] = (
     Tool(
         name="remember",
         title="Remember",
-        description="Keep something in plain words. The same said again is kept once.",
+        description="Store a text. A duplicate is not stored again.",
         models=(arguments.Remember,),
         shown=("text", "user", "session", "scope"),
         required=("text",),
@@ -217,8 +217,8 @@ TOOLS: tuple[Tool, ...] = (
     Tool(
         name="assert_fact",
         title="State a fact",
-        description="Write one fact (entity, relation, value). Without source it is stated in the "
-        "name of this connection.",
+        description="State one fact (entity, relation, value). The default source is this "
+        "connection.",
         models=(arguments.Assert,),
         shown=(
             "entity",
@@ -240,7 +240,7 @@ TOOLS: tuple[Tool, ...] = (
     Tool(
         name="record_episode",
         title="Record an episode",
-        description="Keep a turn of a conversation as it happened. Rules may make facts of it.",
+        description="Record a turn of a conversation word for word. Rules may make facts from it.",
         models=(arguments.RecordEpisode,),
         shown=("content", "user", "session", "agent", "timestamp", "scope"),
         required=("content", "user"),
@@ -251,7 +251,7 @@ TOOLS: tuple[Tool, ...] = (
     Tool(
         name="retract_fact",
         title="Retract a fact",
-        description="Say that a fact no longer holds. Its history stays.",
+        description="End a fact. Its history stays.",
         models=(arguments.Retract,),
         shown=("fact_id", "reason"),
         required=("fact_id",),
@@ -284,7 +284,7 @@ TOOLS: tuple[Tool, ...] = (
     Tool(
         name="neighbors",
         title="Neighbours of an entity",
-        description="Entities linked to one in the graph.",
+        description="List the entities linked to one in the graph.",
         models=(arguments.Neighbors,),
         shown=("entity", "scope", "depth", "relation_filter", "as_of"),
         required=("entity",),
@@ -294,7 +294,7 @@ TOOLS: tuple[Tool, ...] = (
     Tool(
         name="get_card",
         title="Memory card",
-        description="A short summary of all that is known of one entity in a scope.",
+        description="Summarise the facts of one entity in a scope.",
         models=(arguments.GetCard,),
         shown=("entity", "scope", "as_of"),
         required=("entity",),
@@ -304,8 +304,8 @@ TOOLS: tuple[Tool, ...] = (
     Tool(
         name="time_travel",
         title="The memory's past",
-        description="The memory at a moment (state), what changed between two (diff), or the life "
-        "of one fact or entity. A moment is an RFC 3339 instant or position:N.",
+        description="Show the memory at a moment (state), the changes between two (diff), or the "
+        "history of one fact or entity. A moment is an RFC 3339 instant or position:N.",
         models=tuple(TIME_TRAVEL.values()),
         shown=("what", "as_of", "from", "to", "fact_id", "entity", "scope", "limit", "cursor"),
         required=("what",),
@@ -315,7 +315,7 @@ TOOLS: tuple[Tool, ...] = (
     Tool(
         name="list_conflicts",
         title="List contradictions",
-        description="Pairs of facts that contradict each other.",
+        description="List pairs of facts that contradict each other.",
         models=(arguments.ListConflicts,),
         shown=("status", "limit", "cursor"),
         ask=_get(arguments.ListConflicts, "/v1/conflicts"),
@@ -324,7 +324,7 @@ TOOLS: tuple[Tool, ...] = (
     Tool(
         name="resolve_contradiction",
         title="Settle a contradiction",
-        description="Say which of two facts holds, or give the value that replaces both.",
+        description="Name the fact that wins, or a value that replaces both.",
         models=(arguments.Resolve,),
         shown=("conflict_id", "winning_fact_id", "new_value", "resolution_note"),
         required=("conflict_id",),
@@ -335,7 +335,7 @@ TOOLS: tuple[Tool, ...] = (
     Tool(
         name="subscribe_scope",
         title="Poll a scope",
-        description="One page of a scope's facts. Call again with the cursor while has_more.",
+        description="Get a page of a scope's facts. Call again with the cursor while has_more.",
         models=(arguments.Poll,),
         shown=("scope", "limit", "cursor", "tail"),
         ask=_get(arguments.Poll, "/v1/facts", scope="local", fields="facts"),
@@ -345,7 +345,7 @@ TOOLS: tuple[Tool, ...] = (
     Tool(
         name="lint_scope",
         title="Check a scope",
-        description="What deserves a second look in a scope: contradictions, stale facts, orphans.",
+        description="Find contradictions, stale facts and orphans in a scope.",
         models=(arguments.LintScope,),
         shown=("scope", "entity"),
         required=("scope",),

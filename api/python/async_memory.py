@@ -292,7 +292,7 @@ class AsyncMemory(AsyncMemoryView):
         }
         answer = await self.requests.ask("POST", "/v1/memories", body=body, writes=True)
         if not answer["stored"]:
-            raise ClientError(f"not remembered: {answer['error']}", 422, "not_stored", answer)
+            raise ClientError(f"not stored: {answer['error']}", 422, "not_stored", answer)
         if "fact" in answer:
             return fact_of(answer["fact"])
         return fact_of(await self.requests.ask("GET", f"/v1/facts/{_segment(answer['id'])}"))

@@ -192,7 +192,7 @@ class ControlSink:
     ) -> list[Result]:
         """See ``importing.Sink``."""
         if received_at is not None:
-            raise SinkError("a running node gives its own receipt times")
+            raise SinkError("a running node sets its own receipt times")
         try:
             answer = self._client.request(
                 "POST",

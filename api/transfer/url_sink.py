@@ -71,7 +71,7 @@ class UrlSink:
     ) -> list[Result]:
         """See ``importing.Sink``."""
         if received_at is not None:
-            raise SinkError("a running node gives its own receipt times")
+            raise SinkError("a running node sets its own receipt times")
         results: list[Result] = []
         try:
             for together, run in groupby(lines, _goes_in_batch):

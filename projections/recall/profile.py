@@ -261,7 +261,7 @@ def _check_stage_names(profile: Profile) -> None:
     for n, each in enumerate(profile.stages):
         taken = {*names, *(other.label for other in profile.stages[:n])} - {each.name, ""}
         if each.label in taken:
-            raise ProfileError(f"$.stages[{n}].label", f"{each.label!r} stands there twice")
+            raise ProfileError(f"$.stages[{n}].label", f"{each.label!r} is given twice")
 
 
 def _spoken_of(profile: Profile) -> list[tuple[str, str]]:
@@ -278,4 +278,4 @@ def _spoken_of(profile: Profile) -> list[tuple[str, str]]:
 def _check_unique(part: str, names: list[str]) -> None:
     for n, name in enumerate(names):
         if name in names[:n]:
-            raise ProfileError(f"$.{part}[{n}].name", f"{name!r} stands there twice")
+            raise ProfileError(f"$.{part}[{n}].name", f"{name!r} is given twice")

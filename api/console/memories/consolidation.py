@@ -31,27 +31,27 @@ examples:
 
 def register(commands: Subcommands) -> None:
     """Add the commands."""
-    group = commands.group("consolidation", "make facts of episodes, by rules", EXAMPLES)
-    parser = group.add("run", "run a rule now, whatever its cadence", EXAMPLES, run_rule)
+    group = commands.group("consolidation", "make facts from episodes by rules", EXAMPLES)
+    parser = group.add("run", "run a rule now", EXAMPLES, run_rule)
     add_target_arguments(parser)
     parser.add_argument("rule", metavar="RULE", help="the rule's id")
     parser.add_argument("--dry-run", action="store_true", help="only show what it would do")
     parser.add_argument(
         "--from", dest="from_position", type=int, metavar="POSITION",
-        help="read again from this position on; what was applied stays as it is",
+        help="read again from this position; applied deltas stay",
     )  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="the node's whole answer")
+    parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
 
     parser = group.add("rules", "list rules, set one or remove one", EXAMPLES, run_rules)
     add_target_arguments(parser)
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--set", type=Path, metavar="FILE", help="install the rule of a JSON file")
     what.add_argument("--remove", metavar="RULE", help="remove a rule; its facts stay")
-    parser.add_argument("--json", action="store_true", help="rules as JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
-    parser = group.add("status", "how far each rule is", EXAMPLES, run_status)
+    parser = group.add("status", "show the progress of each rule", EXAMPLES, run_status)
     add_target_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="the node's whole answer")
+    parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
 
 
 def run_rule(args: argparse.Namespace) -> int:
@@ -146,7 +146,7 @@ def _document(path: Path) -> dict[str, Any]:
     try:
         document = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
     except msgspec.MsgspecError as fault:
-        raise CommandError(f"{path} is no JSON object: {fault}") from fault
+        raise CommandError(f"{path} is not a JSON object: {fault}") from fault
     if not isinstance(document.get("id"), str):
         raise CommandError(f"{path} has no 'id'")
     return document

@@ -30,15 +30,15 @@ def register(commands: Subcommands) -> None:
         help="default: pending",
     )
     parser.add_argument("--limit", type=int, default=50, help="most facts to show (default: 50)")
-    parser.add_argument("--json", action="store_true", help="the node's whole answer")
+    parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
     for decision, summary in (
         ("release", "serve a flagged fact again"),
-        ("keep", "keep a flagged fact back for good"),
+        ("keep", "keep a flagged fact back"),
     ):
         parser = group.add(decision, summary, EXAMPLES, run_review)
         add_target_arguments(parser)
         parser.add_argument("fact_id", metavar="FACT_ID", help="the fact")
-        parser.add_argument("--reason", default="", help="why, for the log")
+        parser.add_argument("--reason", default="", help="a note for the log")
         parser.set_defaults(decision=decision)
 
 

@@ -23,23 +23,23 @@ examples:
 
 def register(commands: Subcommands) -> None:
     """Add the commands."""
-    group = commands.group("decay", "let facts lose confidence with age", EXAMPLES)
-    parser = group.add("sweep", "let decay act now", EXAMPLES, run_sweep)
+    group = commands.group("decay", "lower the confidence of old facts", EXAMPLES)
+    parser = group.add("sweep", "run decay now", EXAMPLES, run_sweep)
     add_target_arguments(parser)
-    parser.add_argument("--dry-run", action="store_true", help="only count what it would touch")
+    parser.add_argument("--dry-run", action="store_true", help="only count the facts")
     parser.add_argument(
         "--scope", choices=("local", "team", "company", "public"), help="default: all"
     )
     parser.add_argument(
-        "--ttl-seconds", type=float, help="retract what is older, instead of the stored policies"
+        "--ttl-seconds", type=float, help="retract older facts, instead of the stored policies"
     )
     parser.add_argument(
-        "--min-confidence", type=float, help="retract what is below, instead of the policies"
+        "--min-confidence", type=float, help="retract facts below, instead of the stored policies"
     )
-    parser.add_argument("--json", action="store_true", help="the node's whole answer")
+    parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
     parser = group.add("policies", "list the stored policies", EXAMPLES, run_policies)
     add_target_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="policies as JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run_sweep(args: argparse.Namespace) -> int:

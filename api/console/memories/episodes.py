@@ -39,23 +39,23 @@ def register(commands: Subcommands) -> None:
     parser.add_argument("--timestamp", metavar="INSTANT", help="when it happened (default: now)")
     parser.add_argument("--metadata", metavar="JSON", help="subject, predicate, object, intent, …")
     _add_place(parser)
-    parser.add_argument("--json", action="store_true", help="the node's whole answer")
+    parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
 
     parser = group.add("list", "list a user's episodes, newest first", EXAMPLES, run_list)
     add_target_arguments(parser)
     _add_whose(parser)
     parser.add_argument("--session", help="of this session alone")
     parser.add_argument("--limit", type=int, default=50, help="most episodes (default: 50)")
-    parser.add_argument("--json", action="store_true", help="episodes as JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
-    parser = group.add("facts", "list a user's facts and the episodes they stem from", EXAMPLES,
+    parser = group.add("facts", "list a user's facts and their episodes", EXAMPLES,
                        run_facts)  # fmt: skip
     add_target_arguments(parser)
     _add_whose(parser)
     for name in ("subject", "predicate", "object"):
         parser.add_argument(f"--{name}", help=f"with exactly this {name}")
     parser.add_argument("--limit", type=int, default=100, help="most facts (default: 100)")
-    parser.add_argument("--json", action="store_true", help="facts as JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _add_place(parser: argparse.ArgumentParser) -> None:
@@ -64,8 +64,8 @@ def _add_place(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_whose(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--user", required=True, help="whose")
-    parser.add_argument("--agent", help="with this agent alone")
+    parser.add_argument("--user", required=True, help="the user")
+    parser.add_argument("--agent", help="only with this agent")
     parser.add_argument(
         "--as-of", metavar="MOMENT", help="as known then: an instant, position:N, or an HLC"
     )
@@ -119,7 +119,7 @@ def _json(data: bytes, where: str) -> dict[str, Any]:
     try:
         return msgspec.json.decode(data, type=dict[str, Any])
     except msgspec.MsgspecError as fault:
-        raise CommandError(f"{where} is no JSON object: {fault}") from fault
+        raise CommandError(f"{where} is not a JSON object: {fault}") from fault
 
 
 def run_list(args: argparse.Namespace) -> int:

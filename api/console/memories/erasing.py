@@ -48,7 +48,7 @@ def register(commands: Subcommands) -> None:
     )
     _add_erasing(parser)
     parser = group.add("status", "where erasures stand", ERASE_EXAMPLES, run_status)
-    parser.add_argument("erasure_id", nargs="?", help="one alone (default: the newest)")
+    parser.add_argument("erasure_id", nargs="?", help="one erasure (default: the newest)")
     _add_target(parser)
     group = commands.group("hold", "forbid erasing a fact or entity", HOLD_EXAMPLES)
     for name, text, run in (
@@ -65,18 +65,16 @@ def register(commands: Subcommands) -> None:
 
 def _add_target(parser: argparse.ArgumentParser) -> None:
     add_target_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="the same as JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _add_erasing(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reason", choices=REASONS, default="unspecified")
     parser.add_argument(
-        "--derived", action="store_true", help="also facts that were derived from erased ones"
+        "--derived", action="store_true", help="also facts derived from erased ones"
     )
-    parser.add_argument(
-        "--episodes", action="store_true", help="also the episodes that erased facts were made from"
-    )
-    parser.add_argument("--wait", action="store_true", help="until every file is clean")
+    parser.add_argument("--episodes", action="store_true", help="also the episodes of erased facts")
+    parser.add_argument("--wait", action="store_true", help="wait until every file is clean")
     _add_target(parser)
 
 

@@ -33,7 +33,7 @@ _NEEDED = ("translated", "original", "memory_type", "emotion_score", "user_id")
 
 def register(commands: Subcommands) -> None:
     """Add the commands."""
-    add_store_command(commands.group("memory", "store memories in abmind's manner", EXAMPLES))
+    add_store_command(commands.group("memory", "store memories as abmind does", EXAMPLES))
 
 
 def add_store_command(commands: Subcommands) -> None:
@@ -49,8 +49,8 @@ def add_store_command(commands: Subcommands) -> None:
         "--reclassify", metavar="FACT_ID", help="set a memory's --classification; admins may lower"
     )
     other.add_argument("--merge", action="store_true", help="merge two memories into the newer")
-    other.add_argument("--merge-ids", metavar="A,B", help="the two")
-    parser.add_argument("--json", action="store_true", help="the node's whole answer")
+    other.add_argument("--merge-ids", metavar="A,B", help="their ids")
+    parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
 
 
 def _add_words(parser: argparse.ArgumentParser) -> None:
@@ -58,7 +58,7 @@ def _add_words(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--translated", metavar="TEXT", help="in the language that is searched")
     group.add_argument("--original", metavar="TEXT", help="in the user's own words")
     group.add_argument("--memory-type", metavar="TYPE", help="fact, decision, preference, …")
-    group.add_argument("--emotion-score", type=int, metavar="-5..5", help="how it feels")
+    group.add_argument("--emotion-score", type=int, metavar="-5..5", help="-5 (bad) to 5 (good)")
     add_user_argument(group)
     for flag, metavar, text in (
         ("--language", "TAG", "of --original, such as hu"),
@@ -77,9 +77,7 @@ def _add_words(parser: argparse.ArgumentParser) -> None:
                           ("credibility", "1..6")):  # fmt: skip
         group.add_argument(f"--{flag}", type=int, metavar=metavar)
     group.add_argument("--confidence", type=float, metavar="0..1", help="default: 1")
-    group.add_argument(
-        "--no-supersede", action="store_true", help="end no memory that this one says has changed"
-    )
+    group.add_argument("--no-supersede", action="store_true", help="do not end older memories")
 
 
 def run_store(args: argparse.Namespace) -> int:

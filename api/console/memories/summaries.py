@@ -31,7 +31,7 @@ examples:
 
 def register(commands: Subcommands) -> None:
     """Add the commands."""
-    group = commands.group("summaries", "take in Markdown summaries, and list them", EXAMPLES)
+    group = commands.group("summaries", "import Markdown summaries, and list them", EXAMPLES)
     parser = group.add("import", "record the summaries of a folder", EXAMPLES, run_import)
     add_target_arguments(parser)
     parser.add_argument(
@@ -42,21 +42,25 @@ def register(commands: Subcommands) -> None:
     )
     parser.add_argument("--scope", default="local", help="default: local")
     parser.add_argument("--garden", dest="garden_id", help="a garden in it")
-    parser.add_argument("--source", help="whose they are (default: the caller's)")
-    parser.add_argument("--json", action="store_true", help="what became of each, as JSON")
+    parser.add_argument("--source", help="their owner (default: the caller)")
+    parser.add_argument("--json", action="store_true", help="print the results as JSON")
 
     parser = group.add("list", "list summaries, newest period first", EXAMPLES, run_list)
     add_target_arguments(parser)
-    parser.add_argument("--tier", choices=TIERS, help="of this tier alone")
-    parser.add_argument("--since", metavar="DAY", help="of periods that begin on it or later")
-    parser.add_argument("--until", metavar="DAY", help="of periods that begin on it or before")
-    parser.add_argument("--source", help="of this owner alone")
-    parser.add_argument("--scope", help="of this scope alone")
+    parser.add_argument("--tier", choices=TIERS, help="only this tier")
+    parser.add_argument(
+        "--since", metavar="DAY", help="only periods that begin on this day or later"
+    )
+    parser.add_argument(
+        "--until", metavar="DAY", help="only periods that begin on this day or before"
+    )
+    parser.add_argument("--source", help="only this owner")
+    parser.add_argument("--scope", help="only this scope")
     parser.add_argument(
         "--as-of", metavar="MOMENT", help="as known then: an instant, position:N, or an HLC"
     )
     parser.add_argument("--limit", type=int, default=20, help="most summaries (default: 20)")
-    parser.add_argument("--json", action="store_true", help="summaries as JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run_import(args: argparse.Namespace) -> int:

@@ -31,8 +31,8 @@ def register(commands: Subcommands) -> None:
     parser.add_argument("entity_uri")
     parser.add_argument("--scope", choices=TOMBSTONE_SCOPES, default="all")
     parser.add_argument("--reason")
-    parser.add_argument("--legal-hold", action="store_true", help="forbid erasing it meanwhile")
-    parser.add_argument("--erase", action="store_true", help="also erase all about it, for good")
+    parser.add_argument("--legal-hold", action="store_true", help="forbid erasing it")
+    parser.add_argument("--erase", action="store_true", help="also erase all its facts")
     _add_target(parser)
     parser = group.add("status", "whether an entity is hidden", EXAMPLES, run_status)
     parser.add_argument("entity_uri")
@@ -46,7 +46,7 @@ def register(commands: Subcommands) -> None:
 
 def _add_target(parser: argparse.ArgumentParser) -> None:
     add_target_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="the same as JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run_set(args: argparse.Namespace) -> int:

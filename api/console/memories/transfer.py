@@ -43,7 +43,7 @@ from engramlog.eventlog.kinds import EpochStarted
 from engramlog.eventlog.log import ReadableLog
 
 IMPORT_EXAMPLES = """\
-each line is JSON; op is assert where it is absent:
+each line is JSON; op defaults to assert:
   {"entity": "user:ann", "relation": "memory:role", "value": {"type": "string", "v": "CEO"},
    "source": "agent:hr", "scope": "company", "key": "ann-ceo"}
   {"op": "retract", "target": "ann-ceo"}
@@ -78,10 +78,10 @@ def register(commands: Subcommands) -> None:
         "--on-error",
         choices=("stop", "skip"),
         default="stop",
-        help="what to do at a line that cannot be written (default: stop)",
+        help="at a line that cannot be written (default: stop)",
     )
     parser.add_argument(
-        "--skip", type=_count, default=0, metavar="N", help="go on after line N of an earlier run"
+        "--skip", type=_count, default=0, metavar="N", help="skip the first N lines"
     )
     parser.add_argument(
         "--clock-from-file",
@@ -89,7 +89,7 @@ def register(commands: Subcommands) -> None:
         help="take receipt times from recorded_at; only into an empty log",
     )
     parser.add_argument(
-        "--receipts", type=Path, metavar="FILE", help="write what became of each line, as JSONL"
+        "--receipts", type=Path, metavar="FILE", help="write the result of each line as JSONL"
     )
     parser.add_argument("--quiet", action="store_true", help="no progress bar and no summary")
 
@@ -99,7 +99,7 @@ def register(commands: Subcommands) -> None:
     parser.add_argument(
         "--declarations",
         action="store_true",
-        help="with --url: also policies, trust, rules and what else admins set (an admin's key)",
+        help="with --url: also policies, trust, rules and other declarations (admin)",
     )
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
 

@@ -22,7 +22,7 @@ examples:
   engramlog remember "the door code changes on Fridays" --data memory
 """
 ASSERT_EXAMPLES = """\
-A value that reads as a JSON number, true, false or null is one; --text takes it as it is.
+JSON numbers, true, false and null keep their type, unless --text is given.
 
 examples:
   engramlog assert user:ann memory:role CEO
@@ -37,10 +37,10 @@ examples:
 
 def register(commands: Subcommands) -> None:
     """Add the commands."""
-    parser = commands.add("remember", "keep something in plain words", REMEMBER_EXAMPLES,
+    parser = commands.add("remember", "store a text", REMEMBER_EXAMPLES,
                           run_remember)  # fmt: skip
     parser.add_argument("text", metavar="TEXT", help="what to remember")
-    parser.add_argument("--user", help="whose memory it is (default: yours)")
+    parser.add_argument("--user", help="owner of the memory (default: you)")
     _add_common(parser)
 
     parser = commands.add("assert", "state one fact", ASSERT_EXAMPLES, run_assert)
@@ -49,26 +49,26 @@ def register(commands: Subcommands) -> None:
     parser.add_argument("value", metavar="VALUE", nargs="?", help="a text, a number, true, false")
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("--ref", metavar="ENTITY", help="another entity as the value: an edge")
-    kind.add_argument("--text", action="store_true", help="take the value as text")
+    kind.add_argument("--text", action="store_true", help="the value is text")
     parser.add_argument("--source", metavar="URI", help="who says so (default: you)")
     parser.add_argument("--confidence", type=float, metavar="0..1", help="default: 1")
     parser.add_argument("--valid-from", metavar="WHEN", help="an instant or a date")
     parser.add_argument("--valid-until", metavar="WHEN", help="an instant or a date")
     _add_common(parser)
 
-    parser = commands.add("retract", "say that a fact no longer holds", RETRACT_EXAMPLES,
+    parser = commands.add("retract", "end a fact", RETRACT_EXAMPLES,
                           run_retract)  # fmt: skip
     parser.add_argument("id", metavar="ID", help="the fact's id")
-    parser.add_argument("--reason", default="", help="for the record")
+    parser.add_argument("--reason", default="", help="a note for the log")
     add_target_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="the node's whole answer")
+    parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--scope", default="local",
                         help="local, team, company or public (default: local)")  # fmt: skip
     add_target_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="the node's whole answer")
+    parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
 
 
 def run_remember(args: argparse.Namespace) -> int:
@@ -81,7 +81,7 @@ def run_remember(args: argparse.Namespace) -> int:
     if args.json:
         print_json(answer)
     elif not answer["stored"]:
-        raise CommandError(f"not kept: {answer['error']}")
+        raise CommandError(f"not stored: {answer['error']}")
     else:
         known = "" if "fact" in answer else " (already known)"
         print(f"{owner} remembers{known}: {answer['id']}")

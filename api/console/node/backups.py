@@ -27,13 +27,13 @@ def register(commands: Subcommands) -> None:
                           run_backup)  # fmt: skip
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="new, or empty")
     add_data_arguments(parser)
-    parser.add_argument("--check", action="store_true", help="check the backup that is there")
+    parser.add_argument("--check", action="store_true", help="check an existing backup")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
-    parser = commands.add("restore", "make a data directory of a backup", EXAMPLES, run_restore)
+    parser = commands.add("restore", "make a data directory from a backup", EXAMPLES, run_restore)
     parser.add_argument("folder", type=Path, metavar="BACKUP", help="made by engramlog backup")
     add_data_arguments(parser)
     parser.add_argument(
-        "--epoch", type=int, help="above any the lost node used (default: the backup's + 1)"
+        "--epoch", type=int, help="higher than any of the lost node (default: the backup's + 1)"
     )
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
 

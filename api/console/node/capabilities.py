@@ -50,30 +50,32 @@ def register(commands: Subcommands) -> None:
     group = commands.group("capability", "issue, narrow and revoke capability tokens", EXAMPLES)
     parser = group.add("issue", "sign a token", ISSUE_EXAMPLES, run_issue)
     add_target_arguments(parser)
-    parser.add_argument("--subject", required=True, metavar="URI", help="whom it is for")
+    parser.add_argument("--subject", required=True, metavar="URI", help="who may use it")
     _add_narrowing(parser)
     parser.add_argument("--ttl", type=int, metavar="SECONDS", help="default: 3600; at most 90 days")
     parser.add_argument("--expires", metavar="INSTANT", help="in place of --ttl")
     parser.add_argument("--description", help="a note for the list")
-    parser.add_argument("--json", action="store_true", help="the node's whole answer")
+    parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
 
-    parser = group.add("narrow", "derive a lesser token; asks no node", EXAMPLES, run_narrow)
+    parser = group.add("narrow", "derive a narrower token, without a node", EXAMPLES, run_narrow)
     parser.add_argument("token", help="the token, or - to read it from stdin")
     _add_narrowing(parser)
-    parser.add_argument("--expires", metavar="INSTANT", help="when the derived token ends")
+    parser.add_argument("--expires", metavar="INSTANT", help="end of the derived token")
 
-    parser = group.add("inspect", "what a token says, and whether it holds", EXAMPLES, run_inspect)
+    parser = group.add(
+        "inspect", "show what a token allows, and whether it is valid", EXAMPLES, run_inspect
+    )
     parser.add_argument("token", help="the token, or - to read it from stdin")
     add_target_arguments(parser)
     parser.add_argument(
         "--offline", action="store_true", help="check signatures and expiry without any node"
     )
 
-    parser = group.add("list", "tokens that were issued", EXAMPLES, run_list)
+    parser = group.add("list", "list issued tokens", EXAMPLES, run_list)
     add_target_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="tokens as JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
-    parser = group.add("revoke", "end a token and what was derived from it", EXAMPLES, run_revoke)
+    parser = group.add("revoke", "revoke a token and all derived from it", EXAMPLES, run_revoke)
     parser.add_argument("id", metavar="ID", help="the token's id, as listed")
     parser.add_argument("--token", help="end only this derived token (- reads it from stdin)")
     parser.add_argument("--reason", default="", help="a note for the log")
@@ -85,9 +87,9 @@ def _add_narrowing(parser: argparse.ArgumentParser) -> None:
         "--verb", action="append", choices=VERBS, help="repeatable (default for issue: read)"
     )
     parser.add_argument(
-        "--scope", action="append", choices=SCOPES, help="repeatable (default: all there are)"
+        "--scope", action="append", choices=SCOPES, help="repeatable (default: all)"
     )
-    parser.add_argument("--entity", metavar="PREFIX", help="only entities that lie under it")
+    parser.add_argument("--entity", metavar="PREFIX", help="only entities under this prefix")
 
 
 def run_issue(args: argparse.Namespace) -> int:

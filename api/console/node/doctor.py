@@ -22,7 +22,7 @@ def register(commands: Subcommands) -> None:
     """Add the command."""
     parser = commands.add("doctor", "check a node", EXAMPLES, run_doctor)
     add_target_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="the node's whole answer")
+    parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
 
 
 def run_doctor(args: argparse.Namespace) -> int:

@@ -25,13 +25,13 @@ examples:
 
 def register(commands: Subcommands) -> None:
     """Add the commands."""
-    group = commands.group("embeddings", "what facts are embedded with, and changing it", EXAMPLES)
-    parser = group.add("status", "the model, and how far facts are embedded", EXAMPLES, run_status)
+    group = commands.group("embeddings", "show or change the embedding model", EXAMPLES)
+    parser = group.add("status", "show the model and the backlog", EXAMPLES, run_status)
     add_target_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="the same as JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser = group.add(
         "reindex",
-        "embed all facts anew, while the old vectors go on serving",
+        "embed all facts again; the old vectors serve meanwhile",
         EXAMPLES,
         run_reindex,
     )
@@ -39,11 +39,11 @@ def register(commands: Subcommands) -> None:
     parser.add_argument(
         "--provider",
         choices=("auto", "ollama", "openai", "voyage", "minilm"),
-        help="default: as the node's settings say",
+        help="default: from the settings",
     )
     parser.add_argument("--model", help="the provider's model (default: the provider's own)")
     parser.add_argument(
-        "--dimensions", type=int, metavar="N", help="of a model that is not known here"
+        "--dimensions", type=int, metavar="N", help="dimensions of an unknown model"
     )
     parser.add_argument(
         "--truncated-dimensions",

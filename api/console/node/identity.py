@@ -29,7 +29,7 @@ def register(commands: Subcommands) -> None:
     group = commands.group("identity", "the node's signing key", EXAMPLES)
     parser = group.add("show", "print node id, epoch and public key", EXAMPLES, run_show)
     add_data_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="the same as JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser = group.add("backup", "copy the private keys to a new folder", EXAMPLES, run_backup)
     parser.add_argument("to", type=Path, metavar="FOLDER", help="must hold no keys yet")
     add_data_arguments(parser)

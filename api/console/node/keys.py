@@ -61,18 +61,18 @@ def register(commands: Subcommands) -> None:
         type=int,
         choices=(0, 1, 2),
         default=2,
-        help="facts classified higher do not exist for the key (default: 2)",
+        help="highest classification that the key sees (default: 2)",
     )
     parser.add_argument("--expires", metavar="INSTANT", help="default: in 90 days")
     parser.add_argument("--description", help="a note for the list")
     parser.add_argument(
         "--raw-key", choices=("-",), help=f"read the key ({KEY_LENGTH_MIN}+ characters) from stdin"
     )
-    parser.add_argument("--json", action="store_true", help="the node's whole answer")
+    parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
 
     parser = group.add("list", "list keys (never the keys themselves)", EXAMPLES, run_list)
     add_target_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="keys as JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
     parser = group.add("revoke", "revoke a key", EXAMPLES, run_revoke)
     parser.add_argument("id", metavar="ID", help="the key's id, as listed")

@@ -53,7 +53,7 @@ def register(commands: Subcommands) -> None:
     parser.add_argument(
         "--source",
         metavar="URI",
-        help="of facts stated without one (default: the key's entity, or "
+        help="default source of facts (default: the key's entity, or "
         f"{SOURCE_DEFAULT} with --data)",
     )
     parser.add_argument("--transport", choices=("stdio", "http"), default="stdio",
@@ -65,7 +65,7 @@ def register(commands: Subcommands) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--allowed-host", action="append", default=[], metavar="NAME",
-        help="a name under which clients call this server over http; repeatable",
+        help="another name of this server over http; repeatable",
     )  # fmt: skip
 
 

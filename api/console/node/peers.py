@@ -33,19 +33,19 @@ _GRANTS = (
 
 def register(commands: Subcommands) -> None:
     """Add the commands."""
-    group = commands.group("peer", "nodes that replay each other", EXAMPLES)
+    group = commands.group("peer", "manage peers", EXAMPLES)
     parser = group.add("declaration", "show this node's own declaration", EXAMPLES, run_declaration)
     add_target_arguments(parser)
 
     parser = group.add("add", "register another node's declaration", EXAMPLES, run_add)
     parser.add_argument("node", metavar="URL", help="the other node's address")
     add_target_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="the node's whole answer")
+    parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
 
     parser = group.add("approve", "approve a peer by its key's fingerprint", EXAMPLES, run_approve)
     _add_peer(parser)
     parser.add_argument(
-        "--fingerprint", required=True, help="as the other operator reads it from their node"
+        "--fingerprint", required=True, help="as the other operator reads it on that node"
     )
     _add_grants(parser)
 
@@ -55,7 +55,7 @@ def register(commands: Subcommands) -> None:
 
     parser = group.add("list", "list peers", EXAMPLES, run_list)
     add_target_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="peers as JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
     for name, what, run in (
         ("status", "show a peer: grants, streams, evidence", run_status),
@@ -72,11 +72,11 @@ def register(commands: Subcommands) -> None:
         if name == "release":
             parser.add_argument("--stream", required=True, help="the held stream")
         if name in ("revoke", "release"):
-            parser.add_argument("--reason", default="", help="for the log")
+            parser.add_argument("--reason", default="", help="a note for the log")
 
 
 def _add_peer(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("peer", metavar="PEER", help="its id here, or its node id")
+    parser.add_argument("peer", metavar="PEER", help="its id, or its node id")
     add_target_arguments(parser)
 
 
@@ -85,13 +85,13 @@ def _add_grants(parser: argparse.ArgumentParser) -> None:
         "--scope",
         action="append",
         metavar="SCOPE",
-        help="one it declares; repeatable (default: all)",
+        help="a scope that it declares; repeatable (default: all)",
     )
     parser.add_argument(
         "--garden", action="append", default=[], metavar="ID", help="a garden it shares; repeatable"
     )
-    parser.add_argument("--no-pull", action="store_true", help="take nothing from it")
-    parser.add_argument("--no-serve", action="store_true", help="give it nothing")
+    parser.add_argument("--no-pull", action="store_true", help="pull nothing from it")
+    parser.add_argument("--no-serve", action="store_true", help="serve it nothing")
     for name, what in _GRANTS:
         parser.add_argument(f"--{name}", action="store_true", help=what)
 

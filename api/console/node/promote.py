@@ -20,7 +20,7 @@ examples:
 
 def register(commands: Subcommands) -> None:
     """Add the command."""
-    parser = commands.add("promote", "make a replica a node of its own", EXAMPLES, run_promote)
+    parser = commands.add("promote", "turn a replica into a primary", EXAMPLES, run_promote)
     add_target_arguments(parser)
 
 

@@ -47,7 +47,7 @@ def register(commands: Subcommands) -> None:
     group = commands.group("replay", "rebuild, verify and describe a log", EXAMPLES)
     parser = group.add("status", "position, projectors and digests", EXAMPLES, run_status)
     add_data_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="the same as JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser = group.add(
         "rebuild", "replay the log into fresh views and compare", EXAMPLES, run_rebuild
     )
@@ -67,7 +67,7 @@ def _add_rebuild_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--from-scratch", action="store_true", help="from the first event, without a snapshot"
     )
-    parser.add_argument("--json", action="store_true", help="the report as JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _held_by(settings: Settings, fault: DirectoryLocked) -> Client:

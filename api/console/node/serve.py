@@ -62,7 +62,7 @@ def register(commands: Subcommands) -> None:
     parser.add_argument(
         "--accept-rollback",
         action="store_true",
-        help="go on in a new epoch although the log lost events that its tables had",
+        help="continue in a new epoch, although the log lost events that the tables had",
     )
     parser.add_argument(
         "--log-level", choices=("debug", "info", "warning", "error"), help="default: info"
@@ -120,7 +120,7 @@ def _check_role(settings: Settings) -> None:
     if state is not None and not settings.replica_of:
         raise CommandError(
             f"{settings.data_dir} is a replica of {state.primary_url}: serve it with "
-            f"--replica-of, or make it a node of its own with 'engramlog promote'"
+            f"--replica-of, or promote it with 'engramlog promote'"
         )
 
 

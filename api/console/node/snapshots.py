@@ -28,22 +28,20 @@ examples:
 
 def register(commands: Subcommands) -> None:
     """Add the commands."""
-    group = commands.group("snapshot", "copies of the views, for fast rebuilds", EXAMPLES)
+    group = commands.group("snapshot", "copy the views, for fast rebuilds", EXAMPLES)
     parser = group.add("take", "copy the views in use, or make those of the past", EXAMPLES,
                        run_take)  # fmt: skip
     _add_common(parser)
     parser.add_argument(
-        "--position", type=int, metavar="N", help="of the past, from the log (default: now)"
+        "--position", type=int, metavar="N", help="a past position, from the log (default: now)"
     )
     parser = group.add("list", "what there is, and what a rebuild can start from", EXAMPLES,
                        run_list)  # fmt: skip
     _add_common(parser)
     parser = group.add("verify", "check files, chain and digests", EXAMPLES, run_verify)
     _add_common(parser)
-    parser.add_argument("position", type=int, nargs="?", help="of one (default: all)")
-    parser.add_argument(
-        "--replay", action="store_true", help="make the same from the log, and compare"
-    )
+    parser.add_argument("position", type=int, nargs="?", help="one snapshot (default: all)")
+    parser.add_argument("--replay", action="store_true", help="rebuild it from the log and compare")
     parser = group.add("remove", "remove a snapshot", EXAMPLES, run_remove)
     _add_common(parser)
     parser.add_argument("position", type=int)
@@ -51,7 +49,7 @@ def register(commands: Subcommands) -> None:
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
     add_target_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="the answer as JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run_take(args: argparse.Namespace) -> int:

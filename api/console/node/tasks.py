@@ -20,9 +20,9 @@ examples:
 
 def register(commands: Subcommands) -> None:
     """Add the command."""
-    parser = commands.add("tasks", "list what a node does beside requests", EXAMPLES, run_tasks)
+    parser = commands.add("tasks", "list background tasks", EXAMPLES, run_tasks)
     add_target_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="the node's whole answer")
+    parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
 
 
 def run_tasks(args: argparse.Namespace) -> int:

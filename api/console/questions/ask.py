@@ -55,11 +55,11 @@ def register(commands: Subcommands) -> None:
     parser.add_argument("--budget", type=int, metavar="TOKENS", help="token budget (default: 4000)")
     parser.add_argument("--limit", type=int, default=10, help="most facts to show (default: 10)")
     parser.add_argument("--profile", metavar="NAME", help="recall profile")
-    parser.add_argument("--json", action="store_true", help="the node's whole answer")
+    parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
     parser.add_argument(
         "--explain",
         action="store_true",
-        help="also every number behind each score, and what each stage found in how long",
+        help="also the numbers behind each score, and hits and time of each stage",
     )
     add_keyword_arguments(parser)
     parser.set_defaults(refuse=parser.error)
@@ -76,16 +76,14 @@ def register(commands: Subcommands) -> None:
     ):
         parser.add_argument(f"--include-{name}", action="store_true", help=f"also {what}")
     parser.add_argument("--limit", type=int, default=50, help="most facts to show (default: 50)")
-    parser.add_argument("--json", action="store_true", help="facts as JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _add_moment(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--as-of", metavar="MOMENT", help="as known then: an instant, position:N, or an HLC"
     )
-    parser.add_argument(
-        "--valid-at", metavar="INSTANT", help="as it was in the world then, as known"
-    )
+    parser.add_argument("--valid-at", metavar="INSTANT", help="as it held in the world then")
 
 
 def run_recall(args: argparse.Namespace) -> int:

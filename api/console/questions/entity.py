@@ -29,15 +29,15 @@ FACTS_MAX = 500
 def register(commands: Subcommands) -> None:
     """Add the commands."""
     for name, summary, examples, run in (
-        ("show", "what is known of an entity", SHOW_EXAMPLES, run_show),
-        ("history", "everything that happened to the facts of an entity", HISTORY_EXAMPLES,
+        ("show", "show the facts of an entity", SHOW_EXAMPLES, run_show),
+        ("history", "list the events of an entity", HISTORY_EXAMPLES,
          run_history),
     ):  # fmt: skip
         parser = commands.add(name, summary, examples, run)
         parser.add_argument("entity", metavar="ENTITY", help="such as user:ann")
         parser.add_argument("--as-of", metavar="MOMENT", help="an instant, a date, or position:N")
         add_target_arguments(parser)
-        parser.add_argument("--json", action="store_true", help="the node's whole answer")
+        parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
 
 
 def run_show(args: argparse.Namespace) -> int:

@@ -28,7 +28,7 @@ CONTENT_MAX = 500
 
 def add_keyword_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags that abmind's own command has."""
-    group = parser.add_argument_group("keywords instead of a question (abmind's manner)")
+    group = parser.add_argument_group("keywords instead of a question (as abmind)")
     group.add_argument(
         "--translated", "--keywords", metavar="KW1,KW2",
         help="keywords in the language that is searched; one of several words is a phrase",

@@ -21,25 +21,25 @@ examples:
 
 def register(commands: Subcommands) -> None:
     """Add the commands."""
-    group = commands.group("names", "other names of entities, and what a name means", EXAMPLES)
+    group = commands.group("names", "give entities other names, and resolve names", EXAMPLES)
     parser = group.add("alias", "give an entity another name", EXAMPLES, run_alias)
     add_target_arguments(parser)
     parser.add_argument("raw_uri", metavar="NAME", help="the other name")
     parser.add_argument("canonical_uri", metavar="ENTITY", help="the entity that it means")
-    parser = group.add("unalias", "take another name back", EXAMPLES, run_unalias)
+    parser = group.add("unalias", "remove another name", EXAMPLES, run_unalias)
     add_target_arguments(parser)
     parser.add_argument("raw_uri", metavar="NAME", help="the name")
     parser = group.add("list", "list other names", EXAMPLES, run_list)
     add_target_arguments(parser)
     parser.add_argument("--limit", type=int, default=1000, help="most to show (default: 1000)")
-    parser.add_argument("--after", default="", metavar="NAME", help="begin behind this name")
-    parser.add_argument("--json", action="store_true", help="the node's whole answer")
-    parser = group.add("resolve", "say which entity a name means or might mean", EXAMPLES,
+    parser.add_argument("--after", default="", metavar="NAME", help="start after this name")
+    parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
+    parser = group.add("resolve", "find the entity that a name means or might mean", EXAMPLES,
                        run_resolve)  # fmt: skip
     add_target_arguments(parser)
     parser.add_argument("uri", metavar="NAME", help="the name")
-    parser.add_argument("--top-k", type=int, default=5, help="most like names (default: 5)")
-    parser.add_argument("--json", action="store_true", help="the node's whole answer")
+    parser.add_argument("--top-k", type=int, default=5, help="most similar names (default: 5)")
+    parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
 
 
 def run_alias(args: argparse.Namespace) -> int:

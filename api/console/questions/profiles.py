@@ -28,7 +28,7 @@ def register(commands: Subcommands) -> None:
     group = commands.group("profile", "show and install recall profiles", EXAMPLES)
     parser = group.add("list", "list the profiles", EXAMPLES, run_list)
     add_target_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="whole documents")
+    parser.add_argument("--json", action="store_true", help="print whole documents")
 
     parser = group.add("show", "print a profile's document", EXAMPLES, run_show)
     parser.add_argument("name", metavar="NAME")
@@ -38,7 +38,7 @@ def register(commands: Subcommands) -> None:
         help="with the numbers of abmind's variables, such as RECALL_SE_WAIT_MS",
     )  # fmt: skip
 
-    parser = group.add("install", "install a profile from here on", EXAMPLES, run_install)
+    parser = group.add("install", "install a profile", EXAMPLES, run_install)
     parser.add_argument("name", metavar="NAME")
     parser.add_argument("file", metavar="FILE", help="its document; - is stdin")
     add_target_arguments(parser)
@@ -93,5 +93,5 @@ def _read(file: str) -> dict[str, Any]:
     except (OSError, ValueError) as fault:
         raise CommandError(f"{file}: {fault}") from fault
     if not isinstance(document, dict):
-        raise CommandError(f"{file}: a profile is a JSON object")
+        raise CommandError(f"{file}: a profile must be a JSON object")
     return cast("dict[str, Any]", document)

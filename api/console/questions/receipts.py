@@ -23,12 +23,12 @@ LATEST = "latest"
 
 def register(commands: Subcommands) -> None:
     """Add the command."""
-    parser = commands.add("receipts", "what recalls were asked and returned", EXAMPLES, run_list)
+    parser = commands.add("receipts", "list recalls and their answers", EXAMPLES, run_list)
     parser.add_argument("receipt", metavar="RECEIPT", nargs="?", help="one receipt's id, or latest")
     add_target_arguments(parser)
     parser.add_argument("--principal", help="only this principal's (for auditors)")
     parser.add_argument("--limit", type=int, default=20, help="most receipts (default: 20)")
-    parser.add_argument("--json", action="store_true", help="the node's whole answer")
+    parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
 
 
 def run_list(args: argparse.Namespace) -> int:

@@ -281,7 +281,9 @@ async def _check_standing(call: Call, rule_id: str) -> None:
 
     for standing in await call.in_pool(read):
         if standing[0] == rule_id and not _may_read(call.authorization, standing[1]):
-            raise coded("scope_forbidden", "a rule of this id reads what this key may not")
+            raise coded(
+                "scope_forbidden", "this key does not cover the scope of the rule of this id"
+            )
 
 
 def _placed(call: Call, rule: Rule) -> Rule:

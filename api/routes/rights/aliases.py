@@ -102,7 +102,7 @@ async def set_alias(call: Call) -> web.Response:
     request = await call.body(AliasRequest)
     _check_rights(call)
     if request.kind == "migration" and not call.authorization.may("admin"):
-        raise coded("alias_is_migration", "aliases of a migration are set by admins")
+        raise coded("alias_is_migration", "only admins set aliases of kind migration")
     raw, canonical = stored_uri(request.raw_uri), stored_uri(request.canonical_uri)
     if raw == canonical:
         raise ApiError(400, "raw_uri and canonical_uri must differ")

@@ -419,7 +419,7 @@ def _check_manifest(call: Call, subject: str, now_us: int) -> None:
     if manifest is None or manifest.expires_at_us <= now_us or subject == issuer:
         return
     if subject not in {stored_uri(entity) for entity in manifest.entities}:
-        raise ApiError(403, "subject is none of the entities of the issuer's manifest")
+        raise ApiError(403, "subject is not in the issuer's manifest")
 
 
 @routes.add(

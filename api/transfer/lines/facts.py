@@ -198,7 +198,7 @@ def _parent(item: str | Parent) -> Parent:
         return Parent(parse_fact_hash(item.hash), item.fact_id)
     except ValueError as fault:
         raise LineError(
-            f"{item.hash!r} is no key of an earlier line; {fault}", "derived_from"
+            f"{item.hash!r} is not the key of an earlier line; {fault}", "derived_from"
         ) from fault
 
 

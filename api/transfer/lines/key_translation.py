@@ -261,7 +261,7 @@ class Translator:
             return found
         if ids and key.count("-") == 4:
             return NamedByKey(key, "")
-        raise LineError(f"{key!r} is no key of an earlier line", field)
+        raise LineError(f"{key!r} is not the key of an earlier line", field)
 
     def _looked_up(self, key: str) -> NamedByKey | None:
         sought = self._left_out.get(key)

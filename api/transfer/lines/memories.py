@@ -164,7 +164,7 @@ def summary_command(line: SummaryLine, value_bytes_max: int, find: FindGarden) -
     """Restate a summary. Raises LineError."""
     period = period_of_name(line.name)
     if period is None:
-        raise LineError(f"{line.name!r} is no name of a summary", "name")
+        raise LineError(f"{line.name!r} is not the name of a summary", "name")
     garden_id = garden_id_of(line.garden_id, find, "garden_id")
     made = {item.key for item in line.then if isinstance(item, AssertLine)}
     if made - set(line.facts):
@@ -247,7 +247,7 @@ def _restated(
     if item.key is None:
         raise LineError("is needed", "key")
     if item.scope != line.scope or item.garden_id != line.garden_id:
-        raise LineError("must lie where the line does", "scope")
+        raise LineError("must be that of the line", "scope")
     if item.confidence == 0.0:
         raise LineError("must be above 0", "confidence")
     fact = replace(assert_command(item, value_bytes_max), garden_id=garden_id)

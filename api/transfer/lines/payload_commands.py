@@ -101,7 +101,7 @@ def _member(payload: GardenMemberSet, find: FindGarden) -> Command:
 
 def _judged(payload: QuarantineReviewed, _: FindGarden) -> Payload:
     if (payload.decision == "admitted") != (payload.admitted_fact_id is not None):
-        raise LineError("goes with decision admitted", "admitted")
+        raise LineError("needs the decision admitted", "admitted")
     return payload
 
 

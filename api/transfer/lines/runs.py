@@ -55,7 +55,7 @@ def run_command(line: RunLine, position_of: PositionOf) -> Command:
         _position(name, getattr(line, name), position_of) for name in ("after", "through")
     )
     if after > through:
-        raise LineError("lies before after", "through")
+        raise LineError("must not be before after", "through")
     for name in ("episodes", "applied", "known", "rejected", "gated"):
         if getattr(line, name) < 0:
             raise LineError("must not be negative", name)

@@ -67,11 +67,11 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
     """What the searches find, ascending by slot.
 
     Raises:
-        StageDisabled: the request holds no keyword.
+        StageDisabled: the request has no keyword.
     """
     words = keywords_of(survey.request, parameters.cutting)
     if not words.phrases:
-        raise StageDisabled("the request holds no keyword")
+        raise StageDisabled("the request has no keyword")
     pool = _pooled(survey, parameters, words)
     strong: frozenset[int] | None = None
     if parameters.coverage:

@@ -195,7 +195,7 @@ def _newest(survey: Survey, entities: I64) -> I32:
     slots, owner = slots[kept], owner[kept]
     if len(slots):
         # The gate looks at facts one by one, so all entities' may be asked for together.
-        order = np.argsort(slots)  # every fact has one entity: no slot stands there twice
+        order = np.argsort(slots)  # every fact has one entity: no slot occurs twice
         passed = np.zeros(len(slots), dtype=np.bool_)
         passed[order[slots[order].searchsorted(survey.admits(slots))]] = True
         slots, owner = slots[passed], owner[passed]

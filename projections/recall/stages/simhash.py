@@ -50,7 +50,7 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
     if parameters.version == 2:
         signature = _weighted(survey)
     if not any(signature):
-        raise StageDisabled("the question holds no word that could be signed")
+        raise StageDisabled("the question has no word to sign")
     slots = sampled(survey.survivors, parameters.rows, survey.view)
     try:
         signed = survey.view.signatures(slots, parameters.version)

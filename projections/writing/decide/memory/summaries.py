@@ -43,7 +43,7 @@ def record_summary(command: RecordSummary, context: Context) -> Decision | Refus
     """
     period = period_of_name(command.name)
     if period is None:
-        return Refused("invalid_summary", f"{command.name!r} is no name of a summary", "name")
+        return Refused("invalid_summary", f"{command.name!r} is not the name of a summary", "name")
     texts = [] if command.text is None else paragraphs_of(command.text)
     if len(texts) > PARAGRAPHS_MAX:
         message = f"it has {len(texts)} paragraphs, over {PARAGRAPHS_MAX}"
