@@ -47,7 +47,7 @@ _EVERY_FACT = ("include_retracted", "include_expired", "include_contradicted", "
 
 
 class NodeRequests:
-    """Requests to the node of a place, which is opened by the first of them."""
+    """Requests to a node, opened by the first request."""
 
     def __init__(self, place: str | os.PathLike[str], key: str | None) -> None:
         self.place = os.fspath(place)
@@ -118,7 +118,7 @@ class NodeRequests:
 class AsyncMemoryView:
     """The verbs that read, at one moment: now, or an earlier one (``as_of``).
 
-    Every verb raises ClientError where the node refuses or cannot be reached.
+    Every verb raises ClientError if the node refuses or is not reachable.
     """
 
     def __init__(self, requests: NodeRequests, scope: str, moment: Mapping[str, str]) -> None:
@@ -145,10 +145,10 @@ class AsyncMemoryView:
         """The facts that answer a question best.
 
         Args:
-            user: only what was said by (or remembered for) this user.
+            user: only facts of this user.
             entity, relation: only facts about this.
-            scope: where to look; ``*`` is every scope that may be read.
-            max_tokens: what the facts may cost, as the profile counts.
+            scope: where to look; ``*`` is every readable scope.
+            max_tokens: most tokens of the facts, by the profile's estimator.
         """
         given = {
             "source": None if user is None else user_uri(user),
@@ -170,8 +170,8 @@ class AsyncMemoryView:
         limit: int = 100,
         ended: bool = False,
     ) -> Facts:
-        """Facts, newest first. ``user``: only what this one said; ``ended``: also what was
-        retracted, has expired, or lost against another fact."""
+        """Facts, newest first. ``user``: only this source's; ``ended``: also retracted, expired
+        and set aside facts."""
         query = {
             "entity": entity,
             "relation": relation,
@@ -201,7 +201,7 @@ class AsyncMemoryView:
         scope: str = "*",
         limit: int = 50,
     ) -> LinkedEntities:
-        """Entities up to ``depth`` (3 at most) edges away; ``relation``: along these alone."""
+        """Entities up to ``depth`` (at most 3) edges away; ``relation``: only along these."""
         query = {
             "entity": entity,
             "depth": depth,
@@ -214,13 +214,12 @@ class AsyncMemoryView:
         return LinkedEntities([linked_of(each) for each in answer["neighbors"]], answer)
 
     async def card(self, entity: str, *, scope: str | None = None) -> CardOfEntity:
-        """All that is known of an entity in one scope, in short. Raises ClientError 404 where
-        nothing is."""
+        """The facts of an entity in one scope, in short. Raises ClientError 404 without facts."""
         query = {"scope": scope or self._scope, **self._moment}
         return card_of(await self.requests.ask("GET", f"/v1/cards/{_segment(entity)}", query=query))
 
     async def history(self, what: str | Fact) -> EntityHistory:
-        """What happened to the facts about an entity, or to one fact, oldest first."""
+        """The events of an entity's facts, or of one fact, oldest first."""
         query = {"limit": EVENTS_MAX, **_only(self._moment, "as_of")}
         if isinstance(what, Fact):
             path = f"/v1/time-travel/facts/{_segment(what.id)}"
@@ -275,12 +274,12 @@ class AsyncMemory(AsyncMemoryView):
         tags: Sequence[str] = (),
         confidence: float = 1.0,
     ) -> Fact:
-        """Keep a text, unless the same was just said; the answer is the fact that says it.
+        """Store a text, without duplicates. Returns the fact that holds it.
 
         Args:
-            user: whose memory it is; the caller's own by default.
-            about: the entity that it is about; the user by default.
-            topic, tags: what else it is to be found by.
+            user: the owner; default: the caller.
+            about: the entity that it is about; default: the user.
+            topic, tags: more words that find it.
         """
         owner = user_uri(user) if user is not None else await self._owner()
         body = {
@@ -309,7 +308,7 @@ class AsyncMemory(AsyncMemoryView):
         valid_until: datetime | str | None = None,
         scope: str | None = None,
     ) -> Fact:
-        """State a fact. A ``Ref`` as value links two entities; ``user`` is who says it.
+        """State a fact. A ``Ref`` as value links two entities; ``user`` is its source.
 
         Raises:
             ValueError: a datetime has no offset.
@@ -327,7 +326,7 @@ class AsyncMemory(AsyncMemoryView):
         return fact_of(await self.requests.ask("POST", "/v1/facts", body=body, writes=True))
 
     async def retract(self, fact: Fact | str, reason: str = "") -> Fact:
-        """Say that a fact no longer holds; its history stays."""
+        """End a fact; its history stays."""
         path = f"/v1/facts/{_segment(_id(fact))}/retract"
         answer = await self.requests.ask("POST", path, body={"reason": reason}, writes=True)
         return fact_of(answer["fact"])
@@ -335,11 +334,11 @@ class AsyncMemory(AsyncMemoryView):
     async def forget(
         self, *facts: Fact | str, entity: str | None = None, user: str | None = None
     ) -> ErasedFacts:
-        """Erase facts for good, from the log and from every file: these, or all about an entity
-        or a user. Needs the right ``admin``; a directory has it.
+        """Erase facts from the log and from every file: these, or all of an entity or a user.
+        Needs the right ``admin``; a directory has it.
 
         Raises:
-            ValueError: nothing is named, or several of them.
+            ValueError: not exactly one of them is named.
         """
         if sum(map(bool, (facts, entity, user))) != 1:
             raise ValueError("forget: name facts, or entity, or user")

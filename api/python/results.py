@@ -20,9 +20,9 @@ _UNBOUNDED = 2**31
 
 
 class Fact(Struct, frozen=True, kw_only=True, eq=False):
-    """One fact, as the asked moment knew it. Facts are equal where their ids are.
+    """One fact, as known at the moment asked. Facts with equal ids are equal.
 
-    ``at``: when it was recorded. ``valid_from`` and ``valid_until``: when it holds in the world.
+    ``at``: when it was recorded. ``valid_from`` and ``valid_until``: when it is valid in the world.
     ``score``: how well it answers, in a recall.
     """
 
@@ -58,7 +58,7 @@ class Fact(Struct, frozen=True, kw_only=True, eq=False):
 
 
 class Listing(Sequence[Item]):
-    """Items in order, and the node's answer they came in."""
+    """Items in order, and the node's answer that held them."""
 
     columns: tuple[str, ...] = ()
 
@@ -113,8 +113,8 @@ class Facts(Listing[Fact]):
     def text(self, max_tokens: int | None = None) -> str:
         """The facts for a prompt, a line each, best first; empty where there are none.
 
-        ``max_tokens``: what it may cost; facts that do not fit are left out. Others wrote these
-        lines: a model should take them as data, and the first one says so.
+        ``max_tokens``: most tokens; facts that do not fit are omitted. The first line tells the
+        model that the others are data.
         """
         if not self:
             return ""
@@ -123,7 +123,7 @@ class Facts(Listing[Fact]):
 
 
 class RecalledFacts(Facts):
-    """What answers a question, best first. ``hint``: where a better answer may be."""
+    """The answer to a question, best first. ``hint``: a scope with a better answer."""
 
     columns = (*Facts.columns, "score")
 
@@ -132,7 +132,7 @@ class RecalledFacts(Facts):
 
     @property
     def receipt_id(self) -> str:
-        """By which the same question can be asked again, and feedback be given."""
+        """Identifies the recall, for replays and feedback."""
         return str(self.record["recall_id"])
 
     @property
@@ -166,7 +166,7 @@ class LinkedEntities(Listing[LinkedEntity]):
 
 
 class CardOfEntity(Struct, frozen=True, kw_only=True):
-    """All that is known of an entity in one scope, in short. ``markdown`` is its longer form."""
+    """The facts of an entity in one scope, in short. ``markdown`` is the longer form."""
 
     entity: str
     scope: str
@@ -190,8 +190,8 @@ class CardOfEntity(Struct, frozen=True, kw_only=True):
 
 
 class HistoryEvent(Struct, frozen=True, kw_only=True):
-    """Something that happened to facts: what (``kind``), when this node learned of it (``at``),
-    who did it, and the facts as they are now."""
+    """An event: its ``kind``, when this node received it (``at``), its actor, and the facts as
+    they are now."""
 
     kind: str
     at: datetime | None
@@ -221,8 +221,8 @@ class EntityHistory(Listing[HistoryEvent]):
 
 
 class ErasedFacts(Struct, frozen=True, kw_only=True):
-    """What was erased for good. ``clean``: nothing of it is left in any file, and ``receipt``
-    says so under the node's key; else the node is still at it."""
+    """Erased facts. ``clean``: no file holds them any more, and ``receipt`` is signed; else the
+    node is still cleaning."""
 
     erasure_id: str
     facts: int
