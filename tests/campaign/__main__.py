@@ -39,7 +39,7 @@ PARTS = {
     "fuzz": Part(fuzz.run, 10_000, "inputs for each reader"),
     "quorum": Part(quorum.run, 2, "schedules of faults under a log in PostgreSQL"),
     "life": Part(long_life.run, 20_000, "events"),
-    "properties": Part(properties.run, 0, "rounds of all property tests"),
+    "properties": Part(properties.run, 0, "files of property tests"),
     "soak": Part(soak.run, 0, "minutes"),
 }
 

@@ -21,6 +21,7 @@ from uuid import uuid4
 from engramlog.api.node.node import Node
 from engramlog.eventlog.clock import FixedClock
 from engramlog.eventlog.directory import PLACE_FILE, HeldDirectory
+from engramlog.eventlog.identifiers import IdentifierSource
 from engramlog.eventlog.kinds import (
     SCHEMA_VERSIONS,
     AgentKeySet,
@@ -255,6 +256,7 @@ def make(folder: Path) -> None:
     with tempfile.TemporaryDirectory() as name:
         data = Path(name) / "node"
         past = Past(data)
+        past.node.writer._identifiers = IdentifierSource(past.node.log.origin)
         try:
             live_much(past, Path(name))
             keys, now_us = (past.key, past.member_key), past.clock.now_us()

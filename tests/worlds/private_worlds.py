@@ -232,8 +232,8 @@ class Life:
         unhurried(self.live)
         self.node = self.live.node
         numbers = count()
-        self.node.writer._identifiers = IdentifierSource(
-            self.node.log.origin,
+        self.node.writer._identifiers = IdentifierSource(  # the same in both lives
+            "of either world",
             lambda size: hashlib.shake_256(next(numbers).to_bytes(8)).digest(size),
         )
         self.private = private
