@@ -100,7 +100,7 @@ def _verify(a: Member, b: Member) -> tuple[float, int]:
 
 
 def main() -> None:
-    """Measure what is asked for."""
+    """Measure what the flags select."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.federation")
     parser.add_argument("--events", type=int, default=100_000, help="of the catch-up (100000)")
     parser.add_argument("--only", choices=("replay", "lag", "catch-up"), help="one of three parts")

@@ -69,7 +69,7 @@ class Served:
 
 @contextmanager
 def served(folder: Path, start_us: int, *, set_valued: tuple[str, ...] = ()) -> Generator[Served]:
-    """A new node in ``folder`` whose clock stands at ``start_us``."""
+    """A new node in ``folder`` whose clock shows ``start_us``."""
     clock = FixedClock(start_us)
     node = Node.open(folder, clock=clock, set_valued=set_valued)
     try:

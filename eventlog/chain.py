@@ -63,7 +63,7 @@ class Chain:
         self.restart(head, streams)
 
     def restart(self, head: Head, streams: Mapping[str, StreamHead]) -> None:
-        """Take heads read from the log as the truth, whatever was linked before."""
+        """Replace the heads by those read from the log."""
         self._settled = head
         self._position = head.position
         self._received_at = head.received_at
@@ -307,7 +307,7 @@ def link_fault(
 
 
 def _shape_fault(stored: Stored, header: Header) -> str | None:
-    """What makes a header impossible whatever came before it."""
+    """What makes a header impossible, after any other."""
     if stored.header[0] != ARRAY_OF_14:
         return "header is not an array of 14"
     if len(header.event_id) != EVENT_ID_BYTES or len(header.payload_hash) != HASH_BYTES:

@@ -37,7 +37,7 @@ class SystemClock:
 
 
 class FixedClock:
-    """A clock that stands where it is put; for imports with file times, and tests."""
+    """A clock with a set time; for imports with file times, and tests."""
 
     def __init__(self, now_us: int = 0) -> None:
         self._now_us = now_us

@@ -67,7 +67,7 @@ def decode_header(data: bytes) -> Header:
 
 
 def read_payload(data: bytes) -> Payload:
-    """The payload of current bytes, whatever kind they name. Raises msgspec's errors."""
+    """The payload of current bytes, of any kind. Raises msgspec's errors."""
     return _payload_decoder.decode(data)
 
 

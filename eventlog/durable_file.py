@@ -17,7 +17,7 @@ def write_new(path: Path, data: bytes) -> None:
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Put ``data`` in the place of whatever ``path`` held."""
+    """Replace what ``path`` held by ``data``."""
     staged = path.with_name(path.name + ".next")
     staged.unlink(missing_ok=True)
     write_new(staged, data)

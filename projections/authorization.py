@@ -109,7 +109,7 @@ class Authorization(Struct, frozen=True):
         return msgspec.structs.replace(self, gardens=kept, every_garden=False, only_gardens=True)
 
     def past_tombstones(self) -> Authorization:
-        """The same caller, as if no tombstone stood."""
+        """The same caller, as if there were no tombstones."""
         return msgspec.structs.replace(self, sees_hidden=True)
 
     def writes_as(self, source: str) -> bool:

@@ -1,4 +1,4 @@
-"""A moment: the one thing every read is asked at.
+"""A moment: every read belongs to one.
 
 Live reads are asked at (head, wall clock), reads of the past at (position, instant). No
 stage of a query reads a clock; it is handed a Moment.

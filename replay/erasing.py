@@ -97,7 +97,7 @@ class Cleaner:
             rebuild that has begun from one is met as another generation of the tables.
         copies: whether the node is a replica: it cleans its own files, and leaves receipts to
             its primary.
-        further: more steps, by name, of whatever else keeps copies.
+        further: more steps, by name, for other copies.
     """
 
     def __init__(
@@ -189,13 +189,13 @@ class Cleaner:
         return steps
 
     def positions(self, erasures: list[str]) -> list[int]:
-        """Where the events stand whose payloads the erasures took."""
+        """Positions of the events whose payloads the erasures removed."""
         return self.positions_named(
             [erasure for each in erasures for _, erasure in self._events(each)]
         )
 
     def positions_named(self, erasures: list[FactErased]) -> list[int]:
-        """Where the events stand that these name."""
+        """Positions of the events that these name."""
         named = [event_id for erasure in erasures for event_id in event_ids_of(erasure)]
         return sorted(self._log.positions_of(named).values())
 

@@ -54,7 +54,7 @@ def scratch_at(
 
     Args:
         log: the node's; it is only read.
-        tables: the node's projections; copied where they stand at the position.
+        tables: the node's projections; copied if they are at the position.
         folder: an empty folder of the caller's, who removes it.
         instant_us: what its clock says.
         present: the node's facts now, whose tombstones hide in the scratch node as well.
@@ -108,7 +108,7 @@ def _copied(tables: Path, path: Path, position: int | None) -> int | None:
 
 
 def _heads_at(log: EventLog, position: int) -> dict[str, StreamHead]:
-    """Where every stream stood at a position shortly before the log's end."""
+    """The state of every stream at a position shortly before the log's end."""
     heads = log.stream_heads()
     since: dict[str, StreamHead] = {}
     for event in log.iterate(position):

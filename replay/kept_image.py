@@ -49,7 +49,7 @@ class KeptImage:
         )
 
     def discard(self) -> None:
-        """Remove the files, and let go of them here.
+        """Remove the files, and unmap them here.
 
         Raises:
             OSError: a file cannot be removed.

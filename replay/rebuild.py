@@ -48,7 +48,7 @@ class RebuildReport(Struct, frozen=True):
     Attributes:
         events: applied, behind the snapshot that it started from.
         compared: False where projector versions changed.
-        snapshot: where the snapshot stood, 0 where it began at the first event.
+        snapshot: the snapshot's position, 0 if it began at the first event.
         passed_over: snapshots that it could not start from.
     """
 

@@ -22,7 +22,7 @@ class SignedReceipt(Struct):
 
 
 class ErasureRecord(Struct):
-    """Where an erasure stands. ``clean``: nothing of it is left in any file; ``receipt`` says
+    """The state of an erasure. ``clean``: nothing of it is left in any file; ``receipt`` says
     so under the node's key. ``step`` and ``error``: of the cleaning that is under way."""
 
     erasure_id: str
@@ -78,7 +78,7 @@ class TombstoneMade(TombstoneRecord):
 
 
 class ListedTombstone(TombstoneRecord):
-    """``stands``: whether it was not revoked; ``node_id``: the peer that it came from."""
+    """``stands``: whether it is in force; ``node_id``: the peer that it came from."""
 
     stands: bool
     node_id: str | None

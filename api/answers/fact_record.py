@@ -42,7 +42,7 @@ def wire_hash(digits: str) -> str:
 
 
 class FactRecord(Struct):
-    """A fact at the moment asked about."""
+    """A fact as of the moment."""
 
     id: str
     entity: str

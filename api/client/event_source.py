@@ -32,7 +32,7 @@ _LIMITS = AnswerLimits()
 
 
 class Woken(Exception):
-    """The wait for other heads was ended here: what is asked for may have changed."""
+    """This side ended the wait for other heads: the question may have changed."""
 
 
 class HttpPeerSource:

@@ -109,7 +109,7 @@ def check_may_end(context: RequestContext, source: str) -> None:
 
 def check_ends_everything(context: RequestContext) -> None:
     """Raises ApiError 403 where the caller may not end the facts of every source: what ends,
-    hides or weakens them wherever they stand asks for that."""
+    hides or weakens them anywhere asks for that."""
     if not context.authorization.ends_everything:
         raise coded("source_forbidden", "this key may not end facts of every source")
 

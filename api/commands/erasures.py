@@ -1,4 +1,4 @@
-"""Beginning an erasure, and saying where one stands."""
+"""Beginning an erasure, and its state."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TEXT_LENGTH_MIN = 4
 
 
 async def erase(context: RequestContext, request: ErasureRequest) -> ErasureBegun:
-    """Erase, and wait for the cleaning where it is asked for.
+    """Erase, and wait for the cleaning if the request says so.
 
     Raises:
         ApiError: 404 ``fact_not_found``, 403 ``scope_forbidden``, 423 ``legal_hold``.

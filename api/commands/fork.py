@@ -46,7 +46,7 @@ def fork(context: RequestContext, body: ForkBody) -> Fork:
     """
     position, instant_us = _moment(context, body)
     node = context.node
-    node.reader.image.tail.settle()  # the tables are copied as they stand
+    node.reader.image.tail.settle()  # copies the current tables
     tables = node.directory.projections_path
     with (
         tempfile.TemporaryDirectory(prefix="engramlog-fork-") as folder,

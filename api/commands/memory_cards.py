@@ -95,7 +95,7 @@ def card_answer(card: Card, served: Served, mode: Mode) -> MemoryCard:
 
 
 def memory_card_of(served: Served | None, mode: Mode) -> dict[str, Any]:
-    """What a recall says of the card of the entity asked about."""
+    """What a recall says of the card of its entity."""
     if served is None:
         return {"memory_card": None, "card_stale": False, "force_refresh_timeout": False}
     card = served.card

@@ -88,7 +88,7 @@ def ask(
 
 
 def _garden_scope(context: ReadingContext, body: RecallBody) -> str | None:
-    """The scope of the garden that is asked, where the request leaves its scope open."""
+    """The scope of the request's garden, if the request leaves its scope open."""
     if body.garden_id is None or "scope" in body.model_fields_set:
         return None
     return entered_garden(context, body.garden_id).scope

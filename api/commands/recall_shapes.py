@@ -262,7 +262,7 @@ def shown_record(context: ReadingContext, index: int, each: Recalled, screen: Sc
     now = Volatile(
         each.confidence, each.contradicted, each.source_trust, waits, _brief(each.attributes)
     )
-    # A card is written here, whatever node its facts came from.
+    # This node writes the card, also of other nodes' facts.
     written_by = row.origin if each.from_card else context.node.node_id
     if each.from_card:
         text = for_model(context.service.settings.sanitizer_mode, row.value_v)

@@ -56,7 +56,7 @@ def entity_meant(context: RequestContext, text: str) -> str:
 
 
 async def set_tombstone(context: RequestContext, request: TombstoneRequest) -> TombstoneMade:
-    """Hide an entity, after erasing what there is of it where that is asked for.
+    """Hide an entity, after erasing it if the request says so.
 
     Raises:
         ApiError: 400 ``tombstone_invalid_scope`` or ``tombstone_entity_uri_invalid``, 403

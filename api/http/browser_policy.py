@@ -74,7 +74,7 @@ class BrowserPolicy:
                 raise ApiError(415, {"code": "unsupported_media_type", "message": message})
 
     def _check_names(self, request: web.Request, origin: str | None) -> None:
-        """Raises ApiError 403 for the name that is asked, or the page that asks."""
+        """Raises ApiError 403 for the requested name, or the requesting page."""
         host, port = _host_of(request)
         if self.hosts is not None and not self._is_own(host):
             raise coded("host_forbidden", f"this node does not answer under the name {host!r}")

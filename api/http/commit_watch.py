@@ -32,7 +32,7 @@ class CommitWatch:
         return self._ending
 
     async def wait(self, grown: Callable[[], bool], seconds: float) -> bool:
-        """Whether ``grown`` holds within so many seconds; it is asked after every commit."""
+        """Whether ``grown`` holds within so many seconds; checked after every commit."""
         loop = self._loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         while not grown():

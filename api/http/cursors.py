@@ -23,7 +23,7 @@ _MAC_BYTES = 16
 
 
 class Cursor(Struct, frozen=True, array_like=True):
-    """Where a walk stands.
+    """The state of a walk.
 
     Attributes:
         kind: the route it belongs to.

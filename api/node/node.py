@@ -49,7 +49,7 @@ _log = logging.getLogger(__name__)
 
 
 class NotAReplica(Exception):
-    """What only a replica can do was asked of a node that is none."""
+    """This node is not a replica."""
 
 
 class LogNotEmpty(Exception):
@@ -347,7 +347,7 @@ class Node(ReadingNode):
         return {"replica": described} | ({"degraded": status.fault} if status.fault else {})
 
     def close(self) -> None:
-        """Finish waiting writes and let go of the directory. Idempotent."""
+        """Finish waiting writes and release the directory. Idempotent."""
         if self._closed:
             return
         self._closed = True

@@ -239,7 +239,7 @@ def run(node: Node, settings: Settings, on_ready: Callable[[Settings], None]) ->
 
 
 def local_url(settings: Settings) -> str:
-    """The URL under which this machine reaches the node, whatever it is called outside."""
+    """The URL under which this machine reaches the node."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)
     return settings.model_copy(update={"host": host, "node_url": ""}).public_url
 

@@ -47,7 +47,7 @@ class ErasuresQuery(BaseModel):
 
 
 class HoldRequest(BaseModel):
-    """A fact or an entity to hold, or (``held`` false) to let go."""
+    """A fact or an entity to hold, or (``held`` false) to release."""
 
     model_config = ConfigDict(extra="forbid")
 

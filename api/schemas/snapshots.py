@@ -18,7 +18,7 @@ class RebuildBody(BaseModel):
 
 
 class SnapshotBody(BaseModel):
-    """``position``: of the past; null: as the tables stand."""
+    """``position``: of the past; null: the current tables."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -39,7 +39,7 @@ class Sieve(Protocol):
         ...
 
     def rule(self, rule_id: str) -> bool:
-        """Whether they may read whatever a rule has ever read."""
+        """Whether they may read everything that a rule ever read."""
         ...
 
 

@@ -22,7 +22,7 @@ class OverlayLog(MemoryLog):
     Args:
         base: the log underneath.
         head: where of ``base`` this log goes on from.
-        streams: where every stream stood there.
+        streams: the state of every stream there.
     """
 
     def __init__(

@@ -28,7 +28,7 @@ class DecayPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class DecaySwept(Payload, frozen=True, tag="decay_swept"):
-    """One sweep of one scope at ``at_us``, with the policies as they stood.
+    """One sweep of one scope at ``at_us``, with the policies of that time.
 
     Facts outside gardens are swept, and those of ``gardens`` (ids, or ``*`` for all).
     """

@@ -133,7 +133,7 @@ class ConflictResolved(Payload, frozen=True, tag="conflict_resolved"):
 
 
 class FactAttributesSet(Payload, frozen=True, tag="fact_attributes_set"):
-    """All attributes of a fact, as they are from here on. Stands in the fact's scope or garden;
+    """All attributes of a fact, as they are from here on. In the fact's scope or garden;
     another node's word counts for facts that it stated itself."""
 
     replicated: ClassVar[bool] = True

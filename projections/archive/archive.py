@@ -55,7 +55,7 @@ class ArchiveManifest(Struct, frozen=True):
 
     @property
     def tips(self) -> dict[str, Tip]:
-        """Where every stream stood at ``last``."""
+        """The state of every stream at ``last``."""
         return self.segments[-1].tips if self.segments else {}
 
 

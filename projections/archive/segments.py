@@ -29,7 +29,7 @@ _COPY = (
 
 
 class Tip(Struct, frozen=True, array_like=True):
-    """Where a stream stands: its last sequence number and hash (hex)."""
+    """The state of a stream: its last sequence number and hash (hex)."""
 
     stream_seq: int
     hash: str
@@ -52,7 +52,7 @@ def write_segment(folder: Path, events: Sequence[Stored], tips: dict[str, Tip]) 
 
     Args:
         events: consecutive positions, at least one.
-        tips: where every stream stood before them.
+        tips: the state of every stream before them.
 
     Raises:
         CorruptLog: an event does not continue its stream.
@@ -88,7 +88,7 @@ def write_parquet(target: Path, events: Sequence[Stored]) -> None:
 
 
 def verified_tips(events: Sequence[Stored], tips: dict[str, Tip]) -> dict[str, Tip]:
-    """Where every stream stands after ``events``. Raises CorruptLog."""
+    """The state of every stream after ``events``. Raises CorruptLog."""
     heads = {
         stream: StreamHead(stream, tip.stream_seq, bytes.fromhex(tip.hash))
         for stream, tip in tips.items()

@@ -20,7 +20,7 @@ CONFIDENCE_DECIMALS = 6
 
 
 class ChangeFilters(Struct, frozen=True, kw_only=True):
-    """Which facts are asked about: stored forms, None for all."""
+    """The facts of interest: stored forms, None for all."""
 
     entity: str | None = None
     relation: str | None = None

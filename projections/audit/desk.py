@@ -131,7 +131,7 @@ def _sees(view: View, authorization: Authorization) -> Callable[[str, dict[str, 
 
 
 def kept_positions(view: View, authorization: Authorization) -> I64:
-    """Where the facts stand that tombstones hide, or the sanitizer mode holds back."""
+    """Positions of facts that tombstones or the sanitizer mode hide."""
     hidden = view.hidden()
     slots = np.flatnonzero(np.zeros(view.count, np.bool_) if hidden is None else hidden)
     if authorization.withheld:

@@ -1,4 +1,4 @@
-"""The views that audit SQL is asked over. ``docs/audit.md`` describes each."""
+"""The views of audit SQL. ``docs/audit.md`` describes each."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class FactColumns(Columns):
         self.tokenize = Tokenizer()
 
     def has_key(self, entity: str, relation: str, scope: str, garden: str | None) -> bool:
-        """Whether any fact of the key was ever taken in."""
+        """Whether the key ever had a fact."""
         entity_number = self.entities.number(entity)
         relation_number = self.relations.number(relation)
         if entity_number is None or relation_number is None:

@@ -29,7 +29,7 @@ class SealedSlots(Protocol):
         ...
 
     def names_of(self, slots: I32) -> set[Any]:
-        """The names under which any of the slots stands."""
+        """The names whose lists hold any of the slots."""
         ...
 
 
@@ -241,7 +241,7 @@ def appended(lists: Lists, rows: I64, lengths: I64, fresh: Sequence[Any], count:
 def _place(
     columns: Sequence[np.ndarray[Any, Any]], source: Sequence[Any], firsts: I64, lengths: I64
 ) -> None:
-    """Copy runs that stand one after the other to where each of them is to begin."""
+    """Copy consecutive runs to their new beginnings."""
     ends = np.cumsum(lengths)
     row = 0
     while row < len(lengths):

@@ -26,7 +26,7 @@ PIECES_KEPT = 4_096
 
 _MARKS = re.compile("[\u0300-\u036f]")
 _END = b"\xff"
-"""Stands after each text; UTF-8 never holds it, so nothing is found across two texts."""
+"""Ends each text; UTF-8 never holds it, so no match spans two texts."""
 
 
 def strip_diacritics(text: str) -> str:
@@ -102,7 +102,7 @@ class Folded:
 
 
 def _found(blocks: Sequence[_Block], piece: bytes) -> Iterator[tuple[_Block, I64]]:
-    """Where a piece stands in each block that holds it."""
+    """The places of a piece in each block that holds it."""
     for block in blocks:
         found = _places(block.data, piece)
         if len(found):
@@ -110,7 +110,7 @@ def _found(blocks: Sequence[_Block], piece: bytes) -> Iterator[tuple[_Block, I64
 
 
 def _places(data: bytes, piece: bytes) -> I64:
-    """Where a piece stands, ascending; places may overlap."""
+    """The places of a piece, ascending; they may overlap."""
     places: array[int] = array("q")
     at = data.find(piece) if piece else -1
     while at >= 0:

@@ -26,7 +26,7 @@ COUNTED_FROM = 64
 
 
 class _Counted:
-    """Distinct slots of the first ``raw`` entries of a list, and how often each stands there.
+    """Distinct slots of the first ``raw`` entries of a list, and their counts.
     Entries below ``used`` never change, so readers keep slices."""
 
     __slots__ = ("frequencies", "raw", "slots", "used")
@@ -157,7 +157,7 @@ class TermPostings(Postings):
 
 
 def count(repeated: I32) -> tuple[I32, I32]:
-    """Distinct slots of an ascending list, and how often each stands in it."""
+    """Distinct slots of an ascending list, and their counts."""
     if not len(repeated):
         return repeated, repeated
     starts = np.flatnonzero(np.concatenate(([True], repeated[1:] != repeated[:-1])))

@@ -32,7 +32,7 @@ class SpokenOf(Protocol):
 
 
 class Tombstone(Struct, frozen=True):
-    """What readers know of a tombstone that stands; ``node_id`` signed it (None: this node)."""
+    """What readers know of a tombstone in force; ``node_id`` signed it (None: this node)."""
 
     tombstone_id: str
     entity: str
@@ -44,7 +44,7 @@ class Tombstone(Struct, frozen=True):
 
 
 class Hiding:
-    """What the tombstones that stand hide. Never changed once made, so that readers keep what
+    """What the tombstones in force hide. Never changed once made, so that readers keep what
     they pinned.
 
     Args:

@@ -136,7 +136,7 @@ class CurrentEmbeddings:
         return current is None or current.loaded
 
     def status(self) -> WorkerStatus | None:
-        """Where the worker stands; None where embeddings are off."""
+        """The worker's state; None if embeddings are off."""
         current = self._current
         return None if current is None else current.status()
 

@@ -115,7 +115,7 @@ class Embeddings:
             self._blocks.write(self._vectors, self._reader.pin().from_position)
 
     def status(self) -> WorkerStatus:
-        """Where the worker stands."""
+        """The worker's state."""
         return self._worker.status()
 
     def probe(self) -> None:

@@ -51,7 +51,7 @@ _log = logging.getLogger(__name__)
 
 
 class WorkerStatus(Struct, frozen=True):
-    """Where the worker stands.
+    """The worker's state.
 
     Attributes:
         position: every fact recorded up to here that is to have a vector has one.

@@ -72,7 +72,7 @@ class CurrentFacts:
         self._keys[key[0], name] = key
 
     def end(self, place: MemoryPlace, names: Sequence[str]) -> None:
-        """These facts stand no more."""
+        """These facts ended."""
         for given in names:
             name = self._aliases.get(given, given)
             key = self._keys.pop((place, name), None)

@@ -45,7 +45,7 @@ class ConsolidationRuleError(ValueError):
 
 
 class FactConflictError(ValueError):
-    """A delta cannot be applied to the facts as they stand. ``reason`` is stable."""
+    """A delta cannot be applied to the current facts. ``reason`` is stable."""
 
     def __init__(self, reason: ConflictReason, message: str, delta_id: str = "") -> None:
         super().__init__(message)

@@ -41,7 +41,7 @@ def first_match(
 
 
 def match_count(matchers: Sequence[Matcher], episode: Episode) -> int:
-    """How many matchers an episode meets, whatever its salience."""
+    """How many matchers an episode meets, regardless of its salience."""
     return sum(_groups(matcher, episode, None) is not None for matcher in matchers)
 
 

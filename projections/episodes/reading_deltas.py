@@ -95,13 +95,13 @@ class DeltaFilter(Struct, frozen=True, kw_only=True):
     name: str | None = None
 
     def asked(self, *columns: str) -> list[tuple[str, str]]:
-        """Those of ``columns`` that a value is asked of, with it."""
+        """Those of ``columns`` with a wanted value, and the value."""
         values = ((column, getattr(self, column)) for column in columns)
         return [(column, value) for column, value in values if value is not None]
 
 
 _OF_BOTH = ("user", "agent", "rule_id", "run_id", "delta_id")
-"""Columns of applied and of rejected deltas that may be asked of."""
+"""Columns of applied and of rejected deltas that questions may filter by."""
 
 
 def deltas_at(
@@ -175,7 +175,7 @@ def rejections_at(
         return rows_of(db, sql, (*given, place, limit))
 
     def keep(row: dict[str, Any]) -> bool:
-        if shown is None or row["reason"] == "missing":  # whatever was named, it was not there
+        if shown is None or row["reason"] == "missing":  # the named one does not exist
             return True
         named = query(db, _REPLACED, (row["partition"], row["replaces"]))
         return shown.rejection([fact for (fact,) in named], row)

@@ -59,7 +59,7 @@ class KeptImages:
 
     @property
     def position(self) -> int:
-        """Where the newest file stands; 0 where there is none."""
+        """The newest file's position; 0 without a file."""
         return max((int(path.stem) for path in self._files()), default=0)
 
     def restored(self, log: ReadableLog) -> MemoryImage | None:

@@ -132,13 +132,13 @@ class MemoryImage:
         self._read_texts_anew()
 
     def load(self, db: apsw.Connection, position: int) -> None:
-        """Load everything from the tables, which stand at ``position``."""
+        """Load everything from the tables, which are at ``position``."""
         for part in self.parts.values():
             part.load(db)
         self._publish(position)
 
     def apply(self, events: Sequence[Recorded], position: int) -> None:
-        """Take in committed events and publish ``position``."""
+        """Apply committed events and publish ``position``."""
         start = 0
         hiding = self.tombstones.hiding
         for index, event in enumerate(events):

@@ -256,7 +256,7 @@ class Reader:
             return tombstones_of(db, entity), revocations_of(db, entity)
 
     def digests(self) -> Digests:
-        """Digests of the tables as they stand."""
+        """Digests of the current tables."""
         with self.pool.connection() as db:
             return compute_digests(db)
 

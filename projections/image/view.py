@@ -94,7 +94,7 @@ class View(ColumnView):
         return np.isin(slots, signed)
 
     def attributes(self, slots: I32, moment: Moment) -> list[FactAttributes]:
-        """What abmind ranks each fact by, as it stood at the moment."""
+        """What abmind ranks each fact by, as of the moment."""
         return [stated or PLAIN for stated in self.stated_attributes(slots, moment)]
 
     def stated_attributes(self, slots: I32, moment: Moment) -> list[FactAttributes | None]:

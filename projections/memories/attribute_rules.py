@@ -38,7 +38,7 @@ def settled(attributes: FactAttributes) -> FactAttributes:
 
 
 def misplaced(attributes: FactAttributes | None, scope: str, garden: str | None) -> bool:
-    """Whether a fact is too confidential for where it stands."""
+    """Whether a fact is too confidential for its scope and garden."""
     return (
         attributes is not None
         and attributes.classification >= CONFIDENTIAL

@@ -55,7 +55,7 @@ class Filters(Struct, frozen=True, kw_only=True):
     expired: bool = False
 
     def apply(self, view: View, mask: Bool, moment: Moment) -> Bool:
-        """What of ``mask`` is kept; ``mask`` itself where nothing is asked."""
+        """What of ``mask`` is kept; ``mask`` itself without filters."""
         if self == Filters(set_aside=self.set_aside, expired=self.expired):
             return mask
         mask = mask.copy()

@@ -97,7 +97,7 @@ def normalised(entries: Iterable[str]) -> list[str]:
 
 
 def significant_terms(texts: Iterable[str], cutting: Cutting) -> list[str]:
-    """Distinct words, whatever their case, in order."""
+    """Distinct words, ignoring case, in order."""
     words: dict[str, str] = {}
     for text in texts:
         for word in _WORD.findall(unicodedata.normalize("NFKC", text)):

@@ -186,7 +186,7 @@ def fields_of(text: str) -> dict[str, Any]:
 
 
 def canonical_text(text: str) -> bytes:
-    """What was signed of a root's text, whatever fields it has. Raises CapabilityInvalid."""
+    """The signed part of a root's text, with any fields. Raises CapabilityInvalid."""
     fields = fields_of(text)
     fields.pop("signature", None)
     return _canonical.encode(fields)

@@ -93,7 +93,7 @@ class Refolding(Protocol):
 
 
 class History(Protocol):
-    """What is asked of the log to take an event's effects back."""
+    """What undoing an event's effects reads from the log."""
 
     def positions_of(self, event_ids: Sequence[bytes]) -> dict[bytes, int]: ...
     def read(self, after: int = 0, limit: int = 1000) -> list[Recorded]: ...

@@ -61,7 +61,7 @@ class ImagePart(Protocol):
     def kinds(self) -> frozenset[str]: ...
 
     def load(self, db: apsw.Connection) -> None:
-        """Take in what the tables hold; once, before anything is folded."""
+        """Load what the tables hold; once, before anything is folded."""
         ...
 
     def fold(self, events: Sequence[Recorded]) -> None:

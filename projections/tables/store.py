@@ -114,7 +114,7 @@ class ProjectionStore:
 
     @property
     def checkpoints(self) -> dict[str, Checkpoint]:
-        """Where every projector stands, by name."""
+        """Every projector's position, by name."""
         return self._checkpoints
 
     @property

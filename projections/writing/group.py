@@ -51,7 +51,7 @@ class SubmissionFailed(Exception):
 
 
 class ForeignEventRefused(Exception):
-    """Another node's events are such that they cannot be projected; none was taken in."""
+    """Another node's events cannot be projected; none was appended."""
 
 
 class SharedFailure(Exception):
@@ -211,7 +211,7 @@ class Group:
         self._undecided.applied()
 
     def _adopt(self, step: _Step) -> None:
-        """Take in another node's events, as a decision says; a fault of theirs is its own."""
+        """Append another node's events, as decided; a fault in them is the peer's."""
         adoption = step.decision.adoption if isinstance(step.decision, Decision) else None
         if adoption is None:
             return

@@ -236,7 +236,7 @@ class Writer:
         self.degraded = self.broken
 
     def replace_store(self, store: ProjectionStore) -> None:
-        """Go on with another file that stands at the log's head. Call inside ``exclusive``."""
+        """Continue with another file at the log's head. Call inside ``exclusive``."""
         self.store.close()
         self.store = store
 

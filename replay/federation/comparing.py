@@ -45,7 +45,7 @@ def comparison(
     """What one owns and the other takes, streams first; in the same order on both nodes.
 
     Args:
-        peer, node_id: who told ``theirs`` and ``ours``.
+        peer, node_id: whose digests ``theirs`` and ``ours`` are.
     """
     found = [
         *(

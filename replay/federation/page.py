@@ -23,7 +23,7 @@ Row = tuple[bytes, bytes, bytes | None, bytes | None]
 
 
 class PageFault(Exception):
-    """A page cannot be taken in. ``code`` says why in one word."""
+    """A page cannot be appended. ``code`` says why in one word."""
 
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(f"{code}: {detail}")

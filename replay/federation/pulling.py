@@ -1,4 +1,4 @@
-"""Replaying one peer: what it offers, page after page, verified, taken in, or held.
+"""Replaying one peer: its pages, verified and appended, or held.
 
 Nothing here knows what carries the pages. One fault stops one stream; the others go on.
 """
@@ -62,7 +62,7 @@ PASSING = (PeerUnreachable, EventLogError, WriterClosed, WriterBusy, WriterDegra
 
 
 class PeerSource(Protocol):
-    """A peer's federation routes, over whatever carries them."""
+    """A peer's federation routes, over any transport."""
 
     def heads(self) -> SignedHeads:
         """Its statement about the streams it lets us replay. Raises PeerUnreachable, PageFault."""
@@ -283,7 +283,7 @@ def _take(
     page: StreamPage,
     checked: CheckedPage,
 ) -> int:
-    """Take in a verified page. Raises PageFault where it cannot be."""
+    """Append a verified page. Raises PageFault if the log refuses it."""
     command = AdoptPage(
         node_id=peer.node_id,
         stream=stream,

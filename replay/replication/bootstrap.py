@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class SnapshotSource(Protocol):
-    """A primary's snapshots, over whatever carries them."""
+    """A primary's snapshots, over any transport."""
 
     def documents(self) -> list[Snapshot]:
         """What the primary has, newest first.

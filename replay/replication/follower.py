@@ -31,7 +31,7 @@ class PrimaryUnreachable(Exception):
 
 
 class LogSource(Protocol):
-    """A primary's log, over whatever carries it."""
+    """A primary's log, over any transport."""
 
     def fetch(self, after: int, after_hash: bytes, limit: int, wait_seconds: float) -> CopyPage:
         """The events behind ``after``, waiting at most that long for the first.
@@ -67,7 +67,7 @@ class PrimaryFollower:
 
     Args:
         source: where pages come from; closed with the follower.
-        log: the copy, for where it stands.
+        log: the copy, for its position.
         append: makes events durable and shows them; raises CorruptLog or StorageError.
         node_id: whose log it must be.
         now_us: the clock of ``behind_us``.

@@ -141,7 +141,7 @@ def _standing(found: dict[str, Any]) -> str:
 
 
 def run_status(args: argparse.Namespace) -> int:
-    """Print where one erasure stands, or the newest."""
+    """Print the state of one erasure, or of the newest."""
     with reach(args, embedding="pinned") as client:
         if args.erasure_id is not None:
             found = client.get(f"/v1/erasures/{args.erasure_id}")

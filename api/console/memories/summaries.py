@@ -1,4 +1,4 @@
-"""``engramlog summaries``: take in a folder of Markdown summaries, and list what is known."""
+"""``engramlog summaries``: read a folder of Markdown summaries, and list what is known."""
 
 from __future__ import annotations
 

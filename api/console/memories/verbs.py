@@ -130,7 +130,7 @@ def run_retract(args: argparse.Namespace) -> int:
 
 
 def own_name(args: argparse.Namespace, client: Client) -> str:
-    """In whose name: the key's entity where one is asked by URL, else the user of this machine."""
+    """The source: the key's entity for a node by URL, else the user of this machine."""
     if url_of(args) is not None:
         return str(client.get("/v1/me")["entity_uri"])
     try:

@@ -78,7 +78,7 @@ def _held_by(settings: Settings, fault: DirectoryLocked) -> Client:
 
 
 def run_status(args: argparse.Namespace) -> int:
-    """Print where the node stands."""
+    """Print the node's position and lag."""
     settings = settings_of(args)
     status: dict[str, Any]
     try:

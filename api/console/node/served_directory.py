@@ -1,4 +1,4 @@
-"""A data directory as a place to ask, whatever process serves it at the moment."""
+"""A data directory to ask, whichever process serves it."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def _target(address: str, identity: Identity, stack: ExitStack) -> WholeLog:
 
 
 def _shared(url: str, identity: Identity) -> PostgresLog:
-    # A copy acknowledges nothing to anybody, so no quorum is asked for.
+    # A copy acknowledges nothing, so it needs no quorum.
     return open_shared_log(
         url,
         origin=identity.node_id,

@@ -58,7 +58,7 @@ def run_hook(args: argparse.Namespace) -> int:
         prompt = prompt_of(sys.stdin.read())
         if prompt:
             print(_recalled(args, prompt), end="")
-    except Exception as fault:  # whatever it is, the turn goes on
+    except Exception as fault:  # no failure stops the turn
         print(f"engramlog: hook: {fault}", file=sys.stderr)
     return 0
 

@@ -92,7 +92,7 @@ class LogFollower:
             self._place_vectors()
 
     def embedded(self, positions: bytes, rows: bytes) -> None:
-        """Take in vectors of facts, once the facts are known here."""
+        """Add vectors of facts, once the facts are known here."""
         of: I64 = np.frombuffer(positions, dtype=np.int64)
         matrix: F32 = np.frombuffer(rows, dtype=np.float32).reshape(len(of), -1)
         self._arrived.append((of, matrix))

@@ -51,7 +51,7 @@ class ErasureCleaning(LoopTask):
 
     async def start(self) -> None:
         self._noted(self._cleaner.positions(self._cleaner.unclean()))
-        self._wanted.set()  # whatever a process before this one left unclean
+        self._wanted.set()  # what an earlier process left unclean
         self._loop = asyncio.get_running_loop()
         self._reader.followers.append(self._committed)
         await super().start()
@@ -114,7 +114,7 @@ class ErasureCleaning(LoopTask):
 
 
 class _Vectors:
-    """The vectors of a node, whatever it embeds with at the time."""
+    """The vectors of a node, of its current provider."""
 
     def __init__(self, node: Node) -> None:
         self._node = node

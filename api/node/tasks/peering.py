@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 
 class ReplayState(Struct):
-    """How replaying a peer stands, since this node began to serve."""
+    """The state of replaying a peer, since this node began to serve."""
 
     rounds: int = 0
     pages: int = 0

@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 
 
 class PullState(Struct):
-    """How a peer stands: the last round, and why the last attempt failed, if it did."""
+    """The state of a peer: the last round, and why the last attempt failed, if it did."""
 
     rounds: int = 0
     report: RoundReport | None = None
@@ -87,7 +87,7 @@ class ProtocolFederation(LoopTask):
     """See the module.
 
     Attributes:
-        states: by node id, how pulling each peer stands.
+        states: by node id, the state of pulling each peer.
     """
 
     def __init__(self, node: Node, settings: Settings, peers: PeerBook) -> None:

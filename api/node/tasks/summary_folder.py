@@ -84,7 +84,7 @@ class SummaryFolder(LoopTask):
         return self._root is not None
 
     async def stop(self) -> None:
-        """Stop after the files that are being taken in."""
+        """Stop after the files in progress."""
         self._stopping.set()
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)

@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class TaskStatus(Struct, frozen=True):
-    """How a task stands. ``error``: why the last attempt failed."""
+    """The state of a task. ``error``: why the last attempt failed."""
 
     name: str
     state: TaskState
@@ -72,7 +72,7 @@ class Tasks:
                 _log.exception("stopping %s failed", task.name)
 
     def statuses(self) -> list[TaskStatus]:
-        """How each stands, in the order in which they start."""
+        """The state of each, in start order."""
         return [task.status() for task in self._tasks]
 
 

@@ -44,7 +44,7 @@ ACTOR = "system:engramlog:federation"
 PAGE = 200
 PAGES_MAX = 100
 WHOLE_ROUNDS = 20
-"""After so many rounds a peer is asked for everything anew, and at once when grants change."""
+"""Rounds after which the node asks a peer for everything again; also when grants change."""
 
 _log = logging.getLogger(__name__)
 

@@ -41,7 +41,7 @@ _deltas: TypeAdapter[AnyDelta] = TypeAdapter(MemoryDelta)
 
 
 class _NodeStore:
-    """What both stores have in common: where they are, and in which scope they stand."""
+    """What both stores share: their place and their scope."""
 
     _projector: str
 

@@ -78,7 +78,7 @@ async def list_erasures(call: Call) -> web.Response:
     errors=(404,),
 )
 async def get_erasure(call: Call) -> web.Response:
-    """Where an erasure stands, and its receipt once everything is clean."""
+    """The state of an erasure, and its receipt once everything is clean."""
     return answer(erasure_record(call, known_erasure(call, call.segment("erasure_id"))))
 
 

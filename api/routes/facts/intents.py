@@ -68,7 +68,7 @@ class Artifact(BaseModel):
 
 
 class Handoff(BaseModel):
-    """Where the work stands."""
+    """The state of the work."""
 
     summary: _Text
     fact_refs: list[_Text] = Field(default_factory=list[str], max_length=ITEMS_MAX)

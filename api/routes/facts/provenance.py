@@ -30,7 +30,7 @@ class ProvenanceParent(Struct):
 
 
 class ProvenanceNode(Struct):
-    """The root, or an ancestor. One that is absent or not visible has nothing but its hash."""
+    """The root, or an ancestor. One that is absent or not visible has only its hash."""
 
     hash: str
     exists: bool

@@ -26,7 +26,7 @@ routes = Routes("erasure")
 
 
 class TombstoneStatus(Struct):
-    """``tombstoned``: whether one of the tombstones stands."""
+    """``tombstoned``: whether one of the tombstones is in force."""
 
     tombstoned: bool
     tombstones: list[TombstoneRecord]

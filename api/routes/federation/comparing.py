@@ -1,4 +1,4 @@
-"""Whether two peers hold the same of each other: digests told, and compared from either side."""
+"""Whether two peers hold the same of each other, by digests."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ class ReplayedStream(Struct):
 
 
 class PeerDetail(PeerRecord):
-    """Everything about a peer: its grants, its streams, how replaying it stands, evidence."""
+    """Everything about a peer: its grants, its streams, its replay, evidence."""
 
     reason: str
     pubkey_fingerprint: str
@@ -183,7 +183,7 @@ async def register_peer(call: Call) -> web.Response:
         peer_id=peer_id,
         status="pending_approval" if fault is None else "rejected",
         verified_at=None,
-        # One answer for every failure: what an address answers is not told.
+        # One answer for every failure: it reveals nothing about the address.
         reason=None if fault is None else "the declaration could not be verified",
         pubkey_fingerprint=fingerprint(body.federation_pubkey),
     )

@@ -81,7 +81,7 @@ class Refusal(Struct):
 
 
 class PulledPeer(Struct):
-    """How pulling a peer stands."""
+    """The state of pulling a peer."""
 
     node_id: str
     active: bool
@@ -258,7 +258,7 @@ def _sorted_out(
     answers={200: PulledPeers},
 )
 async def pulls(call: Call) -> web.Response:
-    """How pulling each peer stands, and what was refused of it."""
+    """The state of pulling each peer, and what was refused of it."""
     federation, reader = call.service.federation, call.node.reader
     pulls: list[PulledPeer] = []
     for peer in federation.peers.all():

@@ -33,7 +33,7 @@ class ReplicatedEventsQuery(BaseModel):
 
 
 class ReplicationStatus(Struct):
-    """What the node is: ``primary``, or ``replica`` with how it stands."""
+    """What the node is: ``primary``, or ``replica`` with its state."""
 
     role: str
     node_id: str
@@ -98,7 +98,7 @@ async def events(call: Call) -> web.Response:
     answers={200: ReplicationStatus},
 )
 async def status(call: Call) -> web.Response:
-    """Whether the node is a primary or a replica, and how a replica stands."""
+    """Whether the node is a primary or a replica, and a replica's state."""
     node = call.node
     status = node.status()
     replica = status.get("replica")

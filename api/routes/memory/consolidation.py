@@ -173,7 +173,7 @@ async def delete_rule(call: Call) -> web.Response:
     errors=(400, 404, 409, 413, 503, 507),
 )
 async def run_rule(call: Call) -> web.Response:
-    """Run a rule now, whatever its cadence; or say what it would do (``dry_run``)."""
+    """Run a rule now, before its cadence; or say what it would do (``dry_run``)."""
     request = await call.body(RunRequest)
     _, document, *_ = await _standing(call, call.moment(call.view()))
     rule = parse_rule(document)

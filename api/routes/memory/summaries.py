@@ -1,4 +1,4 @@
-"""Summaries over HTTP: recorded by name, listed as they stood at a moment."""
+"""Summaries over HTTP: recorded by name, listed as of a moment."""
 
 from __future__ import annotations
 

@@ -27,5 +27,5 @@ class TaskList(Struct):
     answers={200: TaskList},
 )
 async def list_tasks(call: Call) -> web.Response:
-    """Every task of the node, how it stands, and why its last attempt failed."""
+    """Every task of the node, its state, and why its last attempt failed."""
     return answer(TaskList(call.service.tasks.statuses()))

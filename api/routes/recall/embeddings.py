@@ -1,4 +1,4 @@
-"""How facts are embedded: where the worker stands, and indexing them anew with another model."""
+"""How facts are embedded: the worker's state, and re-indexing with another model."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def _page(call: Call, query: ReceiptsQuery, whose: str | None) -> ReceiptPage:
 def _shown(
     call: Call, view: View, whose: str | None, before: int, rows_a_page: int
 ) -> Iterator[tuple[RecallAnswered, int]]:
-    """Receipts that are there for the caller, newest first, and where they stand."""
+    """Receipts that the caller may see, newest first, with their positions."""
     while True:
         rows = call.node.reader.ask(receipts_before, whose, before, rows_a_page + 1)
         for row in rows:

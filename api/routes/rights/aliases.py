@@ -68,7 +68,7 @@ class ResolveQuery(MomentQuery):
 
 
 class LikeName(Struct):
-    """An entity with a name like the one asked about; ``score`` from 0 to 1."""
+    """An entity with a similar name; ``score`` from 0 to 1."""
 
     uri: str
     score: float
@@ -115,7 +115,7 @@ async def set_alias(call: Call) -> web.Response:
 
 
 def _left_behind(call: Call, raw: str) -> list[str]:
-    """A warning of facts that stand under the name and are no longer found by it."""
+    """A warning of facts stored under the name and no longer found by it."""
     view = call.view()
     number = view.entities.number(raw)
     if number is None:

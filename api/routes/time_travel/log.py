@@ -128,7 +128,7 @@ class ReadBy(Struct):
 
 class LogEventAnswer(Struct):
     """``payload`` is there where it is not a fact itself, without what the caller may not know.
-    ``causes``: the events that led to it, the first first. ``facts``: as they stand now.
+    ``causes``: the events that led to it, the first first. ``facts``: as they are now.
     ``chain`` is null where ``stream_seq`` is, for the same reason."""
 
     event: LogEvent

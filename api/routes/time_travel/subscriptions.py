@@ -111,7 +111,7 @@ class SubscriptionEvents(Struct):
 _KIND = "subscription-events"
 HEARTBEAT_SECONDS = 15.0
 STREAM_WRITE_SECONDS = 30.0
-"""A reader that takes longer for one part is let go; it resumes with its last id."""
+"""A reader that takes longer for one part is disconnected; it resumes with its last id."""
 
 
 @routes.add(
@@ -272,7 +272,7 @@ def _page(call: Call, row: SubscriptionRow, query: SubscriptionEventsQuery) -> S
 
 
 def _sealed(call: Call, row: SubscriptionRow, position: int) -> str:
-    """Where a walk stands; never expires, and hides how long the log is."""
+    """The state of a walk; never expires, and hides the log's length."""
     digest = filters_digest({"subscription": row.id})
     return call.service.cursors.seal(Cursor(_KIND, digest, 0, 0, 0, (position,)))
 

@@ -141,7 +141,7 @@ def _records(
     before: Moment,
     after: Moment,
 ) -> list[Record]:
-    """Records as they stood at the end that still knew them."""
+    """Records as of the end that still knew them."""
     moment = before if name == "retracted" else after
     records = call.records(view, slots, moment)
     if name == "decayed":

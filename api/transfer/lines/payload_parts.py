@@ -14,7 +14,7 @@ from engramlog.eventlog.kinds import Payload
 
 _S = TypeVar("_S", bound=Struct)
 Change = Callable[[str, str], Any]
-"""From a name and where it stands to what it is called elsewhere; None: leave it out."""
+"""From a name and its place to its name elsewhere; None: leave it out."""
 
 
 class Part(Struct, frozen=True):

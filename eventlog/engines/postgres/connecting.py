@@ -147,5 +147,5 @@ def storage_error(fault: psycopg.Error) -> EventLogError:
 
 
 def is_lost(db: Connection) -> bool:
-    """Whether nothing more can be asked of a connection."""
+    """Whether a connection is unusable."""
     return db.closed or db.pgconn.status != pq.ConnStatus.OK

@@ -19,7 +19,7 @@ RETRY_SECONDS = 1.0
 SLICE_SECONDS = 0.05
 """How soon the thread sees that it is to end."""
 IDLE_SECONDS_MAX = 30
-"""How long the server keeps the connection of a node that stands still, and its lead."""
+"""How long the server keeps the connection of a silent node, and its lead."""
 
 _log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 Durability = Literal["quorum", "server"]
 """``quorum``: a write is acknowledged once a synchronous standby has it on disk too. ``server``:
-once the server has it, whatever that is worth."""
+once the server confirms it."""
 
 STATE = """
 SELECT h.position, h.received_at, h.received_hlc, h.hash, h.origin, h.epoch,

@@ -155,7 +155,7 @@ class SqliteLog(SqliteReading, AppendingLog):
                 (each.actor, each.key): KeyUse(each.digest, each.first_position, each.last_position)
                 for each in keys
             }
-            # What the other log erased of itself is erased here, wherever the copy stood then.
+            # What the other log erased of itself is erased here, however far the copy was then.
             self.store(links, uses, erased_of(links))
             stored = True
         finally:
@@ -327,7 +327,7 @@ class SqliteLog(SqliteReading, AppendingLog):
                 raise CorruptLog(after + 1, f"missing: the next event is at {stored.position}")
             after = stored.position
             header = decode(stored).header
-            # Before the first event of a stream in the tail stands one we did not read.
+            # We did not read the event before the first one of a stream in the tail.
             before = StreamHead(header.stream, header.stream_seq - 1, header.prev_hash)
             fault = check_link(tips.get(header.stream, before), stored)
             gone = stored.payload is None and stored.salt is None

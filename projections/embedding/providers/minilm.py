@@ -30,7 +30,7 @@ BATCH_TOKENS = 512
 
 
 class Batch(Struct, frozen=True):
-    """Token numbers of some texts, and where in the request each text stood."""
+    """Token numbers of some texts, and the place of each text in the request."""
 
     texts: list[list[int]]
     places: list[int]

@@ -39,7 +39,7 @@ class Provider(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of connections and memory. Idempotent."""
+        """Release connections and memory. Idempotent."""
         ...
 
 

@@ -34,7 +34,7 @@ class _Part(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class PerPoint(_Part, frozen=True):
-    """What one point of emotion adds, whatever its sign."""
+    """What one point of emotion adds, positive or negative."""
 
     per_point: Small = 0.02
 

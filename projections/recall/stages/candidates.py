@@ -20,7 +20,7 @@ def by_slot(slots: I32) -> Keys:
 
 
 def best_indices(scores: F64, count: int, ages: Callable[[I64], Keys]) -> I64:
-    """Where the ``count`` highest scores stand, ascending; among equals the oldest by
+    """Places of the ``count`` highest scores, ascending; among equals the oldest by
     ``ages``, keys of indices."""
     if len(scores) <= count:
         return np.arange(len(scores))

@@ -176,7 +176,7 @@ def _by_phrase(survey: Survey, phrase: str) -> I32:
 
 
 def _known(survey: Survey, numbers: list[int]) -> I32:
-    """Those of the entities at which an edge stands that the caller may see."""
+    """Those of the entities with an edge that the caller may see."""
     known = [
         number
         for number in sorted(set(numbers))

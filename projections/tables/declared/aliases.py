@@ -21,7 +21,7 @@ from engramlog.projections.tables.erasing import POSITIONS
 
 
 class AliasRow(Struct, frozen=True):
-    """One alias while it stood; times in microseconds."""
+    """One alias and its interval; times in microseconds."""
 
     raw_uri: str
     canonical_uri: str
@@ -89,7 +89,7 @@ def load_aliases(db: apsw.Connection) -> list[AliasRow]:
 
 
 def standing_alias(db: apsw.Connection, raw_uri: str) -> tuple[str, str] | None:
-    """(canonical, kind) of an alias that stands, in the transaction that decides."""
+    """(canonical, kind) of a live alias, in the transaction that decides."""
     rows = query(
         db,
         f"SELECT canonical_uri, kind FROM aliases WHERE raw_uri=? AND to_position={LIVE}",
@@ -120,7 +120,7 @@ class AliasBook:
         return name
 
     def get(self, name: str, position: int) -> AliasRow | None:
-        """The alias of exactly this name that stood at a position."""
+        """The alias of exactly this name at a position."""
         for row in self._by_raw.get(name, ()):
             if row.from_position <= position < row.to_position:
                 return row
@@ -135,7 +135,7 @@ class AliasBook:
     def list(
         self, position: int, after: str, limit: int, shown: Callable[[AliasRow], bool]
     ) -> list[AliasRow]:
-        """Aliases that stood at a position and are ``shown``, by name, from behind ``after``."""
+        """Live aliases at a position that are ``shown``, by name, after ``after``."""
         names = sorted(name for name in self._by_raw if name > after)
         found: list[AliasRow] = []
         for name in names:

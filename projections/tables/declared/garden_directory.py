@@ -1,4 +1,4 @@
-"""The gardens that stand now and who is in them: what every request's rights are made of.
+"""The present gardens and their members: what every request's rights are made of.
 
 Read whole from the tables and replaced by the writer after a change, like the key ring, so
 a request costs one look-up. A garden that the asker is not to know of is not found here:
@@ -51,7 +51,7 @@ class Member(Struct, frozen=True):
 
 
 class Garden(Struct, frozen=True):
-    """One garden that stands, with its members in the order in which they came."""
+    """A present garden, with its members in the order in which they came."""
 
     id: str
     slug: str
@@ -97,7 +97,7 @@ class GardenDirectory:
         self._of_member = {name: frozenset(ids) for name, ids in of_member.items()}
 
     def of_member(self, entity_uri: str) -> frozenset[str]:
-        """Ids of the gardens that an entity is a member of, in whatever role."""
+        """Ids of the gardens that an entity is a member of, in any role."""
         return self._of_member.get(entity_uri, _NONE)
 
     def find(self, name: str) -> Garden | None:
@@ -113,7 +113,7 @@ _NONE: frozenset[str] = frozenset()
 
 
 def load_gardens(db: apsw.Connection) -> list[Garden]:
-    """Every garden that stands, oldest first."""
+    """Every present garden, oldest first."""
     members: dict[str, list[Member]] = {}
     for garden_id, *member in query(db, _MEMBERS):
         members.setdefault(garden_id, []).append(Member(*member))
@@ -147,6 +147,6 @@ def role_in(db: apsw.Connection, garden_id: str, entity_uri: str) -> Role | None
 
 
 def garden_state(db: apsw.Connection, garden_id: str) -> tuple[str, bool] | None:
-    """(scope, whether it is a quarantine) of a garden that stands, else None."""
+    """(scope, whether it is a quarantine) of a present garden, else None."""
     rows = query(db, _GARDEN, (garden_id,))
     return (rows[0][0], bool(rows[0][1])) if rows else None

@@ -35,7 +35,7 @@ def decoded(text: str) -> FactAttributes:
 
 
 def attributes_at(db: apsw.Connection, fact: str, position: int) -> FactAttributes | None:
-    """A fact's attributes as they stood at a position; None where it had none."""
+    """A fact's attributes at a position; None if it had none."""
     row = query_one(
         db,
         "SELECT attributes FROM fact_attributes WHERE fact_id = ? AND position <= ?"

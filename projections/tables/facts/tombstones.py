@@ -185,7 +185,7 @@ def hidden_scopes(scope: str) -> frozenset[str]:
 
 
 def tombstones_named(db: apsw.Connection, tombstone_id: str) -> list[TombstoneRow]:
-    """Tombstones of an id, one a node that signed one, whether they stand or not."""
+    """Tombstones of an id, one per signing node, in force or revoked."""
     sql = f"SELECT {_COLUMNS} FROM tombstones WHERE tombstone_id=? ORDER BY from_position"
     return [_row(row) for row in query(db, sql, (tombstone_id,))]
 
@@ -193,7 +193,7 @@ def tombstones_named(db: apsw.Connection, tombstone_id: str) -> list[TombstoneRo
 def find_tombstone(
     db: apsw.Connection, tombstone_id: str, node_id: str | None
 ) -> TombstoneRow | None:
-    """The tombstone of this id that a node signed (None: this node), whether it stands or not."""
+    """The tombstone of this id by a node (None: this node), in force or revoked."""
     named = tombstones_named(db, tombstone_id)
     return next((row for row in named if row.node_id == node_id), None)
 
@@ -205,7 +205,7 @@ def tombstones_of(db: apsw.Connection, entity: str) -> list[TombstoneRow]:
 
 
 def standing_tombstones(db: apsw.Connection) -> list[TombstoneRow]:
-    """Every tombstone that stands, oldest first."""
+    """Every tombstone in force, oldest first."""
     sql = f"SELECT {_COLUMNS} FROM tombstones WHERE to_position=? ORDER BY from_position"
     return [_row(row) for row in query(db, sql, (LIVE,))]
 
@@ -297,7 +297,7 @@ def _ends(revocation: TombstoneRevoked, tombstone_id: str, node_id: str | None) 
 
 
 class TombstonesPart:
-    """What the tombstones that stand hide; replaced whole when that changes."""
+    """What the tombstones in force hide; replaced whole when that changes."""
 
     kinds = frozenset({"fact_asserted", "conflict_resolved", *TombstonesProjector.kinds})
 

@@ -98,7 +98,7 @@ class VerdictsProjector:
 
 
 class ContentReview(Struct, frozen=True):
-    """The decision that stands on a fact; ``decided_at`` in microseconds."""
+    """The current decision on a fact; ``decided_at`` in microseconds."""
 
     fact_id: str
     decision: str
@@ -179,7 +179,7 @@ class VerdictsPart:
         self.array[slot] = standing_flags(flags, decision)
 
     def review(self, slot: int, decision: str) -> None:
-        """Let a decision stand on a fact; without a verdict there is nothing to decide."""
+        """Record a decision on a fact that has a verdict."""
         flags = self._judged.get(slot)
         if flags is not None:
             changed = self.array.copy()

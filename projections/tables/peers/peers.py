@@ -1,4 +1,4 @@
-"""Peers: who may replay us, whom we replay, what their streams stand at, and evidence."""
+"""Peers: who may replay us, whom we replay, how far their streams are, and evidence."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from engramlog.projections.tables.erasing import POSITIONS
 
 
 class RecallReceiptsProjector:
-    """``recall_receipts``: whose receipt stands at which position."""
+    """``recall_receipts``: whose receipt is at which position."""
 
     name = "recall_receipts"
     version = 1

@@ -76,7 +76,7 @@ class Context(Struct, frozen=True):
 
 
 class Adoption(Struct, frozen=True):
-    """Events of another node to take in as they are, through ``peer``."""
+    """Unchanged events of another node, through ``peer``."""
 
     peer: str
     events: tuple[Foreign, ...]

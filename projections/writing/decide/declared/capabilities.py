@@ -13,7 +13,7 @@ from engramlog.projections.writing.decide.context import Context, Decision
 
 
 def revoke_capability(command: ask.RevokeCapability, context: Context) -> Decision | Refused:
-    """The token, and whatever was derived from it, allows nothing from here on."""
+    """The token, and every one derived from it, allows nothing from here on."""
     context.flush()
     row = query_one(
         context.db, "SELECT object FROM capabilities WHERE token_id=?", (command.token_id,)

@@ -23,7 +23,7 @@ from engramlog.projections.writing.decide.declared.capabilities import revocatio
 
 
 def sweep_decay(command: ask.SweepDecay, context: Context) -> Decision:
-    """One event a scope, with the policies as they stand."""
+    """One event per scope, with the current policies."""
     drafts = [
         context.draft(
             DecaySwept(

@@ -1,4 +1,4 @@
-"""Setting attributes of a fact that stands, or stood."""
+"""Setting attributes of a fact, live or ended."""
 
 from __future__ import annotations
 

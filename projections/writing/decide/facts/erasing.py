@@ -193,7 +193,7 @@ def certify_erasure(command: ErasureCertified, context: Context) -> Decision | R
 
 
 def set_legal_hold(command: LegalHoldSet, context: Context) -> Decision | Refused:
-    """Hold, or let go. Setting what is set already changes nothing."""
+    """Hold, or release. Repeating it changes nothing."""
     context.flush()
     if command.target_kind == "fact" and not facts_named(context.db, [command.target]):
         return _ABSENT

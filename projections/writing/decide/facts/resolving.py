@@ -216,7 +216,7 @@ def _settle(
     note = context.draft(
         _plain_fact(
             (f"stigmem:resolution:{command.conflict_id}", *key[1:]),
-            as_content(value),  # the note records what was decided and instructs no one
+            as_content(value),  # the note records a decision and instructs no model
             command.source,
             level,
         ),

@@ -71,7 +71,7 @@ def regranted(node_id: str, grants: PeerGrants, context: Context) -> list[Draft]
 
 def _granted(stone: TombstoneRow, grants: PeerGrants) -> frozenset[str]:
     """Where a peer's tombstone counts. Settings decide whether ``team`` is shared: where it
-    did not count before, the peer is asked again."""
+    did not count before, ask the peer again."""
     if not grants.erase_foreign:
         return frozenset()
     closed = {"local", "team"} - stone.scopes

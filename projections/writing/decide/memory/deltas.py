@@ -73,7 +73,7 @@ class _SourceForbidden(Exception):
 
 
 class _Batch:
-    """The drafts of a batch as it is taken in, slice by slice."""
+    """The drafts of a batch, slice by slice."""
 
     def __init__(self, command: ask.ApplyDeltas, context: Context) -> None:
         self.drafts: list[Draft] = []

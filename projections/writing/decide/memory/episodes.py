@@ -29,7 +29,7 @@ FROM json_each(?2) n CROSS JOIN episodes e ON e.partition=?1 AND e.id=n.value
 WHERE e.peer IS NULL ORDER BY position DESC
 """
 _AT = 4
-"""Where ``at_us`` stands in what ``_body`` returns."""
+"""The place of ``at_us`` in what ``_body`` returns."""
 _encode = msgspec.json.Encoder().encode
 
 

@@ -64,7 +64,7 @@ def set_peer_state(command: PeerStateSet, context: Context) -> Decision | Refuse
 
 
 def adopt_page(command: ask.AdoptPage, context: Context) -> Decision | Refused:
-    """Take in a page of an approved peer's stream that is not held."""
+    """Append a page of an approved peer's stream that is not held."""
     if query_one(context.db, _ACTIVE, (command.node_id,)) is None:
         return Refused("peer_not_approved", f"{command.node_id} is not an approved peer")
     held = query_one(context.db, _HELD, (command.stream,))
