@@ -98,7 +98,7 @@ def load(data: Path) -> None:
 
 
 def show(client: Client, url: str) -> None:
-    """Ask and print. Raises CommandError where an answer is empty."""
+    """Ask and print. Raises CommandError if an answer is empty."""
     _show_recall(client, url, None)
     _show_recall(client, url, EARLIER)
     _show_life(client, url)

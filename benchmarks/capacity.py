@@ -19,7 +19,7 @@ FACTS_OF_AN_ENTITY = 10
 
 
 def measure(facts: int) -> list[Figure]:
-    """Figures for a node of its own with so many facts, without vectors."""
+    """Figures for a separate node with so many facts, without vectors."""
     count = max(BATCH, facts // BATCH * BATCH)
     with tempfile.TemporaryDirectory(prefix="engramlog-capacity-") as name:
         data = Path(name) / "data"

@@ -1,8 +1,8 @@
-"""Conversations and passages that questions are asked of, in nodes of their own, written as
+"""Conversations and passages that questions are asked of, in their own nodes, written as
 any client would write them.
 
 One fact a turn, in order; the speaker is the entity and the session the source. A passage is a
-fact, an entity and a source of its own. Nothing of the questions is written.
+fact, an entity and its own source. Nothing of the questions is written.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ SETS = (
 
 
 class Question(Struct, frozen=True):
-    """What is asked of one conversation, and the turns that hold the answer; none where the
+    """A question about one conversation, and the turns that hold the answer; none if the
     conversation does not hold it."""
 
     id: str

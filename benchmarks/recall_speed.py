@@ -144,7 +144,7 @@ class Made:
         self._known.update((q.text, self._world.question_vector(q)) for q in questions)
 
     def query(self, text: str) -> F32:
-        """Of a question; of any other text, a vector of its own."""
+        """Of a question; of any other text, its own vector."""
         known = self._known.get(text)
         return self._world.question_vector(Question(text, 0)) if known is None else known
 

@@ -1,6 +1,6 @@
 """A store to recall from: Zipfian text in topics, and made-up unit vectors that follow them.
 
-No model runs: a fact's vector is its topic's direction, a part of its own, and what all texts
+No model runs: a fact's vector is its topic's direction, its own part, and what all texts
 have in common, spread over the dimensions unevenly. Cosines then lie as those of real sentences
 under MiniLM do: 0.18 ± 0.1 between any two, about 0.6 between a question and what answers it.
 """
@@ -123,7 +123,7 @@ class RecallWorld:
         return np.searchsorted(self._shares, chance.random(count))
 
     def topic_words(self, topic: int) -> list[str]:
-        """The words that a topic has of its own."""
+        """The words that only this topic has."""
         return [self._words[number] for number in self._topic_words[topic].tolist()]
 
     def topics_of(self, first: int, count: int) -> np.ndarray[Any, Any]:

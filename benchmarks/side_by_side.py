@@ -40,7 +40,7 @@ class Side:
         self._client = RawClient(url, key)
 
     def ask(self, asked: Asked) -> float:
-        """Seconds of one request. Raises SystemExit where it is not taken."""
+        """Seconds of one request. Raises SystemExit if it is not taken."""
         began = time.perf_counter()
         status, answer = self._client.request(*asked)
         seconds = time.perf_counter() - began

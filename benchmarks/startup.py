@@ -1,6 +1,6 @@
 """Start-up of a node as it ships, by the size of its store, and the memory that a fact takes.
 
-Each start is a process of its own, from its first instruction to ``/readyz``: seconds on the
+Each start is its own process, from its first instruction to ``/readyz``: seconds on the
 clock, and of processor time, which other work on the machine changes less. A node that was closed
 in order has files of its memory image; ``from the tables`` is the same store without them.
 """

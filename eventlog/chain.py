@@ -72,7 +72,7 @@ class Chain:
         self._undo.clear()
 
     def advance(self, head: Head, streams: Mapping[str, StreamHead]) -> None:
-        """Go on from where another writer of the same log has brought it; ``streams`` are those
+        """Continue from where another writer of the same log has brought it; ``streams`` are those
         that have grown."""
         self._settled = head
         self._position = head.position
@@ -269,7 +269,7 @@ def kind_and_version(draft: Draft) -> tuple[str, int]:
 
 
 def check_link(previous: StreamHead | None, stored: Stored) -> str | None:
-    """Why ``stored`` does not continue its stream after ``previous``; None where it does."""
+    """Why ``stored`` does not continue its stream after ``previous``; None if it does."""
     try:
         header = decode_header(stored.header)
     except (msgspec.MsgspecError, TypeError, UnicodeDecodeError) as fault:

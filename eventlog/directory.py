@@ -122,7 +122,7 @@ class HeldDirectory(DataDirectory):
 
     @classmethod
     def accept_copy(cls, path: Path) -> Identity:
-        """Go on as the same node from a copy, in the next epoch.
+        """Continue as the same node from a copy, in the next epoch.
 
         Only right when the original is gone for good: events of this node after the copy
         was made are lost unless peers hold them. They keep their streams (the old epoch),
@@ -139,7 +139,7 @@ class HeldDirectory(DataDirectory):
 
     @classmethod
     def new_identity(cls, path: Path) -> Identity:
-        """Make the copy a node of its own: another id, epoch 1, the same memory so far.
+        """Make the copy an independent node: another id, epoch 1, the same memory so far.
 
         The keys that came with the copy are put aside as ``identity.replaced-N``. Raises as
         ``open``.
@@ -173,9 +173,9 @@ def _check_place(path: Path) -> None:
     if all(remembered.is_copy_at(_place_of(path, key)) for key in folder.glob(f"{KEY_FILE}*")):
         raise DirectoryCopied(
             f"{path} is a copy of a data directory, and the original may still be running. "
-            "If the original is gone for good, go on as the same node in a new epoch: "
+            "If the original is gone for good, continue as the same node in a new epoch: "
             f"'engramlog identity accept-copy --data {path}'. "
-            "To make the copy a node of its own, with another id: "
+            "To make the copy an independent node, with another id: "
             f"'engramlog identity new --data {path}'"
         )
 
@@ -196,7 +196,7 @@ def _place_of(path: Path, key: Path) -> IdentityPlace:
 
 
 def _generation(path: Path) -> int:
-    """Which use of its inode a file is; 0 where the file system does not say."""
+    """Which use of its inode a file is; 0 if the file system does not say."""
     answer = bytearray(8)
     descriptor = os.open(path, os.O_RDONLY)
     try:

@@ -79,7 +79,7 @@ class EraseRefused(AppendError):
 
 
 class ClockSkew(AppendError):
-    """A remote hybrid clock reading lies outside the tolerated window around our clock."""
+    """A remote hybrid clock reading is outside the tolerated window around our clock."""
 
 
 class PayloadTooLarge(AppendError):
@@ -120,7 +120,7 @@ class CorruptLog(EventLogError):
     """Stored bytes contradict themselves.
 
     Attributes:
-        position: the first position at fault (0 where no single one is).
+        position: the first position at fault (0 if no single one is).
         reason: what does not agree, in words.
     """
 

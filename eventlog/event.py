@@ -64,7 +64,7 @@ class Draft(Struct, frozen=True, gc=False):
 
 
 class Stored(Struct, frozen=True, gc=False):
-    """An event exactly as it lies in the log: the hashed bytes and the local columns.
+    """An event exactly as it is in the log: the hashed bytes and the local columns.
 
     ``position``, ``received_at`` (microseconds), ``received_hlc`` and ``peer`` are this
     node's own and lie outside the hash.

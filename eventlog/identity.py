@@ -95,7 +95,7 @@ class Identity:
     def restore(cls, backup: Path, folder: Path, *, epoch: int | None = None) -> Self:
         """Take an identity from a backup, in a new epoch.
 
-        The backup cannot know what was signed after it was made, so streams start anew:
+        The backup cannot know what was signed after it was made, so streams start again:
         ``epoch`` must be above any that the lost node used (default: the backup's + 1).
         Raises KeyFileError if ``folder`` holds a key, or ``epoch`` is not above the backup's.
         """

@@ -207,7 +207,7 @@ class ReadableLog(Protocol):
         self, after: int = 0, limit: int = 1000, streams: Collection[str] | None = None
     ) -> list[Recorded]:
         """Events with position > ``after`` in order, at most ``limit``, of ``streams`` if given.
-        Raises CorruptLog where bytes cannot be decoded (hashes are checked by ``verify``)."""
+        Raises CorruptLog if bytes cannot be decoded (hashes are checked by ``verify``)."""
         ...
 
     def read_stored(
@@ -261,7 +261,7 @@ class EventLog(ReadableLog, Protocol):
 
     @property
     def fault(self) -> str | None:
-        """Why nothing can be acknowledged now, as far as is known; None where it can."""
+        """Why nothing can be acknowledged now, as far as is known; None if it can."""
         ...
 
     def retry(self) -> None:

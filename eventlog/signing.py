@@ -75,7 +75,7 @@ def sign_heads(
 
 
 def signature_fault(heads: SignedHeads, public_keys: frozenset[str] | None = None) -> str | None:
-    """Why the statement is not the node's; None where it is.
+    """Why the statement is not the node's; None if it is.
 
     ``public_keys`` are the keys (base64) trusted for this node; without them the node id
     itself decides, since it comes from the node's first key.

@@ -1,4 +1,4 @@
-"""Who may read what, compiled once a request and applied before anything is counted."""
+"""Who may read what, compiled once per request and applied before anything is counted."""
 
 from __future__ import annotations
 

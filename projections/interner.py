@@ -55,7 +55,7 @@ class Interner:
         return number
 
     def number(self, text: str) -> int | None:
-        """The number of ``text``, or None where it never appeared."""
+        """The number of ``text``, or None if it never appeared."""
         number = self._numbers.get(text)
         return self._sealed.number(key_of(text)) if number is None and self._first else number
 

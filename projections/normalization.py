@@ -77,7 +77,7 @@ def matches_label(pattern: str, relation: str) -> bool:
 
 
 def lies_under(entity: str, prefix: str) -> bool:
-    """Whether ``entity`` is ``prefix`` or lies below it.
+    """Whether ``entity`` is ``prefix`` or is below it.
 
     Prefixes end where names end: ``…/user/al`` does not reach ``…/user/alice``. One that
     ends in ``/`` or ``:`` reaches everything that continues it.

@@ -32,7 +32,7 @@ PART_BYTES = 1 << 24
 """Bytes summed in one go; other threads run meanwhile."""
 CHECKING_THREADS = 2
 SPARE_BYTES = 64 << 20
-"""Space that these files leave: what can be made anew does not fill the disk of the log."""
+"""Space that these files leave: what can be made again does not fill the disk of the log."""
 _TAIL = len(MARK) + 2 * 8 + 32
 
 
@@ -105,7 +105,7 @@ class Sections:
         return self._contents.document
 
     def array(self, name: str) -> np.ndarray[Any, Any]:
-        """An array as long as it was written, to be read. Raises SealedFault where there is
+        """An array as long as it was written, to be read. Raises SealedFault if there is
         none."""
         array = self.roomy(name)[: self._place(name).length]
         array.flags.writeable = False
@@ -129,7 +129,7 @@ class Sections:
         return weakref.ref(self._data)
 
     def check(self) -> None:
-        """Read everything. Raises SealedFault where a section is not as it was written."""
+        """Read everything. Raises SealedFault if a section is not as it was written."""
         view = memoryview(self._data)
 
         def wrong(place: _Place) -> bool:

@@ -72,7 +72,7 @@ def make_backup(data: Path, target: Path, clock: Clock, progress: Progress) -> B
     """
     directory = DataDirectory.inspect(data)
     if target.exists() and any(target.iterdir()):
-        raise BackupFault(f"{target} is not empty: a backup needs a folder of its own")
+        raise BackupFault(f"{target} is not empty: a backup needs an empty folder")
     target.mkdir(mode=0o700, parents=True, exist_ok=True)
     sources = _databases(directory)
     for number, (name, source) in enumerate(sources):
@@ -142,7 +142,7 @@ def _sync_all(folder: Path, names: list[str]) -> None:
 
 
 def read_manifest(backup: Path) -> BackupManifest:
-    """The manifest of a backup. Raises BackupFault where there is none that can be read."""
+    """The manifest of a backup. Raises BackupFault if there is none that can be read."""
     try:
         manifest = msgspec.json.decode((backup / MANIFEST).read_bytes(), type=BackupManifest)
     except FileNotFoundError as fault:
@@ -193,7 +193,7 @@ def restore_backup(
         KeyFileError: ``epoch`` is not above the backup's.
     """
     if data.exists() and (not data.is_dir() or any(data.iterdir())):
-        raise BackupFault(f"{data} exists: a restore needs a directory of its own")
+        raise BackupFault(f"{data} exists: a restore needs a new directory")
     manifest = check_backup(backup, progress)
     data.parent.mkdir(parents=True, exist_ok=True)
     staged = data.with_name(f"{data.name}.restoring")

@@ -21,7 +21,7 @@ class CopyDiffers(Exception):
 def copy_log(source: WholeLog, target: WholeLog, progress: Progress) -> int:
     """Append to ``target`` what it lacks of ``source``; returns the position reached.
 
-    ``target`` may hold a beginning of ``source`` already, so an interrupted copy goes on.
+    ``target`` may hold a beginning of ``source`` already, so an interrupted copy continues.
 
     Raises:
         CopyDiffers: ``target`` holds something else.

@@ -48,7 +48,7 @@ def compare_in_use(link: Path, log: EventLog, green: TableDigests) -> bool:
 
 
 def compare_with(blue: apsw.Connection, green: TableDigests) -> bool:
-    """Whether blue could be compared. Raises DigestMismatch where it differs."""
+    """Whether blue could be compared. Raises DigestMismatch if it differs."""
     state = file_state(blue)
     if state.halted or state.versions != known_versions():
         return False

@@ -92,7 +92,7 @@ class Cleaner:
 
     Args:
         link: of the projections file.
-        vectors: None where the node was opened without embeddings; their files are removed then.
+        vectors: None if the node was opened without embeddings; their files are removed then.
         snapshots: removed where they hold what is erased, before the tables are rewritten: a
             rebuild that has begun from one is met as another generation of the tables.
         copies: whether the node is a replica: it cleans its own files, and leaves receipts to
@@ -319,7 +319,7 @@ def receipts_of(
 
 
 def receipt_fault(document: str, signature: str) -> str | None:
-    """Why a receipt is not what its node signed; None where it is."""
+    """Why a receipt is not what its node signed; None if it is."""
     try:
         stated = msgspec.json.decode(document, type=ReceiptDocument)
         message = RECEIPT_CONTEXT + document.encode()

@@ -35,14 +35,14 @@ class KeptImage:
         self._log = log
 
     def lag(self) -> int:
-        """How many positions the files are behind; 0 where there is nothing to write, or the
+        """How many positions the files are behind; 0 if there is nothing to write, or the
         memory image is not what the log says."""
         if self._writer.degraded is not None or self._writer.store.halted:
             return 0
         return self._image.position - self.files.position
 
     def write(self) -> int | None:
-        """Write the image while reads and writes go on; returns its position, None where an
+        """Write the image while reads and writes continue; returns its position, None if an
         erasure came between. Raises OSError."""
         return self.files.write(
             self._image, self._log, lambda work: self._writer.exclusive(work).result()

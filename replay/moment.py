@@ -58,7 +58,7 @@ def resolve(
             raise MomentError("as_of_invalid_timestamp", f"as_of {fault}") from fault
     # What came while the clock was ahead is no future: it is there, and stays as it is.
     if instant_us > now_us and instant_us > log.received_at(head_position):
-        raise MomentError("as_of_future", "as_of lies in the future")
+        raise MomentError("as_of_future", "as_of is in the future")
     if floor_us is not None and instant_us < floor_us:
         raise before_floor(floor_us)
     return Moment(min(log.position_at(instant_us), head_position), instant_us)

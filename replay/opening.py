@@ -88,7 +88,7 @@ def _open_store(
 
 
 def _usable(link: Path, log: EventLog, progress: Progress | None) -> ProjectionStore | None:
-    """The file in use, caught up; None where it must be made anew."""
+    """The file in use, caught up; None if it must be made again."""
     store = ProjectionStore(link, history=log)
     try:
         reason = _unusable(store, log)
@@ -114,7 +114,7 @@ def _unusable(store: ProjectionStore, log: EventLog) -> str | None:
 
 
 def tables_beyond(link: Path, log: ReadableLog) -> int:
-    """The position that the tables have reached where the log ends before it; 0 where it does
+    """The position that the tables have reached where the log ends before it; 0 if it does
     not, or where no tables can be read."""
     path = current_generation(link)
     if path is None:

@@ -47,7 +47,7 @@ class RebuildReport(Struct, frozen=True):
 
     Attributes:
         events: applied, behind the snapshot that it started from.
-        compared: False where projector versions changed.
+        compared: False if projector versions changed.
         snapshot: the snapshot's position, 0 if it began at the first event.
         passed_over: snapshots that it could not start from.
     """
@@ -190,9 +190,9 @@ def rebuild_serving(
 ) -> RebuildReport:
     """Build green while blue serves reads and writes, then swap between two groups.
 
-    Blue is compared at the position of a read snapshot taken at the start, so writing goes
-    on meanwhile. The writer then closes the last gap and moves to green; ``swapped`` is
-    called before it writes there, so that no reader goes on with blue.
+    Blue is compared at the position of a read snapshot taken at the start, so writes
+    continue. The writer then closes the last gap and moves to green; ``swapped`` is
+    called before it writes there, so that no reader continues with blue.
 
     Raises:
         DigestMismatch: green differs from blue.

@@ -114,8 +114,8 @@ def described(path: Path, made_at_us: int, *, automatic: bool) -> Snapshot:
 
 
 def mismatch(snapshot: Snapshot, log: EventLog) -> str | None:
-    """Why a snapshot cannot serve this release and this log, whatever its file holds; None
-    where it can."""
+    """Why a snapshot cannot serve this release and this log, regardless of its file; None
+    if it can."""
     wanted = known_versions()
     changed = sorted(
         name
@@ -147,7 +147,7 @@ def contents_fault(snapshot: Snapshot, path: Path, *, rows: bool) -> str | None:
     state, digests = _contents(path, rows=rows)
     stands = (state.position, state.hash.hex(), state.versions)
     if stands != (snapshot.position, snapshot.hash, snapshot.versions) or state.halted:
-        return "its tables stand elsewhere than it says"
+        return "its tables are at another position than it says"
     if not rows:
         return None
     wrong = differing(snapshot, digests)
@@ -212,7 +212,7 @@ def copy_in_use(link: Path, target: Path) -> None:
 
 
 def check_equal(made: Snapshot, expected: Snapshot) -> None:
-    """Raises SnapshotFault where tables that came are not what was said."""
+    """Raises SnapshotFault if tables that came are not what was said."""
     fields = ("position", "hash", "versions", "digest", "tables", "bytes", "sha256")
     for field in fields:
         if getattr(made, field) != getattr(expected, field):

@@ -86,7 +86,7 @@ class Snapshots:
         return found, broken
 
     def get(self, position: int) -> Snapshot:
-        """The snapshot at a position. Raises SnapshotFault where there is none."""
+        """The snapshot at a position. Raises SnapshotFault if there is none."""
         found, broken = self.all()
         for snapshot in found:
             if snapshot.position == position:
@@ -179,7 +179,7 @@ class Snapshots:
     # -- using ----------------------------------------------------------------------------
 
     def fault(self, snapshot: Snapshot, log: EventLog) -> str | None:
-        """Why a snapshot cannot be used, every row of it read; None where it can."""
+        """Why a snapshot cannot be used, every row of it read; None if it can."""
         with self._lock:
             unfit = mismatch(snapshot, log)
             return unfit or file_fault(snapshot, self.path(snapshot.position), rows=True)
@@ -200,7 +200,7 @@ class Snapshots:
         self, target: Path, log: EventLog, until: int
     ) -> tuple[Snapshot | None, list[PassedOver]]:
         """Copy the newest snapshot that fits this release, the log and ``until`` to
-        ``target``; None where there is none. Those that are damaged or do not fit are named.
+        ``target``; None if there is none. Those that are damaged or do not fit are named.
 
         Raises:
             StorageFailed: the copy cannot be written.
@@ -243,7 +243,7 @@ class Snapshots:
     # -- removing -------------------------------------------------------------------------
 
     def remove(self, position: int) -> None:
-        """Remove a snapshot, also a damaged one. Raises SnapshotFault where there is none."""
+        """Remove a snapshot, also a damaged one. Raises SnapshotFault if there is none."""
         with self._lock:
             if not self._document(position).exists() and not self.path(position).exists():
                 raise SnapshotFault(f"there is no snapshot at position {position}")

@@ -74,7 +74,7 @@ def verify_file(
 ) -> VerifyReport:
     """``verify`` for a ``log.db`` that may be too damaged to open, or open in a server.
 
-    Raises DataDirectoryError where there is no log at all.
+    Raises DataDirectoryError if there is no log at all.
     """
     try:
         log = SqliteLog.open(path, origin=origin, epoch=epoch, clock=SystemClock(), read_only=True)
@@ -184,7 +184,7 @@ class _Check:
         return [_bare_row(stored) for stored in self._log.read_stored(after, limit)]
 
     def _reason(self, row: Row) -> str | None:
-        """Why this row cannot follow what was read; None where it can."""
+        """Why this row cannot follow what was read; None if it can."""
         stored = row.stored
         if stored.position != self.head.position + 1:
             return f"position {self.head.position + 1} is missing"

@@ -16,7 +16,7 @@ Name = tuple[str, str]
 
 
 class Fault(Struct, frozen=True):
-    """The first thing that is wrong; position 0 where it is not at one event."""
+    """The first thing that is wrong; position 0 if it is not at one event."""
 
     position: int
     stream: str

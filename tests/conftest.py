@@ -36,7 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Server]:
-    """A server for logs of the test's own. Skips where there are no binaries."""
+    """A server for logs of the test's own. Skips if there are no binaries."""
     reason = postgres_servers.missing()
     if reason is not None:
         pytest.skip(reason)

@@ -90,7 +90,7 @@ def packed_lines(records: Sequence[Record], budget: int, notes: Sequence[str] = 
 
 
 def lines_of(records: Sequence[Record]) -> str:
-    """Every record on a line of its own, however many there are."""
+    """Every record on its own line, however many there are."""
     return "\n".join((COLUMNS, *(line_of(record, record["entity"]) for record in records)))
 
 
@@ -115,7 +115,7 @@ def line_of(record: Record, name: str, value: str | None = None) -> str:
 
 
 def _cut(record: Record, name: str, room: int) -> str:
-    """The line with as much of its value as fits, empty where that is next to nothing."""
+    """The line with as much of its value as fits, empty if that is next to nothing."""
     text = str(record["value"]["v"])
     while len(text) > VALUE_KEPT_MIN:
         text = text[: len(text) * 3 // 4]

@@ -18,7 +18,7 @@ Record: TypeAlias = Annotated[
 WireScope: TypeAlias = Annotated[str, Meta(extra_json_schema={"enum": list(SCOPES)})]
 """The name of a scope."""
 Warnings: TypeAlias = list[str] | UnsetType
-"""What was sent and is ignored; left out where there is nothing to say."""
+"""What was sent and is ignored; left out if there is nothing to say."""
 
 
 class WireValue(Struct):

@@ -16,7 +16,7 @@ class RecallOutcome(Struct, frozen=True):
         used: ids of the facts whose access counts.
         at_us: when that was, microseconds.
         scopes: of the facts that were returned.
-        receipt: for the log; None where none is kept.
+        receipt: for the log; None if none is kept.
     """
 
     data: bytes

@@ -36,7 +36,7 @@ class Volatile(Struct, frozen=True):
     """Where the fact stands in a quarantine garden: ``pending``, ``promoted``, ``rejected`` or
     ``withdrawn``; None for facts that are in none."""
     attributes: FactAttributes | None = None
-    """None where the fact has none of its own."""
+    """None if the fact has none of its own."""
 
 
 def volatile_of(

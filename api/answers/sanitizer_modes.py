@@ -7,7 +7,7 @@ The log and the tables keep every byte; a mode is how they are served, now and f
 says which sentinels they were; facts with a flagged name are absent, and so are all flagged ones
 from what is made of several facts (cards, neighbours, exports, notices).
 ``block`` shows flagged facts in lists without their values, and not at all where the flag
-lies in a name (a name cannot be left out of a fact); recall and neighbours do not know them.
+is in a name (a name cannot be left out of a fact); recall and neighbours do not know them.
 ``quarantine`` hides flagged facts from everything but their review.
 
 A content id belongs to the recorded bytes alone: a record whose value was changed carries

@@ -42,7 +42,7 @@ class SubscriptionEvent(Struct):
 def rights_of(
     node: Node, settings: Settings, subscription: SubscriptionRow
 ) -> Authorization | None:
-    """What the subscriber may read now; None where their key opens nothing any more."""
+    """What the subscriber may read now; None if their key opens nothing any more."""
     now_us = node.clock.now_us()
     gardens = node.reader.gardens.of_member(subscription.subscriber)
     if subscription.key_id is None:

@@ -25,7 +25,7 @@ class ClientError(Exception):
     """A request failed.
 
     Attributes:
-        status: the HTTP status, 0 where no answer came.
+        status: the HTTP status, 0 if no answer came.
         code: the node's stable error code, where it gave one.
         answer: the answer's JSON, as sent.
     """
@@ -68,7 +68,7 @@ class Client:
         return self.request("POST", path, body=body, query=query)
 
     def delete(self, path: str) -> Any:
-        """The JSON answer of a DELETE, None where it has no body. Raises ClientError."""
+        """The JSON answer of a DELETE, None if it has no body. Raises ClientError."""
         return self.request("DELETE", path)
 
     def request(

@@ -16,7 +16,7 @@ EVENTS_WIRE = "engramlog_events"
 
 
 async def discovered(url: str, *, private: bool) -> dict[str, Any] | None:
-    """The discovery document of the node at a URL; None where it cannot be read.
+    """The discovery document of the node at a URL; None if it cannot be read.
 
     Args:
         private: whether it may be asked for in private networks and on loopback.

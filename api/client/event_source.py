@@ -36,7 +36,7 @@ class Woken(Exception):
 
 
 class HttpPeerSource:
-    """Connections are kept open; each request carries a token of its own. Behind a full page the
+    """Connections are kept open; each request carries its own token. Behind a full page the
     next is asked for at once, so that the peer reads it while this one is being taken in.
 
     ``wait_seconds``: how long the peer is to hold back heads that have not changed. ``private``:

@@ -1,4 +1,4 @@
-"""A peer's facts over HTTP, one page a request, each with a token of its own."""
+"""A peer's facts over HTTP, one page per request, each with its own token."""
 
 from __future__ import annotations
 

@@ -9,13 +9,13 @@ from engramlog.api.node.control_file import Control, read_control
 
 
 def running_node(data_dir: Path) -> Client | None:
-    """A client of the node that holds the directory; None where none answers."""
+    """A client of the node that holds the directory; None if none answers."""
     control = running_control(data_dir)
     return None if control is None else Client(control.url, control.token)
 
 
 def running_control(data_dir: Path) -> Control | None:
-    """How to reach the node that holds the directory; None where none answers."""
+    """How to reach the node that holds the directory; None if none answers."""
     control = read_control(data_dir)
     if control is None:
         return None

@@ -16,7 +16,7 @@ class AddressRefused(OSError):
 
 
 def address_fault(url: str, *, private: bool) -> str | None:
-    """Why nothing is sent to ``url``; None where its text alone says nothing against it.
+    """Why nothing is sent to ``url``; None if its text alone says nothing against it.
 
     Args:
         private: whether private networks, loopback and plain http are allowed.
@@ -63,7 +63,7 @@ class PublicResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        """Raises AddressRefused where any address of the name is private."""
+        """Raises AddressRefused if any address of the name is private."""
         found = await self._inner.resolve(host, port, family)
         if not self._private:
             for each in found:

@@ -34,7 +34,7 @@ class Assertion(Struct, frozen=True):
 async def state_fact(
     context: RequestContext, request: AssertRequest, idempotency: Idempotency | None
 ) -> tuple[Done, list[str]]:
-    """State a fact; what came of it, and what the answer should warn of.
+    """State a fact; its outcome, and what the answer should warn of.
 
     Raises:
         ApiError: as ``assertion_of``, and where the writer refuses it.
@@ -90,32 +90,32 @@ def assertion_of(context: RequestContext, request: AssertRequest) -> Assertion:
 
 
 def check_entity(context: RequestContext, entity: str) -> None:
-    """Raises ApiError 403 where the caller may not speak of ``entity``."""
+    """Raises ApiError 403 if the caller may not speak of ``entity``."""
     if not context.authorization.covers(entity):
         raise coded("entity_forbidden", f"this capability does not cover entity {entity!r}")
 
 
 def check_source(context: RequestContext, source: str) -> None:
-    """Raises ApiError 403 where the caller may not speak in the name of ``source``."""
+    """Raises ApiError 403 if the caller may not speak in the name of ``source``."""
     if not context.authorization.writes_as(source):
         raise coded("source_forbidden", f"this key may not write as source {source!r}")
 
 
 def check_may_end(context: RequestContext, source: str) -> None:
-    """Raises ApiError 403 where the caller may not end facts of ``source``."""
+    """Raises ApiError 403 if the caller may not end facts of ``source``."""
     if not context.authorization.may_end(source):
         raise coded("source_forbidden", f"this key may not end facts of source {source!r}")
 
 
 def check_ends_everything(context: RequestContext) -> None:
-    """Raises ApiError 403 where the caller may not end the facts of every source: what ends,
+    """Raises ApiError 403 if the caller may not end the facts of every source: what ends,
     hides or weakens them anywhere asks for that."""
     if not context.authorization.ends_everything:
         raise coded("source_forbidden", "this key may not end facts of every source")
 
 
 def check_attributes(context: RequestContext, attributes: FactAttributes | None) -> None:
-    """Raises ApiError 403 where a fact claims more trust than the caller may lend it: content
+    """Raises ApiError 403 if a fact claims more trust than the caller may lend it: content
     does not raise its own."""
     if attributes is None or context.authorization.may("admin"):
         return

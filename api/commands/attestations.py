@@ -50,7 +50,7 @@ def attestation_of(
 
 
 def check_unattested(context: RequestContext) -> None:
-    """Raises ApiError 400 where this node takes no fact without its source's signature."""
+    """Raises ApiError 400 if this node takes no fact without its source's signature."""
     if context.service.settings.attestation_required:
         message = "attestation required; register an agent key at POST /v1/auth/agent-keys"
         raise ApiError(400, message)

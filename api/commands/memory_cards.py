@@ -1,4 +1,4 @@
-"""Memory cards on the wire: as an answer of their own, in a recall, and as facts."""
+"""Memory cards on the wire: as their own answer, in a recall, and as facts."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def memory_card_of(served: Served | None, mode: Mode) -> dict[str, Any]:
 
 
 def card_record(context: RequestContext, view: View, moment: Moment, card_id: str) -> Record | None:
-    """The card with this id as a fact; None where the caller can see no such card."""
+    """The card with this id as a fact; None if the caller can see no such card."""
     key = context.node.reader.ask(find_card, card_id)
     if key is None:
         return None

@@ -41,7 +41,7 @@ COMPARED = 3
 
 @dataclass(frozen=True)
 class AskedRecall:
-    """A question and what came of it, under which rights and profile."""
+    """A question and its outcome, under which rights and profile."""
 
     found: RecallAnswer
     question: RecallRequest
@@ -97,7 +97,7 @@ def _garden_scope(context: ReadingContext, body: RecallBody) -> str | None:
 def hint_of(
     context: ReadingContext, body: RecallBody, view: View, moment: Moment, asked: AskedRecall
 ) -> dict[str, Any] | None:
-    """A scope where the question has a better answer; None where this one will do."""
+    """A scope where the question has a better answer; None if this one will do."""
     scopes = asked.question.scopes
     if scopes is None or body.garden_id is not None or asked.found.skipped is not None:
         return None
@@ -145,7 +145,7 @@ def _elsewhere(
     asked: AskedRecall,
     terms: frozenset[str],
 ) -> Recalled | None:
-    """The best fact of all readable scopes, where it lies in another one and is better."""
+    """The best fact of all readable scopes, where it is in another one and is better."""
     wider = body.model_copy(
         update={"scope": "*", "limit": COMPARED, "token_budget": TOKEN_BUDGET_MAX}
     )

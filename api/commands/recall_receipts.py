@@ -98,7 +98,7 @@ def is_hidden(view: View, receipt: RecallAnswered) -> bool:
 
 
 def logged(context: ReadingContext, position: int) -> RecallAnswered | None:
-    """The receipt at a position; None where it was erased."""
+    """The receipt at a position; None if it was erased."""
     for event in context.node.log.read(position - 1, 1):
         if event.position == position and isinstance(event.payload, RecallAnswered):
             return event.payload

@@ -1,6 +1,6 @@
 """Who asks, under which rights and at which moment: what commands need of a request.
 
-Nothing of HTTP is in it: a recall worker and a fork make contexts of their own.
+Nothing of HTTP is in it: a recall worker and a fork make their own contexts.
 """
 
 from __future__ import annotations
@@ -135,12 +135,12 @@ class ReadingContext:
     # -- rights ---------------------------------------------------------------------------
 
     def check_scope(self, scope: str) -> None:
-        """Raises ApiError 403 where the caller's key does not cover ``scope``."""
+        """Raises ApiError 403 if the caller's key does not cover ``scope``."""
         if scope not in self.authorization.scopes:
             raise coded("scope_forbidden", f"this key does not cover scope {scope!r}")
 
     def check_served(self, fact_id: str) -> None:
-        """Raises ApiError 404 where the sanitizer mode hides the fact from this caller, a
+        """Raises ApiError 404 if the sanitizer mode hides the fact from this caller, a
         tombstone hides it from everybody, a capability does not reach its entity, its
         classification is too high, or the caller may not read and did not say it."""
         view, slot = self.view(), self.node.reader.slot_of(fact_id)
@@ -228,7 +228,7 @@ class RequestContext(ReadingContext):
 
     async def embedded(self, position: int) -> bool:
         """Whether everything up to ``position`` gets its vector while the setting lets us
-        wait; True where embeddings are off and there is nothing to wait for."""
+        wait; True if embeddings are off and there is nothing to wait for."""
         embeddings = self.node.embeddings
         if embeddings is None or embeddings.space is None:
             return True
@@ -240,7 +240,7 @@ class RequestContext(ReadingContext):
         return True
 
     async def do_all(self, commands: Sequence[Command]) -> None:
-        """Intents that must happen together. Raises ApiError where one of them is refused."""
+        """Intents that must happen together. Raises ApiError if one of them is refused."""
         for outcome in (await self.submit(commands, atomic=True)).outcomes:
             if isinstance(outcome, Refused):
                 raise refused(outcome)
@@ -249,7 +249,7 @@ class RequestContext(ReadingContext):
         self, command: Command, *, idempotency: Idempotency | None = None, atomic: bool = False
     ) -> Done:
         """One command that must happen; with ``atomic`` a refused one leaves no trace, so that it
-        is decided anew when it is repeated. Raises ApiError where the writer refuses it."""
+        is decided again when it is repeated. Raises ApiError if the writer refuses it."""
         answer = await self.submit([command], idempotency=idempotency, atomic=atomic)
         outcome = answer.outcomes[0]
         if isinstance(outcome, Refused):

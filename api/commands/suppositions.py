@@ -48,7 +48,7 @@ class SupposedOutcome(Struct):
 def suppose(
     context: RequestContext, scratch: RequestContext, items: list[Supposed]
 ) -> list[SupposedOutcome]:
-    """Write everything in the scratch node, in order; what came of each.
+    """Write everything in the scratch node, in order; the outcome of each.
 
     Args:
         context: the caller at the node itself, for the rights of today.

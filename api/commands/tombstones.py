@@ -137,7 +137,7 @@ async def revoke_tombstone(
 async def _erased(
     context: RequestContext, entity: str, request: TombstoneRequest
 ) -> ErasureBegun | None:
-    """The erasure of all about an entity; None where there is nothing to erase."""
+    """The erasure of all about an entity; None if there is nothing to erase."""
     asked = ErasureRequest(
         entity=entity, reason="request", wait=request.wait, timeout_s=request.timeout_s
     )

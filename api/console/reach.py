@@ -23,7 +23,7 @@ def reach(
     """A client for the length of a ``with`` block.
 
     Args:
-        create: make the directory where there is none.
+        create: make the directory if there is none.
         embedding: whether a directory is opened with its embeddings: ``pinned`` where serving
             it has begun any, ``begun`` in any case.
 

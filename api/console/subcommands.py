@@ -34,7 +34,7 @@ class Subcommands:
         return parser
 
     def group(self, name: str, summary: str, examples: str) -> Subcommands:
-        """A command that has commands of its own."""
+        """A command that has its own commands."""
         return Subcommands(self.add(name, summary, examples))
 
     def _help(self, _: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""Who is asking: a bearer key or no key, compiled once a request into an Authorization.
+"""Who is asking: a bearer key or no key, compiled once per request into an Authorization.
 
 Keys are found by their SHA-256, so one request costs one lookup however many keys exist.
 """
@@ -64,7 +64,7 @@ class Caller(Struct, frozen=True):
 
     @property
     def charged(self) -> str | None:
-        """On whose quota the request counts; None where it counts on none."""
+        """On whose quota the request counts; None if it counts on none."""
         return self.principal if self.key_id is not None else self.issuer
 
 

@@ -96,7 +96,7 @@ class Call(RequestContext):
         *,
         unbound: frozenset[str] = frozenset({"cursor", "limit"}),
     ) -> Cursor:
-        """Where a list goes on: behind the query's cursor, or at its beginning at ``moment``.
+        """Where a list continues: behind the query's cursor, or at its beginning at ``moment``.
         ``unbound``: parameters that may change from page to page.
 
         Raises:

@@ -212,7 +212,7 @@ class WatchedSite(web.SockSite):
 
 
 def connection_of(request: web.Request) -> ClientConnection | None:
-    """The connection that a request came over; None where nothing watches it."""
+    """The connection that a request came over; None if nothing watches it."""
     transport = request.transport
     found = None if transport is None else transport.get_protocol()
     return found if isinstance(found, ClientConnection) else None

@@ -35,10 +35,10 @@ ERRORS = (
     ErrorRow(
         400,
         "as_of_invalid_timestamp as_of_future",
-        "`as_of` or `valid_at` is not a moment, or lies in the future",
+        "`as_of` or `valid_at` is not a moment, or is in the future",
     ),
     ErrorRow(400, "as_of_before_retention_floor", "older than `as_of_retention_days` allows"),
-    ErrorRow(400, "moments_reversed", "`from` lies after `to`"),
+    ErrorRow(400, "moments_reversed", "`from` is after `to`"),
     ErrorRow(
         400,
         "graph_depth_exceeded invalid_graph_query invalid_relation_filter",
@@ -253,7 +253,7 @@ ERRORS = (
     ErrorRow(503, "oidc_not_enabled", "identity tokens are not supported"),
     ErrorRow(507, "storage_full", "no space"),
 )
-"""Every code with a status of its own. A code of the writer that is missing here answers 422."""
+"""Every code with its own status. A code of the writer that is missing here answers 422."""
 
 STATUS_BY_CODE: dict[str, int] = {code: row.status for row in ERRORS for code in row.codes.split()}
 

@@ -133,7 +133,7 @@ def refused(refusal: Refused) -> ApiError:
 
 
 def from_typed(fault: Exception) -> ApiError | None:
-    """The answer for a typed error of the rooms below; None where there is none."""
+    """The answer for a typed error of the rooms below; None if there is none."""
     for kind, code in CODE_BY_ERROR:
         if isinstance(fault, kind):
             return coded(code, str(fault))

@@ -47,7 +47,7 @@ HEADER_MEANINGS = {
     "X-Stigmem-Capability": "A capability token with verb write, in place of a peer token.",
     "Idempotency-Key": "Repeats of a request with the same key are answered, not written again.",
     "Stigmem-Session": "Id of the caller's session, at most 128 characters.",
-    "Last-Event-ID": "The id of the last event that came; the stream goes on behind it.",
+    "Last-Event-ID": "The id of the last received event; the stream continues after it.",
     "Stigmem-Verify": "`full` adds `chain_proof` to the answer.",
     "Accept": "`application/vnd.stigmem.x11+json` asks for status 400 where POST answers 422.",
 }

@@ -39,7 +39,7 @@ class ToolFailure(Exception):
     """A call that fails, as the model is to read it.
 
     Attributes:
-        status: the node's HTTP status; 0 where it did not answer or was not asked.
+        status: the node's HTTP status; 0 if it did not answer or was not asked.
         code: stable, of ``docs/errors.md`` where the node gave one.
         fields: what else the node said (``detail`` without code and message).
     """

@@ -23,7 +23,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 class HttpAddress(Struct, frozen=True, kw_only=True):
     """Where to listen. ``names``: hosts under which clients may call it, beside the address
     itself and this machine's own names; anything else is refused, so that no web page can
-    reach the server through a name of its own (DNS rebinding)."""
+    reach the server through its own name (DNS rebinding)."""
 
     host: str = "127.0.0.1"
     port: int = 8766
@@ -48,9 +48,9 @@ def serve_stdio(server: Server[Any]) -> None:
 def serve_http(
     server: Server[Any], address: HttpAddress, on_ready: Callable[[HttpAddress], None]
 ) -> None:
-    """Serve many clients until SIGINT or SIGTERM. Raises ServingError where the address is taken.
+    """Serve many clients until SIGINT or SIGTERM. Raises ServingError if the address is taken.
 
-    Calls keep no state between them, so the protocol's sessions are not used: a client goes on
+    Calls keep no state between them, so the protocol's sessions are not used: a client continues
     after a restart of this server.
     """
     bound = listen(address.host, address.port)

@@ -143,7 +143,7 @@ class Consolidator:
 
     async def fire(self, rule: Rule, every: int) -> RunReport | None:
         """The fires that are due of a rule that runs every so many episodes, some at a time;
-        None where none is due. Each fire reads exactly that many."""
+        None if none is due. Each fire reads exactly that many."""
         async with self._turn(rule):
             start = await self._start(rule, None)
             due = await asyncio.to_thread(self._due, rule, start, every)
@@ -314,7 +314,7 @@ class Consolidator:
         return [each for each in episodes if scores[each.key] >= gate.threshold], scores
 
     async def _submit(self, steps: Sequence[Consolidate], report: RunReport, *, keep: bool) -> bool:
-        """Write steps as one command. False where another run was faster."""
+        """Write steps as one command. False if another run was faster."""
         future = self._node.writer.submit(steps, actor=SYSTEM_ACTOR, atomic=True)
         answer = await asyncio.wrap_future(future)
         for outcome in answer.outcomes:

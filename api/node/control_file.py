@@ -26,7 +26,7 @@ def write_control(path: Path, control: Control) -> None:
 
 
 def read_control(data: Path) -> Control | None:
-    """How to reach the node that serves this directory; None where no file says so."""
+    """How to reach the node that serves this directory; None if no file says so."""
     try:
         return msgspec.json.decode((data / CONTROL_NAME).read_bytes(), type=Control)
     except (OSError, msgspec.MsgspecError):

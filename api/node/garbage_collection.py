@@ -11,7 +11,7 @@ OLDEST_AFTER = 100
 
 
 def settle_heap() -> None:
-    """Call once a node is open. What start-up made is never looked at again, and young
+    """Call after a node opened. What start-up made is never looked at again, and young
     objects are collected seldom: about a third of the cost of a write otherwise."""
     gc.collect()
     gc.freeze()

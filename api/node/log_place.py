@@ -46,7 +46,7 @@ def remembered(path: Path) -> str | None:
 
 
 def require_own_log(path: Path) -> None:
-    """Raises DataDirectoryError where the directory's log is not in it."""
+    """Raises DataDirectoryError if the directory's log is not in it."""
     url = remembered(path)
     if url is not None:
         raise DataDirectoryError(
@@ -113,7 +113,7 @@ def settled_log(
         )
         raise LogCutBack(
             f"the log of {directory.path} ends at position {head}, its tables reach {reached}: "
-            f"acknowledged events are gone. {remedy}. If they are gone for good, go on in a new "
+            f"acknowledged events are gone. {remedy}. If they are gone for good, continue in a new "
             "epoch: 'engramlog serve --accept-rollback'"
         )
     identity = directory.identity

@@ -109,7 +109,7 @@ class Node(ReadingNode):
             progress: called with (events done, events in all) while catching up.
             log: address of a log in PostgreSQL; empty for one in the directory.
             durability: when that one acknowledges a write.
-            accept_rollback: go on in a new epoch where the log ends before its tables.
+            accept_rollback: continue in a new epoch where the log ends before its tables.
 
         Raises:
             DataDirectoryError, LogCutBack, CorruptLog: the directory cannot be used.
@@ -226,7 +226,7 @@ class Node(ReadingNode):
     def rebuild(
         self, progress: Progress | None = None, *, from_scratch: bool = False
     ) -> RebuildReport:
-        """Rebuild the projections and swap them in, while reads and writes go on;
+        """Rebuild the projections and swap them in, while reads and writes continue;
         ``from_scratch``: from the first event, whatever snapshots there are."""
         return rebuild_serving(
             self.directory.projections_path,
@@ -271,7 +271,7 @@ class Node(ReadingNode):
         replay: bool = False,
     ) -> str | None:
         """Why a snapshot cannot be used, every row of it read; with ``replay`` also whether
-        the log makes the same tables. None where it can."""
+        the log makes the same tables. None if it can."""
         fault = self.snapshots.fault(snapshot, self.log)
         if fault is not None or not replay:
             return fault
@@ -295,7 +295,7 @@ class Node(ReadingNode):
         )
 
     def reindex(self, settings: EmbeddingSettings, progress: IndexProgress) -> ReindexReport:
-        """Embed all facts anew while the old vectors serve. Raises EmbeddingError."""
+        """Embed all facts again while the old vectors serve. Raises EmbeddingError."""
         if self.embeddings is None:
             raise EmbeddingsOff("this node was opened without embeddings")
         return self.embeddings.reindex(settings, progress)
@@ -325,7 +325,7 @@ class Node(ReadingNode):
         }
 
     def _clock_behind_s(self, head: Head) -> float:
-        """Seconds by which the clock is behind the log, as after a jump back; 0 where it is not."""
+        """Seconds by which the clock is behind the log, as after a jump back; 0 if it is not."""
         reached_us = max(head.received_at, head.received_hlc // COUNTER_LIMIT * 1000)
         return round(max(0, reached_us - self.clock.now_us()) / 1e6, 3)
 

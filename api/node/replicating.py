@@ -53,7 +53,7 @@ def prepare(
             tables makes them from; None to make them from the log alone.
 
     Raises:
-        ReplicaError: the directory is a node of its own, or a new replica finds no primary.
+        ReplicaError: the directory is an independent node, or a new replica finds no primary.
         ReplicationError, CorruptLog: the primary's log cannot be followed.
         DataDirectoryError, StorageError: the directory cannot be used.
     """
@@ -89,7 +89,7 @@ def _state(data: Path, log: SqliteLog, source: LogSource, url: str) -> ReplicaSt
         return state
     if log.head().position:
         raise ReplicaError(
-            f"{data} holds the log of a node of its own; a replica needs a directory of its own: "
+            f"{data} holds the log of another node; a replica needs its own directory: "
             "name a new one with --data"
         )
     try:

@@ -122,7 +122,7 @@ def start_logging(level: str, form: Literal["auto", "text", "json"] = "auto") ->
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A bound, listening socket. Raises ServingError where the address cannot be had."""
+    """A bound, listening socket. Raises ServingError if the address cannot be had."""
     try:
         info = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         family = info[0]
@@ -155,7 +155,7 @@ def is_loopback(host: str) -> bool:
 
 
 def check_exposure(settings: Settings) -> None:
-    """Raises ServingError where everybody on the network could write without a key."""
+    """Raises ServingError if everybody on the network could write without a key."""
     if not settings.auth_required and not is_loopback(settings.host):
         raise ServingError(
             f"refusing to listen on {settings.host} without authentication; "
@@ -193,7 +193,7 @@ async def serve(
 
 
 def check_profile(node: Node, settings: Settings) -> None:
-    """Raises ServingError where recall would answer with a profile that does not exist."""
+    """Raises ServingError if recall would answer with a profile that does not exist."""
     name = settings.recall_profile
     if name in node.reader.profiles(node.reader.image.position):
         return

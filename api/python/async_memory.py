@@ -258,7 +258,7 @@ class AsyncMemory(AsyncMemoryView):
     ) -> None:
         """
         Args:
-            place: a directory (made where there is none), or an ``http(s)://`` URL.
+            place: a directory (made if there is none), or an ``http(s)://`` URL.
             key: the API key, for a URL.
             scope: where facts are written: ``local``, ``team``, ``company`` or ``public``.
         """

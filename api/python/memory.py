@@ -78,7 +78,7 @@ class Memory(MemoryView):
     ) -> None:
         """
         Args:
-            place: a directory (made where there is none), or an ``http(s)://`` URL.
+            place: a directory (made if there is none), or an ``http(s)://`` URL.
             key: the API key, for a URL.
             scope: where facts are written: ``local``, ``team``, ``company`` or ``public``.
 

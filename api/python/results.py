@@ -111,7 +111,7 @@ class Facts(Listing[Fact]):
         return [item.entity, item.relation, _said(item.value), _day(item.at), item.source]
 
     def text(self, max_tokens: int | None = None) -> str:
-        """The facts for a prompt, a line each, best first; empty where there are none.
+        """The facts for a prompt, a line each, best first; empty if there are none.
 
         ``max_tokens``: most tokens; facts that do not fit are omitted. The first line tells the
         model that the others are data.

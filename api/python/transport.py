@@ -36,12 +36,12 @@ class Transport(Protocol):
     place: str
     """The directory or URL, for people."""
     owner: str | None
-    """The source of writes that name none; None where the key decides."""
+    """The source of writes that name none; None if the key decides."""
 
     async def exchange(
         self, method: str, target: str, content: bytes | None, headers: Mapping[str, str]
     ) -> NodeAnswer:
-        """One request. Runs in the background loop alone. Raises ClientError where no answer
+        """One request. Runs in the background loop alone. Raises ClientError if no answer
         comes."""
         ...
 

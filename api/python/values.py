@@ -57,7 +57,7 @@ def plain_value(value: Mapping[str, Any]) -> PlainValue:
 
 
 def instant(text: str | None) -> datetime | None:
-    """An instant of an answer; None where none is given, or Python cannot hold it."""
+    """An instant of an answer; None if none is given, or Python cannot hold it."""
     if text is None:
         return None
     try:

@@ -119,7 +119,7 @@ class Attributes(Rankable):
         return FactAttributes(**fields)
 
     def stored(self) -> FactAttributes | None:
-        """As the event of a new fact carries them; None where they say nothing."""
+        """As the event of a new fact carries them; None if they say nothing."""
         made = settled(self.stated())
         return None if made == PLAIN else made
 

@@ -23,6 +23,6 @@ def field_texts() -> Texts:
 
 
 def field_text(name: str, model: str) -> str | None:
-    """What ``name`` means in ``model``; None where nothing says so."""
+    """What ``name`` means in ``model``; None if nothing says so."""
     texts = field_texts()
     return texts.get(model, {}).get(name) or texts["shared"].get(name)

@@ -80,7 +80,7 @@ class ForkBody(BaseModel):
             raise PydanticCustomError("fork_question", "give recall or state, and not both")
         asked: Any = self.recall or self.state
         if asked.as_of is not None or asked.valid_at is not None:
-            raise PydanticCustomError("fork_moment", "as_of and valid_at stand beside the question")
+            raise PydanticCustomError("fork_moment", "put as_of and valid_at beside the question")
         if self.state is not None and (self.state.cursor is not None or self.state.tail):
             raise PydanticCustomError(
                 "fork_cursor", "a fork's state is one page: no cursor, no tail"

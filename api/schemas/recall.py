@@ -175,7 +175,7 @@ class RecallShapeQuery(BaseModel):
 
 
 class CardQuery(MomentQuery):
-    """Which card of an entity. ``refresh``: make it anew, even if one is at hand."""
+    """Which card of an entity. ``refresh``: make it again, even if one is at hand."""
 
     scope: str = "local"
     garden_id: str | None = Field(default=None, min_length=1, max_length=NAME_LENGTH_MAX)

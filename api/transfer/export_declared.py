@@ -49,7 +49,7 @@ def declared_lines(event: Recorded, names: Names, stones: Stones, at: str) -> li
 
 
 def payload_lines(event: Recorded, payload: Payload, names: Names, at: str) -> list[AnyLine]:
-    """The line that carries a payload, with what may be read of it; none where nothing is left."""
+    """The line that carries a payload, with what may be read of it; none if nothing is left."""
     if not _may_go(payload, names):
         return []
     left = mapped(

@@ -31,7 +31,7 @@ from engramlog.eventlog.kinds import (
 )
 
 LINE_CHARACTERS = 2_000_000
-"""From this size on a batch of deltas goes on in another line."""
+"""From this size on a batch of deltas continues in another line."""
 
 
 def episode_line(event: Recorded, episode: EpisodeRecorded, names: Names, at: str) -> list[AnyLine]:

@@ -23,7 +23,7 @@ class Sieve(Protocol):
         ...
 
     def place(self, scope: str, garden_id: str | None) -> bool:
-        """Whether they may read what lies in a scope, or in a garden of it."""
+        """Whether they may read what is in a scope, or in a garden of it."""
         ...
 
     def episode(self, episode: EpisodeRecorded) -> bool:
@@ -109,7 +109,7 @@ class Names:
                 self._standing[content].discard(fact)
 
     def origin(self, fact: str) -> str | None:
-        """Who stated a fact; None where it did not go out."""
+        """Who stated a fact; None if it did not go out."""
         return self._origins.get(fact)
 
     def counts(self, event: Recorded, fact: str) -> bool:

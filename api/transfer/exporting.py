@@ -51,7 +51,7 @@ from engramlog.projections.tables.peers.refused_events import Place, refused_pla
 
 RESOLUTION_PREFIX = "stigmem:resolution:"
 _ZERO = "zero"
-"""What a record of confidence 0 says, instead of a value's type: each is a side of its own."""
+"""What a record of confidence 0 says, instead of a value's type: each is its own side."""
 
 TRAVELS = {kind: shape.line for kind, shape in KINDS.items() if shape.line}
 """Kinds that become lines, and which."""
@@ -171,7 +171,7 @@ class _Exporter:
     def _asserted(self, event: Recorded, fact: FactAsserted, at: str) -> list[AnyLine]:
         names = self._names
         if fact.entity.startswith(RESOLUTION_PREFIX):
-            return []  # the resolve line makes it anew
+            return []  # the resolve line makes it again
         key = fact.id or id_text(event.event_id)
         if names.origin(key) is not None and fact.foreign is not None:
             return []  # another node wrapped it too

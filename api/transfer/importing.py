@@ -52,7 +52,7 @@ class RefusedLine(Struct, frozen=True):
 
 
 Result: TypeAlias = Written | RefusedLine | None
-"""What became of a line of a batch; ``None`` where it was not tried because another was refused."""
+"""What became of a line of a batch; ``None`` if another was refused before it."""
 
 
 class Sink(Protocol):
@@ -90,7 +90,7 @@ class SinkError(Exception):
 
 
 class ImportStopped(Exception):
-    """The import ended early; the message says how far it came and how to go on."""
+    """The import ended early; the message says how far it came and how to continue."""
 
 
 class Options(Struct, frozen=True):
@@ -349,7 +349,7 @@ class Importer:
         position = f" (position {self.report.position})" if self.report.position else ""
         return (
             f"lines 1 to {done} are in the log{position} and nothing after them; "
-            f"go on with --skip {done}"
+            f"continue with --skip {done}"
         )
 
 

@@ -40,10 +40,10 @@ _LOCAL = "needs --data on the node's own machine: {}"
 """Why a line is refused here."""
 _REFUSED: dict[type, str] = {
     EpisodeAccessed: "looks of the past are not taken by URL",
-    DeltasLine: "what rules made elsewhere is not taken by URL, and would be made anew",
-    DeltaRejected: "what rules made elsewhere is not taken by URL, and would be made anew",
+    DeltasLine: "what rules made elsewhere is not taken by URL, and would be made again",
+    DeltaRejected: "what rules made elsewhere is not taken by URL, and would be made again",
     RunLine: "how far rules have read is not taken by URL",
-    SummaryLine: "summaries are recorded here as files of their own",
+    SummaryLine: "summaries are recorded here as separate files",
 }
 
 

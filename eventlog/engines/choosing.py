@@ -30,7 +30,7 @@ def shown_url(url: str) -> str:
 
 
 def require_driver() -> None:
-    """Raises DataDirectoryError where PostgreSQL's driver is not installed."""
+    """Raises DataDirectoryError if PostgreSQL's driver is not installed."""
     try:
         import_module("psycopg")
     except ImportError as fault:

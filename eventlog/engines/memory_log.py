@@ -93,7 +93,7 @@ class MemoryLog(AppendingLog):
             self._erase(frozenset(erased))
 
     def _check_named(self, erased: Sequence[bytes], links: Sequence[Link]) -> None:
-        """Raises EraseRefused where no ``fact_erased`` event names one of the events."""
+        """Raises EraseRefused if no ``fact_erased`` event names one of the events."""
         named: set[str] = set()
         for recorded, _ in (*self._links, *links):
             if isinstance(recorded.payload, FactErased):

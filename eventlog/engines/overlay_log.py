@@ -21,7 +21,7 @@ class OverlayLog(MemoryLog):
 
     Args:
         base: the log underneath.
-        head: where of ``base`` this log goes on from.
+        head: where of ``base`` this log continues from.
         streams: the state of every stream there.
     """
 

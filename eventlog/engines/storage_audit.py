@@ -29,7 +29,7 @@ class Auditable(Protocol):
     """An engine whose storage can disagree with itself."""
 
     def read_rows(self, after: int, limit: int) -> list[Row]:
-        """Rows with position > ``after``, in order. Raises CorruptLog where reading stops;
+        """Rows with position > ``after``, in order. Raises CorruptLog if reading stops;
         its position is then the first that could not be read."""
         ...
 

@@ -146,7 +146,7 @@ class MemoriesMerged(Payload, frozen=True, tag="memories_merged"):
     """One memory takes the place of others: ``kept_id`` counts as recalled, cited and rejected
     that much oftener from here on. ``instants_us``: the recalls to remember of it besides its
     own, ascending, in microseconds. The end of ``merged_ids`` and what ``kept_id`` takes over
-    of their attributes are events of their own."""
+    of their attributes are their own events."""
 
     line: ClassVar[str] = "merged"
     kept_id: FactId

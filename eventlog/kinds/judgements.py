@@ -91,7 +91,7 @@ class ContentReviewed(Payload, frozen=True, tag="content_reviewed"):
 
 
 class QuarantineReviewed(Payload, frozen=True, tag="quarantine_reviewed"):
-    """A quarantined fact was judged. Admitted, it was stated anew as ``admitted_fact_id`` in
+    """A quarantined fact was judged. Admitted, it was stated again as ``admitted_fact_id`` in
     ``target_garden_id`` (null: outside gardens); either way it no longer holds itself."""
 
     line: ClassVar[str] = "judged"

@@ -30,8 +30,8 @@ class Payload(
 
     Attributes:
         version: the schema version that the kind is written with.
-        replicated: whether it lies in scope and garden streams, which travel to peers.
-        line: the ``op`` of the import line that carries it; empty where it stays in its log.
+        replicated: whether it is in scope and garden streams, which travel to peers.
+        line: the ``op`` of the import line that carries it; empty if it stays in its log.
     """
 
     version: ClassVar[int] = 1

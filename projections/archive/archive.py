@@ -270,11 +270,11 @@ class Archive:
         except FileNotFoundError:
             return ArchiveManifest()
         except msgspec.MsgspecError as fault:
-            _log.warning("archive: %s cannot be read (%s); all is sealed anew", path.name, fault)
+            _log.warning("archive: %s cannot be read (%s); sealing again", path.name, fault)
             return ArchiveManifest()
         reason = self._manifest_fault(found)
         if reason is not None:
-            _log.warning("archive: %s; all is sealed anew", reason)
+            _log.warning("archive: %s; sealing again", reason)
             return ArchiveManifest()
         return found
 

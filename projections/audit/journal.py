@@ -112,7 +112,7 @@ class Journal:
         return JournalPage(entries, position if position < asked.until else None)
 
     def entry(self, event: Recorded) -> JournalEntry | None:
-        """What the caller may know of an event; None where that is nothing."""
+        """What the caller may know of an event; None if that is nothing."""
         payload = event.payload
         body: dict[str, Any] = {}
         if payload is not None and not isinstance(payload, UnknownPayload):

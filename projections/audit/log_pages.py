@@ -44,7 +44,7 @@ class LogFilter(Struct, frozen=True, kw_only=True):
 
 
 class EventPage(Struct, frozen=True):
-    """Entries, newest first; ``reached``: go on before this position, None at the beginning."""
+    """Entries, newest first; ``reached``: continue before this position, None at the beginning."""
 
     entries: list[JournalEntry]
     reached: int | None
@@ -103,7 +103,7 @@ class Linked(Struct, frozen=True):
 
 
 def linked(log: EventLog, position: int) -> Linked | None:
-    """An event, its hashes computed anew from the bytes in the log. None where there is none."""
+    """An event, its hashes computed again from the bytes in the log. None if there is none."""
     found = log.read_stored(position - 1, 1)
     if not found or found[0].position != position:
         return None

@@ -1,6 +1,6 @@
 """Read-only SQL over the archive, in DuckDB, unable to reach anything else.
 
-The statement runs in a process and a database of its own that hold views of what its caller
+The statement runs in its own process and database, which hold views of what its caller
 may read. It has no files but the two made for it, no network, no extensions, no settings to
 change, and bounded memory, time and rows; a process that does not end is killed.
 """
@@ -43,7 +43,7 @@ class StatementRefused(ValueError):
 
 class FactStates(Struct, frozen=True):
     """What the moment makes of each fact the caller may read, by the position of its event.
-    ``ended`` is the position of its end, 0 where it has none."""
+    ``ended`` is the position of its end, 0 if it has none."""
 
     position: I64
     ended: I64

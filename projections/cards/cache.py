@@ -42,7 +42,7 @@ class CachedCard(Struct, frozen=True):
         return _ENTRY_BYTES + text + shown + self.members.nbytes
 
     def divergent(self, view: View, now: CardInputs) -> I32 | None:
-        """What makes the card untrue (seed §20.4.5): None where it is only out of date.
+        """What makes the card untrue (seed §20.4.5): None if it is only out of date.
 
         It is untrue where a fact it rests on is gone, or where something it says is disputed
         by a fact that it does not show; the answer holds both sides of such disputes.

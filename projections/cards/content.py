@@ -74,7 +74,7 @@ def tokens_of(text: str) -> int:
 def write_card(
     key: CardKey, groups: Sequence[Group], *, facts: int, contradictions: int
 ) -> Card | None:
-    """The card of ``groups``, or None where there is nothing to say.
+    """The card of ``groups``, or None if there is nothing to say.
 
     Args:
         facts: members there are in all, given or not.

@@ -28,7 +28,7 @@ Rows = Callable[[Sequence[int]], list[FactRow]]
 def card_at(
     view: View, rows: Rows, key: CardKey, authorization: Authorization, moment: Moment
 ) -> Card | None:
-    """The card of ``key`` as this reader would have it at the moment; None where there is no
+    """The card of ``key`` as this reader would have it at the moment; None if there is no
     fact for it."""
     return card_of(view, rows, key, card_inputs(view, key, authorization, moment))
 

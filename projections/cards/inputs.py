@@ -72,7 +72,7 @@ def slots_of_key(view: View, key: CardKey) -> I32:
 def card_inputs(
     view: View, key: CardKey, authorization: Authorization, moment: Moment
 ) -> CardInputs:
-    """What ``authorization`` sees of the key at the moment; no members where there is nothing
+    """What ``authorization`` sees of the key at the moment; no members if there is nothing
     that a card could say. A card has no facts that only some of its readers may read."""
     narrow = authorization.narrowed(frozenset({key.scope})).capped(OPEN_CLASS)
     slots = live(view, narrow, moment, slots_of_key(view, key))

@@ -198,7 +198,7 @@ class Cards:
         divergent = entry.divergent(view, inputs)
         if divergent is None:
             return Served(entry.card, entry.moment, stale=True)
-        # It stays until it is written anew, so that every reader sees what contradicts it.
+        # It stays until it is written again, so that every reader sees what contradicts it.
         return Served(None, moment, stale=True, divergent=divergent)
 
     def _written(
@@ -247,7 +247,7 @@ class Cards:
                 self._wish(key, entry.authorization)
 
     def _entities_of(self, event: Recorded) -> set[str] | None:
-        """Whose cards an event touches; None where it may be anybody's."""
+        """Whose cards an event touches; None if it may be anybody's."""
         match event.payload:
             case FactAsserted(entity=entity):
                 return {entity}
@@ -269,7 +269,7 @@ class Cards:
         self.queue.wish(key, lambda: self._refresh(key, authorization))
 
     def _refresh(self, key: CardKey, authorization: Authorization) -> None:
-        """Write a card anew unless the one kept says the same and is not too old."""
+        """Write a card again unless the one kept says the same and is not too old."""
         view = self._pin()
         moment = Moment(view.position, self._now_us())
         key = key.of(authorization.ceiling)

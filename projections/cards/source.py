@@ -22,7 +22,7 @@ class Served(Struct, frozen=True):
     """What a reader gets.
 
     Attributes:
-        card: None where there are no facts, where it is yet to be written, or where the one
+        card: None if there are no facts, where it is yet to be written, or where the one
             at hand says what is no longer so.
         stale: newer facts are not in the card, or the one at hand had to be thrown away.
         timed_out: a forced refresh was not done in time.

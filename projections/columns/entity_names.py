@@ -18,7 +18,7 @@ def words_of(text: str) -> list[str]:
 
 def phrase_of(entity: str) -> str:
     """The words of an entity's display name, one space between them: ``new york`` for
-    ``place:new-york``; empty where it has none."""
+    ``place:new-york``; empty if it has none."""
     return " ".join(words_of(entity_display(entity)))
 
 

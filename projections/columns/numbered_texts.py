@@ -70,7 +70,7 @@ class FactIds:
         yield from list(self._fresh.items())
 
     def fresh_keys(self, count: int) -> list[bytes]:
-        """The ids behind the sealed ones, by slot, below ``count``; empty where forgotten."""
+        """The ids behind the sealed ones, by slot, below ``count``; empty if forgotten."""
         return _by_number(
             ((key_of(fact), slot) for fact, slot in list(self._fresh.items())),
             len(self.sealed),
@@ -96,7 +96,7 @@ class SaidValues(Sequence[str]):
         self._first = len(sealed)
 
     def number(self, value_type: str, text: str) -> int | None:
-        """The number of a value, or None where nothing says it."""
+        """The number of a value, or None if nothing says it."""
         number = self._numbers.get((value_type, text))
         if number is None and self._first:
             number = self.sealed.number(_value_key(value_type, text))
@@ -124,7 +124,7 @@ class SaidValues(Sequence[str]):
                 self._said[number - self._first] = ""
 
     def fresh_keys(self, count: int) -> list[bytes]:
-        """The values behind the sealed ones as a table holds them, below ``count``; empty where
+        """The values behind the sealed ones as a table holds them, below ``count``; empty if
         forgotten."""
         values = list(self._numbers.items())
         keys = ((_value_key(kind, text), number) for (kind, text), number in values)

@@ -1,6 +1,6 @@
 """The facts' columns, names and slot lists as sections of a file, and made of them again.
 
-What is written is what stood at one position, though the writer may go on: columns and lists
+What is written is what stood at one position, though the writer may continue: columns and lists
 only grow, and an end that was noted later says so itself. Of erased facts nothing is written but
 that their slots are taken.
 """
@@ -260,7 +260,7 @@ def rest(facts: FactColumns, sections: Sections) -> None:
 
 
 def unmap(facts: FactColumns, sections: Sections) -> None:
-    """Go on in memory of this process alone, so that nothing of a file is held any more.
+    """Continue in memory of this process alone, so that nothing of a file is held any more.
     ``sections``: what the columns were restored from."""
     facts.arrays = {name: column.copy() for name, column in facts.arrays.items()}
     facts.crowded = facts.crowded.copy()

@@ -3,7 +3,7 @@
 Version 1 is abmind's, bit for bit: ASCII tokens in 256 buckets, planes of ±1 drawn by
 mulberry32 from seed 42, a bit set where the sum is above 0. Version 2 mends its faults: the
 lexicon's terms without stop-words, a plane a term (BLAKE2b), repeated words by
-``1 + ln(frequency)``, and ties decided by a plane of their own.
+``1 + ln(frequency)``, and ties decided by their own plane.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ class Postings:
         if isinstance(found, int):
             return np.full(int(found < count), found, dtype=np.int32)
         # tobytes copies while holding the interpreter lock: no buffer is exported, so the
-        # writer may go on appending in its own thread.
+        # writer may keep appending in its own thread.
         slots: I32 = np.frombuffer(found.tobytes(), dtype=np.int32)
         if len(slots) and slots[-1] >= count:
             return slots[: int(np.searchsorted(slots, count))]

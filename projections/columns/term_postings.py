@@ -22,7 +22,7 @@ from engramlog.projections.text_table import TextTable, key_of
 COUNTED_ENTRIES_MAX = 8_000_000
 """Counted entries kept in all (8 bytes each); the terms asked least recently go first."""
 COUNTED_FROM = 64
-"""Lists up to this long are counted anew each time."""
+"""Lists up to this long are counted again each time."""
 
 
 class _Counted:

@@ -3,7 +3,7 @@
 An open conflict is one live value of a key against the key's newest, or a denial against the
 fact that it denies. Which facts stand for the two values, and whether the conflict is still open,
 is asked at the Moment; a side the caller may not read makes the whole conflict invisible. Of keys
-that hold such facts the rows are made anew without them (``partial_conflicts``); a denial depends
+that hold such facts the rows are made again without them (``partial_conflicts``); a denial depends
 on no third fact. Source: wire 5.1, 5.2.
 """
 
@@ -141,7 +141,7 @@ def _of(reader: Reader, view: View, part: Partial, row: ConflictRow) -> bool:
 def conflict(
     reader: Reader, view: View, authorization: Authorization, moment: Moment, conflict_id: str
 ) -> Conflict | None:
-    """One conflict by id; None where it is absent or not the caller's to see."""
+    """One conflict by id; None if it is absent or not the caller's to see."""
     part = _partial(reader, view, authorization)
     for values in part.rows:
         row = ConflictRow(*values)
@@ -203,7 +203,7 @@ def _at(
 def _open_at(
     view: View, authorization: Authorization, moment: Moment, row: ConflictRow, older: int
 ) -> Conflict | None:
-    """The conflict with the facts that stand for its two values now, or None where one of
+    """The conflict with the facts that stand for its two values now, or None if one of
     the values has expired or been declared compatible."""
     if view.is_set_valued(int(view.relation[older]), moment):
         return None

@@ -58,7 +58,7 @@ class EmbeddingCache:
             self._db.execute(_SCHEMA)
 
     def get_many(self, space: Space, texts: Sequence[str]) -> list[F32 | None]:
-        """The vector of each text, or None where it was not embedded in this space."""
+        """The vector of each text, or None if it was not embedded in this space."""
         keys = [text_key(text) for text in texts]
         found: dict[bytes, bytes] = {}
         with self._lock:

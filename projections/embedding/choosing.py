@@ -34,8 +34,8 @@ _log = logging.getLogger(__name__)
 
 
 class Choice(Struct, frozen=True):
-    """An open provider and the space it is used in. ``pin`` is True where the log does not
-    say so yet; ``space`` is None where embeddings are off."""
+    """An open provider and the space it is used in. ``pin`` is True if the log does not
+    say so yet; ``space`` is None if embeddings are off."""
 
     provider: Provider
     card: ModelCard
@@ -105,7 +105,7 @@ def follow_pin(settings: EmbeddingSettings, pinned: Space | None) -> EmbeddingSe
 
 
 def _check_declared(settings: EmbeddingSettings, pinned: Space) -> None:
-    """Raises DimensionMismatch where the setting, for any provider, says that vectors
+    """Raises DimensionMismatch if the setting, for any provider, says that vectors
     have another length than those indexed (seed §20.2.4)."""
     if settings.dimensions not in (None, pinned.dimensions):
         raise DimensionMismatch(pinned, f"{settings.dimensions} dimensions")

@@ -1,6 +1,6 @@
 """The embeddings a node recalls with, and how they change to another model while it serves.
 
-Each space has a file of vectors of its own. Re-indexing fills the new space's file beside
+Each space has a file of its own vectors. Re-indexing fills the new space's file beside
 the old one, which serves until every live fact has its new vector; then the log pins the
 new model and recall changes over.
 """
@@ -42,7 +42,7 @@ class ReindexStopped(EmbeddingError):
 
 
 class ReindexReport(Struct, frozen=True):
-    """What a re-indexing did. ``changed`` is False where the facts were indexed so already."""
+    """What a re-indexing did. ``changed`` is False if the facts were indexed so already."""
 
     space: str
     dimensions: int
@@ -113,19 +113,19 @@ class CurrentEmbeddings:
 
     @property
     def space(self) -> Space | None:
-        """What facts are embedded with; None where embeddings are off."""
+        """What facts are embedded with; None if embeddings are off."""
         current = self._current
         return None if current is None else current.space
 
     @property
     def semantics(self) -> Semantics | None:
-        """What recall asks; None where embeddings are off."""
+        """What recall asks; None if embeddings are off."""
         current = self._current
         return None if current is None else current.semantics
 
     @property
     def cards(self) -> CardVectors | None:
-        """The vectors of memory cards; None where embeddings are off."""
+        """The vectors of memory cards; None if embeddings are off."""
         semantics = self.semantics
         return None if semantics is None else semantics.cards
 
@@ -191,7 +191,7 @@ class CurrentEmbeddings:
             current.write_blocks()
 
     def stop_reindexing(self) -> None:
-        """Give up a re-indexing that is under way; the old vectors go on serving."""
+        """Give up a re-indexing that is under way; the old vectors keep serving."""
         self._closing.set()
 
     def close(self) -> None:

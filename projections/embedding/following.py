@@ -59,7 +59,7 @@ class FollowedEmbeddings(CurrentEmbeddings):
         pinned: Space | None,
         ask: Ask,
     ) -> FollowedEmbeddings:
-        """The vectors in files and in the table as they stand; later ones come through
+        """The vectors in files and in the table; later ones come through
         ``put``."""
         choice = choose(follow_pin(settings, pinned), pinned, os.environ)
         space = choice.space

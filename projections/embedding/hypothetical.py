@@ -14,7 +14,7 @@ from engramlog.projections.embedding.vectors.in_memory import Vectors
 
 class SupposedVectors(Vectors):
     """``theirs``: the node's slot of each of our slots, ascending, -1 where it has none;
-    what lies behind them is supposed, and ``put`` here."""
+    what is behind them is supposed, and ``put`` here."""
 
     def __init__(self, node: Vectors, theirs: I32) -> None:
         super().__init__(node.dimensions)

@@ -44,7 +44,7 @@ class Space(Struct, frozen=True):
 
 
 def check_truncation(card: ModelCard, model: str, truncated: int | None) -> None:
-    """Raises WrongDimensions where the model's vectors may not be cut to so few dimensions."""
+    """Raises WrongDimensions if the model's vectors may not be cut to so few dimensions."""
     if truncated is None:
         return
     if card.floor is None:

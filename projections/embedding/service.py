@@ -119,7 +119,7 @@ class Embeddings:
         return self._worker.status()
 
     def probe(self) -> None:
-        """Embed one harmless text. Raises EmbeddingError where the provider does not answer."""
+        """Embed one harmless text. Raises EmbeddingError if the provider does not answer."""
         self._embedder.probe()
 
     def wait(self, position: int, timeout_seconds: float) -> bool:

@@ -1,8 +1,8 @@
 """The embedding worker: a thread that keeps ``vec_facts`` and the vectors in memory current.
 
 It follows the log, embeds what came to live and deletes what ended (seed §20.2.5); contested
-facts keep their vectors (§20.2.6). Starting it compares all facts with the table, so it goes
-on wherever it was stopped. A provider that does not answer only makes it fall behind.
+facts keep their vectors (§20.2.6). Starting it compares all facts with the table, so it continues
+where it stopped. A provider that does not answer only makes it fall behind.
 """
 
 from __future__ import annotations

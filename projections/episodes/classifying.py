@@ -2,7 +2,7 @@
 
 A pure function of the episodes, in their order, and of which facts stood before them. What
 is in one pass or in many makes no difference: the state that a pass carries along is what the
-tables would say had each episode had a pass of its own.
+tables would say had each episode had its own pass.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def emit(
 ) -> Emitted:
     """The deltas of ``rule`` for ``episodes``, oldest first.
 
-    An episode of which nothing can be made is set aside with the reason; the others go on.
+    An episode of which nothing can be made is set aside with the reason; the others continue.
     """
     version = rule.version
     matchers = in_order(rule.matchers)

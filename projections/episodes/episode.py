@@ -41,7 +41,7 @@ class Episode(Struct, frozen=True, kw_only=True, gc=False):
         return MemoryPlace(self.user, self.agent, self.scope, self.garden_id)
 
     def text(self, name: str) -> str | None:
-        """A text of the metadata; None where it is absent or empty."""
+        """A text of the metadata; None if it is absent or empty."""
         value = self.metadata.get(name)
         return value if isinstance(value, str) and value else None
 

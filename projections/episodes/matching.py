@@ -46,7 +46,7 @@ def match_count(matchers: Sequence[Matcher], episode: Episode) -> int:
 
 
 def field_of(episode: Episode, name: str, salience: float | None = None) -> Any:
-    """A field of an episode as conditions and templates name it; None where it is absent."""
+    """A field of an episode as conditions and templates name it; None if it is absent."""
     if name.startswith(METADATA):
         return episode.metadata.get(name[len(METADATA) :])
     if name in ("subject", "predicate", "object", "intent"):
@@ -86,7 +86,7 @@ _YES: dict[str, str] = {}
 
 
 def _holds(condition: Condition, value: Any) -> dict[str, str] | None:
-    """None where the condition fails; else the named groups it found."""
+    """None if the condition fails; else the named groups it found."""
     wanted = condition.value
     match condition.op:
         case "exists":

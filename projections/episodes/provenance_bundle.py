@@ -95,7 +95,7 @@ def _check_structure(key: str, text: str) -> None:
 
 
 def check_slots(payload: Mapping[str, Any]) -> None:
-    """Raises ProvenanceError where a payload speaks in the bundle's name."""
+    """Raises ProvenanceError if a payload speaks in the bundle's name."""
     taken = sorted(RESERVED_SLOTS & payload.keys())
     if taken:
         raise ProvenanceError(taken[0], "is reserved for provenance")

@@ -1,4 +1,4 @@
-"""Questions about rules and their runs: what is in force, what has been read, what came of it."""
+"""Questions about rules and their runs: what is in force, what has been read, its outcome."""
 
 from __future__ import annotations
 

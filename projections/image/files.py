@@ -63,7 +63,7 @@ class KeptImages:
         return max((int(path.stem) for path in self._files()), default=0)
 
     def restored(self, log: ReadableLog) -> MemoryImage | None:
-        """An image from the newest file, at the file's position; None where there is none that
+        """An image from the newest file, at the file's position; None if there is none that
         can be used. Reads, and removes nothing."""
         position = self.position
         if not position:
@@ -101,7 +101,7 @@ class ImageFiles(KeptImages):
         exclusive: Callable[[Callable[[], Any]], Any] = lambda work: work(),
     ) -> int | None:
         """Write the present image, and remove older files; returns its position. None
-        where facts were erased meanwhile: nothing was written then.
+        if facts were erased meanwhile: nothing was written then.
 
         Args:
             exclusive: runs a function in the writer's thread and returns what it does.
@@ -144,7 +144,7 @@ class ImageFiles(KeptImages):
 
 
 def _fitting(sections: Sections, position: int, log: ReadableLog) -> ImageCut:
-    """The cut that a file holds. Raises SealedFault where it does not fit this release or
+    """The cut that a file holds. Raises SealedFault if it does not fit this release or
     this log."""
     seal = msgspec.msgpack.decode(sections.document, type=ImageSeal)
     if seal.made_by != made_by() or seal.versions != known_versions():

@@ -180,7 +180,7 @@ class MemoryImage:
         self._publish(cut.position)
 
     def unmap(self) -> Callable[[], object | None]:
-        """Let go of the file that the image was restored from, if it was, and go on in memory
+        """Let go of the file that the image was restored from, if it was, and continue in memory
         of this process alone. Call in the writer's thread. What is returned gives None once
         nothing refers to the file's map: readers may for as long as they are under way."""
         sections, self._sections = self._sections, None

@@ -101,32 +101,32 @@ class Reader:
         self.refresh_profiles()
 
     def refresh_keys(self) -> None:
-        """Load the key ring and the agents' keys anew."""
+        """Load the key ring and the agents' keys again."""
         with self.pool.connection() as db:
             self.keys = KeyRing(load_keys(db))
             self.agent_keys = load_agent_keys(db)
 
     def refresh_capabilities(self) -> None:
-        """Load issued capabilities and revocations anew."""
+        """Load issued capabilities and revocations again."""
         with self.pool.connection() as db:
             self.capabilities = CapabilityRing(load_capabilities(db), load_revocations(db))
 
     def refresh_peers(self) -> None:
-        """Load the peers anew."""
+        """Load the peers again."""
         self.known_peers = self.peers()
 
     def refresh_gardens(self) -> None:
-        """Load the gardens and their members anew."""
+        """Load the gardens and their members again."""
         with self.pool.connection() as db:
             self.gardens = GardenDirectory(load_gardens(db))
 
     def refresh_aliases(self) -> None:
-        """Load the aliases anew."""
+        """Load the aliases again."""
         with self.pool.connection() as db:
             self.aliases = AliasBook(load_aliases(db))
 
     def refresh_profiles(self) -> None:
-        """Load the installed recall profiles anew."""
+        """Load the installed recall profiles again."""
         with self.pool.connection() as db:
             self._profiles = load_profiles(db)
 
@@ -149,7 +149,7 @@ class Reader:
                 _log.exception("a follower of the log")
 
     def _refresh(self, kinds: Collection[type[object]]) -> None:
-        """Load anew what events of these kinds change."""
+        """Load again what events of these kinds change."""
         if not _KEY_KINDS.isdisjoint(kinds):
             self.refresh_keys()
         if not _GARDEN_KINDS.isdisjoint(kinds):

@@ -48,7 +48,7 @@ class TableTail:
             self._events.extend(events)
 
     def patience(self) -> float | None:
-        """Seconds for which the tables may still stay behind; None where nothing waits."""
+        """Seconds for which the tables may still stay behind; None if nothing waits."""
         if not self._events:
             return None
         if len(self._events) >= EVENTS_MAX and not self._failing:
@@ -59,7 +59,7 @@ class TableTail:
         """Have the tables show everything that waits, or at least what lies up to ``position``.
 
         Raises:
-            StorageError: they cannot be written; the events go on waiting.
+            StorageError: they cannot be written; the events keep waiting.
         """
         waiting = self._events
         if not waiting or (position is not None and waiting[0].position > position):

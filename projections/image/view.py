@@ -210,7 +210,7 @@ class View(ColumnView):
         return flags_at(self._flags, slots)
 
     def hidden(self, slots: I32 | None = None) -> Bool | None:
-        """Which facts (of all, or of those given) tombstones hide; None where there are no
+        """Which facts (of all, or of those given) tombstones hide; None if there are no
         tombstones. The same at every moment: present rights decide."""
         if not self.hiding:
             return None
@@ -230,7 +230,7 @@ class View(ColumnView):
         return ended
 
     def confidence(self, slots: I32, moment: Moment) -> F64:
-        """Confidence at the moment: decayed, and 0 where retracted."""
+        """Confidence at the moment: decayed, and 0 if retracted."""
         confidence = self._image.decay.confidence(self, slots, moment.position)
         confidence[self.ended(slots, moment)] = 0.0
         return confidence

@@ -1,4 +1,4 @@
-"""Whose memory something is: user, session and agent, and the scope or garden it lies in.
+"""Whose memory something is: user, session and agent, and the scope or garden it is in.
 
 Everything is found by equality of columns. The encoded key is derived from them, for those
 who scan by prefix; nothing is ever matched by it here.

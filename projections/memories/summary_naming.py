@@ -64,7 +64,7 @@ def period_of_name(name: str) -> Period | None:
 
 
 def name_of_file(path: str) -> str | None:
-    """The name under which a file is recorded, by its path in a notes' folder; None where the path
+    """The name under which a file is recorded, by its path in a notes' folder; None if the path
     names no period.
 
     Beside the names themselves: a file in a tier's folder without the tier in front

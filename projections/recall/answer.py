@@ -21,19 +21,19 @@ class Recalled(Struct, frozen=True):
         slot: its slot in the view the question was asked of.
         row: what the log recorded.
         score: the final score; facts are ordered by it, but for diversity.
-        breakdown: the protocol's six keys: normalised stage scores (0 where a stage did not
+        breakdown: the protocol's six keys: normalised stage scores (0 if a stage did not
             find the fact), trust, the recency factor (0 without one), and the score before it is
             scaled; and those with which they multiply out (``ranking.breakdown``).
         hop_distance: hops from a seed, 0 for direct hits.
         token_estimate: what it cost of the budget.
         confidence, source_trust, effective_confidence: at the Moment.
         contradicted: whether a sibling the caller may see says otherwise.
-        why: reasons in words, one a stage that found it.
+        why: reasons in words, one per stage that found it.
         provenance_of: id of the packed fact this one is a parent of, where that alone
             brought it in.
         explain: every number behind the score, where asked.
         from_card: a card that stands for facts; ``slot`` is of the best of them.
-        attributes: the fact's own, at the Moment; None where it has none.
+        attributes: the fact's own, at the Moment; None if it has none.
         found_by: the first stage that found it, by its label, and which part of the stage.
         recalls, idle_us: how often recalls had returned it, and how long (microseconds) the last
             of them, or its recording, lies back; where the profile says something of it.
@@ -70,7 +70,7 @@ class RecallAnswer(Struct, frozen=True):
         card: of the entity asked about, where the request has one.
         short_circuit_after: the stage that found enough for others to be skipped.
         evidence: ``strong`` where a fact holds all that was asked for or means nearly the same,
-            ``weak`` where none does, ``none`` without any fact; None where no stage tells.
+            ``weak`` where none does, ``none`` without any fact; None if no stage tells.
         enrichment: what is to be said beside the facts (see ``enrichment``).
         dropped_terms: of an ambient question, what too many facts hold.
         skipped: why nothing was searched for, where nothing was.

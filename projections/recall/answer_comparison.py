@@ -19,7 +19,7 @@ class RankedFact(Struct, frozen=True):
 
 
 class Compared(Struct, frozen=True):
-    """A fact of either answer. ``then`` or ``now`` is None where it was not in that one."""
+    """A fact of either answer. ``then`` or ``now`` is None if it was not in that one."""
 
     fact_id: str
     change: Change

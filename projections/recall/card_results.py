@@ -56,7 +56,7 @@ def entity_card(
     rows: Rows,
     cards: CardSource,
 ) -> EntityCard:
-    """The card of the entity asked about. None where the request is not about one entity, asks
+    """The card of the entity asked about. None if the request is not about one entity, asks
     for one relation or source only, or the caller sees nothing of the entity."""
     request = plan.request
     key = None if _filtered(plan) else _key_of(survey)

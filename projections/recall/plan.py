@@ -17,7 +17,7 @@ class Plan(Struct, frozen=True):
 
     ``weights`` are by stage name, and by name of each factor that adds; not yet scaled to
     the stages that complete. ``token_budget`` is ``UNBOUNDED`` where the profile counts facts
-    alone. ``diverse`` is False where MMR would break the answer's order.
+    alone. ``diverse`` is False if MMR would break the answer's order.
     """
 
     profile: Profile

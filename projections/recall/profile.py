@@ -66,7 +66,7 @@ class StageChoice(_Part, frozen=True):
         label: another name, by which a request may ask for it and an answer speaks of it.
         candidates: how many it may propose.
         per_result: so many for each fact that the answer may hold, where that is less.
-        deadline_ms: how long it may take; afterwards the recall goes on without it.
+        deadline_ms: how long it may take; afterwards the recall continues without it.
         skipped_after: do not run it where an earlier stage found enough.
         always: run it even where a request names others.
         without: relations whose facts it does not see, as another stage is there for them.

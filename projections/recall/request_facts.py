@@ -41,9 +41,9 @@ class Survey(Struct, frozen=True):
     """One request's facts. Masks are by slot, ``visible`` and ``survivors`` ascending slots;
     all are shared between requests and never written.
 
-    ``focus`` is the number of the entity asked about: None where none was, -1 where the
+    ``focus`` is the number of the entity asked about: None if none was, -1 where the
     node does not know it. ``limit`` is how many facts the answer may hold.
-    ``semantics`` is None where embeddings are off, ``context`` where the profile asks for none,
+    ``semantics`` is None if embeddings are off, ``context`` where the profile asks for none,
     ``aliases`` where names are not looked up. ``filters`` are those that left the survivors.
     ``names``: words that the question had, and the speakers' names that it has instead.
     """

@@ -61,7 +61,7 @@ class Grant(Struct, frozen=True):
         return Grant(self.verbs & other.verbs, self.scopes & other.scopes, entities)
 
     def covers(self, entity: str) -> bool:
-        """Whether an entity (stored form) lies under every prefix."""
+        """Whether an entity (stored form) is under every prefix."""
         return all(lies_under(entity, prefix) for prefix in self.entities)
 
 
@@ -94,5 +94,5 @@ def parse_grant(verb: str, object_: str) -> Grant:
             raise GrantError(f"object names no entity prefix in stored form: {prefix!r}")
         entities, rest = (prefix,), ""
     if rest:
-        raise GrantError(f"object goes on with {rest!r}, which means nothing here")
+        raise GrantError(f"object has an unknown part: {rest!r}")
     return Grant(frozenset(verbs), scopes, entities)

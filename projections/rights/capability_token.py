@@ -117,7 +117,7 @@ def narrow(
     does not count.
 
     Raises:
-        CapabilityInvalid: it holds no secret to go on with, or has ``BLOCKS_MAX`` blocks.
+        CapabilityInvalid: it holds no secret to continue with, or has ``BLOCKS_MAX`` blocks.
     """
     if not capability.proof:
         raise CapabilityInvalid("this token cannot be narrowed: it was issued without a next key")

@@ -106,7 +106,7 @@ def verify(capability: Capability) -> VerifiedToken:
 
 def fault_of(verified: VerifiedToken, now_us: int, revoked: Collection[str] = ()) -> str | None:
     """Why a token that verifies does not hold now: ``token_expired``, ``token_revoked`` or
-    ``token_invalid`` (issued in the future, or allowing nothing); None where it holds."""
+    ``token_invalid`` (issued in the future, or allowing nothing); None if it holds."""
     if any(name in revoked for name in verified.revocation_ids):
         return "token_revoked"
     if verified.expires_at_us <= now_us:

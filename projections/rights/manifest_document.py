@@ -82,9 +82,9 @@ def read_manifest(body: Mapping[str, Any]) -> OrgManifest:
 
 
 def manifest_fault(manifest: OrgManifest, now_us: int) -> str | None:
-    """Why a manifest cannot be taken now, the field's name first; None where it can."""
+    """Why a manifest cannot be taken now, the field's name first; None if it can."""
     if manifest.issued_at_us > now_us + AHEAD_US_MAX:
-        return "issued_at: lies in the future"
+        return "issued_at: in the future"
     if manifest.expires_at_us <= manifest.issued_at_us:
         return "expires_at: must lie behind issued_at"
     if manifest.expires_at_us - manifest.issued_at_us > LIFETIME_US_MAX:
@@ -99,7 +99,7 @@ def manifest_fault(manifest: OrgManifest, now_us: int) -> str | None:
 def rotation_fault(
     key_id: str, public_key: str, wanted: tuple[str, str], rotations: Sequence[Mapping[str, Any]]
 ) -> str | None:
-    """Why ``rotations`` do not lead from one key to another; None where they do.
+    """Why ``rotations`` do not lead from one key to another; None if they do.
 
     Args:
         wanted: id and key that they are to lead to.

@@ -84,7 +84,7 @@ class SummaryFilter(Struct, frozen=True, kw_only=True):
 def standing_paragraphs(
     db: apsw.Connection, partition: str, owner: str, name: str
 ) -> list[StandingParagraph] | None:
-    """What our own summary of this name says, without what was erased; None where there is
+    """What our own summary of this name says, without what was erased; None if there is
     none, or it was removed."""
     found = query_one(db, _STANDING, (partition, owner, name))
     if found is None or found[1]:
@@ -106,8 +106,8 @@ def summaries_at(
     chosen: SummaryFilter,
     limit: int,
 ) -> list[SummaryRow]:
-    """Summaries of the caller's scopes and gardens as they stood, newest period first. Whether
-    the caller may read any paragraph of them is not asked here."""
+    """Summaries of the caller's scopes and gardens as of a moment, newest period first,
+    without checking whether the caller may read a paragraph."""
     allowed, bindings = rights(authorization, "s")
     start, place = chosen.before or (None, None)
     rows = query(

@@ -3,7 +3,7 @@
 An event whose payload is gone projects as nothing, as if it had never been. So the rows of a
 file that saw it must become those of one that did not: each projector names the statements
 that take out what is keyed by the erased facts and events (``Erasing``), and one whose rows
-mix several facts works out the touched keys anew (``Refolding``). A rebuild meets only the
+mix several facts works out the touched keys again (``Refolding``). A rebuild meets only the
 header and the ``fact_erased`` event, and comes to the same rows.
 """
 
@@ -54,7 +54,7 @@ class Erased(Struct, frozen=True):
     """What one ``fact_erased`` event takes out.
 
     ``facts`` and ``events`` are ids, ``positions`` those of the erased events; ``touched`` are
-    the facts that the tables still held. ``before`` gives the events at positions as they stand
+    the facts that the tables still held. ``before`` gives the events at positions
     without it.
     """
 
@@ -88,7 +88,7 @@ class Refolding(Protocol):
     """A projector with rows that several facts made together."""
 
     def refold(self, erased: Erased, db: apsw.Connection) -> None:
-        """Make the rows of the touched keys anew, after the facts have gone."""
+        """Make the rows of the touched keys again, after the facts have gone."""
         ...
 
 
@@ -119,7 +119,7 @@ def erased_by(event: Recorded, db: apsw.Connection, history: History | None) -> 
     positions = sorted({*found.values(), *(fact.position for fact in touched)})
 
     def before(wanted: Iterable[int]) -> list[Recorded]:
-        assert history is not None, "an erasure needs the log to make rows anew"
+        assert history is not None, "an erasure needs the log to rebuild rows"
         gone = set(positions)
         chosen = sorted({p for p in wanted if 0 < p < event.position} - gone)
         return [each for p in chosen for each in history.read(p - 1, 1) if each.payload is not None]

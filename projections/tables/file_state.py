@@ -26,7 +26,7 @@ def file_state(db: apsw.Connection) -> FileState:
     position, event_hash = (0, b"") if mark is None else mark
     halted = {name: why for name, _, _, why in marks if why is not None}
     behind = {
-        name: f"it stands at position {at}" for name, _, at, _ in marks if at != position
+        name: f"it is at position {at}" for name, _, at, _ in marks if at != position
     }  # a file of one position is asked for
     return FileState(
         position,

@@ -146,7 +146,7 @@ class ProjectionStore:
         """Apply events to every projector inside the caller's transaction.
 
         A projector that raises is halted at its last good position with its reason kept;
-        the others go on. Its rows of these events are undone.
+        the others continue. Its rows of these events are undone.
         """
         start = 0
         for index, event in enumerate(events):
@@ -270,7 +270,7 @@ class ProjectionStore:
         self._checkpoints = self._before
 
     def rewrite(self) -> None:
-        """Write the whole file anew, so that no freed page keeps what was deleted."""
+        """Write the whole file again, so that no freed page keeps what was deleted."""
         self.db.execute("VACUUM")
         truncate_wal(self.db)
 
@@ -298,7 +298,7 @@ def _fresh(
 
 
 def current_generation(link: Path) -> Path | None:
-    """The file the link points at, or None where there is none yet."""
+    """The file the link points at, or None if there is none yet."""
     return link.resolve() if link.exists() else None
 
 

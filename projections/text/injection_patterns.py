@@ -262,4 +262,4 @@ TEMPLATE_TOKEN = re.compile(
     r"|<(?:start|end)_of_turn>",
     re.IGNORECASE,
 )
-"""Tokens by which chat templates mark turns, as they stand in a text."""
+"""Tokens by which chat templates mark turns in a text."""

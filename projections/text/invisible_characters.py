@@ -25,7 +25,7 @@ _UNSEEN = re.compile(
     "\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb"
     "\U000e0000-\U000e0fff]"
 )
-"""Every character without a glyph of its own: matching looks past all of them."""
+"""Every character without its own glyph: matching looks past all of them."""
 
 _ZWSP, _ZWNJ, _ZWJ = 0x200B, 0x200C, 0x200D
 _BLACK_FLAG = 0x1F3F4

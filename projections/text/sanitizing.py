@@ -140,7 +140,7 @@ _long_scanned_before = lru_cache(maxsize=2_048)(_scanned)
 
 
 def _in_names(*names: str) -> frozenset[str]:
-    """Codes of what is found in names, one a line. Most names come again and again, and nothing
+    """Codes of what is found in names, one per line. Most names come again and again, and nothing
     in them calls for a look at the lines that they make together."""
     cues = _NOTHING
     for name in names:
@@ -154,7 +154,7 @@ def _in_names(*names: str) -> frozenset[str]:
 
 @lru_cache(maxsize=16_384)
 def _name_cues(name: str) -> frozenset[str] | None:
-    """The cues of a name's words; None where it has more that could tell."""
+    """The cues of a name's words; None if it has more that could tell."""
     low = name.lower()
     if not plain(name) or _has_mark(low):
         return None

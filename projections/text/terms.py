@@ -31,7 +31,7 @@ def said_text(value_type: str, value_v: str) -> str:
 
 
 def uri_path(uri: str) -> str:
-    """What follows the authority of a URI; the whole of it where there is none."""
+    """What follows the authority of a URI; the whole of it if there is none."""
     scheme_end = uri.find("://")
     if scheme_end < 0:
         return uri

@@ -67,7 +67,7 @@ class AssertFact(OwnShape, frozen=True, kw_only=True, gc=False):
     ``member``, here and in other commands: whose role in the garden must allow it; None for
     the node's own tools. ``rights``, likewise: what the asker may read; the rest shows in
     nothing that comes of it. None for the node's own tools.
-    ``anew``: a new fact beside an equal one, as another log has them both.
+    ``again``: a new fact beside an equal one, as another log has them both.
     ``zero``: what a record of confidence 0 does, where another log says so: nothing, as its
     effect is said apart; or, in files of version 0.1, an end of all that it contradicts.
     """
@@ -325,9 +325,9 @@ class Done(Struct, frozen=True, gc=False):
     """What a command did.
 
     Attributes:
-        events: what was recorded (empty where the state was so already).
+        events: what was recorded (empty if the state was so already).
         fact_id: the fact that answers the command, where one does.
-        created: False where an equal live fact already answered.
+        created: False if an equal live fact already answered.
         contradicted: whether the fact now has a live sibling with another value.
         retracted: ids of facts that ended through this command.
         detail: further answers by name (conflict and resolution ids, counts).
@@ -389,7 +389,7 @@ class StoreMemory(OwnShape, frozen=True, kw_only=True):
         fact: what is stated.
         rights: the asker's. What they may not read has no say.
         supersede: whether old memories end that the new one says are no longer so.
-        likeness: compares texts whose vectors are known; None where nothing makes vectors.
+        likeness: compares texts whose vectors are known; None if nothing makes vectors.
     """
 
     fact: AssertFact

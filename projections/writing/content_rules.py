@@ -57,7 +57,7 @@ class _Broken(ValueError):
 
 
 def content_fault(payload: Payload) -> str | None:
-    """The first rule that a payload breaks; None where it breaks none, or has none."""
+    """The first rule that a payload breaks; None if it breaks none, or has none."""
     check = _CHECKS.get(type(payload))
     if check is None:
         return None

@@ -59,7 +59,7 @@ class SharedFailure(Exception):
 
 
 class _Step:
-    """One command on its way: whose it is, what was decided and which events came of it."""
+    """One command on its way: whose it is, the decision and its events."""
 
     __slots__ = ("context", "decision", "events", "received_at", "submission")
 
@@ -82,7 +82,7 @@ class Group:
 
     Attributes:
         events: everything recorded so far, in order.
-        outcomes: by ``id`` of the submission, one an command; complete after ``decide``.
+        outcomes: by ``id`` of the submission, one per command; complete after ``decide``.
         opened: whether the tables hold an open transaction with all of ``events``.
     """
 

@@ -1,6 +1,6 @@
 """Answering a repeated request from what its idempotency key recorded the first time.
 
-Nothing is decided anew: the outcomes are those that were kept (``request_answered``), or the
+Nothing is decided again: the outcomes are those that were kept (``request_answered``), or the
 recorded events matched to the request's commands in order. A command that recorded nothing is
 answered by the equal fact that answered it then. A request of which nothing was written and
 nothing answers was refused: it is decided again.
@@ -64,7 +64,7 @@ _WRITING = (
 
 
 def kept_outcomes(outcomes: Sequence[Done | Refused]) -> RequestAnswered | None:
-    """What is kept of a request's outcomes; None where its events say it all."""
+    """What is kept of a request's outcomes; None if its events say it all."""
     if len(outcomes) == 1 or all(isinstance(each, Done) and each.events for each in outcomes):
         return None
     return RequestAnswered(outcomes=[_kept(each) for each in outcomes])
@@ -103,7 +103,7 @@ class _Unmatched(Struct):
 def replayed_outcomes(
     commands: Sequence[Command], events: Sequence[Recorded], db: apsw.Connection
 ) -> list[Done | Refused] | None:
-    """One outcome a command, as the first request was answered; ``created`` is False. None where
+    """One outcome a command, as the first request was answered; ``created`` is False. None if
     the request was refused: nothing of it was written."""
     if events and isinstance(events[-1].payload, RequestAnswered):
         return _as_kept(events[-1].payload, events)

@@ -1,9 +1,9 @@
 """The one rule of who may state instructions.
 
-Facts with ``interpret_as: instruction`` reach a model in a channel of their own, as orders.
+Facts with ``interpret_as: instruction`` reach a model in their own channel, as orders.
 Its writer, a caller, an import or a peer, must hold ``instruction:write``; every way
 into the log asks here. A value that may not instruct is refused where a caller states it
-anew, and is taken as plain content where it is already in a foreign log.
+again, and is taken as plain content where it is already in a foreign log.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ INSTRUCTION_PERMISSION = "instruction:write"
 
 
 def instruction_refusal(value: Value, permissions: Set[str]) -> Refused | None:
-    """Why a value may not be stated with these permissions; None where it may."""
+    """Why a value may not be stated with these permissions; None if it may."""
     if value.interpret_as != "instruction" or INSTRUCTION_PERMISSION in permissions:
         return None
     return Refused(

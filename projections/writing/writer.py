@@ -1,4 +1,4 @@
-"""The writer: one thread that decides, appends and applies, and shares one fsync a group.
+"""The writer: one thread that decides, appends and applies, and shares one fsync per group.
 
 The life of a write: ``submit`` queues a submission → the thread takes everything that waits →
 each submission is decided, from the memory image or from the tables → its events are appended to

@@ -61,7 +61,7 @@ def declare(identity: Identity, node_url: str, scopes: list[str], now_us: int) -
 
 
 def declaration_fault(declaration: Declaration, *, insecure: bool = False) -> str | None:
-    """Why a declaration cannot be accepted; None where it can.
+    """Why a declaration cannot be accepted; None if it can.
 
     Args:
         insecure: whether plain ``http`` and private addresses are allowed.

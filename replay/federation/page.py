@@ -32,7 +32,7 @@ class PageFault(Exception):
 
 
 class Awaited(Exception):
-    """Nothing is wrong with a stream; it goes on once something has come. The message says what."""
+    """The stream is not at fault; it continues once something has come. The message says what."""
 
 
 class ClockAwaited(Awaited):

@@ -1,6 +1,6 @@
 """Replaying one peer: its pages, verified and appended, or held.
 
-Nothing here knows what carries the pages. One fault stops one stream; the others go on.
+Nothing here knows what carries the pages. One fault stops one stream; the others continue.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from engramlog.replay.federation.verification import (
 PASSED_OVER_MAX = 20
 PASSED_OVER_LENGTH = 200
 WITHHELD = "withheld"
-"""Why a stream is held whose missing payloads no erasure names; it goes on once one does."""
+"""Why a stream is held whose missing payloads no erasure names; it continues once one does."""
 PASSING_FAULTS = (WITHHELD, "hlc_skew")
 """Reasons that may pass: a stream that is held for one is tried again in each round."""
 EVIDENCE_BYTES_MAX = 1024 * 1024
@@ -69,7 +69,7 @@ class PeerSource(Protocol):
         ...
 
     def page(self, stream: str, after_seq: int, limit: int) -> StreamPage | None:
-        """Events behind a sequence; None where there is none. Raises as ``heads``."""
+        """Events behind a sequence; None if there is none. Raises as ``heads``."""
         ...
 
 
@@ -82,8 +82,8 @@ class Pulled(Struct, frozen=True):
 
     ``passed_over``: streams that the peer offered though they are not granted to it; the
     first few. They are neither replayed nor held, so a later grant lets them in.
-    ``waiting``: stream → what it waits for; it goes on by itself. ``due_us``: when one of them
-    that waits for a time does (microseconds); 0 where none does.
+    ``waiting``: stream → what it waits for; it continues by itself. ``due_us``: when one of them
+    that waits for a time does (microseconds); 0 if none does.
     """
 
     events: int
@@ -174,7 +174,7 @@ class _Round:
         self._page_events = PAGE_EVENTS_MAX
 
     def take(self, offered: SignedHead, head: StreamHead | None, state: PeerStream | None) -> None:
-        """Replay one stream to the signed head, or hold it; others go on either way."""
+        """Replay one stream to the signed head, or hold it; others continue either way."""
         stream = offered.stream
         submit = self._here.submit
         try:
@@ -307,8 +307,8 @@ def _take(
 
 
 def _check_history(offered: SignedHead, here: StreamHead | None, epoch: int, log: EventLog) -> None:
-    """Raises PageFault where the peer now signs less, or other, than it had signed. A peer that
-    was restored from a backup goes on in a later epoch: it may have less of an earlier one."""
+    """Raises PageFault if the peer now signs less, or other, than it had signed. A peer that
+    was restored from a backup continues in a later epoch: it may have less of an earlier one."""
     stream, seq = offered.stream, offered.stream_seq
     if here is None or seq > here.stream_seq:
         return

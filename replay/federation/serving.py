@@ -45,7 +45,7 @@ def read_page(
     identity: Identity, log: EventLog, stream: str, after_seq: int, limit: int, now_us: int
 ) -> StreamPage | None:
     """The events of a stream behind ``after_seq``, at most ``limit`` and ``PAGE_BYTES``; a larger
-    event is a page alone. None where there is none."""
+    event is a page alone. None if there is none."""
     events = log.read_stream(stream, after_seq, limit, PAGE_BYTES)
     if not events:
         return None

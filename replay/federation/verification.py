@@ -66,7 +66,7 @@ def check_page(
     """Whether a page continues a stream of a peer, and holds nothing it may not.
 
     Args:
-        before: where the stream ends here; None where nothing of it is here.
+        before: where the stream ends here; None if nothing of it is here.
         now_us: this node's clock.
 
     Raises:
@@ -172,7 +172,7 @@ def _due_us(header: Header, where: str, now_us: int) -> int:
         if reading_ms - now_us // 1000 > FUTURE_WAIT_MS_MAX:
             raise PageFault("hlc_skew", f"{where}: its clock is too far ahead")
         if reading_ms < 0:
-            raise PageFault("hlc_skew", f"{where}: its clock stands before 1970")
+            raise PageFault("hlc_skew", f"{where}: its clock is before 1970")
         due_us = max(due_us, (reading_ms - FUTURE_SKEW_MS_MAX) * 1000)
     return due_us
 
@@ -185,7 +185,7 @@ def _instructs(payload: Payload | None) -> bool:
 def _check_payload(
     header: Header, data: bytes, partition: tuple[str, str], where: str
 ) -> Payload | None:
-    """What an event says; None where only a later release knows."""
+    """What an event says; None if only a later release knows."""
     try:
         payload = decode_payload(header, data)
     except UNREADABLE as fault:
@@ -211,7 +211,7 @@ def _check_place(payload: Payload, partition: tuple[str, str], where: str) -> No
 
 
 def _content_fault(payload: Payload) -> str | None:
-    """Why no write could have made this content; None where one could."""
+    """Why no write could have made this content; None if one could."""
     fault = content_fault(payload)
     if fault is not None or not isinstance(payload, FactAsserted):
         return fault

@@ -46,7 +46,7 @@ def fetch_snapshot(
     now_us: int,
     progress: Progress = lambda _done, _total: None,
 ) -> Snapshot | None:
-    """Fetch the newest snapshot that holds, for the tables to be made from; None where there
+    """Fetch the newest snapshot that holds, for the tables to be made from; None if there
     is none, and they are made from the log alone.
 
     Args:

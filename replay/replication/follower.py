@@ -114,7 +114,7 @@ class PrimaryFollower:
         )
 
     def start(self) -> None:
-        """Follow from a thread of its own."""
+        """Follow from its own thread."""
         self._thread = threading.Thread(target=self._run, name="replica", daemon=True)
         self._thread.start()
 

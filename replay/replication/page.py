@@ -84,7 +84,7 @@ def read_page(
 
 
 def check_agreement(log: CopyableLog, position: int, event_hash: bytes) -> None:
-    """Raises Diverged where this log's event at ``position`` is not the one of that hash."""
+    """Raises Diverged if this log's event at ``position`` is not the one of that hash."""
     if position == 0:
         return
     found: Sequence[Stored] = log.read_stored(position - 1, 1)

@@ -23,7 +23,7 @@ class ReplicaState(Struct, frozen=True):
 
 
 def load_state(folder: Path) -> ReplicaState | None:
-    """Whose replica the directory is; None where it is not a replica. Raises DataDirectoryError."""
+    """Whose replica the directory is; None if it is not a replica. Raises DataDirectoryError."""
     return _load(folder / STATE_FILE)
 
 

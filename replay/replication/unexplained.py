@@ -18,7 +18,7 @@ PAGE_EVENTS = 10_000
 
 
 def unexplained_erasure(log: ReadableLog) -> FactErased | None:
-    """An erasure that names every such event; None where there is none."""
+    """An erasure that names every such event; None if there is none."""
     missing: dict[bytes, Header] = {}
     after = 0
     while page := log.read_stored(after, PAGE_EVENTS):

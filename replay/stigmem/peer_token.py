@@ -58,7 +58,7 @@ class Nonces:
         self._lock = threading.Lock()
 
     def use(self, claims: PeerClaims, now_ms: int) -> None:
-        """Raises PeerTokenError where the nonce was used, or may have been."""
+        """Raises PeerTokenError if the nonce was used, or may have been."""
         if claims.iat < self._began_ms - LEEWAY_MS:
             raise PeerTokenError("iat_too_old")
         with self._lock:

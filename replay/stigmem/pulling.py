@@ -2,7 +2,7 @@
 
 What a page holds is sorted by clock reading as numbers, taken fact by fact, and written
 together with the cursor behind it, so a crash loses and repeats nothing. What is refused is
-named in the log and passed. Each scope has a cursor of its own, so one that is granted late, by
+named in the log and passed. Each scope has its own cursor, so one that is granted late, by
 either side, comes from its beginning. The cursor sent is moved back by a little: nodes that compare
 readings as text hide facts behind a cursor that they have already handed out.
 """

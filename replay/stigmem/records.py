@@ -52,7 +52,7 @@ def name_of(record: object) -> str:
 
 
 def hlc_of(record: object) -> int | None:
-    """The clock reading of a record, padded or not; None where it has none."""
+    """The clock reading of a record, padded or not; None if it has none."""
     fields = cast("dict[str, Any]", record) if isinstance(record, dict) else {}
     try:
         return parse_hlc(str(fields.get("hlc")))

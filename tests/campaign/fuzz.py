@@ -130,7 +130,7 @@ def _tried(target: Target, data: bytes) -> tuple[str | None, bool]:
 
 
 def make_corpus() -> None:
-    """Write the binary parts of the corpus anew: events and pages in today's format."""
+    """Write the binary parts of the corpus again: events and pages in today's format."""
     import tempfile
 
     from engramlog.eventlog.clock import FixedClock

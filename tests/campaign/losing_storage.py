@@ -26,7 +26,7 @@ _LOST_WITH_POWER = "-shm"
 
 
 class _Write(Struct, frozen=True):
-    """A write, or a truncation where there is no data."""
+    """A write, or a truncation if there is no data."""
 
     offset: int
     data: bytes | None
@@ -131,7 +131,7 @@ class _LosingFile(apsw.VFSFile):
         try:
             super().xLock(level)
         except apsw.IOError as fault:
-            # A reader that closes last asks for more than its descriptor allows; SQLite goes on.
+            # A reader that closes last asks for more than its descriptor allows; SQLite continues.
             raise apsw.BusyError("no such lock for a reader") from fault
 
     def xWrite(self, data: Buffer, offset: int) -> None:

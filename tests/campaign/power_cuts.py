@@ -121,7 +121,7 @@ class Life:
 
 
 def fault_of(cut: Cut) -> str | None:
-    """What is wrong with a directory after the cut; None where nothing is."""
+    """What is wrong with a directory after the cut; None if nothing is."""
     (cut.folder / "identity" / PLACE_FILE).unlink(missing_ok=True)  # it lies elsewhere than before
     directory = DataDirectory.inspect(cut.folder)
     identity = directory.identity

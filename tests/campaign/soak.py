@@ -16,7 +16,7 @@ from tests.worlds.processes import NodeProcess, fact, serving
 SAMPLES = 20
 ENTITIES = 2_000
 WRITE_EVERY_SECONDS = 0.25
-"""Reads go on without a pause between writes: the log grows slowly, leaks would not."""
+"""Reads continue without a pause between writes: the log grows slowly, leaks would not."""
 BYTES_PER_EVENT_MAX = 4_096
 """What one event more may cost in memory."""
 GROWTH_MAX = {"memory": 48.0, "descriptors": 8.0, "wal": 16.0}

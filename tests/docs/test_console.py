@@ -32,7 +32,7 @@ def test_the_commands_of_a_page_print_what_it_shows(page: Path, folder: Path) ->
 
 
 def test_the_first_minute_of_the_readme_goes_as_printed(folder: Path) -> None:
-    # As a reader starts it: with embeddings, whose model is an event of its own.
+    # As a reader starts it: with embeddings, whose model is its own event.
     as_shipped = {"STIGMEM_EMBED_ENABLED": "true", "STIGMEM_SET_VALUED_DEFAULTS": "true"}
     with serving(folder / "memory", "--no-auth", env=as_shipped) as node:
         for step in steps_of(ROOT / "README.md"):

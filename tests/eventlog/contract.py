@@ -302,7 +302,7 @@ class LogContract:
         transaction.rollback()
         log.begin().rollback()
 
-    def test_a_transaction_open_when_the_log_closes_is_lost_and_told_so(
+    def test_a_transaction_open_when_the_log_closes_is_lost_with_an_error(
         self, log: EventLog
     ) -> None:
         transaction = log.begin()
@@ -478,7 +478,7 @@ class LogContract:
             subscription.take(10, 30)
         timer.join()
 
-    def test_a_closed_log_raises_log_closed_whatever_is_asked(self, log: EventLog) -> None:
+    def test_every_call_of_a_closed_log_raises_log_closed(self, log: EventLog) -> None:
         log.append([fact()])
         log.close()
         log.close()

@@ -59,7 +59,7 @@ def test_a_stream_begins_at_one_and_continues_without_gap() -> None:
         ({"hlc": -1}, "out of range"),
     ],
 )
-def test_a_header_written_anew_with_a_fitting_hash_is_found(
+def test_a_rewritten_header_with_a_fitting_hash_is_found(
     changes: dict[str, object], reason: str
 ) -> None:
     first, second = link_two()

@@ -68,7 +68,7 @@ def test_a_missing_directory_is_made_only_when_asked(data: Path) -> None:
     assert not data.exists()
 
 
-def test_a_second_process_is_refused_and_told_who_holds_the_directory(data: Path) -> None:
+def test_a_second_process_is_refused_and_learns_who_holds_the_directory(data: Path) -> None:
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD_LOCK, str(data)],
         stdin=subprocess.PIPE,
@@ -142,7 +142,7 @@ def test_an_accepted_copy_is_the_same_node_in_the_next_epoch(data: Path, tmp_pat
     assert node_of(tmp_path / "copy") == (node_id, 2)
 
 
-def test_a_copy_can_become_a_node_of_its_own(data: Path, tmp_path: Path) -> None:
+def test_a_copy_can_become_an_independent_node(data: Path, tmp_path: Path) -> None:
     node_id, _ = node_of(data)
     copy = tmp_path / "copy"
     (data / "log.db").touch()
@@ -179,7 +179,7 @@ def test_an_identity_restored_from_a_backup_is_at_home_where_it_is_first_opened(
     assert node_of(tmp_path / "new") == (directory.identity.node_id, 2)
 
 
-def test_an_identity_half_made_by_a_crash_is_made_anew(
+def test_an_identity_half_made_by_a_crash_is_made_again(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def cut(*_: object) -> None:
@@ -209,5 +209,5 @@ HOME = IdentityPlace(
         ("same inode on another machine", {"machine": "b", "key_changed_ns": 200}, True),
     ],
 )
-def test_a_copy_is_told_from_a_move(story: str, changes: dict[str, Any], is_copy: bool) -> None:
+def test_a_copy_differs_from_a_move(story: str, changes: dict[str, Any], is_copy: bool) -> None:
     assert HOME.is_copy_at(msgspec.structs.replace(HOME, **changes)) is is_copy

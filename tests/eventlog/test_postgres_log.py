@@ -170,7 +170,7 @@ def test_a_lock_that_another_holds_too_long_is_an_error_and_writes_nothing(
 
 
 @pytest.mark.parametrize("many", [1, writing.COPY_EVENTS_MIN])
-def test_a_node_that_lost_the_lock_writes_nothing_and_goes_on_after(
+def test_a_node_that_lost_the_lock_writes_nothing_and_continues_after(
     postgres_server: Server, postgres_url: str, many: int
 ) -> None:
     with open_log(postgres_url) as one, open_log(postgres_url) as two:
@@ -398,7 +398,7 @@ def test_a_database_without_a_log_says_how_one_is_made(postgres_server: Server) 
         open_log(postgres_server.url())
 
 
-def test_text_that_postgresql_cannot_hold_is_refused_and_the_log_goes_on(
+def test_text_that_postgresql_cannot_hold_is_refused_and_the_log_continues(
     postgres_url: str,
 ) -> None:
     with open_log(postgres_url) as log:

@@ -86,7 +86,7 @@ def test_a_new_epoch_starts_new_streams_and_keeps_the_old(path: Path) -> None:
         assert verify(log).fault is None
 
 
-def test_a_full_disk_is_storage_full_and_the_log_goes_on_when_there_is_room(path: Path) -> None:
+def test_a_full_disk_is_storage_full_and_the_log_continues_when_there_is_room(path: Path) -> None:
     with open_log(path) as log:
         kept = log.append(facts(5)).events
         writer = log._require_writer()

@@ -190,7 +190,7 @@ MAY_NAME_ERASED = {
 
 @given(histories())
 @QUICK
-def test_what_was_erased_is_nowhere_and_the_chain_stands(steps: list[Step]) -> None:
+def test_erased_text_is_nowhere_and_the_chain_verifies(steps: list[Step]) -> None:
     with lived(steps) as node:
         erased = {
             fact

@@ -121,7 +121,7 @@ def _check_key(
 
 @given(histories(memory=False, erasing=False))
 @QUICK
-def test_settling_whatever_is_shown_ends_every_contradiction(steps: list[Step]) -> None:
+def test_settling_every_shown_conflict_ends_all_contradictions(steps: list[Step]) -> None:
     with opened() as node:
         live_through(node, steps)
         at_us = steps[-1].at_us

@@ -64,7 +64,7 @@ def test_there_and_back_every_byte_position_time_and_key_is_the_same(
             there.append([fact()], idempotency=KEY)
 
 
-def test_an_interrupted_copy_goes_on_and_one_of_another_log_is_refused(
+def test_an_interrupted_copy_continues_and_one_of_another_log_is_refused(
     tmp_path: Path, postgres_url: str
 ) -> None:
     with filled(tmp_path / "log.db") as original, shared(postgres_url) as there:
@@ -80,7 +80,7 @@ def test_an_interrupted_copy_goes_on_and_one_of_another_log_is_refused(
         copy_log(other, there, silent)
 
 
-def test_a_copy_that_was_changed_is_told_from_its_original(
+def test_a_changed_copy_differs_from_its_original(
     tmp_path: Path, postgres_url: str, postgres_server: Server
 ) -> None:
     with filled(tmp_path / "log.db") as original, shared(postgres_url) as there:

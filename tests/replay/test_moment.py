@@ -66,7 +66,7 @@ def test_what_is_not_published_yet_is_not_seen(log: MemoryLog) -> None:
     assert refused.value.code == "as_of_future"
 
 
-def test_what_lies_ahead_is_refused_for_it_would_be_answered_otherwise_later(
+def test_a_future_moment_is_refused_because_its_answer_would_change(
     log: MemoryLog,
 ) -> None:
     assert resolve("1970-01-01T00:01:40Z", log, 5, NOW).instant_us == NOW

@@ -97,7 +97,7 @@ def test_readings_are_numbers(text: object, number: int | None) -> None:
 
 @settings(max_examples=25)
 @given(st.integers(10**12, 10**13 - 1), st.integers(0, 999), st.integers(0, 999))
-def test_the_cursor_sent_lies_before_what_was_reached_as_number_and_as_text(
+def test_the_sent_cursor_is_before_the_reached_one_as_number_and_as_text(
     wall_ms: int, reached: int, other: int
 ) -> None:
     cursor = rewound(f"{wall_ms}.{reached:03d}")

@@ -51,7 +51,7 @@ def test_a_rebuild_leaves_one_file_and_the_link_on_it(node: Node) -> None:
     assert node.reader.digests().position == node.log.head().position
 
 
-def test_rows_that_nobody_wrote_by_the_log_are_found(node: Node) -> None:
+def test_rows_that_are_not_from_the_log_are_found(node: Node) -> None:
     old = files(node)
     node.writer.exclusive(
         lambda: node.writer.store.db.execute("UPDATE facts SET confidence=0.9 WHERE rowid=2")

@@ -95,7 +95,7 @@ def test_a_page_that_was_cut_or_altered_is_refused(primary: SqliteLog, copy: Sql
         except (EventLogError, OverflowError):
             seen += 1
             continue
-        # What lies outside the hashes: whose page it is, and when and through whom it came.
+        # What is outside the hashes: whose page it is, and when and through whom it came.
         told = [(each.header, each.hash, each.payload) for each in copy.read_stored(0, 100)]
         real = [(each.header, each.hash, each.payload) for each in primary.read_stored(0, 4)]
         assert told == real
@@ -103,7 +103,7 @@ def test_a_page_that_was_cut_or_altered_is_refused(primary: SqliteLog, copy: Sql
     assert seen > 0
 
 
-def test_following_goes_on_where_it_stopped_and_says_how_far_it_is(
+def test_following_continues_where_it_stopped_and_says_how_far_it_is(
     primary: SqliteLog, copy: SqliteLog
 ) -> None:
     first = follower(Source(primary), copy)

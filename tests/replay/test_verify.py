@@ -107,7 +107,7 @@ def test_an_empty_log_has_no_fault(tmp_path: Path) -> None:
     assert verify(MemoryLog(ORIGIN, 1, FixedClock())).fault is None
 
 
-def test_progress_is_told_up_to_the_end(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_reported_up_to_the_end(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verify_module, "PAGE_EVENTS", 4)
     told: list[tuple[int, int]] = []
     with open_log(path) as log:
@@ -242,7 +242,7 @@ def test_a_renamed_stream_is_found_at_its_first_event(path: Path) -> None:
     assert (fault.position, fault.stream) == (2, "x")
 
 
-def test_a_log_without_its_triggers_is_told_apart(path: Path) -> None:
+def test_a_log_without_its_triggers_is_a_fault(path: Path) -> None:
     fault = damaged(path).fault
     assert fault is not None
     assert fault.position == 0
@@ -383,7 +383,7 @@ def test_a_tail_cut_off_is_seen_only_against_heads(identity: Identity) -> None:
     assert (fault.position, fault.stream_seq) == (3, 5)
 
 
-def test_another_history_is_told_from_a_cut(identity: Identity) -> None:
+def test_another_history_differs_from_a_cut(identity: Identity) -> None:
     heads = exported(own_log(identity, 3), identity)
     fault = verify(own_log(identity, 5, "another value"), against=heads).fault
     assert fault is not None
@@ -399,7 +399,7 @@ def test_a_stream_that_is_gone_is_a_cut(identity: Identity) -> None:
     assert fault.stream == COMPANY.replace(ORIGIN, identity.node_id)
 
 
-def test_heads_that_nobody_signed_are_refused(identity: Identity, tmp_path: Path) -> None:
+def test_unsigned_heads_are_refused(identity: Identity, tmp_path: Path) -> None:
     log = own_log(identity, 2)
     forged = msgspec.structs.replace(exported(log, identity), position=1)
     fault = verify(log, against=forged).fault

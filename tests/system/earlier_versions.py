@@ -187,7 +187,7 @@ def move(chance: random.Random, kinds: tuple[str, ...]) -> Step:
 
 
 def administer(past: Past) -> None:
-    """What admins do, and agents with keys of their own."""
+    """What admins do, and agents with their own keys."""
     node, fact = past.node, past.open[-1][0]
     agent_key = base64.urlsafe_b64encode(bytes(range(32))).decode().rstrip("=")
     rotation = node.identity.rotate()

@@ -113,7 +113,7 @@ def test_facts_lists_filters_and_looks_back(data: Path) -> None:
     [
         (("facts", "--as-of", "yesterday"), "as_of must be an RFC 3339 instant"),
         (("facts", "--scope", "world"), "scope must be one of"),
-        (("recall", "x", "--as-of", "2999-01-01T00:00:00Z"), "as_of lies in the future"),
+        (("recall", "x", "--as-of", "2999-01-01T00:00:00Z"), "as_of is in the future"),
         (("key", "revoke", "no-such-key"), "API key not found"),
         (("key", "create", "--entity-uri", "a", "--permission", "rule"), "unknown permissions"),
         (("replay", "verify", "--against", "no-heads.json"), "cannot read signed heads"),

@@ -1,4 +1,4 @@
-"""Killed while it consolidates: a pass is there whole or not at all, and goes on afterwards."""
+"""Killed while it consolidates: a pass is there whole or not at all, and continues afterwards."""
 
 from __future__ import annotations
 

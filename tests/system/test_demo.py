@@ -36,7 +36,7 @@ def test_recall_differs_between_now_and_then(output: str) -> None:
     assert "body/saturn space:moon-count 17" in then
 
 
-def test_the_life_of_pluto_is_told(output: str) -> None:
+def test_the_demo_shows_the_life_of_pluto(output: str) -> None:
     (life,) = (part for part in output.split("\n\n") if part.startswith("the life of one fact"))
     assert re.search(r"planet, valid 1930-03-13\.\.-, says source/iau \(retracted\)", life)
     assert "dwarf planet, valid 2006-08-24..-, says source/iau (stands)" in life

@@ -1,4 +1,4 @@
-"""A full disk: writes are refused honestly, reads go on, and space brings everything back."""
+"""A full disk: writes are refused honestly, reads continue, and space brings everything back."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def test_the_log_verifies(data: Path, expected: dict[str, Any]) -> None:
     assert f"{expected['events']} events" in done.stdout
 
 
-def test_the_node_goes_on_with_its_tables(live: LiveNode, expected: dict[str, Any]) -> None:
+def test_the_node_continues_with_its_tables(live: LiveNode, expected: dict[str, Any]) -> None:
     found = observed(live, [])
     for name in ("events", "heads", "live_facts"):
         assert found[name] == expected[name], name

@@ -77,7 +77,7 @@ def test_nodes_converge(start: Start, count: int) -> None:
     until(lambda: level(nodes))
 
 
-def test_a_node_that_was_killed_goes_on_where_it_was(start: Start) -> None:
+def test_a_node_that_was_killed_continues_where_it_was(start: Start) -> None:
     a, b = start("a"), start("b")
     mesh([a, b])
     for number in range(200):
@@ -129,7 +129,7 @@ def test_a_revoked_peer_gets_nothing_more(start: Start) -> None:
     assert "peer_not_approved" in status["replay"]["fault"]
 
 
-def test_clocks_too_far_apart_are_told_and_replaying_goes_on_once_they_agree(
+def test_clocks_too_far_apart_are_reported_and_replaying_continues_once_they_agree(
     start: Start, tmp_path: Path
 ) -> None:
     a = start("a")
@@ -182,7 +182,7 @@ def test_declarations_are_checked(start: Start) -> None:
     assert twice.value.status == 409
 
 
-def test_a_declaration_made_while_nobody_serves_names_the_nodes_own_address(
+def test_a_declaration_made_while_the_node_is_stopped_names_its_address(
     tmp_path: Path,
 ) -> None:
     for env, url in (

@@ -1,4 +1,4 @@
-"""Three nodes as processes in network namespaces of their own, over a wire with every fault."""
+"""Three nodes as processes in network their own namespaces, over a wire with every fault."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def everything_goes_wrong(wire: Wire, cluster: Cluster) -> None:
             cluster.state(name, f"over a bad wire {name} {n}")
     until(lambda: cluster.heard(wanted))
 
-    # One is cut off; both sides go on and contradict each other.
+    # One is cut off; both sides continue and contradict each other.
     wire.between("n0", "n1", CUT)
     wire.between("n0", "n2", CUT)
     role = {"relation": "memory:role", "entity": "stigmem://t.example/user/ann"}

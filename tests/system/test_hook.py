@@ -60,13 +60,13 @@ def test_limits_are_those_of_the_environment(data: Path) -> None:
 
 
 @pytest.mark.parametrize("stdin", [b"", b"no json", b"[]", b'{"prompt": 3}'])
-def test_a_turn_goes_on_whatever_the_host_sends(data: Path, stdin: bytes) -> None:
+def test_no_message_of_the_host_stops_a_turn(data: Path, stdin: bytes) -> None:
     done = engramlog("hook", "recall", "--data", data, stdin=stdin)
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr.startswith("engramlog: hook: ")
 
 
-def test_a_turn_goes_on_without_a_memory(tmp_path: Path) -> None:
+def test_a_turn_continues_without_a_memory(tmp_path: Path) -> None:
     lines, errors = hook(tmp_path / "none", "hello")
     assert lines == []
     assert "engramlog: hook: " in errors

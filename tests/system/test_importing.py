@@ -1,4 +1,4 @@
-"""Importing and exporting with the real command: what goes in, what stops it, how it goes on."""
+"""Importing and exporting with the real command: what goes in, what stops it, how it continues."""
 
 from __future__ import annotations
 
@@ -86,10 +86,10 @@ def test_a_bad_line_is_named_with_its_field(tmp_path: Path, line: bytes, message
     assert done.stderr.startswith("engramlog: line 2: ")
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
-    assert "go on with --skip 1" in done.stderr
+    assert "continue with --skip 1" in done.stderr
 
 
-def test_a_stopped_import_goes_on_where_it_stopped(tmp_path: Path) -> None:
+def test_a_stopped_import_continues_where_it_stopped(tmp_path: Path) -> None:
     data, file, receipts = tmp_path / "data", tmp_path / "facts.jsonl", tmp_path / "receipts"
     good = [{**fact(n), "key": f"k{n}"} for n in range(2_500)]
     broken = [*good[:1_700], {**good[1_700], "scope": "world"}, *good[1_701:]]
@@ -242,7 +242,7 @@ def without_keys(text: str) -> list[str]:
     return out
 
 
-def test_an_export_by_url_holds_what_stands(tmp_path: Path) -> None:
+def test_an_export_by_url_holds_the_live_facts(tmp_path: Path) -> None:
     with serving(tmp_path / "data", "--no-auth") as node:
         client = node.client()
         written = [client.post("/v1/facts", fact(n)) for n in range(3)]

@@ -1,4 +1,4 @@
-"""Episodes and what came of them through files, with real commands and nodes."""
+"""Episodes and their facts through files, with real commands and nodes."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_node_that_serves_takes_memories_and_its_cadence_waits(
     assert facts(data)[0]["lineage"][0]["source_episode_ids"] == ["ep-04"]
 
 
-def test_an_import_that_stopped_goes_on_within_what_came_of_episodes(
+def test_a_stopped_import_continues_within_the_deltas_of_episodes(
     tmp_path: Path, exported: Path
 ) -> None:
     whole, half, file = tmp_path / "whole", tmp_path / "half", tmp_path / "broken.jsonl"
@@ -82,7 +82,7 @@ def test_an_import_that_stopped_goes_on_within_what_came_of_episodes(
     stopped = engramlog("import", file, "--data", half, "--clock-from-file")
     assert stopped.returncode == 1
     assert f"line {at + 1}: at: must be an RFC 3339" in stopped.stderr
-    assert f"go on with --skip {at}" in stopped.stderr
+    assert f"continue with --skip {at}" in stopped.stderr
     again = ("import", exported, "--data", half, "--clock-from-file", "--skip", str(at))
     gone_on = engramlog(*again)
     assert gone_on.returncode == 0, gone_on.stderr
@@ -106,7 +106,7 @@ def test_a_rule_that_waits_is_written_after_going_on(tmp_path: Path, exported: P
         assert status(node) == {"read": 12, "pending": 2, "runs": 2}
 
 
-def test_a_bad_rule_stops_where_it_stands(tmp_path: Path) -> None:
+def test_a_bad_rule_stops_at_its_line(tmp_path: Path) -> None:
     bad = lines({"op": "rule", "rule_id": "r", "document": {"cadence": {"every": 0}}})
     lost = lines({"op": "rule", "rule_id": "r",
                   "document": {"cadence": {"every": 1}, "garden_id": "nowhere"}})  # fmt: skip
@@ -158,7 +158,7 @@ def test_by_url_a_key_may_what_it_may(tmp_path: Path, exported: Path) -> None:
         assert fact["derived_from"][0]["hash"] == f"sha256:{recorded['hash']}"
         assert fact["attributes"]["relevance"] == 10
         assert recorded["recorded_by"] == "agent:writer"
-        for op, why in (("deltas", "would be made anew"), ("run", "how far rules have read")):
+        for op, why in (("deltas", "would be made again"), ("run", "how far rules have read")):
             told = [json.loads(line) for line in exported.read_bytes().splitlines()]
             line = next(each for each in told if each["op"] == op)
             refused = send("agent:root", *(each for each in told if each["op"] == "episode"), line)

@@ -10,7 +10,7 @@ ROTATED_STEP = 30
 RESTORED_STEP = 30
 
 
-def test_a_peer_goes_on_with_a_node_whose_rotation_or_restore_was_cut_short(
+def test_a_peer_continues_with_a_node_whose_rotation_or_restore_was_cut_short(
     tmp_path: Path,
 ) -> None:
     household = Household(tmp_path, seed=1)

@@ -86,7 +86,7 @@ def test_an_ambient_question_tells_what_it_left_out(tmp_path: Path) -> None:
     explicit = engramlog(*asked, "thanks", "--intent", "explicit", "--limit", "50")
     assert len(json.loads(explicit.stdout)) == 11
     question = engramlog("recall", "thanks", "--intent", "ambient", "--data", tmp_path)
-    assert "not searched for: every word of it stands in too many facts" in question.stdout
+    assert "not searched: every word of it is in too many facts" in question.stdout
     question = engramlog("recall", "thanks migration", "--intent", "ambient", "--data", tmp_path)
     assert texts[-1] in question.stdout
     refused = engramlog(*asked, "thanks", "--intent", "ambient", "--profile", "abmind")

@@ -55,7 +55,7 @@ def test_faults_lose_double_and_reorder_nothing(cluster: Cluster) -> None:
     assert verdict.acknowledged >= 6
 
 
-def test_an_acknowledged_write_survives_its_primary_and_the_log_goes_on(
+def test_an_acknowledged_write_survives_its_primary_and_the_log_continues(
     cluster: Cluster, log: PostgresLog
 ) -> None:
     before = log.append(facts(3)).events

@@ -75,7 +75,7 @@ def test_what_is_wrong_with_a_log_is_found(
     assert any(words in fault for fault in found), found
 
 
-def test_an_operation_that_stands_before_one_that_had_ended_is_out_of_order(
+def test_an_operation_before_one_that_had_ended_is_out_of_order(
     tmp_path: Path,
 ) -> None:
     rows = log_of("w-1", "w-0")
@@ -86,7 +86,7 @@ def test_an_operation_that_stands_before_one_that_had_ended_is_out_of_order(
     assert verdict(tmp_path, rows, at_once, shown(rows)) == []
 
 
-def test_a_reader_that_skips_or_holds_another_event_is_found_unless_it_began_anew(
+def test_a_reader_that_skips_or_holds_another_event_is_found_unless_it_restarted(
     tmp_path: Path,
 ) -> None:
     rows = log_of("w-0", "w-1")

@@ -38,7 +38,7 @@ def attributes(data: Path, fact: str) -> dict[str, Any]:
     return next(each["attributes"] for each in facts if each["id"] == fact)
 
 
-def test_what_is_stored_is_told_as_abmind_tells_it_and_recalled(data: Path) -> None:
+def test_a_stored_memory_is_shown_in_abminds_words_and_recalled(data: Path) -> None:
     done = store(data, "Ann likes tea", "--topic", "drinks", "--tags", "tea,leaf")
     assert (done.returncode, done.stdout) == (0, STORED)
     assert done.stderr.startswith("engramlog: warning: no embeddings")
@@ -80,7 +80,7 @@ def test_memories_are_rated_reclassified_and_merged(data: Path) -> None:
     assert change(data, "--merge", "--merge-ids", first).returncode == 1
 
 
-def test_a_change_ends_what_it_is_about_unless_told_not_to(data: Path) -> None:
+def test_a_change_ends_its_fact_unless_a_flag_keeps_it(data: Path) -> None:
     old = whole(data, "Ann drinks black tea", "--topic", "drinks")["id"]
     kept = whole(data, "Ann no longer drinks black tea", "--topic", "drinks", "--no-supersede")
     assert kept["superseded"] == []

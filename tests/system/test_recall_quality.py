@@ -34,7 +34,7 @@ def test_the_area_under_the_curve_counts_pairs_and_halves_of_equals() -> None:
     assert auc([0.9, 0.5, 0.1], [0.5, 0.2]) == pytest.approx(3.5 / 6)
 
 
-def test_what_is_no_conversation_is_a_fact_and_an_entity_of_its_own() -> None:
+def test_a_text_outside_conversations_is_a_fact_and_a_separate_entity() -> None:
     passage = question_sets.Turn("7", "Rome\nA city.", None, None)
     made = question_sets.intent_of_turn("musique_train", passage)
     assert (made.entity, made.relation) == ("stigmem://musique-train.example/doc/7", "text")

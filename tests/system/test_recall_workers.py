@@ -1,4 +1,4 @@
-"""Recalls in processes of their own: the same answers, never late, whatever befalls a worker."""
+"""Recalls in their own processes: the same answers, never late, whatever befalls a worker."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def test_a_replica_answers_as_its_primary_through_crashes_of_either(tmp_path: Pa
     assert primary.stop() == 0
 
 
-def test_a_write_shows_on_the_replica_and_lag_is_told(tmp_path: Path) -> None:
+def test_a_write_shows_on_the_replica_and_lag_is_reported(tmp_path: Path) -> None:
     with serving(tmp_path / "primary", "--no-auth") as primary:
         key = replica_key(primary)
         replica = replica_of(primary.url, tmp_path / "replica", key).wait_ready()

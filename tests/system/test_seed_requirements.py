@@ -154,7 +154,7 @@ def test_20_7_facts_count_their_accesses(node: NodeProcess) -> None:
     assert {"access_count", "last_accessed_at", "confidence"} <= columns
 
 
-def test_20_1_3_a_ref_fact_has_an_edge_of_its_own_id_to_the_normalised_object(
+def test_20_1_3_a_ref_fact_has_an_edge_with_its_id_to_the_normalised_object(
     node: NodeProcess, ann: Caller
 ) -> None:
     fact = ann.say(uri("e/one"), "rel:knows", "stigmem://SEED.example/E/Some One")

@@ -120,7 +120,7 @@ def test_everything_is_under_one_name_with_its_data(wheel: Path) -> None:
     assert missing == set()
 
 
-def test_it_stands_beside_a_users_own_packages(installed: Environment) -> None:
+def test_it_works_beside_a_users_own_packages(installed: Environment) -> None:
     for name in STRANGERS:
         said = installed.python_says(f"import engramlog, {name}; print({name}.MINE)")
         assert said.stdout == f"{name}\n", said.stderr
@@ -129,7 +129,7 @@ def test_it_stands_beside_a_users_own_packages(installed: Environment) -> None:
     assert version.stdout.startswith("engramlog ")
 
 
-def test_it_brings_no_rooms_of_its_own_to_the_top(installed: Environment) -> None:
+def test_it_installs_no_rooms_at_the_top(installed: Environment) -> None:
     for name in STRANGERS:
         (installed.packages / name).rename(installed.folder / name)
     try:

@@ -173,7 +173,7 @@ def _stated(intent: AssertFact, **fields: object) -> AssertFact:
 @contextmanager
 def two_graves(path: Path, history: Sequence[Step]) -> Generator[tuple[Buried, Buried]]:
     """The history lived with its private steps and without them; the entity hidden in both.
-    Receipts are off: they would be recorded at times of their own."""
+    Receipts are off: they would be recorded at their own times."""
     with mock.patch.dict(os.environ, {"STIGMEM_RECALL_RECEIPTS": "false"}):
         told = Buried(path / "told", private=True)
     try:

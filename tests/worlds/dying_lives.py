@@ -1,4 +1,4 @@
-"""Lives that end by ``kill -9`` at a point they are given: each in a process of its own, forked
+"""Lives that end by ``kill -9`` at a point they are given: each in its own process, forked
 by one that has loaded what they need."""
 
 from __future__ import annotations

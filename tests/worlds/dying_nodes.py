@@ -1,4 +1,4 @@
-"""Writers that go on until their node dies, and a look at what it left."""
+"""Writers that continue until their node dies, and a look at what it left."""
 
 from __future__ import annotations
 

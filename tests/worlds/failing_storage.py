@@ -91,7 +91,7 @@ class _FailingFile(apsw.VFSFile):
         try:
             super().xLock(level)
         except apsw.IOError as fault:
-            # A reader that closes last asks for more than its descriptor allows; SQLite goes on.
+            # A reader that closes last asks for more than its descriptor allows; SQLite continues.
             raise apsw.BusyError("no such lock for a reader") from fault
 
     def xWrite(self, data: Buffer, offset: int) -> None:

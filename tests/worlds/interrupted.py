@@ -1,7 +1,7 @@
 """A node, its peer, and commands on the node's directory that are killed inside.
 
-Whatever was cut short: the node's log verifies, what was acknowledged is there, and the peer goes
-on replaying it and sees no second history.
+Whatever was cut short: the node's log verifies, what was acknowledged is there, and the peer keeps
+replaying it and sees no second history.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Household:
         return killed
 
     def promote(self, run: Callable[..., bool]) -> bool:
-        """A replica of the node becomes a node of its own, which the peer replays as well."""
+        """A replica of the node becomes an independent node, which the peer replays as well."""
         folder = self._folder / f"replica-{self._numbers}"
         Copy(folder, self.node.node).follow(self.node.node, self.node.clock)
         args = ("promote", "--data", folder)

@@ -71,7 +71,7 @@ class _CountingFile(apsw.VFSFile):
         try:
             super().xLock(level)
         except apsw.IOError as fault:
-            # A reader that closes last asks for more than its descriptor allows; SQLite goes on.
+            # A reader that closes last asks for more than its descriptor allows; SQLite continues.
             raise apsw.BusyError("no such lock for a reader") from fault
 
     def xWrite(self, data: Buffer, offset: int) -> None:
@@ -85,7 +85,7 @@ class _CountingFile(apsw.VFSFile):
 
 def run(step: int, *args: str | Path) -> tuple[int, int]:
     """Run a command that is killed at a step (0: never): its exit code, and how many steps it
-    took; 0 where it was killed."""
+    took; 0 if it was killed."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.worlds.killed_inside", str(step), *map(str, args)],
         capture_output=True,

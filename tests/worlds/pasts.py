@@ -95,7 +95,7 @@ class Past(Life):
         """Ids of facts that the sanitizer flags."""
 
     def move(self, step: Step) -> int:
-        """Carry out a step; how many events came of it."""
+        """Carry out a step; returns the number of its events."""
         before = self.node.log.head().position
         if step.kind == "asked":
             self._ask(step)

@@ -105,7 +105,7 @@ def _rows(
         if table == "facts" and str(item["entity"]).startswith(RESOLUTION_PREFIX):
             continue
         if item.get("fact_id") == "resolution" and table != "conflicts":
-            continue  # of what the resolve line makes anew
+            continue  # the resolve line makes it again
         if item.get("key") == "no-such-key":
             continue  # an episode that there never was
         if table == "consolidation_runs":
@@ -124,7 +124,7 @@ def _shown(
     if column in POSITIONS and value is not None:
         return "live" if value >= LIVE else node.log.received_at(value)
     if column == "reason" and isinstance(value, str):
-        # It may name the note of a settlement, which is made anew.
+        # It may name the note of a settlement, which is made again.
         return _ID.sub(lambda found: names.get(found[0], "resolution"), value)
     if isinstance(value, str):
         return _ID.sub(lambda found: names.get(found[0], found[0]), value)

@@ -1,7 +1,7 @@
 """PostgreSQL servers for tests: started on loopback in temporary directories, and ended.
 
 PostgreSQL refuses to run as root, so that root's tests run it as another user, in directories
-that user may enter. Tests that need a server skip, with the reason, where there are no binaries.
+that user may enter. Tests that need a server skip, with the reason, if there are no binaries.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ timezone = UTC
 
 
 def binaries() -> Path | None:
-    """The folder of PostgreSQL's programs, the newest there is; None where there is none."""
+    """The folder of PostgreSQL's programs, the newest there is; None if there is none."""
     named = os.environ.get("PG_BIN")
     folders = [Path(named)] if named else sorted(Path("/usr/lib/postgresql").glob("*/bin"))
     found = shutil.which("initdb")
@@ -51,7 +51,7 @@ def binaries() -> Path | None:
 
 
 def missing() -> str | None:
-    """Why there can be no server here; None where there can."""
+    """Why there can be no server here; None if there can."""
     if binaries() is None:
         return "PostgreSQL is not installed (on Debian and Ubuntu: the postgresql package)"
     if os.geteuid() == 0 and _user() is None:
@@ -293,7 +293,7 @@ def free_port() -> int:
 
 
 def wait_until(holds: Callable[[], bool], what: str, seconds: float = START_SECONDS_MAX) -> None:
-    """Raises TimeoutError where it does not come to hold."""
+    """Raises TimeoutError if it does not come to hold."""
     deadline = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > deadline:

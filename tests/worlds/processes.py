@@ -57,7 +57,7 @@ def engramlog(
 class NodeProcess:
     """A ``serve`` process: started, ready, and stopped or killed by the test. ``within`` is a
     command that runs another, as ``ip netns exec NAME`` does; with one, ``env`` alone too,
-    Python starts anew and not from the process that forks."""
+    Python starts again and not from the process that forks."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Nodes whose recalls are answered in processes of their own."""
+"""Nodes whose recalls are answered in their own processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``engramlog episodes``: record what happened, and look at what came of it."""
+"""``engramlog episodes``: record what happened, and look at its outcome."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def _erase(args: argparse.Namespace, what: dict[str, Any]) -> int:
 
 
 def _cleaned(client: Client, erasure_id: str) -> dict[str, Any]:
-    """The erasure once it is clean. Raises CommandError where cleaning fails."""
+    """The erasure once it is clean. Raises CommandError if cleaning fails."""
     while True:
         found = client.get(f"/v1/erasures/{erasure_id}")
         if found["status"] == "clean":

@@ -95,7 +95,7 @@ def run_store(args: argparse.Namespace) -> int:
 
 
 def request_of(args: argparse.Namespace) -> tuple[str, str, dict[str, Any]]:
-    """Method, path and body. Raises CommandError where flags are missing or at odds."""
+    """Method, path and body. Raises CommandError if flags are missing or at odds."""
     rated = args.boost or args.demote
     asked = [args.boost, args.demote, args.reclassify, args.merge or args.merge_ids]
     if sum(each not in (None, False) for each in asked) > 1:

@@ -76,7 +76,7 @@ def run_status(args: argparse.Namespace) -> int:
 
 
 def run_reindex(args: argparse.Namespace) -> int:
-    """Re-index and wait for the end. Raises CommandError where it fails."""
+    """Re-index and wait for the end. Raises CommandError if it fails."""
     names = ("provider", "model", "dimensions", "truncated_dimensions")
     body = {name: value for name in names if (value := getattr(args, name)) is not None}
     if body and args.provider is None:

@@ -35,8 +35,8 @@ def register(commands: Subcommands) -> None:
     add_data_arguments(parser)
     for name, summary, run in (
         ("rotate", "sign with a new key from here on", run_rotate),
-        ("accept-copy", "go on as the same node from a copy", run_accept_copy),
-        ("new", "make a copied directory a node of its own", run_new),
+        ("accept-copy", "continue as the same node from a copy", run_accept_copy),
+        ("new", "make a copied directory an independent node", run_new),
     ):
         add_data_arguments(group.add(name, summary, EXAMPLES, run))
 
@@ -95,7 +95,7 @@ def run_rotate(args: argparse.Namespace) -> int:
 def run_accept_copy(args: argparse.Namespace) -> int:
     """The same node, next epoch."""
     identity = HeldDirectory.accept_copy(settings_of(args).data_dir)
-    print(f"{identity.node_id} goes on here in epoch {identity.epoch}")
+    print(f"{identity.node_id} continues here in epoch {identity.epoch}")
     return 0
 
 

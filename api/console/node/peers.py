@@ -210,7 +210,7 @@ def run_revoke(args: argparse.Namespace) -> int:
 
 
 def run_release(args: argparse.Namespace) -> int:
-    """Let a held stream go on."""
+    """Let a held stream continue."""
     with reach(args) as client:
         client.post(_path(args, "/release"), {"stream": args.stream, "reason": args.reason})
     print(f"{args.stream} is replayed again")

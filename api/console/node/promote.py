@@ -1,4 +1,4 @@
-"""``engramlog promote``: a replica becomes a node of its own."""
+"""``engramlog promote``: a replica becomes an independent node."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 
 def run_take(args: argparse.Namespace) -> int:
-    """Take one and wait for it. Raises CommandError where it cannot be taken."""
+    """Take one and wait for it. Raises CommandError if it cannot be taken."""
     with reach(args) as client, progress_bar("snapshot", "step") as bar:
         client.post(PATH, {"position": args.position})
         taken = _finished(client, bar)
@@ -120,7 +120,7 @@ def run_remove(args: argparse.Namespace) -> int:
 
 
 def _finished(client: Client, bar: Bar) -> dict[str, Any]:
-    """Wait for the job; its result. Raises CommandError where it failed."""
+    """Wait for the job; its result. Raises CommandError if it failed."""
     while True:
         job = client.get(PATH)["job"]
         if job["status"] == "error":

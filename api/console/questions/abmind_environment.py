@@ -39,7 +39,7 @@ VARIABLES: dict[str, ProfilePlace] = {
 
 
 def number_of(text: str) -> float | int | None:
-    """What a variable says; None where that is no number."""
+    """What a variable says; None if that is no number."""
     try:
         return int(text)
     except ValueError:

@@ -134,7 +134,7 @@ def print_recall(answer: dict[str, Any]) -> None:
     if rows:
         print_table(("score", "entity", "relation", "value", "recorded"), rows)
     elif answer.get("search_skipped"):
-        print("not searched for: every word of it stands in too many facts")
+        print("not searched: every word of it is in too many facts")
     else:
         print("nothing found")
     if answer.get("hint"):

@@ -41,7 +41,7 @@ def register(commands: Subcommands) -> None:
 
 
 def run_show(args: argparse.Namespace) -> int:
-    """Print the facts of an entity, newest first; exit code 1 where there are none."""
+    """Print the facts of an entity, newest first; exit code 1 if there are none."""
     query = {"entity": args.entity, "as_of": args.as_of, "limit": FACTS_MAX}
     with reach(args) as client:
         page = client.get("/v1/facts", {**query, "include_contradicted": True})

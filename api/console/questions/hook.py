@@ -88,7 +88,7 @@ def _recalled(args: argparse.Namespace, prompt: str) -> str:
 
 
 def prompt_of(payload: str) -> str:
-    """The turn in a host's JSON. Raises ValueError where there is none."""
+    """The turn in a host's JSON. Raises ValueError if there is none."""
     given: object = json.loads(payload)
     prompt = cast("dict[str, object]", given).get("prompt") if isinstance(given, dict) else None
     if not isinstance(prompt, str):

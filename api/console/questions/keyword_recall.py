@@ -74,7 +74,7 @@ def run_keyword_recall(args: argparse.Namespace) -> int:
 
 
 def body_of(args: argparse.Namespace) -> dict[str, Any]:
-    """The request. Raises CommandError where no keyword is left."""
+    """The request. Raises CommandError if no keyword is left."""
     keywords = [part.strip() for part in args.translated.split(",") if part.strip()]
     if not keywords:
         raise CommandError('give keywords: engramlog recall --translated "project,deadline"')

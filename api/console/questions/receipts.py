@@ -97,7 +97,7 @@ def _fact(fact: dict[str, Any]) -> str:
 
 
 def _path(client: Client, receipt: str) -> str:
-    """The route of a receipt. Raises CommandError where there is none yet."""
+    """The route of a receipt. Raises CommandError if there is none yet."""
     if receipt == LATEST:
         found = client.get("/v1/recall/receipts", {"limit": 1})["receipts"]
         if not found:

@@ -1,1 +1,1 @@
-"""Recall in processes of its own, so that recalls neither wait for each other nor for writes."""
+"""Recall in its own processes, so that recalls neither wait for each other nor for writes."""

@@ -51,7 +51,7 @@ class Forgotten(Struct, frozen=True, tag=True):
 
 
 class Vector(Struct, frozen=True, tag=True):
-    """The vector of a text that was wanted as float32; None where there is none to be had."""
+    """The vector of a text that was wanted as float32; None if there is none to be had."""
 
     text: str
     row: bytes | None

@@ -98,7 +98,7 @@ class RecallWorkers:
         self._open = self.count > 0
 
     def start_anew(self) -> None:
-        """Have none of the processes that run now go on, and others start in their place.
+        """Have none of the processes that run now continue, and others start in their place.
         Returns once they have ended; call from any thread but the event loop's."""
         if self._loop is None:
             return
@@ -163,13 +163,13 @@ class RecallWorkers:
     async def _from_worker(
         self, caller: Caller, body: RecallBody, warnings: list[str], shape: Shape, verify: bool
     ) -> RecallOutcome | None:
-        """A worker's answer; None where there is none to be had."""
+        """A worker's answer; None if there is none to be had."""
         self._overlaps += 1
         often = self._wanted is not None or self._overlaps > OVERLAPS_BEFORE_START
         if often and not self._begun and self._loaded():
             self._begin()
         elif self._begun and self._heard is not self._semantics():
-            _log.info("recall workers start anew: the embedding model was changed")
+            _log.info("recall workers restart: the embedding model was changed")
             self._renew()
         if not self.ready or verify or not self._fits(body):
             return None

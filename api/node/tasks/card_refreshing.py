@@ -1,4 +1,4 @@
-"""The task that writes memory cards anew behind the scenes, after the events that touch them."""
+"""The task that writes memory cards again behind the scenes, after the events that touch them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engramlog.projections.image.reader import Reader
 
 
 class CardRefreshing:
-    """See the module. The cards have threads of their own."""
+    """See the module. The cards have their own threads."""
 
     name = "cards"
 

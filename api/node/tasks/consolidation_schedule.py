@@ -1,4 +1,4 @@
-"""The scheduler of consolidation rules: what is due, judged anew from the log each time.
+"""The scheduler of consolidation rules: what is due, judged again from the log each time.
 
 It keeps no state of its own. Rules that count episodes are looked at after each write that
 holds one, rules by the clock when their instant comes; what was due while the node was down

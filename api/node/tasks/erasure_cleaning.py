@@ -1,4 +1,4 @@
-"""The task that cleans up after erasures while the node serves, and goes on after a restart."""
+"""The task that cleans up after erasures while the node serves, and continues after a restart."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ErasureCleaning(LoopTask):
         flush: writes down receipts of recalls that wait in memory: they may repeat the text.
 
     Attributes:
-        step: what is being cleaned, None where nothing is.
+        step: what is being cleaned, None if nothing is.
     """
 
     def __init__(

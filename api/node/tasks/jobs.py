@@ -69,7 +69,7 @@ class Job(Struct, kw_only=True):
     ended_s: float | None = None
 
     async def run(self, work: Awaitable[Any], now_s: Callable[[], float]) -> None:
-        """Wait for the work, and keep what came of it."""
+        """Wait for the work, and keep its outcome."""
         self.status, self.began_s = "running", now_s()
         try:
             self.result = await work

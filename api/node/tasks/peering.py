@@ -49,7 +49,7 @@ class ReplayState(Struct):
     passed_over: list[str] = []
     """Streams that it offered and that are not granted to it, at most a few."""
     waiting: dict[str, str] = {}
-    """By stream, what it waits for; it goes on by itself."""
+    """By stream, what it waits for; it continues by itself."""
     level_at_us: int | None = None
     """When this node last had all that the peer offered."""
 
@@ -154,7 +154,7 @@ class PeerReplay:
 
     def attend(self, changed: Collection[str] = ()) -> None:
         """Have one thread for each peer that is to be replayed from here; those of ``changed``
-        (ids here) look anew at once."""
+        (ids here) look again at once."""
         with self._lock:
             if not self._running:
                 return

@@ -1,6 +1,6 @@
 """The protocol's federation as a service of the node: who may ask, and pulling every peer.
 
-Each peer is pulled by a task of its own, so that a slow or broken one delays no other.
+Each peer is pulled by its own task, so that a slow or broken one delays no other.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ class ProtocolFederation(LoopTask):
             for node_id in [
                 name for name in self._tasks if self._pulled.get(name) != wanted.get(name)
             ]:
-                self._tasks.pop(node_id).cancel()  # with other grants it is pulled anew, at once
+                self._tasks.pop(node_id).cancel()  # with other grants, pull it again at once
             for node_id in wanted.keys() - self._tasks.keys():
                 task = asyncio.create_task(self._pull(node_id), name=f"pull {node_id}")
                 self._tasks[node_id] = task

@@ -228,7 +228,7 @@ def _files(folder: Path) -> Iterable[Path]:
 
 
 def state_of(path: Path) -> RecordedFile | None:
-    """Time and size of a file; None where it is gone."""
+    """Time and size of a file; None if it is gone."""
     try:
         status = path.stat(follow_symlinks=False)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What runs beside requests: one protocol for all of it, and one owner that starts and stops it."""
+"""Background tasks: one protocol for all of it, and one owner that starts and stops it."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Tasks:
 
 
 class LoopTask:
-    """A task of one coroutine that goes on until it is cancelled: ``run`` of its subclass.
+    """A task of one coroutine that continues until it is cancelled: ``run`` of its subclass.
 
     Attributes:
         error: why the last attempt failed, for as long as it is repeated.

@@ -1,1 +1,1 @@
-"""Stargraph's two memories over a node, by the names and signatures of its own protocols."""
+"""Stargraph's two memories over a node, by the names and signatures of its protocols."""

@@ -180,7 +180,7 @@ class NodeFactStore(_NodeStore):
         await self._apply(delta, (fact.user, fact.agent), run_id=None if run_id is None else run_id)
 
     async def query(self, pattern: FactPattern) -> list[MemorisedFact]:
-        """See ``FactStore``. Raises MemoryScopeError where no user is named."""
+        """See ``FactStore``. Raises MemoryScopeError if no user is named."""
         user = pattern.user if pattern.user is not None else self._user
         if user is None:
             raise MemoryScopeError("user", "must be named: facts are read a user at a time")
@@ -192,7 +192,7 @@ class NodeFactStore(_NodeStore):
         return [MemorisedFact.model_validate(each) for each in records]
 
     async def unpin(self, fact_id: str) -> None:
-        """See ``FactStore``. Raises FactConflictError where facts of several owners have the id."""
+        """See ``FactStore``. Raises FactConflictError if facts of several owners have the id."""
         owner = await self._holder(fact_id)
         if owner is None:
             return
@@ -206,7 +206,7 @@ class NodeFactStore(_NodeStore):
         await self._apply(delta, owner, strict=False)
 
     async def apply_delta(self, delta: AnyDelta) -> None:
-        """See ``FactStore``. Raises MemoryScopeError where nothing says whose facts it is about."""
+        """See ``FactStore``. Raises MemoryScopeError if nothing says whose facts it is about."""
         check_stargraph_delta(delta)
         await self._apply(delta, await self._owner(delta))
 

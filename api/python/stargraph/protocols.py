@@ -106,7 +106,7 @@ class FactStore(_Store, Protocol):
         ...
 
     async def unpin(self, fact_id: str) -> None:
-        """End a fact; nothing happens where there is none."""
+        """End a fact; nothing happens if there is none."""
         ...
 
     async def apply_delta(self, delta: AnyDelta) -> None:

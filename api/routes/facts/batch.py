@@ -107,7 +107,7 @@ def _prepare_all(call: Call, data: bytes) -> list[Prepared]:
 
 
 def _items(call: Call, data: bytes) -> list[Any]:
-    """The items of a JSON array, or one a line. Raises ApiError 400, 413 or 422."""
+    """The items of a JSON array, or one per line. Raises ApiError 400, 413 or 422."""
     lines = call.request.content_type in NDJSON_TYPES
     given: Any = (
         [

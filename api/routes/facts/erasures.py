@@ -73,7 +73,7 @@ async def list_erasures(call: Call) -> web.Response:
     "GET",
     "/v1/erasures/{erasure_id}",
     permission="admin",
-    summary="Where an erasure stands, and its receipt",
+    summary="The state of an erasure, and its receipt",
     answers={200: ErasureRecord},
     errors=(404,),
 )

@@ -109,7 +109,7 @@ def written_record(call: Call, done: Done, warnings: list[str]) -> Record:
 
 
 def answering_slot(call: Call, view: View, done: Done) -> int | None:
-    """The fact that answers a write which recorded none; None where a repeated request was
+    """The fact that answers a write which recorded none; None if a repeated request was
     refused the first time."""
     slot = None if done.fact_id is None else call.node.reader.slot_of(done.fact_id)
     return None if slot is None or slot >= view.count else slot
@@ -156,7 +156,7 @@ def rivals_of(call: Call, event: Recorded, done: Done) -> list[str]:
         return []
     (rival,) = call.records(view, [int(siblings[-1])], moment)
     return [
-        f"{fact.source} also says {rival['value']['v']!r} (fact {rival['id']}): both stand, and "
+        f"{fact.source} also says {rival['value']['v']!r} (fact {rival['id']}): both are live, and "
         f"contradict each other. Retract that one if it no longer holds; if {fact.relation} may "
         "have several values, declare it so (PUT /v1/relations/set-valued)"
     ]

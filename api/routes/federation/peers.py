@@ -191,7 +191,7 @@ async def register_peer(call: Call) -> web.Response:
 
 
 async def _discovery_fault(call: Call, declaration: Declaration) -> str | None:
-    """Why the node at the declared address is not the one that declares; None where it is."""
+    """Why the node at the declared address is not the one that declares; None if it is."""
     private = call.service.settings.federation_insecure
     found = await discovered(declaration.node_url, private=private)
     if found is None:

@@ -254,7 +254,7 @@ def _sorted_out(
     "GET",
     "/v1/federation/pulls",
     permission="federate",
-    summary="How pulling each peer stands",
+    summary="The state of pulling each peer",
     answers={200: PulledPeers},
 )
 async def pulls(call: Call) -> web.Response:

@@ -94,7 +94,7 @@ async def events(call: Call) -> web.Response:
     "GET",
     "/v1/replication",
     permission="admin",
-    summary="Primary or replica, and how it stands",
+    summary="Primary or replica, and its state",
     answers={200: ReplicationStatus},
 )
 async def status(call: Call) -> web.Response:
@@ -116,7 +116,7 @@ async def status(call: Call) -> web.Response:
     "POST",
     "/v1/replication/promote",
     permission="admin",
-    summary="Make a replica a node of its own",
+    summary="Make a replica an independent node",
     answers={200: Promoted},
     errors=(409, 503, 507),
 )

@@ -90,7 +90,7 @@ async def streams(call: Call) -> web.Response:
     errors=(401, 404),
 )
 async def stream_events(call: Call) -> web.Response:
-    """A page of one stream behind a sequence; 204 where there is nothing."""
+    """A page of one stream behind a sequence; 204 if there is nothing."""
     row, scopes = asking_peer(call)
     query = call.query(StreamEventsQuery)
     if query.stream not in offered_heads(call, row, scopes):

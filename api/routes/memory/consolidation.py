@@ -308,7 +308,7 @@ def _placed(call: Call, rule: Rule) -> Rule:
 
 
 def _check_writer(call: Call, rule: Rule) -> None:
-    """Raises ApiError 403 where the caller may not write where the rule writes."""
+    """Raises ApiError 403 if the caller may not write where the rule writes."""
     call.check_scope(rule.scope)
     rights = call.authorization
     if rule.garden_id is None or rights.every_garden:

@@ -47,7 +47,7 @@ class EpisodePage(Struct):
 
 
 class EpisodeDetail(EpisodeRecord):
-    """With the deltas that came of it."""
+    """With its deltas."""
 
     deltas: list[DeltaRecord]
 
@@ -166,13 +166,13 @@ async def list_episodes(call: Call) -> web.Response:
     "GET",
     "/v1/episodes/{episode_id}",
     permission="read",
-    summary="One episode and what came of it",
+    summary="One episode and its deltas",
     query=RunsQuery,
     answers={200: EpisodeDetail},
     errors=(400, 404, 501),
 )
 async def get_episode(call: Call) -> web.Response:
-    """One episode, by id or key, with the deltas that came of it."""
+    """One episode, by id or key, with its deltas."""
     query = call.query(RunsQuery)
     view = call.view()
     moment = call.moment(view, query)

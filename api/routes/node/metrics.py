@@ -194,7 +194,7 @@ def _shared_log(node: Node) -> Iterator[Sample]:
         return
     figures = node.shared.figures
     for name, meaning, value in (
-        ("engramlog_log_locks_total", "Times the log's lock was asked for.", figures.locks),
+        ("engramlog_log_locks_total", "Requests for the log's lock.", figures.locks),
         ("engramlog_log_lock_seconds_total", "Seconds until it was had.", figures.lock_seconds),
         ("engramlog_log_commits_total", "Commits to the log.", figures.commits),
         ("engramlog_log_commit_seconds_total", "Seconds until confirmed.", figures.commit_seconds),

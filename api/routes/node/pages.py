@@ -113,7 +113,7 @@ def _demo() -> bytes:
 
 @cache
 def _built() -> dict[str, bytes]:
-    """The files that the build wrote, by name; none where it has not run."""
+    """The files that the build wrote, by name; empty if it has not run."""
     folder = files("engramlog.api").joinpath("web", "dist")
     if not folder.joinpath(_PAGE).is_file():
         return {}

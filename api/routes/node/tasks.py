@@ -1,4 +1,4 @@
-"""What runs beside requests."""
+"""Background tasks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class TaskList(Struct):
     "GET",
     "/v1/admin/tasks",
     permission="admin",
-    summary="What runs beside requests",
+    summary="Background tasks",
     answers={200: TaskList},
 )
 async def list_tasks(call: Call) -> web.Response:

@@ -123,7 +123,7 @@ def _left_behind(call: Call, raw: str) -> list[str]:
     slots = live(view, call.authorization, call.moment(view), view.entity_slots(number))
     if not len(slots):
         return []
-    return [f"{len(slots)} facts stand under {raw!r}; asking for that name no longer finds them"]
+    return [f"{len(slots)} facts are under {raw!r}; asking for that name no longer finds them"]
 
 
 @routes.add(

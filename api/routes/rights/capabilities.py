@@ -221,7 +221,7 @@ async def _issue(
 
 
 def _check_rights(call: Call, subject: str, grant: Grant) -> None:
-    """Raises ApiError 403 where the token would allow more than its issuer may do."""
+    """Raises ApiError 403 if the token would allow more than its issuer may do."""
     own = call.authorization
     beyond = sorted({f"verb {verb!r}" for verb in grant.verbs if not own.may(verb)})
     beyond += [f"scope {scope!r}" for scope in SCOPES if scope in grant.scopes - own.scopes]
@@ -413,7 +413,7 @@ async def protocol_issue(call: Call) -> web.Response:
 
 
 def _check_manifest(call: Call, subject: str, now_us: int) -> None:
-    """Raises ApiError 403 where the issuer's manifest, if one holds, leaves the subject out."""
+    """Raises ApiError 403 if the issuer's manifest, if one holds, leaves the subject out."""
     issuer = call.caller.principal
     manifest = call.node.reader.ask(load_manifest, issuer)
     if manifest is None or manifest.expires_at_us <= now_us or subject == issuer:

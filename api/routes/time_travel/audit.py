@@ -92,7 +92,7 @@ class TrailPage(Struct):
 
 
 class JournalRequest(BaseModel):
-    """Which events of the log; ``cursor`` is the ``seq`` behind which to go on."""
+    """Which events of the log; ``cursor`` is the ``seq`` behind which to continue."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -354,7 +354,7 @@ def _journal(call: Call, query: JournalRequest) -> JournalAnswer:
         after = max(after, log.position_at(parse_instant(query.since) - 1))
     if after > view.position:
         if query.cursor > view.position:
-            raise coded("invalid_cursor", "the cursor lies beyond the end of the log")
+            raise coded("invalid_cursor", "the cursor is beyond the end of the log")
         after = view.position
     journal = Journal(log, view, call.authorization, call.node.reader.slot_of)
     page = journal.page(

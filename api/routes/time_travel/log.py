@@ -107,7 +107,7 @@ class LogPage(Struct):
 
 class ChainLink(Struct):
     """The hashes as stored, the neighbours in the stream, and whether the event's own hashes,
-    computed anew from its bytes, fit. ``fault`` says what does not."""
+    computed again from its bytes, fit. ``fault`` says what does not."""
 
     hash: str
     prev_hash: str

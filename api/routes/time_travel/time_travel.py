@@ -99,7 +99,7 @@ def _diff(call: Call, query: DiffQuery) -> Difference:
     walk = call.walk(_KIND, query, now, unbound=_UNBOUND)
     after = walk.moment()
     if before.position > after.position:
-        raise coded("moments_reversed", "from lies after to")
+        raise coded("moments_reversed", "from is after to")
     filters = ChangeFilters(
         entity=None if query.entity is None else entity_named(call, query.entity, after.position),
         relation=query.relation,

@@ -12,7 +12,7 @@ from engramlog.projections.authorization import CEILING
 DESCRIPTION_LENGTH_MAX = 1000
 SOURCES_MAX = 100
 TENANT = "default"
-"""The only tenant: others are nodes of their own, or gardens."""
+"""The only tenant: others are their own nodes, or gardens."""
 
 
 class KeyRequest(BaseModel):

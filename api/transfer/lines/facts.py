@@ -153,7 +153,7 @@ def _stated_instant(text: str | None, where: str) -> str | None:
 
 
 def stored_attributes(given: dict[str, Any] | None) -> FactAttributes | None:
-    """Attributes as events carry them; None where they say nothing. Raises LineError."""
+    """Attributes as events carry them; None if they say nothing. Raises LineError."""
     if given is None:
         return None
     made = settled(stated_attributes_of(given))
@@ -184,7 +184,7 @@ def stored_value(value: LineValue, where: str) -> Value:
 
 
 def parent_hash(text: str) -> str | None:
-    """The hash in a ``derived_from`` entry; None where it is a key instead."""
+    """The hash in a ``derived_from`` entry; None if it is a key instead."""
     try:
         return parse_fact_hash(text)
     except ValueError:

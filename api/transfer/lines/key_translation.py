@@ -74,7 +74,7 @@ class Translator:
         self.pending: set[str] = set()
 
     def announce(self, line: AnyLine) -> None:
-        """A line is about to be written. Raises LineError where its key was used before."""
+        """A line is about to be written. Raises LineError if its key was used before."""
         for where, key in _keys_made(line):
             if key in self.pending or key in self._known or key in self._left_out:
                 raise LineError(f"{key!r} is the key of an earlier line", where)

@@ -115,7 +115,7 @@ OwnLine: TypeAlias = (
     | RunLine
     | HoldLine
 )
-"""Lines with a model of their own."""
+"""Lines with their own model."""
 AnyLine: TypeAlias = OwnLine | PayloadLine
 OPERATIONS = (
     *(str(shape.__struct_config__.tag) for shape in get_args(OwnLine)),
@@ -195,7 +195,7 @@ def _line_error(fault: msgspec.ValidationError) -> LineError:
 
 
 def recorded_us(line: Line) -> int:
-    """``recorded_at`` in microseconds. Raises LineError where absent or not an instant."""
+    """``recorded_at`` in microseconds. Raises LineError if absent or not an instant."""
     if line.recorded_at is None:
         raise LineError("is needed with --clock-from-file", "recorded_at")
     return line_instant(line.recorded_at, "recorded_at")

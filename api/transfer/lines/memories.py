@@ -1,7 +1,7 @@
 """Lines of an import file about episodes, deltas and summaries, and what they ask for.
 
-Deltas were applied elsewhere: a line says what came of them, and nothing is decided anew. What
-they stated and ended stands in ``then``, in its order, as lines of its own.
+Deltas were applied elsewhere: a line has their outcome, and nothing is decided again. What
+they stated and ended is in ``then``, in its order, as its own lines.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class EpisodeLine(Line, frozen=True, kw_only=True, tag="episode"):
 
 
 class DeltaItem(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One delta and what came of it: ``fact`` is what it stated or found standing, ``retracted``
+    """One delta and its outcome: ``fact`` is what it stated or found standing, ``retracted``
     what it ended, by key. ``name``: the fact's own in the delta."""
 
     delta_id: str

@@ -41,7 +41,7 @@ def payload_command(line: PayloadLine, find: FindGarden) -> Command:
 
 
 def checked_rule(payload: Payload) -> Rule | None:
-    """The rule that a payload sets; None where it sets none, or removes one. Raises LineError."""
+    """The rule that a payload sets; None if it sets none, or removes one. Raises LineError."""
     if not isinstance(payload, ConsolidationRuleSet) or payload.document is None:
         return None
     try:

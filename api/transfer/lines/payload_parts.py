@@ -54,7 +54,7 @@ def names_kind(struct: type[Struct], names: str) -> bool:
 
 def mapped(struct: _S, changes: Mapping[str, Change], place: str = "") -> _S | None:
     """The struct with what it names called otherwise. From lists goes what is called None;
-    None where a field outside lists is."""
+    None if a field outside lists is."""
     made: dict[str, Any] = {}
     for name, part in parts_of(type(struct)).items():
         change = _inside(changes) if part.struct is not None else changes.get(part.names)

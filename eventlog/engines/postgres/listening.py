@@ -30,7 +30,7 @@ class Listener:
 
     Attributes:
         leads: whether this connection is the one, of all nodes', that has the lead.
-        standby_lag_bytes: how far the quickest standby is behind; None where that is unknown.
+        standby_lag_bytes: how far the quickest standby is behind; None if that is unknown.
     """
 
     def __init__(

@@ -200,7 +200,7 @@ class PostgresLog(PostgresReading, AppendingLog):
         return [decode(Stored(*row)) for row in rows]
 
     def store(self, links: Sequence[Link], keys: KeyUses, erased: Sequence[bytes]) -> None:
-        """See ``Ledger``. Raises OutcomeUnknown where the server is lost at the commit."""
+        """See ``Ledger``. Raises OutcomeUnknown if the server is lost at the commit."""
         db = self._writer()
         head, digest = self._head, self._head_hash
         if links:
@@ -237,7 +237,7 @@ class PostgresLog(PostgresReading, AppendingLog):
         self._signal.notify()
 
     def scrub(self) -> None:
-        """Write the tables anew without the deleted rows. What standbys hold follows; copies in
+        """Write the tables again without the deleted rows. What standbys hold follows; copies in
         archived write-ahead logs and base backups go when the operator lets those expire."""
         self._turn.take()
         try:
@@ -276,7 +276,7 @@ class PostgresLog(PostgresReading, AppendingLog):
         self._check_timeline(state.timeline)
 
     def _check_timeline(self, timeline: int) -> None:
-        """Raises StorageFailed where another server has taken this one's place: the next
+        """Raises StorageFailed if another server has taken this one's place: the next
         connection may find that."""
         if timeline < self._timeline:
             raise StorageFailed(

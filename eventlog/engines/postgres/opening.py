@@ -23,7 +23,7 @@ def state_of(db: Connection, statement: str) -> ServerState:
 
 
 def check_owner(state: ServerState, origin: str, epoch: int) -> None:
-    """Raises DataDirectoryError where this node may not write the log."""
+    """Raises DataDirectoryError if this node may not write the log."""
     if state.origin not in (None, origin):
         raise DataDirectoryError(
             f"the log is that of {state.origin}, this node is {origin}: nodes over one log share "
@@ -44,7 +44,7 @@ def another_history(end: int, mine: int) -> str:
 
 
 def check_tail(db: Connection, head: Head) -> None:
-    """Raises CorruptLog where the last events contradict themselves."""
+    """Raises CorruptLog if the last events contradict themselves."""
     after = max(0, head.position - TAIL_CHECK_EVENTS)
     tips: dict[str, StreamHead] = {}
     for row in fetch(db, statements.READ_ALL, (after, TAIL_CHECK_EVENTS)):

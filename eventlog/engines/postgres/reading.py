@@ -25,7 +25,7 @@ class PostgresReading:
         self._closed = False
 
     def _check_reader(self, db: Connection) -> None:
-        """Raises StorageFailed where nothing should be read over this connection."""
+        """Raises StorageFailed if nothing should be read over this connection."""
 
     def read(
         self, after: int = 0, limit: int = 1000, streams: Collection[str] | None = None

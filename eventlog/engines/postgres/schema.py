@@ -186,7 +186,7 @@ BEGIN
 END $$;
 """
 """``move_head`` is the fence: it fails where the head is not where its caller read it under the
-lock. ``erase`` is the one way to delete; ``scrub`` writes the tables anew without what was deleted.
+lock. ``erase`` is the one way to delete; ``scrub`` rewrites the tables without what was deleted.
 ``position_at`` halves the log, since receipt times never go back: an index would cost 20 bytes an
 event for a question that is seldom asked."""
 
@@ -284,7 +284,7 @@ def prepare(url: str, role: str) -> None:
 
 
 def check_version(db: psycopg.Connection) -> None:
-    """Raises DataDirectoryError where there is no log, or one of another schema version."""
+    """Raises DataDirectoryError if there is no log, or one of another schema version."""
     if db.execute("SELECT to_regclass('engramlog.head')").fetchone() == (None,):
         raise DataDirectoryError(
             "the database holds no log: make one with 'engramlog log prepare', as its owner"

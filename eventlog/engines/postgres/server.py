@@ -54,7 +54,7 @@ def standbys_awaited(names: str) -> int:
 
 
 def durability_fault(state: ServerState, wanted: Durability) -> str | None:
-    """Why the server would not hold an acknowledged write; None where it would."""
+    """Why the server would not hold an acknowledged write; None if it would."""
     if state.fsync != "on" or state.full_page_writes != "on":
         return "the server runs with fsync or full_page_writes off: a power cut would lose writes"
     if state.synchronous_commit not in ("on", "remote_apply"):

@@ -155,7 +155,7 @@ class WritingSession:
         )
 
     def scrub(self) -> None:
-        """Write the tables anew without deleted rows, and commit."""
+        """Write the tables again without deleted rows, and commit."""
         with failures(), self.db.patience(SCRUB_SECONDS_MAX):
             self.db.execute(statements.SCRUB)
         self.prove()

@@ -55,7 +55,7 @@ def is_named(db: apsw.Connection, position: int) -> bool:
 
 def truncate_wal(db: apsw.Connection) -> None:
     """Empty a database's write-ahead log, waiting for readers to finish.
-    Raises StorageFailed where they do not."""
+    Raises StorageFailed if they do not."""
     for _ in range(TRUNCATE_ATTEMPTS):
         busy, *_ = cast(
             "tuple[int, int, int]", db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()

@@ -216,7 +216,7 @@ class SqliteLog(SqliteReading, AppendingLog):
 
     @contextmanager
     def _committing(self, db: apsw.Connection) -> Generator[None]:
-        """A transaction of the file. Raises StorageError where it was not committed, and
+        """A transaction of the file. Raises StorageError if it was not committed, and
         ``fault`` says so until one is."""
         try:
             self._files.check()
@@ -317,7 +317,7 @@ class SqliteLog(SqliteReading, AppendingLog):
         self._stale = False
 
     def _check_tail(self, db: apsw.Connection) -> None:
-        """Raises CorruptLog where the last events contradict themselves."""
+        """Raises CorruptLog if the last events contradict themselves."""
         with schema.reading():
             after = max(0, log_head(db).position - TAIL_CHECK_EVENTS)
         tips: dict[str, StreamHead] = {}

@@ -1,6 +1,6 @@
 """Whether the files that a log writes to are still those that its path names.
 
-A file that is removed under a process goes on taking writes, and ends with the process: what
+A file that is removed under a process keeps taking writes, and ends with the process: what
 was acknowledged meanwhile would be lost.
 """
 
@@ -19,7 +19,7 @@ class LogFiles:
         self._inodes: dict[Path, int] = {}
 
     def check(self) -> None:
-        """Raises StorageFailed where one of them was removed or replaced."""
+        """Raises StorageFailed if one of them was removed or replaced."""
         for path in self._paths:
             found = _inode(path)
             known = self._inodes.get(path, found)

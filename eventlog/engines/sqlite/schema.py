@@ -195,7 +195,7 @@ def reading(position: int = 0) -> Generator[None]:
 
 
 def connect_writer(path: Path) -> apsw.Connection:
-    """The writing connection; creates the file and its tables where there are none."""
+    """The writing connection; creates the file and its tables if there are none."""
     db = apsw.Connection(str(path))
     db.set_busy_timeout(BUSY_TIMEOUT_MS)
     if db.pragma("application_id") == 0 and not db.execute(SELECT_SCHEMA).fetchall():
@@ -210,7 +210,7 @@ def connect_writer(path: Path) -> apsw.Connection:
 
 
 def connect_reader(path: Path) -> apsw.Connection:
-    """A read-only connection. Raises DataDirectoryError where there is no log to read."""
+    """A read-only connection. Raises DataDirectoryError if there is no log to read."""
     if not path.exists():
         raise DataDirectoryError(f"there is no log at {path}")
     db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)

@@ -27,7 +27,7 @@ class CircuitBreaker:
         self._closed_from = 0.0
 
     def seconds_left(self) -> float:
-        """0 where a request may go out, and it must then report; else how long to wait."""
+        """0 if a request may go out, and it must then report; else how long to wait."""
         with self._lock:
             now = self._monotonic()
             if self._failures < self._failures_max:

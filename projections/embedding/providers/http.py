@@ -108,7 +108,7 @@ class HttpClient:
             wait = self._breaker.seconds_left()
             if wait > 0:
                 raise ProviderUnavailable(
-                    f"{self._host} failed repeatedly; not asked for {wait:.0f} s more", wait
+                    f"{self._host} failed repeatedly; paused for {wait:.0f} s more", wait
                 )
             try:
                 return self._attempt(path, content, patience)
@@ -151,7 +151,7 @@ class HttpClient:
             )
 
     def _pause(self, fault: ProviderUnavailable, attempt: int, patience: Patience) -> float | None:
-        """Seconds before the next attempt, or None where there is to be none."""
+        """Seconds before the next attempt, or None if there is to be none."""
         if attempt >= patience.attempts_max:
             return None
         longest = patience.pause_seconds_max

@@ -1,4 +1,4 @@
-"""The bundled model in a process of its own, started when a text is first to be embedded.
+"""The bundled model in its own process, started when a text is first to be embedded.
 
 A model's products hold a core for milliseconds, and its Python holds the interpreter: in the
 serving process both would come before writes and questions. One process serves a node; it is

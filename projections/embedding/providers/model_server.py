@@ -1,6 +1,6 @@
 """The process that holds the bundled model: texts in, unit vectors out.
 
-Started by ``model_process`` with one end of a socket. Questions have a thread of their own, so
+Started by ``model_process`` with one end of a socket. Questions have their own thread, so
 that none waits behind documents.
 """
 

@@ -13,7 +13,7 @@ class ModelCard(Struct, frozen=True):
 
     Attributes:
         dimensions: of its vectors.
-        floor: fewest dimensions its vectors may be cut to; None where cutting spoils them.
+        floor: fewest dimensions its vectors may be cut to; None if cutting spoils them.
         centred: whether the mean of a vector's numbers is taken off before it is cut, which
             is what the layer normalisation asked for by the model's authors comes to.
         document_prefix, query_prefix: what the model wants before a text.

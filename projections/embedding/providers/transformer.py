@@ -2,8 +2,8 @@
 
 Texts of one batch lie end to end without padding, so every product is one large one; only
 attention looks at texts singly, in groups of equal length. What can be multiplied out when
-the weights are loaded is: the three attention products are one, the score's scale lies in
-the queries, keys need no bias (softmax ignores it), the values' bias lies in the output's.
+the weights are loaded is: the three attention products are one, the score's scale is in
+the queries, keys need no bias (softmax ignores it), the values' bias is in the output's.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SCORE_MAX = 60.0
 
 
 class Layer(Struct, frozen=True):
-    """One encoder layer; matrices are (in, out), and the halving of gelu lies in ``down``."""
+    """One encoder layer; matrices are (in, out), and the halving of gelu is in ``down``."""
 
     qkv: F32
     query_bias: F32

@@ -34,7 +34,7 @@ def model_folder() -> Path:
 
 
 def check_installed() -> None:
-    """Raises ModelFileError where the files are missing; their bytes are checked at loading."""
+    """Raises ModelFileError if the files are missing; their bytes are checked at loading."""
     folder = model_folder()
     for name in SHA256:
         if not (folder / name).is_file() and not is_packed(folder / name):

@@ -5,8 +5,8 @@ slots, their sketch, and which of them there are. With them stand the positions 
 have these slots, and the hash of the last one's event: a block is used only where the log and
 the memory image still say the same. All of it can be embedded again.
 
-A full block hardly changes, so each is written once, and anew where it has gained much. One that
-lost a vector to an erasure is removed, and written anew after that.
+A full block hardly changes, so each is written once, and again where it has gained much. One that
+lost a vector to an erasure is removed, and written again after that.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from engramlog.projections.sealed_sections import (
 SUFFIX = ".block"
 FORMAT = 1
 GAIN = BLOCK_SLOTS // 16
-"""A block that has gained so many vectors is written anew."""
+"""A block that has gained so many vectors is written again."""
 HELD_LOOKS = 100
 HELD_SECONDS = 0.1
 
@@ -167,7 +167,7 @@ class VectorBlocks:
             unfinished.unlink(missing_ok=True)
 
     def _opened(self, number: int, starts: I64) -> Sections:
-        """A checked block. Raises SealedFault where it does not fit."""
+        """A checked block. Raises SealedFault if it does not fit."""
         sections = open_sections(self._path(number))
         seal = msgspec.msgpack.decode(sections.document, type=BlockSeal)
         if (seal.format, seal.space, seal.number) != (FORMAT, self._space, number):

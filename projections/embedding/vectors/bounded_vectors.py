@@ -204,7 +204,7 @@ class BoundedVectors(Vectors):
         return True
 
     def scrub(self) -> None:
-        """Leave no trace of forgotten vectors in the file. Raises StorageFailed where a reader
+        """Leave no trace of forgotten vectors in the file. Raises StorageFailed if a reader
         does not finish."""
         self._file.scrub()
 

@@ -90,7 +90,7 @@ class Vectors:
         return self._forgotten.get(number, 0)
 
     def block(self, number: int) -> VectorBlock | None:
-        """A block as it is; None where it never had a vector."""
+        """A block as it is; None if it never had a vector."""
         rows = self._blocks.get(number)
         if rows is None:
             return None
@@ -119,7 +119,7 @@ class Vectors:
         return found
 
     def rows(self, slots: I32) -> tuple[F32, Bool]:
-        """The vectors of ``slots``, zero where there is none, and which have one."""
+        """The vectors of ``slots``, zero if there is none, and which have one."""
         present = self.present(slots)
         rows = np.zeros((len(slots), self.dimensions), dtype=np.float32)
         blocks = slots // BLOCK_SLOTS
@@ -180,7 +180,7 @@ def _rising(slots: I32) -> bool:
 
 
 def _runs(slots: I32) -> list[tuple[int, int, int]]:
-    """Block, start and end of each run of ascending ``slots`` that lies in one block."""
+    """Block, start and end of each run of ascending ``slots`` that is in one block."""
     if not len(slots):
         return []
     blocks = np.arange(int(slots[0]) // BLOCK_SLOTS, int(slots[-1]) // BLOCK_SLOTS + 2)

@@ -1,8 +1,8 @@
-"""``vec_facts``: the vectors of live facts at rest (seed §20.2), in a file of their own.
+"""``vec_facts``: the vectors of live facts at rest (seed §20.2), in their own file.
 
 The one asynchronous projection. It has its own file, ``vectors.db``, because its writer is
 the embedding worker and SQLite lets one connection write a file at a time; a rebuilt
-``projections.db`` then needs no vector copied. It may be deleted: the worker fills it anew,
+``projections.db`` then needs no vector copied. It may be deleted: the worker fills it again,
 from the cache as far as that reaches.
 """
 
@@ -170,7 +170,7 @@ class VecFacts(KeptVecFacts):
                 self._db.execute("UPDATE vec_meta SET position=?", (position,))
 
     def rewrite(self, gone: Container[str]) -> None:
-        """Write the table anew without the vectors of ``gone`` and of cards, so that no trace of
+        """Write the table again without the vectors of ``gone`` and of cards, so that no trace of
         them is left, whatever sqlite-vec and SQLite leave in chunks and pages."""
         staged = self._path.with_name(self._path.name + ".next")
         with self._lock:

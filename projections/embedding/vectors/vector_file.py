@@ -126,7 +126,7 @@ class VectorFile:
     """The file as a process sees it that only reads. Safe from any thread."""
 
     def __init__(self, path: Path, dimensions: int, budget_bytes: int | None) -> None:
-        """``budget_bytes``: of memory for vectors; None where the file is not to be used."""
+        """``budget_bytes``: of memory for vectors; None if the file is not to be used."""
         self.dimensions = dimensions
         share = CACHE_BYTES_MAX
         if budget_bytes is not None:
@@ -278,7 +278,7 @@ class KeptVectorFile(VectorFile):
 
     def scrub(self) -> None:
         """Deleted rows are overwritten with zeros; what the write-ahead log holds of them goes.
-        Raises StorageFailed where a reader does not finish."""
+        Raises StorageFailed if a reader does not finish."""
         with self._lock:
             if self._db is not None:
                 truncate_wal(self._db)

@@ -157,7 +157,7 @@ def speaker(features: Features, parameters: Speaker) -> F64:
 
 
 class Factor(Struct, frozen=True):
-    """``compute(features, parameters)`` lies in ``range`` (inclusive) for every fact,
+    """``compute(features, parameters)`` is in ``range`` (inclusive) for every fact,
     for any parameters; it ``needs`` features that are not read for all."""
 
     parameters: type[Struct]

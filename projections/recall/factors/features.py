@@ -28,9 +28,9 @@ class Features(Struct, frozen=True):
     ``asking`` is the share of the value in questions, in [0, 1].
 
     ``instant_us`` is the Moment's, ``situation`` the asker's. ``raw`` are the stages' own
-    scores by stage, 0 where a stage did not find the fact; ``strong`` are those that a stage
+    scores by stage, 0 if a stage did not find the fact; ``strong`` are those that a stage
     calls so, ``cosine`` is of the fact's vector with the question's (NaN where there is
-    none): None where no stage tells. ``memories`` and ``machine`` (said by an assistant
+    none): None if no stage tells. ``memories`` and ``machine`` (said by an assistant
     or a tool, see ``roles``) are there for factors that say they need them.
     """
 
@@ -101,7 +101,7 @@ def _strong(slots: I32, hits: Mapping[str, Candidates]) -> Bool | None:
 
 
 def _cosines(survey: Survey, slots: I32) -> F64 | None:
-    """NaN where a fact has no vector; None where the question's is not at hand."""
+    """NaN where a fact has no vector; None if the question's is not at hand."""
     semantics = survey.semantics
     query = None if semantics is None else semantics.known(survey.request.query)
     if semantics is None or query is None:

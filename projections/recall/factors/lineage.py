@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 HOPS_MAX = 5
 LOOKUPS_MAX = 20_000
-"""Facts looked at in one request; chains that go on beyond them end there."""
+"""Facts looked at in one request; chains that continue beyond them end there."""
 
 
 def derivation_depth(survey: Survey, slots: I32) -> I64:

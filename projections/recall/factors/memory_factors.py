@@ -175,7 +175,7 @@ def confirm_penalty(features: Features, parameters: Unconfirmed) -> F64:
 
 
 def quality(features: Features, parameters: Quality) -> F64:
-    """What became of the fact when it was recalled; 0 where it never was."""
+    """What became of the fact when it was recalled; 0 if it never was."""
     own = _own(features)
     share = parameters.weight * (own.cited - own.rejected) / np.maximum(own.recall_count, 1)
     bounded = np.clip(share, parameters.low, parameters.high)

@@ -44,7 +44,7 @@ class Chance(Struct, frozen=True):
 
 
 def chance_of(survey: Survey, certainty: Certainty, scored: Scored) -> Chance | None:
-    """None where there is no fact, or none of the first was compared by meaning."""
+    """None if there is no fact, or none of the first was compared by meaning."""
     likeness = scored.fused.raw.get(STAGE)
     if likeness is None or not len(scored.score):
         return None

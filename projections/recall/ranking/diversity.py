@@ -46,7 +46,7 @@ class Similarity(Protocol):
 
 class Material(Struct, frozen=True):
     """What candidates are compared by: the terms of each, its unit vector where it is
-    ``embedded`` (None where nothing is), and its ``words``, as they stand between spaces."""
+    ``embedded`` (None if nothing is), and its ``words``, between spaces."""
 
     terms: Collection[Sequence[str]]
     vectors: F32 | None = None
@@ -130,7 +130,7 @@ class Jaccard:
 
 
 class Cosine:
-    """Cosine of two vectors, 0 where it is negative; Jaccard where one of them has none."""
+    """Cosine of two vectors, 0 if it is negative; Jaccard where one of them has none."""
 
     def __init__(self, material: Material) -> None:
         none = np.zeros(len(material.terms), dtype=np.bool_)

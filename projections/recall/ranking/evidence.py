@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def evidence_of(
     profile: Profile, hits: Mapping[str, Candidates], chance: Chance | None = None
 ) -> str | None:
-    """``strong``, ``weak`` or ``none``; None where no stage of the profile tells strong hits
+    """``strong``, ``weak`` or ``none``; None if no stage of the profile tells strong hits
     from weak ones, and no ``chance`` of an answer is known."""
     if profile.certainty is not None:
         if not any(len(each.slots) for each in hits.values()):

@@ -19,9 +19,9 @@ from engramlog.projections.recall.stages.candidates import Candidates
 
 
 class Fused(Struct, frozen=True):
-    """``slots`` ascending; by stage, in that order, raw and normalised scores (0 where the
+    """``slots`` ascending; by stage, in that order, raw and normalised scores (0 if the
     stage did not propose the fact); ``hops`` is the graph's where it proposed the fact.
-    ``session`` is the best score of each fact's conversation, None where none was spread.
+    ``session`` is the best score of each fact's conversation, None if none was spread.
     ``unjudged``, by stage: facts that it could not judge, whose normalised score there is what
     the others make of them."""
 
@@ -187,7 +187,7 @@ def _unjudged(
 def _vouched(
     scores: Mapping[str, F64], weights: Mapping[str, float], counted: Mapping[str, Bool], size: int
 ) -> F64:
-    """The weighted mean of the stages that count for a fact; 0 where none does."""
+    """The weighted mean of the stages that count for a fact; 0 if none does."""
     total, weight = np.zeros(size), np.zeros(size)
     for name, counts in counted.items():
         total += np.where(counts, weights[name] * scores[name], 0.0)

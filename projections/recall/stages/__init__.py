@@ -28,7 +28,7 @@ class Stage(Struct, frozen=True):
 
     A stage that ``builds_on`` others gets in ``earlier`` the gated candidates of those that
     the profile lists before it, and so waits for them; all others run side by side. What a
-    stage finds that ``tells`` is like the question by a threshold of its own, and so evidence.
+    stage finds that ``tells`` is like the question by its own threshold, and so evidence.
     ``judges`` says by the parameters whether a stage tells strong hits from weak ones.
     """
 

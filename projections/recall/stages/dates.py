@@ -86,7 +86,7 @@ def _newest(survey: Survey, slots: I32, parameters: Parameters) -> I32:
 
 
 def _away(began: I64, ended: I64, first: int, after: int) -> F64:
-    """Days between each fact's time and what was named, 0 where they meet."""
+    """Days between each fact's time and what was named, 0 if they meet."""
     gap = np.maximum(np.maximum(first - ended, began - (after - 1)), 0)
     return gap / DAY_US
 

@@ -100,7 +100,7 @@ def _spelled(survey: Survey, query: str, numbers: list[int]) -> Iterable[int]:
 
 @lru_cache(maxsize=PHRASES_MAX)
 def _phrase(entity: str) -> str | None:
-    """The words of a display name between spaces; None where it says nothing by itself."""
+    """The words of a display name between spaces; None if it says nothing by itself."""
     words = _WORDS.findall(entity_display(entity).casefold())
     return None if STOP_WORDS.issuperset(words) else f" {' '.join(words)} "
 

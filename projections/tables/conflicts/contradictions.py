@@ -6,7 +6,7 @@ and a key with one fact costs nothing.
 A claim's ``expires_at`` is an upper bound: retractions leave it. ``conflicts`` holds one
 open row per live value that is not the key's newest: the newest against each other value,
 never all pairs. A value that stops being the newest, or whose conflict was settled while a
-third value stands, gets a row of its own. Set-valued relations have claims but no conflicts.
+third value stands, gets its own row. Set-valued relations have claims but no conflicts.
 Everything is asked of ``facts`` *at the event's position*, so the rows do not depend on how
 events were batched.
 Source: wire 5.1.
@@ -140,7 +140,7 @@ class ContradictionsProjector:
         claim_facts(run, patterns, db)
 
     def refold(self, erased: Erased, db: apsw.Connection) -> None:
-        """Fold the touched keys again, in a database of their own: everything here is asked of
+        """Fold the touched keys again, in their own database: everything here is asked of
         the key's facts, declarations and events, so nothing else is needed."""
         keys = sorted({fact.key for fact in erased.touched}, key=repr)
         positions = {row[0] for row in query(db, _DECLARED)}

@@ -34,7 +34,7 @@ def release_all(
 def _release(
     fact: str, position: int, db: apsw.Connection, *, set_aside: bool
 ) -> tuple[bytes, bytes] | None:
-    """Take one fact out; returns its key and value, or None where it was no claim."""
+    """Take one fact out; returns its key and value, or None if it was no claim."""
     row = query_one(db, statements.FACT, (fact,))
     if row is None or row[6] == 0 or row[8 if set_aside else 7] != position:
         return None  # unknown, never a claim, or ended before by another event

@@ -1,1 +1,1 @@
-"""Projections of what operators and agents declare, one file a table."""
+"""Projections of what operators and agents declare, one file per table."""

@@ -64,7 +64,7 @@ class Garden(Struct, frozen=True):
     members: tuple[Member, ...] = ()
 
     def role(self, entity_uri: str) -> Role | None:
-        """An entity's role here, or None where it is no member."""
+        """An entity's role here, or None if it is no member."""
         for member in self.members:
             if member.entity_uri == entity_uri:
                 return member.role

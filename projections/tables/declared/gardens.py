@@ -1,7 +1,7 @@
 """Gardens, their members over time, and the reviews of quarantined facts.
 
 ``gardens`` and ``garden_members`` carry the interval in which a row held; ``quarantine``
-has one row a reviewed fact. Who may see what is always asked of the present.
+has one row per reviewed fact. Who may see what is always asked of the present.
 Source: wire 2.2 and 4.
 """
 

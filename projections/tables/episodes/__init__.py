@@ -1,1 +1,1 @@
-"""Projections of episodes, deltas, rules and summaries, one file a table."""
+"""Projections of episodes, deltas, rules and summaries, one file per table."""

@@ -1,1 +1,1 @@
-"""Projections of facts and of everything said about them, one file a table."""
+"""Projections of facts and of everything said about them, one file per table."""

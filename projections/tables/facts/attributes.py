@@ -46,7 +46,7 @@ def attributes_at(db: apsw.Connection, fact: str, position: int) -> FactAttribut
 
 
 class AttributesProjector:
-    """``fact_attributes``: a row a fact that has any, and one more each time they change."""
+    """``fact_attributes``: a row per fact that has any, and one more each time they change."""
 
     name = "attributes"
     version = 2

@@ -42,7 +42,7 @@ _FIND = "SELECT entity, scope, garden_id FROM cards WHERE card_id=?"
 class CardKey(Struct, frozen=True):
     """Which card: an entity in one scope and at most one garden. Cards never mix two of them.
 
-    ``ceiling`` is the classification up to which facts are shown; None where none is set."""
+    ``ceiling`` is the classification up to which facts are shown; None if none is set."""
 
     entity: str
     scope: str

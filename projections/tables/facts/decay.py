@@ -2,7 +2,7 @@
 
 Confidence at a moment is defined, not accumulated:
 ``round(max(floor, base * 2 ** (-age / half_life)), 6)`` with the age at the latest sweep
-that applies, or 0 once a sweep has retracted the fact. The same functions serve the
+that applies, or 0 once per sweep has retracted the fact. The same functions serve the
 tables and the memory image, so both hold the same bits. Source: the protocol's §15, DESIGN §2.
 """
 
@@ -54,7 +54,7 @@ def is_exempt(entity: str, relation: str) -> bool:
 
 
 def policy_for(policies: Sequence[DecayPolicy], relation: str, scope: str) -> DecayPolicy | None:
-    """The most specific policy that covers (relation, scope); None where none does or the
+    """The most specific policy that covers (relation, scope); None if none does or the
     chosen one exempts the relation. An exact or longer relation pattern beats a shorter
     one, then a named scope beats ``*``, then the smaller id."""
     best: tuple[int, int, str] | None = None

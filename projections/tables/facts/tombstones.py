@@ -38,7 +38,7 @@ _REVOCATION = """revocation_id, tombstone_id, reason, signed_by, key_id, signatu
 
 
 class TombstoneRow(Struct, frozen=True):
-    """One tombstone, which hides facts of ``scopes`` (none where a peer may not); it stands while
+    """One tombstone, which hides facts of ``scopes`` (none if a peer may not); it is in force while
     ``to_position`` is ``LIVE``. ``node_id``: who signed it, None for this node; ``set_at``: when
     this node learned of it, in microseconds."""
 
@@ -338,7 +338,7 @@ class TombstonesPart:
         )
 
     def forget(self, facts: Mapping[str, int]) -> None:
-        """What hides is made anew when every part has forgotten them: see ``hide``."""
+        """What hides is made again when every part has forgotten them: see ``hide``."""
 
     def state(self) -> bytes:
         return msgspec.msgpack.encode(self.hiding.standing)

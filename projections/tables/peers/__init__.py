@@ -1,1 +1,1 @@
-"""Projections of peers and of what they sent, one file a table."""
+"""Projections of peers and of what they sent, one file per table."""

@@ -121,7 +121,7 @@ class ForeignPages(Struct, frozen=True):
 class ForeignFactsProjector:
     """``foreign_facts``: which fact a foreign node's id stands for, and whether this node
     wrapped it; ``foreign_cursors``: how far each scope of a node was pulled; ``foreign_pages``:
-    what came of each node; ``foreign_refusals``: what was not taken."""
+    the outcome of each node; ``foreign_refusals``: what was not taken."""
 
     name = "foreign_facts"
     version = 2
@@ -200,7 +200,7 @@ class ForeignFactsProjector:
 
 
 def foreign_cursor(db: apsw.Connection, node_id: str, scope: str) -> str:
-    """How far a scope of a foreign node was pulled; empty where it never was."""
+    """How far a scope of a foreign node was pulled; empty if it never was."""
     row = query_one(
         db, "SELECT cursor FROM foreign_cursors WHERE node_id=? AND scope=?", (node_id, scope)
     )
@@ -208,7 +208,7 @@ def foreign_cursor(db: apsw.Connection, node_id: str, scope: str) -> str:
 
 
 def foreign_pages(db: apsw.Connection, node_id: str) -> ForeignPages | None:
-    """What came of a foreign node; None where nothing did."""
+    """What came of a foreign node; None if nothing did."""
     row = query_one(
         db,
         "SELECT (SELECT coalesce(max(cursor), '') FROM foreign_cursors WHERE node_id=?1),"

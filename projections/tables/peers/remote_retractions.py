@@ -113,7 +113,7 @@ class Claim(Struct, frozen=True):
 
 
 def taking_effect(db: apsw.Connection) -> list[Claim]:
-    """Claims that may take effect now, in an order of their own."""
+    """Claims that may take effect now, in their own order."""
     return [Claim(*row) for row in query(db, _EFFECTIVE)]
 
 

@@ -69,7 +69,7 @@ class AccessProjector:
 
 
 def _uses(event: Recorded) -> list[tuple[str, int, int, list[int]]]:
-    """(fact, count, last time, instants) of what an event counts: once a fact, however often it
+    """(fact, count, last time, instants) of what an event counts: once per fact, however often it
     names it. A kept memory takes over those of what it was merged with: without instants it was
     last recalled when it was."""
     payload = event.payload

@@ -58,7 +58,7 @@ class FeedbackProjector:
 
 
 def _counts(event: Recorded) -> list[tuple[str, int, int]]:
-    """(fact id, cited, rejected): each fact counts once an event, however often it is named; a
+    """(fact id, cited, rejected): each fact counts once per event, however often it is named; a
     kept memory takes over what was said of those merged into it."""
     payload = event.payload
     if isinstance(payload, MemoriesMerged):

@@ -71,7 +71,7 @@ class Context(Struct, frozen=True):
     def draft(
         self, payload: Payload, partition: str = NODE_STREAM, cause: bytes | None = None
     ) -> Draft:
-        """A draft of an event, with an id of its own."""
+        """A draft of an event, with its own id."""
         return Draft(payload, partition, self.identifiers.next(self.now_us), self.actor, cause)
 
 

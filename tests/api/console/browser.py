@@ -38,7 +38,7 @@ QUIET_LOOKS = 3
 
 
 def check_possible() -> None:
-    """Skip where there is no browser or no console; fail where both must be there."""
+    """Skip if there is no browser or no console; fail where both must be there."""
     reason = ""
     if BROWSER is None:
         reason = "needs Chromium: apt-get install chromium"
@@ -52,7 +52,7 @@ def check_possible() -> None:
 
 @contextmanager
 def chromium() -> Generator[Browser]:
-    """A browser with a profile of its own."""
+    """A browser with its own profile."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=BROWSER, args=list(FLAGS))
         try:

@@ -110,7 +110,7 @@ def test_the_slider_moves_the_whole_page_in_time(spaceflight: LiveNode, visit: V
     expect(page.locator(".moment")).to_have_text("Now")
 
 
-def test_the_log_goes_on_by_itself(live: LiveNode, visit: Visit) -> None:
+def test_the_log_continues_by_itself(live: LiveNode, visit: Visit) -> None:
     live.state(v="before", key=CONTROL_TOKEN)
     tab = visit(live)
     page = tab.open("log")

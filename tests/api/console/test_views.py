@@ -150,7 +150,7 @@ def test_a_graph_of_two_thousand_entities_answers_at_once(live: LiveNode, visit:
     expect(page.locator(".graph-size")).to_contain_text("2,001 entities", timeout=60_000)
     page.locator(".graph-tools button").first.click()
     frames = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
-    page.evaluate(frames)  # the page goes on drawing
+    page.evaluate(frames)  # the page keeps drawing
     assert tab.faults == []
 
 

@@ -146,7 +146,7 @@ def test_a_card_of_the_past_is_exact(live: LiveNode) -> None:
     assert warm(live)["markdown"] == now["markdown"], "the past leaves nothing behind"
 
 
-def test_refresh_writes_a_fresh_card_anew(live: LiveNode) -> None:
+def test_refresh_writes_a_fresh_card_again(live: LiveNode) -> None:
     live.state()
     first = warm(live)
     assert warm(live)["refreshed_at"] == first["refreshed_at"]
@@ -173,7 +173,7 @@ def test_a_refresh_that_takes_too_long_gives_the_stale_card(
     assert refused.headers["Retry-After"] == "1"
 
 
-def test_nobody_gets_a_card_of_a_scope_outside_the_key(serve: Callable[..., LiveNode]) -> None:
+def test_no_key_gets_a_card_of_a_scope_outside_it(serve: Callable[..., LiveNode]) -> None:
     live = serve(auth_required=True)
     writer = live.mint("read", "write", entity="stigmem://t/agent/a")
     reader = live.mint("read", entity="agent:r", scopes=["local"])
@@ -308,7 +308,7 @@ def test_no_card_gives_raw_facts_and_has_one_written(live: LiveNode) -> None:
     assert ask(live)["memory_card"] is not None
 
 
-def test_a_card_in_the_making_blocks_nobody(live: LiveNode, shut: Callable[[], Gate]) -> None:
+def test_a_card_in_the_making_blocks_no_caller(live: LiveNode, shut: Callable[[], Gate]) -> None:
     fact = live.state(v="CEO")
     shut()
     for _ in range(2):
@@ -484,7 +484,7 @@ def test_the_settings_reach_the_cards(serve: Callable[..., LiveNode]) -> None:
     assert found["memory_card"]["facts"] == 1
 
 
-def test_a_stop_does_not_wait_for_cards_nobody_needs(serve: Callable[..., LiveNode]) -> None:
+def test_a_stop_does_not_wait_for_unneeded_cards(serve: Callable[..., LiveNode]) -> None:
     live = serve()
     for number in range(200):
         live.state(entity=f"user:{number}")

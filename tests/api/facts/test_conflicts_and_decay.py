@@ -193,7 +193,7 @@ def test_ignored_fields_are_named_wherever_the_protocol_ignores_them(live: LiveN
     assert live.call("GET", "/v1/graph/neighbors", params=params).json()["warnings"] == expected
 
 
-def test_a_source_that_contradicts_itself_is_told_of_the_other_fact(live: LiveNode) -> None:
+def test_a_source_that_contradicts_itself_sees_the_other_fact(live: LiveNode) -> None:
     first = live.state(relation="memory:likes", v="tea")
     second = live.state(relation="memory:likes", v="coffee")
     (warning,) = second["warnings"]

@@ -266,7 +266,7 @@ def test_a_key_erases_only_in_its_scopes(live: LiveNode) -> None:
     assert (answer.status_code, answer.json()["detail"]["code"]) == (403, "scope_forbidden")
 
 
-def test_whatever_speaks_of_an_erased_fact_goes_and_a_rebuild_agrees(
+def test_every_mention_of_an_erased_fact_goes_and_a_rebuild_agrees(
     serve: Callable[..., LiveNode],
 ) -> None:
     live = serve(auth_required=True, sanitizer_mode="warn")
@@ -312,7 +312,7 @@ def test_whatever_speaks_of_an_erased_fact_goes_and_a_rebuild_agrees(
         for event in live.node.log.read_stored()
         if event.payload is not None and SECRET.encode() in event.payload
     ]
-    # The resolution set another fact aside, which it goes on doing, note and all.
+    # The resolution set another fact aside, which it continues doing, note and all.
     assert [decode_header(event.header).kind for event in left] == ["conflict_resolved"]
 
 
@@ -335,7 +335,7 @@ def test_admins_see_in_differences_and_lives_that_something_was_erased(live: Liv
     assert live.call("GET", path, key=reader).status_code == 404
 
 
-def test_an_erasure_is_told_to_be_unclean_until_it_is(live: LiveNode) -> None:
+def test_an_erasure_is_unclean_until_every_file_is_clean(live: LiveNode) -> None:
     fact = live.state(v=SECRET)
     leftover = live.node.directory.path / "projections-999999.db"
     leftover.write_bytes(b"a rebuild under way")

@@ -343,7 +343,7 @@ def test_time_travel_can_be_switched_off(serve: Callable[..., LiveNode]) -> None
 # -- malformed queries ----------------------------------------------------------------------
 
 
-def test_bad_parameters_are_told_by_name(live: LiveNode) -> None:
+def test_an_error_names_the_bad_parameter(live: LiveNode) -> None:
     scope = live.call("GET", "/v1/facts", params={"scope": "galaxy"})
     assert scope.status_code == 400
     assert scope.json()["detail"].startswith("scope must be one of")

@@ -86,7 +86,7 @@ def test_the_past_knows_only_what_had_come(live: LiveNode) -> None:
     assert provenance(live, child["id"], as_of=f"position:{before}").status_code == 404
 
 
-def test_a_retracted_ancestor_is_still_told(live: LiveNode) -> None:
+def test_a_retracted_ancestor_is_still_shown(live: LiveNode) -> None:
     parent = live.state(entity="user:p")
     child = derived(live, "c", parent)
     live.call("POST", f"/v1/facts/{parent['id']}/retract", json={})

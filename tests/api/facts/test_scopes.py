@@ -105,7 +105,7 @@ def test_a_ref_to_nothing_is_broken(live: LiveNode) -> None:
     assert len(lint(live, "broken_ref", relation="rel:knows")["findings"]) == 1
 
 
-def test_a_relation_without_a_namespace_is_told_once_a_key(live: LiveNode) -> None:
+def test_a_relation_without_a_namespace_warns_once_per_key(live: LiveNode) -> None:
     live.state(entity="user:a", relation="role", source="agent:one")
     live.state(entity="user:a", relation="role", source="agent:two")
     live.state(entity="user:b", relation="memory:role")

@@ -145,7 +145,7 @@ def test_the_note_of_a_resolution_goes_with_what_it_settled(live: LiveNode) -> N
     assert listed(live)["facts"] == []
 
 
-def test_admins_are_told_what_a_tombstone_keeps_from_an_answer(guarded: LiveNode) -> None:
+def test_admins_see_what_a_tombstone_hides_from_an_answer(guarded: LiveNode) -> None:
     writer = guarded.mint("read", "write", entity="agent:a")
     guarded.state(v=SECRET, key=writer)
     guarded.state(entity=BOB, v="tea", key=writer)
@@ -347,7 +347,7 @@ def test_a_line_about_no_tombstone_is_refused(live: LiveNode) -> None:
         assert result.field == field
 
 
-def test_subscribers_are_told_nothing_of_a_hidden_entity(live: LiveNode) -> None:
+def test_subscribers_get_nothing_of_a_hidden_entity(live: LiveNode) -> None:
     made = live.call(
         "POST",
         "/v1/subscriptions",

@@ -236,7 +236,7 @@ def test_sources_of_this_node_are_its_own(live: LiveNode, peer: ReferenceNode) -
     assert [each["code"] for each in pull_of(live, peer)["refusals"]] == ["source_not_owned"]
 
 
-def test_a_retraction_by_record_ends_the_peers_facts_and_nobody_elses(
+def test_a_retraction_by_record_ends_only_the_peers_facts(
     live: LiveNode, peer: ReferenceNode
 ) -> None:
     same = {"entity": "stigmem://t.example/user/alice", "relation": "memory:role"}
@@ -642,7 +642,7 @@ def test_what_was_refused_for_its_scope_is_taken_once_that_is_granted(
     until(lambda: len(held(live)) == 2)
 
 
-def test_a_client_of_one_cursor_is_told_what_lies_behind_it(
+def test_a_client_of_one_cursor_gets_what_is_behind_it(
     served: LiveNode, peer: ReferenceNode
 ) -> None:
     """Other software keeps one cursor for all scopes."""

@@ -46,7 +46,7 @@ def stones(live: LiveNode) -> list[dict[str, Any]]:
 def asked(
     here: LiveNode, there: LiveNode, method: str = "GET", path: str = PATH, **more: Any
 ) -> Any:
-    """A request of ``there`` to ``here``, with a token of its own."""
+    """A request of ``there`` to ``here``, with its own token."""
     now_ms = there.node.clock.now_us() // 1000
     scopes = ["company", "public", "local", "team"]
     token = sign_peer_token(there.node.identity, here.node.node_id, scopes, now_ms)
@@ -75,7 +75,7 @@ def test_a_peers_tombstone_hides_here_and_its_revocation_shows_again(
     assert here.node.log.head().position == head  # what is known is not written again
 
 
-def test_only_what_was_signed_here_is_told_and_only_in_shared_scopes(
+def test_a_node_serves_only_its_own_records_in_shared_scopes(
     pair: tuple[LiveNode, LiveNode],
 ) -> None:
     here, there = pair
@@ -183,7 +183,7 @@ def test_a_tombstone_whose_id_another_peer_took_first_hides_all_the_same(
     stone = bury(there)
 
     def claim(name: str, **fields: Any) -> Any:
-        """The squatter signs a record of its own with an id that is another's."""
+        """The squatter signs its own record with an id that is another's."""
         record: dict[str, Any] = {
             "signed_by": "agent:root", "key_id": "k", "created_at": "2026-01-01T00:00:00Z",
             **fields,
@@ -273,7 +273,7 @@ def test_a_grant_that_is_narrowed_shrinks_what_a_received_tombstone_hides(
     company, public = here.state(v="c"), here.state(v="p", scope="public")
     stone, mine = bury(there), bury(here, BOB)
     until(lambda: ids(listed(here)) == set())
-    there.stop()  # what is here is judged anew, whether the peer answers or not
+    there.stop()  # the node judges its records again, whether the peer answers or not
     granted(here, there, "company")
     assert ids(listed(here)) == {public["id"]}
     granted(here, there, "company", "public", erase=False)
@@ -286,7 +286,7 @@ def test_a_grant_that_is_narrowed_shrinks_what_a_received_tombstone_hides(
     assert {each["id"] for each in stones(here) if each["stands"]} == {stone["id"], mine["id"]}
 
 
-def test_of_two_tombstones_that_count_for_the_same_here_each_stands_by_itself(
+def test_two_tombstones_that_hide_the_same_are_independent(
     pair: tuple[LiveNode, LiveNode],
 ) -> None:
     here, there = pair

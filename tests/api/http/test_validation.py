@@ -231,7 +231,7 @@ def test_an_idempotency_key_must_be_usable(live: LiveNode, key: str) -> None:
         (RuntimeError("secret detail"), 500, "internal_error"),
     ],
 )
-def test_a_failing_disk_is_told_and_no_trace_leaks(
+def test_a_failing_disk_is_reported_and_no_trace_leaks(
     live: LiveNode, monkeypatch: pytest.MonkeyPatch, fault: Exception, status: int, code: str
 ) -> None:
     def broken(*_: object, **__: object) -> None:

@@ -226,7 +226,7 @@ def test_facts_of_others_are_neither_read_nor_replaced(serve: Callable[..., Live
     assert refusal(live, ended, scope="local", key=local) == (409, "missing")
 
 
-def test_nobody_states_in_the_name_of_another(serve: Callable[..., LiveNode]) -> None:
+def test_no_caller_states_in_the_name_of_another(serve: Callable[..., LiveNode]) -> None:
     live = serve(auth_required=True)
     key = live.mint("read", "write", entity="agent:a", sources=[])
     assert apply(live, delta("add", id="f-1"), source="agent:b", key=key).status_code == 403

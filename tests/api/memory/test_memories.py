@@ -118,7 +118,7 @@ def test_empty_content_is_not_stored(live: LiveNode, content: str) -> None:
 
 
 @pytest.mark.parametrize("user", ["system", "Agent", "unknown", "stigmem://x.example/user/system"])
-def test_nobody_in_particular_owns_no_memories(live: LiveNode, user: str) -> None:
+def test_an_anonymous_caller_owns_no_memories(live: LiveNode, user: str) -> None:
     head = live.node.log.head().position
     answer = post(live, "Ann likes tea", user_id=user)
     body = answer.json()
@@ -173,9 +173,7 @@ def test_the_same_words_count_once_a_minute(timed: LiveNode, clock: FixedClock) 
     assert store(timed, "Ann likes tea", topic="drinks")["id"] != first["id"]
 
 
-def test_an_equal_memory_that_stands_is_the_answer_at_any_age(
-    timed: LiveNode, clock: FixedClock
-) -> None:
+def test_an_equal_live_memory_is_the_answer_at_any_age(timed: LiveNode, clock: FixedClock) -> None:
     first = store(timed, "Ann likes tea")
     clock.advance(3_600 * SECOND_US)
     again = skipped(timed, "Ann likes tea")
@@ -257,7 +255,7 @@ def test_equal_words_are_classified_no_lower(live: LiveNode, owner: str) -> None
     assert answer.json()["detail"]["code"] == "classification_misplaced"
 
 
-def test_said_again_as_more_confidential_what_stands_becomes_so(
+def test_a_memory_said_again_as_more_confidential_becomes_so(
     live: LiveNode, owner: str, other: str
 ) -> None:
     first = store(live, "The code is 7", owner)

@@ -62,7 +62,7 @@ def recalled(live: LiveNode, question: str, key: str | None = None, **more: Any)
     return [each["fact"]["value"]["v"] for each in answer.json()["results"]]
 
 
-def test_a_paragraph_is_a_fact_and_stays_one_as_long_as_it_stands(live: LiveNode) -> None:
+def test_a_paragraph_is_a_fact_as_long_as_the_file_has_it(live: LiveNode) -> None:
     record(live, "# W25\n\nWe moved.\n\nAlice left.", source="user:mara")
     first = ids(live)
     (fact,) = [

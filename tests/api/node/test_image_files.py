@@ -151,7 +151,7 @@ def mapped(data: Path) -> bool:
 
 
 def test_what_is_written_meanwhile_is_not_in_the_file(tmp_path: Path) -> None:
-    """The position is fixed before anything large is written, and writes go on."""
+    """The position is fixed before anything large is written, and writes continue."""
     node = Node.open(tmp_path)
     node.write(*facts("first"))
     ids = list(node.reader.image.facts.slot_of)

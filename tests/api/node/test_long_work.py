@@ -1,4 +1,4 @@
-"""Long work waits in a queue of its own: bounded, and fair between callers."""
+"""Long work waits in its own queue: bounded, and fair between callers."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def test_a_missing_log_under_its_tables_is_refused(cut_back: tuple[Path, str, st
         Node.open(data)
 
 
-def test_an_accepted_rollback_goes_on_in_a_new_epoch(cut_back: tuple[Path, str, str]) -> None:
+def test_an_accepted_rollback_continues_in_a_new_epoch(cut_back: tuple[Path, str, str]) -> None:
     data, kept, lost = cut_back
     vectors = data / "vectors-000000000000.db"
     vectors.write_bytes(b"of facts that are gone")

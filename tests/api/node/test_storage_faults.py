@@ -1,6 +1,6 @@
 """Storage and clock that fail under a serving node: what is refused, told, kept, and mended.
 
-Full and read-only file systems of their own: ``tests/system/test_disk_full.py``.
+Full and read-only file their own systems: ``tests/system/test_disk_full.py``.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def check_log(folder: Path) -> None:
         ("write", apsw.FullError, 507),
     ],
 )
-def test_a_log_that_takes_no_writes_is_told_and_goes_on_by_itself(
+def test_a_log_that_takes_no_writes_is_reported_and_recovers_by_itself(
     tmp_path: Path, disk: FailingDisk, operation: str, error: type[apsw.Error], status: int
 ) -> None:
     live = LiveNode(tmp_path / "data")
@@ -138,7 +138,7 @@ def test_tables_that_are_lost_are_made_again_at_the_next_start(tmp_path: Path) -
         again.close()
 
 
-def test_a_clock_that_jumps_loses_and_reorders_nothing_and_is_told(tmp_path: Path) -> None:
+def test_a_clock_that_jumps_loses_and_reorders_nothing_and_is_reported(tmp_path: Path) -> None:
     clock = FixedClock(NOON_US)
     live = LiveNode(tmp_path / "data", clock=clock)
 

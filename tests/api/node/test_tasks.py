@@ -66,7 +66,7 @@ class Recorded(LoopTask):
         await asyncio.Event().wait()
 
 
-def test_tasks_stop_in_the_opposite_order_whatever_one_of_them_raises() -> None:
+def test_tasks_stop_in_reverse_order_even_if_one_raises() -> None:
     notes: list[str] = []
 
     async def main() -> None:

@@ -111,7 +111,7 @@ def test_the_worlds_differ_once_the_tombstone_is_revoked(tmp_path: Path) -> None
 
 def _written(life: Life, body: dict[str, object]) -> tuple[int, str]:
     """What a write is answered, but for its place in the log: counts of recalls are recorded
-    in between, at times of their own. A fact that stood before would show by its timestamp."""
+    in between, at their own times. A fact that stood before would show by its timestamp."""
     status, _, text = answers(life, Ask("POST", "/v1/facts", body=body))
     return status, re.sub(r'"(id|hlc|position)":("[^"]*"|[0-9]+)', r'"\1":""', text)
 

@@ -163,7 +163,7 @@ def test_a_cycle_through_what_may_not_be_read_is_accepted(
     assert refused.status_code == 400, "a cycle that the writer can see"
 
 
-def test_whoever_may_not_read_is_not_told_of_rivals(live: LiveNode, owner: str) -> None:
+def test_a_caller_without_rights_learns_nothing_of_rivals(live: LiveNode, owner: str) -> None:
     mute = live.mint("write", entity="agent:mute")
     theirs = stated(live, owner, "one", "owner")["id"]
     said = stated(live, mute, "two", "mute")

@@ -215,7 +215,7 @@ def test_what_tombstones_hide_shows_in_no_write(tmp_path: Path) -> None:
         assert len(told.hidden) >= 6
         asks = chain(writes(told, "company"), said_of_the_buried(), reads_afterwards(told))
         for ask in asks:
-            # Counts of recalls are recorded in between, at times of their own.
+            # Counts of recalls are recorded in between, at their own times.
             one, other = answers(told, ask), answers(untold, ask)
             assert _timeless(one) == _timeless(other), ask
 

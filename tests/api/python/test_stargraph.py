@@ -201,7 +201,7 @@ def test_an_episode_put_again_is_the_same_one(memory: AsyncMemory, user: str) ->
         wait(store.put(undated, user="", session="S", agent="rag"))
 
 
-def test_a_store_stands_in_its_scope_alone(memory: AsyncMemory, user: str) -> None:
+def test_a_store_uses_its_scope_alone(memory: AsyncMemory, user: str) -> None:
     team = NodeMemoryStore(memory, scope="team")
     wait(team.put(Episode(id=user, content="x"), user=user, session="S", agent="a"))
     assert wait(NodeMemoryStore(memory).recent(user, limit=5)) == []
@@ -288,7 +288,7 @@ def test_whose_facts_a_delta_is_about_can_be_known_from_what_it_replaces(
     assert [each.agent for each in wait(store.query(FactPattern(user=user)))] == ["b"]
 
 
-def test_conflicts_and_violations_are_told_by_type(memory: AsyncMemory, user: str) -> None:
+def test_conflicts_and_violations_have_types(memory: AsyncMemory, user: str) -> None:
     store = NodeFactStore(memory)
     stated = payload(user, "f", "x")
     with pytest.raises(FactConflictError) as conflict:

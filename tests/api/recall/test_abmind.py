@@ -164,7 +164,7 @@ def test_a_caller_sees_only_what_they_may(kittens: LiveNode) -> None:
     assert "Di hides a kitten" in said(recall(kittens, "kitten", limit=50, scope="team"))
 
 
-def test_what_stands_beside_facts_is_as_clean_as_they_are(live: LiveNode) -> None:
+def test_the_context_of_facts_is_as_clean_as_they_are(live: LiveNode) -> None:
     hidden = "kit\u200bten"  # a zero-width space
     for n in (1, 2):
         live.state(

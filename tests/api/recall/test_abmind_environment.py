@@ -79,9 +79,7 @@ def test_the_defaults_are_abminds() -> None:
         ("RECALL_CONTEXT_DOW_BOOST", "inf"),
     ],
 )
-def test_a_number_that_cannot_be_used_is_told_of_and_the_default_stays(
-    name: str, text: str
-) -> None:
+def test_an_unusable_number_is_reported_and_the_default_stays(name: str, text: str) -> None:
     asked = built_in_document("abmind-head")
     document, warnings = tuned(asked, {name: text, "RECALL_CONTEXT_HOUR_BOOST": "0.05"})
     assert len(warnings) == 1
@@ -91,7 +89,7 @@ def test_a_number_that_cannot_be_used_is_told_of_and_the_default_stays(
     assert numbers(document) == expected
 
 
-def test_a_variable_of_a_part_that_the_profile_lacks_is_told_of() -> None:
+def test_a_variable_of_a_part_that_the_profile_lacks_is_reported() -> None:
     document, warnings = tuned(built_in_document("default"), {"RECALL_SS_SCAN_ROWS": "700"})
     assert document == built_in_document("default")
     assert warnings == ["RECALL_SS_SCAN_ROWS is not used: the profile has no simhash"]
@@ -109,9 +107,7 @@ def test_a_variable_of_a_part_that_the_profile_lacks_is_told_of() -> None:
         ("x", 5, True),
     ],
 )
-def test_a_limit_that_cannot_be_used_is_told_of(
-    given: str | None, expected: int, warned: bool
-) -> None:
+def test_an_unusable_limit_is_reported(given: str | None, expected: int, warned: bool) -> None:
     environ = {} if given is None else {"LIMIT": given}
     number, warning = whole_number(environ, "LIMIT", 5, 50)
     assert (number, warning is not None) == (expected, warned)

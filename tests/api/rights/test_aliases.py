@@ -74,7 +74,7 @@ def test_the_past_is_asked_by_the_names_of_the_past(live: LiveNode) -> None:
     then = head(live)
     made = alias(live, "user:al", ALICE).json()
     assert made["warnings"] == [
-        "1 facts stand under 'user:al'; asking for that name no longer finds them"
+        "1 facts are under 'user:al'; asking for that name no longer finds them"
     ]
     after = live.state(entity="user:al", v="new")
 

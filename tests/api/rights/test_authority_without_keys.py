@@ -16,7 +16,7 @@ _number = count()
 
 
 class Desk:
-    """A node without keys, and a subject of its own for each test."""
+    """A node without keys, and its own subject for each test."""
 
     def __init__(self, live: LiveNode) -> None:
         self.live = live

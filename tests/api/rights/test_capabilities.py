@@ -144,13 +144,13 @@ def test_a_token_writes_as_its_subject_where_it_says(node: LiveNode, ops: str) -
         ({"garden": "secret"}, 422),
     ],
 )
-def test_nobody_issues_more_than_they_have(
+def test_no_issuer_grants_more_than_they_have(
     node: LiveNode, ops: str, fields: dict[str, Any], status: int
 ) -> None:
     assert ask(node, ops, **fields).status_code == status
 
 
-def test_a_reader_issues_no_writing_and_nobody_lends_anothers_name(node: LiveNode) -> None:
+def test_a_reader_grants_no_writing_and_no_issuer_lends_anothers_name(node: LiveNode) -> None:
     reader = node.mint("read", entity="agent:reader")
     assert ask(node, reader, verbs=["write"]).json()["detail"]["code"] == (
         "capability_exceeds_rights"
@@ -304,7 +304,7 @@ def test_tokens_of_strangers_and_forgeries_open_nothing(node: LiveNode, stranger
     )
 
 
-def test_no_token_falls_back_to_nobody_where_no_key_is_required(live: LiveNode) -> None:
+def test_no_token_falls_back_to_the_keyless_caller(live: LiveNode) -> None:
     assert code(live.call("GET", "/v1/facts", key="stigcap1.AAAA")) == "token_invalid"
 
 

@@ -177,7 +177,7 @@ def test_no_card_holds_what_only_some_of_its_readers_may_read(
         assert "public word" in answer.text
 
 
-def test_a_hidden_rival_contradicts_nobody_who_may_not_read_it(
+def test_a_hidden_rival_contradicts_nothing_for_callers_who_may_not_read_it(
     live: LiveNode, owner: str, other: str
 ) -> None:
     state(live, 2, owner, v="one")

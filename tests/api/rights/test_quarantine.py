@@ -56,7 +56,7 @@ def test_recall_trusts_a_quarantined_fact_a_fifth(node: LiveNode) -> None:
     assert by_entity["user:x"]["quarantine_status"] == "pending"
 
 
-def test_an_admitted_fact_stands_outside_with_the_same_content(node: LiveNode) -> None:
+def test_an_admitted_fact_is_outside_with_the_same_content(node: LiveNode) -> None:
     stated = waiting(node, v="atlas ships", confidence=0.8)
     mo = node.key_of("mo")
     params = {"reason": "checked"}

@@ -197,7 +197,7 @@ def test_a_log_beyond_the_bound_is_not_forked(serve: Serve) -> None:
     assert (answer.status_code, answer.json()["detail"]["code"]) == (400, "fork_too_large")
 
 
-def test_a_fork_says_what_a_node_says_that_was_told(tmp_path: Path) -> None:
+def test_a_fork_answers_as_a_node_with_the_same_writes(tmp_path: Path) -> None:
     """The same suppositions, really written into a node of the same beginning."""
     past = Past(tmp_path / "past")
     try:
@@ -286,7 +286,7 @@ def plain(found: dict[str, Any], position: int) -> str:
     return re.sub(r'"milliseconds": [0-9.e+-]+', "", text)
 
 
-def test_a_supposed_fact_has_a_vector_that_nobody_keeps(tmp_path: Path) -> None:
+def test_a_supposed_fact_has_a_vector_that_is_not_kept(tmp_path: Path) -> None:
     with serving(words_api) as server:
         live = LiveNode(tmp_path / "data", **settings_for(server))
         try:

@@ -54,7 +54,7 @@ def statements(monkeypatch: pytest.MonkeyPatch, live: LiveNode) -> Generator[lis
             go.set()
 
 
-def test_slow_statements_keep_nobody_else_waiting(
+def test_slow_statements_keep_no_other_caller_waiting(
     live: LiveNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     live.state()
@@ -65,7 +65,7 @@ def test_slow_statements_keep_nobody_else_waiting(
         assert int(refused.headers["Retry-After"]) >= 1
         assert live.call("GET", "/v1/facts").status_code == 200
         assert live.call("POST", "/v1/recall", json={"query": "tea"}).status_code == 200
-        # Other long requests have threads of their own.
+        # Other long requests have their own threads.
         for path in ("/v1/export", "/v1/scopes/company/synthesize", "/v1/log", "/v1/doctor"):
             assert live.call("GET", path).status_code == 200, path
         assert not any(each.done() for each in asked)

@@ -93,7 +93,7 @@ def types(found: list[dict[str, Any]]) -> list[str]:
     return [each["event_type"] for each in found]
 
 
-def test_every_kind_of_change_is_told_once(live: LiveNode) -> None:
+def test_every_kind_of_change_is_delivered_once(live: LiveNode) -> None:
     live.state(v="before")
     made = subscribe(live)
     first = live.state(relation="memory:role", v="CEO")
@@ -198,7 +198,9 @@ def test_rights_are_those_of_the_moment_of_telling(serve: Callable[..., LiveNode
     assert [e["fact_id"] for e in events(live, made, ann)] == [open_fact["id"]]
 
 
-def test_a_webhook_is_told_in_order_and_signed(open_node: LiveNode, receiver: Receiver) -> None:
+def test_a_webhook_gets_changes_in_order_and_signed(
+    open_node: LiveNode, receiver: Receiver
+) -> None:
     made = subscribe(
         open_node, on_change="webhook", delivery_address=receiver.url,
         event_types=["fact_asserted", "fact_retracted"],
@@ -261,7 +263,7 @@ def test_gone_ends_the_subscription(open_node: LiveNode, receiver: Receiver) -> 
     until(lambda: open_node.call("GET", path).status_code == 404)
 
 
-def test_a_revoked_key_is_told_nothing_more(
+def test_a_revoked_key_gets_nothing_more(
     serve: Callable[..., LiveNode], receiver: Receiver
 ) -> None:
     live = serve(auth_required=True, webhooks_allow_private=True)
@@ -279,7 +281,7 @@ def test_a_revoked_key_is_told_nothing_more(
     assert len(receiver.got) == 1
 
 
-def test_what_was_not_noted_is_told_again_after_a_restart(
+def test_an_unnoted_delivery_is_repeated_after_a_restart(
     tmp_path: Path, receiver: Receiver
 ) -> None:
     first = LiveNode(tmp_path / "node", webhooks_allow_private=True)

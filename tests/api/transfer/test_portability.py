@@ -115,7 +115,7 @@ def hear(node: Node, first: int, said: list[tuple[Any, ...]]) -> None:
 
 @given(st.lists(said, min_size=1, max_size=7), st.lists(said, max_size=5))
 @QUICK
-def test_a_cadence_goes_on_where_it_was(
+def test_a_cadence_continues_where_it_was(
     said: list[tuple[Any, ...]], more: list[tuple[Any, ...]]
 ) -> None:
     """What was consolidated is not again; what comes later finds in both what it would."""
@@ -281,7 +281,7 @@ def test_a_bad_line_is_refused_by_its_field(
 
 @given(histories(max_size=20), st.data())
 @QUICK
-def test_an_import_goes_on_from_any_line(steps: list[Step], data: st.DataObject) -> None:
+def test_an_import_continues_from_any_line(steps: list[Step], data: st.DataObject) -> None:
     """Also between what came of episodes and what speaks of it."""
     with tempfile.TemporaryDirectory() as folder:
         node = Node.open(Path(folder) / "first", clock=FixedClock(START_US))

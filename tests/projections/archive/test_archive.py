@@ -62,7 +62,7 @@ def rows(archive: Archive, position: int) -> list[dict[str, Any]]:
         return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
 
-def test_every_event_stands_in_the_archive_once_with_its_exact_bytes(node: Node) -> None:
+def test_the_archive_has_every_event_once_with_its_exact_bytes(node: Node) -> None:
     ids = write(node, 33)
     node.write(RetractFact(fact_id=ids[4], scopes=frozenset(SCOPES), reason="wrong"))
     archive = opened(node)
@@ -133,7 +133,7 @@ def test_damage_never_reaches_an_answer(node: Node) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"format":1,"segments":[{"name":"x"}]}'])
-def test_an_unreadable_manifest_is_made_anew(node: Node, content: bytes) -> None:
+def test_an_unreadable_manifest_is_made_again(node: Node, content: bytes) -> None:
     write(node, 25)
     opened(node).seal()
     (node.directory.path / "archive" / "manifest.json").write_bytes(content)
@@ -284,7 +284,7 @@ def test_an_erasure_waits_for_readers_and_leaves_none_of_their_files(node: Node)
     assert not any(path.exists() for path in files)
 
 
-def test_touched_facts_are_told_from_the_fields() -> None:
+def test_touched_facts_come_from_the_fields() -> None:
     assert touched("fact_asserted", "e1", {"entity": "x"}) == ["e1"]
     assert touched("fact_asserted", "e1", {"id": "other"}) == ["other"]
     assert touched("fact_retracted", "e2", {"fact_ids": ["a", "b"], "marker_id": "m"}) == [

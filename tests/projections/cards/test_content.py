@@ -158,7 +158,7 @@ def test_a_contradiction_that_does_not_fit_whole_shows_two_sides() -> None:
     assert card.tokens <= TOKENS_MAX
 
 
-def test_a_long_value_is_cut_and_still_told_from_another() -> None:
+def test_a_long_value_is_cut_and_still_differs_from_another() -> None:
     one, two = (fact(n, relation=f"r:{n}", value="x" * 9_000 + str(n)) for n in (1, 2))
     card = card_of([one], [two])
     rows = [row for row in card.markdown.splitlines() if "x" * 4000 in row]

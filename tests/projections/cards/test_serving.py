@@ -346,7 +346,7 @@ def test_force_never_falls_back_to_a_card_that_is_untrue(slow: tuple[Desk, Slow]
     assert len(served.divergent) == 2
 
 
-def test_nobody_waits_for_a_card_that_is_being_written(slow: tuple[Desk, Slow]) -> None:
+def test_no_reader_waits_for_a_card_that_is_being_written(slow: tuple[Desk, Slow]) -> None:
     desk, write = slow
     desk.say()
     write.go.clear()
@@ -429,7 +429,7 @@ def test_a_full_queue_turns_wishes_away_and_repeats_are_one() -> None:
     assert (queue.waiting, queue.refused) == (2, 1)
 
 
-def test_closing_forgets_what_waits_and_fails_no_one_later() -> None:
+def test_closing_forgets_the_backlog_and_fails_no_later_caller() -> None:
     queue = CardQueue()
     queue.start()
     queue.close()

@@ -1,4 +1,4 @@
-"""Vectors within a budget: what does not fit lies in a file, and every answer is the same."""
+"""Vectors within a budget: what does not fit is in a file, and every answer is the same."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_a_budget_of_a_megabyte_is_held(tmp_path: Path, monkeypatch: pytest.Monk
     vectors.close()
 
 
-def test_a_restart_goes_on_with_the_file(tmp_path: Path) -> None:
+def test_a_restart_continues_with_the_file(tmp_path: Path) -> None:
     path = tmp_path / "search"
     first = kept(path)
     first.put(ALL[:300], ROWS[:300])

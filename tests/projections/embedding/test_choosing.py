@@ -96,7 +96,7 @@ def test_a_remote_provider_takes_its_key_from_the_environment() -> None:
     chosen.provider.close()
 
 
-def test_none_turns_embeddings_off_whatever_is_pinned() -> None:
+def test_none_turns_embeddings_off_with_any_pinned_model() -> None:
     chosen = choose(EmbeddingSettings(provider="none"), NOMIC, {})
     assert chosen.space is None
     assert not chosen.pin

@@ -91,7 +91,7 @@ def by_the_book(tensors: dict[str, F32], numbers: list[int]) -> np.ndarray:
     return mean / np.linalg.norm(mean)
 
 
-def test_rows_keep_the_order_of_the_texts_whatever_their_lengths(model: MiniLM) -> None:
+def test_rows_keep_the_order_of_texts_of_any_lengths(model: MiniLM) -> None:
     texts = [("word " * (n * 7 % 90 + 1)).strip() + str(n) for n in range(40)]
     together = model.embed(texts)
     for n in (0, 13, 39):

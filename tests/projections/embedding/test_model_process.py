@@ -1,4 +1,4 @@
-"""The bundled model in a process of its own."""
+"""The bundled model in its own process."""
 
 from __future__ import annotations
 

@@ -252,7 +252,7 @@ def test_a_connection_closed_while_idle_is_replaced_without_a_retry(case: Any) -
     assert time.pauses == []
 
 
-def test_after_failures_in_a_row_nobody_is_asked_until_the_breaker_lets_one_try() -> None:
+def test_after_failures_in_a_row_no_request_goes_out_until_the_breaker_allows_one() -> None:
     clock = [0.0]
     breaker = CircuitBreaker(lambda: clock[0], failures_max=3, cool_down_seconds=30.0)
     time = Time()

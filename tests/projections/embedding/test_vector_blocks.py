@@ -102,7 +102,7 @@ def test_a_block_that_does_not_fit_is_not_used(tmp_path: Path, node: Node) -> No
         assert len(restored(folder, node)) == SLOTS
 
 
-def test_a_block_that_gained_much_is_written_anew(tmp_path: Path, node: Node) -> None:
+def test_a_block_that_gained_much_is_rewritten(tmp_path: Path, node: Node) -> None:
     folder = tmp_path / "some.blocks"
     blocks, vectors = VectorBlocks(folder, SPACE, node.log), filled(ALL[:10])
     blocks.write(vectors, starts(node))

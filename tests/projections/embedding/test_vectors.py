@@ -59,7 +59,7 @@ def test_a_cosine_does_not_depend_on_facts_that_come_later() -> None:
     assert np.array_equal(before, after)
 
 
-def test_slots_without_a_vector_are_told_apart() -> None:
+def test_slots_without_a_vector_are_marked() -> None:
     vectors = Vectors(D)
     vectors.put(slots_of(1, 5000), ROWS[:2])
     assert len(vectors) == 2

@@ -195,7 +195,7 @@ def test_a_fact_that_fades_leaves_and_one_whose_confidence_is_restored_returns(
     assert stage.provider.embedded == ["alice memory:note fades"]  # then from the cache
 
 
-def test_it_goes_on_where_it_was_stopped(stage: Stage) -> None:
+def test_it_continues_where_it_was_stopped(stage: Stage) -> None:
     kept, ended = stage.say("kept"), stage.say("ended")
     assert stage.settled() == sorted([kept, ended])
     late: list[str] = []
@@ -269,7 +269,7 @@ def test_a_provider_that_refuses_everything_leaves_all_waiting(stage: Stage) -> 
     assert stage.embeddings.status().skipped == 0
 
 
-def test_reindexing_embeds_every_live_fact_anew(stage: Stage) -> None:
+def test_reindexing_embeds_every_live_fact_again(stage: Stage) -> None:
     facts = [stage.say("one"), stage.say("two")]
     assert stage.settled() == sorted(facts)
     stage.embeddings.close()

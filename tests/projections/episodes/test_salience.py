@@ -54,7 +54,7 @@ def test_an_access_in_the_future_is_no_more_than_now() -> None:
     assert salience(context(-(10**17), 1000, 1000)) == 1.0
 
 
-def test_what_nobody_touched_still_counts_unless_frequency_multiplies() -> None:
+def test_an_untouched_episode_still_counts_unless_frequency_multiplies() -> None:
     assert salience(context(0, 0, 0)) == 0.25
     assert salience(context(0, 0, 0, frequency="mul")) == 0.0
 

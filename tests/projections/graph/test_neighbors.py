@@ -40,7 +40,7 @@ def chain() -> World:
     return world
 
 
-def test_a_neighbour_is_told_as_the_protocol_tells_it() -> None:
+def test_a_neighbour_has_the_protocols_shape() -> None:
     page = ask(chain(), "alice", relation_filter="rel:works-on")
     assert page.neighbors == [
         Neighbor(user("atlas"), "rel:works-on", 1, 1.0, 1.0, (user("alice"),))
@@ -163,7 +163,7 @@ def test_page_size_has_bounds(page_size: int) -> None:
         ask(chain(), "alice", page_size=page_size)
 
 
-def test_a_page_goes_on_where_the_last_one_ended_whatever_was_written_since() -> None:
+def test_a_page_continues_where_the_last_one_ended_despite_later_writes() -> None:
     world = World()
     for n in range(5):
         world.ref(user("hub"), "rel:has", user(f"n{n}"))

@@ -56,7 +56,7 @@ def assert_alike(node: Node, image: MemoryImage) -> None:
 def test_an_image_from_files_is_the_one_from_the_tables_and_the_one_that_was_folded(
     steps: list[Step], cuts: list[int]
 ) -> None:
-    """Written anew again and again, each time by a node that started from the file before."""
+    """Written repeatedly, each time by a node that started from the file before."""
     with tempfile.TemporaryDirectory() as folder, lived([]) as node:
         files = ImageFiles(Path(folder))
         begun = 0

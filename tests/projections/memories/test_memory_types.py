@@ -51,7 +51,7 @@ def test_it_never_rises_with_time_nor_leaves_its_bounds(
     assert 1.0 <= later <= now <= max(base + 0.05, 2.0)
 
 
-def test_it_is_told_beside_a_fact_on_the_scale_of_one_to_five() -> None:
+def test_a_fact_shows_it_on_the_scale_of_one_to_five() -> None:
     day = 86_400_000_000
     kind = FactAttributes(memory_type="observation")
     # 1 + 4 · 0.75 = 4, half gone after 60 of 120 days.

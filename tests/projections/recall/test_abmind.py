@@ -180,7 +180,7 @@ def test_similar_facts_do_not_follow_each_other() -> None:
         (["a b c", "a b c d", "x y z"], [0.9, 0.85, 0.1], 0.0, [0, 2, 1]),
     ],
 )
-def test_diversity_weighs_what_it_is_told_to(
+def test_diversity_uses_the_given_weight(
     said: list[str], scores: list[float], lambda_mmr: float, expected: list[int]
 ) -> None:
     words = [text.split() for text in said]
@@ -323,7 +323,7 @@ def test_facts_of_one_topic_and_entity_stand_in_a_timeline() -> None:
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_metadata_stands_beside_every_fact(profile: str) -> None:
+def test_every_fact_has_its_metadata(profile: str) -> None:
     world = World()
     told(world, "kitten", topic="pets", emotion_score=-2, importance_flags=("decision",))
     said = beside(asked(world, "kitten", profile=profile))[0][1]["metadata"]

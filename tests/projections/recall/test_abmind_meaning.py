@@ -184,7 +184,7 @@ def test_an_old_memory_comes_before_a_new_one_that_shares_a_word(
     assert order.index(target) < order.index(distractor)
 
 
-def test_a_vector_without_its_fact_hides_none_and_a_missing_one_is_told(
+def test_a_vector_without_its_fact_hides_none_and_a_missing_one_is_reported(
     provider: Any, cache: Any
 ) -> None:
     world = World()

@@ -41,7 +41,7 @@ def surveyed(
 
 
 def neighbours(world: World, slot: int, *scopes: str, **more: Any) -> tuple[int, int]:
-    """The facts just before and just after one, -1 where there is none."""
+    """The facts just before and just after one, -1 if there is none."""
     at, slots = surveyed(world, "", *scopes, **more), np.array([slot], dtype=np.int32)
     talk = conversations(at, at.context or TALK, slots)
     before, after = talk.neighbours(slots, (-1, 1))

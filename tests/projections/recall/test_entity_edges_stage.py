@@ -101,7 +101,7 @@ def test_an_edge_that_may_not_be_read_leads_nowhere() -> None:
 
 
 @pytest.mark.parametrize("ceiling", [0, 1, 2, 3])
-def test_a_secret_edge_leads_nowhere_whatever_the_ceiling(ceiling: int) -> None:
+def test_a_secret_edge_leads_nowhere_under_any_ceiling(ceiling: int) -> None:
     world = World()
     secret = FactAttributes(classification=3)
     world.ref("user:alice", "works-at", "user:acme", attributes=secret)
@@ -181,7 +181,7 @@ def test_short_words_name_nothing() -> None:
     assert found(surveyed(world, "al bo"), word_length=2) == {0: (0.6, 1)}
 
 
-def test_an_alias_names_its_entity_while_it_stands() -> None:
+def test_an_alias_names_its_entity_while_it_is_live() -> None:
     world = chain()
     row = AliasRow("user:lizzie", "user:alice", "user", "agent:x", 0, 2, LIVE)
     book = AliasBook([row])

@@ -115,7 +115,7 @@ def test_the_garden_tier_touches_gardens_only() -> None:
     assert list(garden_tier(features(), Tier())) == [1.0, 1.0, 0.2]
 
 
-def test_source_trust_halves_what_nobody_vouches_for() -> None:
+def test_source_trust_halves_an_unvouched_fact() -> None:
     # 0.5 + 0.5 * t
     assert list(source_trust(features(), Floor())) == [1.0, 0.75, 0.5]
 
@@ -164,7 +164,7 @@ def test_a_long_question_is_no_question() -> None:
     assert found.tolist() == pytest.approx([1.0, 1 - 0.5 * 0.5 * 0.8, 1 - 0.5 * 0.2])
 
 
-def test_substance_is_whole_from_a_length_on_whatever_else_is_there() -> None:
+def test_substance_is_whole_from_a_length_on_beside_any_facts() -> None:
     found = substance(features(), Substance(floor=0.4, terms=6))
     assert found.tolist() == pytest.approx([0.7, 1.0, 1.0])
 

@@ -271,7 +271,7 @@ def seen(answer: RecallAnswer) -> Any:
 
 @settings(deadline=None, max_examples=25)
 @given(_TEXTS, _TEXTS, _ASKED, st.sampled_from(("", "thanks note", "zebra")))
-def test_the_answer_is_the_same_whatever_stands_where_the_caller_may_not_read(
+def test_facts_the_caller_may_not_read_do_not_change_the_answer(
     readable: list[str], hidden: list[str], keywords: list[str], original: str
 ) -> None:
     alone, mixed = World(), World()

@@ -38,7 +38,7 @@ def features(*facts: dict[str, Any], **more: Any) -> Features:
     )
 
 
-def test_emotion_counts_whatever_its_sign() -> None:
+def test_negative_emotion_counts_as_positive_does() -> None:
     at = features({"emotion": 5}, {"emotion": -5}, {})
     assert (0.5 + own.emotion_additive(at, own.PerPoint())).tolist() == [0.6, 0.6, 0.5]
     # It breaks ties and no more: 0.30 with the strongest emotion stays under 0.70 without.

@@ -56,7 +56,7 @@ def test_only_paragraphs_of_summaries_count() -> None:
     assert found(world, "sqlite") == []
 
 
-def test_the_newest_ten_periods_come_first_whatever_was_written_first() -> None:
+def test_the_newest_ten_periods_come_first_in_any_order_of_writing() -> None:
     world = World()
     days = [f"2026-06-{day:02d}" for day in (20, 3, 11, 8, 1, 15, 17, 5, 9, 2, 28, 4)]
     slots = {day: weekly(world, day, "the deploy of " + day) for day in days}

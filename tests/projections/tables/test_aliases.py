@@ -31,7 +31,7 @@ def leads_to(model: dict[str, str], name: str) -> str:
 
 @settings(max_examples=25, deadline=None)
 @given(_changes)
-def test_a_name_means_at_each_position_what_it_was_told_by_then(
+def test_a_name_means_at_each_position_what_was_set_by_then(
     changes: list[tuple[str, str | None]],
 ) -> None:
     model: dict[str, str] = {}
@@ -75,7 +75,7 @@ def test_likeness_by_hand() -> None:
     assert likeness("user:anna", "user:xyz") == 0.0
 
 
-def test_the_best_of_many_are_found_whatever_their_order() -> None:
+def test_the_best_of_many_are_found_in_any_order() -> None:
     texts = [f"thing:{n:05d}" for n in range(3 * COMPARED_MAX)] + ["thing:saturn-v"]
     signatures = NameSignatures()
     for order in (texts, texts[::-1]):

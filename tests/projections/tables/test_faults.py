@@ -43,7 +43,7 @@ def done(outcome: Done | Refused) -> Done:
     return outcome
 
 
-def test_a_caller_who_goes_away_harms_nobody(node: Node) -> None:
+def test_a_caller_who_goes_away_harms_no_other(node: Node) -> None:
     gate = threading.Event()
     node.writer.exclusive(gate.wait)
     leaving = node.writer.submit([role("A")], actor="agent:t")

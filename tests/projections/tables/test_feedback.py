@@ -46,7 +46,7 @@ def slots_of(node: Node, fact: str) -> I32:
     return np.array([node.reader.slot_of(fact)], dtype=np.int32)
 
 
-def test_every_instant_of_a_batch_is_kept_and_the_last_twenty_are_told(node: Node) -> None:
+def test_every_instant_of_a_batch_is_kept_and_the_last_twenty_are_shown(node: Node) -> None:
     fact = stated(node, "A")
     assert times(node, fact) == ()
     node.write(RecallServed(uses=[RecallUse(fact, 3, 300, (100, 200))]))
@@ -61,7 +61,7 @@ def test_every_instant_of_a_batch_is_kept_and_the_last_twenty_are_told(node: Nod
     assert times(node, fact, first) == (100, 200, 300)
 
 
-def test_feedback_counts_once_an_event_and_is_told_as_of_a_position(node: Node) -> None:
+def test_feedback_counts_once_per_event_and_as_of_a_position(node: Node) -> None:
     one, two = stated(node, "A"), stated(node, "B")
     before = node.log.head().position
     node.write(FactFeedback(cited=[one, one], rejected=[two]))

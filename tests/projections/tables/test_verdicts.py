@@ -191,7 +191,7 @@ def test_plain_content_needs_no_permission() -> None:
     assert instruction_refusal(Value("text", "x", "instruction"), frozenset()) is not None
 
 
-def test_the_note_of_a_resolution_instructs_nobody(node: Node) -> None:
+def test_the_note_of_a_resolution_is_no_instruction(node: Node) -> None:
     rule = write(node, instruction(frozenset({"instruction:write"})))
     write(node, asserted(entity="user:ann", relation="memory:rule", source="agent:two"))
     with node.reader.pool.connection() as db:

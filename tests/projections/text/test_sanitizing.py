@@ -272,7 +272,7 @@ def test_a_verdict_says_where() -> None:
 
 @given(st.sampled_from(sorted(ATTACKS)), st.text(max_size=30), st.text(max_size=30))
 @QUICK
-def test_what_stands_around_a_hit_does_not_hide_it(attack: str, before: str, after: str) -> None:
+def test_text_around_a_hit_does_not_hide_it(attack: str, before: str, after: str) -> None:
     assert scan(f"{before}\n{attack}\n{after}") >= scan(attack)
 
 

@@ -104,7 +104,7 @@ def test_what_waited_at_a_crash_is_caught_up(node: Node) -> None:
     after.close()
 
 
-def test_who_reads_is_told_that_the_tables_fail_and_the_next_attempt_mends_it(node: Node) -> None:
+def test_a_reader_sees_that_the_tables_fail_and_the_next_attempt_mends_it(node: Node) -> None:
     name = stated(node, 1)
     store = node.writer.store
     store.db = FailingOnce(store.db)  # type: ignore[assignment]
@@ -121,7 +121,7 @@ def test_who_reads_is_told_that_the_tables_fail_and_the_next_attempt_mends_it(no
     "error", [apsw.FullError, apsw.IOError, apsw.BusyError, apsw.ReadOnlyError]
 )
 @pytest.mark.parametrize("allows", [(), ("BEGIN",)])
-def test_the_writer_outlives_tables_that_fail_whatever_they_are_asked(
+def test_the_writer_outlives_tables_that_fail_at_every_call(
     node: Node, monkeypatch: pytest.MonkeyPatch, error: type[Exception], allows: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr(table_tail, "SECONDS_MAX", 0.001)
@@ -176,7 +176,7 @@ def test_while_the_tables_fail_nothing_more_is_taken(
 
 
 def _life(seed: int) -> list[Command]:
-    """Facts stated anew, again, in several versions and ended, a few keys for all."""
+    """Facts stated, stated again, in several versions and ended, a few keys for all."""
     chance = random.Random(seed)
     return [
         asserted(

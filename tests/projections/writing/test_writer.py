@@ -155,7 +155,7 @@ def test_a_crash_between_the_two_commits_is_caught_up(tmp_path: Path) -> None:
     node.write(role("B"), role("C", relation="tag:x"))
     digests = node.reader.digests()
     node.close()
-    shutil.copy(kept, generation)  # the tables as they stood before the last commit
+    shutil.copy(kept, generation)  # the tables before the last commit
     node = Node.open(tmp_path / "data")
     assert node.reader.digests() == digests
     assert len(ids(node)) == 3
@@ -254,7 +254,7 @@ def test_a_rebuild_stops_at_a_local_kind_it_does_not_know(
     assert node.rebuild().compared
 
 
-def test_a_rebuild_goes_on_while_others_write(node: Node) -> None:
+def test_a_rebuild_continues_while_others_write(node: Node) -> None:
     node.write(*(role(f"v{n}", relation=f"memory:r{n}") for n in range(500)))
     answers = [
         node.writer.submit([role(f"w{n}", relation=f"memory:s{n}")], actor="agent:t")
@@ -288,7 +288,7 @@ def test_more_commands_than_may_wait_are_refused(
         node.writer.submit([role("A")], actor="agent:t")
 
 
-def test_a_store_of_its_own_can_be_opened_beside_the_node(node: Node, tmp_path: Path) -> None:
+def test_a_second_store_can_be_opened_beside_the_node(node: Node, tmp_path: Path) -> None:
     node.write(role("A"))
     store = ProjectionStore(tmp_path / "projections.db")
     with store.db:

@@ -112,7 +112,7 @@ def test_a_bad_page_holds_its_stream_and_no_other(
     assert reasons.keys() == {"company"}
     assert reasons["company"].startswith(reason + ":")
     assert texts(live) == {"also good", "of another peer"}
-    # The operator releases it, the peer has come to its senses, and replaying goes on.
+    # The operator releases it, the peer has come to its senses, and replaying continues.
     peer.alter_page = lambda page: page
     body = {"stream": peer.forger.stream(), "reason": "looked at"}
     path = f"/v1/federation/peers/{peer_id}/release"
@@ -167,9 +167,7 @@ def test_a_clock_that_is_days_ahead_is_refused_and_ours_is_not_dragged_along(
     assert live.node.log.head().received_hlc // 1000 < live.node.clock.now_us() // 1000 + 1_000
 
 
-def test_what_belongs_to_a_nodes_own_stream_is_taken_from_nobody(
-    live: LiveNode, hostile: Make
-) -> None:
+def test_events_of_a_nodes_own_stream_are_taken_from_no_peer(live: LiveNode, hostile: Make) -> None:
     peer = hostile()
     approval = PeerStateSet(peer_id="p", state="active", grants=PeerGrants(scopes=["public"]))
     peer.forger.add(encode_payload(approval), kind="peer_state_set", schema_version=1)
@@ -327,7 +325,7 @@ def test_an_event_of_another_scope_in_a_granted_stream_holds_it(
     assert texts(live) == set()
 
 
-def test_heads_that_nobody_can_believe_are_asked_again_and_hold_nothing(
+def test_unbelievable_heads_are_requested_again_and_hold_nothing(
     live: LiveNode, hostile: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("engramlog.api.node.tasks.peering.BACKOFF_SECONDS_MAX", 0.3)
@@ -363,7 +361,7 @@ def test_heads_that_nobody_can_believe_are_asked_again_and_hold_nothing(
     sound(live)
 
 
-def test_a_key_that_was_replaced_speaks_for_nobody(
+def test_a_replaced_key_is_refused(
     live: LiveNode, hostile: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("engramlog.api.node.tasks.peering.BACKOFF_SECONDS_MAX", 0.3)
@@ -433,7 +431,7 @@ SILENCE = msgspec.structs.replace(WHOLE, whole_seconds=10_000.0)
 
 @pytest.mark.parametrize("slow", ["silent", "headers", "drip", "chunks", "just fast enough"])
 @pytest.mark.parametrize("path", [STREAMS_PATH, EVENTS_PATH])
-def test_a_peer_that_sends_slowly_for_ever_holds_nobody(
+def test_a_peer_that_sends_slowly_for_ever_holds_no_other(
     live: LiveNode, hostile: Make, slow: str, path: str
 ) -> None:
     # Only the rule that a case is about can end it before the test's own time limit.

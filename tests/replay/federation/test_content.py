@@ -45,7 +45,7 @@ def with_cid(fact: FactAsserted) -> bytes:
     return encode_payload(msgspec.structs.replace(fact, cid=cid))
 
 
-def test_content_that_breaks_a_rule_is_kept_and_reported_and_the_stream_goes_on(
+def test_content_that_breaks_a_rule_is_kept_and_reported_and_the_stream_continues(
     live: LiveNode, hostile: Make
 ) -> None:
     peer = hostile()

@@ -105,7 +105,7 @@ def test_a_replica_starts_between_an_erased_event_and_its_erasure(tmp_path: Path
     try:
         states_six_and_erases_the_first(a)
         copy = Copy(tmp_path / "copy", a.node)
-        for _ in range(20):  # each time it is opened anew
+        for _ in range(20):  # opened again each time
             copy.follow(a.node, a.clock, steps=1, page=2)
         with closing(Node.open(copy.folder, clock=a.clock)) as replica:
             assert replica.reader.digests().local == a.digests().local

@@ -49,7 +49,7 @@ def test_a_page_holds_no_more_than_its_bytes(pair: tuple[Member, Member]) -> Non
     assert (after, pages) == (10, 3)
 
 
-def test_what_is_oversized_is_asked_for_by_half_and_the_stream_goes_on(
+def test_an_oversized_page_is_requested_by_half_and_the_stream_continues(
     pair: tuple[Member, Member],
 ) -> None:
     a, b = pair

@@ -114,7 +114,9 @@ def test_a_stream_waits_for_an_erasure_that_another_peer_tells(three: Three) -> 
     assert verify(c.node.log).fault is None
 
 
-def test_an_erasure_counts_only_by_grant_and_a_held_stream_goes_on_by_itself(three: Three) -> None:
+def test_an_erasure_counts_only_by_grant_and_a_held_stream_continues_by_itself(
+    three: Three,
+) -> None:
     a, b, c = three
     erased_by_another(a, b)
     a.meet(c, PLAIN)

@@ -47,7 +47,7 @@ def test_a_replayed_summary_says_the_same_and_ends_as_it_ends(tmp_path: Path) ->
         record(a, "Kept at home.", scope="local")
         b.pull(Link(b, a))
         assert known(b) == [["One.", "Two."]]
-        # The same name, owner and scope here is a summary of our own.
+        # The same name, owner and scope here is our own summary.
         record(b, "Mine.")
         assert known(b) == [["Mine."], ["One.", "Two."]]
         a.pull(Link(a, b))

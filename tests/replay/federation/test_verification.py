@@ -360,7 +360,7 @@ def test_one_poisoned_stream_stops_no_other(pair: tuple[Member, Member]) -> None
     assert pulled.events == 1
 
 
-def test_a_fact_that_chooses_an_id_means_nothing_and_its_stream_goes_on(
+def test_a_fact_that_chooses_an_id_means_nothing_and_its_stream_continues(
     pair: tuple[Member, Member],
 ) -> None:
     a, b = pair

@@ -131,7 +131,7 @@ class Split:
         except PeerUnreachable:
             return
 
-    # -- what came of it ------------------------------------------------------------------
+    # -- the outcome ----------------------------------------------------------------
 
     def held(self, member: Member) -> set[Key]:
         """The live facts of a node, as the data writes them."""

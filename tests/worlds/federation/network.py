@@ -27,7 +27,7 @@ GRANTS = PeerGrants(scopes=list(SCOPES), retract_foreign=True, resolve_foreign=T
 
 
 class Member:
-    """One node of the network, on a directory of its own."""
+    """One node of the network, on its own directory."""
 
     def __init__(self, folder: Path, name: str, skew_us: int = 0) -> None:
         self.name = name

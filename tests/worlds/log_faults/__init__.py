@@ -1,4 +1,4 @@
-"""Faults under writers that share a log in PostgreSQL, and a checker of what came of it.
+"""Faults under writers that share a log in PostgreSQL, and a checker of its outcome.
 
 ``schedule`` draws faults from a seed and injects them into real servers (``cluster``), real
 processes (``writer``, ``reader``) and the network between them (``proxy``). Every process writes

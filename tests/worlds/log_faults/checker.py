@@ -27,7 +27,7 @@ class Row(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """What was found: ``faults`` is empty where nothing is wrong."""
+    """What was found: ``faults`` is empty if nothing is wrong."""
 
     acknowledged: int
     replayed: int

@@ -2,7 +2,7 @@
 
     python -m tests.worlds.log_faults.reader URL NAME HISTORY
 
-A line that begins anew (``from``) opens each history that it follows: where the log turns out
+A line that begins again (``from``) opens each history that it follows: where the log turns out
 to be another, it starts from the beginning, as a restarted node does.
 """
 

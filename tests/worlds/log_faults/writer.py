@@ -3,7 +3,7 @@
     python -m tests.worlds.log_faults.writer URL NAME HISTORY SEED
 
 One JSON line before each attempt and one after each acknowledgement, on a clock that all
-processes of a machine share. It goes on where its history ends, with the same key.
+processes of a machine share. It continues where its history ends, with the same key.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ _LAST_ADMIN = Refused(
 def write_refusal(
     db: apsw.Connection, garden_id: str, scope: str, member: str | None
 ) -> Refused | None:
-    """Why ``member`` may not state a fact of this scope in a garden; None where it may.
+    """Why ``member`` may not state a fact of this scope in a garden; None if it may.
 
     For a caller who is no member the garden does not exist.
     """
@@ -71,7 +71,7 @@ def touch_refusal(
     db: apsw.Connection, garden_id: str | None, member: str | None, absent: Refused
 ) -> Refused | None:
     """Why ``member`` may not end or settle what is in a garden: ``absent`` where it may not
-    even know of it. None where it may, and for what is in no garden."""
+    even know of it. None if it may, and for what is in no garden."""
     if garden_id is None or member is None:
         return None
     role = role_in(db, garden_id, member)

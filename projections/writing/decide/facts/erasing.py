@@ -99,7 +99,7 @@ def erase_facts(command: EraseFacts, context: Context) -> Decision | Refused:
             "too_many_targets", f"over {ERASED_FACTS_MAX} facts would go; erase fewer at a time"
         )
     if not {fact.scope for fact in doomed.values()} <= command.scopes:
-        return Refused("scope_forbidden", "a copy stands in a scope that this key does not cover")
+        return Refused("scope_forbidden", "a copy is in a scope that this key does not cover")
     entities = {fact.entity for fact in doomed.values()}
     entities |= {fact.value_v for fact in doomed.values() if fact.value_type == "ref"}
     if held(db, doomed, entities):

@@ -166,7 +166,7 @@ def _sides(
     key: Key, fact: str, context: Context, rights: Authorization | None
 ) -> tuple[_Side, _Side] | None:
     """The newest other fact and the newest of the conflict's value, as they are shown: valid
-    now and at some time together. None where one value is no longer claimed."""
+    now and at some time together. None if one value is no longer claimed."""
     value = query_one(context.db, _VALUE_OF, (fact,))
     claimants = [_Side(*row) for row in query(context.db, _CLAIMANTS, (*key, context.now_us))]
     shown = readable(context, rights, [side.id for side in claimants])

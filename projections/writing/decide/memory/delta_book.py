@@ -144,7 +144,7 @@ class DeltaBook:
         return [fact for fact in self._named.get(name, ()) if _lies_in(fact, place)]
 
     def find(self, name: str, place: MemoryPlace, delta_id: str) -> StandingFact:
-        """What ``replaces`` names. Raises FactConflictError where that is no live fact."""
+        """What ``replaces`` names. Raises FactConflictError if that is no live fact."""
         fact = self.newest(name, place)
         if fact is None:
             if name in self._named or name in self._by_id:

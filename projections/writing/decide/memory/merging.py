@@ -1,7 +1,7 @@
 """Merging two memories (abmind A12): the newer stays and takes over what the older had earned.
 
 What a fact says never changes, its confidence included. So where the older was stated with more
-confidence, the newer's words are stated anew with that, derived from both, and both end.
+confidence, the newer's words are stated again with that, derived from both, and both end.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What another log holds beside its plain facts, stated again here: deltas and summaries with the
-facts that came of them, runs of rules, rejections, looks at episodes, judgements.
+their facts, runs of rules, rejections, looks at episodes, judgements.
 
-Nothing is derived anew: a rule that changed, or a node that would decide otherwise today, leaves
+Nothing is derived again: a rule that changed, or a node that would decide otherwise today, leaves
 what happened as it was. What was applied here already is not applied again.
 """
 

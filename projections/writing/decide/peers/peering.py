@@ -56,7 +56,7 @@ def set_peer_state(command: PeerStateSet, context: Context) -> Decision | Refuse
     if known is None:
         return Refused("peer_not_found", "no such peer")
     if known[0] in ("rejected", "revoked"):
-        return Refused("peer_not_pending", f"the peer is {known[0]}; it must be declared anew")
+        return Refused("peer_not_pending", f"the peer is {known[0]}; declare it again")
     drafts = [context.draft(command)]
     if command.grants is not None:
         drafts += regranted(known[1], command.grants, context)
