@@ -19,8 +19,9 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from engramlog.eventlog.held_scopes import EVERY_SCOPE
 from engramlog.projections.embedding.settings import EmbeddingSettings
-from engramlog.projections.normalization import normalize_uri
+from engramlog.projections.normalization import SCOPES, normalize_uri
 from engramlog.projections.writing.content_rules import VALUE_BYTES_MAX
 
 PREFIX = "STIGMEM_"
@@ -59,6 +60,11 @@ class Settings(BaseSettings):
         default="quorum",
         description="When PostgreSQL acknowledges a write: `quorum` once a synchronous standby "
         "has it, `server` once the server confirms it.",
+    )
+    scopes: Labels = Field(
+        default=(),
+        description="Scopes of a log in PostgreSQL that this node holds, separated by commas; `*` "
+        "holds all. Empty: as the directory has it, all in a new one.",
     )
     host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on.")
     port: int = Field(
@@ -364,6 +370,14 @@ class Settings(BaseSettings):
             if not _LABEL.match(label):
                 raise ValueError(f"{label!r} is not a relation label or a glob ending in *")
         return labels
+
+    @field_validator("scopes")
+    @classmethod
+    def _check_scopes(cls, scopes: tuple[str, ...]) -> tuple[str, ...]:
+        for scope in scopes:
+            if scope not in {*EVERY_SCOPE, "*"}:
+                raise ValueError(f"{scope!r} is not one of {', '.join(SCOPES)}, *")
+        return scopes
 
     def as_of_floor_us(self, now_us: int) -> int | None:
         """The earliest instant that ``as_of`` may name; None for all."""

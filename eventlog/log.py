@@ -203,6 +203,12 @@ class ReadableLog(Protocol):
         """The epoch in which this node writes its streams."""
         ...
 
+    @property
+    def held(self) -> frozenset[str]:
+        """The scopes whose events are read with payloads (``held_scopes``); all, as a rule.
+        Undecoded events are always whole."""
+        ...
+
     def read(
         self, after: int = 0, limit: int = 1000, streams: Collection[str] | None = None
     ) -> list[Recorded]:

@@ -6,7 +6,7 @@ Nothing of HTTP is in it: a recall worker and a fork make their own contexts.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from time import monotonic
@@ -28,6 +28,7 @@ from engramlog.api.node.node import Node
 from engramlog.api.node.reading_node import ReadingNode
 from engramlog.api.node.service import ReadingService, Service
 from engramlog.api.schemas.facts import MomentQuery
+from engramlog.eventlog.held_scopes import EVERY_SCOPE
 from engramlog.eventlog.log import Idempotency
 from engramlog.projections.arrays import I32
 from engramlog.projections.authorization import Authorization
@@ -37,6 +38,7 @@ from engramlog.projections.moment import Moment, parse_instant
 from engramlog.projections.normalization import SCOPES
 from engramlog.projections.tables.facts.fact_rows import FactRow
 from engramlog.projections.writing.commands import Command, Done, Refused, WriteAnswer
+from engramlog.projections.writing.held_commands import scope_not_held
 from engramlog.replay.moment import MomentError, before_floor, resolve
 
 EMBEDDED_POLL_S = 0.01
@@ -134,10 +136,25 @@ class ReadingContext:
 
     # -- rights ---------------------------------------------------------------------------
 
+    def check_held(self, scope: object) -> None:
+        """Raises ApiError 421 where this node does not hold ``scope`` of its log."""
+        held = self.node.log.held
+        if scope in EVERY_SCOPE - held:
+            raise coded("scope_not_held", scope_not_held(held, f"scope {scope!r}"))
+
     def check_scope(self, scope: str) -> None:
         """Raises ApiError 403 if the caller's key does not cover ``scope``."""
+        self.check_held(scope)
         if scope not in self.authorization.scopes:
             raise coded("scope_forbidden", f"this key does not cover scope {scope!r}")
+
+    def check_scopes(self, scopes: Collection[str]) -> None:
+        """As ``check_scope``, of all of them."""
+        for scope in scopes:
+            self.check_held(scope)
+        beyond = sorted(set(scopes) - self.authorization.scopes)
+        if beyond:
+            raise coded("scope_forbidden", f"this key does not cover scopes {beyond}")
 
     def check_served(self, fact_id: str) -> None:
         """Raises ApiError 404 if the sanitizer mode hides the fact from this caller, a

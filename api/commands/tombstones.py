@@ -157,9 +157,7 @@ def _check_erasure(request: TombstoneRequest) -> None:
 
 
 def _check_rights(context: RequestContext, entity: str, scope: str) -> None:
-    beyond = hidden_scopes(scope) - context.authorization.scopes
-    if beyond:
-        raise coded("scope_forbidden", f"this key does not cover scopes {sorted(beyond)}")
+    context.check_scopes(hidden_scopes(scope))
     if not context.authorization.covers(entity):
         raise coded("entity_forbidden", f"this capability does not cover entity {entity!r}")
 

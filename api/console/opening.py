@@ -64,6 +64,7 @@ def open_node(
             progress=progress.show,
             log=settings.log,
             durability=settings.log_durability,
+            scopes=settings.scopes,
             accept_rollback=accept_rollback,
         )
     settle_heap()

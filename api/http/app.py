@@ -16,7 +16,7 @@ from time import perf_counter
 from aiohttp import web
 from msgspec import json
 
-from engramlog.api.http.auth import PRINCIPAL, KnownCallers, identify, require
+from engramlog.api.http.auth import PRINCIPAL, KnownCallers, identify, of_held_scopes, require
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, note_unread, parameters_of
 from engramlog.api.http.compression import compress, is_large
@@ -32,6 +32,7 @@ from engramlog.api.node.node import Node
 from engramlog.api.node.service import Service
 from engramlog.api.routes.table import ROUTES
 from engramlog.api.settings import Settings
+from engramlog.eventlog.held_scopes import EVERY_SCOPE
 from engramlog.projections.rights.capability_token import BEARER_PREFIX
 
 SERVICE = web.AppKey("service", Service)
@@ -77,6 +78,7 @@ def _serve(route: Route, service: Service, known: KnownCallers) -> _Handler:
     """The route's handler behind identification and its permission."""
 
     node, settings, permission = service.node, service.settings, route.permission
+    held = node.log.held
     dimension = dimension_of(route.method, permission)
     parameters = frozenset[str]() if route.query is None else parameters_of(route.query)
     required = settings.auth_required and permission not in ("none", "peer")
@@ -98,6 +100,8 @@ def _serve(route: Route, service: Service, known: KnownCallers) -> _Handler:
             issuers=issuers_of(node) if header and BEARER_PREFIX in header else None,
             known=known,
         )
+        if held != EVERY_SCOPE:
+            caller = of_held_scopes(caller, held, permission)
         rights = caller.authorization
         request[PRINCIPAL] = rights.principal
         if caller.capability is not None and not route.delegable:

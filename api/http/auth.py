@@ -14,7 +14,7 @@ import msgspec
 from aiohttp import web
 from msgspec import Struct
 
-from engramlog.api.http.errors import ApiError
+from engramlog.api.http.errors import ApiError, coded
 from engramlog.projections.authorization import PERMISSIONS, Authorization
 from engramlog.projections.moment import LIVE
 from engramlog.projections.normalization import SCOPES
@@ -27,6 +27,7 @@ from engramlog.projections.rights.capability_token import (
 from engramlog.projections.tables.declared.capability_ring import CapabilityRing, Issuer
 from engramlog.projections.tables.declared.garden_directory import GardenDirectory
 from engramlog.projections.tables.declared.keys import KeyRing, KeyRow
+from engramlog.projections.writing.held_commands import scope_not_held
 
 ANONYMOUS = Authorization(
     "anon:trusted", frozenset({"read", "write", "federate"}), frozenset(SCOPES)
@@ -186,6 +187,18 @@ def holder(text: str, ring: CapabilityRing, issuers: Mapping[str, Issuer], now_u
 def own_issuer(node_id: str, public_key: str) -> dict[str, Issuer]:
     """This node believes its own tokens, for all they say."""
     return {node_id: Issuer(node_id, public_key, Grant(frozenset(VERBS)))}
+
+
+def of_held_scopes(caller: Caller, held: frozenset[str], permission: str) -> Caller:
+    """The caller of a node that holds some scopes of its log: with rights in those alone.
+
+    Raises:
+        ApiError: 421 where another node asks, which needs the whole log.
+    """
+    if permission in ("peer", "federate", "replicate"):
+        raise coded("scope_not_held", scope_not_held(held, "other nodes"))
+    rights = caller.authorization.narrowed(held)
+    return msgspec.structs.replace(caller, authorization=rights)
 
 
 def require(caller: Caller, permission: str) -> None:

@@ -18,6 +18,7 @@ from engramlog.api.http.bodies import parse_body, query_of, read_bytes, unknown_
 from engramlog.api.http.cursors import Cursor, filters_digest
 from engramlog.api.http.errors import coded
 from engramlog.api.http.sessions import SESSION_LENGTH_MAX
+from engramlog.eventlog.held_scopes import EVERY_SCOPE
 from engramlog.eventlog.log import Idempotency
 from engramlog.projections.moment import Moment
 
@@ -49,11 +50,22 @@ class Call(RequestContext):
 
     async def body(self, model: type[Model]) -> Model:
         """The JSON body as ``model``. Raises ApiError 400, 413 or 422."""
-        return parse_body(model, await self.raw())
+        return self._of_held_scopes(parse_body(model, await self.raw()))
 
     def query(self, model: type[Model]) -> Model:
         """The query string as ``model``. Raises ApiError 422."""
-        return query_of(model, self.request)
+        return self._of_held_scopes(query_of(model, self.request))
+
+    def _of_held_scopes(self, asked: Model) -> Model:
+        """What was asked, unless it names a scope that this node does not hold. Raises ApiError."""
+        if self.node.log.held != EVERY_SCOPE:
+            named: object = getattr(asked, "scope", None)
+            of_garden = getattr(asked, "garden_id", None) is not None
+            if not of_garden or "scope" in asked.model_fields_set:
+                self.check_held(named)
+            for each in getattr(asked, "scopes", None) or ():
+                self.check_held(each)
+        return asked
 
     def session(self) -> str | None:
         """The ``Stigmem-Session`` header.

@@ -198,6 +198,12 @@ ERRORS = (
         "body_too_large value_too_large payload_too_large",
         "over the limit in the answer",
     ),
+    ErrorRow(
+        421,
+        "scope_not_held",
+        "this node [holds only some scopes](postgresql.md#a-node-with-some-scopes) of its log: "
+        "ask one that holds all",
+    ),
     ErrorRow(422, "derived_from_immutable", "facts never change"),
     ErrorRow(
         422,

@@ -6,10 +6,12 @@ an empty log under the same identity, and so a second history.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
+from engramlog.projections.embedding.files.blocks import remove_blocks
 from msgspec import Struct
 
 from engramlog.eventlog.clock import Clock
@@ -18,8 +20,12 @@ from engramlog.eventlog.durable_file import replace
 from engramlog.eventlog.engines.choosing import is_log_url, open_shared_log, shown_url
 from engramlog.eventlog.engines.sqlite.log import SqliteLog
 from engramlog.eventlog.errors import DataDirectoryError, LogCutBack
+from engramlog.eventlog.held_scopes import EVERY_SCOPE
 from engramlog.eventlog.log import ReadableLog, WholeLog
+from engramlog.projections.image.files import ImageFiles
+from engramlog.projections.tables.store import generations, remove_generation
 from engramlog.replay.opening import tables_beyond
+from engramlog.replay.snapshots import Snapshots
 
 if TYPE_CHECKING:
     from engramlog.eventlog.engines.postgres.log import PostgresLog
@@ -29,16 +35,22 @@ PLACE_FILE = "log.json"
 Durability = Literal["quorum", "server"]
 
 
-class LogPlace(Struct, frozen=True):
-    """Where the log was when the directory was last opened; without any password."""
+class LogPlace(Struct, frozen=True, omit_defaults=True):
+    """Where the log was when the directory was last opened; without any password. ``scopes``
+    are those that its tables hold; none: all."""
 
     url: str
+    scopes: list[str] = []
+
+    @property
+    def held(self) -> frozenset[str]:
+        return frozenset(self.scopes) or EVERY_SCOPE
 
 
-def remembered(path: Path) -> str | None:
-    """The address of the directory's log, where that is not in it. Raises DataDirectoryError."""
+def remembered(path: Path) -> LogPlace | None:
+    """The place of the directory's log, where that is not in it. Raises DataDirectoryError."""
     try:
-        return msgspec.json.decode((path / PLACE_FILE).read_bytes(), type=LogPlace).url
+        return msgspec.json.decode((path / PLACE_FILE).read_bytes(), type=LogPlace)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.MsgspecError) as fault:
@@ -47,23 +59,35 @@ def remembered(path: Path) -> str | None:
 
 def require_own_log(path: Path) -> None:
     """Raises DataDirectoryError if the directory's log is not in it."""
-    url = remembered(path)
-    if url is not None:
+    place = remembered(path)
+    if place is not None:
         raise DataDirectoryError(
-            f"the log of {path} is in PostgreSQL ({url}): name it with --log or STIGMEM_LOG; to "
-            "take it out, see 'engramlog copy-log'"
+            f"the log of {path} is in PostgreSQL ({place.url}): name it with --log or STIGMEM_LOG; "
+            "to take it out, see 'engramlog copy-log'"
         )
 
 
-def open_log(directory: HeldDirectory, clock: Clock, url: str, durability: Durability) -> WholeLog:
+def open_log(
+    directory: HeldDirectory,
+    clock: Clock,
+    url: str,
+    durability: Durability,
+    scopes: Collection[str] = (),
+) -> WholeLog:
     """The log of an open data directory; ``url`` is empty for one in the directory.
 
+    ``scopes`` are those that the node holds, ``*`` all; none: as before. Where they change, the
+    directory's views are removed, to be made again.
+
     Raises:
-        DataDirectoryError: the directory has another log than the one asked for.
+        DataDirectoryError: the directory has another log than the one asked for, or ``scopes``
+            are given for one in the directory.
         CorruptLog, StorageFailed: it cannot be opened.
     """
     identity = directory.identity
     if not url:
+        if scopes:
+            raise DataDirectoryError("scopes are for a node over a log in PostgreSQL: name it, too")
         require_own_log(directory.path)
         return SqliteLog.open(
             directory.log_path, origin=identity.node_id, epoch=identity.epoch, clock=clock
@@ -75,16 +99,44 @@ def open_log(directory: HeldDirectory, clock: Clock, url: str, durability: Durab
             f"{directory.path} has a log of its own: copy it with 'engramlog copy-log "
             f"{directory.path} URL', then move {directory.log_path} out of the directory"
         )
+    before = remembered(directory.path)
+    held = EVERY_SCOPE if before is None else before.held
+    wanted = (EVERY_SCOPE if "*" in scopes else frozenset(scopes)) or held
     log = open_shared_log(
-        url, origin=identity.node_id, epoch=identity.epoch, clock=clock, durability=durability
+        url,
+        origin=identity.node_id,
+        epoch=identity.epoch,
+        clock=clock,
+        durability=durability,
+        held=wanted,
     )
-    replace(directory.path / PLACE_FILE, msgspec.json.encode(LogPlace(shown_url(url))) + b"\n")
+    if wanted != held:
+        _remove_views(directory)
+    place = LogPlace(shown_url(url), [] if wanted == EVERY_SCOPE else sorted(wanted))
+    replace(directory.path / PLACE_FILE, msgspec.json.encode(place) + b"\n")
     return log
 
 
+def _remove_views(directory: HeldDirectory) -> None:
+    """Remove everything that was made of the log: tables, memory image, snapshots, vectors."""
+    link = directory.projections_path
+    link.unlink(missing_ok=True)
+    for generation in generations(link):
+        remove_generation(generation)
+    ImageFiles(directory.path).discard()
+    Snapshots(directory).remove_holding([0])
+    remove_blocks(directory.path)
+    _remove_vectors(directory)
+
+
+def _remove_vectors(directory: HeldDirectory) -> None:
+    for vectors in directory.path.glob("vectors-*.db*"):
+        vectors.unlink()
+
+
 def settled_log(
-    directory: HeldDirectory, clock: Clock, url: str, durability: Durability, *,
-    accept_rollback: bool,
+    directory: HeldDirectory, clock: Clock, url: str, durability: Durability,
+    scopes: Collection[str] = (), *, accept_rollback: bool,
 ) -> WholeLog:  # fmt: skip
     """``open_log`` once it is certain that the log does not end before the tables.
 
@@ -95,7 +147,7 @@ def settled_log(
         LogCutBack: it ends before them, and that is not accepted.
         DataDirectoryError, CorruptLog, StorageFailed: as ``open_log``.
     """
-    log = open_log(directory, clock, url, durability)
+    log = open_log(directory, clock, url, durability, scopes)
     try:
         reached = tables_beyond(directory.projections_path, log)
         head = log.head().position
@@ -118,17 +170,22 @@ def settled_log(
         )
     identity = directory.identity
     identity.start_epoch(identity.epoch + 1, "restored")
-    for vectors in directory.path.glob("vectors-*.db*"):
-        vectors.unlink()  # they follow positions, which will be those of other events
-    return open_log(directory, clock, url, durability)
+    _remove_vectors(directory)  # they follow positions, which will be those of other events
+    return open_log(directory, clock, url, durability, scopes)
 
 
 def open_log_to_read(directory: DataDirectory, clock: Clock, url: str) -> ReadableLog:
     """The log of a directory that another process may hold; nothing is written to it."""
     identity = directory.identity
     if url:
+        place = remembered(directory.path)
         return open_shared_log(
-            url, origin=identity.node_id, epoch=identity.epoch, clock=clock, durability="server"
+            url,
+            origin=identity.node_id,
+            epoch=identity.epoch,
+            clock=clock,
+            durability="server",
+            held=EVERY_SCOPE if place is None else place.held,
         )
     require_own_log(directory.path)
     return SqliteLog.open(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from engramlog.api.node.reading_node import ReadingNode
 from engramlog.eventlog.clock import COUNTER_LIMIT, Clock, SystemClock
 from engramlog.eventlog.directory import HeldDirectory
 from engramlog.eventlog.durable_file import replace
+from engramlog.eventlog.held_scopes import EVERY_SCOPE
 from engramlog.eventlog.kinds import EmbeddingModelPinned
 from engramlog.eventlog.log import Head, WholeLog
 from engramlog.projections.embedding.choosing import follow_pin
@@ -92,6 +93,7 @@ class Node(ReadingNode):
         progress: Progress | None = None,
         log: str = "",
         durability: Durability = "quorum",
+        scopes: Collection[str] = (),
         accept_rollback: bool = False,
     ) -> Node:
         """Open (or create) the data directory at ``path`` and catch up.
@@ -109,6 +111,7 @@ class Node(ReadingNode):
             progress: called with (events done, events in all) while catching up.
             log: address of a log in PostgreSQL; empty for one in the directory.
             durability: when that one acknowledges a write.
+            scopes: those of it that the node holds; see ``open_log``.
             accept_rollback: continue in a new epoch where the log ends before its tables.
 
         Raises:
@@ -123,10 +126,10 @@ class Node(ReadingNode):
         try:
             if load_state(path) is None:
                 events = settled_log(
-                    directory, clock, log, durability, accept_rollback=accept_rollback
+                    directory, clock, log, durability, scopes, accept_rollback=accept_rollback
                 )
             else:
-                events = open_log(directory, clock, log, durability)
+                events = open_log(directory, clock, log, durability, scopes)
             opened.append(events.close)
             if epoch_clock == "file" and (position := events.head().position):
                 raise LogNotEmpty(
@@ -322,6 +325,7 @@ class Node(ReadingNode):
             "projections": projections,
             "degraded": self.writer.degraded or (halted[0] if halted else self._log_fault()),
             **self._replica_status(),
+            **({} if self.log.held == EVERY_SCOPE else {"scopes": sorted(self.log.held)}),
         }
 
     def _clock_behind_s(self, head: Head) -> float:

@@ -126,6 +126,7 @@ def _node_of(settings: Settings) -> Node:
         embedding=settings.embedding,
         log=settings.log,
         durability=settings.log_durability,
+        scopes=settings.scopes,
     )
 
 

@@ -20,6 +20,7 @@ from engramlog.eventlog.clock import Clock
 from engramlog.eventlog.codec import decode_header, encode_payload, read_payload
 from engramlog.eventlog.errors import AppendError, ExpectationFailed, IdempotencyConflict
 from engramlog.eventlog.event import Draft, Foreign, Recorded
+from engramlog.eventlog.held_scopes import EVERY_SCOPE
 from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.log import TRANSACTION_EVENTS_MAX, Appended, Expect, Idempotency
 
@@ -247,6 +248,7 @@ class AppendingLog(ABC):
     """What an engine that opens such transactions need not write again."""
 
     fault: str | None = None
+    held: frozenset[str] = EVERY_SCOPE
 
     def retry(self) -> None:  # noqa: B027 - most engines have nothing to do
         """See ``EventLog``: the next transaction finds out."""

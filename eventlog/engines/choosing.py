@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from engramlog.eventlog.clock import Clock
 from engramlog.eventlog.errors import DataDirectoryError
+from engramlog.eventlog.held_scopes import EVERY_SCOPE
 
 if TYPE_CHECKING:
     from engramlog.eventlog.engines.postgres.log import PostgresLog
@@ -46,9 +47,12 @@ def open_shared_log(
     epoch: int,
     clock: Clock,
     durability: Literal["quorum", "server"],
+    held: frozenset[str] = EVERY_SCOPE,
 ) -> PostgresLog:
     """The log in the database that ``url`` names. Raises as ``PostgresLog.open``."""
     require_driver()
     from engramlog.eventlog.engines.postgres.log import PostgresLog
 
-    return PostgresLog.open(url, origin=origin, epoch=epoch, clock=clock, durability=durability)
+    return PostgresLog.open(
+        url, origin=origin, epoch=epoch, clock=clock, durability=durability, held=held
+    )

@@ -30,6 +30,7 @@ class OverlayLog(MemoryLog):
     ) -> None:
         super().__init__(base.origin, base.epoch, clock)
         self.chain = Chain(base.origin, base.epoch, head, streams)
+        self.held = base.held
         self._base = base
         self._from = head.position
         self._head = head

@@ -15,6 +15,7 @@ import apsw
 from engramlog.eventlog.clock import Clock
 from engramlog.eventlog.errors import StorageError
 from engramlog.eventlog.event import Draft, Recorded
+from engramlog.eventlog.held_scopes import EVERY_SCOPE
 from engramlog.eventlog.identifiers import IdentifierSource, id_bytes
 from engramlog.eventlog.kinds import FactErased
 from engramlog.eventlog.log import Appended, AppendTransaction, Idempotency
@@ -33,6 +34,7 @@ from engramlog.projections.writing.commands import (
 from engramlog.projections.writing.content_rules import content_fault
 from engramlog.projections.writing.decide.context import Context, Decision, Undecided
 from engramlog.projections.writing.decisions import contradicted, decide
+from engramlog.projections.writing.held_commands import drafts_not_held, not_held
 from engramlog.projections.writing.idempotent_answers import kept_outcomes, replayed_outcomes
 from engramlog.projections.writing.submission import Submission
 
@@ -95,8 +97,10 @@ class Group:
         clock: Clock,
         identifiers: IdentifierSource,
         log: History,
+        held: frozenset[str] = EVERY_SCOPE,
     ) -> None:
         self._log = log
+        self._held = held
         self.events: list[Recorded] = []
         self.outcomes: dict[int, list[Done | Refused]] = {}
         self.opened = False
@@ -162,7 +166,11 @@ class Group:
 
     def _decide(self, submission: Submission, before: Appended | None) -> list[_Step]:
         outcomes = None
-        if before is not None:
+        held = [not_held(self._held, command) for command in submission.commands]
+        refusal = next(filter(None, held), None)
+        if before is not None and refusal is not None:  # what came of it is not known here
+            outcomes = [refusal] * len(held)
+        elif before is not None:
             outcomes = replayed_outcomes(submission.commands, before.events, self._tables())
         if outcomes is not None:
             context = self._context(submission, None)
@@ -173,7 +181,7 @@ class Group:
             received_at = submission.received(number)
             if context is None or received_at not in (None, context.now_us):
                 context = self._context(submission, received_at)
-            decision = _in_rule(decide(command, context))
+            decision = held[number] or self._in_rule(decide(command, context))
             step = _Step(submission, decision, context, received_at)
             steps.append(step)
             self._waiting.append(step)
@@ -185,6 +193,17 @@ class Group:
             ]
             raise SubmissionFailed(submission, WriteAnswer(held_back, self._head_position))
         return steps
+
+    def _in_rule(self, decision: Decision | Refused) -> Decision | Refused:
+        """The decision, unless peers would refuse the content of what it records, or this node
+        does not hold its scope."""
+        if isinstance(decision, Decision):
+            for draft in decision.drafts:
+                fault = content_fault(draft.payload)
+                if fault is not None:
+                    return Refused("content_refused", fault)
+            return drafts_not_held(self._held, decision.drafts) or decision
+        return decision
 
     def _context(self, submission: Submission, received_at: int | None) -> Context:
         at_us = self._clock.now_us() if received_at is None else received_at
@@ -288,16 +307,6 @@ def _replayed(submission: Submission, transaction: AppendTransaction) -> Appende
 
 def _drafts(step: _Step) -> list[Draft]:
     return step.decision.drafts if isinstance(step.decision, Decision) else []
-
-
-def _in_rule(decision: Decision | Refused) -> Decision | Refused:
-    """The decision, unless peers would refuse the content of what it records."""
-    if isinstance(decision, Decision):
-        for draft in decision.drafts:
-            fault = content_fault(draft.payload)
-            if fault is not None:
-                return Refused("content_refused", fault)
-    return decision
 
 
 def _named(drafts: list[Draft]) -> list[bytes]:

@@ -367,8 +367,9 @@ class Writer:
             if self.image.position < head:  # other nodes write to this log too
                 self._catch_up()
             group = Group(
-                self.store, self.image, transaction, head, self._clock, self._identifiers, self.log
-            )
+                self.store, self.image, transaction, head, self._clock, self._identifiers, self.log,
+                self.log.held,
+            )  # fmt: skip
             group.decide(submissions)
             transaction.commit()
         except BaseException:

@@ -13,7 +13,7 @@ import pytest
 from psycopg import errors
 
 from engramlog.eventlog.clock import Clock, FixedClock, SystemClock
-from engramlog.eventlog.engines.postgres import session, writing
+from engramlog.eventlog.engines.postgres import schema, session, writing
 from engramlog.eventlog.engines.postgres.log import PostgresLog
 from engramlog.eventlog.engines.postgres.schema import prepare
 from engramlog.eventlog.engines.postgres.server import Durability
@@ -32,7 +32,7 @@ from engramlog.eventlog.event import Stored
 from engramlog.eventlog.log import EventLog, Expect, Idempotency
 from engramlog.replay.verify import verify
 from tests.eventlog.contract import LogContract
-from tests.worlds.postgres_servers import Server
+from tests.worlds.postgres_servers import Server, new_log
 from tests.worlds.samples import COMPANY, ORIGIN, START_US, erase, fact, facts, seeded_salts
 
 
@@ -300,6 +300,8 @@ FORBIDDEN: list[LiteralString] = [
     "DELETE FROM engramlog.head",
     "TRUNCATE engramlog.events",
     "TRUNCATE engramlog.payloads",
+    "TRUNCATE engramlog.payloads_0",
+    "DELETE FROM engramlog.payloads_0",
 ]
 
 
@@ -369,9 +371,38 @@ def test_scrubbing_leaves_no_erased_bytes_in_the_tables_files(
         log.scrub()
         with psycopg.connect(postgres_server.url(), autocommit=True) as db:
             db.execute("CHECKPOINT")
-            row = db.execute("SELECT pg_relation_filepath('engramlog.payloads')").fetchone()
+            row = db.execute("SELECT pg_relation_filepath('engramlog.payloads_0')").fetchone()
         assert row is not None
         assert secret.encode() not in (postgres_server.data / row[0]).read_bytes()
+
+
+def test_payloads_lie_in_parts_and_only_those_that_lost_some_are_written_anew(
+    postgres_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = schema.GUARDS.replace(str(schema.PART_POSITIONS), "50")
+    monkeypatch.setattr(schema, "GUARDS", small)
+    paths = (
+        "SELECT relname, pg_relation_filenode(inhrelid) FROM pg_inherits"
+        " JOIN pg_class ON pg_class.oid = inhrelid"
+        " WHERE inhparent = 'engramlog.payloads'::regclass"
+    )
+    with new_log(postgres_server) as url, open_log(url) as log, open_log(url) as other:
+        log.append(facts(40))
+        events = other.append(facts(40)).events
+        log.append(facts(40))
+        with psycopg.connect(postgres_server.url(), autocommit=True) as db:
+            before = dict(db.execute(paths))
+            assert sorted(before) == ["payloads_0", "payloads_1", "payloads_2"]
+            erase(log, events[30])
+            log.scrub()
+            after = dict(db.execute(paths))
+        assert {name for name in before if before[name] != after[name]} == {"payloads_1"}
+        assert verify(log).fault is None
+        with (
+            psycopg.connect(url, autocommit=True) as db,
+            pytest.raises(psycopg.DatabaseError, match="so far ahead"),
+        ):
+            db.execute("SELECT engramlog.make_room(1000)")
 
 
 def test_verify_names_a_trigger_that_was_switched_off_and_a_byte_that_was_changed(
@@ -383,7 +414,7 @@ def test_verify_names_a_trigger_that_was_switched_off_and_a_byte_that_was_change
             db.execute("ALTER TABLE engramlog.payloads DISABLE TRIGGER USER")
             found = verify(log).fault
             assert found is not None
-            assert "payloads_append_only is missing or switched off" in found.reason
+            assert "payloads_append_only of payloads is missing or switched off" in found.reason
             db.execute("UPDATE engramlog.payloads SET payload = '{}' WHERE position = 2")
             db.execute("ALTER TABLE engramlog.payloads ENABLE TRIGGER USER")
         found = verify(log).fault

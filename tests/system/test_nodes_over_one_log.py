@@ -2,53 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import threading
-import urllib.error
 import urllib.request
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import psycopg
 
+from tests.worlds.nodes_over_one_log import SERVER, ask, digests, identity_of, leads, node
 from tests.worlds.postgres_servers import Server, wait_until
 from tests.worlds.processes import NodeProcess, engramlog, fact
-
-SERVER = {"STIGMEM_LOG_DURABILITY": "server"}
-
-
-@contextmanager
-def node(data: Path, url: str, env: Mapping[str, str] = SERVER) -> Generator[NodeProcess]:
-    process = NodeProcess(data, "--no-auth", "--log", url, env=env)
-    try:
-        yield process.wait_ready()
-    finally:
-        process.stop()
-
-
-def identity_of(first: Path, second: Path) -> None:
-    """Let a second directory have the identity of the first."""
-    made = engramlog("identity", "backup", second / "identity", "--data", first)
-    assert made.returncode == 0, made.stderr
-
-
-def ask(
-    at: NodeProcess, method: str, path: str, body: object = None, **headers: str
-) -> tuple[int, dict[str, Any], Mapping[str, str]]:
-    """One request as it goes over the wire: status, body, headers."""
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(at.url + path, data, named, method=method)
-    if data is not None:
-        request.add_header("Content-Type", "application/json")
-    try:
-        with urllib.request.urlopen(request, timeout=30) as found:
-            return found.status, json.loads(found.read()), dict(found.headers)
-    except urllib.error.HTTPError as refused:
-        with refused:
-            return refused.code, json.loads(refused.read()), dict(refused.headers)
 
 
 def facts_at(at: NodeProcess, position: int) -> list[str]:
@@ -86,18 +48,6 @@ def test_what_is_written_through_one_node_is_read_through_another_at_its_positio
     again = engramlog("replay", "verify", "--data", tmp_path / "b",
                       env={**SERVER, "STIGMEM_LOG": postgres_url})  # fmt: skip
     assert again.returncode == 0, again.stderr
-
-
-def leads(at: NodeProcess) -> int:
-    with urllib.request.urlopen(at.url + "/metrics") as metrics:
-        return metrics.read().decode().count("\nengramlog_log_leads 1\n")
-
-
-def digests(at: NodeProcess) -> Any:
-    """The position and digests of the node's tables."""
-    done = engramlog("replay", "status", "--data", at.data, "--json")
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)["digests"]
 
 
 def test_a_retried_request_is_one_event_whichever_node_takes_it(

@@ -210,11 +210,14 @@ class Servers:
 
     Args:
         size_mb: the size of a file system of its own; raises OSError where none can be mounted.
+        folder: the directory, which stays.
     """
 
-    def __init__(self, size_mb: int | None = None) -> None:
+    def __init__(self, size_mb: int | None = None, folder: Path | None = None) -> None:
         base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-        self.folder = Path(tempfile.mkdtemp(prefix="pg.", dir=base))
+        self.folder = folder or Path(tempfile.mkdtemp(prefix="pg.", dir=base))
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._stays = folder is not None
         self._mounted = size_mb is not None
         if size_mb is not None:
             _mount(self.folder, size_mb)
@@ -223,10 +226,12 @@ class Servers:
             os.chown(self.folder, user.pw_uid, user.pw_gid)
         self.all: list[Server] = []
 
-    def single(self) -> Server:
-        """One server that no other follows."""
+    def single(self, settings: str = "") -> Server:
+        """One server that no other follows; as it was left, where its directory is there."""
         server = self._new("single")
-        server.create()
+        if not server.data.exists():
+            server.create()
+            server.configure(settings)
         server.start()
         return server
 
@@ -254,7 +259,8 @@ class Servers:
             server.stop()
         if self._mounted:
             subprocess.run(["umount", "-l", self.folder], check=False)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        if not self._stays:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 @contextmanager

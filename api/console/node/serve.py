@@ -25,8 +25,8 @@ examples:
 """
 
 FLAGS = (
-    "log", "host", "port", "node_url", "auth_required", "log_level", "log_format", "access_log",
-    "replica_of",
+    "log", "scopes", "host", "port", "node_url", "auth_required", "log_level", "log_format",
+    "access_log", "replica_of",
 )  # fmt: skip
 
 
@@ -38,6 +38,11 @@ def register(commands: Subcommands) -> None:
         "--log",
         metavar="URL",
         help="a log in PostgreSQL, which other nodes may share, instead of one in the directory",
+    )
+    parser.add_argument(
+        "--scopes",
+        metavar="NAMES",
+        help="hold only these scopes of a log in PostgreSQL, such as team,company; '*': all",
     )
     parser.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument("--port", type=int, help="port, 0 for any free one (default: 8765)")

@@ -16,7 +16,7 @@ from engramlog.api.commands.decay_sweep import policy_of_request, reach_of
 from engramlog.api.commands.garden_access import swept_gardens
 from engramlog.api.http.bodies import answer, parse_json, validated
 from engramlog.api.http.call import Call, warned
-from engramlog.api.http.errors import ApiError, coded, entry, plain, unprocessable
+from engramlog.api.http.errors import ApiError, entry, plain, unprocessable
 from engramlog.api.http.routing import Routes
 from engramlog.api.node.tasks.jobs import JobAccepted, JobRecord, accepted
 from engramlog.api.schemas.decay import PolicyId, PolicyRequest, SetValuedRequest, SweepRequest
@@ -267,6 +267,4 @@ def _named(call: Call, policy_id: str) -> DecayPolicy:
 def _check_reach(call: Call, scope: str) -> None:
     """A policy acts on whole scopes and all sources: the caller's key must cover them."""
     check_ends_everything(call)
-    beyond = set(SCOPES if scope == "*" else (scope,)) - call.authorization.scopes
-    if beyond:
-        raise coded("scope_forbidden", f"this key does not cover scopes {sorted(beyond)}")
+    call.check_scopes(SCOPES if scope == "*" else (scope,))

@@ -13,6 +13,7 @@ from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.routing import Routes
 from engramlog.api.routes.recall.embeddings import status_of
+from engramlog.eventlog.held_scopes import EVERY_SCOPE
 from engramlog.projections.tables.store import unknown_events
 
 routes = Routes("node")
@@ -75,7 +76,17 @@ def _log(call: Call) -> CheckOutcome:
     fault = call.node.log.fault
     if fault is not None:
         return CheckOutcome("log", "failed", fault)
-    return CheckOutcome("log", "ok", "writes are taken")
+    return CheckOutcome("log", "ok", "writes are taken" + _place(call))
+
+
+def _place(call: Call) -> str:
+    """What is to be said of a log that many nodes share."""
+    shared, held = call.node.shared, call.node.log.held
+    if shared is None:
+        return ""
+    part = "all scopes" if held == EVERY_SCOPE else f"scopes {', '.join(sorted(held))} alone"
+    leads = "this node leads" if shared.leads else "another node leads, if any"
+    return f"; in PostgreSQL, {part} of it; {leads}"
 
 
 def _projections(call: Call) -> CheckOutcome:

@@ -52,7 +52,8 @@ class Health(Struct):
 
 
 class Ready(Struct):
-    """``reason`` is there only when degraded. ``clock_behind_s``: seconds by which this machine's
+    """``reason`` is there only when degraded, ``scopes`` where the node does not hold all of its
+    log. ``clock_behind_s``: seconds by which this machine's
     clock is behind the log's, which never goes back."""
 
     status: Literal["ok", "degraded"]
@@ -62,6 +63,7 @@ class Ready(Struct):
     embedding: dict[str, Any]
     tasks: dict[str, TaskState]
     replica: dict[str, Any] | UnsetType = UNSET
+    scopes: list[str] | UnsetType = UNSET
     reason: str | UnsetType = UNSET
 
 
@@ -175,6 +177,7 @@ async def ready(call: Call) -> web.Response:
         embedding={name: getattr(embedding, name) for name in _READY_EMBEDDING},
         tasks={each.name: each.state for each in call.service.tasks.statuses()},
         replica=status.get("replica", UNSET),
+        scopes=status.get("scopes", UNSET),
         reason=UNSET if reason is None else reason,
     )
     return answer(body, 200 if reason is None else 503)

@@ -227,9 +227,7 @@ def _check_rights(call: Call) -> None:
     """An alias holds in every scope, and hides the facts under the name: the caller's key must
     cover them all, and every source."""
     check_ends_everything(call)
-    beyond = set(SCOPES) - call.authorization.scopes
-    if beyond:
-        raise coded("scope_forbidden", f"this key does not cover scopes {sorted(beyond)}")
+    call.check_scopes(SCOPES)
 
 
 def _wire(row: AliasRow, warnings: list[str] | None = None) -> AliasRecord:

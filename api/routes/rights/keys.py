@@ -119,9 +119,7 @@ def _scopes(call: Call, request: KeyRequest) -> tuple[str, ...]:
     """The new key's scopes: at most the caller's own."""
     own = call.authorization.scopes
     wanted = own if request.scopes is None else frozenset(request.scopes)
-    beyond = sorted(wanted - own)
-    if beyond:
-        raise coded("scope_forbidden", f"this key does not cover scopes {beyond}")
+    call.check_scopes(wanted)
     return tuple(scope for scope in SCOPES if scope in wanted)
 
 

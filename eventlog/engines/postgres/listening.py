@@ -29,13 +29,20 @@ class Listener:
     ``POLL_SECONDS``; calls ``lost`` with the reason while the server cannot be asked.
 
     Attributes:
-        leads: whether this connection is the one, of all nodes', that has the lead.
+        leads: whether this connection is the one, of all nodes', that has the lead; it never
+            has where it may not.
         standby_lag_bytes: how far the quickest standby is behind; None if that is unknown.
     """
 
     def __init__(
-        self, url: str, seen: Callable[[ServerState], None], lost: Callable[[str], None]
+        self,
+        url: str,
+        seen: Callable[[ServerState], None],
+        lost: Callable[[str], None],
+        *,
+        may_lead: bool = True,
     ) -> None:
+        self._may_lead = may_lead
         self._url = url
         self._seen = seen
         self._lost = lost
@@ -69,7 +76,7 @@ class Listener:
 
     def _listen(self, db: Connection) -> None:
         while not self._ending.is_set():
-            if not self.leads:
+            if self._may_lead and not self.leads:
                 self.leads = db.execute(statements.LEAD).fetchone() == (True,)
             lag = db.execute(statements.STANDBY_LAG).fetchone()
             self.standby_lag_bytes = None if lag is None or lag[0] is None else int(lag[0])

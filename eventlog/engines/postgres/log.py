@@ -58,6 +58,7 @@ from engramlog.eventlog.errors import (
     StorageFailed,
 )
 from engramlog.eventlog.event import Recorded, Stored
+from engramlog.eventlog.held_scopes import EVERY_SCOPE, known
 from engramlog.eventlog.log import Head, KeyCopy, check_limit
 
 
@@ -68,8 +69,11 @@ class PostgresLog(PostgresReading, AppendingLog):
         fault: why nothing can be acknowledged now, or None.
     """
 
-    def __init__(self, url: str, clock: Clock, chain: Chain, durability: Durability) -> None:
+    def __init__(
+        self, url: str, clock: Clock, chain: Chain, durability: Durability, held: frozenset[str]
+    ) -> None:
         super().__init__(url)
+        self.held = held
         self.clock = clock
         self.chain = chain
         self.fault: str | None = None
@@ -82,6 +86,7 @@ class PostgresLog(PostgresReading, AppendingLog):
         self._stale = False
         self._timeline = 0
         self._stream_numbers: dict[str, int] = {}
+        self._room = 0
         self._last_event_id = b""
         self._changed: str | None = None
         self._turn = WriterTurn()
@@ -89,7 +94,7 @@ class PostgresLog(PostgresReading, AppendingLog):
         self._signal = CommitSignal(live=True)
         self._mark = (0, b"")
         self._grown: Callable[[], None] = lambda: None
-        self._listener = Listener(url, self._saw, self._lost)
+        self._listener = Listener(url, self._saw, self._lost, may_lead=held == EVERY_SCOPE)
 
     @classmethod
     def open(
@@ -101,6 +106,7 @@ class PostgresLog(PostgresReading, AppendingLog):
         clock: Clock,
         durability: Durability = "quorum",
         entropy: Callable[[int], bytes] = os.urandom,
+        held: frozenset[str] = EVERY_SCOPE,
     ) -> Self:
         """Open the log in the database that ``url`` names, as a role that may append.
 
@@ -113,7 +119,7 @@ class PostgresLog(PostgresReading, AppendingLog):
             CorruptLog: its last events contradict themselves.
             StorageFailed: the server cannot be reached.
         """
-        log = cls(url, clock, Chain(origin, epoch, Head(), {}, entropy), durability)
+        log = cls(url, clock, Chain(origin, epoch, Head(), {}, entropy), durability, held)
         try:
             with failures(), connect(url) as db:
                 check_version(db)
@@ -197,7 +203,7 @@ class PostgresLog(PostgresReading, AppendingLog):
         bindings = first - 1, max(0, last - first + 1)
         with failures():
             rows = fetch(self._writer(), statements.READ_ALL, bindings)
-        return [decode(Stored(*row)) for row in rows]
+        return [known(self.held, decode(Stored(*row))) for row in rows]
 
     def store(self, links: Sequence[Link], keys: KeyUses, erased: Sequence[bytes]) -> None:
         """See ``Ledger``. Raises OutcomeUnknown if the server is lost at the commit."""
@@ -211,6 +217,10 @@ class PostgresLog(PostgresReading, AppendingLog):
         after = (head.position, head.received_at, head.received_hlc, digest)
         one_trip = len(links) < writing.COPY_EVENTS_MIN and not erased
         self._stale = True  # until it is done: numbers given to new streams may not be kept
+        room = self._room
+        if head.position > room:
+            with failures():
+                room = int(scalar(db, statements.MAKE_ROOM, head.position))
         with failures(), db.pipeline() if one_trip else nullcontext():
             writing.write_links(db, links, self._stream_numbers)
             writing.write_keys(db, keys)
@@ -222,6 +232,7 @@ class PostgresLog(PostgresReading, AppendingLog):
         newest = max((recorded.header.event_id for recorded, _ in links), default=b"")
         self._last_event_id = max(self._last_event_id, newest)
         self._settle(self.chain.settle(), digest)
+        self._room = room
         self._unproven = self._stale = False
 
     def confirm(self) -> None:
@@ -366,16 +377,25 @@ class PostgresLog(PostgresReading, AppendingLog):
     def read_stored(
         self, after: int = 0, limit: int = 1000, streams: Collection[str] | None = None
     ) -> list[Stored]:
-        """See ``EventLog``. Reading on from the last event known here proves that it is still
-        there: raises HistoryChanged where it is not."""
-        mark, digest = self._mark
-        if streams is not None or after > mark or limit == 0:
+        """See ``EventLog``, and ``_read_on``."""
+        if streams is not None:
             return super().read_stored(after, limit, streams)
+        return self._read_on(after, limit, whole=True)
+
+    def _read_from(self, after: int, limit: int) -> list[Stored]:
+        return self._read_on(after, limit, whole=False)
+
+    def _read_on(self, after: int, limit: int, *, whole: bool) -> list[Stored]:
+        """Reading on from the last event known here proves that it is still there: raises
+        HistoryChanged where it is not."""
+        mark, digest = self._mark
         check_limit(limit)
+        if after > mark or limit == 0:
+            with self._reader() as db:
+                return self._page(db, after, limit, whole=whole)
         first = after if after < mark else max(0, mark - 1)
         with self._reader() as db:
-            rows = fetch(db, statements.READ_ALL, (first, limit + after - first))
-            page = [Stored(*row) for row in rows]
+            page = self._page(db, first, limit + after - first, whole=whole)
             complete = len(page) < limit + after - first
             if mark and (complete or page[-1].position >= mark):
                 here = page[mark - first - 1] if len(page) >= mark - first else None

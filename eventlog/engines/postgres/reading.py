@@ -14,11 +14,14 @@ from engramlog.eventlog.engines.postgres.schema import schema_fault
 from engramlog.eventlog.engines.storage_audit import Row
 from engramlog.eventlog.errors import LogClosed
 from engramlog.eventlog.event import Recorded, Stored
+from engramlog.eventlog.held_scopes import EVERY_SCOPE, KNOWN_EVERYWHERE, beyond, known
 from engramlog.eventlog.log import KeyCopy, StreamHead, check_limit, within
 
 
 class PostgresReading:
     """The part of ``EventLog`` that asks and never writes."""
+
+    held: frozenset[str] = EVERY_SCOPE
 
     def __init__(self, url: str) -> None:
         self._readers = ReaderPool(url, self._check_reader)
@@ -30,7 +33,29 @@ class PostgresReading:
     def read(
         self, after: int = 0, limit: int = 1000, streams: Collection[str] | None = None
     ) -> list[Recorded]:
-        return [decode(stored) for stored in self.read_stored(after, limit, streams)]
+        if self.held == EVERY_SCOPE:
+            return [decode(stored) for stored in self.read_stored(after, limit, streams)]
+        if streams is None:
+            stored = self._read_from(after, limit)
+        else:
+            stored = self.read_stored(after, limit, streams)
+        return [known(self.held, decode(each)) for each in stored]
+
+    def _read_from(self, after: int, limit: int) -> list[Stored]:
+        """Events behind a position, without payloads that are not held."""
+        check_limit(limit)
+        with self._reader() as db:
+            return self._page(db, after, limit)
+
+    def _page(self, db: Connection, after: int, limit: int, *, whole: bool = False) -> list[Stored]:
+        if whole or self.held == EVERY_SCOPE:
+            rows = fetch(db, statements.READ_ALL, (after, limit))
+        else:
+            others = [f"%{ending}" for ending in beyond(self.held)]
+            rows = fetch(
+                db, statements.READ_KNOWN, (sorted(KNOWN_EVERYWHERE), others, after, limit)
+            )
+        return [Stored(*row) for row in rows]
 
     def read_stored(
         self, after: int = 0, limit: int = 1000, streams: Collection[str] | None = None
@@ -38,10 +63,8 @@ class PostgresReading:
         check_limit(limit)
         with self._reader() as db:
             if streams is None:
-                rows = fetch(db, statements.READ_ALL, (after, limit))
-            else:
-                bindings = (after, limit, list(streams), limit)
-                rows = fetch(db, statements.READ_STREAMS, bindings)
+                return self._page(db, after, limit, whole=True)
+            rows = fetch(db, statements.READ_STREAMS, (after, limit, list(streams), limit))
         return [Stored(*row) for row in rows]
 
     def read_stream(

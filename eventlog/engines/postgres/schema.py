@@ -18,6 +18,7 @@ from engramlog.eventlog.engines.postgres.connecting import connect, failures
 from engramlog.eventlog.errors import DataDirectoryError
 
 SCHEMA_VERSION = 1
+PART_POSITIONS = 10_000_000
 
 TABLES = """
 CREATE SCHEMA engramlog;
@@ -54,7 +55,8 @@ CREATE TABLE engramlog.payloads (
   position bigint PRIMARY KEY,
   salt bytea NOT NULL,
   payload bytea NOT NULL
-);
+) PARTITION BY RANGE (position);
+CREATE TABLE engramlog.unscrubbed (part text PRIMARY KEY);
 CREATE TABLE engramlog.idempotency (
   actor bytea NOT NULL,
   key bytea NOT NULL,
@@ -69,7 +71,9 @@ CREATE TABLE engramlog.erased (
 );
 """
 """``head.proofs`` is counted up where a commit must be waited for and there is nothing to write.
-Actors and keys are bytes: a caller's text may hold U+0000, which ``text`` cannot."""
+Actors and keys are bytes: a caller's text may hold U+0000, which ``text`` cannot. Payloads lie in
+parts of ``PART_POSITIONS``, so that scrubbing writes anew only those that lost some, which
+``unscrubbed`` lists; headers do not, since their ids are unique over the whole log."""
 
 GUARDS = """
 CREATE FUNCTION engramlog.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -148,9 +152,33 @@ BEGIN
   RETURN NEW;
 END $$;
 
+CREATE FUNCTION engramlog.make_room(until bigint) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  size CONSTANT bigint := $PART;
+  part bigint;
+  made bigint := (SELECT count(*) FROM pg_inherits
+    WHERE inhparent = 'engramlog.payloads'::regclass);
+BEGIN
+  IF until > (SELECT position FROM engramlog.head) + size THEN
+    RAISE EXCEPTION 'no room is made so far ahead: %', until USING ERRCODE = 'EGA01';
+  END IF;
+  FOR part IN made .. until / size LOOP
+    EXECUTE format('CREATE TABLE engramlog.payloads_%s PARTITION OF engramlog.payloads'
+      ' FOR VALUES FROM (%s) TO (%s)', part, part * size, (part + 1) * size);
+    EXECUTE format('CREATE TRIGGER payloads_not_emptied BEFORE TRUNCATE ON engramlog.payloads_%s'
+      ' FOR EACH STATEMENT EXECUTE FUNCTION engramlog.refuse()', part);
+  END LOOP;
+  RETURN greatest(made, until / size + 1) * size - 1;
+END $$;
+
 CREATE FUNCTION engramlog.erase(event_ids bytea[], actors bytea[], keys bytea[]) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+  INSERT INTO engramlog.unscrubbed
+    SELECT DISTINCT p.tableoid::regclass::text FROM engramlog.events e
+      JOIN engramlog.payloads p USING (position) WHERE e.event_id = ANY (event_ids)
+    ON CONFLICT DO NOTHING;
   DELETE FROM engramlog.payloads USING engramlog.events e
     WHERE payloads.position = e.position AND e.event_id = ANY (event_ids);
   UPDATE engramlog.idempotency i SET digest = ''
@@ -162,8 +190,12 @@ END $$;
 
 CREATE FUNCTION engramlog.scrub() RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  part text;
 BEGIN
-  CLUSTER engramlog.payloads USING payloads_pkey;
+  FOR part IN DELETE FROM engramlog.unscrubbed RETURNING unscrubbed.part LOOP
+    EXECUTE format('CLUSTER %s USING %I', part, split_part(part, '.', 2) || '_pkey');
+  END LOOP;
   CLUSTER engramlog.idempotency USING idempotency_pkey;
 END $$;
 
@@ -184,9 +216,10 @@ BEGIN
   END LOOP;
   RETURN below;
 END $$;
-"""
+""".replace("$PART", str(PART_POSITIONS))
 """``move_head`` is the fence: it fails where the head is not where its caller read it under the
-lock. ``erase`` is the one way to delete; ``scrub`` rewrites the tables without what was deleted.
+lock. ``erase`` is the one way to delete; ``scrub`` rewrites the parts that lost something.
+``make_room`` adds parts for payloads up to a position and says up to where there is room now.
 ``position_at`` halves the log, since receipt times never go back: an index would cost 20 bytes an
 event for a question that is seldom asked."""
 
@@ -247,10 +280,12 @@ GRANT INSERT ON engramlog.streams, engramlog.events, engramlog.payloads, engraml
   engramlog.erased TO {role};
 GRANT UPDATE (origin, epoch, position, received_at, received_hlc, hash, proofs)
   ON engramlog.head TO {role};
-GRANT EXECUTE ON FUNCTION engramlog.erase, engramlog.scrub, engramlog.position_at TO {role};
+GRANT EXECUTE ON FUNCTION engramlog.erase, engramlog.scrub, engramlog.make_room,
+  engramlog.position_at TO {role};
 """
 _REVOKES = """
-REVOKE ALL ON FUNCTION engramlog.erase, engramlog.scrub, engramlog.position_at FROM PUBLIC;
+REVOKE ALL ON FUNCTION engramlog.erase, engramlog.scrub, engramlog.make_room,
+  engramlog.position_at FROM PUBLIC;
 """
 
 
@@ -268,7 +303,7 @@ def prepare(url: str, role: str) -> None:
         if not db.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (role,)).fetchone():
             raise DataDirectoryError(f"the server has no role {role!r}: create it first")
         db.execute(TABLES)
-        db.execute(GUARDS)
+        db.execute(GUARDS.encode())
         for statement in _triggers():
             db.execute(statement)
         db.execute(
@@ -301,14 +336,24 @@ def check_version(db: psycopg.Connection) -> None:
 def schema_fault(db: psycopg.Connection) -> str | None:
     """Which guard is missing or switched off."""
     found = {
-        str(name)
-        for (name,) in db.execute(
-            "SELECT tgname FROM pg_trigger t JOIN pg_class c ON c.oid = tgrelid"
+        (str(table), str(name))
+        for table, name in db.execute(
+            "SELECT relname, tgname FROM pg_trigger t JOIN pg_class c ON c.oid = tgrelid"
             " JOIN pg_namespace n ON n.oid = relnamespace"
-            " WHERE nspname = 'engramlog' AND NOT tgisinternal AND tgenabled IN ('O', 'A')"
+            " WHERE nspname = 'engramlog' AND tgenabled IN ('O', 'A')"
         )
     }
-    wanted = {f"{table}_{what}" for table in GUARDED for what in ("append_only", "not_emptied")}
-    wanted |= {f"{table}_checked" for table in _CHECKED}
+    parts = db.execute(
+        "SELECT relname FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid"
+        " WHERE inhparent = 'engramlog.payloads'::regclass"
+    )
+    tables = [*((name, name) for name in GUARDED), *((part, "payloads") for (part,) in parts)]
+    wanted = {
+        (table, f"{of}_{what}") for table, of in tables for what in ("append_only", "not_emptied")
+    }
+    wanted |= {(table, f"{of}_checked") for table, of in tables if of in _CHECKED}
     missing = sorted(wanted - found)
-    return f"trigger {missing[0]} is missing or switched off" if missing else None
+    if not missing:
+        return None
+    table, trigger = missing[0]
+    return f"trigger {trigger} of {table} is missing or switched off"

@@ -10,6 +10,14 @@ READ_ALL = (
     + """FROM engramlog.events e LEFT JOIN engramlog.payloads p USING (position)
 WHERE e.position > %s ORDER BY e.position LIMIT %s"""
 )
+READ_KNOWN = (
+    _STORED
+    + """FROM engramlog.events e LEFT JOIN engramlog.payloads p ON p.position = e.position
+  AND (e.kind = ANY (%s) OR e.stream_no NOT IN (
+    SELECT stream_no FROM engramlog.streams WHERE stream LIKE ANY (%s)))
+WHERE e.position > %s ORDER BY e.position LIMIT %s"""
+)
+"""Without the payloads of streams that are not held, but for some kinds."""
 READ_STREAMS = (
     _STORED
     + """FROM (
@@ -98,6 +106,7 @@ NAME_ERASED = """
 INSERT INTO engramlog.erased (event_id, position)
 SELECT * FROM unnest(%b::bytea[], %b::bigint[]) ON CONFLICT DO NOTHING"""
 ERASE = "SELECT engramlog.erase(%b::bytea[], %b::bytea[], %b::bytea[])"
+MAKE_ROOM = "SELECT engramlog.make_room(%s)"
 SCRUB = "SELECT engramlog.scrub()"
 
 CLAIM = "UPDATE engramlog.head SET origin = %s, epoch = %s"

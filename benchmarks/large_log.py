@@ -1,0 +1,145 @@
+"""A log of many millions of events in PostgreSQL, and the same log copied into ``log.db``.
+
+Facts are appended by ``COPY``, ``BATCH`` events a commit, to one server without standbys. One in
+``TEAM_EVERY`` is of scope ``team``, so that a node may be given a part that fits into memory.
+The folder stays, so that nodes can be tried over it:
+
+    python -m benchmarks.large_log FOLDER --events 20000000
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+import psycopg
+
+from benchmarks.report import Figure, Stopwatch, say, table
+from engramlog.eventlog.clock import SystemClock
+from engramlog.eventlog.directory import HeldDirectory
+from engramlog.eventlog.engines.postgres.log import PostgresLog
+from engramlog.eventlog.engines.postgres.schema import prepare
+from engramlog.eventlog.engines.sqlite.log import SqliteLog
+from engramlog.eventlog.event import Draft, scope_partition
+from engramlog.eventlog.identifiers import IdentifierSource
+from engramlog.eventlog.identity import Identity
+from engramlog.eventlog.kinds import FactAsserted, Value
+from engramlog.eventlog.log import Idempotency
+from engramlog.projections.cid import compute_cid
+from engramlog.replay.copying import copy_log
+from engramlog.replay.verify import verify
+from tests.worlds.postgres_servers import Server, Servers
+
+BATCH = 10_000
+TEAM_EVERY = 20
+SETTINGS = """
+shared_buffers = 512MB
+max_wal_size = 4GB
+wal_keep_size = 0
+checkpoint_timeout = 15min
+"""
+_SIZES = """
+SELECT c.relname, pg_relation_size(c.oid) FROM pg_class c JOIN pg_namespace n
+ON n.oid = c.relnamespace WHERE n.nspname = 'engramlog' AND c.relkind IN ('r', 'i', 't')
+  AND pg_relation_size(c.oid) > 1000000 ORDER BY 2 DESC"""
+
+
+def fact_drafts(first: int, count: int, ids: IdentifierSource) -> list[Draft]:
+    """Facts as a node records them, ten of an entity, about 50 bytes of text each."""
+    drafts: list[Draft] = []
+    now_us = time.time_ns() // 1_000
+    for number in range(first, first + count):
+        scope = "company" if number % TEAM_EVERY else "team"
+        value = Value("text", f"note {number} about the plan and the budget of team {number % 97}")
+        entity, relation = f"user:u{number // 10}", f"memory:r{number % 10}"
+        cid = compute_cid(entity=entity, relation=relation, value=value, source="agent:one",
+                          confidence=1.0, scope=scope)  # fmt: skip
+        payload = FactAsserted(entity, relation, value, "agent:one", scope, cid=cid)
+        drafts.append(Draft(payload, scope_partition(scope), ids.next(now_us), "agent:one"))
+    return drafts
+
+
+def run(folder: Path, events: int, *, copy: bool) -> list[Figure]:
+    """Figures of loading, verifying and copying."""
+    servers = Servers(folder=folder)
+    try:
+        server = servers.single(SETTINGS)
+        directory = HeldDirectory.open(folder / "node")
+        identity = directory.identity
+        directory.close()
+        with psycopg.connect(server.url(), autocommit=True) as db:
+            db.execute("CREATE ROLE node LOGIN")
+        prepare(server.url(), "node")
+        return _run(server, folder, identity, events, copy=copy)
+    finally:
+        servers.close()
+
+
+def _run(
+    server: Server, folder: Path, identity: Identity, events: int, *, copy: bool
+) -> list[Figure]:
+    origin, epoch, url = identity.node_id, identity.epoch, server.url("node")
+    figures: list[Figure] = []
+
+    def add(name: str, value: float, unit: str) -> None:
+        figures.append(Figure(name, value, unit))
+        say(f"{name}: {value:,.2f} {unit}")
+
+    log = PostgresLog.open(
+        url, origin=origin, epoch=epoch, clock=SystemClock(), durability="server"
+    )
+    with log:
+        ids, watch, spent = IdentifierSource(), Stopwatch(), time.process_time()
+        for first in range(0, events, BATCH):
+            key = f"import-{first}"
+            drafts = fact_drafts(first, min(BATCH, events - first), ids)
+            log.append(drafts, idempotency=Idempotency("agent:one", key, key.encode()))
+            if first % 1_000_000 == 0:
+                say(f"{first:,} events in {watch.seconds:,.0f} s")
+        add("appended", events / watch.seconds, "events/s")
+        add(
+            "processor time of the node, an event",
+            (time.process_time() - spent) / events * 1e6,
+            "µs",
+        )
+        with psycopg.connect(server.url(), autocommit=True) as db:
+            for name, size in db.execute(_SIZES):
+                add(f"{name}, an event", size / events, "bytes")
+        watch = Stopwatch()
+        with PostgresLog.open(
+            url, origin=origin, epoch=epoch, clock=SystemClock(), durability="server"
+        ):
+            add("opened", watch.seconds, "s")
+        watch, spent = Stopwatch(), time.process_time()
+        fault = verify(log).fault
+        assert fault is None, fault
+        add("verified", events / watch.seconds, "events/s")
+        add(
+            "processor time of verifying, an event",
+            (time.process_time() - spent) / events * 1e6,
+            "µs",
+        )
+        if copy:
+            watch = Stopwatch()
+            file = folder / "copy.db"
+            with SqliteLog.open(file, origin=origin, epoch=epoch, clock=SystemClock()) as target:
+                copy_log(log, target, lambda _done, _of: None)
+            add("copied to log.db", events / watch.seconds, "events/s")
+            add("log.db, an event", file.stat().st_size / events, "bytes")
+            file.unlink()
+    return figures
+
+
+def main() -> None:
+    """Run it."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.large_log", description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--events", type=int, default=20_000_000)
+    parser.add_argument("--copy", action="store_true", help="also into log.db")
+    args = parser.parse_args()
+    print(table(run(args.folder, args.events, copy=args.copy)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""What a node that holds some scopes of a shared log may decide.
+
+A decision asks the tables and the image, which lack the other scopes: what is about those, or needs
+all of them, is for a node that holds all. Most rights and declarations lie outside scopes, so that
+they are decided anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from engramlog.eventlog import kinds
+from engramlog.eventlog.event import Draft
+from engramlog.eventlog.held_scopes import EVERY_SCOPE, is_held
+from engramlog.projections.writing import commands as ask
+from engramlog.projections.writing.commands import Command, Refused
+
+NEED_EVERY_SCOPE = (
+    ask.EraseFacts,
+    ask.EraseEvents,
+    kinds.FactErased,
+    kinds.ErasureCertified,
+    kinds.LegalHoldSet,
+    ask.AdoptPage,
+    ask.TakeForeignEnds,
+    ask.NoteEquivocation,
+    ask.ReceiveForeign,
+)
+
+
+def not_held(held: frozenset[str], command: Command) -> Refused | None:
+    """Why a node that holds ``held`` does not decide a command; None where it does."""
+    if held == EVERY_SCOPE:
+        return None
+    if isinstance(command, ask.OnBehalf):
+        return not_held(held, command.command)
+    if isinstance(command, NEED_EVERY_SCOPE):
+        return _refusal(held, "this")
+    others = sorted(set(_scopes(command)) - held)
+    return _refusal(held, f"scope {others[0]!r}") if others else None
+
+
+def drafts_not_held(held: frozenset[str], drafts: Sequence[Draft]) -> Refused | None:
+    """As ``not_held``, of what was decided."""
+    if held == EVERY_SCOPE:
+        return None
+    for draft in drafts:
+        if not is_held(held, draft.partition, kinds.kind_of(draft.payload), draft.payload):
+            return _refusal(held, f"what stands in {draft.partition}")
+    return None
+
+
+def _scopes(command: Command) -> Collection[str]:
+    """The scopes that a command is about, as far as it names them."""
+    if isinstance(command, ask.Consolidate):
+        return (command.apply.scope,)
+    if isinstance(command, ask.SweepDecay | kinds.TombstoneSet):
+        return command.scopes
+    scope = getattr(command, "scope", None)
+    return (scope,) if scope in EVERY_SCOPE else ()
+
+
+def _refusal(held: frozenset[str], what: str) -> Refused:
+    return Refused("scope_not_held", scope_not_held(held, what))
+
+
+def scope_not_held(held: frozenset[str], what: str) -> str:
+    """The sentence that says so."""
+    own = ", ".join(sorted(held))
+    return f"this node holds the scopes {own} of its log; ask one that holds all for {what}"
