@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
-from engramlog.projections.embedding.files.blocks import remove_blocks
 from msgspec import Struct
 
 from engramlog.eventlog.clock import Clock
@@ -22,6 +21,7 @@ from engramlog.eventlog.engines.sqlite.log import SqliteLog
 from engramlog.eventlog.errors import DataDirectoryError, LogCutBack
 from engramlog.eventlog.held_scopes import EVERY_SCOPE
 from engramlog.eventlog.log import ReadableLog, WholeLog
+from engramlog.projections.embedding.vectors.blocks import remove_blocks
 from engramlog.projections.image.files import ImageFiles
 from engramlog.projections.tables.store import generations, remove_generation
 from engramlog.replay.opening import tables_beyond
