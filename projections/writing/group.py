@@ -168,7 +168,7 @@ class Group:
         outcomes = None
         held = [not_held(self._held, command) for command in submission.commands]
         refusal = next(filter(None, held), None)
-        if before is not None and refusal is not None:  # what came of it is not known here
+        if before is not None and refusal is not None:  # its outcome is unknown here
             outcomes = [refusal] * len(held)
         elif before is not None:
             outcomes = replayed_outcomes(submission.commands, before.events, self._tables())

@@ -29,7 +29,7 @@ NEED_EVERY_SCOPE = (
 
 
 def not_held(held: frozenset[str], command: Command) -> Refused | None:
-    """Why a node that holds ``held`` does not decide a command; None where it does."""
+    """Why a node that holds ``held`` does not decide a command; None if it does."""
     if held == EVERY_SCOPE:
         return None
     if isinstance(command, ask.OnBehalf):

@@ -72,7 +72,7 @@ CREATE TABLE engramlog.erased (
 """
 """``head.proofs`` is counted up where a commit must be waited for and there is nothing to write.
 Actors and keys are bytes: a caller's text may hold U+0000, which ``text`` cannot. Payloads lie in
-parts of ``PART_POSITIONS``, so that scrubbing writes anew only those that lost some, which
+parts of ``PART_POSITIONS``, so that scrubbing rewrites only those that lost some, which
 ``unscrubbed`` lists; headers do not, since their ids are unique over the whole log."""
 
 GUARDS = """
