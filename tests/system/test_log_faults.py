@@ -161,6 +161,50 @@ def test_a_base_backup_made_under_writes_is_restored_and_verified(
         restored.stop()
 
 
+def test_a_base_backup_and_archived_segments_are_restored_to_a_point_and_verified() -> None:
+    reason = postgres_servers.missing()
+    if reason is not None:
+        pytest.skip(reason)
+    servers = Servers()
+    restored = Server(servers.folder, "restored")
+    try:
+        server = servers.single(before_start=Server.archive)
+        with (
+            new_log(server) as url,
+            PostgresLog.open(
+                url, origin=ORIGIN, epoch=1, clock=SystemClock(), durability="server"
+            ) as log,
+            psycopg.connect(server.url(), autocommit=True) as db,
+        ):
+            log.append(facts(20))
+            restored.restore(server)
+            log.append(facts(30))
+            (until,) = db.execute("SELECT clock_timestamp()::text").fetchone() or ("",)
+            kept = log.head().position
+            log.append(facts(10))
+            db.execute("SELECT pg_switch_wal()")
+            archived = "SELECT last_archived_wal = pg_walfile_name(%s) FROM pg_stat_archiver"
+            (end,) = db.execute("SELECT pg_current_wal_lsn() - 1").fetchone() or ("",)
+            wait_until(lambda: db.execute(archived, (end,)).fetchone() == (True,), "it is archived")
+            restored.recover(servers.folder / "archive", until)
+            restored.start()
+            wait_until(lambda: _out_of_recovery(restored), "it has replayed the archive")
+            with PostgresLog.open(
+                restored.url("node"),
+                origin=ORIGIN,
+                epoch=2,
+                clock=SystemClock(),
+                durability="server",
+            ) as copy:
+                assert (copy.head().position, kept) == (50, 50)
+                assert verify(copy).fault is None
+                assert copy.read(limit=100) == log.read(limit=50)
+                copy.append([fact()])
+    finally:
+        restored.stop()
+        servers.close()
+
+
 def _out_of_recovery(server: Server) -> bool:
     with psycopg.connect(server.url(), autocommit=True) as db:
         return db.execute("SELECT pg_is_in_recovery()").fetchone() == (False,)

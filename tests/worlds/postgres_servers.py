@@ -109,6 +109,24 @@ class Server:
              "-c", "fast", "-X", "stream", "--no-sync")  # fmt: skip
         self.configure("synchronous_standby_names = ''\n")
 
+    def archive(self) -> Path:
+        """Keep every finished segment of the write-ahead log in a directory, which is returned;
+        from the next start on."""
+        folder = self.folder / "archive"
+        folder.mkdir()
+        _own(folder)
+        command = f"test ! -f {folder}/%f && cp %p {folder}/%f"
+        self.configure(f"archive_mode = on\narchive_command = '{command}'\n")
+        return folder
+
+    def recover(self, archive: Path, until: str) -> None:
+        """Replay archived segments over this base backup, up to a time, and then take writes."""
+        _write(self.data / "recovery.signal", "")
+        self.configure(
+            f"restore_command = 'cp {archive}/%f %p'\nrecovery_target_time = '{until}'\n"
+            "recovery_target_action = 'promote'\narchive_mode = off\n"
+        )
+
     def follow(self, source: Server) -> None:
         """Be a standby of another server from the next start (or reload) on."""
         _write(self.data / "standby.signal", "")
@@ -226,12 +244,15 @@ class Servers:
             os.chown(self.folder, user.pw_uid, user.pw_gid)
         self.all: list[Server] = []
 
-    def single(self, settings: str = "") -> Server:
+    def single(
+        self, settings: str = "", before_start: Callable[[Server], object] = lambda _: None
+    ) -> Server:
         """One server that no other follows; as it was left, where its directory is there."""
         server = self._new("single")
         if not server.data.exists():
             server.create()
             server.configure(settings)
+            before_start(server)
         server.start()
         return server
 
@@ -316,6 +337,10 @@ def _program(name: str) -> str:
 def _write(path: Path, text: str) -> None:
     """Write a file that the server's user owns."""
     path.write_text(text)
+    _own(path)
+
+
+def _own(path: Path) -> None:
     user = _user() if os.geteuid() == 0 else None
     if user is not None:
         os.chown(path, user.pw_uid, user.pw_gid)
