@@ -76,7 +76,7 @@ def test_gzip_is_recognised(tmp_path: Path) -> None:
         (lines({"op": "forget"}), "op: must be one of assert, retract"),
         (lines({"op": "retract", "target": "x"}), "target: 'x' is not the key of an earlier line"),
         (lines({"op": "retract"}), "needs exactly one of target, id and match"),
-        (lines(fact(1, derived_from=["nobody"])), "derived_from: 'nobody' is no key"),
+        (lines(fact(1, derived_from=["nobody"])), "derived_from: 'nobody' is not the key"),
         (lines(fact(1, entity=" ")), "entity: entity URI must not be empty"),
     ],
 )
