@@ -97,7 +97,7 @@ class Chain:
         now_us: int,
         idempotency_key: str | None,
     ) -> list[Link]:
-        """Continue the log with ``drafts``, whose encoded payloads stand beside them.
+        """Continue the log with ``drafts``, with their encoded payloads.
 
         All share one ``received_at``: ``now_us``, or the last recorded one if that is later.
         """

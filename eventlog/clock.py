@@ -83,7 +83,7 @@ class HybridClock:
         return self.last
 
     def receive(self, remote: int, now_us: int) -> int:
-        """Take in a reading of a replayed event, however old, and return ours after it.
+        """Merge a reading of a replayed event, of any age, and return ours after it.
 
         Raises:
             ClockSkew: the reading is over 300 s ahead; our clock is left as it was.

@@ -94,7 +94,7 @@ def decode_payload(header: Header, data: bytes) -> Payload | UnknownPayload:
             fields = UPCASTERS[header.kind, version](fields)
         payload = msgspec.convert(fields, AnyPayload)
     if kind_of(payload) != header.kind:
-        # The header decides in which stream an event may stand; its payload must be that kind.
+        # The header decides which streams may hold an event; its payload must be that kind.
         raise msgspec.ValidationError(f"a {kind_of(payload)} payload under a {header.kind} header")
     return payload
 

@@ -113,7 +113,7 @@ class OutcomeUnknown(StorageError):
 
 class HistoryChanged(StorageError):
     """The server's log is not the one this node has followed: it is shorter, or holds another
-    event where this node stands. Writing would fork it."""
+    event at this node's head. Writing would fork it."""
 
 
 class CorruptLog(EventLogError):

@@ -25,7 +25,7 @@ def garden_partition(garden_id: str) -> str:
 
 
 def fact_partition(scope: str, garden_id: str | None) -> str:
-    """Where a fact of this scope and garden stands, and whatever speaks of it."""
+    """The stream of a fact of this scope and garden, and of events about it."""
     return scope_partition(scope) if garden_id is None else garden_partition(garden_id)
 
 

@@ -114,7 +114,7 @@ class AppendTransaction(Protocol):
         received_at: int | None = None,
         erasable: Collection[bytes] = (),
     ) -> Appended:
-        """Take in another node's events as they are, with positions and times of this log.
+        """Append another node's events unchanged, with positions and times of this log.
 
         ``peer`` is who they came through. ``erasable`` are ids of events whose payload may be
         missing, because an erasure names them.

@@ -278,7 +278,7 @@ class BlockingHttp:
 
 
 def answer_of(future: Future[Result]) -> Result:
-    """What came of a request that was begun. Raises HttpFault."""
+    """The outcome of a request that was begun. Raises HttpFault."""
     try:
         return future.result()
     except CancelledError as fault:

@@ -1,6 +1,6 @@
 """Texts and their numbers, in arrays: a sealed dictionary that is looked up where it lies.
 
-Texts stand one after the other in the order of their numbers. A number is found by way of a table
+Texts follow each other in the order of their numbers. A number is found by way of a table
 of open addresses with a salted hash, so chosen texts cannot crowd it.
 A number whose text is empty is a gap: it had a text once, and no text leads to it.
 """

@@ -1,6 +1,6 @@
 """A scratch node at a moment, in which something may be supposed.
 
-It stands on its own tables, made for it in its own folder: a copy of the node's where the
+It has its own tables, made in its own folder: a copy of the node's where the
 moment is now, else replayed from the log's beginning, which takes time and room and so is
 bounded by the caller. Its writer decides, appends and projects as the node's does, over a log
 that keeps what is new in memory. Nothing of the node is written.
@@ -90,7 +90,7 @@ def scratch_at(
 
 
 def _copied(tables: Path, path: Path, position: int | None) -> int | None:
-    """Copy the node's tables, where they stand at the position; what they stand at."""
+    """Copy the node's tables, if they are at the position; returns their position."""
     source = open_fixed(tables)
     try:
         found = tables_position(source)

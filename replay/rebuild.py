@@ -1,7 +1,7 @@
 """Rebuild: the log replayed into a fresh file, compared with the one that serves, swapped in.
 
 Blue is the file in use, green the one being built. Green is bulk-loaded up to a position
-that blue also stands at; where all projectors have the versions blue was made with, the
+that blue is also at; if all projectors have the versions blue was made with, the
 digests must be equal. Only then is the link moved, between two groups of writes.
 
 Green starts as a copy of the newest snapshot that fits, and only the rest is replayed. Where

@@ -251,7 +251,7 @@ class Snapshots:
             sync_folder(self.folder)
 
     def remove_holding(self, positions: Iterable[int]) -> list[int]:
-        """Remove every snapshot that applied one of these events; returns where they stood."""
+        """Remove every snapshot that applied one of these events; returns their positions."""
         first = min(positions, default=None)
         removed: list[int] = []
         if first is None:

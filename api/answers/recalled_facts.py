@@ -1,4 +1,4 @@
-"""Recalled facts as full answers carry them. A record stands in an answer four times: it is
+"""Recalled facts as full answers carry them. An answer holds a record four times: it is
 encoded once, and its bytes are put together."""
 
 from __future__ import annotations

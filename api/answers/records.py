@@ -33,7 +33,7 @@ class Volatile(Struct, frozen=True):
     contradicted: bool
     source_trust: float | None = None
     quarantine: str | None = None
-    """Where the fact stands in a quarantine garden: ``pending``, ``promoted``, ``rejected`` or
+    """The fact's state in a quarantine garden: ``pending``, ``promoted``, ``rejected`` or
     ``withdrawn``; None for facts that are in none."""
     attributes: FactAttributes | None = None
     """None if the fact has none of its own."""

@@ -25,7 +25,7 @@ PAGE_EVENTS = 500
 
 
 class SubscriptionEvent(Struct):
-    """A change that a subscriber hears of, and how its delivery stands."""
+    """A change for a subscriber, and the state of its delivery."""
 
     id: str
     subscription_id: str

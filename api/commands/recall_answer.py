@@ -35,7 +35,7 @@ def answered(
     """Recall for the caller. Nothing is noted or written here.
 
     Args:
-        warnings: to stand in the answer, before its own.
+        warnings: for the answer, before its own.
         shape: of the answer (see ``Shape``).
         verify: prove the answer by the caller's fact chain.
 

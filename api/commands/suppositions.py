@@ -35,7 +35,7 @@ from engramlog.projections.writing.commands import (
 
 
 class SupposedOutcome(Struct):
-    """What came of one supposition. ``events``: how many it would write."""
+    """The outcome of one supposition. ``events``: how many it would write."""
 
     index: int
     op: str

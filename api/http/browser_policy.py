@@ -1,7 +1,7 @@
 """What a web page may make a browser ask of this node, and what it may read of the answer.
 
 A page elsewhere is refused by its ``Origin``. A page that was served under a name which now
-points here (DNS rebinding) is refused by its ``Host``, where no key stands in its way. A body
+points here (DNS rebinding) is refused by its ``Host``, where no key prevents it. A body
 that a browser sends without asking first (a preflight) is refused where it bears no key.
 """
 

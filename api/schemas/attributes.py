@@ -125,8 +125,8 @@ class Attributes(Rankable):
 
 
 class AttributesPatch(Rankable):
-    """Those to set, and only those: what is left out stays. ``relevance_change`` is added to
-    the relevance that stands, which then stays within its bounds."""
+    """Those to set; omitted ones stay. ``relevance_change`` is added to
+    the present relevance, which then stays within its bounds."""
 
     relevance_change: Annotated[
         Whole, Field(ge=-2 * RELEVANCE_MAX, le=2 * RELEVANCE_MAX), AfterValidator(_steps)

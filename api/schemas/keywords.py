@@ -81,7 +81,7 @@ class KeywordFields(BaseModel):
 
     @property
     def situation(self) -> Situation:
-        """Where the asker stands."""
+        """The asker's situation."""
         now = self.current_context
         if now is None:
             return Situation()

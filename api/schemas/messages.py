@@ -45,7 +45,7 @@ _TEXTS: dict[str, str] = {
 }
 _EMPTY = "must not be empty"
 _OUR_OWN = "Value error, "
-"""Stands before the messages of our own checks."""
+"""Precedes the messages of our own checks."""
 
 
 def plain_message(kind: str, context: Mapping[str, Any], message: str) -> str:

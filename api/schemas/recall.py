@@ -31,7 +31,7 @@ Whole = Annotated[int, Field(strict=True)]
 
 
 class RecallBody(KeywordFields, MomentQuery):
-    """A question. What is left out is as the profile says."""
+    """A question. Omitted fields use the profile's defaults."""
 
     query: str = Field(min_length=1, max_length=QUERY_LENGTH_MAX)
     scope: str = "local"

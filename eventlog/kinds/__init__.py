@@ -50,4 +50,4 @@ SCHEMA_VERSIONS: dict[str, int] = {kind: shape.version for kind, shape in KINDS.
 
 REPLICATED: frozenset[str] = frozenset(kind for kind, shape in KINDS.items() if shape.replicated)
 """Kinds that belong to scope and garden streams; all others stay in the node's own stream
-(where ``fact_erased`` stands too, when it names events of that stream)."""
+(with ``fact_erased`` too, when it names events of that stream)."""

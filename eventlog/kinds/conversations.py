@@ -34,7 +34,7 @@ class EpisodeRecorded(Payload, frozen=True, gc=False, tag="episode_recorded"):
 
 
 class AppliedDelta(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """One typed delta and its outcome. The fact's content stands in ``fact_asserted``;
+    """One typed delta and its outcome. ``fact_asserted`` has the fact's content;
     ``payload`` holds only what the delta's payload said besides.
 
     ``name`` is the fact's id in the delta, ``subject`` and ``predicate`` what it called its

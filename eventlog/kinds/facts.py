@@ -73,7 +73,7 @@ class FactAsserted(Payload, frozen=True, gc=False, tag="fact_asserted"):
     """A source states a fact. Its id is the event id unless ``id`` says otherwise.
 
     ``garden_id`` is the garden whose members alone may see it; such a fact, and whatever
-    ends or settles it, stands in the garden's stream instead of the scope's.
+    ends or settles it, is in the garden's stream, not the scope's.
     ``foreign`` wraps a fact of a node that speaks only the protocol's federation; its id is
     then computed from the payload, so that all who wrap it agree
     (``projections/tables/peers/protocol_facts.py``).

@@ -99,7 +99,7 @@ class CapabilityIssued(Payload, frozen=True, tag="capability_issued"):
 
 class CapabilityRevoked(Payload, frozen=True, tag="capability_revoked"):
     """A capability of this event's origin allows nothing from here on, nor does what was
-        derived from it. Stands once in the stream of each scope that the token covers, so that
+        derived from it. Recorded once in the stream of each scope that the token covers, so that
     a replay of the scope shows it.
 
         ``revocation_id`` is a token id, or the digest (hex) of a derived token's last block.

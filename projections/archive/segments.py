@@ -36,7 +36,7 @@ class Tip(Struct, frozen=True, array_like=True):
 
 
 class Segment(Struct, frozen=True):
-    """A sealed file: positions ``first`` to ``last``, its bytes, and where every stream stood
+    """A sealed file: positions ``first`` to ``last``, its bytes, and the state of every stream
     after its last event."""
 
     name: str

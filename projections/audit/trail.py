@@ -41,7 +41,7 @@ class TrailFilters(Struct, frozen=True, kw_only=True):
 
 
 class Step(Struct, frozen=True):
-    """One entry: where its event stands, and where the fact was asserted."""
+    """One entry: the position of its event, and of the fact's assertion."""
 
     position: int
     asserted: int

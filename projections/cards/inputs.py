@@ -1,6 +1,6 @@
 """The facts a card is made of, and a fingerprint that differs whenever its text would.
 
-Everything is asked with the reader's own rights at the reader's Moment, so two readers who
+Everything is read with the reader's own rights at the reader's Moment, so two readers who
 see different facts can never agree on a fingerprint, and share no text.
 """
 

@@ -1,6 +1,6 @@
 """The facts' columns, names and slot lists as sections of a file, and made of them again.
 
-What is written is what stood at one position, though the writer may continue: columns and lists
+The file has the state of one position, though the writer may continue: columns and lists
 only grow, and an end that was noted later says so itself. Of erased facts nothing is written but
 that their slots are taken.
 """

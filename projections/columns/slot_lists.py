@@ -37,7 +37,7 @@ class Postings:
     """Lists of increasing slots by number or term, cut to what a reader has pinned.
 
     A list of one slot is kept as a plain integer: most are, and an array costs four times
-    as much memory. What is sealed stands before all that grows, and is as old as any reader.
+    as much memory. The sealed part comes before the growing one, and is as old as any reader.
     """
 
     def __init__(self) -> None:

@@ -141,7 +141,7 @@ def _of(reader: Reader, view: View, part: Partial, row: ConflictRow) -> bool:
 def conflict(
     reader: Reader, view: View, authorization: Authorization, moment: Moment, conflict_id: str
 ) -> Conflict | None:
-    """One conflict by id; None if it is absent or not the caller's to see."""
+    """One conflict by id; None if it is absent or not visible."""
     part = _partial(reader, view, authorization)
     for values in part.rows:
         row = ConflictRow(*values)

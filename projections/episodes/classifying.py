@@ -1,6 +1,6 @@
 """From episodes to deltas: the classifier of the seed, or the matchers of a rule.
 
-A pure function of the episodes, in their order, and of which facts stood before them. What
+A pure function of the episodes, in their order, and of the facts before them. What
 is in one pass or in many makes no difference: the state that a pass carries along is what the
 tables would say had each episode had its own pass.
 """

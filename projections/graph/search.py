@@ -50,7 +50,7 @@ def search(
 ) -> SearchHits:
     """At most ``limit`` entities and facts in which every word of ``text`` is found.
 
-    ``aliases``: the names that stood at the moment, and the entities they mean.
+    ``aliases``: the live names at the moment, and the entities they mean.
     """
     pieces = strip_diacritics(text).split()[:PIECES_MAX]
     mask = live_mask(view, authorization, moment)

@@ -1,6 +1,6 @@
 """The memory image: what every query filters by, in memory, in parts.
 
-Each part stands in the file of its projection (``projections.tables``): loaded from the tables
+Each part is in the file of its projection (``projections.tables``): loaded from the tables
 at start, and folded from the events that are published after that. Only the writer's thread
 changes it; readers pin a ``View`` at a published position and never wait.
 """
@@ -168,7 +168,7 @@ class MemoryImage:
         return sections_of(self.facts, cut.facts, np.frombuffer(cut.classification, dtype=np.int8))
 
     def restore(self, cut: ImageCut, sections: Sections) -> None:
-        """Take in, in place of ``load``, what was written of a cut.
+        """Restore, in place of ``load``, what was written of a cut.
 
         Raises:
             SealedFault, msgspec.MsgspecError: it cannot be read; the image is of no use.
@@ -180,7 +180,7 @@ class MemoryImage:
         self._publish(cut.position)
 
     def unmap(self) -> Callable[[], object | None]:
-        """Let go of the file that the image was restored from, if it was, and continue in memory
+        """Release the file that the image was restored from, if any, and continue in memory
         of this process alone. Call in the writer's thread. What is returned gives None once
         nothing refers to the file's map: readers may for as long as they are under way."""
         sections, self._sections = self._sections, None

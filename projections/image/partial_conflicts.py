@@ -1,7 +1,7 @@
 """Conflicts of keys of which a caller may read some facts and not others.
 
 The table's rows are the newest value against each other one, readable or not: a fact
-that is kept from a caller may stand where theirs would. For such keys the rows are made again
+hidden from a caller may take the place of theirs. For such keys the rows are made again
 from what the caller may read, by the projector itself, as if nothing else had ever been said.
 """
 

@@ -45,7 +45,7 @@ class View(ColumnView):
 
     def ages(self, slots: I32) -> Keys:
         """Sort keys of facts, for ``np.lexsort``: the older first, by the clock of the node
-        that stated them. Slots stand in the order of arrival, which differs between nodes;
+        that stated them. Slots are in the order of arrival, which differs between nodes;
         this order does not."""
         return self.tie[slots], self.hlc[slots]
 

@@ -18,7 +18,7 @@ content cannot raise its own)."""
 CONFIDENTIAL = 2
 """The lowest classification that only the source of a fact may read."""
 CONFIDENTIAL_SCOPES = frozenset({"local", "team"})
-"""Where such facts may stand outside gardens: peers are given the other scopes."""
+"""Scopes for such facts outside gardens: peers get the other scopes."""
 LABELS_MAX = 25
 LABEL_LENGTH_MAX = 32
 TOPIC_LENGTH_MAX = 64

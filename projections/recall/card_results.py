@@ -43,7 +43,7 @@ class EntityCard(Struct, frozen=True):
 
     @property
     def limited(self) -> bool:
-        """Whether the facts are cut to a few because a stale card stands beside them."""
+        """Whether a stale card beside the facts cuts them to a few."""
         served = self.served
         return served is not None and served.card is not None and served.stale
 

@@ -1,5 +1,5 @@
 """The facts that survive authorisation, the Moment and a request's filters: found by whole
-columns, and remembered while the node stands still.
+columns, and remembered until the next write.
 
 What survives is a function of the view, the moment and the question's filters; only expiry
 depends on the clock, so what was found holds from the last expiry to the next.

@@ -1,7 +1,7 @@
 """Recall, from a request to the packed facts, in the one order there is.
 
 request → authorise → plan → stages → gate → fuse → factors → diversify → pack → enrich.
-Everything is asked at the Moment given; the only clock is the stopwatch passed in.
+Everything is read at the given Moment; the only clock is the stopwatch passed in.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class Chosen(Struct, frozen=True):
 def choose(survey: Survey, ambient: Ambient) -> Chosen:
     """What is left to be searched for of an ambient request.
 
-    A keyword of several words is common where all of them stand in too many facts together; a
+    A keyword of several words is common where too many facts hold all of them; a
     message that comes alone is judged word by word, and keeps its meaning: only what searches
     for words is asked for those that are left. The question in the asker's own words is
     searched as it is, but a word of it that tells something is reason enough to search: then

@@ -78,7 +78,7 @@ class RecallRequest(Struct, frozen=True, kw_only=True):
         original: the question in the asker's own words, in any language.
         filters: beyond relation and source.
         stages: run only these, by name or label, and those that always run.
-        situation: where the asker stands, for factors that compare facts with it.
+        situation: the asker's, for factors that compare facts with it.
         intent: why it is asked (see ``intent``); None if not said.
     """
 

@@ -3,7 +3,7 @@
 The root is the protocol's token JSON (wire 3.8), signed by the issuing node. It may name a
 ``next_key``; a holder of that key's secret can append a block that narrows the token and
 names another key, without asking anybody. Each block is signed over the digest of all that
-stands before it, so none can be dropped, changed or moved. The secret of the last key
+precedes it, so none can be dropped, changed or moved. The secret of the last key
 travels with the token as the proof that nothing was cut off its end.
 """
 

@@ -65,7 +65,7 @@ class ImagePart(Protocol):
         ...
 
     def fold(self, events: Sequence[Recorded]) -> None:
-        """Take in a run of events of one kind, in log order; parts that stand before this one
+        """Apply a run of events of one kind, in log order; parts before this one
         in the image have folded them."""
         ...
 
@@ -82,6 +82,6 @@ class SmallPart(ImagePart, Protocol):
         ...
 
     def restore(self, state: bytes) -> None:
-        """Take in, in place of ``load``, what the part held when ``state`` was asked for.
+        """Restore, in place of ``load``, what the part held when ``state`` was called.
         Raises msgspec.MsgspecError."""
         ...

@@ -64,7 +64,7 @@ class ProjectionStore:
         path: the generation to open; by default the one the link points at.
         bulk: no durability and late indexes; call ``finish_bulk`` when complete.
         strict: an event of an unknown local kind raises UnknownKind (rebuilds).
-        history: the log that the events come from; erasures ask it what stood before them.
+        history: the log that the events come from; erasures ask it for the state before them.
     """
 
     def __init__(

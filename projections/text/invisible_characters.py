@@ -138,7 +138,7 @@ def _belongs(text: str, at: int, before: int) -> bool:
 
 
 def _selects(number: int, before: int) -> bool:
-    """Whether a variation selector stands after a character that has variants: emoji and
+    """Whether a variation selector follows a character that has variants: emoji and
     key caps for text and emoji style, ideographs for theirs, other scripts and symbols."""
     if _within(before, _SELECTORS):
         return False

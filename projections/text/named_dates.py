@@ -46,7 +46,7 @@ _PATTERNS = (
         rf"\b(?P<d>\d{{1,2}}){_ORDINAL} (?:of )?(?P<m>{_MONTH})\b\.?(?:,? (?P<y>{_YEAR})\b)?"
     ),
     re.compile(rf"\b(?P<m>{_MONTH})\.?(?: of)?,? (?P<y>{_YEAR})\b"),
-    # "may" and "march" are verbs as well: a month alone must stand where one can.
+    # "may" and "march" are verbs as well: a month alone needs a fitting context.
     re.compile(
         rf"\b(?:in|last|this|next|of|since|until|till|by|during|early|late|mid|before|after)[ -]"
         rf"(?P<m>{_FULL_MONTH})\b"

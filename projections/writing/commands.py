@@ -258,7 +258,7 @@ class Consolidate(OwnShape, frozen=True, kw_only=True):
 
 
 class AdoptPage(OwnShape, frozen=True, kw_only=True):
-    """Take in verified events of one stream of a peer; ``statement`` is its signed head, and
+    """Append verified events of one stream of a peer; ``statement`` is its signed head, and
     ``fact_ids`` are those of the facts that the events state."""
 
     node_id: str
@@ -414,7 +414,7 @@ ALONE = (EraseFacts, EraseEvents, TakeForeignEnds, StoreMemory, MergeMemories)
 class SetAttributes(OwnShape, frozen=True, kw_only=True):
     """Change attributes of a fact. ``changes``: by field. ``scopes``: those the caller may
     touch. ``admin``: may also lower a classification and lend any trust. ``relevance_change``
-    is added to the relevance that stands, within its bounds."""
+    is added to the present relevance, within its bounds."""
 
     fact_id: str
     changes: dict[str, Any]

@@ -1,6 +1,6 @@
 """Payloads that are missing from a peer's stream, and the erasures that explain them.
 
-An erasure may stand behind the event that it names, in the same stream; in another stream of
+An erasure may come after the event that it names, in the same stream; in another stream of
 the same node; or in the stream of a peer that may erase here. Until it is known, the stream
 waits: nothing of the page is taken.
 """

@@ -46,7 +46,7 @@ class LogSource(Protocol):
 
 
 class FollowerStatus(Struct, frozen=True):
-    """How a replica stands. ``lag`` in positions; ``behind_us`` since it last held all that
+    """A replica's state. ``lag`` in positions; ``behind_us`` since it last held all that
     the primary had, None before the first time. ``fault`` needs an operator."""
 
     connected: bool

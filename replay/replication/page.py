@@ -34,7 +34,7 @@ class Diverged(ReplicationError):
 
 
 class CopyPage(Struct, frozen=True, array_like=True):
-    """Events behind a position, and where the primary stands.
+    """Events after a position, and the primary's head.
 
     ``head`` is the primary's last position, ``now_us`` its clock, ``node_id`` and
     ``public_key`` (base64) whose log this is.

@@ -1,7 +1,7 @@
 """A fact as the protocol's federation carries it, and what of it is worth taking (wire 3.5).
 
 Nothing here trusts the peer: every field is checked, and whatever does not hold is refused
-by itself, with a code, so that no fact can spoil the page it stands in.
+by itself, with a code, so that no fact can spoil its page.
 """
 
 from __future__ import annotations

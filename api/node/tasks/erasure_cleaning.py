@@ -134,7 +134,7 @@ def cleaning_of(
     start_readers_anew: Callable[[], None],
 ) -> ErasureCleaning:
     """What cleans up after the erasures of a node. ``start_readers_anew``: has other processes
-    let go of the image files."""
+    release the image files."""
 
     def noted(positions: list[int]) -> None:
         archive.note_erased(positions)

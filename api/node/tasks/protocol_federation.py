@@ -125,7 +125,7 @@ class ProtocolFederation(LoopTask):
         return RecordBounds(node_id, self.shared_scopes(scopes), limit, source)
 
     def pulled(self, node_id: str) -> ForeignPages | None:
-        """What came of a peer so far."""
+        """The outcome of a peer so far."""
         return self._node.reader.ask(foreign_pages, node_id)
 
     def is_shared_anew(self, peer: ProtocolPeer) -> bool:

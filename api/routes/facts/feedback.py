@@ -49,7 +49,7 @@ async def give_feedback(call: Call) -> web.Response:
     Raises:
         ApiError: 404 ``receipt_not_found``; 404 where a named fact is not there for the caller;
             422 where the receipt's recall did not return it; 403 where one is rejected without
-            a receipt that is not the caller's to end.
+            a receipt of another caller.
     """
     data = await call.raw()
     request = parse_body(FeedbackRequest, data)

@@ -105,7 +105,7 @@ async def create_key(call: Call) -> web.Response:
 
 
 def _warnings(request: KeyRequest) -> list[str]:
-    """What was asked for that is not so."""
+    """What the request asks for and the key will not have."""
     if request.tenant_id in (None, TENANT):
         return ignored(request)
     warning = (

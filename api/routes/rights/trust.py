@@ -108,7 +108,7 @@ async def get_policy(call: Call) -> web.Response:
     errors=(400, 413, 503, 507),
 )
 async def put_policy(call: Call) -> web.Response:
-    """Replace the parameters; what is left out takes its default."""
+    """Replace the parameters; omitted ones take their defaults."""
     request = await call.body(TrustPolicyRequest)
     policy = TrustPolicy(**request.model_dump())
     await call.do(TrustPolicySet(policy=policy))

@@ -58,7 +58,7 @@ class EpisodesRequest(BaseModel):
 
 
 class EpisodesQuery(MomentQuery):
-    """Whose episodes. What is left out widens the answer; ``user`` cannot be."""
+    """Whose episodes. Omitted fields widen the answer; ``user`` is required."""
 
     model_config = STRICT
 

@@ -34,7 +34,7 @@ class TrustRequest(BaseModel):
 
 
 class TrustPolicyRequest(BaseModel):
-    """The formula's parameters; what is left out takes its default. The weights sum to 1."""
+    """The formula's parameters; omitted ones take their defaults. The weights sum to 1."""
 
     model_config = ConfigDict(extra="forbid")
 

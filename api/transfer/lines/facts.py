@@ -41,7 +41,7 @@ class LineValue(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=T
 class AssertLine(Line, frozen=True, kw_only=True, tag="assert"):
     """A fact. ``derived_from`` holds keys of earlier lines, hashes, or parent objects.
 
-    ``again``: it stands beside an equal fact; without, such a line is answered by that one.
+    ``again``: a new fact beside an equal one; without, the equal one answers such a line.
     ``alone``: a record of confidence 0 whose effect other lines say; without, as in files of
     version 0.1, it ends every fact that it says is not so, of any source.
     """

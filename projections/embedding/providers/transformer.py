@@ -128,7 +128,7 @@ class Workspace:
 def forward(weights: ModelWeights, space: Workspace, texts: Sequence[Sequence[int]]) -> F32:
     """Unit vectors of texts given as token numbers, one row each, in order.
 
-    Texts of equal length should stand together; none may be empty or longer than the
+    Put texts of equal length together; none may be empty or longer than the
     model's places, and together they must fit the workspace.
     """
     lengths = [len(text) for text in texts]

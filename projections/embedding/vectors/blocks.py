@@ -1,7 +1,7 @@
 """Blocks of vectors in files, from which a node starts and which recall workers share.
 
 ``vectors-SPACE.blocks/NUMBER.block`` in the data directory holds the rows of one full block of
-slots, their sketch, and which of them there are. With them stand the positions of the facts that
+slots, their sketch, and which of them there are. With them come the positions of the facts that
 have these slots, and the hash of the last one's event: a block is used only where the log and
 the memory image still say the same. All of it can be embedded again.
 
@@ -103,7 +103,7 @@ class VectorBlocks:
 
     def discard_forgotten(self, vectors: Vectors) -> None:
         """Remove the files that hold a vector which was forgotten since they were written, and
-        all that this process does not use; let go of those it has mapped.
+        all that this process does not use; release those it has mapped.
 
         Raises:
             OSError: a file cannot be removed.

@@ -19,7 +19,7 @@ from engramlog.projections.embedding.vectors.sketch import U16, differing, neare
 BLOCK_SLOTS = 16_384
 COSINE_DECIMALS = 6
 WHOLE_SHARE = 0.5
-"""For more than this share of the slots, scan sketches whole."""
+"""Above this share of the slots, scan sketches whole."""
 
 
 class VectorBlock(Struct, frozen=True):

@@ -95,7 +95,7 @@ class Conversations(Struct, frozen=True):
 
 class Windows(Struct, frozen=True):
     """Stretches of conversations around some facts. ``members``: in the order in which they
-    were said, so that the member a step after the one at a place stands at the next.
+    were said, so that the member one step later is at the next place.
     ``places``: of each fact; ``len(members)`` where it is in no conversation. ``steps``: for
     each step, which facts have a neighbour there."""
 

@@ -1,4 +1,4 @@
-"""The chance that the best fact answers the question, from how the first facts stand.
+"""The chance that the best fact answers the question, from the first facts' scores.
 
 ``chance = 1 / (1 + exp(-(bias + semantic * s + speaker * p + margin * m)))``, where of the facts
 with the highest scores ``s`` is the mean semantic score of the first five (of those that were

@@ -73,7 +73,7 @@ class ByScore:
 class ByMarginalRelevance:
     """``argmax of lambda * score - (1 - lambda) * max similarity to what was taken``.
 
-    Among equals the candidate that stands first is proposed. Those behind the ``firsts`` are
+    Among equals the first candidate is proposed. Those behind the ``firsts`` are
     proposed when none of the first is left.
     """
 

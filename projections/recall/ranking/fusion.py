@@ -52,7 +52,7 @@ class FusionChoice(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     Attributes:
         weighted: whether stages count by their weights (scaled to sum to 1) or each fully.
-        offset: what is added to ranks: how little the first places stand out.
+        offset: what is added to ranks: more makes the first places less special.
         base: the rank of the first place.
         fixed: stages whose own score counts instead of a rank, where no other found the fact.
     """

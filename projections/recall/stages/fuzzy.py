@@ -44,7 +44,7 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         cutting: how a message of several words is cut.
         rescue: of such a message, look for each term letter by letter however much was found,
             and take so many new facts a term and text; 0 fills up to the limit instead.
-        coverage: facts that hold more of the keywords, and rarer ones, stand before others;
+        coverage: facts that hold more of the keywords, and rarer ones, come first;
             and those that hold them all are strong hits.
         scoring: ``product`` is abmind's formula with the numbers of ``product``; ``place``
             tells only the order.

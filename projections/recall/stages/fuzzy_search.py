@@ -25,7 +25,7 @@ K1 = 1.2
 B = 0.75
 """FTS5's own numbers."""
 PIECE_MIN = 3
-"""Letters of a piece: shorter ones stand in every second fact."""
+"""Letters of a piece: every second fact holds shorter ones."""
 
 
 class Hit(Struct, frozen=True):

@@ -40,7 +40,7 @@ Stopwatch = Callable[[], float]
 
 
 class _Ran(Struct, frozen=True):
-    """What came of one stage; ``hits`` is None if it did not complete."""
+    """The outcome of one stage; ``hits`` is None if it did not complete."""
 
     outcome: StageOutcome
     hits: Candidates | None = None

@@ -145,7 +145,7 @@ def _blended(
     the shares that it gets and gives.
 
     The sums themselves are never made: a few products of each vector with the next ones say
-    as much, and those are shared by all facts that stand near.
+    as much, and those are shared by all near facts.
     """
     rows, _ = semantics.rows(windows.members)
     count = len(rows)

@@ -6,7 +6,7 @@ and a key with one fact costs nothing.
 A claim's ``expires_at`` is an upper bound: retractions leave it. ``conflicts`` holds one
 open row per live value that is not the key's newest: the newest against each other value,
 never all pairs. A value that stops being the newest, or whose conflict was settled while a
-third value stands, gets its own row. Set-valued relations have claims but no conflicts.
+third value is live, gets its own row. Set-valued relations have claims but no conflicts.
 Everything is asked of ``facts`` *at the event's position*, so the rows do not depend on how
 events were batched.
 Source: wire 5.1.

@@ -2,7 +2,7 @@
 
 ``memory_facts`` says whose a fact is and how deltas call it; whether it still holds is the
 ``facts`` table's to say (``replaced`` only knows of deltas, and keeps look-ups short).
-A delta speaks only of facts of its own origin: what a peer's claims of others counts nothing,
+A delta speaks only of facts of its own origin: its claims about others count nothing,
 and takes the place of nothing. A delta's id is known only where this node applied it.
 ``delta_sources`` is the way from an episode to its facts and back.
 """

@@ -1,7 +1,7 @@
 """``summaries``: which summary said what, and from when to when; its words are facts.
 
 A summary is one of its name, of its owner, in its scope or garden. What a peer its own says
-summaries stands beside ours and ends none of them (``voice``: its origin, empty for ours).
+summaries is kept beside ours and ends none of them (``voice``: its origin, empty for ours).
 """
 
 from __future__ import annotations

@@ -248,7 +248,7 @@ def erasures_after(db: apsw.Connection, position: int) -> list[str]:
 
 
 def naming_positions(db: apsw.Connection, erasure_id: str) -> list[int]:
-    """Where the events of an erasure stand in the log."""
+    """Positions of an erasure's events."""
     rows = query(
         db, "SELECT position FROM erasures WHERE erasure_id=? ORDER BY position", (erasure_id,)
     )

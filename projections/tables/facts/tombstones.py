@@ -1,7 +1,7 @@
 """``tombstones`` and ``tombstone_revocations``: which entities are hidden from every answer.
 
 A tombstone hides and erases nothing. Until it is revoked it hides the past too. Its id is its
-signer's: two nodes may use the same one, and neither's stands in for the other's.
+signer's: two nodes may use the same one, and neither's replaces the other's.
 Source: wire 5.5.
 """
 
@@ -211,7 +211,7 @@ def standing_tombstones(db: apsw.Connection) -> list[TombstoneRow]:
 
 
 def tombstones_digest(stones: Iterable[TombstoneRow], scopes: Collection[str]) -> str:
-    """What tombstones that stand come to in some scopes: equal on two nodes where the same
+    """A digest of the tombstones in force in some scopes: equal on two nodes where the same
     hide the same."""
     hidden = (
         (each.tombstone_id, each.entity, sorted(each.scopes & set(scopes))) for each in stones

@@ -93,7 +93,7 @@ def admitted(
 
 
 def stands_in(db: apsw.Connection) -> Callable[[bytes], int | None]:
-    """``stands_at`` of the tables; what was erased stands nowhere, and may not come again."""
+    """``stands_at`` of the tables; an erased fact has no place, and may not come again."""
 
     def at(event_id: bytes) -> int | None:
         row = query_one(db, _STANDS, (id_of(event_id),))
@@ -208,7 +208,7 @@ def foreign_cursor(db: apsw.Connection, node_id: str, scope: str) -> str:
 
 
 def foreign_pages(db: apsw.Connection, node_id: str) -> ForeignPages | None:
-    """What came of a foreign node; None if nothing did."""
+    """The outcome of a foreign node; None if there is none."""
     row = query_one(
         db,
         "SELECT (SELECT coalesce(max(cursor), '') FROM foreign_cursors WHERE node_id=?1),"

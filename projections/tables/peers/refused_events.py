@@ -1,6 +1,6 @@
 """Events of peers that are kept and chained, and mean nothing here: their content breaks a rule.
 
-The receipt of their page says which (``PeerPageReceived.refused``) and stands before them, so
+The receipt of their page says which (``PeerPageReceived.refused``) and precedes them, so
 that a log means the same for ever, whatever later rules say.
 """
 

@@ -1,4 +1,4 @@
-"""Where the receipts of recalls stand in the log.
+"""Positions of the receipts of recalls.
 
 The receipt itself, its question above all, is kept by the log alone: what is erased there is
 gone.
@@ -83,6 +83,6 @@ def list_receipts(
 
 
 def receipt_positions(db: apsw.Connection) -> list[int]:
-    """Where receipts stand in the log, in order."""
+    """Positions of receipts, in order."""
     rows = query(db, "SELECT position FROM recall_receipts ORDER BY position")
     return [position for (position,) in rows]

@@ -114,7 +114,7 @@ def stated_payload(command: AssertFact) -> FactAsserted:
 def _repetition(
     command: AssertFact, same: str, stated: str, context: Context
 ) -> tuple[AssertFact, bool]:
-    """Whether stating a fact again changes nothing beside the equal one that stands; else the
+    """Whether stating a fact again adds nothing to the equal live one; else the
     command, classified no lower than that: saying a thing again does not declassify it.
 
     Attributes that are left unsaid are no change.

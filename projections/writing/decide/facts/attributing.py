@@ -27,7 +27,7 @@ def set_attributes(command: SetAttributes, context: Context) -> Decision | Refus
     """Record what a fact's attributes are from here on; nothing where they are so already.
 
     A classification only rises, and trust beyond a peer's is not lent, but by an admin. A fact
-    may be classified too high for where it stands: it is then hidden there, at peers as well.
+    may be classified too high for its scope: it is then hidden there, at peers as well.
     """
     context.flush()
     row = query_one(context.db, _PLACE, (command.fact_id,))

@@ -1,6 +1,6 @@
 """Judging a quarantined fact.
 
-An admitted fact is stated again, with the same content, where it is to stand: that stream
+An admitted fact is stated again, with the same content, in its new place: that stream
 then holds the whole of it, and nothing of the quarantine. Either way the quarantined fact
 itself no longer holds; its record stays for the quarantine's members.
 """

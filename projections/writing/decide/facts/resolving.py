@@ -88,12 +88,12 @@ class _Side(Struct, frozen=True):
 
 
 def resolve_conflict(command: ResolveConflict, context: Context) -> Decision | Refused:
-    """Settle a contradiction: the winner stands, facts of the losing value are set aside, which
+    """Settle a contradiction: the winner stays, facts of the losing value are set aside, which
     takes the authority to end each of them.
 
-    The conflict's own value stands against the newest other value, as
+    The conflict's own value opposes the newest other value, as
     ``conflicts.conflict`` shows it; any live fact of either may be named the winner. A denial
-    stands against the fact that it denies.
+    opposes the fact that it denies.
     """
     context.flush()
     denial = query_one(context.db, _DENIAL, (command.conflict_id,))
@@ -189,7 +189,7 @@ def _settle(
     losing: tuple[_Side, ...],
     losers: list[tuple[str, str]],
 ) -> Decision | Refused:
-    """Let the winner (None: the new value) stand; ``losers`` (id, source) are set aside."""
+    """Keep the winner (None: the new value); ``losers`` (id, source) are set aside."""
     key = losing[0].key
     for _, source in losers:
         refusal = ending_refusal(context, command.rights, command.member, source, key[3], _ABSENT)

@@ -35,7 +35,7 @@ def set_tombstone(command: TombstoneSet, context: Context) -> Decision | Refused
 
 
 def _reaches_further(command: TombstoneSet, known: TombstoneRow) -> bool:
-    """Whether a peer's tombstone that stands here counts in more scopes than it did: grants that
+    """Whether a peer's tombstone in force here counts in more scopes than it did: grants that
     come late let it."""
     wider = known.scopes < frozenset(command.scopes)
     same = known.signature == command.signature

@@ -38,7 +38,7 @@ from engramlog.projections.writing.decide.memory.delta_book import DeltaBook, St
 DELTAS_PER_EVENT = 500
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TOLERATED = frozenset({"missing", "already_retracted", "scope_mismatch"})
-"""Conflicts that a batch which is not strict passes over: what should end does not stand among
+"""Conflicts that a batch which is not strict passes over: what should end is not among
 the facts of this user and agent."""
 
 
@@ -146,7 +146,7 @@ class _Batch:
 
     def _retraction(self) -> list[Draft]:
         """The facts from before this batch that it ends, as one event: before what it states,
-        so that no old fact ever stands beside the new one."""
+        so that no old fact is ever live beside the new one."""
         if not self._ended:
             return []
         payload = FactRetracted(fact_ids=self._ended, reason="replaced")

@@ -43,7 +43,7 @@ _LOOKED_AT = 1_000
 
 
 def store_memory(command: StoreMemory, context: Context) -> Decision | Refused:
-    """The memory as a new fact; or the one that stands, where its owner has just said it."""
+    """The memory as a new fact; or the live one, if its owner has just said it."""
     context.flush()
     fact = command.fact
     if misplaced(fact.attributes, fact.scope, fact.garden_id):
