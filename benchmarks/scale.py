@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import shutil
 import tempfile
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
@@ -58,14 +59,22 @@ def _measured(folder: Path, url: str, facts: int, raw: dict[str, float]) -> list
         say("one node: batches, single writes, recalls")
         figures += _writes(nodes, facts, raw, first=0)
         figures += _recalls(nodes)
-        watch = Stopwatch()
-        for number in range(1, NODES):
+        _command("snapshot", "take", "--data", str(folder / "0"))
+        joins: dict[str, float] = {}
+        for number, way in enumerate(("replay", "snapshot"), 1):
             watch = Stopwatch()
-            copied = folder / str(number) / "identity"
-            _command("identity", "backup", str(copied), "--data", str(folder / "0"))
-            nodes.append(stack.enter_context(_node(folder / str(number), url)))
-        figures.append(Figure("a new node ready, by replay", watch.seconds, "s"))
-        figures.append(Figure("events replayed by it", float(_position(nodes[0])), ""))
+            joined = folder / str(number)
+            _command("identity", "backup", str(joined / "identity"), "--data", str(folder / "0"))
+            if way == "snapshot":
+                shutil.copytree(folder / "0" / "snapshots", joined / "snapshots")
+            nodes.append(stack.enter_context(_node(joined, url)))
+            joins[way] = watch.seconds
+        figures += [
+            Figure("a new node ready, by replay", joins["replay"], "s"),
+            Figure("a new node ready, by a copied snapshot", joins["snapshot"], "s", "by replay",
+                   joins["snapshot"] / joins["replay"]),
+            Figure("events in the log then", float(_position(nodes[0])), ""),
+        ]  # fmt: skip
         for count in (2, NODES):
             figures += _recalls(nodes[:count])
         say(f"{NODES} nodes: batches and single writes")

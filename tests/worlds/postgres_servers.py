@@ -25,6 +25,7 @@ from engramlog.eventlog.engines.postgres.schema import prepare
 
 START_SECONDS_MAX = 60.0
 PR_SET_PDEATHSIG = 1
+BALLAST = "ballast"
 _SETTINGS = """
 listen_addresses = '127.0.0.1'
 max_connections = 40
@@ -82,6 +83,7 @@ class Server:
         self.folder = folder
         self.port = free_port()
         self.process: subprocess.Popen[bytes] | None = None
+        self._mounted = False
 
     @property
     def host_url(self) -> str:
@@ -95,6 +97,45 @@ class Server:
         _run("initdb", "-D", self.data, "-U", "owner", "--auth=trust", "--no-sync", "-E", "UTF8",
              "--locale=C", "--data-checksums")  # fmt: skip
         self.configure(_SETTINGS)
+
+    def take_disk(self, size_mb: int) -> None:
+        """Have a small disk for itself. Raises OSError where none can be mounted."""
+        self.data.mkdir()
+        _mount(self.data, size_mb)
+        self._mounted = True
+        self.data.chmod(0o700)
+        _own(self.data)
+
+    def fill_disk(self) -> None:
+        """Leave no space on its disk."""
+        with (self.data / BALLAST).open("wb") as out:
+            free = os.statvfs(self.data)
+            os.posix_fallocate(out.fileno(), 0, free.f_bavail * free.f_frsize)
+
+    def free_disk(self) -> None:
+        (self.data / BALLAST).unlink(missing_ok=True)
+
+    def give_back_disk(self) -> None:
+        if self._mounted:
+            subprocess.run(["umount", "-l", self.data], check=False)
+            self._mounted = False
+
+    def clear(self) -> None:
+        """Remove what is in its directory."""
+        for path in self.data.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    def revive(self) -> None:
+        """Start it again if it ended by itself; returns once it answers."""
+
+        def up() -> bool:
+            if self.ended():
+                self.kill()
+                self.start(wait=False)
+                time.sleep(0.2)
+            return not self.ended() and self.answers()
+
+        wait_until(up, f"server {self.name} is up again")
 
     def clone(self, source: Server) -> None:
         """A standby's directory, copied from a running server."""
@@ -256,12 +297,16 @@ class Servers:
         server.start()
         return server
 
-    def quorum(self) -> list[Server]:
-        """A primary that waits for any one of two standbys, and these."""
+    def quorum(self, disk_mb: int | None = None) -> list[Server]:
+        """A primary that waits for any one of two standbys, and these; each with a disk of its
+        own where ``disk_mb`` is given. Raises OSError as ``take_disk``."""
         primary = self._new("one")
+        standbys = [self._new("two"), self._new("three")]
+        if disk_mb is not None:
+            for server in self.all:
+                server.take_disk(disk_mb)
         primary.create()
         primary.start()
-        standbys = [self._new("two"), self._new("three")]
         for standby in standbys:
             standby.clone(primary)
             standby.start()
@@ -278,6 +323,7 @@ class Servers:
     def close(self) -> None:
         for server in self.all:
             server.stop()
+            server.give_back_disk()
         if self._mounted:
             subprocess.run(["umount", "-l", self.folder], check=False)
         if not self._stays:

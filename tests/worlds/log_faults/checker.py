@@ -68,6 +68,7 @@ def check(rows: Sequence[Row], writers: Iterable[Path], readers: Iterable[Path])
             faults.append(f"position {told['last']} holds {key}, not what was acknowledged")
     faults += _real_time(acknowledged)
     read = left = 0
+    faults += _digests([lines(path) for path in readers])
     for path in readers:
         seen, other, wrong = _read(lines(path), by_position)
         read, left = read + seen, left + other
@@ -137,6 +138,17 @@ def _real_time(acknowledged: list[dict[str, Any]]) -> list[str]:
                 f"acknowledged and stands at {told['first']}"
             )
     return faults
+
+
+def digested(history: list[dict[str, Any]]) -> int:
+    """The position of a reader's last digest."""
+    return max((noted["digested"] for noted in history[-1:] if "digested" in noted), default=0)
+
+
+def _digests(histories: list[list[dict[str, Any]]]) -> list[str]:
+    """Tables of the same log are the same, whoever made them and in whatever pages."""
+    last = {(noted["digested"], noted["digest"]) for each in histories for noted in each[-1:]}
+    return [f"the readers' tables diverge: {sorted(last)}"] if len(last) > 1 else []
 
 
 def _read(history: list[dict[str, Any]], by_position: dict[int, Row]) -> tuple[int, int, list[str]]:

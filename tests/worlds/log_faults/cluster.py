@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from contextlib import suppress
 from typing import LiteralString
 
@@ -12,15 +11,25 @@ from tests.worlds.log_faults.proxy import Proxy
 from tests.worlds.postgres_servers import Server, Servers, wait_until
 
 CONNECT = "connect_timeout=2"
+DISK_MB = 700
 
 
 class Cluster:
-    """``primary`` is the server that takes writes now."""
+    """``primary`` is the server that takes writes now. ``fillable``: whether the servers have
+    disks that can be filled up."""
 
     def __init__(self) -> None:
         self._servers = Servers()
         self.folder = self._servers.folder
-        self.servers = self._servers.quorum()
+        self.fillable = True
+        try:
+            self.servers = self._servers.quorum(DISK_MB)
+        except OSError:  # no disk can be mounted here
+            self._servers.close()
+            self._servers = Servers()
+            self.folder = self._servers.folder
+            self.fillable = False
+            self.servers = self._servers.quorum()
         self.primary = self.servers[0]
         self.proxies = {server.name: Proxy(server.port) for server in self.servers}
 
@@ -59,7 +68,7 @@ class Cluster:
     def rejoin(self, server: Server) -> None:
         """Make a server that fell out a standby, from a new copy."""
         server.kill()
-        shutil.rmtree(server.data)
+        server.clear()
         server.clone(self.primary)
         server.start()
 
@@ -76,8 +85,8 @@ class Cluster:
             proxy.heal()
         for server in self.servers:
             server.resume()
-            if server.process is None:
-                server.start()
+            server.free_disk()
+            server.revive()
         wait_until(lambda: self._streaming() == 2, "both standbys follow the primary")
 
     def _streaming(self) -> int:

@@ -2,8 +2,9 @@
 
 Fault model. Processes (node, primary, standby) are killed or stand still; a primary is replaced
 by a standby, dead or while it stands still and wakes later; bytes between nodes and a server are
-swallowed in either direction or both, or connections reset. At most one server is out at a time,
-since a quorum of two of three outlives no more. Disks keep what was synced.
+swallowed in either direction or both, or connections reset; the primary's disk is full. At most one
+server is out at a time, since a quorum of two of three outlives no more. Disks keep what was
+synced.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from tempfile import TemporaryDirectory
 
 import psycopg
 
-from tests.worlds.log_faults.checker import Row, Verdict, check, lines
+from tests.worlds.log_faults.checker import Row, Verdict, check, digested, lines
 from tests.worlds.log_faults.cluster import Cluster
 from tests.worlds.log_faults.proxy import Cut
 from tests.worlds.postgres_servers import new_log, wait_until
 
 WRITERS = ("one", "two", "three")
+READERS = ("four", "five")
 FAULTS_EACH = 3
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -72,6 +74,7 @@ class Schedule:
         self.drawn: list[str] = []
         self._rng = random.Random(seed)
         self._writers: list[Process] = []
+        self._impossible = set[str]() if cluster.fillable else {"fill disk"}
 
     def run(self) -> Verdict:
         """Inject the faults, heal, let everyone come to an end, and check."""
@@ -84,12 +87,12 @@ class Schedule:
             self._writers = [
                 Process(folder, "writer", name, url, str(self.seed)) for name in WRITERS
             ]
-            reader = Process(folder, "reader", "reader", url)
-            everyone = [*self._writers, reader]
+            readers = [Process(folder, "reader", name, url) for name in READERS]
+            everyone = [*self._writers, *readers]
             try:
                 self._progress("writers begin")
                 for _ in range(FAULTS_EACH):
-                    name = self._rng.choice(sorted(FAULTS))
+                    name = self._rng.choice(sorted(FAULTS.keys() - self._impossible))
                     self.drawn.append(name)
                     FAULTS[name](self)
                     time.sleep(self._rng.random() * 0.4)
@@ -100,11 +103,16 @@ class Schedule:
                 for each in self._writers:
                     each.kill()
                 rows = self._rows()
-                wait_until(lambda: _shown(reader) == len(rows), "the reader has come to the end")
+                wait_until(
+                    lambda: all(digested(lines(each.history)) == len(rows) for each in readers),
+                    "the readers have come to the end",
+                )
             finally:
                 for each in everyone:
                     each.kill()
-            return check(rows, [each.history for each in self._writers], [reader.history])
+            return check(
+                rows, [each.history for each in self._writers], [each.history for each in readers]
+            )
 
     def _progress(self, what: str) -> None:
         """Wait until each writer has one more acknowledgement."""
@@ -182,6 +190,13 @@ class Schedule:
         time.sleep(self._rng.uniform(0.2, 3.0))
         proxy.heal()
 
+    def fill_disk(self) -> None:
+        primary = self.cluster.primary
+        primary.fill_disk()
+        time.sleep(self._rng.uniform(0.3, 2.0))
+        primary.free_disk()
+        primary.revive()
+
     def reset_network(self) -> None:
         for proxy in self.cluster.proxies.values():
             proxy.reset()
@@ -198,9 +213,5 @@ FAULTS: dict[str, Callable[[Schedule], None]] = {
     "promote beside sleeper": Schedule.promote_beside_sleeper,
     "cut network": Schedule.cut_network,
     "reset network": Schedule.reset_network,
+    "fill disk": Schedule.fill_disk,
 }
-
-
-def _shown(reader: Process) -> int:
-    shown = [noted.get("at", 0) for noted in lines(reader.history)]
-    return shown[-1] if shown else 0
