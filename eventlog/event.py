@@ -1,6 +1,6 @@
 """What an event is: the hashed header, the draft before it is recorded, the record after.
 
-None of these can be part of a cycle, so the garbage collector need not follow them: at
+These cannot be part of a cycle, so the garbage collector need not follow them: at
 every group of writes there are thousands.
 """
 

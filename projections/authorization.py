@@ -89,8 +89,8 @@ class Authorization(Struct, frozen=True):
         return msgspec.structs.replace(self, ceiling=ceiling)
 
     def alone(self) -> Authorization:
-        """The same caller where one fact is asked for by its id: what they stated themselves is
-        theirs to see, whatever its classification, if their key has no lower ceiling."""
+        """The same caller for one fact by its id: what they stated themselves is
+        visible to them in any classification, unless their key has a lower ceiling."""
         if self.ceiling < CEILING:
             return self
         return msgspec.structs.replace(self, ceiling=SECRET_CLASS)
@@ -117,7 +117,7 @@ class Authorization(Struct, frozen=True):
         return any(matches_label(pattern, source) for pattern in self.sources)
 
     def may_end(self, source: str) -> bool:
-        """Whether the caller may end, hide or weaken a fact of ``source``, wherever it lies."""
+        """Whether the caller may end, hide or weaken a fact of ``source``, in any scope."""
         return self.may("admin") or self.writes_as(source)
 
     @property

@@ -37,11 +37,11 @@ class HostHungUp(HttpFault):
 
 
 class AnswerTooLarge(HttpFault):
-    """The answer is larger than was asked for."""
+    """The answer is larger than requested."""
 
 
 class AnswerLimits(Struct, frozen=True):
-    """How long an answer may take, beyond what the host was asked to wait.
+    """How long an answer may take, beyond the wait requested from the host.
 
     ``silence_seconds`` without a byte end it; so does an average under ``bytes_per_second`` once
     these seconds are over, and ``whole_seconds`` altogether.
@@ -95,7 +95,7 @@ async def exchange(
     """The whole answer to one request.
 
     Args:
-        waited_seconds: for which the host is asked to hold the answer back.
+        waited_seconds: how long the host may hold the answer back.
 
     Raises:
         HttpFault: none came within the limits, or it does not say how long it is.

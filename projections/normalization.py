@@ -1,4 +1,4 @@
-"""Entity and source URIs in the one form under which they are stored and asked for.
+"""Entity and source URIs in the one form for storing and asking.
 
 Source: the protocol's normaliser (trim; formal URIs lower-cased part by part; informal
 names lower-cased; runs of white space become ``-``).

@@ -37,7 +37,7 @@ _TAIL = len(MARK) + 2 * 8 + 32
 
 
 class SealedFault(Exception):
-    """A file is torn, damaged, or none of these."""
+    """A file is torn, damaged, or of another kind."""
 
 
 class Laid(Struct, frozen=True):

@@ -136,7 +136,7 @@ class Snapshots:
         """A snapshot of the tables that ``fill`` writes to the path it is given.
 
         Args:
-            expected: what the tables must come to, where another node made them.
+            expected: the tables' digests, if another node made them.
 
         Raises:
             SnapshotFault: what was written cannot be a snapshot, or is not ``expected``.
@@ -210,7 +210,7 @@ class Snapshots:
             found, passed = self.all()
             for snapshot in found:
                 if until < snapshot.position <= head:
-                    continue  # newer than what is asked for
+                    continue  # newer than the requested position
                 reason = mismatch(snapshot, log) or self._copied(snapshot, target)
                 if reason is None:
                     return snapshot, passed

@@ -71,7 +71,7 @@ class TombstoneRecord(Struct):
 
 
 class TombstoneMade(TombstoneRecord):
-    """``erasure``: the one that was asked for, if anything had to be erased."""
+    """``erasure``: the requested one, if anything had to be erased."""
 
     erasure: ErasureBegun | UnsetType = UNSET
     warnings: Warnings = UNSET

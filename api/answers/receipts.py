@@ -1,4 +1,4 @@
-"""Receipts of recalls, and what a receipt's question gives when it is asked again."""
+"""Receipts of recalls, and the answer to a receipt's question today."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engramlog.api.answers.fact_record import MomentRecord, Record
 
 
 class AskedMoment(MomentRecord):
-    """A moment, with the instant of validity where it was asked for apart."""
+    """A moment, with a separate instant of validity if requested."""
 
     valid_at: str | None
 
@@ -32,7 +32,7 @@ class RecalledStage(Struct):
 
 
 class Receipt(Struct):
-    """What a recall was asked and what it returned; ``position`` is null until it is logged."""
+    """A recall's question and answer; ``position`` is null until it is logged."""
 
     receipt_id: str
     principal: str
@@ -86,7 +86,7 @@ class ComparedFact(Struct):
 
 
 class ReplayedRecall(Struct):
-    """A receipt's question asked again; ``facts`` compares the answer at its moment with that of
+    """A receipt's question, repeated; ``facts`` compares the answer at its moment with that of
     now."""
 
     receipt_id: str

@@ -19,7 +19,7 @@ async def discovered(url: str, *, private: bool) -> dict[str, Any] | None:
     """The discovery document of the node at a URL; None if it cannot be read.
 
     Args:
-        private: whether it may be asked for in private networks and on loopback.
+        private: whether it may be in private networks and on loopback.
     """
     if address_fault(url, private=private) is not None:
         return None

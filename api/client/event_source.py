@@ -104,7 +104,7 @@ class HttpPeerSource:
         return page
 
     def digests(self) -> PeerDigests:
-        """What the peer's streams and tombstones come to there, and what it holds of ours."""
+        """The digests of the peer's streams and tombstones, and what it holds of ours."""
         body = self._get(_target(DIGESTS_PATH, {}), HEADS_BYTES_MAX).body
         try:
             return msgspec.json.decode(body, type=PeerDigests)

@@ -29,7 +29,7 @@ _UNBOUND = frozenset({"cursor", "limit", "tail"})
 def listed(
     context: RequestContext, query: FactsQuery
 ) -> tuple[FactListPage, list[Record], str | None, Moment]:
-    """A page of facts: slots, records, the cursor of the next page, and the moment asked at."""
+    """A page of facts: slots, records, the cursor of the next page, and the moment."""
     view = context.view()
     authorization = within(context, context.narrowed(query.scope), query.garden_id)
     walk = _walk(context, query, view)

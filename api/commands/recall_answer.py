@@ -1,4 +1,4 @@
-"""A recall from its parsed request to the bytes of its answer, wherever that is done."""
+"""A recall from its parsed request to the bytes of its answer."""
 
 from __future__ import annotations
 

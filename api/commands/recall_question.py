@@ -129,7 +129,7 @@ def hint_of(
 
 
 def _is_weak(view: View, found: RecallAnswer, terms: frozenset[str]) -> bool:
-    """Whether the answer may well be none: nothing, or nothing that holds what was asked for."""
+    """Whether the answer may be missing: no fact, or none that holds the keywords."""
     if not found.results:
         return True
     if found.evidence is not None:
@@ -159,7 +159,7 @@ def _elsewhere(
 
 
 def _share(view: View, each: Recalled, terms: frozenset[str]) -> float:
-    """How much of what was asked for a fact holds, 0 to 1."""
+    """The share of keywords that a fact holds, 0 to 1."""
     if not terms:
         return 1.0
     row = each.row

@@ -154,7 +154,7 @@ def wire_moment(moment: Moment) -> AskedMoment:
 
 
 def moment_of(receipt: RecallAnswered) -> Moment:
-    """The moment a receipt's question was asked at."""
+    """The moment of a receipt's question."""
     return Moment(receipt.position, receipt.instant_us, receipt.valid_us)
 
 
@@ -169,7 +169,7 @@ def readable_ids(context: ReadingContext, view: View, fact_ids: Sequence[str]) -
 
 
 def replayed(context: ReadingContext, receipt: RecallAnswered) -> ReplayedRecall:
-    """The receipt's question asked again at its own moment, and now; both compared.
+    """The receipt's question at its own moment, and now; both compared.
 
     Raises:
         ApiError: 404 where its garden is none of the caller's; 400 ``unknown_profile``, and
@@ -233,7 +233,7 @@ def _placed(found: RecallAnswer) -> list[RankedFact]:
 def _reasons(
     receipt: RecallAnswered, then: AskedRecall, recorded: list[RankedFact], again: list[RankedFact]
 ) -> list[str]:
-    """Why the question asked again at its moment does not give what the receipt says."""
+    """Why the repeated question does not give what the receipt says."""
     if recorded == again and len(recorded) == len(receipt.returned):
         return []
     reasons: list[str] = []

@@ -54,7 +54,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "node.demo": ("demo",),
     "completion": ("completion",),
 }
-"""The commands of each module below ``engramlog.api.console``. Only the one asked for is loaded."""
+"""The commands of each module below ``engramlog.api.console``. Only the requested one is loaded."""
 UNAUTHORIZED = 401
 EXIT_INTERRUPTED = 130
 EPILOG = """\

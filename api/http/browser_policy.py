@@ -36,7 +36,7 @@ class BrowserPolicy:
     dev_localhost: bool
     credentials: bool
     hosts: frozenset[str] | None
-    """Names under which this node may be asked for; None for any."""
+    """Names that this node answers to; None for any."""
 
     @classmethod
     def of(cls, settings: Settings) -> BrowserPolicy:

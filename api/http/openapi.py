@@ -22,7 +22,7 @@ from engramlog.api.http.routing import Media, Route
 from engramlog.api.schemas.field_texts import field_text
 
 DOCUMENT: web.AppKey[Callable[[], bytes]] = web.AppKey("document")
-"""The document as JSON; made when it is first asked for, as few starts need it."""
+"""The document as JSON; made on first use, as few starts need it."""
 _SEGMENT = re.compile(r"\{(\w+)(?::[^{}]*)?\}")
 _TEMPLATE = "#/components/schemas/{model}"
 _MEANINGS = {

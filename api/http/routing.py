@@ -73,7 +73,7 @@ class Route(Struct, frozen=True, kw_only=True):
 
     @property
     def operation_id(self) -> str:
-        """A name made of method and path, so that it is one route's alone."""
+        """A name of method and path, unique to one route."""
         return "_".join((self.method.lower(), *_WORD.findall(self.path)))
 
 

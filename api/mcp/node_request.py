@@ -60,7 +60,7 @@ class ToolFailure(Exception):
 
 
 def failure_of_node(fault: ClientError) -> ToolFailure:
-    """What the node refused, with its own code wherever it has one."""
+    """What the node refused, with its own code if it has one."""
     detail = _detail(fault.answer)
     message = str(fault)
     if isinstance(detail, dict):

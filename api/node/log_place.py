@@ -118,7 +118,7 @@ def open_log(
 
 
 def _remove_views(directory: HeldDirectory) -> None:
-    """Remove everything that was made of the log: tables, memory image, snapshots, vectors."""
+    """Remove everything derived from the log: tables, memory image, snapshots, vectors."""
     link = directory.projections_path
     link.unlink(missing_ok=True)
     for generation in generations(link):

@@ -54,7 +54,7 @@ class NotAReplica(Exception):
 
 
 class LogNotEmpty(Exception):
-    """File times were asked for, but the log already holds events of the wall clock."""
+    """The request wants file times, but the log already holds events of the wall clock."""
 
 
 class Node(ReadingNode):
@@ -230,7 +230,7 @@ class Node(ReadingNode):
         self, progress: Progress | None = None, *, from_scratch: bool = False
     ) -> RebuildReport:
         """Rebuild the projections and swap them in, while reads and writes continue;
-        ``from_scratch``: from the first event, whatever snapshots there are."""
+        ``from_scratch``: from the first event, without snapshots."""
         return rebuild_serving(
             self.directory.projections_path,
             self.log,

@@ -22,7 +22,7 @@ class Repeated(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.name == "engramlog.access":
-            return True  # the operator asked for one line a request
+            return True  # the operator wants one line per request
         minute = int(record.created // 60)
         key = (record.name, record.levelno, str(record.msg))
         with self._lock:

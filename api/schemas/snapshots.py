@@ -10,7 +10,7 @@ Position = Annotated[int, Field(strict=True, ge=1, le=2**53)]
 
 
 class RebuildBody(BaseModel):
-    """``from_scratch``: from the first event, whatever snapshots there are."""
+    """``from_scratch``: from the first event, without snapshots."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -1,4 +1,4 @@
-"""Typed values and the small validated types that requests are made of."""
+"""Typed values and the small validated types of requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines of an import made of what people have: tables (CSV) and notes (Markdown)."""
+"""Lines of an import from what people have: tables (CSV) and notes (Markdown)."""
 
 from __future__ import annotations
 

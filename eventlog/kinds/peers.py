@@ -107,7 +107,7 @@ class RefusedFact(Struct, frozen=True, array_like=True):
 class ForeignPageReceived(Payload, frozen=True, tag="foreign_page_received"):
     """A page of facts came from a node that speaks only the protocol's federation, and what
     became of it. ``cursor``: where the next page begins, as that node wrote it; empty for
-    facts that it pushed. ``scope``: of which the page was asked for; empty: of all, as earlier
+    facts that it pushed. ``scope``: of the requested page; empty: of all, as earlier
     releases asked."""
 
     version: ClassVar[int] = 2

@@ -83,7 +83,7 @@ class CapabilityIssued(Payload, frozen=True, tag="capability_issued"):
     """A capability token was signed. The token itself is not kept, only its SHA-256 (hex).
 
     ``verb`` and ``object`` are the protocol's words for what it allows; ``key_id`` is the API
-    key with which it was asked for, and with whose revocation it ends.
+    key that requested it; the key's revocation ends it.
     """
 
     token_id: str

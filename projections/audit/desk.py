@@ -75,7 +75,7 @@ class AuditDesk:
         self._erasures += 1
 
     def close(self) -> None:
-        """Remove the files; they are made again when asked for. Idempotent."""
+        """Remove the files; the next use makes them again. Idempotent."""
         with self._lock:
             if self._folder is not None:
                 shutil.rmtree(self._folder, ignore_errors=True)

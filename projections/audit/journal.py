@@ -47,7 +47,7 @@ _OF_THE_NODE = frozenset(
         "trust_policy_set",
     }
 )
-"""Kinds that never speak of a fact, a garden or a reader. A kind that is new is none of them."""
+"""Kinds that never speak of a fact, a garden or a reader. A new kind is not one of them."""
 _SECRET_FIELDS = frozenset({"kind", "key_sha256", "token_sha256"})
 
 

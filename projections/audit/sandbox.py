@@ -179,7 +179,7 @@ def _silent(whole: dict[str, Any], said: dict[str, Any]) -> bool:
 def _parts(
     db: duckdb.DuckDBPyConnection,
 ) -> tuple[list[int], list[tuple[int, list[str], str | None]]]:
-    """Positions of events that speak of nothing but facts that are gone; and of those that
+    """Positions of events that name only facts that are gone; and of those that
     speak of others as well, the others and the payload without what is gone."""
     unseen: list[int] = []
     parts: list[tuple[int, list[str], str | None]] = []

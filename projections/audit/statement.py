@@ -106,7 +106,7 @@ def _table(db: duckdb.DuckDBPyConnection, sql: str, limits: StatementLimits) -> 
 
 
 def _plain(cell: Any) -> Any:
-    """A value as JSON has it: whatever else is text, and no number is infinite."""
+    """A value as JSON has it: anything else is text, and no number is infinite."""
     if cell is None or isinstance(cell, bool | int | str):
         return cell
     if isinstance(cell, float):

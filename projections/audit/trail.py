@@ -83,7 +83,7 @@ def trail_of(
     """The trail as of a moment.
 
     Args:
-        acted: positions of events of one actor (``positions_of_actor``), where asked for.
+        acted: positions of events of one actor (``positions_of_actor``), if requested.
     """
     asked: I32 | None = None if filters.slot is None else np.array([filters.slot], dtype=np.int32)
     slots = known(view, authorization, moment, asked)

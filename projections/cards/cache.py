@@ -22,7 +22,7 @@ _ENTRY_BYTES = 2_048
 
 
 class CachedCard(Struct, frozen=True):
-    """A card with what it was made of: whether it still holds is asked of the facts.
+    """A card with its inputs, to see whether it still holds.
 
     ``authorization``: of the reader it was written for, whose rights its refresh uses.
     """

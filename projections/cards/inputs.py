@@ -1,4 +1,4 @@
-"""The facts a card is made of, and a fingerprint that differs whenever its text would.
+"""The facts of a card, and a fingerprint that differs whenever its text would.
 
 Everything is read with the reader's own rights at the reader's Moment, so two readers who
 see different facts can never agree on a fingerprint, and share no text.

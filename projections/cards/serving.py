@@ -75,7 +75,7 @@ class Cards:
         pin: the memory image as published, for refreshes.
         now_us: the clock of refreshes.
         slot_of: slots of fact ids, to find whose card an event touches.
-        max_age_s: a card older than this is stale, whatever it says.
+        max_age_s: an older card is stale.
         vectors: where the vectors of cards are kept, if anywhere.
         write: the generator; the tests' own where they must be slow.
     """

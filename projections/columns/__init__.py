@@ -1,1 +1,1 @@
-"""What the memory image is made of: growing columns, slot lists and indexes of texts."""
+"""The parts of the memory image: growing columns, slot lists and indexes of texts."""

@@ -1,4 +1,4 @@
-"""The last few answers to questions that are asked again and again."""
+"""The last few answers to repeated questions."""
 
 from __future__ import annotations
 

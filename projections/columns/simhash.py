@@ -109,11 +109,11 @@ def similarities(rows: U8, one: bytes) -> np.ndarray[tuple[int], np.dtype[np.flo
 
 
 class StillSigning(Exception):
-    """Not all that was asked for is signed yet."""
+    """Some of the requested texts have no signature yet."""
 
 
 class TextSignatures:
-    """Signatures of numbered texts, made when they are first asked for and kept: 32 bytes a
+    """Signatures of numbered texts, made on first use and kept: 32 bytes a
     text, a pure function of the texts."""
 
     def __init__(self, sign: Callable[[Sequence[str]], U8]) -> None:

@@ -3,7 +3,7 @@
 EmbeddingError
 ├── ProviderUnavailable   no answer now: refused, slow, overloaded; asking later may help
 ├── ProviderRefused       the request or its credentials will not do; asking again is no use
-├── BadAnswer             an answer came that is not the vectors asked for
+├── BadAnswer             the answer is not the requested vectors
 ├── EmbeddingsOff         no provider is configured
 ├── ModelFileError        the weights of the bundled model are missing or not the right ones
 ├── UnknownModel          no such provider or model

@@ -1,4 +1,4 @@
-"""When to ask a provider again after a failure: pauses that double, or as it asked for."""
+"""When to ask a provider again after a failure: pauses that double, or its own."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class Match(Struct, frozen=True):
 
 
 def in_order(matchers: Sequence[Matcher]) -> list[Matcher]:
-    """Matchers as they are asked: highest salience first, then by id."""
+    """Matchers in order: highest salience first, then by id."""
     return sorted(matchers, key=lambda matcher: (-matcher.salience, matcher.id))
 
 

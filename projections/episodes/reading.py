@@ -63,7 +63,7 @@ class Readers(Struct, frozen=True):
 
 def rights(authorization: Authorization, table: str = "") -> tuple[str, list[Any]]:
     """A condition and its bindings that hold for the rows a caller may read, by where they lie;
-    what else is asked of them is ``shown.Shown``'s."""
+    ``shown.Shown`` does the rest."""
     scopes = authorization.scopes if authorization.ceiling >= OPEN_CLASS else ()
     bindings = [
         json.dumps(sorted(scopes)),
@@ -124,7 +124,7 @@ def full_page(
     page: Callable[[Row | None], list[Row]], keep: Callable[[Row], bool], limit: int
 ) -> list[Row]:
     """The first ``limit`` rows to ``keep``, of as many pages of ``limit`` rows as that takes;
-    each is asked for behind the last row of the one before."""
+    each continues after the last row of the one before."""
     kept: list[Row] = []
     last: Row | None = None
     while len(kept) < limit:

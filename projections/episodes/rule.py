@@ -67,7 +67,7 @@ class Then(_Part, frozen=True):
 
 
 class Matcher(_Part, frozen=True):
-    """All of ``when`` must hold. Higher ``salience`` is asked first, then the lesser ``id``."""
+    """All of ``when`` must hold. Higher ``salience`` comes first, then the lesser ``id``."""
 
     id: RuleId
     then: Then

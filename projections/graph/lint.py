@@ -93,7 +93,7 @@ def lint(
     moment: Moment,
     request: LintRequest,
 ) -> LintFindings:
-    """The findings of the checks asked for, in the order asked, entities by name."""
+    """The findings of the requested checks, in their order, entities by name."""
     inside = authorization.narrowed(frozenset({request.scope}))
     room = _Room(
         reader=reader,

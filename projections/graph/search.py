@@ -1,6 +1,6 @@
 """What is called or says something: entities by name or alias, and facts by what they say.
 
-For a reader who types: any part of a word is found, whatever its case and accents. Only what
+For a reader who types: any part of a word is found, ignoring case and accents. Only what
 the caller may read at the moment is looked at, so nothing else shows in an order or a count.
 """
 

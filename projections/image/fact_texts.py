@@ -1,7 +1,7 @@
 """Every text by which a fact may be found letter by letter (abmind's two trigram tables).
 
 Content: value and keywords. Original: the user's own words. Everything: entity path and relation
-beside the content. Names and values are held once, whatever number of facts share them.
+beside the content. Facts share names and values, which are held once.
 """
 
 from __future__ import annotations

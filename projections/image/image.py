@@ -230,7 +230,7 @@ class MemoryImage:
         self._read_texts_anew()
 
     def _read_texts_anew(self) -> None:
-        """Drop what was made of texts for questions alone; it is made when asked for."""
+        """Drop what serves questions about texts only; the next question makes it again."""
         facts = self.facts
         self.simhashes = {n: TextSignatures(sign) for n, sign in signers(facts.tokenize).items()}
         self.texts = FactTexts(facts.entities, facts.relations, facts.said, self.attributes.by_slot)

@@ -20,7 +20,7 @@ WINDOW_US = 60_000_000
 PARAPHRASE_MIN = 0.85
 """Texts whose vectors have at least this cosine say the same."""
 TOPIC_MEMORIES_MAX = 20
-"""So many of a topic's newest memories are asked whether a new one ends them."""
+"""A new memory is compared with so many of its topic's newest, which it may end."""
 SHARED_WORDS_MIN = 2
 OWNERLESS = frozenset({"system", "agent", "unknown"})
 """Users that own no memories: a writer under one has forgotten to say who it is."""

@@ -18,7 +18,7 @@ class Recalled(Struct, frozen=True):
     """One packed fact.
 
     Attributes:
-        slot: its slot in the view the question was asked of.
+        slot: its slot in the question's view.
         row: what the log recorded.
         score: the final score; facts are ordered by it, but for diversity.
         breakdown: the protocol's six keys: normalised stage scores (0 if a stage did not
@@ -67,9 +67,9 @@ class RecallAnswer(Struct, frozen=True):
         tokens_used: sum of the token estimates; at most the budget.
         truncated: whether a scored fact was left out.
         weights: as used, after those of stages that did not complete were redistributed.
-        card: of the entity asked about, where the request has one.
+        card: of the request's entity, if it has one.
         short_circuit_after: the stage that found enough for others to be skipped.
-        evidence: ``strong`` where a fact holds all that was asked for or means nearly the same,
+        evidence: ``strong`` if a fact holds every keyword or means nearly the same,
             ``weak`` where none does, ``none`` without any fact; None if no stage tells.
         enrichment: what is to be said beside the facts (see ``enrichment``).
         dropped_terms: of an ambient question, what too many facts hold.
@@ -93,5 +93,5 @@ class RecallAnswer(Struct, frozen=True):
 
     @property
     def weak_evidence(self) -> bool | None:
-        """Whether nothing holds all that was asked for or means nearly the same."""
+        """Whether no fact holds every keyword or means nearly the same."""
         return None if self.evidence is None else self.evidence != "strong"

@@ -1,5 +1,5 @@
 """What is said beside the facts of an answer; it never changes their order (abmind's seed,
-"Enrichment"). It is made of what the answer shows, whatever else was recorded.
+"Enrichment"). It uses only what the answer shows.
 
 ``metadata`` is what a fact says of itself. ``timeline`` shows facts of one topic and entity by
 time. ``interference`` warns of facts of one topic that say nearly the same and yet differ.

@@ -53,7 +53,7 @@ class Keywords(Struct, frozen=True):
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        """What a fact must hold to hold all that was asked for."""
+        """What a fact must hold to match every keyword."""
         return self.terms if self.raw else self.phrases
 
     @property

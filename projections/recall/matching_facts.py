@@ -81,7 +81,7 @@ class Surviving(Struct, frozen=True):
 def surviving(
     view: View, authorization: Authorization, moment: Moment, filters: Filters
 ) -> Surviving:
-    """The survivors, remembered or found. Not remembered where ``valid_at`` was asked."""
+    """The survivors, remembered or found. Not remembered with ``valid_at``."""
     if moment.valid_at_us is not None:
         return find_surviving(view, authorization, moment, filters)
     key = (view.position, view.count, moment.position, authorization, filters)

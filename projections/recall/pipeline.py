@@ -145,7 +145,7 @@ def recall(
 
 
 def _with_own_names(surveyed: Survey, rows: Rows, calls_min: int) -> Survey:
-    """The same, asked by the speakers' own names instead of those they are called by."""
+    """The same question, with the speakers' own names instead of other names."""
     names = read_as(surveyed, rows, calls_min)
     if not names:
         return surveyed
@@ -155,7 +155,7 @@ def _with_own_names(surveyed: Survey, rows: Rows, calls_min: int) -> Survey:
 
 
 def _unsearched(plan: Plan, moment: Moment, chosen: Chosen) -> RecallAnswer:
-    """The answer to what nothing was searched for: no stage was asked."""
+    """The answer to a question without a search: no stage ran."""
     profile = plan.profile
     stages = (
         StageOutcome(choice.name, "not-requested", 0, 0.0, label=choice.label)

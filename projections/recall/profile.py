@@ -95,7 +95,7 @@ class FactorChoice(_Part, frozen=True):
 
 class GateChoice(_Part, frozen=True):
     """Who may become a candidate. ``min_confidence`` is the default of the request's field;
-    ``low_trust`` the effective confidence asked for unless the request includes less."""
+    ``low_trust`` the least effective confidence, unless the request includes less."""
 
     min_confidence: Fraction = 0.1
     low_trust: Fraction = 0.2

@@ -63,13 +63,12 @@ class Chosen(Struct, frozen=True):
 
 
 def choose(survey: Survey, ambient: Ambient) -> Chosen:
-    """What is left to be searched for of an ambient request.
+    """What to search for in an ambient request.
 
-    A keyword of several words is common where too many facts hold all of them; a
-    message that comes alone is judged word by word, and keeps its meaning: only what searches
-    for words is asked for those that are left. The question in the asker's own words is
-    searched as it is, but a word of it that tells something is reason enough to search: then
-    keywords that are all common stay as they are.
+    A keyword of several words is common if too many facts hold all of them. A message alone is
+    judged word by word, and keeps its meaning: only the stages that search for words get the
+    words that are left. The question in the asker's own words stays whole; if a word of it
+    tells something, keywords that are all common stay too.
     """
     request = survey.request
     entries = entries_of(request)

@@ -79,7 +79,7 @@ class RecallRequest(Struct, frozen=True, kw_only=True):
         filters: beyond relation and source.
         stages: run only these, by name or label, and those that always run.
         situation: the asker's, for factors that compare facts with it.
-        intent: why it is asked (see ``intent``); None if not said.
+        intent: the purpose (see ``intent``); None if not said.
     """
 
     query: str

@@ -41,7 +41,7 @@ class Survey(Struct, frozen=True):
     """One request's facts. Masks are by slot, ``visible`` and ``survivors`` ascending slots;
     all are shared between requests and never written.
 
-    ``focus`` is the number of the entity asked about: None if none was, -1 where the
+    ``focus`` is the number of the request's entity: None without one, -1 if the
     node does not know it. ``limit`` is how many facts the answer may hold.
     ``semantics`` is None if embeddings are off, ``context`` where the profile asks for none,
     ``aliases`` where names are not looked up. ``filters`` are those that left the survivors.
@@ -153,7 +153,7 @@ def survey(
 
 
 def _number(interner: Interner, text: str | None) -> int | None:
-    """The number of a text asked for: None for no text, -1 for one that never appeared."""
+    """The number of a text: None for no text, -1 for one that never appeared."""
     if text is None:
         return None
     number = interner.number(text)

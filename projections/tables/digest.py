@@ -78,7 +78,7 @@ _OF_STREAMS = {
 
 def stream_digests(db: apsw.Connection) -> dict[str, str]:
     """What every stream's content comes to, by stream: equal wherever the same streams, with
-    the same grants, have been replayed, in whatever order."""
+    the same grants, have been replayed, in any order."""
     totals: dict[str, int] = {}
     for name, sql in _OF_STREAMS.items():
         prefix = name.encode()

@@ -4,7 +4,7 @@ An event whose payload is gone projects as nothing, as if it had never been. So 
 file that saw it must become those of one that did not: each projector names the statements
 that take out what is keyed by the erased facts and events (``Erasing``), and one whose rows
 mix several facts works out the touched keys again (``Refolding``). A rebuild meets only the
-header and the ``fact_erased`` event, and comes to the same rows.
+header and the ``fact_erased`` event, and gives the same rows.
 """
 
 from __future__ import annotations

@@ -20,14 +20,14 @@ class FileState(Struct, frozen=True):
 
 
 def file_state(db: apsw.Connection) -> FileState:
-    """The state of an open file. Raises apsw.Error for a file that is none of tables."""
+    """The state of an open file. Raises apsw.Error for a file without tables."""
     marks = query(db, "SELECT projector, version, position, halted FROM checkpoints")
     mark = query_one(db, "SELECT position, hash FROM log_mark")
     position, event_hash = (0, b"") if mark is None else mark
     halted = {name: why for name, _, _, why in marks if why is not None}
     behind = {
         name: f"it is at position {at}" for name, _, at, _ in marks if at != position
-    }  # a file of one position is asked for
+    }  # the file must be of one position
     return FileState(
         position,
         event_hash,

@@ -61,6 +61,6 @@ def _open_tokenizer() -> Callable[[str], list[str]]:
 
     def tokenize(text: str) -> list[str]:
         terms = cut(text.encode(), reason, None, include_offsets=False, include_colocated=False)
-        return cast("list[str]", terms)  # plain terms, as neither option is asked for
+        return cast("list[str]", terms)  # plain terms, without either option
 
     return tokenize

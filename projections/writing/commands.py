@@ -300,7 +300,7 @@ class Unsubscribe(OwnShape, frozen=True, kw_only=True):
 class ReceiveForeign(OwnShape, frozen=True, kw_only=True):
     """Take a page of facts that a foreign node sent. ``facts`` are checked and carry
     ``foreign``; ``refused`` were not worth taking; ``cursor`` is empty for pushed facts;
-    ``scope`` is the one that was asked for."""
+    ``scope`` is the requested one."""
 
     node_id: str
     facts: tuple[FactAsserted, ...]

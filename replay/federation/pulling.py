@@ -130,7 +130,7 @@ def pull(
     statement = source.heads()
     check_statement(statement, peer)
     if statement.public_key != peer.public_key:
-        # The chain of rotations leads there from the key that the node id is made of.
+        # The chain of rotations leads there from the key of the node id.
         here.submit([PeerStateSet(peer_id=peer.peer_id, public_key=statement.public_key)])
     turn = _Round(source, here, peer, statement, pages_max)
     heads = here.log.stream_heads()
@@ -153,7 +153,7 @@ def pull(
 
 
 class _Round:
-    """One round with a peer, stream after stream; what it comes to."""
+    """One round with a peer, stream after stream; its result."""
 
     def __init__(
         self, source: PeerSource, here: Here, peer: PeerRow, statement: SignedHeads, pages_max: int

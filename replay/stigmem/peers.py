@@ -1,4 +1,4 @@
-"""What the protocol's federation must know of a peer, wherever that is kept."""
+"""What the protocol's federation must know of a peer."""
 
 from __future__ import annotations
 

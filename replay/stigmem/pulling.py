@@ -40,7 +40,7 @@ class PeerFault(Exception):
 
 
 class PeerForbids(PeerFault):
-    """A peer does not give what was asked for."""
+    """A peer's answer does not fit the request."""
 
 
 class FactSource(Protocol):

@@ -1,4 +1,4 @@
-"""``engramlog receipts`` and ``engramlog recall replay``: what recalls were asked and returned."""
+"""``engramlog receipts`` and ``engramlog recall replay``: questions and answers of recalls."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ LENGTH_BYTES = 4
 
 
 class Question(Struct, frozen=True, tag=True):
-    """A recall, with the moment it is asked at.
+    """A recall, with its moment.
 
     Attributes:
         body: the fields of the request that were sent.

@@ -140,7 +140,7 @@ class PeerReplay:
                 each.wake_if_waiting()
 
     def ask_others(self, node_id: str) -> None:
-        """Have every other peer asked at once: one of them may know what ``node_id`` lacks."""
+        """Ask every other peer at once: one of them may know what ``node_id`` lacks."""
         with self._lock:
             others = [each for name, each in self._threads.items() if name != node_id]
         for each in others:

@@ -60,7 +60,7 @@ class SnapshotTaking(LoopTask):
         keep: how many of those are kept.
 
     Attributes:
-        job: takes and verifies what was asked for.
+        job: takes and verifies the requested snapshot.
     """
 
     def __init__(self, node: Node, every_events: int, keep: int) -> None:

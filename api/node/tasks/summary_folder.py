@@ -1,6 +1,6 @@
 """The folder of Markdown summaries, kept up with while the node serves.
 
-What changed while it was down is taken in at the start. Every file that is written, changed or
+The start reads what changed while it was down. Every file that is written, changed or
 deleted becomes a ``summary_recorded`` event; the folder itself is only read.
 """
 

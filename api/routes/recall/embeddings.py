@@ -107,7 +107,7 @@ def _check(settings: EmbeddingSettings) -> None:
 
 
 def target_of(call: Call, asked: ReindexBody) -> EmbeddingSettings:
-    """What to index with: what was asked, else what is configured. The address is only ever
+    """What to index with: the request's, else the configured. The address is only ever
     the configured one, and only for the provider it was configured for."""
     own = call.service.settings.embedding
     if asked.provider is None:

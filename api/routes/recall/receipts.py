@@ -1,4 +1,4 @@
-"""Receipts of recalls over HTTP: what was asked, what came back, and how it would be now."""
+"""Receipts of recalls over HTTP: question, answer, and the answer now."""
 
 from __future__ import annotations
 

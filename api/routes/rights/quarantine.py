@@ -191,7 +191,7 @@ async def reject(call: Call) -> web.Response:
     errors=(400, 404, 409, 503, 507),
 )
 async def admit_fact(call: Call) -> web.Response:
-    """Admit a pending fact, wherever it waits."""
+    """Admit a pending fact, in any quarantine."""
     query = call.query(ReviewQuery)
     target = _target(call, query.target_garden_id)
     fact_id = call.segment("fact_id")
@@ -208,7 +208,7 @@ async def admit_fact(call: Call) -> web.Response:
     errors=(404, 409, 503, 507),
 )
 async def reject_fact(call: Call) -> web.Response:
-    """Reject a pending fact, wherever it waits."""
+    """Reject a pending fact, in any quarantine."""
     query = call.query(ReviewQuery)
     return answer(await _review(call, call.segment("fact_id"), "rejected", query.reason))
 

@@ -1,4 +1,4 @@
-"""The parts that requests about memories are made of."""
+"""Parts of requests about memories."""
 
 from __future__ import annotations
 

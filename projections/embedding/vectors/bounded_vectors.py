@@ -1,7 +1,7 @@
 """Vectors within a budget: in memory up to it, in a file beyond it. Answers are the same.
 
 Of many facts in the file, sqlite-vec finds those that the sketch would choose: every fact that
-differs from the question in at most so many signs, until enough of the facts asked for are found.
+differs from the question in at most so many signs, until enough of the wanted facts are found.
 Others, which the caller may not read or which are of another moment, are passed over then; they
 neither count nor limit what is found. The cosines come from the vectors themselves.
 """

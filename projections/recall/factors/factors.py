@@ -2,7 +2,7 @@
 
 A profile says in which order they apply and how: ``mul`` multiplies the score, ``add``
 adds the factor times its weight, ``boost`` adds it as it is, and ``floor`` lifts the score to
-it. None of them looks at anything but its features.
+it. Each sees only its features.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ class AgeFade(_Part, frozen=True):
 
 
 class Strong(_Part, frozen=True):
-    """What a score is lifted to where ``stage`` found all that was asked for."""
+    """The least score of a fact in which ``stage`` found every keyword."""
 
     stage: Name
     value: Annotated[float, Meta(ge=0, le=2)] = 1.2
@@ -221,7 +221,7 @@ def age_fade(features: Features, parameters: AgeFade) -> F64:
 
 
 def strong_floor(features: Features, parameters: Strong) -> F64:
-    """0 but for what holds all that was asked for."""
+    """0 unless the fact holds every keyword."""
     found = features.raw.get(parameters.stage)
     if found is None or features.strong is None:
         return np.zeros(len(features.age_days))

@@ -1,7 +1,7 @@
-"""How sure what the stages found makes us (abmind's newer version, ``weakEvidence``).
+"""How strong the evidence of an answer is (abmind's newer version, ``weakEvidence``).
 
-Strong is a lexical hit that holds all that was asked for, and whatever passed the threshold of
-a stage that compares likeness; all counted before the answer is cut.
+Strong is a lexical hit that holds every keyword, and a hit above the threshold of a stage that
+compares likeness; counted before the answer is cut.
 """
 
 from __future__ import annotations

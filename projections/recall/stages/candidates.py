@@ -37,7 +37,7 @@ class Candidates(Struct, frozen=True):
     ``hops`` from a seed (0 for direct hits), ``why`` in words for one slot, and ``detail`` of
     what the stage found how, or could not look at, if anything. ``ages``: sort keys of slots,
     older first. ``origin`` names the part of the stage that found a fact, ``strong`` those that
-    hold all that was asked for; None if the stage has no parts, and does not tell.
+    hold every keyword; None if the stage has no parts, and does not tell.
     ``unjudged``: ascending slots of facts that the stage could not look at yet. ``builds_on``:
     whether the stage looked at what others found, not at facts by themselves."""
 

@@ -30,7 +30,7 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
     """What is looked for and what it scores.
 
     Attributes:
-        first_only: the edges of the first known name alone, whatever else the question names.
+        first_only: only the edges of the question's first known name.
         phrase_words: a name may have so many words.
         word_length: a name of one word has at least so many characters.
         edges: most edges of one name.

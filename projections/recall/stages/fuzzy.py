@@ -59,7 +59,7 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 def judges(parameters: Parameters) -> bool:
-    """Whether facts that hold all that was asked for are marked."""
+    """Whether facts that hold every keyword are marked."""
     return parameters.coverage
 
 
@@ -126,8 +126,7 @@ def _scores(survey: Survey, parameters: Parameters, pool: Mapping[int, Hit], slo
 
 
 def _covered(survey: Survey, slot: int, words: Keywords) -> list[str]:
-    """What of that which was asked for stands in the fact's texts, from the beginning of a word
-    on."""
+    """The keywords that begin a word of the fact's texts."""
     view = survey.view
     own = view.attributes(np.array([slot], dtype=np.int32), survey.moment)[0]
     text = strip_diacritics(f"{view.said_by(slot)} {own.keywords} {own.original}")

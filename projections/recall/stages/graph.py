@@ -3,7 +3,7 @@
 An entity reached over edge x in h hops gives each of its facts
 ``(1 / (1 + h)) * x.confidence / ln(1 + out_degree(x.subject))``: the best such edge, at the
 fewest hops. A seed that is one only by its hit may itself be reached from another seed.
-Out-degrees count visible edges only. Seeds are the entity asked about, or
+Out-degrees count visible edges only. Seeds are the request's entity, or
 the entities the query names and those of the best earlier hits.
 """
 
@@ -77,7 +77,7 @@ def run(survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates
 
 
 def _named(survey: Survey, earlier: Mapping[str, Candidates]) -> I32:
-    """Entities the request names: the one asked about, or those whose URI or display name
+    """Entities the request names: its own, or those whose URI or display name
     the query spells out and an earlier hit mentions."""
     if survey.focus is not None:
         return np.array([n for n in (survey.focus,) if n >= 0], dtype=np.int32)
@@ -194,7 +194,7 @@ def _newest(survey: Survey, entities: I64) -> I32:
     kept = mask[slots]
     slots, owner = slots[kept], owner[kept]
     if len(slots):
-        # The gate looks at facts one by one, so all entities' may be asked for together.
+        # The gate looks at facts one by one, so one call gets those of all entities.
         order = np.argsort(slots)  # every fact has one entity: no slot occurs twice
         passed = np.zeros(len(slots), dtype=np.bool_)
         passed[order[slots[order].searchsorted(survey.admits(slots))]] = True

@@ -1,4 +1,4 @@
-"""The present gardens and their members: what every request's rights are made of.
+"""The present gardens and their members: the basis of every request's rights.
 
 Read whole from the tables and replaced by the writer after a change, like the key ring, so
 a request costs one look-up. A garden that the asker is not to know of is not found here:

@@ -1,7 +1,7 @@
 """Events of peers that are kept and chained, and mean nothing here: their content breaks a rule.
 
 The receipt of their page says which (``PeerPageReceived.refused``) and precedes them, so
-that a log means the same for ever, whatever later rules say.
+that later rules do not change the meaning of a log.
 """
 
 from __future__ import annotations

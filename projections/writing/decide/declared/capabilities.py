@@ -32,7 +32,7 @@ def revoke_capability(command: ask.RevokeCapability, context: Context) -> Decisi
 
 
 def revocations_of_key(context: Context, key_id: str) -> list[Draft]:
-    """What ends with an API key: every capability that was asked for with it."""
+    """What ends with an API key: every capability that it requested."""
     rows = query(
         context.db,
         "SELECT token_id, object FROM capabilities WHERE key_id=? AND expires_at_us>?"

@@ -51,7 +51,7 @@ def issue_key(command: KeyIssued, context: Context) -> Decision | Refused:
 
 
 def revoke_key(command: KeyRevoked, context: Context) -> Decision | Refused:
-    """The key opens nothing from here on, nor do the capabilities asked for with it."""
+    """The key opens nothing from here on, nor do the capabilities that it requested."""
     context.flush()
     row = context.db.execute(
         "SELECT to_position FROM api_keys WHERE key_id=?", (command.key_id,)

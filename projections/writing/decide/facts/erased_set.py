@@ -1,4 +1,4 @@
-"""Which facts an erasure takes: those asked for, and every other that says the same."""
+"""Which facts an erasure takes: the named ones, and all that say the same."""
 
 from __future__ import annotations
 

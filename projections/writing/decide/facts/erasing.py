@@ -2,7 +2,7 @@
 
 Beside a fact's own event go the payloads of events that speak of erased facts alone:
 retractions and reviews with their reasons, resolutions without any other loser. An event that
-still has an effect on a fact that stays is kept, whatever its note says (docs/erasure.md).
+still has an effect on a fact that stays is kept, with its note (docs/erasure.md).
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def foreign_erasures(context: Context) -> list[Draft]:
     for event_id, facts in erasures_taking_effect(context.db).items():
         claim = _committed(event_id, context)
         if claim is None or not isinstance(claim.payload, FactErased):
-            continue  # it is taken up once the page that brought it is committed
+            continue  # it takes effect once its page is committed
         doomed = facts_named(context.db, facts)
         entities = {fact.entity for fact in doomed}
         if held(context.db, facts, entities):

@@ -1,4 +1,4 @@
-"""Applying deltas: one atomic batch of events, whatever they add, replace and end.
+"""Applying deltas: one atomic batch of events that add, replace and end facts.
 
 A delta that was applied before is answered as before. Conflicts are found before anything is
 drafted for that delta: in a strict batch one ends the whole (only its rejection is recorded),
