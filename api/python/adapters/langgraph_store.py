@@ -127,6 +127,7 @@ def _encoded(part: str) -> str:
 
 def _item(fact: Fact) -> SearchItem:
     *namespace, key = (unquote(part) for part in fact.entity.removeprefix(PREFIX).split("/"))
+    assert fact.at is not None  # what is read from a node was recorded
     return SearchItem(
         namespace=tuple(namespace),
         key=key,

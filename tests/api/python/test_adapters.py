@@ -1,17 +1,18 @@
-"""Adapters with the real libraries, where they are installed; without one, what to install."""
+"""Adapters with the real libraries, which `make test` installs; without one, what to install."""
 
 from __future__ import annotations
 
 import asyncio
 import importlib
 import json
+import sys
 from collections.abc import Iterator
-from importlib.util import find_spec
 from typing import Any
 
 import pytest
 
 from engramlog import Memory, Ref
+from tests.api.console.browser import REQUIRED
 
 FRAMEWORKS = {
     "langgraph": "langgraph.store.base",
@@ -21,17 +22,10 @@ FRAMEWORKS = {
 }
 
 
-def _is_there(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:
-        return False
-
-
 def adapter(name: str) -> Any:
     """The adapter of a framework; the test is skipped where that is not installed."""
-    if not _is_there(FRAMEWORKS[name]):
-        pytest.skip(f"{FRAMEWORKS[name]} is not installed")
+    if not REQUIRED:
+        pytest.importorskip(FRAMEWORKS[name])
     return importlib.import_module(f"engramlog.{name}")
 
 
@@ -47,9 +41,13 @@ def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Memory]:
 
 
 @pytest.mark.parametrize("name", FRAMEWORKS)
-def test_without_its_framework_an_adapter_says_what_to_install(name: str) -> None:
-    if _is_there(FRAMEWORKS[name]):
-        pytest.skip("it is installed")
+def test_without_its_framework_an_adapter_says_what_to_install(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in [*sys.modules]:
+        if module.startswith((f"engramlog.{name}", "engramlog.api.python.adapters.")):
+            monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, FRAMEWORKS[name], None)
     with pytest.raises(ImportError, match=r"is not installed: pip install engramlog\["):
         importlib.import_module(f"engramlog.{name}")
 
