@@ -27,6 +27,7 @@ from engramlog.eventlog.errors import (
     LogBusy,
     NotDurable,
     StorageError,
+    StorageFull,
 )
 from engramlog.eventlog.event import Stored
 from engramlog.eventlog.log import EventLog, Expect, Idempotency
@@ -208,6 +209,27 @@ def terminate(server: Server, state: str) -> None:
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state = %s", (state,)
         ).fetchall()
     assert found
+
+
+def test_a_log_goes_on_after_a_write_that_the_server_refused_at_any_time(
+    postgres_server: Server, postgres_url: str
+) -> None:
+    with (
+        psycopg.connect(postgres_server.url(), autocommit=True) as db,
+        open_log(postgres_url) as log,
+    ):
+        db.execute(
+            "CREATE FUNCTION engramlog.full() RETURNS trigger LANGUAGE plpgsql AS"
+            " $$ BEGIN RAISE EXCEPTION 'full' USING ERRCODE = '53100'; END $$;"
+            "CREATE TRIGGER no_space BEFORE INSERT ON engramlog.events"
+            " EXECUTE FUNCTION engramlog.full();"
+        )
+        for number in range(8):  # the driver prepares statements when they are used often
+            db.execute("ALTER TABLE engramlog.events DISABLE TRIGGER no_space")
+            assert log.append([fact()]).events[0].position == number + 1
+            db.execute("ALTER TABLE engramlog.events ENABLE TRIGGER no_space")
+            with pytest.raises(StorageFull):
+                log.append([fact()])
 
 
 def test_a_history_that_was_replaced_is_noticed_and_nothing_written(

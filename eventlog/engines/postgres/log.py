@@ -221,7 +221,7 @@ class PostgresLog(PostgresReading, AppendingLog):
         if head.position > room:
             with failures():
                 room = int(scalar(db, statements.MAKE_ROOM, head.position))
-        with failures(), db.pipeline() if one_trip else nullcontext():
+        with self._session.refusals(), db.pipeline() if one_trip else nullcontext():
             writing.write_links(db, links, self._stream_numbers)
             writing.write_keys(db, keys)
             writing.write_names(db, links)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import psycopg
@@ -20,7 +20,7 @@ from engramlog.eventlog.engines.postgres.connecting import (
     storage_error,
 )
 from engramlog.eventlog.engines.postgres.server import LOCK, ServerState
-from engramlog.eventlog.errors import OutcomeUnknown, StorageFailed
+from engramlog.eventlog.errors import EventLogError, OutcomeUnknown, StorageFailed
 
 LOCK_SECONDS_MAX = 5.0
 COMMIT_SECONDS_MAX = 10.0
@@ -106,6 +106,17 @@ class WritingSession:
         self.prove()
         return self._db
 
+    @contextmanager
+    def refusals(self) -> Generator[None]:
+        """Raise our errors for PostgreSQL's, and give the connection up: what follows a refused
+        statement in a pipeline is skipped, and the driver counts it as prepared."""
+        try:
+            with failures():
+                yield
+        except EventLogError:
+            self.close()
+            raise
+
     def prove(self) -> None:
         """Wait for one commit of our own: then the standbys hold all that came before it too."""
         self.commit([(statements.PROVE, ())])
@@ -130,9 +141,10 @@ class WritingSession:
                     db.execute(statement, bindings)  # pyright: ignore[reportArgumentType]
                 db.execute("COMMIT")
         except psycopg.Error as fault:
-            if not is_lost(db) and fault.sqlstate is not None and fault.sqlstate[:2] != "57":
+            refused = not is_lost(db) and fault.sqlstate is not None
+            db.close()  # as ``refusals``
+            if refused and (fault.sqlstate or "")[:2] != "57":
                 raise storage_error(fault) from fault
-            db.close()
             raise OutcomeUnknown(
                 "the server was lost before it acknowledged the commit: it may have been written"
             ) from fault
