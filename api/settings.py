@@ -13,11 +13,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
-from pydantic_settings import (
-    BaseSettings,
-    NoDecode,
-    SettingsConfigDict,
-)
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from engramlog.eventlog.held_scopes import EVERY_SCOPE
 from engramlog.projections.embedding.settings import EmbeddingSettings
@@ -47,8 +43,7 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
 
     data_dir: Path = Field(
-        default=Path("engramlog-data"),
-        description="Directory of the log, the key and the tables.",
+        default=Path("engramlog-data"), description="Directory of the log, the key and the tables."
     )
     log: str = Field(
         default="",
@@ -70,13 +65,9 @@ class Settings(BaseSettings):
     port: int = Field(
         default=8765, ge=0, le=65535, description="Port to listen on; 0: any free port."
     )
-    node_url: str = Field(
-        default="",
-        description="URL for other nodes. Empty: address and port.",
-    )
+    node_url: str = Field(default="", description="URL for other nodes. Empty: address and port.")
     auth_required: bool = Field(
-        default=True,
-        description="Callers need a key. Off only on loopback.",
+        default=True, description="Callers need a key. Off only on loopback."
     )
     attestation_required: bool = Field(
         default=False,
@@ -84,19 +75,16 @@ class Settings(BaseSettings):
         "without signatures cannot state facts.",
     )
     allowed_hosts: Labels = Field(
-        default=(),
-        description="Further names that a node without authentication answers to.",
+        default=(), description="Further names that a node without authentication answers to."
     )
     cors_allowed_origins: Labels = Field(
-        default=(),
-        description="Origins whose pages may use the node.",
+        default=(), description="Origins whose pages may use the node."
     )
     cors_allowed_origin_regex: str | None = Field(
         default=None, description="A regular expression that matches such an origin whole."
     )
     cors_dev_localhost: bool = Field(
-        default=False,
-        description="Pages of `localhost` and `127.0.0.1` may use the node.",
+        default=False, description="Pages of `localhost` and `127.0.0.1` may use the node."
     )
     cors_allow_credentials: bool = Field(
         default=True, description="Such pages may send credentials."
@@ -111,9 +99,7 @@ class Settings(BaseSettings):
         description="A new node declares the usual relations (`likes`, `knows`, …) set-valued.",
     )
     recall_profile: str = Field(
-        default="default",
-        min_length=1,
-        description="Profile of a recall that names none.",
+        default="default", min_length=1, description="Profile of a recall that names none."
     )
     sanitizer_mode: Literal["warn", "strip", "block", "quarantine", "off"] = Field(
         default="warn",
@@ -149,10 +135,7 @@ class Settings(BaseSettings):
         default=0.1, ge=0, le=1, description="Facts with no more confidence are not embedded."
     )
     embed_wait_timeout_s: float = Field(
-        default=10.0,
-        ge=0,
-        le=600,
-        description="Longest wait of a write with `wait=embedded`.",
+        default=10.0, ge=0, le=600, description="Longest wait of a write with `wait=embedded`."
     )
     vectors_memory_mb: int = Field(
         default=0,
@@ -161,10 +144,7 @@ class Settings(BaseSettings):
         "file. 0: no limit.",
     )
     card_max_age_s: float = Field(
-        default=86_400.0,
-        gt=0,
-        le=31_536_000,
-        description="Age at which a memory card is stale.",
+        default=86_400.0, gt=0, le=31_536_000, description="Age at which a memory card is stale."
     )
     card_queue_max: int = Field(
         default=10_000,
@@ -189,17 +169,13 @@ class Settings(BaseSettings):
         default=100, ge=0, le=100_000, description="Subscriptions per principal."
     )
     webhooks_allow_private: bool = Field(
-        default=False,
-        description="Webhooks may use private networks and http.",
+        default=False, description="Webhooks may use private networks and http."
     )
     recall_receipts: bool = Field(
         default=True, description="Every recall leaves a receipt in the log."
     )
     request_body_bytes_max: int = Field(
-        default=1_048_576,
-        ge=1024,
-        le=1_073_741_824,
-        description="Largest body of a request.",
+        default=1_048_576, ge=1024, le=1_073_741_824, description="Largest body of a request."
     )
     connections_max: int = Field(
         default=1_000,
@@ -215,16 +191,10 @@ class Settings(BaseSettings):
         description="Connections per address; a proxy is one address.",
     )
     batch_body_bytes_max: int = Field(
-        default=67_108_864,
-        ge=1024,
-        le=1_073_741_824,
-        description="Largest body of a batch.",
+        default=67_108_864, ge=1024, le=1_073_741_824, description="Largest body of a batch."
     )
     value_bytes_max: int = Field(
-        default=262_144,
-        ge=1,
-        le=VALUE_BYTES_MAX,
-        description="Largest value of a fact, in UTF-8.",
+        default=262_144, ge=1, le=VALUE_BYTES_MAX, description="Largest value of a fact, in UTF-8."
     )
     time_travel_enabled: bool = Field(default=True, description="`as_of` is served; off: 501.")
     time_travel_allow_fact_query_as_of: bool = Field(
@@ -256,10 +226,7 @@ class Settings(BaseSettings):
         description="Sweeps and lint over more facts are jobs: 202 with a `job_id`.",
     )
     quota_reads_per_hour: int = Field(
-        default=0,
-        ge=0,
-        le=1_000_000_000,
-        description="Reads an hour per entity; 0: no limit.",
+        default=0, ge=0, le=1_000_000_000, description="Reads an hour per entity; 0: no limit."
     )
     quota_writes_per_hour: int = Field(
         default=0,
@@ -272,34 +239,22 @@ class Settings(BaseSettings):
         default=False, description="Peers may use plain http and private addresses."
     )
     federation_pull_interval_s: float = Field(
-        default=30.0,
-        gt=0,
-        le=86_400,
-        description="Pause between pulls by the protocol.",
+        default=30.0, gt=0, le=86_400, description="Pause between pulls by the protocol."
     )
     federation_push_enabled: bool = Field(
-        default=False,
-        description="Peers may push facts by the protocol; off: 405.",
+        default=False, description="Peers may push facts by the protocol; off: 405."
     )
     federation_allow_team: bool = Field(
-        default=False,
-        description="Facts of scope `team` may leave and enter; `local` never.",
+        default=False, description="Facts of scope `team` may leave and enter; `local` never."
     )
     snapshots_every_events: int = Field(
-        default=0,
-        ge=0,
-        le=1_000_000_000,
-        description="Events between snapshots; 0: never.",
+        default=0, ge=0, le=1_000_000_000, description="Events between snapshots; 0: never."
     )
     snapshots_keep: int = Field(
-        default=2,
-        ge=1,
-        le=1_000,
-        description="Automatic snapshots to keep.",
+        default=2, ge=1, le=1_000, description="Automatic snapshots to keep."
     )
     replica_of: str = Field(
-        default="",
-        description="URL of the primary; this node is its read-only replica.",
+        default="", description="URL of the primary; this node is its read-only replica."
     )
     replica_key: str = Field(
         default="",
@@ -307,16 +262,13 @@ class Settings(BaseSettings):
         description="Key with permission `replicate` on the primary; use a variable.",
     )
     replica_snapshot: bool = Field(
-        default=True,
-        description="A new replica starts from its primary's snapshot, if any.",
+        default=True, description="A new replica starts from its primary's snapshot, if any."
     )
     consolidation_enabled: bool = Field(
-        default=True,
-        description="Consolidation rules run on their cadence.",
+        default=True, description="Consolidation rules run on their cadence."
     )
     summaries_dir: str = Field(
-        default="",
-        description="Folder of Markdown summaries to read while serving.",
+        default="", description="Folder of Markdown summaries to read while serving."
     )
     summaries_owner: str = Field(
         default="system:summaries",
@@ -328,17 +280,13 @@ class Settings(BaseSettings):
         default="local", description="Scope of their paragraphs."
     )
     shutdown_timeout_s: float = Field(
-        default=10.0,
-        ge=0,
-        le=600,
-        description="Time that running requests get at a stop.",
+        default=10.0, ge=0, le=600, description="Time that running requests get at a stop."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least severe level on stderr."
     )
     log_format: Literal["auto", "text", "json"] = Field(
-        default="auto",
-        description="`text`, `json`, or `auto`: text on a terminal.",
+        default="auto", description="`text`, `json`, or `auto`: text on a terminal."
     )
     access_log: bool = Field(default=False, description="One line on stderr per request.")
 

@@ -88,3 +88,19 @@ class MomentRecord(Struct):
 def wire_moment(moment: Moment) -> MomentRecord:
     """A moment as answers carry it."""
     return MomentRecord(moment.position, format_instant(moment.instant_us))
+
+
+class ShortFact(Struct):
+    """What a fact states."""
+
+    id: str
+    entity: str
+    relation: str
+    value: WireValue
+    source: str
+    timestamp: str
+    valid_from: str | None
+    valid_until: str | None
+    confidence: float
+    scope: Scope
+    contradicted: bool

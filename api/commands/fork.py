@@ -12,13 +12,13 @@ from msgspec import Struct
 
 from engramlog.api.answers.fact_record import MomentRecord, Record
 from engramlog.api.commands.fact_listing import listed
-from engramlog.api.commands.recall_answer import answered
+from engramlog.api.commands.recall.answering import answered
 from engramlog.api.commands.request_context import RequestContext
 from engramlog.api.commands.suppositions import SupposedOutcome, suppose
 from engramlog.api.http.errors import coded
 from engramlog.api.node.scratch_node import ScratchNode
 from engramlog.api.schemas.facts import MomentQuery
-from engramlog.api.schemas.fork import ForkBody, ForkRecall, ForkState
+from engramlog.api.schemas.time_travel import ForkBody, ForkRecall, ForkState
 from engramlog.projections.moment import Moment, format_instant
 from engramlog.replay.fork import scratch_at
 

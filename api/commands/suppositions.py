@@ -18,7 +18,7 @@ from engramlog.api.commands.request_context import RequestContext
 from engramlog.api.http.auth import require
 from engramlog.api.http.errors import ApiError, plain, refused
 from engramlog.api.schemas.facts import BatchAssert, BatchRetract
-from engramlog.api.schemas.fork import Supposed, SupposeResolve, SupposeSweep, SupposeTrust
+from engramlog.api.schemas.time_travel import Supposed, SupposeResolve, SupposeSweep, SupposeTrust
 from engramlog.eventlog.kinds import SourceTrustSet
 from engramlog.projections.arrays import I32
 from engramlog.projections.contradictions.conflicts import conflict

@@ -18,8 +18,7 @@ from engramlog.api.commands.entity_names import entity_named
 from engramlog.api.commands.erasures import erase
 from engramlog.api.commands.request_context import RequestContext
 from engramlog.api.http.errors import ApiError, coded, plain
-from engramlog.api.schemas.erasures import ErasureRequest
-from engramlog.api.schemas.tombstones import TombstoneRequest
+from engramlog.api.schemas.erasures import ErasureRequest, TombstoneRequest
 from engramlog.eventlog.kinds import TombstoneRevoked, TombstoneSet
 from engramlog.projections.arrays import I32
 from engramlog.projections.authorization import Authorization

@@ -11,17 +11,16 @@ from engramlog.api.client.running_node import running_node
 from engramlog.api.console.arguments import CommandError
 from engramlog.api.console.progress import progress_bar
 from engramlog.api.node.control_file import Control
-from engramlog.api.node.garbage_collection import settle_heap
 from engramlog.api.node.node import Node
+from engramlog.api.node.process_tuning import settle_heap, take_short_turns
 from engramlog.api.node.serving import serve_in_background
-from engramlog.api.node.thread_switching import take_short_turns
-from engramlog.api.node.usual_relations import USUAL_RELATIONS
 from engramlog.api.settings import Settings
 from engramlog.eventlog.clock import Clock
 from engramlog.eventlog.directory import is_data_directory
 from engramlog.eventlog.errors import DirectoryLocked
 from engramlog.projections.embedding.choosing import follow_pin
 from engramlog.projections.embedding.settings import EmbeddingSettings
+from engramlog.projections.tables.declared.usual_relations import USUAL_RELATIONS
 
 Embedding = Literal["off", "pinned", "begun"]
 """Whether a directory is opened with its embeddings: ``pinned`` where serving it has begun any,

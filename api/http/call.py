@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from hashlib import sha256
@@ -29,6 +29,7 @@ WARNED_MAX = 5
 _WARNED_LENGTH_MAX = 60
 
 Model = TypeVar("Model", bound=BaseModel)
+Row = TypeVar("Row")
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,10 @@ class Call(RequestContext):
     async def body(self, model: type[Model]) -> Model:
         """The JSON body as ``model``. Raises ApiError 400, 413 or 422."""
         return self._of_held_scopes(parse_body(model, await self.raw()))
+
+    async def body_if_any(self, model: type[Model]) -> Model:
+        """The JSON body, or what an empty object says. Raises ApiError 400, 413 or 422."""
+        return parse_body(model, (await self.raw()).strip() or b"{}")
 
     def query(self, model: type[Model]) -> Model:
         """The query string as ``model``. Raises ApiError 422."""
@@ -127,6 +132,18 @@ class Call(RequestContext):
         cursors = self.service.cursors
         expires_at_us = cursors.expiry(self.node.clock.now_us())
         return cursors.seal(replace(walk, expires_at_us=expires_at_us, place=place))
+
+    def page(
+        self,
+        walk: Cursor,
+        found: Sequence[Row],
+        limit: int,
+        place: Callable[[Row], tuple[int | str, ...]],
+    ) -> tuple[Sequence[Row], str | None]:
+        """The first ``limit`` rows, and the cursor of the next page where more were found;
+        ``place``: of a row, to go on behind."""
+        shown = found[:limit]
+        return shown, None if len(found) <= limit else self.cursor_behind(walk, place(shown[-1]))
 
     # -- repeated requests ------------------------------------------------------------------
 

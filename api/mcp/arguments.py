@@ -7,8 +7,14 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from engramlog.api.schemas.conflicts import ConflictsQuery, ResolveRequest
-from engramlog.api.schemas.facts import ID_LENGTH_MAX, AssertRequest, FactsQuery, RetractRequest
+from engramlog.api.schemas.facts import (
+    ID_LENGTH_MAX,
+    AssertRequest,
+    ConflictsQuery,
+    FactsQuery,
+    ResolveRequest,
+    RetractRequest,
+)
 from engramlog.api.schemas.memory.episodes import EpisodeRequest
 from engramlog.api.schemas.memory.parts import Part
 from engramlog.api.schemas.recall import CardQuery, NeighborsQuery, RecallBody

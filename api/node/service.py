@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from engramlog.api.answers.chain_proof import FactChains
-from engramlog.api.answers.recall_outcome import RecallOutcome
+from engramlog.api.answers.recall.outcome import RecallOutcome
 from engramlog.api.http.auth import Caller
 from engramlog.api.http.browser_policy import BrowserPolicy
 from engramlog.api.http.commit_watch import CommitWatch

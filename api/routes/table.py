@@ -7,22 +7,19 @@ is beside its handler.
 from __future__ import annotations
 
 from engramlog.api.http.routing import Route, Routes
+from engramlog.api.routes.entities import cards, names, neighbors, search
 from engramlog.api.routes.facts import (
     attributes,
     batch,
-    cards,
     conflicts,
     content,
     decay,
     erasures,
     fact_list,
     facts,
-    feedback,
-    graph,
     intents,
     provenance,
     scopes,
-    search,
     tombstones,
 )
 from engramlog.api.routes.federation import (
@@ -44,14 +41,14 @@ from engramlog.api.routes.node import (
     system,
     tasks,
 )
-from engramlog.api.routes.recall import embeddings, profiles, recall, receipts
+from engramlog.api.routes.recall import embeddings, feedback, profiles, recall, receipts
 from engramlog.api.routes.rights import (
     agent_keys,
-    aliases,
     capabilities,
     gardens,
     keys,
     manifests,
+    protocol_capabilities,
     quarantine,
     trust,
 )
@@ -70,7 +67,7 @@ _COLLECTED: tuple[Routes, ...] = (
     recall.routes,
     feedback.routes,
     receipts.routes,
-    graph.routes,
+    neighbors.routes,
     cards.routes,
     profiles.routes,
     gardens.routes,
@@ -82,7 +79,7 @@ _COLLECTED: tuple[Routes, ...] = (
     log.routes,
     audit.routes,
     export.routes,
-    aliases.routes,
+    names.routes,
     intents.routes,
     episodes.routes,
     deltas.routes,
@@ -90,6 +87,7 @@ _COLLECTED: tuple[Routes, ...] = (
     keys.routes,
     agent_keys.routes,
     capabilities.routes,
+    protocol_capabilities.routes,
     erasures.routes,
     tombstones.routes,
     summaries.routes,

@@ -1,4 +1,4 @@
-"""Requests about facts."""
+"""Requests about facts and their contradictions."""
 
 from __future__ import annotations
 
@@ -184,3 +184,21 @@ class FactListQuery(FactsQuery):
     """Filters of GET /v1/facts, and how much of each fact to send."""
 
     fields: Fields = "full"
+
+
+class ConflictsQuery(MomentQuery):
+    """Which contradictions to list."""
+
+    status: Literal["unresolved", "resolved"] | None = None
+    cursor: str | None = None
+    limit: int = Field(default=50, ge=1, le=500)
+
+
+class ResolveRequest(BaseModel):
+    """The winner: one of the two facts, or a new value."""
+
+    model_config = ConfigDict(extra="allow")
+
+    winning_fact_id: str | None = Field(default=None, max_length=ID_LENGTH_MAX)
+    resolution_note: str = Field(default="", max_length=REASON_LENGTH_MAX)
+    new_value: FactValue | None = None

@@ -1,13 +1,23 @@
-"""Requests of the time-travel and audit routes."""
+"""Requests of the time-travel and audit routes, forks among them."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
-from engramlog.api.schemas.facts import FactsQuery
-from engramlog.api.schemas.values import NAME_LENGTH_MAX
+from engramlog.api.schemas.decay import Seconds
+from engramlog.api.schemas.facts import (
+    ID_LENGTH_MAX,
+    BatchAssert,
+    BatchRetract,
+    FactsQuery,
+    ResolveRequest,
+)
+from engramlog.api.schemas.recall import RecallBody
+from engramlog.api.schemas.rights.trust import TrustRequest
+from engramlog.api.schemas.values import NAME_LENGTH_MAX, Instant, Share
 
 Format = Literal["json", "csv", "parquet"]
 Change = Literal["added", "retracted", "decayed", "resolved"]
@@ -57,3 +67,76 @@ class SqlBody(BaseModel):
     as_of: str | None = None
     limit: int = Field(default=1000, strict=True, ge=1, le=10_000)
     format: Format = "json"
+
+
+SUPPOSED_MAX = 200
+
+
+class SupposeResolve(ResolveRequest):
+    """Settle the contradiction ``conflict_id``, as ``POST /v1/conflicts/{conflict_id}/resolve``."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    op: Literal["resolve"]
+    conflict_id: str = Field(min_length=1, max_length=ID_LENGTH_MAX)
+
+
+class SupposeTrust(TrustRequest):
+    """Trust a source so far, as ``PUT /v1/trust/sources``."""
+
+    op: Literal["trust"]
+
+
+class SupposeSweep(BaseModel):
+    """Let decay act, as ``POST /v1/decay/sweep``."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    op: Literal["sweep"]
+    scope: str | None = None
+    ttl_seconds: Seconds | None = None
+    min_confidence: Share | None = None
+
+
+Supposed = Annotated[
+    BatchAssert | BatchRetract | SupposeResolve | SupposeTrust | SupposeSweep,
+    Field(discriminator="op"),
+]
+
+
+class ForkState(StateQuery):
+    """The state of an entity, relation or scope, as ``GET /v1/time-travel/state``."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class ForkRecall(RecallBody):
+    """A question, as ``POST /v1/recall``; nothing of it is counted or receipted."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class ForkBody(BaseModel):
+    """``suppose`` in order, from ``as_of`` on, and what to ask: ``recall`` or ``state``, whose
+    own ``as_of`` and ``valid_at`` must be left out."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    as_of: str | None = None
+    valid_at: Instant | None = None
+    suppose: Annotated[list[Supposed], Field(min_length=1, max_length=SUPPOSED_MAX)]
+    recall: ForkRecall | None = None
+    state: ForkState | None = None
+
+    @model_validator(mode="after")
+    def _one_question(self) -> Self:
+        if (self.recall is None) == (self.state is None):
+            raise PydanticCustomError("fork_question", "give recall or state, and not both")
+        asked: Any = self.recall or self.state
+        if asked.as_of is not None or asked.valid_at is not None:
+            raise PydanticCustomError("fork_moment", "put as_of and valid_at beside the question")
+        if self.state is not None and (self.state.cursor is not None or self.state.tail):
+            raise PydanticCustomError(
+                "fork_cursor", "a fork's state is one page: no cursor, no tail"
+            )
+        return self

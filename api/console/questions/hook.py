@@ -12,7 +12,7 @@ import os
 import sys
 from typing import Any, cast
 
-from engramlog.api.answers.statements import statement_of
+from engramlog.api.answers.recall.statements import statement_of
 from engramlog.api.console.arguments import add_target_arguments
 from engramlog.api.console.questions.abmind_users import add_user_argument, owner_of
 from engramlog.api.console.reach import reach

@@ -10,7 +10,7 @@ import json
 import sys
 from typing import Any
 
-from engramlog.api.answers.statements import statement_of
+from engramlog.api.answers.recall.statements import statement_of
 from engramlog.api.console.arguments import CommandError
 from engramlog.api.console.questions.abmind_users import add_user_argument, owner_of
 from engramlog.api.console.reach import reach

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from engramlog.api.answers.recall_outcome import RecallOutcome
+from engramlog.api.answers.recall.outcome import RecallOutcome
 from engramlog.api.http.auth import Caller
 from engramlog.api.schemas.recall import Shape
 

@@ -19,8 +19,8 @@ from collections.abc import Awaitable, Callable
 
 import numpy as np
 
-from engramlog.api.answers.recall_outcome import RecallOutcome
-from engramlog.api.commands.recall_shapes import profile_named
+from engramlog.api.answers.recall.outcome import RecallOutcome
+from engramlog.api.commands.recall.shapes import profile_named
 from engramlog.api.http.auth import Caller
 from engramlog.api.http.errors import ApiError
 from engramlog.api.node.node import Node

@@ -19,9 +19,10 @@ from queue import Empty, SimpleQueue
 import numpy as np
 
 from engramlog.api.answers.chain_proof import FactChains
-from engramlog.api.commands.recall_answer import answered
+from engramlog.api.commands.recall.answering import answered
 from engramlog.api.commands.request_context import ReadingContext
 from engramlog.api.http.errors import ApiError
+from engramlog.api.node.process_tuning import take_short_turns
 from engramlog.api.node.recall_workers.follower import LogFollower
 from engramlog.api.node.recall_workers.messages import (
     LENGTH_BYTES,
@@ -38,7 +39,6 @@ from engramlog.api.node.recall_workers.messages import (
     framed,
 )
 from engramlog.api.node.service import STAGE_THREADS, ReadingService
-from engramlog.api.node.thread_switching import take_short_turns
 from engramlog.api.schemas.recall import RecallBody
 from engramlog.api.settings import Settings
 from engramlog.projections.arrays import F32

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from engramlog.api.answers.statements import statement_of
+from engramlog.api.answers.recall.statements import statement_of
 from engramlog.api.python.results import Fact
 
 

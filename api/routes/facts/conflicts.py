@@ -16,7 +16,7 @@ from engramlog.api.http.bodies import answer, parse_body
 from engramlog.api.http.call import Call, warned
 from engramlog.api.http.errors import plain
 from engramlog.api.http.routing import Routes
-from engramlog.api.schemas.conflicts import ConflictsQuery, ResolveRequest
+from engramlog.api.schemas.facts import ConflictsQuery, ResolveRequest
 from engramlog.eventlog.kinds import ConflictResolved
 from engramlog.projections.contradictions.conflicts import Conflict, conflict, conflicts
 from engramlog.projections.image.view import View
@@ -98,12 +98,11 @@ def _page(call: Call, query: ConflictsQuery) -> ConflictPage:
             query.limit + 1,
         )
     )
-    shown = found[: query.limit]
-    more = len(found) > query.limit
+    shown, cursor = call.page(walk, found, query.limit, lambda each: each.row.place)
     return ConflictPage(
         conflicts=_wire(call, view, moment, shown),
-        cursor=call.cursor_behind(walk, shown[-1].row.place) if more else None,
-        has_more=more,
+        cursor=cursor,
+        has_more=cursor is not None,
     )
 
 

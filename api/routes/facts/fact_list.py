@@ -10,8 +10,7 @@ from msgspec import UNSET, Struct
 from engramlog.api.answers.compact_facts import lines_of, short_record
 from engramlog.api.answers.erasure_records import TombstoneNotice
 from engramlog.api.answers.fact_list import FactListPage
-from engramlog.api.answers.fact_record import Record, Warnings
-from engramlog.api.answers.short_fact import ShortFact
+from engramlog.api.answers.fact_record import Record, ShortFact, Warnings
 from engramlog.api.commands.fact_listing import listed, notices_of
 from engramlog.api.http.bodies import encoded, json_answer
 from engramlog.api.http.call import Call, warned

@@ -19,7 +19,7 @@ from engramlog.api.commands.tombstones import entity_meant
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, warned
 from engramlog.api.http.routing import Routes
-from engramlog.api.schemas.tombstones import RevokeRequest, TombstoneRequest, TombstonesQuery
+from engramlog.api.schemas.erasures import RevokeRequest, TombstoneRequest, TombstonesQuery
 from engramlog.projections.tables.facts.tombstones import list_tombstones as tombstones_before
 
 routes = Routes("erasure")

@@ -10,7 +10,7 @@ from aiohttp import web
 from msgspec import Struct
 
 from engramlog.api.client.discovery import EVENTS_WIRE, discovered
-from engramlog.api.http.bodies import answer, parse_body
+from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import ApiError, coded, entry, unprocessable
 from engramlog.api.http.routing import Routes
@@ -286,10 +286,9 @@ async def set_grants(call: Call) -> web.Response:
 )
 async def revoke_peer(call: Call) -> web.Response:
     """End a peering. What was replayed stays; nothing more is taken or given."""
-    raw = await call.raw()
-    reason = parse_body(ReasonBody, raw).reason if raw.strip() else ""
+    body = await call.body_if_any(ReasonBody)
     row = peer_named(call)
-    await call.do(PeerStateSet(peer_id=row.peer_id, state="revoked", reason=reason))
+    await call.do(PeerStateSet(peer_id=row.peer_id, state="revoked", reason=body.reason))
     return _changed(call, row.peer_id)
 
 

@@ -13,7 +13,7 @@ from engramlog.api.http.error_codes import PLAIN_TEXT
 from engramlog.api.http.errors import ApiError, coded, plain
 from engramlog.api.http.routing import Routes
 from engramlog.api.node.tasks import tombstone_sharing as sharing
-from engramlog.api.schemas.tombstones import SharedQuery, SharedRecord
+from engramlog.api.schemas.erasures import SharedQuery, SharedRecord
 from engramlog.replay.stigmem.peer_token import PeerClaims, PeerTokenError
 from engramlog.replay.stigmem.peers import ProtocolPeer
 from engramlog.replay.stigmem.tombstones import NotTaken

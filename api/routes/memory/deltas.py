@@ -146,10 +146,9 @@ async def list_deltas(call: Call) -> web.Response:
             )
 
     rows = await call.in_pool(read)
-    shown, more = rows[: query.limit], len(rows) > query.limit
-    text = None
-    if more:
-        text = call.cursor_behind(walk, (shown[-1]["position"], shown[-1].get("number", 0)))
+    shown, text = call.page(
+        walk, rows, query.limit, lambda row: (row["position"], row.get("number", 0))
+    )
     record = rejected_record if query.status == "rejected" else applied_record
     return answer(DeltaPage([record(row) for row in shown], text))
 

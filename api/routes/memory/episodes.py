@@ -155,10 +155,9 @@ async def list_episodes(call: Call) -> web.Response:
             )
 
     found = await call.in_pool(read)
-    shown, more = found[: query.limit], len(found) > query.limit
-    text = None
-    if more:
-        text = call.cursor_behind(walk, (shown[-1].at_us, shown[-1].position))
+    shown, text = call.page(
+        walk, found, query.limit, lambda episode: (episode.at_us, episode.position)
+    )
     return answer(EpisodePage([episode_record(each) for each in shown], text))
 
 

@@ -248,11 +248,9 @@ def _listed(call: Call, query: SummariesQuery) -> tuple[list[SummaryRecord], str
         if len(rows) < _ROWS:
             break
         before = (rows[-1].period_start, rows[-1].position)
-    shown = found[: query.limit]
-    text = None
-    if len(found) > query.limit:
-        last = shown[-1][0]
-        text = call.cursor_behind(walk, (last.period_start, last.position))
+    shown, text = call.page(
+        walk, found, query.limit, lambda each: (each[0].period_start, each[0].position)
+    )
     return [_record(call, view, moment, row, slots) for row, slots in shown], text
 
 

@@ -9,7 +9,7 @@ from typing import BinaryIO
 from aiohttp import web
 from msgspec import Struct
 
-from engramlog.api.http.bodies import answer, parse_body
+from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Media, Routes
@@ -42,8 +42,7 @@ SNAPSHOT_TYPE = "application/vnd.engramlog.snapshot"
 )
 async def take(call: Call) -> web.Response:
     """Take a snapshot in the background; look at ``job`` of the list for how far it is."""
-    data = await call.raw()
-    body = parse_body(SnapshotBody, data) if data.strip() else SnapshotBody()
+    body = await call.body_if_any(SnapshotBody)
     call.service.snapshots.take(body.position)
     return answer(call.service.snapshots.job.record(), 202)
 
@@ -72,8 +71,7 @@ async def list_all(call: Call) -> web.Response:
 )
 async def verify(call: Call) -> web.Response:
     """Read every row of one or all snapshots in the background."""
-    data = await call.raw()
-    body = parse_body(VerifyBody, data) if data.strip() else VerifyBody()
+    body = await call.body_if_any(VerifyBody)
     call.service.snapshots.verify(body.position, replay=body.replay)
     return answer(call.service.snapshots.job.record(), 202)
 

@@ -12,7 +12,7 @@ from aiohttp import web
 from msgspec import UNSET, Struct, UnsetType
 
 from engramlog.api.client.discovery import EVENTS_WIRE
-from engramlog.api.http.bodies import answer, parse_body
+from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.openapi import DOCUMENT
 from engramlog.api.http.routing import Routes
@@ -214,8 +214,7 @@ async def me(call: Call) -> web.Response:
 )
 async def start_rebuild(call: Call) -> web.Response:
     """Rebuild the projections in the background; look at progress with GET."""
-    data = await call.raw()
-    body = parse_body(RebuildBody, data) if data.strip() else RebuildBody()
+    body = await call.body_if_any(RebuildBody)
     call.service.rebuilds.begin(partial(call.node.rebuild, from_scratch=body.from_scratch))
     return answer(call.service.rebuilds.record(), 202)
 

@@ -8,7 +8,7 @@ from aiohttp import web
 from msgspec import UNSET, Struct, UnsetType
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from engramlog.api.http.bodies import answer, parse_body
+from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded, entry, unprocessable
 from engramlog.api.http.routing import Routes
@@ -84,8 +84,7 @@ async def embedding_status(call: Call) -> web.Response:
 )
 async def start_reindex(call: Call) -> web.Response:
     """Embed all facts with another model; the old vectors serve until the new ones are there."""
-    data = await call.raw()
-    asked = parse_body(ReindexBody, data) if data.strip() else ReindexBody()
+    asked = await call.body_if_any(ReindexBody)
     if call.node.embeddings is None:
         raise coded("embeddings_off", "this node does not embed facts")
     settings = target_of(call, asked)

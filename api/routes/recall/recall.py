@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from engramlog.api.answers.recall_record import RecalledLines, RecallResponse, ShortRecords
-from engramlog.api.commands.recall_answer import answered
-from engramlog.api.commands.recall_shapes import body_of_query
+from engramlog.api.answers.recall.records import RecalledLines, RecallResponse, ShortRecords
+from engramlog.api.commands.recall.answering import answered
+from engramlog.api.commands.recall.shapes import body_of_query
 from engramlog.api.http.bodies import json_answer
 from engramlog.api.http.call import Call, ignored
 from engramlog.api.http.errors import ApiError

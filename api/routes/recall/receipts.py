@@ -7,8 +7,8 @@ from itertools import islice
 
 from aiohttp import web
 
-from engramlog.api.answers.receipts import Receipt, ReceiptPage, ReplayedRecall
-from engramlog.api.commands.recall_receipts import (
+from engramlog.api.answers.recall.receipts import Receipt, ReceiptPage, ReplayedRecall
+from engramlog.api.commands.recall.receipts import (
     is_hidden,
     logged,
     receipt_named,

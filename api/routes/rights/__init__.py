@@ -1,1 +1,1 @@
-"""Routes about keys, capabilities, gardens, trust and names."""
+"""Routes about keys, capabilities, gardens and trust."""

@@ -11,7 +11,7 @@ from msgspec import UNSET, Struct, UnsetType
 from engramlog.api.commands.assertions import check_source
 from engramlog.api.commands.entity_names import stored_uri
 from engramlog.api.http.auth import require
-from engramlog.api.http.bodies import answer, parse_json, validated
+from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import ApiError, coded, entry, plain, unprocessable
 from engramlog.api.http.routing import Routes
@@ -20,9 +20,6 @@ from engramlog.api.schemas.rights.capabilities import (
     LIFETIME_SECONDS,
     CapabilitiesQuery,
     CapabilityRequest,
-    ProtocolRevokeRequest,
-    ProtocolTokenRequest,
-    ProtocolVerifyRequest,
     RevokeBody,
     TokenBody,
 )
@@ -34,20 +31,17 @@ from engramlog.projections.rights.capability_grant import (
     VERBS,
     Grant,
     GrantError,
-    parse_grant,
     stored_prefix,
 )
 from engramlog.projections.rights.capability_token import (
     LIFETIME_US_MAX,
     Capability,
     CapabilityInvalid,
-    Root,
     encode_bearer,
     issue,
 )
 from engramlog.projections.rights.capability_verification import VerifiedToken
 from engramlog.projections.tables.declared.capabilities import CapabilityRow
-from engramlog.projections.tables.declared.manifests import load_manifest
 from engramlog.projections.writing.commands import RevokeCapability
 
 routes = Routes("capabilities")
@@ -107,27 +101,6 @@ class RevokedCapability(Struct):
     status: str = "revoked"
 
 
-class ProtocolToken(Struct):
-    """The protocol's answer to a new token."""
-
-    token_id: str
-    issuer: str
-    subject: str
-    verb: str
-    object: str
-    issued_at: str
-    expiry: str
-    nonce: str
-    token_json: str
-
-
-class ProtocolVerified(Struct):
-    """The protocol's answer to a verification."""
-
-    valid: bool
-    reason: str | UnsetType = UNSET
-
-
 @routes.add(
     "POST",
     "/v1/capabilities",
@@ -151,7 +124,7 @@ async def issue_capability(call: Call) -> web.Response:
     grant = Grant(frozenset(request.verbs), scopes, entities)
     now_us = call.node.clock.now_us()
     expires_us = _expiry(request, now_us)
-    row, token = await _issue(
+    row, token = await issued(
         call, request.subject, grant, now_us, expires_us, request.description, narrowable=True
     )
     return answer(
@@ -175,7 +148,7 @@ def _expiry(request: CapabilityRequest, now_us: int) -> int:
     return expires_us
 
 
-async def _issue(
+async def issued(
     call: Call,
     subject_text: str,
     grant: Grant,
@@ -185,6 +158,7 @@ async def _issue(
     *,
     narrowable: bool,
 ) -> tuple[CapabilityRow, Capability]:
+    """A new token, on record. Raises ApiError 403 where the caller may not issue it."""
     subject = stored_uri(subject_text)
     _check_rights(call, subject, grant)
     key = call.node.reader.keys.get(call.caller.key_id or "")
@@ -263,8 +237,7 @@ async def list_capabilities(call: Call) -> web.Response:
 )
 async def revoke_capability(call: Call) -> web.Response:
     """The token, or one derived from it, allows nothing any more, here or elsewhere."""
-    data = await call.raw()
-    request = validated(RevokeBody, parse_json(data) if data.strip() else {}, "body")
+    request = await call.body_if_any(RevokeBody)
     token_id = call.segment("token_id")
     revocation_id = ""
     if request.token is not None:
@@ -272,10 +245,12 @@ async def revoke_capability(call: Call) -> web.Response:
         if verified.token_id != token_id:
             raise coded("invalid_capability", "the token is not derived from this capability")
         revocation_id = verified.revocation_ids[-1]
-    return answer(await _revoke(call, token_id, request.reason, revocation_id))
+    return answer(await revoked(call, token_id, request.reason, revocation_id))
 
 
-async def _revoke(call: Call, token_id: str, reason: str, revocation_id: str) -> RevokedCapability:
+async def revoked(call: Call, token_id: str, reason: str, revocation_id: str) -> RevokedCapability:
+    """End a token, or the one derived from it that ``revocation_id`` names. Raises ApiError 403,
+    404."""
     row = call.node.reader.capabilities.get(token_id)
     if row is None:
         raise coded("capability_not_found", "capability not found")
@@ -312,7 +287,7 @@ async def inspect_capability(call: Call) -> web.Response:
         verified = ring.read(request.token)
     except CapabilityInvalid as fault:
         return answer(CapabilityClaims(valid=False, reason=str(fault.args[-1])))
-    return answer(claims(verified, _fault(call, request.token)))
+    return answer(claims(verified, fault_here(call, request.token)))
 
 
 def claims(verified: VerifiedToken, fault: str | None) -> CapabilityClaims:
@@ -334,7 +309,7 @@ def claims(verified: VerifiedToken, fault: str | None) -> CapabilityClaims:
     )
 
 
-def _fault(call: Call, text: str) -> str | None:
+def fault_here(call: Call, text: str) -> str | None:
     """Why this node does not accept the token now, in the protocol's words."""
     try:
         call.node.reader.capabilities.accept(text, issuers_of(call.node), call.node.clock.now_us())
@@ -368,94 +343,3 @@ def _listed(call: Call, row: CapabilityRow) -> CapabilityRecord:
         status=status,
         description=row.description,
     )
-
-
-# -- the protocol's own routes (wire 3.8) -------------------------------------------------
-
-
-@routes.add(
-    "POST",
-    "/v1/federation/capability-tokens",
-    permission="any",
-    summary="Sign a token in the protocol's form",
-    body=ProtocolTokenRequest,
-    answers={201: ProtocolToken},
-    errors=(400, 403, 413, 503, 507),
-)
-async def protocol_issue(call: Call) -> web.Response:
-    """Sign a token whose JSON is all of it: it cannot be narrowed."""
-    request = await call.body(ProtocolTokenRequest)
-    if stored_uri(request.issuer) != call.caller.principal:
-        raise ApiError(403, "issuer must be the caller")
-    try:
-        grant = parse_grant(request.verb, request.object)
-    except GrantError as fault:
-        raise coded("invalid_capability", str(fault)) from fault
-    now_us = call.node.clock.now_us()
-    _check_manifest(call, stored_uri(request.subject), now_us)
-    expires_us = now_us + request.ttl_seconds * SECOND_US
-    _, token = await _issue(
-        call, request.subject, grant, now_us, expires_us, None, narrowable=False
-    )
-    root = msgspec.json.decode(token.root, type=Root)
-    made = ProtocolToken(
-        token_id=root.token_id,
-        issuer=root.issuer,
-        subject=root.subject,
-        verb=root.verb,
-        object=root.object,
-        issued_at=root.issued_at,
-        expiry=root.expiry,
-        nonce=root.nonce,
-        token_json=token.root,
-    )
-    return answer(made, 201)
-
-
-def _check_manifest(call: Call, subject: str, now_us: int) -> None:
-    """Raises ApiError 403 if the issuer's manifest, if one holds, leaves the subject out."""
-    issuer = call.caller.principal
-    manifest = call.node.reader.ask(load_manifest, issuer)
-    if manifest is None or manifest.expires_at_us <= now_us or subject == issuer:
-        return
-    if subject not in {stored_uri(entity) for entity in manifest.entities}:
-        raise ApiError(403, "subject is not in the issuer's manifest")
-
-
-@routes.add(
-    "POST",
-    "/v1/federation/capability-tokens/verify",
-    permission="any",
-    summary="Whether a token's JSON holds",
-    body=ProtocolVerifyRequest,
-    answers={200: ProtocolVerified},
-    errors=(400, 413),
-    delegable=True,
-)
-async def protocol_verify(call: Call) -> web.Response:
-    """Whether a token's JSON holds here and now."""
-    request = await call.body(ProtocolVerifyRequest)
-    reason = _fault(call, request.token_json)
-    if reason is None:
-        return answer(ProtocolVerified(valid=True))
-    known = ("token_revoked", "token_expired")
-    return answer(
-        ProtocolVerified(valid=False, reason=reason if reason in known else "token_invalid")
-    )
-
-
-@routes.add(
-    "POST",
-    "/v1/federation/capability-tokens/{token_id}/revoke",
-    permission="any",
-    summary="Revoke a token",
-    body=ProtocolRevokeRequest,
-    body_required=False,
-    answers={200: RevokedCapability},
-    errors=(400, 403, 404, 409, 413, 503, 507),
-)
-async def protocol_revoke(call: Call) -> web.Response:
-    """The token allows nothing any more."""
-    data = await call.raw()
-    request = validated(ProtocolRevokeRequest, parse_json(data) if data.strip() else {}, "body")
-    return answer(await _revoke(call, call.segment("token_id"), request.reason, ""))

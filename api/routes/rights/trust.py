@@ -123,9 +123,7 @@ def _sources(call: Call, query: TrustQuery) -> TrustPage:
         return TrustPage([one], _mode(call, moment))
     after = str(walk.place[0]) if walk.place else ""
     found = call.node.reader.trust_settings(moment.position, after, query.limit + 1)
-    shown = found[: query.limit]
-    more = len(found) > query.limit
-    cursor = call.cursor_behind(walk, (shown[-1].source,)) if more else None
+    shown, cursor = call.page(walk, found, query.limit, lambda each: (each.source,))
     return TrustPage([_setting(each) for each in shown], _mode(call, moment), cursor)
 
 

@@ -14,7 +14,6 @@ from engramlog.api.answers.fact_record import Warnings
 from engramlog.api.commands.entity_names import stored_uri
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, warned
-from engramlog.api.http.cursors import Cursor, filters_digest
 from engramlog.api.http.errors import coded, plain
 from engramlog.api.http.routing import Media, Routes
 from engramlog.api.http.table_files import table_as
@@ -131,7 +130,6 @@ class JournalAnswer(Struct):
 
 
 _KIND = "audit"
-_UNBOUND = frozenset({"cursor", "limit"})
 _TYPES = {
     "fact_asserted": "fact_write",
     "fact_retracted": "fact_retract",
@@ -242,13 +240,12 @@ def _of_fact(call: Call, query: MomentQuery) -> list[TrailEntry]:
 
 def _page(call: Call, query: TrailQuery) -> TrailPage:
     view = call.view()
-    walk = _walk(call, query, view)
+    walk = call.walk(_KIND, query, call.moment(view, query))
     moment = walk.moment()
     trail = _trail(call, query, view, moment)
     mark = Step(int(walk.place[0]), int(walk.place[1])) if walk.place else None
     steps = trail.behind(mark, query.limit + 1)
-    shown = steps[: query.limit]
-    cursor = _next(call, walk, shown[-1]) if len(steps) > len(shown) else None
+    shown, cursor = call.page(walk, steps, query.limit, lambda step: (step.position, step.asserted))
     return TrailPage(_entries(call, view, moment, shown), len(trail), cursor)
 
 
@@ -270,25 +267,6 @@ def _trail(call: Call, query: TrailQuery, view: View, moment: Moment) -> Trail:
         attested=query.attested,
     )
     return trail_of(view, call.authorization, moment, filters, acted)
-
-
-def _walk(call: Call, query: TrailQuery, view: View) -> Cursor:
-    digest = filters_digest(
-        {name: getattr(query, name) for name in TrailQuery.model_fields if name not in _UNBOUND}
-    )
-    if query.cursor is not None:
-        return call.service.cursors.open(
-            query.cursor, kind=_KIND, digest=digest, now_us=call.node.clock.now_us()
-        )
-    now = call.moment(view, query)
-    return Cursor(_KIND, digest, now.position, now.instant_us, 0)
-
-
-def _next(call: Call, walk: Cursor, last: Step) -> str:
-    cursors = call.service.cursors
-    expires = cursors.expiry(call.node.clock.now_us())
-    place = (last.position, last.asserted)
-    return cursors.seal(Cursor(_KIND, walk.digest, walk.position, walk.instant_us, expires, place))
 
 
 def _entries(call: Call, view: View, moment: Moment, steps: Sequence[Step]) -> list[TrailEntry]:

@@ -29,8 +29,7 @@ from engramlog.api.http.errors import coded, plain
 from engramlog.api.http.routing import Routes
 from engramlog.api.http.table_files import records_as, table_as
 from engramlog.api.schemas.facts import MomentQuery
-from engramlog.api.schemas.fork import ForkBody
-from engramlog.api.schemas.time_travel import DiffQuery, LifeQuery, SqlBody, StateQuery
+from engramlog.api.schemas.time_travel import DiffQuery, ForkBody, LifeQuery, SqlBody, StateQuery
 from engramlog.projections.arrays import I32
 from engramlog.projections.audit.changes import ChangeFilters, Changes, belief_curve, changes
 from engramlog.projections.audit.lives import Touch, touches

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from msgspec import convert
 
-from engramlog.api.routes.facts.feedback import FeedbackTaken
+from engramlog.api.routes.recall.feedback import FeedbackTaken
 from tests.worlds.live import FACT_NOT_FOUND, LiveNode
 
 ATLAS = "stigmem://t.example/project/atlas"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from engramlog.api.console.opening import open_node
-from engramlog.api.node.usual_relations import USUAL_RELATIONS
 from engramlog.api.settings import Settings
 from engramlog.projections.tables.declared.policies import set_valued_relations
+from engramlog.projections.tables.declared.usual_relations import USUAL_RELATIONS
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "ending-facts.md"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import convert
 
-from engramlog.api.answers.receipts import Receipt, ReceiptPage, ReplayedRecall
+from engramlog.api.answers.recall.receipts import Receipt, ReceiptPage, ReplayedRecall
 from engramlog.projections.recall.answer_comparison import Compared, RankedFact, compare
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
 

@@ -14,7 +14,7 @@ import numpy as np
 from engramlog.api.commands.entity_names import entity_named
 from engramlog.api.commands.garden_access import entered_garden, within
 from engramlog.api.commands.memory_cards import card_source
-from engramlog.api.commands.recall_shapes import (
+from engramlog.api.commands.recall.shapes import (
     check_intent,
     check_stages,
     profile_named,

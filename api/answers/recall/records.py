@@ -1,4 +1,4 @@
-"""What a recall's answer looks like; ``api/commands/recall_shapes.py`` builds it."""
+"""What a recall's answer looks like; ``api/commands/recall/shapes.py`` builds it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Any
 from msgspec import UNSET, Struct, UnsetType
 
 from engramlog.api.answers.erasure_records import TombstoneNotice
-from engramlog.api.answers.fact_record import MomentRecord, Record
-from engramlog.api.answers.short_fact import ShortFact
+from engramlog.api.answers.fact_record import MomentRecord, Record, ShortFact
 from engramlog.api.commands.memory_cards import MemoryCard
 
 

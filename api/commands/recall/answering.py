@@ -7,12 +7,12 @@ from uuid import uuid4
 
 import numpy as np
 
-from engramlog.api.answers.recall_outcome import RecallOutcome
+from engramlog.api.answers.recall.outcome import RecallOutcome
+from engramlog.api.answers.recall.short_answers import compact_answer, facts_answer, roomy
 from engramlog.api.answers.sanitizer_modes import screen
-from engramlog.api.answers.short_answers import compact_answer, facts_answer, roomy
-from engramlog.api.commands.recall_question import ask, hint_of
-from engramlog.api.commands.recall_receipts import receipt_of
-from engramlog.api.commands.recall_shapes import (
+from engramlog.api.commands.recall.question import ask, hint_of
+from engramlog.api.commands.recall.receipts import receipt_of
+from engramlog.api.commands.recall.shapes import (
     explaining,
     response_of,
     shown_record,

@@ -7,7 +7,7 @@ from aiohttp import web
 from msgspec import Struct
 
 from engramlog.api.commands.assertions import check_may_end
-from engramlog.api.commands.recall_receipts import receipt_named
+from engramlog.api.commands.recall.receipts import receipt_named
 from engramlog.api.http.bodies import answer, parse_body
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import entry, plain, unprocessable

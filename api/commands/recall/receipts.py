@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from engramlog.api.answers.fact_record import Record
-from engramlog.api.answers.receipts import (
+from engramlog.api.answers.recall.receipts import (
     AskedMoment,
     ComparedFact,
     RecalledStage,
@@ -21,7 +21,7 @@ from engramlog.api.answers.receipts import (
     ReplayedThen,
     ReturnedFact,
 )
-from engramlog.api.commands.recall_question import AskedRecall, ask
+from engramlog.api.commands.recall.question import AskedRecall, ask
 from engramlog.api.commands.request_context import ReadingContext, RequestContext
 from engramlog.api.http.errors import coded
 from engramlog.api.schemas.recall import RecallBody

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from engramlog.api.answers.fact_record import Record
-from engramlog.api.answers.recalled_facts import recalled_json
+from engramlog.api.answers.recall.recalled_facts import recalled_json
 from engramlog.api.answers.records import Volatile, record_of
 from engramlog.api.answers.sanitizer_modes import Screen, for_model
 from engramlog.api.commands.entity_names import stored_uri

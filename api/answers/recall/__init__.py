@@ -1,0 +1,1 @@
+"""What recall answers, and its receipts."""

@@ -1,0 +1,1 @@
+"""From a recall's request to its answer."""

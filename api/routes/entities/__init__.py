@@ -1,0 +1,1 @@
+"""Routes about entities: their names, neighbours, cards, and searching for them."""

@@ -1,0 +1,143 @@
+"""Capability tokens in the protocol's form (wire 3.8): their JSON is all of them."""
+
+from __future__ import annotations
+
+import msgspec
+from aiohttp import web
+from msgspec import UNSET, Struct, UnsetType
+
+from engramlog.api.commands.entity_names import stored_uri
+from engramlog.api.http.bodies import answer
+from engramlog.api.http.call import Call
+from engramlog.api.http.errors import ApiError, coded
+from engramlog.api.http.routing import Routes
+from engramlog.api.routes.rights.capabilities import (
+    SECOND_US,
+    RevokedCapability,
+    fault_here,
+    issued,
+    revoked,
+)
+from engramlog.api.schemas.rights.capabilities import (
+    ProtocolRevokeRequest,
+    ProtocolTokenRequest,
+    ProtocolVerifyRequest,
+)
+from engramlog.projections.rights.capability_grant import (
+    GrantError,
+    parse_grant,
+)
+from engramlog.projections.rights.capability_token import (
+    Root,
+)
+from engramlog.projections.tables.declared.manifests import load_manifest
+
+routes = Routes("capabilities")
+
+
+class ProtocolToken(Struct):
+    """The protocol's answer to a new token."""
+
+    token_id: str
+    issuer: str
+    subject: str
+    verb: str
+    object: str
+    issued_at: str
+    expiry: str
+    nonce: str
+    token_json: str
+
+
+class ProtocolVerified(Struct):
+    """The protocol's answer to a verification."""
+
+    valid: bool
+    reason: str | UnsetType = UNSET
+
+
+@routes.add(
+    "POST",
+    "/v1/federation/capability-tokens",
+    permission="any",
+    summary="Sign a token in the protocol's form",
+    body=ProtocolTokenRequest,
+    answers={201: ProtocolToken},
+    errors=(400, 403, 413, 503, 507),
+)
+async def protocol_issue(call: Call) -> web.Response:
+    """Sign a token whose JSON is all of it: it cannot be narrowed."""
+    request = await call.body(ProtocolTokenRequest)
+    if stored_uri(request.issuer) != call.caller.principal:
+        raise ApiError(403, "issuer must be the caller")
+    try:
+        grant = parse_grant(request.verb, request.object)
+    except GrantError as fault:
+        raise coded("invalid_capability", str(fault)) from fault
+    now_us = call.node.clock.now_us()
+    _check_manifest(call, stored_uri(request.subject), now_us)
+    expires_us = now_us + request.ttl_seconds * SECOND_US
+    _, token = await issued(
+        call, request.subject, grant, now_us, expires_us, None, narrowable=False
+    )
+    root = msgspec.json.decode(token.root, type=Root)
+    made = ProtocolToken(
+        token_id=root.token_id,
+        issuer=root.issuer,
+        subject=root.subject,
+        verb=root.verb,
+        object=root.object,
+        issued_at=root.issued_at,
+        expiry=root.expiry,
+        nonce=root.nonce,
+        token_json=token.root,
+    )
+    return answer(made, 201)
+
+
+def _check_manifest(call: Call, subject: str, now_us: int) -> None:
+    """Raises ApiError 403 if the issuer's manifest, if one holds, leaves the subject out."""
+    issuer = call.caller.principal
+    manifest = call.node.reader.ask(load_manifest, issuer)
+    if manifest is None or manifest.expires_at_us <= now_us or subject == issuer:
+        return
+    if subject not in {stored_uri(entity) for entity in manifest.entities}:
+        raise ApiError(403, "subject is not in the issuer's manifest")
+
+
+@routes.add(
+    "POST",
+    "/v1/federation/capability-tokens/verify",
+    permission="any",
+    summary="Whether a token's JSON holds",
+    body=ProtocolVerifyRequest,
+    answers={200: ProtocolVerified},
+    errors=(400, 413),
+    delegable=True,
+)
+async def protocol_verify(call: Call) -> web.Response:
+    """Whether a token's JSON holds here and now."""
+    request = await call.body(ProtocolVerifyRequest)
+    reason = fault_here(call, request.token_json)
+    if reason is None:
+        return answer(ProtocolVerified(valid=True))
+    known = ("token_revoked", "token_expired")
+    return answer(
+        ProtocolVerified(valid=False, reason=reason if reason in known else "token_invalid")
+    )
+
+
+@routes.add(
+    "POST",
+    "/v1/federation/capability-tokens/{token_id}/revoke",
+    permission="any",
+    summary="Revoke a token",
+    body=ProtocolRevokeRequest,
+    body_required=False,
+    answers={200: RevokedCapability},
+    errors=(400, 403, 404, 409, 413, 503, 507),
+)
+async def protocol_revoke(call: Call) -> web.Response:
+    """The token allows nothing any more."""
+    request = await call.body_if_any(ProtocolRevokeRequest)
+    return answer(await revoked(call, call.segment("token_id"), request.reason, ""))
