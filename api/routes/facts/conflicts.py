@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import islice
 from typing import Literal
 
@@ -106,7 +107,9 @@ def _page(call: Call, query: ConflictsQuery) -> ConflictPage:
     )
 
 
-def _wire(call: Call, view: View, moment: Moment, shown: list[Conflict]) -> list[ConflictRecord]:
+def _wire(
+    call: Call, view: View, moment: Moment, shown: Sequence[Conflict]
+) -> list[ConflictRecord]:
     slots = [slot for each in shown for slot in (each.newer, each.older)]
     records = call.records(view, slots, moment)
     return [
