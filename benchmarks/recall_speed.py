@@ -18,6 +18,7 @@ from typing import Any
 
 import apsw
 import numpy as np
+from engramlog.api.node.garbage_collection import settle_heap
 
 from benchmarks.embedding_server import embedding_server
 from benchmarks.recall_load import ask, side_by_side
@@ -25,7 +26,6 @@ from benchmarks.recall_world import DIMENSIONS, TENTH_SCOPE, Question, RecallWor
 from benchmarks.report import Figure, Stopwatch, percentile, say
 from benchmarks.serving import RawClient, serving, wait_ready
 from engramlog.api.node.control_file import CONTROL_NAME
-from engramlog.api.node.garbage_collection import settle_heap
 from engramlog.api.node.node import Node
 from engramlog.projections.arrays import F32
 from engramlog.projections.authorization import everything

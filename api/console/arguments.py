@@ -21,8 +21,8 @@ class CommandError(Exception):
     """A command failed; the message is the one line the user sees."""
 
 
-def add_data_arguments(parser: argparse.ArgumentParser) -> None:
-    """``--data`` and ``--config``."""
+def add_data_arguments(parser: argparse.ArgumentParser, *, json: bool = False) -> None:
+    """``--data`` and ``--config``; with ``json``, the flag for an answer to programs."""
     parser.add_argument(
         "--data",
         dest="data_dir",
@@ -33,11 +33,13 @@ def add_data_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config", type=Path, metavar="FILE", help="TOML settings (default: DIR/engramlog.toml)"
     )
+    if json:
+        parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
 
 
-def add_target_arguments(parser: argparse.ArgumentParser) -> None:
-    """``--data`` or ``--url``, and the key for the latter."""
-    add_data_arguments(parser)
+def add_target_arguments(parser: argparse.ArgumentParser, *, json: bool = False) -> None:
+    """``--data`` or ``--url``, and the key for the latter; ``json`` as above."""
+    add_data_arguments(parser, json=json)
     parser.add_argument(
         "--url", metavar="URL", help="a node to ask instead of a directory (default: STIGMEM_URL)"
     )

@@ -17,15 +17,22 @@ COLUMN_MIN = 12
 CELL_MAX = 200
 
 
-def print_json(body: object) -> None:
-    """An answer as indented JSON on stdout."""
+def print_json(body: object) -> int:
+    """An answer as indented JSON on stdout; the exit code of a command that ends with it."""
     text = msgspec.json.format(msgspec.json.encode(body), indent=2)
     print(text.decode())
+    return 0
 
 
-def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Aligned columns. A cell is cut at 200 characters, so that one long value does not pad every
-    line; on a terminal the widest columns are cut until the line fits."""
+def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, empty: str = "") -> None:
+    """Aligned columns, or ``empty`` where there are no rows.
+
+    A cell is cut at 200 characters, so that one long value does not pad every line; on a terminal
+    the widest columns are cut until the line fits.
+    """
+    if not rows and empty:
+        print(empty)
+        return
     cells = [list(headings), *([_fit(_one_line(cell), CELL_MAX) for cell in row] for row in rows)]
     widths = [max(len(row[n]) for row in cells) for n in range(len(headings))]
     limit = _terminal_width()

@@ -33,25 +33,22 @@ def register(commands: Subcommands) -> None:
     """Add the commands."""
     group = commands.group("consolidation", "make facts from episodes by rules", EXAMPLES)
     parser = group.add("run", "run a rule now", EXAMPLES, run_rule)
-    add_target_arguments(parser)
+    add_target_arguments(parser, json=True)
     parser.add_argument("rule", metavar="RULE", help="the rule's id")
     parser.add_argument("--dry-run", action="store_true", help="only show what it would do")
     parser.add_argument(
         "--from", dest="from_position", type=int, metavar="POSITION",
         help="read again from this position; applied deltas stay",
     )  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
 
     parser = group.add("rules", "list rules, set one or remove one", EXAMPLES, run_rules)
-    add_target_arguments(parser)
+    add_target_arguments(parser, json=True)
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--set", type=Path, metavar="FILE", help="install the rule of a JSON file")
     what.add_argument("--remove", metavar="RULE", help="remove a rule; its facts stay")
-    parser.add_argument("--json", action="store_true", help="print JSON")
 
     parser = group.add("status", "show the progress of each rule", EXAMPLES, run_status)
-    add_target_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
+    add_target_arguments(parser, json=True)
 
 
 def run_rule(args: argparse.Namespace) -> int:
@@ -60,8 +57,7 @@ def run_rule(args: argparse.Namespace) -> int:
     with reach(args) as client:
         report = _dry(client, path, args) if args.dry_run else _all_steps(client, path, args)
     if args.json:
-        print_json(report)
-        return 0
+        return print_json(report)
     kinds = ", ".join(f"{count} {kind}" for kind, count in report["kinds"].items() if count)
     verb = "would read" if args.dry_run else "read"
     print(f"{verb} {report['episodes']} episodes: {kinds or 'nothing to do'}")
@@ -125,8 +121,7 @@ def run_rules(args: argparse.Namespace) -> int:
             return 0
         rules = client.get("/v1/consolidation/rules")["rules"]
     if args.json:
-        print_json(rules)
-        return 0
+        return print_json(rules)
     rows = [
         [
             each["rule_id"],
@@ -138,7 +133,7 @@ def run_rules(args: argparse.Namespace) -> int:
         for each in rules
     ]
     columns = ("rule", "cadence", "scope", "version", "description")
-    print_table(columns, rows) if rows else print("no rules")
+    print_table(columns, rows, empty="no rules")
     return 0
 
 
@@ -163,8 +158,7 @@ def run_status(args: argparse.Namespace) -> int:
     with reach(args) as client:
         answer = client.get("/v1/consolidation/status")
     if args.json:
-        print_json(answer)
-        return 0
+        return print_json(answer)
     rows = [
         [
             each["rule_id"],
@@ -178,5 +172,5 @@ def run_status(args: argparse.Namespace) -> int:
         for each in answer["rules"]
     ]
     columns = ("rule", "cadence", "watermark", "waiting", "next", "read", "set aside")
-    print_table(columns, rows) if rows else print("no rules")
+    print_table(columns, rows, empty="no rules")
     return 0

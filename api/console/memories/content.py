@@ -22,7 +22,7 @@ def register(commands: Subcommands) -> None:
     """Add the commands."""
     group = commands.group("content", "review facts that the sanitizer flagged", EXAMPLES)
     parser = group.add("list", "list flagged facts, newest first", EXAMPLES, run_list)
-    add_target_arguments(parser)
+    add_target_arguments(parser, json=True)
     parser.add_argument(
         "--status",
         choices=("pending", "released", "kept", "all"),
@@ -30,7 +30,6 @@ def register(commands: Subcommands) -> None:
         help="default: pending",
     )
     parser.add_argument("--limit", type=int, default=50, help="most facts to show (default: 50)")
-    parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
     for decision, summary in (
         ("release", "serve a flagged fact again"),
         ("keep", "keep a flagged fact back"),
@@ -48,8 +47,7 @@ def run_list(args: argparse.Namespace) -> int:
         query = {"status": args.status, "limit": args.limit}
         answer = client.get("/v1/content/flagged", query)
     if args.json:
-        print_json(answer)
-        return 0
+        return print_json(answer)
     rows = [
         [each["fact"]["id"], each["status"], ", ".join(each["codes"]),
          value_text(each["fact"]["value"])]

@@ -25,7 +25,7 @@ def register(commands: Subcommands) -> None:
     """Add the commands."""
     group = commands.group("decay", "lower the confidence of old facts", EXAMPLES)
     parser = group.add("sweep", "run decay now", EXAMPLES, run_sweep)
-    add_target_arguments(parser)
+    add_target_arguments(parser, json=True)
     parser.add_argument("--dry-run", action="store_true", help="only count the facts")
     parser.add_argument(
         "--scope", choices=("local", "team", "company", "public"), help="default: all"
@@ -36,10 +36,8 @@ def register(commands: Subcommands) -> None:
     parser.add_argument(
         "--min-confidence", type=float, help="retract facts below, instead of the stored policies"
     )
-    parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
     parser = group.add("policies", "list the stored policies", EXAMPLES, run_policies)
-    add_target_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_target_arguments(parser, json=True)
 
 
 def run_sweep(args: argparse.Namespace) -> int:
@@ -81,12 +79,11 @@ def run_policies(args: argparse.Namespace) -> int:
     with reach(args) as client:
         answer = client.get("/v1/decay/policies")
     if args.json:
-        print_json(answer)
-        return 0
+        return print_json(answer)
     columns = ("id", "relation", "scope", "mode", "ttl_s", "half_life_s", "min_confidence")
     rows = [
         ["-" if policy.get(name) is None else str(policy[name]) for name in columns]
         for policy in answer["policies"]
     ]
-    print_table(columns, rows) if rows else print("no decay policies")
+    print_table(columns, rows, empty="no decay policies")
     return 0

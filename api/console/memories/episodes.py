@@ -30,7 +30,7 @@ def register(commands: Subcommands) -> None:
     """Add the commands."""
     group = commands.group("episodes", "record episodes, list them and their facts", EXAMPLES)
     parser = group.add("add", "record one episode, or a file of them", EXAMPLES, run_add)
-    add_target_arguments(parser)
+    add_target_arguments(parser, json=True)
     parser.add_argument("content", metavar="CONTENT", nargs="?", help="what happened")
     parser.add_argument("--file", type=Path, help="JSON lines, one episode each; - is stdin")
     for name in ("user", "session", "agent"):
@@ -39,23 +39,20 @@ def register(commands: Subcommands) -> None:
     parser.add_argument("--timestamp", metavar="INSTANT", help="when it happened (default: now)")
     parser.add_argument("--metadata", metavar="JSON", help="subject, predicate, object, intent, …")
     _add_place(parser)
-    parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
 
     parser = group.add("list", "list a user's episodes, newest first", EXAMPLES, run_list)
-    add_target_arguments(parser)
+    add_target_arguments(parser, json=True)
     _add_whose(parser)
     parser.add_argument("--session", help="of this session alone")
     parser.add_argument("--limit", type=int, default=50, help="most episodes (default: 50)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
 
     parser = group.add("facts", "list a user's facts and their episodes", EXAMPLES,
                        run_facts)  # fmt: skip
-    add_target_arguments(parser)
+    add_target_arguments(parser, json=True)
     _add_whose(parser)
     for name in ("subject", "predicate", "object"):
         parser.add_argument(f"--{name}", help=f"with exactly this {name}")
     parser.add_argument("--limit", type=int, default=100, help="most facts (default: 100)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _add_place(parser: argparse.ArgumentParser) -> None:
@@ -128,14 +125,13 @@ def run_list(args: argparse.Namespace) -> int:
     with reach(args) as client:
         episodes = _pages(client, query, args.limit)
     if args.json:
-        print_json(episodes)
-        return 0
+        return print_json(episodes)
     rows = [
         [each["timestamp"][:19], each["session"], each["agent"], each["id"], each["content"]]
         for each in episodes
     ]
     columns = ("when", "session", "agent", "id", "content")
-    print_table(columns, rows) if rows else print("no episodes")
+    print_table(columns, rows, empty="no episodes")
     return 0
 
 
@@ -158,8 +154,7 @@ def run_facts(args: argparse.Namespace) -> int:
     with reach(args) as client:
         facts = client.get("/v1/deltas/facts", query)["facts"]
     if args.json:
-        print_json(facts)
-        return 0
+        return print_json(facts)
     rows = [
         [
             str(each["payload"].get("subject", "")),
@@ -172,7 +167,7 @@ def run_facts(args: argparse.Namespace) -> int:
         for each in facts
     ]
     columns = ("subject", "predicate", "object", "confidence", "rule", "episodes")
-    print_table(columns, rows) if rows else print("no facts")
+    print_table(columns, rows, empty="no facts")
     return 0
 
 

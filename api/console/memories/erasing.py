@@ -64,8 +64,7 @@ def register(commands: Subcommands) -> None:
 
 
 def _add_target(parser: argparse.ArgumentParser) -> None:
-    add_target_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_target_arguments(parser, json=True)
 
 
 def _add_erasing(parser: argparse.ArgumentParser) -> None:
@@ -107,8 +106,7 @@ def _erase(args: argparse.Namespace, what: dict[str, Any]) -> int:
             # No node serves this directory, so clean it here.
             found |= _cleaned(client, found["erasure_id"])
     if args.json:
-        print_json(found)
-        return 0
+        return print_json(found)
     print(f"erased {found['facts']} facts ({found['events']} events): {found['erasure_id']}")
     if found["derived_fact_ids"]:
         print(f"{len(found['derived_fact_ids'])} facts were derived from them and stay:")
@@ -150,8 +148,7 @@ def run_status(args: argparse.Namespace) -> int:
             found = client.get("/v1/erasures")
             shown = found["erasures"]
     if args.json:
-        print_json(found)
-        return 0
+        return print_json(found)
     print_table(
         ("erasure", "requested", "reason", "facts", "events", "status"),
         [
@@ -195,8 +192,7 @@ def run_holds(args: argparse.Namespace) -> int:
 
 def _print_holds(args: argparse.Namespace, found: dict[str, Any]) -> int:
     if args.json:
-        print_json(found)
-        return 0
+        return print_json(found)
     print_table(
         ("held", "target", "by", "since"),
         [

@@ -39,7 +39,7 @@ def register(commands: Subcommands) -> None:
 def add_store_command(commands: Subcommands) -> None:
     """``store``, as ``engramlog memory`` and abmind have it."""
     parser = commands.add("store", "store, rate, reclassify or merge memories", EXAMPLES, run_store)
-    add_target_arguments(parser)
+    add_target_arguments(parser, json=True)
     _add_words(parser)
     other = parser.add_argument_group("instead of storing")
     for name, does in (("boost", "raise"), ("demote", "lower")):
@@ -50,7 +50,6 @@ def add_store_command(commands: Subcommands) -> None:
     )
     other.add_argument("--merge", action="store_true", help="merge two memories into the newer")
     other.add_argument("--merge-ids", metavar="A,B", help="their ids")
-    parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
 
 
 def _add_words(parser: argparse.ArgumentParser) -> None:

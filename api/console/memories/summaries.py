@@ -33,7 +33,7 @@ def register(commands: Subcommands) -> None:
     """Add the commands."""
     group = commands.group("summaries", "import Markdown summaries, and list them", EXAMPLES)
     parser = group.add("import", "record the summaries of a folder", EXAMPLES, run_import)
-    add_target_arguments(parser)
+    add_target_arguments(parser, json=True)
     parser.add_argument(
         "folder",
         metavar="DIR",
@@ -43,10 +43,9 @@ def register(commands: Subcommands) -> None:
     parser.add_argument("--scope", default="local", help="default: local")
     parser.add_argument("--garden", dest="garden_id", help="a garden in it")
     parser.add_argument("--source", help="their owner (default: the caller)")
-    parser.add_argument("--json", action="store_true", help="print the results as JSON")
 
     parser = group.add("list", "list summaries, newest period first", EXAMPLES, run_list)
-    add_target_arguments(parser)
+    add_target_arguments(parser, json=True)
     parser.add_argument("--tier", choices=TIERS, help="only this tier")
     parser.add_argument(
         "--since", metavar="DAY", help="only periods that begin on this day or later"
@@ -60,7 +59,6 @@ def register(commands: Subcommands) -> None:
         "--as-of", metavar="MOMENT", help="as known then: an instant, position:N, or an HLC"
     )
     parser.add_argument("--limit", type=int, default=20, help="most summaries (default: 20)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run_import(args: argparse.Namespace) -> int:
@@ -123,8 +121,7 @@ def run_list(args: argparse.Namespace) -> int:
     with reach(args) as client:
         found = _pages(client, query, args.limit)
     if args.json:
-        print_json(found)
-        return 0
+        return print_json(found)
     rows = [
         [
             each["period_start"],
@@ -136,7 +133,7 @@ def run_list(args: argparse.Namespace) -> int:
         for each in found
     ]
     columns = ("from", "tier", "source", "paragraphs", "begins")
-    print_table(columns, rows) if rows else print("no summaries")
+    print_table(columns, rows, empty="no summaries")
     return 0
 
 

@@ -45,8 +45,7 @@ def register(commands: Subcommands) -> None:
 
 
 def _add_target(parser: argparse.ArgumentParser) -> None:
-    add_target_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_target_arguments(parser, json=True)
 
 
 def run_set(args: argparse.Namespace) -> int:
@@ -62,8 +61,7 @@ def run_set(args: argparse.Namespace) -> int:
     with reach(args, embedding="pinned") as client:
         found = client.post("/v1/tombstones", body)
     if args.json:
-        print_json(found)
-        return 0
+        return print_json(found)
     print(f"{found['id']} hides {found['entity_uri']} ({found['scope']})")
     erasure = found.get("erasure")
     if erasure is not None:
@@ -76,8 +74,7 @@ def run_status(args: argparse.Namespace) -> int:
     with reach(args) as client:
         found = client.get(f"/v1/tombstones/{quote(args.entity_uri, safe='')}")
     if args.json:
-        print_json(found)
-        return 0
+        return print_json(found)
     ended = {each["tombstone_id"]: each for each in found["revocations"]}
     print("hidden by:" if found["tombstoned"] else "not hidden")
     for stone in found["tombstones"]:
@@ -93,8 +90,7 @@ def run_revoke(args: argparse.Namespace) -> int:
     with reach(args) as client:
         found = client.post(path, {"reason": args.reason})
     if args.json:
-        print_json(found)
-        return 0
+        return print_json(found)
     print(f"{found['tombstone_id']} hides nothing any more")
     return 0
 
@@ -104,8 +100,7 @@ def run_list(args: argparse.Namespace) -> int:
     with reach(args) as client:
         found = client.get("/v1/tombstones", {"limit": 500})
     if args.json:
-        print_json(found)
-        return 0
+        return print_json(found)
     print_table(
         ["id", "entity", "scope", "since", "stands"],
         [

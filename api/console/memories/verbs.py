@@ -60,15 +60,13 @@ def register(commands: Subcommands) -> None:
                           run_retract)  # fmt: skip
     parser.add_argument("id", metavar="ID", help="the fact's id")
     parser.add_argument("--reason", default="", help="a note for the log")
-    add_target_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
+    add_target_arguments(parser, json=True)
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--scope", default="local",
                         help="local, team, company or public (default: local)")  # fmt: skip
-    add_target_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
+    add_target_arguments(parser, json=True)
 
 
 def run_remember(args: argparse.Namespace) -> int:

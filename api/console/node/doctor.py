@@ -33,8 +33,7 @@ def register(commands: Subcommands) -> None:
         ("tasks", "list background tasks", TASKS_EXAMPLES, run_tasks),
     ):
         parser = commands.add(name, summary, examples, run)
-        add_target_arguments(parser)
-        parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
+        add_target_arguments(parser, json=True)
 
 
 def run_doctor(args: argparse.Namespace) -> int:

@@ -27,8 +27,7 @@ def register(commands: Subcommands) -> None:
     """Add the commands."""
     group = commands.group("embeddings", "show or change the embedding model", EXAMPLES)
     parser = group.add("status", "show the model and the backlog", EXAMPLES, run_status)
-    add_target_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_target_arguments(parser, json=True)
     parser = group.add(
         "reindex",
         "embed all facts again; the old vectors serve meanwhile",
@@ -58,8 +57,7 @@ def run_status(args: argparse.Namespace) -> int:
     with reach(args, embedding="pinned") as client:
         status = client.get("/v1/embeddings")
     if args.json:
-        print_json(status)
-        return 0
+        return print_json(status)
     if not status["enabled"]:
         print("facts are not embedded; recall works by words and graph")
         return 0

@@ -39,8 +39,7 @@ def register(commands: Subcommands) -> None:
 
     parser = group.add("add", "register another node's declaration", EXAMPLES, run_add)
     parser.add_argument("node", metavar="URL", help="the other node's address")
-    add_target_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
+    add_target_arguments(parser, json=True)
 
     parser = group.add("approve", "approve a peer by its key's fingerprint", EXAMPLES, run_approve)
     _add_peer(parser)
@@ -54,8 +53,7 @@ def register(commands: Subcommands) -> None:
     _add_grants(parser)
 
     parser = group.add("list", "list peers", EXAMPLES, run_list)
-    add_target_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_target_arguments(parser, json=True)
 
     for name, what, run in (
         ("status", "show a peer: grants, streams, evidence", run_status),
@@ -165,17 +163,13 @@ def run_list(args: argparse.Namespace) -> int:
     with reach(args) as client:
         answer = client.get("/v1/federation/peers")
     if args.json:
-        print_json(answer)
-        return 0
+        return print_json(answer)
     rows = [
         [each["peer_id"], each["status"], each["node_id"], each["node_url"],
          ",".join(each["allowed_scopes"])]
         for each in answer["peers"]
     ]  # fmt: skip
-    if rows:
-        print_table(("peer", "status", "node", "address", "scopes"), rows)
-    else:
-        print("no peers")
+    print_table(("peer", "status", "node", "address", "scopes"), rows, empty="no peers")
     return 0
 
 

@@ -46,8 +46,7 @@ def register(commands: Subcommands) -> None:
     _add_rebuild_arguments(parser)
     group = commands.group("replay", "rebuild, verify and describe a log", EXAMPLES)
     parser = group.add("status", "position, projectors and digests", EXAMPLES, run_status)
-    add_data_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_data_arguments(parser, json=True)
     parser = group.add(
         "rebuild", "replay the log into fresh views and compare", EXAMPLES, run_rebuild
     )
@@ -63,11 +62,10 @@ def register(commands: Subcommands) -> None:
 
 
 def _add_rebuild_arguments(parser: argparse.ArgumentParser) -> None:
-    add_data_arguments(parser)
+    add_data_arguments(parser, json=True)
     parser.add_argument(
         "--from-scratch", action="store_true", help="from the first event, without a snapshot"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _held_by(settings: Settings, fault: DirectoryLocked) -> Client:
@@ -91,8 +89,7 @@ def run_status(args: argparse.Namespace) -> int:
         finally:
             node.close()
     if args.json:
-        print_json(status)
-        return 0
+        return print_json(status)
     at = format_instant(status["received_at_us"]) if status["received_at_us"] else "-"
     print(f"node       {status['node_id']} (epoch {status['epoch']})")
     print(f"position   {status['position']} (received {at})")
@@ -123,8 +120,7 @@ def run_rebuild(args: argparse.Namespace) -> int:
             finally:
                 node.close()
     if args.json:
-        print_json(report)
-        return 0
+        return print_json(report)
     for each in report["passed_over"]:
         print(f"snapshot {each['position']} was passed over: {each['reason']}", file=sys.stderr)
     behind = f" behind the snapshot at {report['snapshot']}" if report["snapshot"] else ""

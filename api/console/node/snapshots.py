@@ -48,8 +48,7 @@ def register(commands: Subcommands) -> None:
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
-    add_target_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_target_arguments(parser, json=True)
 
 
 def run_take(args: argparse.Namespace) -> int:
@@ -58,8 +57,7 @@ def run_take(args: argparse.Namespace) -> int:
         client.post(PATH, {"position": args.position})
         taken = _finished(client, bar)
     if args.json:
-        print_json(taken)
-        return 0
+        return print_json(taken)
     print(
         f"snapshot at position {taken['position']}: {taken['bytes']:,} bytes, "
         f"digest {taken['digest'][:16]}…"
@@ -72,13 +70,9 @@ def run_list(args: argparse.Namespace) -> int:
     with reach(args) as client:
         found = client.get(PATH)
     if args.json:
-        print_json(found)
-        return 0
+        return print_json(found)
     rows = [_row(each) for each in found["snapshots"]]
-    if rows:
-        print_table(("position", "made at", "bytes", "by", "for a rebuild"), rows)
-    else:
-        print("no snapshots")
+    print_table(("position", "made at", "bytes", "by", "for a rebuild"), rows, empty="no snapshots")
     return 0
 
 

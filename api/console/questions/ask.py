@@ -47,7 +47,7 @@ def register(commands: Subcommands) -> None:
     parser.add_argument(
         "receipt", metavar="RECEIPT", nargs="?", help="after replay: a receipt's id, or latest"
     )
-    add_target_arguments(parser)
+    add_target_arguments(parser, json=True)
     _add_moment(parser)
     parser.add_argument(
         "--scope", default="*", help="local, team, company, public, or * for all (default: *)"
@@ -55,7 +55,6 @@ def register(commands: Subcommands) -> None:
     parser.add_argument("--budget", type=int, metavar="TOKENS", help="token budget (default: 4000)")
     parser.add_argument("--limit", type=int, default=10, help="most facts to show (default: 10)")
     parser.add_argument("--profile", metavar="NAME", help="recall profile")
-    parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
     parser.add_argument(
         "--explain",
         action="store_true",
@@ -65,7 +64,7 @@ def register(commands: Subcommands) -> None:
     parser.set_defaults(refuse=parser.error)
 
     parser = commands.add("facts", "list facts", FACTS_EXAMPLES, run_facts)
-    add_target_arguments(parser)
+    add_target_arguments(parser, json=True)
     _add_moment(parser)
     for name in ("entity", "relation", "source", "scope"):
         parser.add_argument(f"--{name}", help=f"only facts of this {name}")
@@ -76,7 +75,6 @@ def register(commands: Subcommands) -> None:
     ):
         parser.add_argument(f"--include-{name}", action="store_true", help=f"also {what}")
     parser.add_argument("--limit", type=int, default=50, help="most facts to show (default: 50)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _add_moment(parser: argparse.ArgumentParser) -> None:
@@ -111,8 +109,7 @@ def run_recall(args: argparse.Namespace) -> int:
     with reach(args, embedding="pinned") as client:
         answer = client.post("/v1/recall", body)
     if args.json:
-        print_json(answer)
-        return 0
+        return print_json(answer)
     print_recall(answer)
     if args.explain:
         print("\n".join([*number_lines(answer), *stage_lines(answer)]))
@@ -186,8 +183,7 @@ def run_facts(args: argparse.Namespace) -> int:
     with reach(args) as client:
         facts, total = fetch_facts(client, query, args.limit)
     if args.json:
-        print_json({"facts": facts, "total": total})
-        return 0
+        return print_json({"facts": facts, "total": total})
     print_facts(facts)
     print(f"{len(facts)} of {total} facts")
     return 0

@@ -36,8 +36,7 @@ def register(commands: Subcommands) -> None:
         parser = commands.add(name, summary, examples, run)
         parser.add_argument("entity", metavar="ENTITY", help="such as user:ann")
         parser.add_argument("--as-of", metavar="MOMENT", help="an instant, a date, or position:N")
-        add_target_arguments(parser)
-        parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
+        add_target_arguments(parser, json=True)
 
 
 def run_show(args: argparse.Namespace) -> int:
@@ -69,8 +68,7 @@ def run_history(args: argparse.Namespace) -> int:
         life = client.get(path, {"as_of": args.as_of, "limit": 1000})
         said = stated(client, args.entity, args.as_of)
     if args.json:
-        print_json(life)
-        return 0
+        return print_json(life)
     if not life["events"]:
         raise CommandError(f"nothing is known of {args.entity}")
     rows = [

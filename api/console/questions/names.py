@@ -30,16 +30,14 @@ def register(commands: Subcommands) -> None:
     add_target_arguments(parser)
     parser.add_argument("raw_uri", metavar="NAME", help="the name")
     parser = group.add("list", "list other names", EXAMPLES, run_list)
-    add_target_arguments(parser)
+    add_target_arguments(parser, json=True)
     parser.add_argument("--limit", type=int, default=1000, help="most to show (default: 1000)")
     parser.add_argument("--after", default="", metavar="NAME", help="start after this name")
-    parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
     parser = group.add("resolve", "find the entity that a name means or might mean", EXAMPLES,
                        run_resolve)  # fmt: skip
-    add_target_arguments(parser)
+    add_target_arguments(parser, json=True)
     parser.add_argument("uri", metavar="NAME", help="the name")
     parser.add_argument("--top-k", type=int, default=5, help="most similar names (default: 5)")
-    parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
 
 
 def run_alias(args: argparse.Namespace) -> int:
@@ -66,13 +64,12 @@ def run_list(args: argparse.Namespace) -> int:
     with reach(args) as client:
         rows = client.get("/v1/aliases", {"limit": args.limit, "after": args.after or None})
     if args.json:
-        print_json(rows)
-        return 0
+        return print_json(rows)
     columns = ("name", "means", "kind", "since")
     cells = [
         [row["raw_uri"], row["canonical_uri"], row["kind"], day(row["created_at"])] for row in rows
     ]
-    print_table(columns, cells) if cells else print("no aliases")
+    print_table(columns, cells, empty="no aliases")
     return 0
 
 
@@ -81,8 +78,7 @@ def run_resolve(args: argparse.Namespace) -> int:
     with reach(args) as client:
         found = client.get("/v1/entities/resolve", {"uri": args.uri, "top_k": args.top_k})
     if args.json:
-        print_json(found)
-        return 0
+        return print_json(found)
     how = {1: "an entity with facts", 2: "an alias", 3: "a name like others", None: "unknown"}
     print(f"{found['best']} ({args.uri} is {how[found['resolution_layer']]})")
     for like in found["layer3_candidates"]:

@@ -27,8 +27,7 @@ def register(commands: Subcommands) -> None:
     """Add the commands."""
     group = commands.group("profile", "show and install recall profiles", EXAMPLES)
     parser = group.add("list", "list the profiles", EXAMPLES, run_list)
-    add_target_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print whole documents")
+    add_target_arguments(parser, json=True)
 
     parser = group.add("show", "print a profile's document", EXAMPLES, run_show)
     parser.add_argument("name", metavar="NAME")
@@ -49,8 +48,7 @@ def run_list(args: argparse.Namespace) -> int:
     with reach(args) as client:
         answer = client.get("/v1/profiles")
     if args.json:
-        print_json(answer)
-        return 0
+        return print_json(answer)
     rows = [
         [each["name"], each["origin"], each["document"]["description"].split(". ")[0]]
         for each in answer["profiles"]

@@ -25,10 +25,9 @@ def register(commands: Subcommands) -> None:
     """Add the command."""
     parser = commands.add("receipts", "list recalls and their answers", EXAMPLES, run_list)
     parser.add_argument("receipt", metavar="RECEIPT", nargs="?", help="one receipt's id, or latest")
-    add_target_arguments(parser)
+    add_target_arguments(parser, json=True)
     parser.add_argument("--principal", help="only this principal's (for auditors)")
     parser.add_argument("--limit", type=int, default=20, help="most receipts (default: 20)")
-    parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
 
 
 def run_list(args: argparse.Namespace) -> int:
@@ -40,8 +39,7 @@ def run_list(args: argparse.Namespace) -> int:
         query = {"principal": args.principal, "limit": args.limit}
         answer = client.get("/v1/recall/receipts", query)
     if args.json:
-        print_json(answer)
-        return 0
+        return print_json(answer)
     rows = [
         [
             each["answered_at"],
@@ -52,10 +50,7 @@ def run_list(args: argparse.Namespace) -> int:
         ]
         for each in answer["receipts"]
     ]
-    if rows:
-        print_table(("answered", "receipt", "asked by", "facts", "question"), rows)
-    else:
-        print("no receipts")
+    print_table(("answered", "receipt", "asked by", "facts", "question"), rows, empty="no receipts")
     return 0
 
 
@@ -64,8 +59,7 @@ def run_replay(args: argparse.Namespace) -> int:
     with reach(args, embedding="pinned") as client:
         answer = client.post(f"{_path(client, args.receipt)}/replay")
     if args.json:
-        print_json(answer)
-        return 0
+        return print_json(answer)
     then, now = answer["then"], answer["now"]
     print(f"question: {answer['query']}  (profile {answer['profile']})")
     exact = "as recorded" if then["faithful"] else "; ".join(then["reasons"])

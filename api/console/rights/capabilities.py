@@ -49,13 +49,12 @@ def register(commands: Subcommands) -> None:
     """Add the commands."""
     group = commands.group("capability", "issue, narrow and revoke capability tokens", EXAMPLES)
     parser = group.add("issue", "sign a token", ISSUE_EXAMPLES, run_issue)
-    add_target_arguments(parser)
+    add_target_arguments(parser, json=True)
     parser.add_argument("--subject", required=True, metavar="URI", help="who may use it")
     _add_narrowing(parser)
     parser.add_argument("--ttl", type=int, metavar="SECONDS", help="default: 3600; at most 90 days")
     parser.add_argument("--expires", metavar="INSTANT", help="in place of --ttl")
     parser.add_argument("--description", help="a note for the list")
-    parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
 
     parser = group.add("narrow", "derive a narrower token, without a node", EXAMPLES, run_narrow)
     parser.add_argument("token", help="the token, or - to read it from stdin")
@@ -72,8 +71,7 @@ def register(commands: Subcommands) -> None:
     )
 
     parser = group.add("list", "list issued tokens", EXAMPLES, run_list)
-    add_target_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_target_arguments(parser, json=True)
 
     parser = group.add("revoke", "revoke a token and all derived from it", EXAMPLES, run_revoke)
     parser.add_argument("id", metavar="ID", help="the token's id, as listed")
@@ -106,8 +104,7 @@ def run_issue(args: argparse.Namespace) -> int:
     with reach(args, create=True) as client:
         answer = client.post("/v1/capabilities", body)
     if args.json:
-        print_json(answer)
-        return 0
+        return print_json(answer)
     print(answer["token"])
     print(
         f"capability {answer['token_id']} for {answer['subject']}: {answer['verb']} on "
@@ -165,8 +162,7 @@ def run_list(args: argparse.Namespace) -> int:
         everybody = {"all": True if args.url is None else None}
         found = client.get("/v1/capabilities", everybody)["capabilities"]
     if args.json:
-        print_json(found)
-        return 0
+        return print_json(found)
     names = ("token_id", "status", "subject", "verb", "object", "expiry", "issuer", "description")
     print_table(names, [[str(row[name] or "") for name in names] for row in found])
     return 0

@@ -28,8 +28,7 @@ def register(commands: Subcommands) -> None:
     """Add the commands."""
     group = commands.group("identity", "the node's signing key", EXAMPLES)
     parser = group.add("show", "print node id, epoch and public key", EXAMPLES, run_show)
-    add_data_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_data_arguments(parser, json=True)
     parser = group.add("backup", "copy the private keys to a new folder", EXAMPLES, run_backup)
     parser.add_argument("to", type=Path, metavar="FOLDER", help="must hold no keys yet")
     add_data_arguments(parser)
@@ -51,8 +50,7 @@ def run_show(args: argparse.Namespace) -> int:
         "rotations": len(identity.rotations),
     }
     if args.json:
-        print_json(shown)
-        return 0
+        return print_json(shown)
     for name, value in shown.items():
         print(f"{name.replace('_', ' '):<11} {value}")
     return 0

@@ -34,7 +34,7 @@ def register(commands: Subcommands) -> None:
     """Add the commands."""
     group = commands.group("key", "create, list and revoke API keys", EXAMPLES)
     parser = group.add("create", "create a key", CREATE_EXAMPLES, run_create)
-    add_target_arguments(parser)
+    add_target_arguments(parser, json=True)
     parser.add_argument("--entity-uri", required=True, metavar="URI", help="who will use the key")
     parser.add_argument(
         "--permission",
@@ -68,11 +68,9 @@ def register(commands: Subcommands) -> None:
     parser.add_argument(
         "--raw-key", choices=("-",), help=f"read the key ({KEY_LENGTH_MIN}+ characters) from stdin"
     )
-    parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
 
     parser = group.add("list", "list keys (never the keys themselves)", EXAMPLES, run_list)
-    add_target_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_target_arguments(parser, json=True)
 
     parser = group.add("revoke", "revoke a key", EXAMPLES, run_revoke)
     parser.add_argument("id", metavar="ID", help="the key's id, as listed")
@@ -95,8 +93,7 @@ def run_create(args: argparse.Namespace) -> int:
     with reach(args, create=True) as client:
         answer = client.post("/v1/auth/keys", body)
     if args.json:
-        print_json(answer if args.raw_key else {**answer, "raw_key": raw_key})
-        return 0
+        return print_json(answer if args.raw_key else {**answer, "raw_key": raw_key})
     if not args.raw_key:
         print(raw_key)
     print(
@@ -119,8 +116,7 @@ def run_list(args: argparse.Namespace) -> int:
     with reach(args) as client:
         keys = client.get("/v1/auth/keys", {"all": True if args.url is None else None})
     if args.json:
-        print_json(keys)
-        return 0
+        return print_json(keys)
     rows = [
         [
             key["id"],
