@@ -52,7 +52,7 @@ from engramlog.api.routes.rights import (
     quarantine,
     trust,
 )
-from engramlog.api.routes.time_travel import audit, export, log, subscriptions, time_travel
+from engramlog.api.routes.time_travel import audit, export, lives, log, states, subscriptions
 
 _COLLECTED: tuple[Routes, ...] = (
     facts.routes,
@@ -75,7 +75,8 @@ _COLLECTED: tuple[Routes, ...] = (
     scopes.routes,
     decay.routes,
     trust.routes,
-    time_travel.routes,
+    states.routes,
+    lives.routes,
     log.routes,
     audit.routes,
     export.routes,
