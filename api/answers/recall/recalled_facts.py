@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Raw, Struct
 
 from engramlog.api.answers.fact_record import Record
+from engramlog.api.answers.recall.records import ScoreBreakdown, ScoredFact
 from engramlog.api.http.bodies import encoded
 from engramlog.projections.recall.answer import Recalled
 
@@ -16,7 +17,7 @@ class RecalledJson(Struct, frozen=True):
     """``item``: the protocol's shape, the record beside its score. ``flat``: the seed's, the
     record itself with the score and the reasons beside it."""
 
-    item: Raw
+    item: ScoredFact
     flat: Raw
     instructs: bool
 
@@ -32,17 +33,21 @@ def recalled_json(
         stale: whether the entity's card says otherwise.
     """
     fact = encoded(record)
-    breakdown = Raw(encoded(each.breakdown))
-    scored = {
-        "score": each.score,
-        "score_breakdown": breakdown,
-        "hop_distance": each.hop_distance,
-        "token_estimate": each.token_estimate,
-    }
+    item = ScoredFact(
+        fact=Raw(fact),
+        score=each.score,
+        score_breakdown=ScoreBreakdown(**each.breakdown),
+        hop_distance=each.hop_distance,
+        token_estimate=each.token_estimate,
+        from_card=each.from_card,
+    )
     flat: dict[str, Any] = {
         "derived_from_hashes": [parent.hash for parent in each.row.derived_from],
-        **scored,
-        "fact": Raw(fact),
+        "score": item.score,
+        "score_breakdown": item.score_breakdown,
+        "hop_distance": item.hop_distance,
+        "token_estimate": item.token_estimate,
+        "fact": item.fact,
         "why": each.why,
         "from_card": each.from_card,
         "card_stale": stale,
@@ -53,9 +58,8 @@ def recalled_json(
     if each.explain is not None:
         flat["explain"] = each.explain
     flat |= beside
-    item = encoded({"fact": Raw(fact), **scored, "from_card": each.from_card})
     instructs = record["value"]["interpret_as"] == "instruction"
-    return RecalledJson(Raw(item), Raw(_joined(fact, encoded(flat))), instructs)
+    return RecalledJson(item, Raw(_joined(fact, encoded(flat))), instructs)
 
 
 def _joined(first: bytes, second: bytes) -> bytes:

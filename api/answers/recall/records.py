@@ -1,14 +1,20 @@
-"""What a recall's answer looks like; ``api/commands/recall/shapes.py`` builds it."""
+"""A recall's answer, in its full and its short shapes."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from engramlog.api.answers.erasure_records import TombstoneNotice
-from engramlog.api.answers.fact_record import MomentRecord, Record, ShortFact
+from engramlog.api.answers.fact_record import MomentRecord, ShortFact
 from engramlog.api.commands.memory_cards import MemoryCard
+
+EncodedRecord: TypeAlias = Annotated[
+    Raw, Meta(extra_json_schema={"$ref": "#/components/schemas/FactRecord"})
+]
+"""A fact as ``FactRecord`` describes it, encoded: it stands in an answer up to four times."""
+EncodedObject: TypeAlias = Annotated[Raw, Meta(extra_json_schema={"type": "object"})]
 
 
 class ScoreBreakdown(Struct):
@@ -31,12 +37,31 @@ class ScoreBreakdown(Struct):
 class ScoredFact(Struct):
     """A recalled fact in the protocol's nested shape."""
 
-    fact: Record
+    fact: EncodedRecord
     score: float
     score_breakdown: ScoreBreakdown
     hop_distance: int
     token_estimate: int
     from_card: bool
+
+
+class StageRun(Struct):
+    """How a stage of the recall ended. ``detail``: why, where that is not plain; ``label``: what
+    the profile calls it."""
+
+    name: str
+    status: str
+    hits: int
+    milliseconds: float
+    detail: str
+    label: str
+
+
+class EmbeddingUsed(Struct):
+    """Whether meanings were compared, and by which model."""
+
+    enabled: bool
+    model: str | None
 
 
 class RecallResponse(Struct, kw_only=True):
@@ -53,7 +78,7 @@ class RecallResponse(Struct, kw_only=True):
     truncated: bool
     tombstone_notices: list[TombstoneNotice]
     chain_proof: dict[str, Any] | None
-    results: list[dict[str, Any]]
+    results: list[EncodedObject]
     query: str
     request: dict[str, Any]
     generated_at: str
@@ -62,9 +87,10 @@ class RecallResponse(Struct, kw_only=True):
     card_stale: bool
     force_refresh_timeout: bool
     scores_debug: Any
-    embedding: dict[str, Any]
+    embedding: EmbeddingUsed
     profile: str
-    stages: list[dict[str, Any]]
+    weights: dict[str, float]
+    stages: list[StageRun]
     short_circuit_after: str | None
     evidence: str | None
     weak_evidence: bool | None
@@ -77,7 +103,7 @@ class RecallResponse(Struct, kw_only=True):
     warnings: list[str]
 
 
-class ShortRecall(Struct):
+class ShortRecall(Struct, kw_only=True):
     """What both short shapes of a recall say beside the facts."""
 
     total_scored: int

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from engramlog.api.answers.compact_facts import packed_lines, short_record
-from engramlog.api.answers.fact_record import Record
+from engramlog.api.answers.fact_record import Record, wire_moment
+from engramlog.api.answers.recall.records import RecalledLines, ScoredShortFact, ShortRecords
 from engramlog.api.schemas.recall import TOKEN_BUDGET_MAX, RecallBody
-from engramlog.projections.moment import format_instant
 from engramlog.projections.recall.answer import RecallAnswer
 
 NOTHING = "The memory holds nothing on this."
@@ -24,7 +24,7 @@ def roomy(body: RecallBody) -> RecallBody:
 
 def compact_answer(
     body: RecallBody, found: RecallAnswer, records: list[Record], extra: dict[str, Any]
-) -> tuple[RecallAnswer, dict[str, Any]]:
+) -> tuple[RecallAnswer, RecalledLines]:
     """One text that costs at most the budget, and the answer without what is not in it."""
     hint = extra["hint"]
     notes = [] if found.results else [NOTHING]
@@ -39,18 +39,18 @@ def compact_answer(
         tokens_used=text.tokens,
         truncated=found.truncated or len(kept) < len(records),
     )
-    return found, {"text": text.text, "returned": len(kept), **_around(body, found, extra)}
+    return found, RecalledLines(text.text, len(kept), **_around(body, found, extra))
 
 
 def facts_answer(
     body: RecallBody, found: RecallAnswer, records: list[Record], extra: dict[str, Any]
-) -> dict[str, Any]:
+) -> ShortRecords:
     """Each fact once, with its score."""
     facts = [
-        {**short_record(record), "score": each.score}
+        ScoredShortFact(**short_record(record), score=each.score)
         for record, each in zip(records, found.results, strict=True)
     ]
-    return {"facts": facts, **_around(body, found, extra)}
+    return ShortRecords(facts, **_around(body, found, extra))
 
 
 def _around(body: RecallBody, found: RecallAnswer, extra: dict[str, Any]) -> dict[str, Any]:
@@ -60,10 +60,7 @@ def _around(body: RecallBody, found: RecallAnswer, extra: dict[str, Any]) -> dic
         "tokens_used": found.tokens_used,
         "truncated": found.truncated,
         "weak_evidence": found.weak_evidence,
-        "moment": {
-            "position": found.moment.position,
-            "instant": format_instant(found.moment.instant_us),
-        },
+        "moment": wire_moment(found.moment),
         "receipt_id": extra["receipt_id"],
         "hint": extra["hint"],
         "warnings": extra["warnings"],

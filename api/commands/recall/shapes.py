@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
-from engramlog.api.answers.fact_record import Record
+from engramlog.api.answers.fact_record import Record, wire_moment
 from engramlog.api.answers.recall.recalled_facts import recalled_json
+from engramlog.api.answers.recall.records import EmbeddingUsed, RecallResponse, StageRun
 from engramlog.api.answers.records import Volatile, record_of
 from engramlog.api.answers.sanitizer_modes import Screen, for_model
 from engramlog.api.commands.entity_names import stored_uri
@@ -173,7 +174,7 @@ def response_of(
     *,
     channels: bool,
     extra: dict[str, Any],
-) -> dict[str, Any]:
+) -> RecallResponse:
     """The union of every published answer shape. ``channels``: with content and instructions."""
     screen: Screen = extra["screen"]
     records = [shown_record(context, n, each, screen) for n, each in enumerate(found.results)]
@@ -186,64 +187,58 @@ def response_of(
             records, found.results, _beside(found, records), strict=True
         )
     ]
-    by_channel: dict[str, Any] = {}
-    if channels:
-        by_channel = {
-            "content": [each.item for each in facts if not each.instructs],
-            "instructions": [each.item for each in facts if each.instructs],
-        }
-    return {
-        "recall_id": extra["recall_id"],
-        "query_hash": hashlib.sha256(body.query.encode()).hexdigest(),
-        "facts": [each.item for each in facts],
-        **by_channel,
-        "total_scored": found.total_scored,
-        "token_budget": body.token_budget,
-        "tokens_used": found.tokens_used,
-        "truncated": found.truncated,
-        "tombstone_notices": extra["tombstone_notices"],
-        "chain_proof": extra["chain_proof"],
-        "results": [each.flat for each in facts],
-        "query": body.query,
-        "request": {name: getattr(body, name) for name in RecallBody.model_fields},
-        "generated_at": format_instant(found.moment.instant_us),
-        "token_budget_used": found.tokens_used,
+    response = RecallResponse(
+        recall_id=extra["recall_id"],
+        query_hash=hashlib.sha256(body.query.encode()).hexdigest(),
+        facts=[each.item for each in facts],
+        total_scored=found.total_scored,
+        token_budget=body.token_budget,
+        tokens_used=found.tokens_used,
+        truncated=found.truncated,
+        tombstone_notices=extra["tombstone_notices"],
+        chain_proof=extra["chain_proof"],
+        results=[each.flat for each in facts],
+        query=body.query,
+        request={name: getattr(body, name) for name in RecallBody.model_fields},
+        generated_at=format_instant(found.moment.instant_us),
+        token_budget_used=found.tokens_used,
         **memory_card_of(found.card, context.service.settings.sanitizer_mode),
-        "scores_debug": _debugged(found) if body.debug and explaining(context, body) else None,
-        "embedding": _embedding(context),
-        "profile": found.profile,
-        "weights": found.weights,
-        "stages": [
-            {
-                "name": stage.name,
-                "status": stage.status,
-                "hits": stage.hits,
-                "milliseconds": round(stage.milliseconds, 3),
-                "detail": stage.detail,
-                "label": stage.label,
-            }
+        scores_debug=_debugged(found) if body.debug and explaining(context, body) else None,
+        embedding=_embedding(context),
+        profile=found.profile,
+        weights=found.weights,
+        stages=[
+            StageRun(
+                stage.name,
+                stage.status,
+                stage.hits,
+                round(stage.milliseconds, 3),
+                stage.detail,
+                stage.label,
+            )
             for stage in found.stages
         ],
-        "short_circuit_after": found.short_circuit_after,
-        "evidence": found.evidence,
-        "weak_evidence": found.weak_evidence,
-        "search_skipped": found.skipped is not None,
-        "search_skipped_reason": found.skipped,
-        "dropped_terms": list(found.dropped_terms),
-        "moment": {
-            "position": found.moment.position,
-            "instant": format_instant(found.moment.instant_us),
-        },
-        "receipt_id": extra["receipt_id"],
-        "hint": extra["hint"],
-        "warnings": extra["warnings"],
-    }
+        short_circuit_after=found.short_circuit_after,
+        evidence=found.evidence,
+        weak_evidence=found.weak_evidence,
+        search_skipped=found.skipped is not None,
+        search_skipped_reason=found.skipped,
+        dropped_terms=list(found.dropped_terms),
+        moment=wire_moment(found.moment),
+        receipt_id=extra["receipt_id"],
+        hint=extra["hint"],
+        warnings=extra["warnings"],
+    )
+    if channels:
+        response.content = [each.item for each in facts if not each.instructs]
+        response.instructions = [each.item for each in facts if each.instructs]
+    return response
 
 
-def _embedding(context: ReadingContext) -> dict[str, Any]:
+def _embedding(context: ReadingContext) -> EmbeddingUsed:
     embeddings = context.node.embeddings
     space = None if embeddings is None else embeddings.space
-    return {"enabled": space is not None, "model": None if space is None else space.model}
+    return EmbeddingUsed(space is not None, None if space is None else space.model)
 
 
 def _debugged(found: RecallAnswer) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from msgspec import convert
+from msgspec import convert, json
 from stigmem import StigmemClient
 from stigmem.models import Fact
 from stigmem.verification import verify_fact_cid
@@ -52,7 +52,7 @@ def recalled(live: LiveNode, key: str | None = None, **body: Any) -> dict[str, A
     body = {"query": "when is lunch", "scope": "*", **body}
     answer = live.call("POST", "/v1/recall", json=body, key=key)
     assert answer.status_code == 200, answer.text
-    convert(answer.json(), RecallResponse)
+    json.decode(answer.content, type=RecallResponse)
     return answer.json()
 
 
