@@ -20,7 +20,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
-from engramlog.api.node.garbage_collection import settle_heap
 from msgspec import Struct
 
 from benchmarks.bare_handler import bare_handler
@@ -32,6 +31,7 @@ from benchmarks.serving import CONSOLE, RawClient, serving, wait_ready
 from benchmarks.workload import SOURCES, fact_bodies
 from engramlog.api.node.control_file import read_control
 from engramlog.api.node.node import Node
+from engramlog.api.node.process_tuning import settle_heap
 from engramlog.projections.arrays import F32, I32
 from engramlog.projections.embedding.current import vectors_file
 from engramlog.projections.embedding.providers.minilm import MiniLM

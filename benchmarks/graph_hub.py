@@ -15,8 +15,8 @@ import httpx
 from benchmarks.report import Figure, percentile, say
 from benchmarks.serving import serving, wait_ready
 from benchmarks.workload import command_of
-from engramlog.api.node.garbage_collection import settle_heap
 from engramlog.api.node.node import Node
+from engramlog.api.node.process_tuning import settle_heap
 from engramlog.projections.writing.commands import AssertFact
 
 CARD_FACTS = 1_000

@@ -22,8 +22,8 @@ from benchmarks.graph_worlds import (
     power_law,
 )
 from benchmarks.report import Figure, Stopwatch, percentile, say
-from engramlog.api.node.garbage_collection import settle_heap
 from engramlog.api.node.node import Node
+from engramlog.api.node.process_tuning import settle_heap
 from engramlog.eventlog.event import Draft, scope_partition
 from engramlog.eventlog.identifiers import IdentifierSource
 from engramlog.eventlog.kinds import SetValuedDeclared

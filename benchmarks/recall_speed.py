@@ -18,7 +18,6 @@ from typing import Any
 
 import apsw
 import numpy as np
-from engramlog.api.node.garbage_collection import settle_heap
 
 from benchmarks.embedding_server import embedding_server
 from benchmarks.recall_load import ask, side_by_side
@@ -27,6 +26,7 @@ from benchmarks.report import Figure, Stopwatch, percentile, say
 from benchmarks.serving import RawClient, serving, wait_ready
 from engramlog.api.node.control_file import CONTROL_NAME
 from engramlog.api.node.node import Node
+from engramlog.api.node.process_tuning import settle_heap
 from engramlog.projections.arrays import F32
 from engramlog.projections.authorization import everything
 from engramlog.projections.embedding.current import vectors_file

@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from engramlog.api.node.garbage_collection import settle_heap
-
 from benchmarks.recall_speed import BATCH, SPACE, Made, node_with
 from benchmarks.recall_world import Question, RecallWorld
 from benchmarks.report import Figure, Stopwatch, percentile, say
 from benchmarks.serving import RawClient
 from engramlog.api.node.node import Node
+from engramlog.api.node.process_tuning import settle_heap
 from engramlog.eventlog.kinds import DecayPolicy
 from engramlog.projections.archive.archive import Archive
 from engramlog.projections.embedding.current import vectors_file
