@@ -146,7 +146,7 @@ def digested(history: list[dict[str, Any]]) -> int:
 
 
 def _digests(histories: list[list[dict[str, Any]]]) -> list[str]:
-    """Tables of the same log are the same, whoever made them and in whatever pages."""
+    """Tables of the same log are the same, with any reader and any size of pages."""
     last = {(noted["digested"], noted["digest"]) for each in histories for noted in each[-1:]}
     return [f"the readers' tables diverge: {sorted(last)}"] if len(last) > 1 else []
 
