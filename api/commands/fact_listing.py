@@ -15,7 +15,7 @@ from engramlog.api.commands.garden_access import within
 from engramlog.api.commands.memory_cards import CARD_RELATION, card_records
 from engramlog.api.commands.request_context import RequestContext
 from engramlog.api.commands.tombstones import notices_over
-from engramlog.api.http.cursors import Cursor, filters_digest
+from engramlog.api.http.state.cursors import Cursor, filters_digest
 from engramlog.api.schemas.facts import FactsQuery
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.image.view import View

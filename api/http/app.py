@@ -24,8 +24,8 @@ from engramlog.api.http.connections import connection_of
 from engramlog.api.http.errors import ApiError, coded, from_typed
 from engramlog.api.http.openapi import DOCUMENT, build_openapi
 from engramlog.api.http.positions import at_position, names_position, note_position
-from engramlog.api.http.quotas import dimension_of
 from engramlog.api.http.routing import Route
+from engramlog.api.http.state.quotas import dimension_of
 from engramlog.api.node.composition import create_service
 from engramlog.api.node.issuers import issuers_of
 from engramlog.api.node.node import Node

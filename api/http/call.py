@@ -15,9 +15,9 @@ from pydantic import BaseModel
 from engramlog.api.answers.fact_record import Warnings
 from engramlog.api.commands.request_context import RequestContext
 from engramlog.api.http.bodies import parse_body, query_of, read_bytes, unknown_fields
-from engramlog.api.http.cursors import Cursor, filters_digest
 from engramlog.api.http.errors import coded
-from engramlog.api.http.sessions import SESSION_LENGTH_MAX
+from engramlog.api.http.state.cursors import Cursor, filters_digest
+from engramlog.api.http.state.sessions import SESSION_LENGTH_MAX
 from engramlog.eventlog.held_scopes import EVERY_SCOPE
 from engramlog.eventlog.log import Idempotency
 from engramlog.projections.moment import Moment

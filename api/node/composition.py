@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 from engramlog.api.answers.chain_proof import FactChains
 from engramlog.api.http.browser_policy import BrowserPolicy
-from engramlog.api.http.commit_watch import CommitWatch
-from engramlog.api.http.cursors import CursorSealer
 from engramlog.api.http.metrics import Metrics
-from engramlog.api.http.quotas import Quotas
-from engramlog.api.http.sessions import Sessions
+from engramlog.api.http.state.commit_watch import CommitWatch
+from engramlog.api.http.state.cursors import CursorSealer
+from engramlog.api.http.state.quotas import Quotas
+from engramlog.api.http.state.sessions import Sessions
 from engramlog.api.node.consolidator import Consolidator
 from engramlog.api.node.long_work import LongWork
 from engramlog.api.node.node import Node

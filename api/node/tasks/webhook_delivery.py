@@ -17,7 +17,7 @@ from engramlog.api.answers.subscription_messages import (
     webhook_body,
 )
 from engramlog.api.client.webhook_addresses import PublicResolver, address_fault
-from engramlog.api.http.commit_watch import CommitWatch
+from engramlog.api.http.state.commit_watch import CommitWatch
 from engramlog.api.node.node import Node
 from engramlog.api.node.tasks.task import LoopTask, TaskStatus, end_tasks
 from engramlog.api.settings import Settings

@@ -18,9 +18,9 @@ from engramlog.api.commands.recall.receipts import (
 )
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
-from engramlog.api.http.cursors import Cursor, filters_digest
 from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Routes
+from engramlog.api.http.state.cursors import Cursor, filters_digest
 from engramlog.api.schemas.recall import ReceiptsQuery
 from engramlog.eventlog.kinds import RecallAnswered
 from engramlog.projections.image.view import View

@@ -23,9 +23,9 @@ from engramlog.api.client.webhook_addresses import address_fault
 from engramlog.api.commands.assertions import stored_uri
 from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call, warned
-from engramlog.api.http.cursors import Cursor, filters_digest
 from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Media, Routes
+from engramlog.api.http.state.cursors import Cursor, filters_digest
 from engramlog.api.node.tasks.webhook_delivery import CIRCUIT_FAILURES
 from engramlog.api.schemas.values import NAME_LENGTH_MAX, Instant
 from engramlog.eventlog.kinds import SubscriptionSet

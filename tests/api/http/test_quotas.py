@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engramlog.api.http.errors import ApiError
-from engramlog.api.http.quotas import Quotas
+from engramlog.api.http.state.quotas import Quotas
 from tests.worlds.live import CONTROL_TOKEN, LiveNode, fact
 
 Serve = Callable[..., LiveNode]

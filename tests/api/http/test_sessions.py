@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engramlog.api.http.sessions import Sessions
+from engramlog.api.http.state.sessions import Sessions
 from tests.worlds.live import LiveNode, fact
 
 HEADERS = {"Stigmem-Session": "sess-1"}
