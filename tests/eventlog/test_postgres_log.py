@@ -13,7 +13,7 @@ import pytest
 from psycopg import errors
 
 from engramlog.eventlog.clock import Clock, FixedClock, SystemClock
-from engramlog.eventlog.engines.postgres import schema, session, writing
+from engramlog.eventlog.engines.postgres import schema, session, statements, writing
 from engramlog.eventlog.engines.postgres.log import PostgresLog
 from engramlog.eventlog.engines.postgres.schema import prepare
 from engramlog.eventlog.engines.postgres.server import Durability
@@ -425,6 +425,22 @@ def test_payloads_lie_in_parts_and_only_those_that_lost_some_are_written_anew(
             pytest.raises(psycopg.DatabaseError, match="so far ahead"),
         ):
             db.execute("SELECT engramlog.make_room(1000)")
+
+
+@pytest.mark.parametrize(
+    "statement", [statements.READ_ALL, statements.READ_KNOWN, statements.READ_ROWS]
+)
+def test_a_page_of_a_long_log_is_read_from_where_it_begins(
+    postgres_server: Server, postgres_url: str, statement: str
+) -> None:
+    with open_log(postgres_url) as log:
+        log.append([fact()])
+    bindings = {"after": 7, "limit": 3, "kinds": ["fact_erased"], "others": ["%/scope/team"]}
+    with psycopg.connect(postgres_server.url(), autocommit=True) as db:
+        db.execute("SET enable_nestloop = off")
+        plan = db.execute(b"EXPLAIN " + statement.encode(), bindings).fetchall()
+    bounds = [line for (line,) in plan if '"position" > ' in line]
+    assert len(bounds) >= 2, plan
 
 
 def test_verify_names_a_trigger_that_was_switched_off_and_a_byte_that_was_changed(

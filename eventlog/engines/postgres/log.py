@@ -200,7 +200,7 @@ class PostgresLog(PostgresReading, AppendingLog):
             return scalar(self._writer(), statements.EVENT_HELD, event_id) is not None
 
     def recorded(self, first: int, last: int) -> list[Recorded]:
-        bindings = first - 1, max(0, last - first + 1)
+        bindings = {"after": first - 1, "limit": max(0, last - first + 1)}
         with failures():
             rows = fetch(self._writer(), statements.READ_ALL, bindings)
         return [known(self.held, decode(Stored(*row))) for row in rows]

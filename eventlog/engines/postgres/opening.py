@@ -47,7 +47,7 @@ def check_tail(db: Connection, head: Head) -> None:
     """Raises CorruptLog if the last events contradict themselves."""
     after = max(0, head.position - TAIL_CHECK_EVENTS)
     tips: dict[str, StreamHead] = {}
-    for row in fetch(db, statements.READ_ALL, (after, TAIL_CHECK_EVENTS)):
+    for row in fetch(db, statements.READ_ALL, {"after": after, "limit": TAIL_CHECK_EVENTS}):
         stored = Stored(*row)
         if stored.position != after + 1:
             raise CorruptLog(after + 1, f"missing: the next event is at {stored.position}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -49,12 +49,11 @@ class PostgresReading:
 
     def _page(self, db: Connection, after: int, limit: int, *, whole: bool = False) -> list[Stored]:
         if whole or self.held == EVERY_SCOPE:
-            rows = fetch(db, statements.READ_ALL, (after, limit))
+            rows = fetch(db, statements.READ_ALL, {"after": after, "limit": limit})
         else:
             others = [f"%{ending}" for ending in beyond(self.held)]
-            rows = fetch(
-                db, statements.READ_KNOWN, (sorted(KNOWN_EVERYWHERE), others, after, limit)
-            )
+            bindings = {"after": after, "limit": limit, "kinds": sorted(KNOWN_EVERYWHERE)}
+            rows = fetch(db, statements.READ_KNOWN, {**bindings, "others": others})
         return [Stored(*row) for row in rows]
 
     def read_stored(
@@ -64,7 +63,8 @@ class PostgresReading:
         with self._reader() as db:
             if streams is None:
                 return self._page(db, after, limit, whole=True)
-            rows = fetch(db, statements.READ_STREAMS, (after, limit, list(streams), limit))
+            bindings = {"after": after, "limit": limit, "streams": list(streams)}
+            rows = fetch(db, statements.READ_STREAMS, bindings)
         return [Stored(*row) for row in rows]
 
     def read_stream(
@@ -82,7 +82,7 @@ class PostgresReading:
     def read_rows(self, after: int, limit: int) -> list[Row]:
         """Stored events with the columns that repeat their headers, for ``verify``."""
         with self._reader() as db:
-            rows = fetch(db, statements.READ_ROWS, (after, limit))
+            rows = fetch(db, statements.READ_ROWS, {"after": after, "limit": limit})
         return [Row(Stored(*row[:8]), *row[8:]) for row in rows]
 
     def storage_fault(self) -> str | None:
@@ -154,7 +154,9 @@ class PostgresReading:
             raise LogClosed("the log is closed")
 
 
-def fetch(db: Connection, statement: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+def fetch(
+    db: Connection, statement: str, bindings: Sequence[Any] | Mapping[str, Any] = ()
+) -> list[tuple[Any, ...]]:
     """All rows, with bytes as they are stored."""
     with db.cursor(binary=True) as cursor:
         return cursor.execute(statement, bindings).fetchall()  # pyright: ignore[reportArgumentType]

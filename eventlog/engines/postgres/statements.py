@@ -7,25 +7,30 @@ SELECT e.position, e.received_at, e.received_hlc, e.peer, e.header, e.hash, p.sa
 """
 READ_ALL = (
     _STORED
-    + """FROM engramlog.events e LEFT JOIN engramlog.payloads p USING (position)
-WHERE e.position > %s ORDER BY e.position LIMIT %s"""
+    + """FROM engramlog.events e
+LEFT JOIN engramlog.payloads p ON p.position = e.position AND p.position > %(after)s
+WHERE e.position > %(after)s ORDER BY e.position LIMIT %(limit)s"""
 )
+"""The bound stands on both sides, here and below: a merge join would else begin each page at the
+first payload of the log."""
 READ_KNOWN = (
     _STORED
-    + """FROM engramlog.events e LEFT JOIN engramlog.payloads p ON p.position = e.position
-  AND (e.kind = ANY (%s) OR e.stream_no NOT IN (
-    SELECT stream_no FROM engramlog.streams WHERE stream LIKE ANY (%s)))
-WHERE e.position > %s ORDER BY e.position LIMIT %s"""
+    + """FROM engramlog.events e
+LEFT JOIN engramlog.payloads p ON p.position = e.position AND p.position > %(after)s
+  AND (e.kind = ANY (%(kinds)s) OR e.stream_no NOT IN (
+    SELECT stream_no FROM engramlog.streams WHERE stream LIKE ANY (%(others)s)))
+WHERE e.position > %(after)s ORDER BY e.position LIMIT %(limit)s"""
 )
 """Without the payloads of streams that are not held, but for some kinds."""
 READ_STREAMS = (
     _STORED
     + """FROM (
   SELECT found.* FROM engramlog.streams s CROSS JOIN LATERAL (
-    SELECT * FROM engramlog.events WHERE stream_no = s.stream_no AND position > %s
-    ORDER BY position LIMIT %s) found
-  WHERE s.stream = ANY (%s) ORDER BY found.position LIMIT %s) e
-LEFT JOIN engramlog.payloads p USING (position) ORDER BY e.position"""
+    SELECT * FROM engramlog.events WHERE stream_no = s.stream_no AND position > %(after)s
+    ORDER BY position LIMIT %(limit)s) found
+  WHERE s.stream = ANY (%(streams)s) ORDER BY found.position LIMIT %(limit)s) e
+LEFT JOIN engramlog.payloads p ON p.position = e.position AND p.position > %(after)s
+ORDER BY e.position"""
 )
 READ_STREAM_SEQ = (
     _STORED
@@ -45,9 +50,10 @@ WHERE size <= %s"""
 READ_ROWS = """
 SELECT e.position, e.received_at, e.received_hlc, e.peer, e.header, e.hash, p.salt, p.payload,
   s.stream, e.stream_seq, e.event_id, e.kind
-FROM engramlog.events e LEFT JOIN engramlog.payloads p USING (position)
+FROM engramlog.events e
+  LEFT JOIN engramlog.payloads p ON p.position = e.position AND p.position > %(after)s
   LEFT JOIN engramlog.streams s USING (stream_no)
-WHERE e.position > %s ORDER BY e.position LIMIT %s"""
+WHERE e.position > %(after)s ORDER BY e.position LIMIT %(limit)s"""
 """Also the columns that repeat the header, for ``verify``."""
 
 STREAMS = "SELECT stream, stream_no FROM engramlog.streams"
