@@ -2,7 +2,7 @@
 
 Facts are appended by ``COPY``, ``BATCH`` events a commit, to one server without standbys. One in
 ``TEAM_EVERY`` is of scope ``team``, so that a node may be given a part that fits into memory.
-The folder stays, so that nodes can be tried over it:
+A node with that scope then joins. The folder stays, so that nodes can be tried over it:
 
     python -m benchmarks.large_log FOLDER --events 20000000
 """
@@ -10,12 +10,17 @@ The folder stays, so that nodes can be tried over it:
 from __future__ import annotations
 
 import argparse
+import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
 
+from benchmarks.processes import usage_of
 from benchmarks.report import Figure, Stopwatch, say, table
+from benchmarks.serving import serving_process
+from engramlog.api.console.main import main as engramlog
 from engramlog.eventlog.clock import SystemClock
 from engramlog.eventlog.directory import HeldDirectory
 from engramlog.eventlog.engines.postgres.log import PostgresLog
@@ -128,7 +133,27 @@ def _run(
             add("copied to log.db", events / watch.seconds, "events/s")
             add("log.db, an event", file.stat().st_size / events, "bytes")
             file.unlink()
+    _join(folder, url, add)
     return figures
+
+
+def _join(folder: Path, url: str, add: Callable[[str, float, str], None]) -> None:
+    """A node that holds one scope: until it serves, and what it takes then."""
+    joined = folder / "team"
+    if engramlog(["identity", "backup", str(joined / "identity"), "--data", str(folder / "node")]):
+        raise RuntimeError("the identity could not be copied")
+    watch = Stopwatch()
+    env = {
+        "STIGMEM_LOG": url,
+        "STIGMEM_LOG_DURABILITY": "server",
+        "STIGMEM_SCOPES": "team",
+        "STIGMEM_EMBED_PROVIDER": "none",
+    }
+    with serving_process(joined, env=env) as (_, process):
+        add("a node of scope team ready", watch.seconds, "s")
+        add("its processor time", usage_of(process).seconds, "s")
+        pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+        add("its memory", pages * os.sysconf("SC_PAGE_SIZE") / 2**20, "MiB")
 
 
 def main() -> None:

@@ -17,6 +17,9 @@ from engramlog.eventlog.event import Recorded, Stored
 from engramlog.eventlog.held_scopes import EVERY_SCOPE, KNOWN_EVERYWHERE, beyond, known
 from engramlog.eventlog.log import KeyCopy, StreamHead, check_limit, within
 
+AUDIT_SECONDS_MAX = 3600.0
+"""Questions about all rows of a log take long where there are many."""
+
 
 class PostgresReading:
     """The part of ``EventLog`` that asks and never writes."""
@@ -87,7 +90,7 @@ class PostgresReading:
 
     def storage_fault(self) -> str | None:
         """What is wrong with the guards and tables as a whole; None if nothing."""
-        with self._reader() as db:
+        with self._reader() as db, db.patience(AUDIT_SECONDS_MAX):
             fault = schema_fault(db)
             stray = scalar(db, statements.STRAY)
             orphan = scalar(db, statements.ORPHAN)
@@ -105,7 +108,7 @@ class PostgresReading:
 
     def used_keys(self) -> int:
         """See ``Auditable``."""
-        with self._reader() as db:
+        with self._reader() as db, db.patience(AUDIT_SECONDS_MAX):
             return int(scalar(db, statements.USED_KEYS))
 
     def stream_heads(self) -> dict[str, StreamHead]:

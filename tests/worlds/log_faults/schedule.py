@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import psycopg
 
@@ -61,8 +62,12 @@ class Process:
         if self.process.poll() is not None:
             raise AssertionError(f"{self._command[2]} ended: {self._errors.read_text()}")
 
+    def noted(self) -> list[dict[str, Any]]:
+        """Its history so far."""
+        return lines(self.history) if self.history.exists() else []
+
     def acknowledged(self) -> int:
-        return sum("hash" in noted for noted in lines(self.history)) if self.history.exists() else 0
+        return sum("hash" in noted for noted in self.noted())
 
 
 class Schedule:
@@ -104,7 +109,7 @@ class Schedule:
                     each.kill()
                 rows = self._rows()
                 wait_until(
-                    lambda: all(digested(lines(each.history)) == len(rows) for each in readers),
+                    lambda: all(digested(each.noted()) == len(rows) for each in readers),
                     "the readers have come to the end",
                 )
             finally:
