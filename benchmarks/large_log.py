@@ -95,7 +95,7 @@ def _run(
         url, origin=origin, epoch=epoch, clock=SystemClock(), durability="server"
     )
     with log:
-        ids, watch, spent = IdentifierSource(), Stopwatch(), time.process_time()
+        ids, watch, spent = IdentifierSource(origin), Stopwatch(), time.process_time()
         for first in range(0, events, BATCH):
             key = f"import-{first}"
             drafts = fact_drafts(first, min(BATCH, events - first), ids)
