@@ -1,6 +1,6 @@
 """Identifiers of events: 16 bytes in the order of time that name their origin (UUIDv8, RFC 9562).
 
-48 bits of milliseconds, 12 of a counter and 22 at random are as in UUIDv7. The last five bytes are
+48 bits of milliseconds, 12 of a counter and 30 at random are as in UUIDv7. The last four bytes are
 those of a hash of the origin and the bytes before them. So a peer that sees the id of another
 node's event cannot use it for one of its own: it would not be of its origin (``is_foreign``).
 Those of release 0.1.0 are UUIDv7 and name nothing.
@@ -15,7 +15,7 @@ from hashlib import sha256
 from uuid import UUID
 
 _MARK = b"engramlog/event-id/1\n"
-_MARK_FROM = 11
+_MARK_FROM = 12
 """The first byte of the origin's mark."""
 _VERSION_BYTE, _VARIANT_BYTE = 6, 8
 
@@ -56,8 +56,8 @@ class IdentifierSource:
                 self._last_ms += 1
                 self._counter = 0
         high = (self._last_ms & 0xFFFFFFFFFFFF) << 16 | 0x8000 | self._counter
-        low = self._random() & 0x3FFFFF | 0x800000
-        start = (high << 24 | low).to_bytes(_MARK_FROM, "big")
+        low = self._random() & 0x3FFFFFFF | 0x80000000
+        start = (high << 32 | low).to_bytes(_MARK_FROM, "big")
         mark = self._origin.copy()
         mark.update(start)
         return start + mark.digest()[: 16 - _MARK_FROM]

@@ -13,6 +13,7 @@ from msgspec import Struct
 from tests.campaign import (
     federation,
     fuzz,
+    guided,
     interrupted,
     kills,
     long_life,
@@ -37,6 +38,7 @@ PARTS = {
     "interrupted": Part(interrupted.run, 12, "commands killed inside"),
     "federation": Part(federation.run, 30, "schedules between peers"),
     "fuzz": Part(fuzz.run, 10_000, "inputs for each reader"),
+    "guided": Part(guided.run, 0, "seconds of fuzzing led by coverage for each reader"),
     "quorum": Part(quorum.run, 2, "schedules of faults under a log in PostgreSQL"),
     "life": Part(long_life.run, 20_000, "events"),
     "properties": Part(properties.run, 0, "files of property tests"),

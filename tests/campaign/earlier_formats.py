@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from unittest import mock
@@ -57,23 +58,32 @@ def append_golden(log: EventLog) -> None:
             if (kind, version) not in found:
                 data = _golden(kind, version)
                 payload = _read(kind, version, data)
-                draft = Draft(payload, _place(kind, data), ids.next(0), "agent:earlier")
+                draft = Draft(payload, _place(kind, data), ids.next(_now_us()), "agent:earlier")
                 with writing_as(version, [(draft, data)]):
                     log.append([draft])
 
 
-def append_facts(log: EventLog, version: int, facts: Sequence[FactAsserted]) -> list[Draft]:
+def append_facts(
+    log: EventLog, version: int, facts: Sequence[FactAsserted], ids: IdentifierSource
+) -> None:
     """Plain facts as an earlier version wrote them; the bytes are the same in each."""
-    ids = IdentifierSource(log.origin)
     encode = appending.encode_payload
     made = [
-        Draft(fact, fact_partition(fact.scope, None), ids.next(0), "agent:earlier")
+        Draft(
+            fact,
+            fact_partition(fact.scope, None),
+            ids.next(_now_us()),
+            "agent:earlier",
+        )
         for fact in facts
     ]
     written = [(draft, encode(draft.payload)) for draft in made]
     with writing_as(version, written):
         log.append(made)
-    return made
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000
 
 
 def _golden(kind: str, version: int) -> bytes:

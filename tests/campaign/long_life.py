@@ -1,6 +1,6 @@
 """A long log: what it takes to start, rebuild, verify and look back, and that all of it agrees.
 
-It begins with a node of release 0.1.0 and goes on in each earlier version of every kind of event
+It begins with a node of release 0.1.0 and continues in each earlier version of every kind of event
 (``earlier_formats``), then in today's.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from engramlog.api.node.node import Node
-from engramlog.eventlog.identifiers import id_text
+from engramlog.eventlog.identifiers import IdentifierSource, id_text
 from engramlog.eventlog.kinds import SCHEMA_VERSIONS, FactAsserted, FactRetracted, Value
 from engramlog.projections.authorization import everything
 from engramlog.projections.cid import compute_cid
@@ -88,9 +88,9 @@ class Life:
     def _write_earlier(self, node: Node) -> None:
         append_golden(node.log)
         self._begun = node.log.head().position
-        version = 1
+        version, ids = 1, IdentifierSource(node.log.origin)
         while (written := node.log.head().position) < self._count * EARLIER_SHARE:
-            append_facts(node.log, version, [self._fact() for _ in range(TOGETHER)])
+            append_facts(node.log, version, [self._fact() for _ in range(TOGETHER)], ids)
             share = written / (self._count * EARLIER_SHARE)
             version = 1 + int(share * (SCHEMA_VERSIONS["fact_asserted"] - 1))
 

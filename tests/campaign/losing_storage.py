@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 import apsw
 from msgspec import Struct
 
+from tests.campaign.losing_files import LosingFiles
+
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
@@ -99,14 +101,15 @@ class LosingStorage(apsw.VFS):
             self._files.pop(filename, None)
         self._on_step()
 
-    def image(self, target: Path, rng: random.Random) -> None:
+    def image(self, target: Path, rng: random.Random, files: LosingFiles) -> None:
         """A copy of the folder as a cut at this instant may leave it."""
-        with self._lock:
+        with self._lock, files.lock:
             shutil.copytree(self.folder, target, symlinks=True, ignore=_gone)
             for name, kept in self._files.items():
                 path = target / Path(name).relative_to(self.folder)
                 if path.exists() and not path.is_symlink():
                     path.write_bytes(kept.after_cut(rng))
+            files.after_cut(target, {Path(name) for name in self._files}, rng)
 
 
 def _gone(_: str, names: list[str]) -> list[str]:

@@ -22,6 +22,7 @@ from engramlog.projections.archive.archive import Archive
 from engramlog.projections.normalization import SCOPES
 from engramlog.projections.writing.commands import Done, EraseFacts, RetractFact
 from engramlog.replay.verify import verify_file
+from tests.campaign.losing_files import LosingFiles
 from tests.campaign.losing_storage import LosingStorage
 from tests.worlds.histories import asserted
 
@@ -54,6 +55,7 @@ class Life:
         self._acknowledged: list[str] = []
         self._ended: set[str] = set()
         self._storage: LosingStorage | None = None
+        self._files = LosingFiles(folder / "data", self._step)
 
     def live(self) -> None:
         data = self._folder / "data"
@@ -61,12 +63,13 @@ class Life:
         usual = apsw.vfs_names()[0]
         self._storage = LosingStorage(data, self._step)
         try:
-            node = Node.open(data)
-            try:
-                for _ in range(WRITES):
-                    self._act(node)
-            finally:
-                node.close()
+            with self._files:
+                node = Node.open(data)
+                try:
+                    for _ in range(WRITES):
+                        self._act(node)
+                finally:
+                    node.close()
         finally:
             self._storage.unregister()
             apsw.set_default_vfs(usual)
@@ -78,7 +81,7 @@ class Life:
                 return
             target = self._folder / f"cut-{self._steps}"
             acknowledged, ended = list(self._acknowledged), set(self._ended)
-            self._storage.image(target, self._images)
+            self._storage.image(target, self._images, self._files)
             self.cuts.append(Cut(target, self._steps, acknowledged, ended))
 
     def _act(self, node: Node) -> None:

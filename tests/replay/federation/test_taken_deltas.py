@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from msgspec.structs import replace
-
 from engramlog.eventlog.codec import encode_payload
 from engramlog.eventlog.identifiers import IdentifierSource, id_text
 from engramlog.eventlog.kinds import AppliedDelta, DeltaApplied, Value
-from engramlog.projections.cid import compute_cid
-from tests.replay.federation.test_taken_ids import stated
-from tests.worlds.federation.forged import Forger
+from tests.worlds.federation.forged import Forger, stated
 from tests.worlds.federation.hostile import HostilePeer
 from tests.worlds.federation.network import START_US
 from tests.worlds.federation.seen import held, texts
@@ -36,14 +32,8 @@ def applied(forger: Forger, fact_id: str | None = None, **fields: Any) -> None:
 
 
 def drinks(forger: Forger, what: str, event_id: bytes) -> None:
-    fact = replace(
-        stated(""), entity="memory:alice", relation="drinks", value=Value("string", what)
-    )
-    cid = compute_cid(
-        entity=fact.entity, relation=fact.relation, value=fact.value, source=fact.source,
-        confidence=1.0, scope=fact.scope,
-    )  # fmt: skip
-    forger.add(encode_payload(replace(fact, cid=cid)), schema_version=4, event_id=event_id)
+    fact = stated(what, entity="memory:alice", relation="drinks")
+    forger.add(encode_payload(fact), schema_version=4, event_id=event_id)
 
 
 def test_a_delta_of_a_peer_does_not_stand_for_ours_of_the_same_id(
@@ -113,15 +103,9 @@ def test_what_a_peer_stated_first_is_stated_here_all_the_same(
     peer = hostile()
     theirs = IdentifierSource(peer.forger.id).next(START_US)
     applied(peer.forger, id_text(theirs))
-    fact = replace(
-        stated(""), entity=record["entity"], relation=record["relation"],
-        value=Value(record["value"]["type"], record["value"]["v"]),
-    )  # fmt: skip
-    cid = compute_cid(
-        entity=fact.entity, relation=fact.relation, value=fact.value, source=fact.source,
-        confidence=1.0, scope=fact.scope,
-    )  # fmt: skip
-    peer.forger.add(encode_payload(replace(fact, cid=cid)), schema_version=4, event_id=theirs)
+    said = Value(record["value"]["type"], record["value"]["v"])
+    fact = stated("", entity=record["entity"], relation=record["relation"], value=said)
+    peer.forger.add(encode_payload(fact), schema_version=4, event_id=theirs)
     peer.befriend(live, scopes=["company"])
     until(lambda: "tea" in texts(live))
     again = delta("add", id="f-1", at="2026-02-01T00:00:00Z")

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from engramlog.eventlog.clock import parse_hlc
 from engramlog.eventlog.codec import decode_header, encode_payload
-from engramlog.eventlog.kinds import EpisodeRecorded, FactAsserted, ForeignFact, PeerGrants, Value
-from engramlog.projections.cid import compute_cid
+from engramlog.eventlog.kinds import EpisodeRecorded, ForeignFact, PeerGrants
+from tests.worlds.federation.forged import stated
 from tests.worlds.federation.hostile import HostilePeer
 from tests.worlds.federation.network import START_US
 from tests.worlds.federation.seen import held, texts
@@ -19,18 +19,6 @@ from tests.worlds.reference_node import ReferenceNode
 from tests.worlds.waiting import until
 
 Make = Callable[..., HostilePeer]
-
-
-def stated(text: str) -> FactAsserted:
-    fact = FactAsserted(
-        entity="user:a", relation="memory:role", value=Value("string", text), source="agent:f",
-        scope="company",
-    )  # fmt: skip
-    cid = compute_cid(
-        entity=fact.entity, relation=fact.relation, value=fact.value, source=fact.source,
-        confidence=1.0, scope=fact.scope,
-    )  # fmt: skip
-    return replace(fact, cid=cid)
 
 
 def test_an_event_under_the_id_of_anothers_keeps_that_one_out_of_nothing(

@@ -31,6 +31,20 @@ Scope = Literal["local", "team", "company", "public"]
 SALT = b"s" * 16
 
 
+def stated(text: str, scope: Scope = "company", **fields: Any) -> FactAsserted:
+    """A fact that content rules let through; ``fields`` replace what it says."""
+    made = FactAsserted(
+        entity="user:a", relation="memory:role", value=Value("string", text), source="agent:f",
+        scope=scope,
+    )  # fmt: skip
+    made = msgspec.structs.replace(made, **fields)
+    cid = compute_cid(
+        entity=made.entity, relation=made.relation, value=made.value, source=made.source,
+        confidence=made.confidence, scope=scope,
+    )  # fmt: skip
+    return msgspec.structs.replace(made, cid=cid)
+
+
 class Forger:
     """A real key, and streams whose every byte the test decides."""
 
@@ -55,15 +69,7 @@ class Forger:
 
     def state(self, text: str, scope: Scope = "company", **header: Any) -> None:
         """A fact; ``header`` replaces what its header says."""
-        made = FactAsserted(
-            entity="user:a", relation="memory:role", value=Value("string", text),
-            source="agent:f", scope=scope,
-        )  # fmt: skip
-        cid = compute_cid(
-            entity=made.entity, relation=made.relation, value=made.value, source=made.source,
-            confidence=made.confidence, scope=scope,
-        )  # fmt: skip
-        payload = encode_payload(msgspec.structs.replace(made, cid=cid))
+        payload = encode_payload(stated(text, scope))
         self.add(payload, scope=scope, **header)
 
     def add(
