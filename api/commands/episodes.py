@@ -25,7 +25,6 @@ from engramlog.api.schemas.memory.deltas import (
     UpdateBody,
 )
 from engramlog.api.schemas.memory.episodes import EpisodeBody
-from engramlog.eventlog.kinds import EpisodeRecorded
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.episodes import reading_deltas
 from engramlog.projections.episodes.classifying import UnusableEpisode, check_payload
@@ -87,19 +86,10 @@ def recording_of(
         member=member_of(context),
         undated=frozenset(n for n, episode in enumerate(episodes) if episode.timestamp is None),
         episodes=tuple(
-            EpisodeRecorded(
-                user=episode.user,
-                session=episode.session,
-                agent=episode.agent,
-                content=episode.content,
-                at_us=now_us if episode.timestamp is None else parse_instant(episode.timestamp),
-                scope=where.scope,  # pyright: ignore[reportArgumentType]  # checked: a scope
-                garden_id=where.garden_id,
-                id=episode.id,
-                source_node=episode.source_node,
-                metadata=episode.metadata,
-                run_id=episode.run_id,
-                step=episode.step,
+            episode.recorded(
+                now_us if episode.timestamp is None else parse_instant(episode.timestamp),
+                where.scope,  # pyright: ignore[reportArgumentType]  # checked: a scope
+                where.garden_id,
             )
             for episode in episodes
         ),

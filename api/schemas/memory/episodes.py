@@ -15,6 +15,7 @@ from engramlog.api.schemas.memory.parts import (
     Part,
 )
 from engramlog.api.schemas.values import Instant, Scope
+from engramlog.eventlog.kinds import EpisodeRecorded
 
 EPISODES_MAX = 1_000
 
@@ -38,6 +39,23 @@ class EpisodeBody(BaseModel):
     metadata: Metadata = Field(default_factory=dict)
     run_id: Identifier | None = None
     step: int | None = Field(default=None, ge=0, le=2**53)
+
+    def recorded(self, at_us: int, scope: Scope, garden_id: str | None) -> EpisodeRecorded:
+        """The event of it. ``at_us``: when it happened."""
+        return EpisodeRecorded(
+            user=self.user,
+            session=self.session,
+            agent=self.agent,
+            content=self.content,
+            at_us=at_us,
+            scope=scope,
+            garden_id=garden_id,
+            id=self.id,
+            source_node=self.source_node,
+            metadata=self.metadata,
+            run_id=self.run_id,
+            step=self.step,
+        )
 
 
 class EpisodeRequest(EpisodeBody):

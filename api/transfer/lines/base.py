@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
+from pydantic import ValidationError
 
 from engramlog.projections.moment import instant_meant, parse_instant
 from engramlog.projections.normalization import normalize_uri
@@ -20,6 +21,12 @@ class LineError(Exception):
         super().__init__(f"{field}: {message}" if field else message)
         self.message = message
         self.field = field
+
+
+def line_error(fault: ValidationError, *where: str) -> LineError:
+    """The first of what a schema found wrong; ``where`` stands before its place."""
+    error = fault.errors(include_url=False)[0]
+    return LineError(error["msg"], ".".join((*where, *map(str, error["loc"]))))
 
 
 class Line(

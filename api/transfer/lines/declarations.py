@@ -7,7 +7,7 @@ from msgspec.structs import asdict
 from pydantic import ValidationError
 
 from engramlog.api.schemas.rights.trust import TrustPolicyRequest
-from engramlog.api.transfer.lines.base import Line, LineError, line_uri
+from engramlog.api.transfer.lines.base import Line, LineError, line_error, line_uri
 from engramlog.api.transfer.lines.gardens import EVERY_GARDEN, FindGarden, garden_of
 from engramlog.eventlog.kinds import (
     DecayPolicy,
@@ -65,9 +65,7 @@ def _checked(policy: TrustPolicy) -> TrustPolicy:
     try:
         TrustPolicyRequest.model_validate(asdict(policy))
     except ValidationError as fault:
-        error = fault.errors(include_url=False)[0]
-        place = ".".join(("trust", *(str(part) for part in error["loc"])))
-        raise LineError(error["msg"], place) from fault
+        raise line_error(fault, "trust") from fault
     return policy
 
 

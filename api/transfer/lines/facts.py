@@ -11,7 +11,14 @@ from pydantic import ValidationError
 
 from engramlog.api.schemas.attributes import Attributes
 from engramlog.api.schemas.values import FactValue
-from engramlog.api.transfer.lines.base import Line, LineError, Scope, line_instant, line_uri
+from engramlog.api.transfer.lines.base import (
+    Line,
+    LineError,
+    Scope,
+    line_error,
+    line_instant,
+    line_uri,
+)
 from engramlog.api.transfer.lines.gardens import FindGarden, garden_id_of
 from engramlog.eventlog.kinds import FactAttributes, FactDenied, Parent, Value
 from engramlog.projections.cid import compute_cid, parse_fact_hash
@@ -165,9 +172,7 @@ def stated_attributes_of(given: dict[str, Any]) -> FactAttributes:
     try:
         return Attributes.model_validate(given).stated()
     except ValidationError as fault:
-        error = fault.errors(include_url=False)[0]
-        place = ".".join(("attributes", *(str(part) for part in error["loc"])))
-        raise LineError(error["msg"], place) from fault
+        raise line_error(fault, "attributes") from fault
 
 
 def stored_value(value: LineValue, where: str) -> Value:
@@ -178,9 +183,7 @@ def stored_value(value: LineValue, where: str) -> Value:
         given = {"type": value.type, "v": value.v, "interpret_as": value.interpret_as}
         return FactValue.model_validate(given).stored()
     except ValidationError as fault:
-        error = fault.errors(include_url=False)[0]
-        place = ".".join((where, *(str(part) for part in error["loc"])))
-        raise LineError(error["msg"], place) from fault
+        raise line_error(fault, where) from fault
 
 
 def parent_hash(text: str) -> str | None:

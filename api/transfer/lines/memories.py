@@ -13,7 +13,14 @@ from msgspec.structs import replace
 from pydantic import ValidationError
 
 from engramlog.api.schemas.memory.episodes import EpisodeBody
-from engramlog.api.transfer.lines.base import Line, LineError, Scope, line_instant, line_uri
+from engramlog.api.transfer.lines.base import (
+    Line,
+    LineError,
+    Scope,
+    line_error,
+    line_instant,
+    line_uri,
+)
 from engramlog.api.transfer.lines.facts import AssertLine, RetractLine, assert_command
 from engramlog.api.transfer.lines.gardens import FindGarden, garden_id_of
 from engramlog.api.transfer.lines.payload_commands import given_name, named, part
@@ -114,23 +121,13 @@ def episode_command(line: EpisodeLine, value_bytes_max: int, find: FindGarden) -
     try:
         body = EpisodeBody.model_validate({name: getattr(line, name) for name in names})
     except ValidationError as fault:
-        error = fault.errors(include_url=False)[0]
-        raise LineError(error["msg"], ".".join(str(part) for part in error["loc"])) from fault
+        raise line_error(fault) from fault
     if len(body.content.encode()) > value_bytes_max:
         raise LineError(f"is over {value_bytes_max} bytes", "content")
-    return EpisodeRecorded(
-        user=body.user,
-        session=body.session,
-        agent=body.agent,
-        content=body.content,
-        at_us=line_instant(line.timestamp, "timestamp"),
-        scope=line.scope,
-        garden_id=garden_id_of(line.garden_id, find, "garden_id"),
-        id=body.id,
-        source_node=body.source_node,
-        metadata=body.metadata,
-        run_id=body.run_id,
-        step=body.step,
+    return body.recorded(
+        line_instant(line.timestamp, "timestamp"),
+        line.scope,
+        garden_id_of(line.garden_id, find, "garden_id"),
     )
 
 
