@@ -185,6 +185,8 @@ def _responses(route: Route) -> dict[str, Any]:
         errors.add(404)  # what is in the path may be no name at all
     if route.permission != "none":
         errors |= {401, 403, 429} if route.permission != "any" else {401, 429}
+    if route.body is not None:
+        errors |= {400, 413}
     if route.body is not None or route.query is not None:
         errors.add(422)
     for status in sorted(errors):

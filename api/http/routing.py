@@ -50,7 +50,8 @@ class Route(Struct, frozen=True, kw_only=True):
         body, query: models of the request; ``lines`` where the body is many of them.
         answers: status → model, a list of one, several models (any of them), words for a JSON
             object, ``Media``, or None (no body, or a page).
-        errors: statuses beyond 401, 403, 422 and 500.
+        errors: statuses beyond 401, 403, 422, 429 and 500, beyond 400 and 413 with a body, and
+            beyond 404 with a name in the path.
         headers: request headers it reads.
         delegable: whether a capability opens it: everything it shows or changes is bounded by
             scope and entity, and passes the caller's mask first. All others want a key.

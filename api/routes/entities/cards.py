@@ -27,7 +27,7 @@ routes = Routes("recall")
     summary="The memory card of an entity",
     query=CardQuery,
     answers={200: MemoryCard},
-    errors=(400, 404, 501, 503),
+    errors=(400, 501, 503),
     headers=("Stigmem-Session",),
     delegable=True,
 )

@@ -95,7 +95,7 @@ class ResolvedName(Struct):
     summary="Give an entity another name",
     body=AliasRequest,
     answers={201: AliasRecord},
-    errors=(400, 404, 409, 413, 503, 507),
+    errors=(404, 409, 503, 507),
 )
 async def set_alias(call: Call) -> web.Response:
     """Give an entity another name: from here on the name means the entity."""
@@ -163,7 +163,7 @@ async def list_aliases(call: Call) -> web.Response:
     permission="write",
     summary="Take an alias back",
     answers={204: None},
-    errors=(400, 404, 503, 507),
+    errors=(400, 503, 507),
 )
 async def delete_alias(call: Call) -> web.Response:
     """Take an alias back: the name means itself again."""

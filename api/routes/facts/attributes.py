@@ -34,7 +34,7 @@ class AttributesTaken(Struct):
     summary="Set attributes of a fact",
     body=AttributesPatch,
     answers={200: AttributesTaken},
-    errors=(400, 404, 409, 413, 503, 507),
+    errors=(409, 503, 507),
     headers=("Idempotency-Key",),
 )
 async def set_attributes(call: Call) -> web.Response:

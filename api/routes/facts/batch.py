@@ -74,7 +74,7 @@ class Prepared(Struct, frozen=True):
     lines=True,
     query=BatchQuery,
     answers={200: BatchAnswer},
-    errors=(400, 409, 413, 503, 507),
+    errors=(409, 503, 507),
     headers=("Stigmem-Session", "Idempotency-Key"),
     delegable=True,
 )

@@ -134,7 +134,7 @@ def _wire(
     summary="Settle a contradiction",
     body=ResolveRequest,
     answers={200: Resolution},
-    errors=(400, 404, 409, 413, 503, 507),
+    errors=(409, 503, 507),
     headers=("Idempotency-Key",),
 )
 async def resolve_conflict(call: Call) -> web.Response:

@@ -185,7 +185,7 @@ def _entry(record: Record, codes: tuple[str, ...], review: ContentReview | None)
     summary="Release a flagged fact or keep it back",
     body=ReviewRequest,
     answers={200: Reviewed},
-    errors=(400, 404, 409, 413, 503, 507),
+    errors=(409, 503, 507),
 )
 async def review(call: Call) -> web.Response:
     """Release a flagged fact, or keep it back."""

@@ -86,7 +86,6 @@ async def list_policies(call: Call) -> web.Response:
     permission="read",
     summary="One decay policy",
     answers={200: DecayPolicy},
-    errors=(404,),
 )
 async def get_policy(call: Call) -> web.Response:
     """One decay policy."""
@@ -100,7 +99,7 @@ async def get_policy(call: Call) -> web.Response:
     summary="Set a decay policy",
     body=PolicyRequest,
     answers={200: DecayPolicy},
-    errors=(400, 413, 503, 507),
+    errors=(503, 507),
 )
 async def put_policy(call: Call) -> web.Response:
     """Set a decay policy. It acts at the next sweep."""
@@ -125,7 +124,7 @@ async def put_policy(call: Call) -> web.Response:
     permission="write",
     summary="Remove a decay policy",
     answers={204: None},
-    errors=(404, 503, 507),
+    errors=(503, 507),
 )
 async def delete_policy(call: Call) -> web.Response:
     """Remove a decay policy. What it has swept stays swept."""
@@ -144,7 +143,7 @@ async def delete_policy(call: Call) -> web.Response:
     body_required=False,
     query=SweepRequest,
     answers={200: Swept, 202: JobAccepted},
-    errors=(400, 413, 503, 507),
+    errors=(503, 507),
 )
 async def sweep(call: Call) -> web.Response:
     """Let decay act now, by the stored policies or by the limits given."""
@@ -208,7 +207,6 @@ async def _sweep_request(call: Call) -> SweepRequest:
     permission="read",
     summary="A sweep that became a job",
     answers={200: SweepJob},
-    errors=(404,),
 )
 async def sweep_job(call: Call) -> web.Response:
     """A sweep that became a job."""
@@ -236,7 +234,7 @@ async def get_set_valued(call: Call) -> web.Response:
     summary="Replace the list of set-valued relations",
     body=SetValuedRequest,
     answers={200: SetValued},
-    errors=(400, 413, 503, 507),
+    errors=(503, 507),
 )
 async def put_set_valued(call: Call) -> web.Response:
     """Replace the list of set-valued relations."""

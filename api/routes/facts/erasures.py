@@ -44,7 +44,7 @@ class Holds(Struct):
     summary="Erase facts for good",
     body=ErasureRequest,
     answers={202: ErasureBegun},
-    errors=(400, 404, 413, 423, 503, 507),
+    errors=(404, 423, 503, 507),
 )
 async def begin_erasure(call: Call) -> web.Response:
     """Erase facts: gone from every answer at once, from every file when the status says so."""
@@ -75,7 +75,6 @@ async def list_erasures(call: Call) -> web.Response:
     permission="admin",
     summary="The state of an erasure, and its receipt",
     answers={200: ErasureRecord},
-    errors=(404,),
 )
 async def get_erasure(call: Call) -> web.Response:
     """The state of an erasure, and its receipt once everything is clean."""
@@ -101,7 +100,7 @@ async def list_holds(call: Call) -> web.Response:
     summary="Hold a fact or entity, or let it go",
     body=HoldRequest,
     answers={200: Holds},
-    errors=(400, 404, 413, 503, 507),
+    errors=(404, 503, 507),
 )
 async def put_hold(call: Call) -> web.Response:
     """Hold a fact or an entity, or let it go; answers with all that is held."""

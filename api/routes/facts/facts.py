@@ -62,7 +62,7 @@ class Retracted(Struct):
     summary="State a fact",
     body=AssertRequest,
     answers={201: FactRecord},
-    errors=(400, 404, 409, 413, 503, 507),
+    errors=(404, 409, 503, 507),
     headers=("Stigmem-Session", "Idempotency-Key"),
     delegable=True,
 )
@@ -73,7 +73,7 @@ class Retracted(Struct):
     summary="State a fact (the same as POST)",
     body=AssertRequest,
     answers={201: FactRecord},
-    errors=(400, 404, 409, 413, 503, 507),
+    errors=(404, 409, 503, 507),
     headers=("Stigmem-Session", "Idempotency-Key"),
     delegable=True,
 )
@@ -190,7 +190,7 @@ async def patch_fact(call: Call) -> web.Response:
     summary="One fact, by id or by sha256: content id",
     query=MomentQuery,
     answers={200: FactRecord},
-    errors=(400, 404, 409, 410, 501),
+    errors=(400, 409, 410, 501),
     headers=("Stigmem-Session",),
     delegable=True,
 )
@@ -290,7 +290,7 @@ def _check_cid(row: FactRow) -> None:
     permission="read",
     summary="Check a fact against its content id",
     answers={200: CidCheck},
-    errors=(400, 404),
+    errors=(400,),
     delegable=True,
 )
 async def verify_cid(call: Call) -> web.Response:
@@ -315,7 +315,7 @@ async def verify_cid(call: Call) -> web.Response:
     body=RetractRequest,
     body_required=False,
     answers={200: Retracted},
-    errors=(400, 404, 409, 413, 503, 507),
+    errors=(409, 503, 507),
     headers=("Idempotency-Key",),
     delegable=True,
 )

@@ -135,7 +135,7 @@ RELATIONS = frozenset({ENVELOPE, RECIPIENT, "intent:goal", "intent:from"})
     summary="State an intent",
     body=IntentRequest,
     answers={201: IntentRecord},
-    errors=(400, 409, 413, 503, 507),
+    errors=(409, 503, 507),
     headers=("Stigmem-Session", "Idempotency-Key"),
 )
 async def create_intent(call: Call) -> web.Response:
@@ -172,7 +172,7 @@ async def create_intent(call: Call) -> web.Response:
     summary="One intent",
     query=MomentQuery,
     answers={200: IntentRecord},
-    errors=(400, 404, 501),
+    errors=(400, 501),
     headers=("Stigmem-Session",),
 )
 async def get_intent(call: Call) -> web.Response:

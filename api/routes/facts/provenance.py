@@ -69,7 +69,7 @@ class Provenance(Struct):
     summary="What a fact was derived from, hop by hop",
     query=ProvenanceQuery,
     answers={200: Provenance},
-    errors=(400, 404, 501),
+    errors=(400, 501),
     headers=("Stigmem-Session",),
     delegable=True,
 )

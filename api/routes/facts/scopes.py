@@ -90,7 +90,7 @@ class Synthesis(Struct):
     summary="What deserves a second look in a scope",
     body=LintBody,
     answers={200: LintReport, 202: JobAccepted},
-    errors=(400, 413, 501, 503),
+    errors=(501, 503),
     headers=("Stigmem-Session",),
     delegable=True,
 )
@@ -150,7 +150,6 @@ def _linted(call: Call, body: LintBody, checks: tuple[str, ...]) -> tuple[LintFi
     permission="read",
     summary="A lint that became a job",
     answers={200: LintJob},
-    errors=(404,),
     delegable=True,
 )
 async def lint_job(call: Call) -> web.Response:

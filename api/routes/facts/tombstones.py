@@ -47,7 +47,7 @@ class TombstonePage(Struct):
     summary="Hide an entity from every answer",
     body=TombstoneRequest,
     answers={201: TombstoneMade},
-    errors=(400, 409, 413, 423, 503, 507),
+    errors=(409, 423, 503, 507),
 )
 async def set_tombstone(call: Call) -> web.Response:
     """Hide an entity from every answer, about the past as well."""
@@ -83,7 +83,7 @@ async def tombstone_status(call: Call) -> web.Response:
     summary="Let a tombstone hide nothing any more",
     body=RevokeRequest,
     answers={200: RevocationRecord},
-    errors=(400, 404, 409, 413, 503, 507),
+    errors=(409, 503, 507),
 )
 async def revoke_tombstone(call: Call) -> web.Response:
     """Let the entity be seen again, as far as no other tombstone hides it."""

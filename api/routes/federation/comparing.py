@@ -57,7 +57,7 @@ class PeerComparison(Struct):
     permission="peer",
     summary="Digests of streams and tombstones, for peers",
     answers={200: PeerDigests},
-    errors=(401, 503),
+    errors=(503,),
 )
 async def digests(call: Call) -> web.Response:
     """What this node's own streams and tombstones that the peer may have come to here, and what
@@ -72,7 +72,7 @@ async def digests(call: Call) -> web.Response:
     permission="admin",
     summary="Compare digests with a peer",
     answers={200: PeerComparison},
-    errors=(404, 503),
+    errors=(503,),
 )
 async def compare_peer(call: Call) -> web.Response:
     """Compare what both nodes hold of each other's streams and tombstones; names the first that

@@ -147,7 +147,7 @@ async def own_declaration(call: Call) -> web.Response:
     summary="Register a node's declaration",
     body=DeclarationBody,
     answers={201: PeerRegistered},
-    errors=(400, 409, 413, 503, 507),
+    errors=(409, 503, 507),
 )
 async def register_peer(call: Call) -> web.Response:
     """Register another node's declaration; an administrator approves it."""
@@ -210,7 +210,7 @@ async def _discovery_fault(call: Call, declaration: Declaration) -> str | None:
     summary="Approve a peer by its key's fingerprint",
     body=ApproveBody,
     answers={200: PeerApproved},
-    errors=(400, 404, 409, 413, 503, 507),
+    errors=(409, 503, 507),
 )
 async def approve_peer(call: Call) -> web.Response:
     """Make a declared node a peer, by the fingerprint that its operator gave."""
@@ -259,7 +259,7 @@ async def _grants(call: Call, body: GrantsBody, row: PeerRow) -> PeerGrants:
     summary="What a peer may do here",
     body=GrantsBody,
     answers={200: PeerChanged},
-    errors=(400, 404, 409, 413, 503, 507),
+    errors=(409, 503, 507),
 )
 async def set_grants(call: Call) -> web.Response:
     """Grant a peer more or less; what waits for a new grant takes effect."""
@@ -282,7 +282,7 @@ async def set_grants(call: Call) -> web.Response:
     body=ReasonBody,
     body_required=False,
     answers={200: PeerChanged},
-    errors=(400, 404, 409, 413, 503, 507),
+    errors=(409, 503, 507),
 )
 async def revoke_peer(call: Call) -> web.Response:
     """End a peering. What was replayed stays; nothing more is taken or given."""
@@ -299,7 +299,7 @@ async def revoke_peer(call: Call) -> web.Response:
     summary="Replay a held stream again",
     body=ReleaseBody,
     answers={200: PeerChanged},
-    errors=(400, 404, 409, 413, 503, 507),
+    errors=(409, 503, 507),
 )
 async def release_stream(call: Call) -> web.Response:
     """Replay a held stream again, from where it was held."""
@@ -336,7 +336,6 @@ async def list_peers(call: Call) -> web.Response:
     permission="admin",
     summary="A peer: grants, streams, evidence",
     answers={200: PeerDetail},
-    errors=(404,),
 )
 async def get_peer(call: Call) -> web.Response:
     """One peer, whole."""

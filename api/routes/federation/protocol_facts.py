@@ -114,7 +114,7 @@ _WIRE_ERRORS = frozenset({"scope_not_permitted", "source_not_owned", "hlc_skew",
     summary="Facts for peers (wire 3.3)",
     query=PullQuery,
     answers={200: PullPage},
-    errors=(400, 401, 403),
+    errors=(400,),
 )
 async def pull(call: Call) -> web.Response:
     """What this node stated after a clock reading, in the scopes of the agreement, or in one."""
@@ -171,7 +171,7 @@ def _cursor(text: str | None) -> int:
     summary="Facts from peers (wire 3.4)",
     body=PushBody,
     answers={202: PushAnswer},
-    errors=(400, 401, 403, 405, 409, 413, 503, 507),
+    errors=(405, 409, 503, 507),
     headers=("X-Stigmem-Capability",),
 )
 async def push(call: Call) -> web.Response:

@@ -37,7 +37,6 @@ class Taken(Struct):
     summary="Tombstones for peers",
     query=SharedQuery,
     answers={200: sharing.SharedTombstones},
-    errors=(401, 403),
 )
 async def shared(call: Call) -> web.Response:
     """What this node said of tombstones in the scopes of the agreement."""
@@ -57,7 +56,7 @@ async def shared(call: Call) -> web.Response:
     summary="A tombstone from a peer",
     body=SharedRecord,
     answers={201: Taken},
-    errors=(400, 401, 403, 404, 409, 413, 503, 507),
+    errors=(404, 409, 503, 507),
 )
 async def ingest(call: Call) -> web.Response:
     """Take one record of a peer."""

@@ -58,7 +58,6 @@ def _tag(heads: dict[str, StreamHead]) -> str:
     summary="Signed heads, for peers",
     query=StreamsQuery,
     answers={200: "signed heads"},
-    errors=(401,),
 )
 async def streams(call: Call) -> web.Response:
     """The signed heads of the streams that the peer may replay; waits for others than it has
@@ -87,7 +86,7 @@ async def streams(call: Call) -> web.Response:
     summary="Events of a stream, for peers",
     query=StreamEventsQuery,
     answers={200: Media(PAGE_TYPE, "a page of events, zlib over MessagePack"), 204: None},
-    errors=(401, 404),
+    errors=(404,),
 )
 async def stream_events(call: Call) -> web.Response:
     """A page of one stream behind a sequence; 204 if there is nothing."""

@@ -112,7 +112,7 @@ async def list_rules(call: Call) -> web.Response:
     summary="One consolidation rule",
     query=RunsQuery,
     answers={200: RuleRecord},
-    errors=(400, 404, 501),
+    errors=(400, 501),
 )
 async def get_rule(call: Call) -> web.Response:
     """One rule."""
@@ -127,7 +127,7 @@ async def get_rule(call: Call) -> web.Response:
     summary="Install a consolidation rule",
     body=RuleDocument,
     answers={200: RuleRecord, 201: RuleRecord},
-    errors=(400, 404, 413, 503, 507),
+    errors=(503, 507),
 )
 async def put_rule(call: Call) -> web.Response:
     """Install a rule, or replace it. Its watermark stays: episodes are read once."""
@@ -154,7 +154,7 @@ async def put_rule(call: Call) -> web.Response:
     permission="operator",
     summary="Remove a consolidation rule",
     answers={204: None},
-    errors=(404, 503, 507),
+    errors=(503, 507),
 )
 async def delete_rule(call: Call) -> web.Response:
     """Remove a rule. Its facts stay, and so does how far it had read."""
@@ -170,7 +170,7 @@ async def delete_rule(call: Call) -> web.Response:
     summary="Run a consolidation rule now",
     body=RunRequest,
     answers={200: RunAnswer},
-    errors=(400, 404, 409, 413, 503, 507),
+    errors=(409, 503, 507),
 )
 async def run_rule(call: Call) -> web.Response:
     """Run a rule now, before its cadence; or say what it would do (``dry_run``)."""

@@ -63,7 +63,7 @@ _KIND = "deltas"
     summary="Apply deltas to a user's facts",
     body=DeltasRequest,
     answers={200: DeltasAnswer},
-    errors=(400, 404, 409, 413, 503, 507),
+    errors=(404, 409, 503, 507),
 )
 async def apply_deltas(call: Call) -> web.Response:
     """Apply deltas together. A conflict answers 409 ``fact_conflict`` with its reason."""
@@ -78,7 +78,7 @@ async def apply_deltas(call: Call) -> web.Response:
     summary="Promote triples to facts",
     body=TriplesRequest,
     answers={200: DeltasAnswer},
-    errors=(400, 404, 409, 413, 503, 507),
+    errors=(404, 409, 503, 507),
 )
 async def promote_triples(call: Call) -> web.Response:
     """Promote triples of a knowledge graph to facts; once each, and one way."""

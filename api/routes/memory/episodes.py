@@ -82,7 +82,7 @@ class AccessAnswer(Struct):
     summary="Record an episode",
     body=EpisodeRequest,
     answers={200: EpisodeRecord, 201: EpisodeRecord},
-    errors=(400, 404, 409, 413, 503, 507),
+    errors=(404, 409, 503, 507),
 )
 async def record_episode(call: Call) -> web.Response:
     """Record one episode. The same again answers 200; another body under its id is refused."""
@@ -101,7 +101,7 @@ async def record_episode(call: Call) -> web.Response:
     summary="Record several episodes",
     body=EpisodesRequest,
     answers={200: EpisodesAnswer, 201: EpisodesAnswer},
-    errors=(400, 404, 409, 413, 503, 507),
+    errors=(404, 409, 503, 507),
 )
 async def record_episodes(call: Call) -> web.Response:
     """Record several episodes of one scope or garden, in their order, or none of them."""
@@ -168,7 +168,7 @@ async def list_episodes(call: Call) -> web.Response:
     summary="One episode and its deltas",
     query=RunsQuery,
     answers={200: EpisodeDetail},
-    errors=(400, 404, 501),
+    errors=(400, 501),
 )
 async def get_episode(call: Call) -> web.Response:
     """One episode, by id or key, with its deltas."""
@@ -201,7 +201,7 @@ async def get_episode(call: Call) -> web.Response:
     summary="Note that episodes were looked at",
     body=AccessRequest,
     answers={200: AccessAnswer},
-    errors=(400, 404, 413, 503, 507),
+    errors=(404, 503, 507),
 )
 async def note_access(call: Call) -> web.Response:
     """Episodes were looked at: salience counts from the last such moment."""

@@ -63,7 +63,7 @@ PARAPHRASE = "paraphrase duplicate (skipped)"
     summary="Store a memory, unless it was just said (abmind)",
     body=MemoryRequest,
     answers={200: MemoryStored, 201: MemoryStored},
-    errors=(400, 404, 409, 413, 503, 507),
+    errors=(404, 409, 503, 507),
     headers=("Stigmem-Session", "Idempotency-Key"),
 )
 async def store_memory(call: Call) -> web.Response:
@@ -129,7 +129,7 @@ def _skipped(call: Call, memory: MemoryToStore, done: Done) -> MemoryStored:
     summary="Merge two memories into the newer (abmind)",
     body=MergeRequest,
     answers={200: MergedMemories},
-    errors=(400, 404, 409, 413, 503, 507),
+    errors=(404, 409, 503, 507),
     headers=("Idempotency-Key",),
 )
 async def merge_memories(call: Call) -> web.Response:

@@ -159,7 +159,7 @@ _ROWS = 200
     summary="Record summaries, or that they are gone",
     body=SummariesRequest,
     answers={200: SummariesAnswer, 201: SummariesAnswer},
-    errors=(400, 404, 413, 503, 507),
+    errors=(404, 503, 507),
 )
 async def record_summaries(call: Call) -> web.Response:
     """Record several summaries of one scope or garden, or none of them."""

@@ -84,7 +84,6 @@ async def console(_: Call) -> web.Response:
     permission="none",
     summary="A file of the console",
     answers={200: None},
-    errors=(404,),
     delegable=True,
 )
 async def console_file(call: Call) -> web.Response:

@@ -38,7 +38,7 @@ SNAPSHOT_TYPE = "application/vnd.engramlog.snapshot"
     body=SnapshotBody,
     body_required=False,
     answers={202: SnapshotJob},
-    errors=(400, 409, 413),
+    errors=(409,),
 )
 async def take(call: Call) -> web.Response:
     """Take a snapshot in the background; look at ``job`` of the list for how far it is."""
@@ -67,7 +67,7 @@ async def list_all(call: Call) -> web.Response:
     body=VerifyBody,
     body_required=False,
     answers={202: SnapshotJob},
-    errors=(400, 404, 409, 413),
+    errors=(404, 409),
 )
 async def verify(call: Call) -> web.Response:
     """Read every row of one or all snapshots in the background."""
@@ -82,7 +82,6 @@ async def verify(call: Call) -> web.Response:
     permission="admin",
     summary="Remove a snapshot",
     answers={200: SnapshotRemoved},
-    errors=(404,),
 )
 async def remove(call: Call) -> web.Response:
     """Remove a snapshot."""
@@ -115,7 +114,6 @@ async def documents(call: Call) -> web.Response:
     permission="replicate",
     summary="The file of a snapshot",
     answers={200: Media(SNAPSHOT_TYPE, "a file of tables")},
-    errors=(404,),
     group="replication",
 )
 async def contents(call: Call) -> web.StreamResponse:

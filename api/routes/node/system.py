@@ -210,7 +210,7 @@ async def me(call: Call) -> web.Response:
     body=RebuildBody,
     body_required=False,
     answers={202: Rebuild},
-    errors=(400, 409, 413),
+    errors=(409,),
 )
 async def start_rebuild(call: Call) -> web.Response:
     """Rebuild the projections in the background; look at progress with GET."""

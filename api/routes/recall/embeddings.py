@@ -80,7 +80,7 @@ async def embedding_status(call: Call) -> web.Response:
     body=ReindexBody,
     body_required=False,
     answers={202: Reindex},
-    errors=(400, 409),
+    errors=(409,),
 )
 async def start_reindex(call: Call) -> web.Response:
     """Embed all facts with another model; the old vectors serve until the new ones are there."""

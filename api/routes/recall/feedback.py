@@ -40,7 +40,7 @@ _WORDED = ("string", "text")
     summary="Say which recalled facts were cited or wrong",
     body=FeedbackRequest,
     answers={200: FeedbackTaken},
-    errors=(400, 404, 409, 413, 503, 507),
+    errors=(404, 409, 503, 507),
     headers=("Idempotency-Key",),
 )
 async def give_feedback(call: Call) -> web.Response:

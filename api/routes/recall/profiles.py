@@ -69,7 +69,6 @@ async def list_profiles(call: Call) -> web.Response:
     permission="read",
     summary="One recall profile",
     answers={200: ProfileRecord},
-    errors=(404,),
     delegable=True,
 )
 async def get_profile(call: Call) -> web.Response:
@@ -91,7 +90,6 @@ async def get_profile(call: Call) -> web.Response:
     summary="Install a recall profile",
     body=ProfileDocument,
     answers={200: ProfileRecord},
-    errors=(400, 413),
     headers=("Idempotency-Key",),
 )
 async def put_profile(call: Call) -> web.Response:
@@ -123,7 +121,6 @@ async def put_profile(call: Call) -> web.Response:
     permission="operator",
     summary="Remove an installed profile",
     answers={204: None},
-    errors=(404,),
 )
 async def delete_profile(call: Call) -> web.Response:
     """Remove an installed profile; a built-in one of that name answers again."""

@@ -27,7 +27,7 @@ _SEED_CODES = frozenset({"invalid_token_budget", "recall_depth_exceeded", "inval
     body=RecallBody,
     query=RecallShapeQuery,
     answers={200: (RecallResponse, ShortRecords, RecalledLines)},
-    errors=(400, 409, 413, 501),
+    errors=(409, 501),
     headers=("Stigmem-Session", "Stigmem-Verify", "Accept"),
     delegable=True,
 )

@@ -38,7 +38,7 @@ _KIND = "recall-receipts"
     summary="Receipts of recalls, newest first",
     query=ReceiptsQuery,
     answers={200: ReceiptPage},
-    errors=(400, 403),
+    errors=(400,),
 )
 async def list_receipts(call: Call) -> web.Response:
     """Receipts of the caller's recalls, newest first; an auditor's list is of everybody's."""
@@ -100,7 +100,6 @@ def _sealed(call: Call, digest: bytes, before: int) -> str:
     permission="read",
     summary="The receipt of a recall",
     answers={200: Receipt},
-    errors=(404,),
 )
 async def get_receipt(call: Call) -> web.Response:
     """One receipt, of the caller's own recall or for an auditor."""
@@ -114,7 +113,7 @@ async def get_receipt(call: Call) -> web.Response:
     permission="read",
     summary="Ask a receipt's question again, then and now",
     answers={200: ReplayedRecall},
-    errors=(400, 404, 503),
+    errors=(400, 503),
 )
 async def replay_receipt(call: Call) -> web.Response:
     """The receipt's question again, at its own moment and now. Nothing is counted."""

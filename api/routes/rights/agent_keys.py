@@ -42,7 +42,7 @@ class AgentKey(Struct):
     summary="Register a public key for attestations",
     body=AgentKeyRequest,
     answers={201: AgentKey},
-    errors=(400, 413, 503, 507),
+    errors=(503, 507),
 )
 async def register(call: Call) -> web.Response:
     """Register an Ed25519 public key for the caller's entity."""
@@ -83,7 +83,7 @@ async def list_own(call: Call) -> web.Response:
     permission="any",
     summary="Revoke a public key",
     answers={204: None},
-    errors=(403, 404, 409, 503, 507),
+    errors=(403, 409, 503, 507),
 )
 async def revoke(call: Call) -> web.Response:
     """The key attests nothing any more."""

@@ -108,7 +108,7 @@ class RevokedCapability(Struct):
     summary="Sign a capability token",
     body=CapabilityRequest,
     answers={201: IssuedCapability},
-    errors=(400, 403, 413, 503, 507),
+    errors=(403, 503, 507),
 )
 async def issue_capability(call: Call) -> web.Response:
     """Sign a token that its holder can narrow further without asking."""
@@ -233,7 +233,7 @@ async def list_capabilities(call: Call) -> web.Response:
     body=RevokeBody,
     body_required=False,
     answers={200: RevokedCapability},
-    errors=(400, 403, 404, 409, 413, 503, 507),
+    errors=(403, 409, 503, 507),
 )
 async def revoke_capability(call: Call) -> web.Response:
     """The token, or one derived from it, allows nothing any more, here or elsewhere."""
@@ -276,7 +276,6 @@ async def revoked(call: Call, token_id: str, reason: str, revocation_id: str) ->
     summary="What a token says and whether it holds",
     body=TokenBody,
     answers={200: CapabilityClaims},
-    errors=(400, 413),
     delegable=True,
 )
 async def inspect_capability(call: Call) -> web.Response:

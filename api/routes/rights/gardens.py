@@ -63,7 +63,7 @@ class GardenRecord(Struct):
     summary="Make a garden",
     body=GardenRequest,
     answers={201: GardenRecord},
-    errors=(400, 409, 413, 503, 507),
+    errors=(409, 503, 507),
 )
 async def create_garden(call: Call) -> web.Response:
     """Make a garden; the caller becomes its first admin."""
@@ -111,7 +111,6 @@ async def list_gardens(call: Call) -> web.Response:
     permission="read",
     summary="One garden, by slug, id or URI",
     answers={200: GardenRecord},
-    errors=(404,),
 )
 async def get_garden(call: Call) -> web.Response:
     """One garden by slug or id."""
@@ -124,7 +123,7 @@ async def get_garden(call: Call) -> web.Response:
     permission="write",
     summary="Delete a garden",
     answers={204: None},
-    errors=(404, 409, 503, 507),
+    errors=(409, 503, 507),
 )
 async def delete_garden(call: Call) -> web.Response:
     """The garden is gone; its facts are hidden from every caller."""
@@ -139,7 +138,6 @@ async def delete_garden(call: Call) -> web.Response:
     permission="read",
     summary="Members of a garden",
     answers={200: [GardenMember]},
-    errors=(404,),
 )
 async def list_members(call: Call) -> web.Response:
     """Who is in a garden."""
@@ -156,7 +154,7 @@ async def list_members(call: Call) -> web.Response:
     summary="Add a member",
     body=MemberRequest,
     answers={201: GardenMember},
-    errors=(400, 404, 409, 413, 503, 507),
+    errors=(409, 503, 507),
 )
 async def add_member(call: Call) -> web.Response:
     """Let an entity into a garden."""
@@ -172,7 +170,7 @@ async def add_member(call: Call) -> web.Response:
     summary="Change a member's role",
     body=RoleRequest,
     answers={200: GardenMember},
-    errors=(400, 404, 413, 503, 507),
+    errors=(503, 507),
 )
 async def change_member(call: Call) -> web.Response:
     """Give a member another role."""
@@ -187,7 +185,7 @@ async def change_member(call: Call) -> web.Response:
     permission="write",
     summary="Remove a member",
     answers={204: None},
-    errors=(400, 404, 503, 507),
+    errors=(400, 503, 507),
 )
 async def remove_member(call: Call) -> web.Response:
     """End a membership."""

@@ -56,7 +56,7 @@ class KeyRecord(Struct, kw_only=True):
     summary="Accept an API key",
     body=KeyRequest,
     answers={201: KeyRecord},
-    errors=(400, 409, 413, 503, 507),
+    errors=(409, 503, 507),
 )
 async def create_key(call: Call) -> web.Response:
     """Accept a key. Only its SHA-256 is kept."""
@@ -166,7 +166,6 @@ async def list_keys(call: Call) -> web.Response:
     summary="Keys that expire soon",
     query=ExpiringQuery,
     answers={200: [KeyRecord]},
-    errors=(403,),
 )
 async def expiring_keys(call: Call) -> web.Response:
     """Every key that expires within ``within_days``, soonest first."""
@@ -192,7 +191,7 @@ async def expiring_keys(call: Call) -> web.Response:
     permission="any",
     summary="Revoke a key",
     answers={204: None},
-    errors=(403, 404, 503, 507),
+    errors=(403, 503, 507),
 )
 async def revoke_key(call: Call) -> web.Response:
     """The key opens nothing any more."""

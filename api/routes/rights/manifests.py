@@ -97,7 +97,7 @@ NO_LOG = "no transparency log is configured: the manifest is vouched for by its 
     summary="Put an organisation's manifest",
     body=ManifestBody,
     answers={200: ManifestPut},
-    errors=(400, 403, 409, 413, 429, 503, 507),
+    errors=(409, 429, 503, 507),
 )
 async def put_manifest(call: Call) -> web.Response:
     """Take a manifest in the place of the entity's last one."""
@@ -153,7 +153,7 @@ def _refusal(fault: str) -> ApiError:
     permission="read",
     summary="An organisation's manifest",
     answers={200: ManifestAnswer},
-    errors=(400, 404),
+    errors=(400,),
 )
 async def get_manifest(call: Call) -> web.Response:
     """The entity's manifest, unless it has expired."""

@@ -63,7 +63,7 @@ class ProtocolVerified(Struct):
     summary="Sign a token in the protocol's form",
     body=ProtocolTokenRequest,
     answers={201: ProtocolToken},
-    errors=(400, 403, 413, 503, 507),
+    errors=(403, 503, 507),
 )
 async def protocol_issue(call: Call) -> web.Response:
     """Sign a token whose JSON is all of it: it cannot be narrowed."""
@@ -112,7 +112,6 @@ def _check_manifest(call: Call, subject: str, now_us: int) -> None:
     summary="Whether a token's JSON holds",
     body=ProtocolVerifyRequest,
     answers={200: ProtocolVerified},
-    errors=(400, 413),
     delegable=True,
 )
 async def protocol_verify(call: Call) -> web.Response:
@@ -135,7 +134,7 @@ async def protocol_verify(call: Call) -> web.Response:
     body=ProtocolRevokeRequest,
     body_required=False,
     answers={200: RevokedCapability},
-    errors=(400, 403, 404, 409, 413, 503, 507),
+    errors=(403, 409, 503, 507),
 )
 async def protocol_revoke(call: Call) -> web.Response:
     """The token allows nothing any more."""

@@ -149,7 +149,7 @@ def _wire(row: FactRow, now: Volatile, review: QuarantineReview | None) -> Quara
     summary="Admit a fact from quarantine",
     body=PromoteRequest,
     answers={200: Admitted},
-    errors=(400, 404, 409, 413, 503, 507),
+    errors=(409, 503, 507),
 )
 async def promote(call: Call) -> web.Response:
     """Admit a pending fact of a quarantine garden."""
@@ -170,7 +170,7 @@ async def promote(call: Call) -> web.Response:
     summary="Reject a fact from quarantine",
     body=RejectRequest,
     answers={200: Rejected},
-    errors=(400, 404, 409, 413, 503, 507),
+    errors=(409, 503, 507),
 )
 async def reject(call: Call) -> web.Response:
     """Reject a pending fact of a quarantine garden."""
@@ -188,7 +188,7 @@ async def reject(call: Call) -> web.Response:
     summary="Admit a fact from quarantine, by its id",
     query=ReviewQuery,
     answers={200: Admitted},
-    errors=(400, 404, 409, 503, 507),
+    errors=(400, 409, 503, 507),
 )
 async def admit_fact(call: Call) -> web.Response:
     """Admit a pending fact, in any quarantine."""
@@ -205,7 +205,7 @@ async def admit_fact(call: Call) -> web.Response:
     summary="Reject a fact from quarantine, by its id",
     query=ReviewQuery,
     answers={200: Rejected},
-    errors=(404, 409, 503, 507),
+    errors=(409, 503, 507),
 )
 async def reject_fact(call: Call) -> web.Response:
     """Reject a pending fact, in any quarantine."""

@@ -71,7 +71,7 @@ async def list_sources(call: Call) -> web.Response:
     summary="Set the trust in a source",
     body=TrustRequest,
     answers={200: TrustRecord},
-    errors=(400, 413, 503, 507),
+    errors=(503, 507),
 )
 async def put_source(call: Call) -> web.Response:
     """Trust a source to a degree from here on. It says nothing of earlier moments."""
@@ -105,7 +105,7 @@ async def get_policy(call: Call) -> web.Response:
     summary="Replace the formula's parameters",
     body=TrustPolicyRequest,
     answers={200: TrustPolicy},
-    errors=(400, 413, 503, 507),
+    errors=(503, 507),
 )
 async def put_policy(call: Call) -> web.Response:
     """Replace the parameters; omitted ones take their defaults."""

@@ -210,7 +210,7 @@ async def export_trail(call: Call) -> web.Response:
     summary="Who wrote and ended a fact",
     query=MomentQuery,
     answers={200: [TrailEntry]},
-    errors=(400, 404, 501, 503),
+    errors=(400, 501, 503),
     headers=("Stigmem-Session",),
 )
 async def trail_of_fact(call: Call) -> web.Response:

@@ -42,7 +42,7 @@ routes = Routes("time travel")
     summary="The life of a fact",
     query=LifeQuery,
     answers={200: FactLife},
-    errors=(400, 404, 501, 503),
+    errors=(400, 501, 503),
     headers=("Stigmem-Session",),
     delegable=True,
 )
@@ -110,7 +110,7 @@ def _erased_life(call: Call, view: View, moment: Moment, limit: int) -> FactLife
     summary="The life of an entity",
     query=LifeQuery,
     answers={200: EntityLife},
-    errors=(400, 404, 501, 503),
+    errors=(400, 501, 503),
     delegable=True,
 )
 async def life_of_entity(call: Call) -> web.Response:

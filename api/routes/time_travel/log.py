@@ -218,7 +218,6 @@ def _positions_of(call: Call, view: View, name: str) -> I64:
     permission="read",
     summary="One event of the log",
     answers={200: LogEventAnswer},
-    errors=(404,),
 )
 async def show_event(call: Call) -> web.Response:
     """One event: its header, what the caller may know of its payload, its place in the chain,

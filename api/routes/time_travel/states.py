@@ -152,7 +152,7 @@ def _records(
     summary="Read-only SQL over the log",
     body=SqlBody,
     answers={200: SqlAnswer},
-    errors=(400, 501, 503),
+    errors=(501, 503),
 )
 async def sql(call: Call) -> web.Response:
     """One read-only SELECT over the events that the caller may read."""
@@ -180,7 +180,7 @@ async def sql(call: Call) -> web.Response:
     summary="What if something had been said",
     body=ForkBody,
     answers={200: Fork},
-    errors=(400, 404, 409, 413, 501, 503),
+    errors=(404, 409, 501, 503),
     headers=("Stigmem-Session",),
 )
 async def fork_moment(call: Call) -> web.Response:

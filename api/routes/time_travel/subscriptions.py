@@ -121,7 +121,7 @@ STREAM_WRITE_SECONDS = 30.0
     summary="Subscribe to changes",
     body=SubscribeBody,
     answers={201: SubscriptionRecord},
-    errors=(400, 409, 413, 503, 507),
+    errors=(409, 503, 507),
 )
 async def create(call: Call) -> web.Response:
     """Subscribe to a scope or an entity."""
@@ -174,7 +174,6 @@ async def list_own(call: Call) -> web.Response:
     permission="read",
     summary="One subscription",
     answers={200: SubscriptionRecord},
-    errors=(404,),
 )
 async def get_one(call: Call) -> web.Response:
     """One of the caller's subscriptions."""
@@ -187,7 +186,7 @@ async def get_one(call: Call) -> web.Response:
     permission="read",
     summary="End a subscription",
     answers={204: None},
-    errors=(404, 503, 507),
+    errors=(503, 507),
 )
 async def delete(call: Call) -> web.Response:
     """End a subscription."""
@@ -235,7 +234,7 @@ def _record(call: Call, row: SubscriptionRow) -> SubscriptionRecord:
     summary="What there was to tell",
     query=SubscriptionEventsQuery,
     answers={200: SubscriptionEvents},
-    errors=(400, 404),
+    errors=(400,),
 )
 async def list_events(call: Call) -> web.Response:
     """What there was to tell since the subscription began, since an instant, or behind a
@@ -291,7 +290,7 @@ def _opened(call: Call, row: SubscriptionRow, text: str) -> int:
     summary="The same as server-sent events",
     query=StreamQuery,
     answers={200: Media("text/event-stream", "server-sent events")},
-    errors=(400, 404),
+    errors=(400,),
     headers=("Last-Event-ID",),
 )
 async def stream(call: Call) -> web.StreamResponse:
