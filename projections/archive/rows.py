@@ -103,13 +103,19 @@ def touched(kind: str, event_id: str, payload: dict[str, Any]) -> list[str]:
         ids.append(str(payload.get("id") or event_id))
     ids += [str(payload[name]) for name in _SINGLE if payload.get(name)]
     for name in _SEVERAL:
-        ids += map(str, payload.get(name) or ())
+        ids += map(str, _items(payload, name))
     for name in _LISTED:
-        for item in cast("list[Any]", payload.get(name) or ()):
+        for item in _items(payload, name):
             found = _fact_of(item)
             if found is not None:
                 ids.append(found)
     return list(dict.fromkeys(ids))
+
+
+def _items(payload: dict[str, Any], name: str) -> list[Any]:
+    """A field that is a list; none where another kind counts under that name."""
+    found = payload.get(name)
+    return cast("list[Any]", found) if isinstance(found, list) else []
 
 
 def without(payload: dict[str, Any], gone: Collection[str]) -> dict[str, Any]:
@@ -120,11 +126,10 @@ def without(payload: dict[str, Any], gone: Collection[str]) -> dict[str, Any]:
         if kept.get(name) in gone:
             kept[name] = None
     for name in _SEVERAL:
-        if name in kept:
-            kept[name] = [each for each in cast("list[Any]", kept[name]) if each not in gone]
+        if listed := _items(kept, name):
+            kept[name] = [each for each in listed if each not in gone]
     for name in _LISTED:
-        if name in kept:
-            listed = cast("list[Any]", kept[name])
+        if listed := _items(kept, name):
             kept[name] = [_ended(each, gone) for each in listed if not _speaks_of(each, gone)]
     return kept
 

@@ -1,0 +1,164 @@
+"""What an event is about, in a few words, where that is not one fact."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+Detail = Mapping[str, Any]
+
+ABOUT_LENGTH_MAX = 300
+OF_MANY_FACTS = frozenset({"recall_answered", "recall_served", "request_answered"})
+"""Kinds that list facts that share nothing but the event: none of them is its subject."""
+
+
+def about(kind: str, detail: Detail) -> str | None:
+    """Words for ``detail``, what the caller may know of an event's payload: the question of a
+    recall, the name that an alias is for, the holder of a key. None where the facts that the
+    event touched say it all."""
+    said = _WORDS.get(kind)
+    if said is None:
+        return None
+    words = said(detail).strip()
+    return words[:ABOUT_LENGTH_MAX] or None
+
+
+def _fields(*names: str) -> Callable[[Detail], str]:
+    """The values of fields, those that are there, with commas between."""
+
+    def said(detail: Detail) -> str:
+        return ", ".join(_text(detail[name]) for name in names if detail.get(name))
+
+    return said
+
+
+def _text(value: object) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(str(each) for each in value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return str(value)
+
+
+def _counted(**fields: str) -> Callable[[Detail], str]:
+    """How many a list has, for each field: ``cited="cited"`` gives "3 cited"."""
+
+    def said(detail: Detail) -> str:
+        found = {word: len(_list(detail, name)) for name, word in fields.items()}
+        return ", ".join(f"{count} {word}" for word, count in found.items() if count)
+
+    return said
+
+
+def _list(detail: Detail, name: str) -> Sequence[Any]:
+    found = detail.get(name)
+    return found if isinstance(found, list | tuple) else ()  # pyright: ignore[reportUnknownVariableType]
+
+
+def _uses(detail: Detail) -> str:
+    count = len(_list(detail, "uses"))
+    return f"{count} {'fact' if count == 1 else 'facts'} returned by recalls"
+
+
+def _alias(detail: Detail) -> str:
+    raw, meant = detail.get("raw_uri", ""), detail.get("canonical_uri")
+    return f"{raw} means {meant}" if meant else f"{raw} means itself"
+
+
+def _trust(detail: Detail) -> str:
+    return f"{detail.get('source', '')}: {detail.get('trust', '')}"
+
+
+def _hold(detail: Detail) -> str:
+    return f"{detail.get('target', '')} {'let go' if detail.get('held') is False else 'held'}"
+
+
+def _member(detail: Detail) -> str:
+    return f"{detail.get('entity_uri', '')}: {detail.get('role') or 'no member any more'}"
+
+
+def _peer_state(detail: Detail) -> str:
+    held = detail.get("held")
+    stream = {True: "stream held", False: "stream released"}.get(held) if held is not None else None
+    return ", ".join(filter(None, (detail.get("peer_id"), detail.get("state"), stream)))
+
+
+def _page(detail: Detail) -> str:
+    first, last = detail.get("first_seq"), detail.get("last_seq")
+    return f"{detail.get('stream', '')}, events {first} to {last}"
+
+
+def _removable(name: str, document: str) -> Callable[[Detail], str]:
+    """A name, and that it was removed where its document is not there."""
+
+    def said(detail: Detail) -> str:
+        removed = "" if detail.get(document) else ", removed"
+        return f"{detail.get(name, '')}{removed}"
+
+    return said
+
+
+def _sweep(detail: Detail) -> str:
+    count = len(_list(detail, "policies"))
+    return f"{detail.get('scope', '')} by {count} {'policy' if count == 1 else 'policies'}"
+
+
+def _run(detail: Detail) -> str:
+    read, applied = detail.get("episodes", 0), detail.get("applied", 0)
+    return f"{detail.get('rule_id', '')}: {read} episodes read, {applied} deltas applied"
+
+
+def _pinned(detail: Detail) -> str:
+    return f"{detail.get('model', '')}, {detail.get('dimensions', '')} dimensions"
+
+
+def _trust_policy(detail: Detail) -> str:
+    return f"mode {detail.get('policy', {}).get('mode', 'relaxed')}"
+
+
+def _foreign_page(detail: Detail) -> str:
+    return f"{detail.get('node_id', '')}: {detail.get('accepted', 0)} facts accepted"
+
+
+_WORDS: dict[str, Callable[[Detail], str]] = {
+    "agent_key_set": _fields("entity_uri", "status"),
+    "alias_set": _alias,
+    "capability_issued": _fields("subject", "verb", "object"),
+    "capability_revoked": _fields("revocation_id", "reason"),
+    "consolidation_ran": _run,
+    "consolidation_rule_set": _removable("rule_id", "document"),
+    "content_reviewed": _fields("decision", "reason"),
+    "decay_swept": _sweep,
+    "delta_rejected": _fields("reason", "message"),
+    "embedding_model_pinned": _pinned,
+    "episode_accessed": _counted(episodes="looked at"),
+    "episode_recorded": _fields("content"),
+    "epoch_started": _fields("reason", "node_id"),
+    "erasure_certified": _fields("erasure_id"),
+    "fact_feedback": _counted(cited="cited", rejected="rejected"),
+    "foreign_page_received": _foreign_page,
+    "garden_created": _fields("name"),
+    "garden_deleted": _fields("garden_id"),
+    "garden_member_set": _member,
+    "key_issued": _fields("entity_uri", "description"),
+    "key_revoked": _fields("key_id", "reason"),
+    "legal_hold_set": _hold,
+    "node_key_rotated": _fields("public_key"),
+    "org_manifest_set": _fields("entity_uri"),
+    "peer_declared": _fields("node_url", "node_id", "fault"),
+    "peer_equivocated": _fields("node_id", "sort"),
+    "peer_page_received": _page,
+    "peer_state_set": _peer_state,
+    "policy_set": _removable("policy_id", "policy"),
+    "profile_set": _removable("name", "document"),
+    "quarantine_reviewed": _fields("decision", "reason"),
+    "recall_answered": _fields("query"),
+    "recall_served": _uses,
+    "replica_promoted": _fields("primary_url"),
+    "request_answered": _counted(outcomes="commands of one request"),
+    "set_valued_declared": _fields("relations"),
+    "source_trust_set": _trust,
+    "subscription_set": _fields("subscriber", "target"),
+    "summary_recorded": _fields("name"),
+    "tombstone_revoked": _fields("tombstone_id", "reason"),
+    "tombstone_set": _fields("entity", "reason"),
+    "trust_policy_set": _trust_policy,
+}
