@@ -81,13 +81,19 @@ def matching(view: View, authorization: Authorization, moment: Moment, filters: 
 def _trusted(view: View, slots: I32, moment: Moment, least: float) -> Bool:
     """Which facts are not hidden for want of trust. A fact that a fully trusted source is
     unsure of is not distrusted, and one that ended has no confidence to lose."""
-    trust, confidence = view.trust(slots, moment), view.confidence(slots, moment)
-    shown: Bool = (trust >= 1.0) | (confidence <= 0.0) | (confidence * trust >= least)
+    trust = view.trust(slots, moment)
+    shown: Bool = trust >= 1.0
+    doubted = np.flatnonzero(~shown)
+    confidence = view.confidence(slots[doubted], moment)
+    shown[doubted] = (confidence <= 0.0) | (confidence * trust[doubted] >= least)
     return shown
 
 
-def _narrowed(view: View, filters: ListFilters) -> I32:
-    """Slots that pass the filters by name."""
+def _narrowed(view: View, filters: ListFilters) -> I32 | None:
+    """Slots that pass the filters by name; None where there are none."""
+    named = (filters.entity, filters.relation, filters.source, filters.attested)
+    if all(each is None for each in named):
+        return None
     slots = everything(view)
     if filters.entity is not None:
         number = view.entities.number(filters.entity)

@@ -9,13 +9,18 @@ from msgspec import Struct
 
 from engramlog.projections.archive.duck import cursor, literal
 
-_TOUCHED = """
+_PLACES = """
+WITH touched AS (SELECT position, unnest(fact_ids) AS fact_id FROM read_parquet([{files}])
+    WHERE position BETWEEN {first} AND {last})
+SELECT DISTINCT position FROM touched WHERE fact_id IN (SELECT unnest($ids)) ORDER BY position
+"""
+_TOUCHES = """
 SELECT position, received_at_us, recorded_at_us, kind, actor, event_id, causation_id, origin, peer,
     fact_ids, json_extract_string(detail, '$.reason'), json_extract_string(detail, '$.note'),
     json_extract_string(detail, '$.conflict_id'), json_extract_string(detail, '$.winner_id'),
     CAST(json_extract(detail, '$.loser_ids') AS VARCHAR[])
 FROM read_parquet([{files}])
-WHERE position BETWEEN {first} AND {last} AND list_has_any(fact_ids, $ids)
+WHERE position BETWEEN {first} AND {last} AND position IN ({places})
 ORDER BY position
 """
 _ROWS = 500
@@ -55,10 +60,17 @@ def touches(
     if not sources or not fact_ids:
         return []
     files = ", ".join(literal(str(path)) for path in sources)
-    statement = _TOUCHED.format(files=files, first=first, last=last)
     with cursor() as db:
-        found = db.execute(statement, {"ids": list(fact_ids)})
+        statement = _PLACES.format(files=files, first=first, last=last)
+        places = [row[0] for row in db.execute(statement, {"ids": list(fact_ids)}).fetchall()]
         kept: list[Touch] = []
-        while len(kept) < limit and (rows := found.fetchmany(_ROWS)):
-            kept += [touch for row in rows if keep(touch := Touch(*row))]
+        for at in range(0, len(places), _ROWS):
+            some = places[at : at + _ROWS]
+            statement = _TOUCHES.format(
+                files=files, first=some[0], last=some[-1], places=", ".join(map(str, some))
+            )
+            found = db.execute(statement).fetchall()
+            kept += [touch for row in found if keep(touch := Touch(*row))]
+            if len(kept) >= limit:
+                break
     return kept[:limit]

@@ -7,18 +7,31 @@ the events that speak of facts they may read, and no others.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from engramlog.eventlog.chain import link_fault
 from engramlog.eventlog.codec import decode
 from engramlog.eventlog.event import Recorded, Stored
 from engramlog.eventlog.log import EventLog, StreamHead
+from engramlog.projections.archive.duck import cursor, literal
 from engramlog.projections.arrays import I64
 from engramlog.projections.audit.journal import SCANNED_MAX, Journal, JournalEntry
 
+_PLACES = """
+SELECT position FROM read_parquet([{files}]) WHERE position < $before AND {wanted}
+ORDER BY position DESC LIMIT {limit}
+"""
+_WANTED = {
+    "kind": "kind = $kind",
+    "actor": "actor = $actor",
+    "peer": "peer = $peer",
+    "stream": "ends_with(stream, $stream)",
+}
 _READ_EVENTS = 1_000
+_READ_CHOSEN = 200
 CAUSES_MAX = 32
 """Events of a path of causes; a longer one ends there."""
 
@@ -33,6 +46,11 @@ class LogFilter(Struct, frozen=True, kw_only=True):
     peer: str | None = None
     positions: I64 | None = None
 
+    @property
+    def by_header(self) -> dict[str, str]:
+        """What is asked of headers, by field."""
+        return {name: each for name in _WANTED if (each := getattr(self, name)) is not None}
+
     def keeps(self, event: Recorded) -> bool:
         """Whether an event passes."""
         return (
@@ -41,6 +59,20 @@ class LogFilter(Struct, frozen=True, kw_only=True):
             and (self.actor is None or event.header.actor == self.actor)
             and (self.peer is None or event.peer == self.peer)
         )
+
+
+def placed(sources: Sequence[Path], asked: LogFilter, before: int) -> LogFilter:
+    """``asked`` with the positions of the events that pass it, from the archive, so that the
+    others are not read: the newest below ``before``, one more than a page looks at."""
+    statement = _PLACES.format(
+        files=", ".join(literal(str(path)) for path in sources),
+        wanted=" AND ".join(_WANTED[name] for name in asked.by_header),
+        limit=SCANNED_MAX + 1,
+    )
+    with cursor() as db:
+        rows = db.execute(statement, {**asked.by_header, "before": before}).fetchall()
+    places = np.array([row[0] for row in rows[::-1]], dtype=np.int64)
+    return structs.replace(asked, positions=places)
 
 
 class EventPage(Struct, frozen=True):
@@ -60,7 +92,7 @@ def newest_first(
     """
     entries: list[JournalEntry] = []
     reached = before
-    for events in _backwards(journal.log, asked, before):
+    for events in _backwards(journal.log, asked, before, limit):
         for event in reversed(events):
             reached = event.position
             entry = journal.entry(event) if asked.keeps(event) else None
@@ -76,19 +108,34 @@ def _left(positions: I64, reached: int) -> bool:
     return bool(len(positions)) and int(positions[0]) < reached
 
 
-def _backwards(log: EventLog, asked: LogFilter, before: int) -> Iterator[Sequence[Recorded]]:
-    """Runs of events below ``before``, the newest run first."""
+def _backwards(
+    log: EventLog, asked: LogFilter, before: int, limit: int
+) -> Iterator[Sequence[Recorded]]:
+    """Runs of events below ``before``, the newest run first: of ``limit``, then longer ones."""
     if asked.positions is not None:
         chosen = asked.positions[asked.positions < before][-SCANNED_MAX:]
-        for position in chosen[::-1].tolist():
-            yield log.read(position - 1, 1)
+        for end in range(len(chosen), 0, -_READ_CHOSEN):
+            yield from _chosen(log, chosen[max(0, end - _READ_CHOSEN) : end])
         return
     end = before - 1
     floor = max(0, end - SCANNED_MAX)
+    size = min(limit, _READ_EVENTS)
     while end > floor:
-        begin = max(floor, end - _READ_EVENTS)
+        begin = max(floor, end - size)
         yield log.read(begin, end - begin)
-        end = begin
+        end, size = begin, min(2 * size, _READ_EVENTS)
+
+
+def _chosen(log: EventLog, positions: I64) -> Iterator[Sequence[Recorded]]:
+    """The events at ``positions``: in one run where they lie close, else one by one."""
+    first, last = int(positions[0]), int(positions[-1])
+    if last - first < _READ_EVENTS:
+        wanted = frozenset(positions.tolist())
+        run = log.read(first - 1, last - first + 1)
+        yield [event for event in run if event.position in wanted]
+        return
+    for position in positions[::-1].tolist():
+        yield log.read(position - 1, 1)
 
 
 class Linked(Struct, frozen=True):

@@ -17,12 +17,15 @@ from functools import lru_cache
 import numpy as np
 from msgspec import Struct
 
-from engramlog.projections.arrays import I32, I64
+from engramlog.projections.arrays import I32, I64, Bool
 
 BLOCK = 32_768
 """Texts in one string: between two strings, other threads get their turn."""
 
 PIECES_KEPT = 4_096
+
+FREQUENT = 1_000
+"""Places of a piece in a string from which on looking at all of them at once is cheaper."""
 
 _MARKS = re.compile("[\u0300-\u036f]")
 _END = b"\xff"
@@ -76,6 +79,10 @@ class Folded:
             counts[block.first : block.first + size] = np.bincount(of, minlength=size)
         return counts
 
+    def holding(self, piece: str) -> Holding:
+        """Which texts hold the folded piece."""
+        return Holding(self._grown(), piece.encode())
+
     def lengths(self) -> I32:
         """By number: bytes of each folded text."""
         lists = [np.diff(block.starts) - 1 for block in self._grown()]
@@ -101,6 +108,42 @@ class Folded:
         self._count += len(texts)
 
 
+class Holding:
+    """Which texts hold a piece, looked up block by block as they are asked about."""
+
+    def __init__(self, blocks: Sequence[_Block], piece: bytes) -> None:
+        self._blocks = blocks
+        self._piece = piece
+        self._firsts = np.array([block.first for block in blocks], dtype=np.int64)
+        self._ends = [block.first + len(block.starts) - 1 for block in blocks]
+        self._held: dict[int, I64] = {}
+
+    def __getitem__(self, numbers: I32) -> Bool:
+        """Whether each of the texts ``numbers`` holds the piece."""
+        found: Bool = np.zeros(len(numbers), dtype=np.bool_)
+        if not len(numbers) or not self._blocks:
+            return found
+        first, last = self._firsts.searchsorted((numbers.min(), numbers.max()), side="right") - 1
+        held = [self._of_block(at) for at in range(first, last + 1)]
+        if not any(map(len, held)):
+            return found
+        begin = self._blocks[first].first
+        spread: Bool = np.zeros(self._ends[last] - begin, dtype=np.bool_)
+        for at, texts in enumerate(held, first):
+            spread[texts + (self._blocks[at].first - begin)] = True
+        return spread[numbers - begin]
+
+    def _of_block(self, at: int) -> I64:
+        """The texts of a block that hold the piece, counted from its first."""
+        held = self._held.get(at)
+        if held is None:
+            block = self._blocks[at]
+            places = _places(block.data, self._piece)
+            held = np.unique(block.starts.searchsorted(places, side="right") - 1)
+            self._held[at] = held
+        return held
+
+
 def _found(blocks: Sequence[_Block], piece: bytes) -> Iterator[tuple[_Block, I64]]:
     """The places of a piece in each block that holds it."""
     for block in blocks:
@@ -111,9 +154,22 @@ def _found(blocks: Sequence[_Block], piece: bytes) -> Iterator[tuple[_Block, I64
 
 def _places(data: bytes, piece: bytes) -> I64:
     """The places of a piece, ascending; they may overlap."""
+    known = data.count(piece) if piece else 0
+    if known >= FREQUENT:
+        return _frequent(data, piece)
     places: array[int] = array("q")
-    at = data.find(piece) if piece else -1
+    at = data.find(piece) if known else -1
     while at >= 0:
         places.append(at)
         at = data.find(piece, at + 1)
     return np.frombuffer(places, dtype=np.int64)
+
+
+def _frequent(data: bytes, piece: bytes) -> I64:
+    """``_places`` of a piece that has many: letter by letter, all at once."""
+    letters = np.frombuffer(data, dtype=np.uint8)
+    room = max(0, len(letters) - len(piece) + 1)
+    places: I64 = np.flatnonzero(letters[:room] == piece[0])
+    for n, letter in enumerate(piece[1:], 1):
+        places = places[letters[places + n] == letter]
+    return places

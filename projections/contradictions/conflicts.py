@@ -33,14 +33,14 @@ _COLUMNS = """conflict_id, fact_id, opened_by, detected_at, from_position, to_po
     resolved_position, winner_id, resolution_fact_id, note, resolved_by"""
 _PAGE = f"""
 SELECT {_COLUMNS} FROM conflicts
-WHERE from_position <= ?1 AND (from_position, conflict_id) < (?2, ?3)
+WHERE from_position <= ?1 AND (from_position, conflict_id) < (?2, ?3) AND {{wanted}}
 ORDER BY from_position DESC, conflict_id DESC LIMIT {PAGE_ROWS}
 """
 _DENIED = """conflict_id, fact_id, marker_id, detected_at, position, NULL, resolved_position,
     winner_id, resolution_fact_id, note, resolved_by"""
 _DENIALS = f"""
 SELECT {_DENIED} FROM denials
-WHERE position <= ?1 AND (position, conflict_id) < (?2, ?3)
+WHERE position <= ?1 AND (position, conflict_id) < (?2, ?3) AND {{wanted}}
 ORDER BY position DESC, conflict_id DESC LIMIT {PAGE_ROWS}
 """
 _ONE_DENIAL = f"SELECT {_DENIED} FROM denials WHERE conflict_id=? AND position<=?"
@@ -50,6 +50,14 @@ SELECT {_COLUMNS} FROM conflicts
 WHERE key_hash=? AND from_position<=? ORDER BY from_position DESC
 """
 _START = (2**62, "")
+_SETTLED, _UNSETTLED = "resolved_position <= ?1", "ifnull(resolved_position, ?1 + 1) > ?1"
+_WANTED: dict[Status | None, tuple[str, str]] = {
+    None: ("TRUE", "TRUE"),
+    "resolved": (_SETTLED, _SETTLED),
+    "unresolved": ("to_position > ?1", _UNSETTLED),
+}
+"""What rows of conflicts and of denials of a status have: the table leaves the others out,
+however many they are."""
 
 
 class ConflictRow(Struct, frozen=True):
@@ -97,8 +105,9 @@ def conflicts(
     part = _partial(reader, view, authorization)
     own = (ConflictRow(*values) for values in part.rows)
     mine = (row for row in own if row.from_position <= moment.position and row.place < place)
-    rows = _rows(reader, view, part, moment, place)
-    denied = _pages(reader, _DENIALS, moment, place)
+    of_conflicts, of_denials = _WANTED[status]
+    rows = _rows(reader, view, part, _PAGE.format(wanted=of_conflicts), moment, place)
+    denied = _pages(reader, _DENIALS.format(wanted=of_denials), moment, place)
     for row in merge(rows, mine, denied, key=lambda row: row.place, reverse=True):
         conflict = _at(reader, view, authorization, moment, row)
         if conflict is not None and status in (None, conflict.status):
@@ -106,10 +115,10 @@ def conflicts(
 
 
 def _rows(
-    reader: Reader, view: View, part: Partial, moment: Moment, place: tuple[int, str]
+    reader: Reader, view: View, part: Partial, sql: str, moment: Moment, place: tuple[int, str]
 ) -> Iterator[ConflictRow]:
     """The table's rows after a place, but for those of keys that the caller sees in part."""
-    for row in _pages(reader, _PAGE, moment, place):
+    for row in _pages(reader, sql, moment, place):
         if not _of(reader, view, part, row):
             yield row
 

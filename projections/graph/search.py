@@ -15,6 +15,7 @@ from engramlog.projections.arrays import I32, I64, Bool
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.columns.entity_names import phrase_of, words_of
 from engramlog.projections.columns.substring_index import strip_diacritics
+from engramlog.projections.image.fact_texts import PieceOfFacts
 from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import live_mask
 from engramlog.projections.moment import Moment
@@ -22,7 +23,10 @@ from engramlog.projections.moment import Moment
 PIECES_MAX = 8
 """Words of a text that are looked for; what comes after them is not."""
 COMPARED_MAX = 2_000
-"""Entities whose names are compared with the text to order them; of more, those with most facts."""
+"""Entities whose names are compared with the text to order them; of more, those with most facts.
+Facts that are put in order; of more, the newest."""
+FIRST_LOOK = 4_096
+"""Facts looked at first, the newest; then twice as many, until enough are found."""
 
 
 class NamedEntity(Struct, frozen=True):
@@ -53,26 +57,29 @@ def search(
     ``aliases``: the live names at the moment, and the entities they mean.
     """
     pieces = strip_diacritics(text).split()[:PIECES_MAX]
-    mask = live_mask(view, authorization, moment)
-    mask[view.reserved_slots()] = False
     if not pieces:
         return SearchHits([], np.empty(0, dtype=np.int32))
+    mask = live_mask(view, authorization, moment)
+    mask[view.reserved_slots()] = False
+    held = [view.texts.holding(view, moment, piece) for piece in pieces]
     counts = np.bincount(view.entity[mask], minlength=len(view.entities))
     return SearchHits(
-        _entities(view, counts, pieces, aliases, limit),
-        _facts(view, moment, mask, pieces, limit),
+        _entities(view, counts, pieces, held, aliases, limit),
+        _facts(view, np.flatnonzero(mask).astype(np.int32), held, limit),
     )
 
 
 def _entities(
-    view: View, counts: I64, pieces: list[str], aliases: Iterable[tuple[str, str]], limit: int
+    view: View,
+    counts: I64,
+    pieces: list[str],
+    held: list[PieceOfFacts],
+    aliases: Iterable[tuple[str, str]],
+    limit: int,
 ) -> list[NamedEntity]:
-    held = counts > 0
-    for piece in pieces:
-        named = view.texts.entity_counts(piece)[: len(counts)] > 0
-        held[len(named) :] = False
-        held[: len(named)] &= named
-    numbers = np.flatnonzero(held)
+    numbers = np.flatnonzero(counts).astype(np.int32)
+    for each in held:
+        numbers = numbers[each.entities(numbers)]
     if len(numbers) > COMPARED_MAX:
         most = np.argsort(-counts[numbers], kind="stable")[:COMPARED_MAX]
         numbers = numbers[most]
@@ -107,13 +114,35 @@ def _rank(name: str, wanted: str, facts: int) -> tuple[int, int, int, str]:
     return (place, -facts if place == 0 else len(phrase), -facts, name)
 
 
-def _facts(view: View, moment: Moment, mask: Bool, pieces: list[str], limit: int) -> I32:
-    """Facts that hold every piece; those whose value alone holds them first, then the shorter."""
-    said = mask.copy()
-    for piece in pieces:
-        mask = mask & (view.texts.counts(view, moment, "everything", piece) > 0)
-        in_value = view.texts.value_counts(piece)
-        said &= in_value[view.value] > 0
-    slots = np.flatnonzero(mask).astype(np.int32)
-    order = np.lexsort((-view.hlc[slots], view.length[slots], ~said[slots]))
-    return slots[order[:limit]]
+def _facts(view: View, slots: I32, held: list[PieceOfFacts], limit: int) -> I32:
+    """Of the facts ``slots`` those that hold every piece, of many the newest; those whose value
+    alone holds them first, then the shorter."""
+    found = _newest(slots, held)
+    said: Bool = np.ones(len(found), dtype=np.bool_)
+    for each in held:
+        said &= each.in_values(found)
+    order = np.lexsort((-view.hlc[found], view.length[found], ~said))
+    return found[order[:limit]]
+
+
+def _newest(slots: I32, held: list[PieceOfFacts]) -> I32:
+    """The newest ``COMPARED_MAX`` of the facts ``slots`` that hold every piece. A piece that is in
+    many facts is looked for in few; one that is in few, in all."""
+    rows: list[I32] = []
+    count, end, size = 0, len(slots), FIRST_LOOK
+    rarest = list(held)
+    while end > 0 and count < COMPARED_MAX:
+        chosen = slots[max(0, end - size) : end]
+        shares: list[tuple[float, int]] = []
+        for n, each in enumerate(rarest):
+            if not len(chosen):
+                break
+            before = len(chosen)
+            chosen = chosen[each.anywhere(chosen)]
+            shares.append((len(chosen) / before, n))
+        if len(shares) == len(rarest):
+            rarest = [rarest[n] for _, n in sorted(shares)]
+        rows.append(chosen)
+        count += len(chosen)
+        end, size = end - size, 2 * size
+    return np.concatenate(rows[::-1])[-COMPARED_MAX:] if rows else slots

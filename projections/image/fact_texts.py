@@ -12,8 +12,13 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 
-from engramlog.projections.arrays import I32
-from engramlog.projections.columns.substring_index import Folded, occurrences, strip_diacritics
+from engramlog.projections.arrays import I32, Bool
+from engramlog.projections.columns.substring_index import (
+    Folded,
+    Holding,
+    occurrences,
+    strip_diacritics,
+)
 from engramlog.projections.text.terms import uri_path
 
 if TYPE_CHECKING:
@@ -69,6 +74,38 @@ class _OwnTexts:
         return column
 
 
+class PieceOfFacts:
+    """Which facts and entities hold a piece; what is not asked about is not looked at."""
+
+    def __init__(
+        self, view: Worded, own: I32 | None, entities: Holding, relations: Holding, said: Holding
+    ) -> None:
+        self._view = view
+        self._own = own
+        self._entities = entities
+        self._relations = relations
+        self._said = said
+
+    def entities(self, numbers: I32) -> Bool:
+        """Whether the path of each entity holds it."""
+        return self._entities[numbers]
+
+    def in_values(self, slots: I32) -> Bool:
+        """Whether the value of each fact holds it."""
+        return self._said[self._view.value[slots]]
+
+    def anywhere(self, slots: I32) -> Bool:
+        """Whether the path, the relation, the value or the keywords of each fact hold it."""
+        held = self.in_values(slots)
+        for part, column in (
+            (self._entities, self._view.entity),
+            (self._relations, self._view.relation),
+        ):
+            rest = np.flatnonzero(~held)
+            held[rest] = part[column[slots[rest]]]
+        return held if self._own is None else held | (self._own[slots] > 0)
+
+
 class FactTexts:
     """See the module."""
 
@@ -96,13 +133,16 @@ class FactTexts:
                 counts += numbers[column]
         return counts
 
-    def entity_counts(self, piece: str) -> I32:
-        """By entity number: how often the entity's path holds a folded piece."""
-        return self._entities.counts(piece)
-
-    def value_counts(self, piece: str) -> I32:
-        """By value number: how often the value holds a folded piece."""
-        return self._said.counts(piece)
+    def holding(self, view: Worded, moment: Moment, piece: str) -> PieceOfFacts:
+        """Which facts and entities hold a folded piece, as of the moment."""
+        numbers = self._keywords.folded.counts(piece)
+        own = None
+        if numbers.any():
+            own = self._keywords.by_slot(
+                view, moment, numbers, lambda text: occurrences(piece, text)
+            )
+        parts = (self._entities, self._relations, self._said)
+        return PieceOfFacts(view, own, *(part.holding(piece) for part in parts))
 
     def lengths(self, view: Worded, moment: Moment, which: Which) -> I32:
         """By slot: bytes of the fact's folded texts, as of the moment."""

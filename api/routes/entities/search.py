@@ -110,10 +110,12 @@ def _label(
 ) -> str | None:
     """The newest name that a fact the caller may read gives an entity."""
     slots = live(view, rights, moment, view.entity_slots(view.entities.numbered(entity)))
-    relations = view.relations.texts(view.relation[slots].tolist())
-    named = [slot for slot, name in zip(slots, relations, strict=True) if name.endswith(_LABELS)]
-    if not named:
+    relations = np.unique(view.relation[slots])
+    names = view.relations.texts(relations.tolist())
+    labels = relations[[name.endswith(_LABELS) for name in names]]
+    named = slots[np.isin(view.relation[slots], labels)]
+    if not len(named):
         return None
-    newest = np.asarray(view.by_age(np.asarray(named, dtype=np.int32))[-1:], dtype=np.int32)
+    newest = view.by_age(named)[-1:]
     value = call.records(view, newest, moment)[0]["value"]
     return str(value["v"]) if value["type"] in ("string", "text") else None

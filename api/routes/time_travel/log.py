@@ -17,11 +17,13 @@ from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Routes
+from engramlog.api.schemas.facts import MomentQuery
 from engramlog.api.schemas.values import NAME_LENGTH_MAX
 from engramlog.eventlog.clock import format_hlc
 from engramlog.eventlog.event import Recorded, UnknownPayload
 from engramlog.eventlog.identifiers import id_text
 from engramlog.projections.arrays import I64
+from engramlog.projections.audit.event_subjects import OF_MANY_FACTS, about
 from engramlog.projections.audit.journal import Journal, JournalEntry
 from engramlog.projections.audit.log_pages import (
     Linked,
@@ -29,11 +31,12 @@ from engramlog.projections.audit.log_pages import (
     causes,
     linked,
     newest_first,
+    placed,
     timeline,
 )
 from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import known
-from engramlog.projections.moment import LIVE, format_instant
+from engramlog.projections.moment import LIVE, Moment, format_instant
 from engramlog.projections.tables.registry import PROJECTORS
 
 routes = Routes("time travel")
@@ -60,10 +63,11 @@ class Timeline(Struct):
 class LogQuery(BaseModel):
     """Which events, newest first. ``before``: only those at lower positions. ``stream``: a
     stream's name, or its end such as ``scope/public``. ``entity``: events that stated, ended or
-    settled facts about it."""
+    settled facts about it. With ``as_of`` the log ends at that moment."""
 
     model_config = ConfigDict(extra="forbid")
 
+    as_of: str | None = None
     before: int | None = Field(default=None, ge=1)
     kind: str | None = Field(default=None, min_length=1, max_length=100)
     stream: str | None = Field(default=None, min_length=1, max_length=NAME_LENGTH_MAX)
@@ -74,10 +78,11 @@ class LogQuery(BaseModel):
 
 
 class LogEvent(Struct):
-    """An event's place and header. ``fact_ids``: the facts it touched that the caller may read;
-    ``entity`` and ``relation`` are those of the first. ``stream_seq`` is null for all but the
-    operator (the machine's own command line, or every caller where no key is asked for): it
-    counts events that others may not know of."""
+    """An event's place and header. ``fact_ids``: the facts it touched that the caller may read,
+    the first of ``facts``; ``entity`` and ``relation`` are those of the first, where the event
+    is about it. ``about``: what it is about where that is not one fact, such as the question of
+    a recall. ``stream_seq`` is null for all but the operator (the machine's own command line, or
+    every caller where no key is asked for): it counts events that others may not know of."""
 
     position: int
     event_id: str
@@ -92,8 +97,10 @@ class LogEvent(Struct):
     received_at: str
     causation_id: str | None
     fact_ids: list[str]
+    facts: int
     entity: str | None
     relation: str | None
+    about: str | None
 
 
 class LogPage(Struct):
@@ -142,6 +149,8 @@ class LogEventAnswer(Struct):
 
 
 FACTS_SHOWN_MAX = 50
+FACTS_NAMED_MAX = 20
+"""Facts of an event that are named in a page or a path; of one event, all."""
 _TOLD = frozenset({"fact_retracted", "conflict_resolved", "fact_erased", "fact_attributes_set"})
 """Kinds of fact events whose payload says nothing beside which facts, and why."""
 
@@ -181,27 +190,31 @@ async def list_events(call: Call) -> web.Response:
 
 def _page(call: Call, query: LogQuery) -> LogPage:
     view = call.view()
+    moment = call.moment(view, MomentQuery(as_of=query.as_of))
     asked = LogFilter(
         kind=query.kind,
         stream=query.stream,
         actor=None if query.actor is None else stored_uri(query.actor),
         peer=query.peer,
-        positions=None if query.entity is None else _positions_of(call, view, query.entity),
+        positions=None if query.entity is None else _positions_of(call, view, query.entity, moment),
     )
-    before = view.position + 1 if query.before is None else min(query.before, view.position + 1)
+    end = moment.position + 1
+    before = end if query.before is None else min(query.before, end)
+    if asked.by_header and asked.positions is None:
+        with call.service.archive.reading(moment.position) as sources:
+            asked = placed(sources, asked, before)
     audits = call.authorization.may("audit.read")
     page = newest_first(_journal(call, view), asked, before, query.limit, audits=audits)
     events = [_event(call, view, entry) for entry in page.entries]
-    return LogPage(events, page.reached, view.position)
+    return LogPage(events, page.reached, moment.position)
 
 
 def _journal(call: Call, view: View) -> Journal:
     return Journal(call.node.log, view, call.authorization, call.node.reader.slot_of)
 
 
-def _positions_of(call: Call, view: View, name: str) -> I64:
+def _positions_of(call: Call, view: View, name: str, moment: Moment) -> I64:
     """Where facts about an entity that the caller may read were stated and ended."""
-    moment = call.moment(view)
     number = view.entities.number(entity_named(call, name, moment.position))
     if number is None:
         return np.empty(0, dtype=np.int64)
@@ -209,7 +222,7 @@ def _positions_of(call: Call, view: View, name: str) -> I64:
     ended = view.to_position[slots]
     settled = view.set_aside[slots]
     found = np.concatenate((view.from_position[slots], ended, settled))
-    return np.unique(found[(found > 0) & (found < LIVE) & (found <= view.position)])
+    return np.unique(found[(found > 0) & (found < LIVE) & (found <= moment.position)])
 
 
 @routes.add(
@@ -245,7 +258,7 @@ def _one(call: Call, position: int) -> LogEventAnswer:
     status = call.node.status()["projections"]
     kind = found.recorded.kind
     return LogEventAnswer(
-        event=_event(call, view, entry),
+        event=_event(call, view, entry, named=None),
         hlc=format_hlc(found.recorded.header.hlc),
         erased=found.stored.payload is None,
         payload=_payload(entry),
@@ -306,10 +319,13 @@ def _chain(found: Linked) -> ChainLink:
     )
 
 
-def _event(call: Call, view: View, entry: JournalEntry) -> LogEvent:
+def _event(
+    call: Call, view: View, entry: JournalEntry, named: int | None = FACTS_NAMED_MAX
+) -> LogEvent:
     event: Recorded = entry.event
     header = event.header
-    entity, relation = _subject(view, entry.fact_ids)
+    of_many = event.kind in OF_MANY_FACTS
+    entity, relation = _subject(view, [] if of_many else entry.fact_ids)
     return LogEvent(
         position=event.position,
         event_id=id_text(header.event_id),
@@ -323,9 +339,11 @@ def _event(call: Call, view: View, entry: JournalEntry) -> LogEvent:
         recorded_at=format_instant(header.recorded_at),
         received_at=format_instant(event.received_at),
         causation_id=None if header.causation_id is None else id_text(header.causation_id),
-        fact_ids=entry.fact_ids,
+        fact_ids=entry.fact_ids[:named],
+        facts=len(entry.fact_ids),
         entity=entity,
         relation=relation,
+        about="erased" if event.payload is None else about(event.kind, entry.detail or {}),
     )
 
 

@@ -116,6 +116,8 @@ def lists(who: str, before: str) -> Iterator[Question]:
     for more in ({}, {"limit": 3}, {"entity_uri": MEMBER}, {"source": MEMBER}):
         yield Question(who, "GET", "/v1/audit", more)
     yield Question(who, "GET", "/v1/audit/export")
+    for more in ({"limit": 3}, {"entity": ENTITIES[0]}, {"kind": "fact_asserted", "limit": 2}):
+        yield Question(who, "GET", "/v1/log", more)
 
 
 def recalls(who: str) -> Iterator[Question]:

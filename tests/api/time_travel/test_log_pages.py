@@ -1,0 +1,69 @@
+"""The log over HTTP: what each event is about, filters that find what is rare, and the past."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.worlds.live import CONTROL_TOKEN, LiveNode, fact
+
+Serve = Callable[..., LiveNode]
+
+
+def page(live: LiveNode, **params: Any) -> dict[str, Any]:
+    answer = live.call("GET", "/v1/log", key=CONTROL_TOKEN, params=params)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_a_recall_is_about_its_question_and_not_about_a_fact_it_returned(live: LiveNode) -> None:
+    many = [fact(v=f"the tea {n}", relation=f"memory:r{n}") for n in range(30)]
+    live.call("POST", "/v1/facts/batch", key=CONTROL_TOKEN, json=many)
+    body = {"query": "who keeps the tea", "scope": "company", "token_budget": 5000}
+    live.call("POST", "/v1/recall", key=CONTROL_TOKEN, json=body)
+    live.run(live.app_tracker().flush())
+    [asked] = page(live, kind="recall_answered")["events"]
+    assert (asked["about"], asked["entity"], asked["relation"]) == ("who keeps the tea", None, None)
+    assert asked["facts"] == 30
+    assert len(asked["fact_ids"]) == 20, "a page names the first"
+    path = f"/v1/log/{asked['position']}"
+    whole = live.call("GET", path, key=CONTROL_TOKEN).json()
+    assert len(whole["event"]["fact_ids"]) == 30
+    assert whole["payload"]["query"] == "who keeps the tea"
+    [served] = page(live, kind="recall_served")["events"]
+    assert (served["about"], served["entity"]) == ("30 facts returned by recalls", None)
+    stated = page(live, kind="fact_asserted", limit=1)["events"][0]
+    assert (stated["about"], stated["relation"], stated["facts"]) == (None, "memory:r29", 1)
+
+
+def test_a_rare_kind_is_found_without_reading_the_others(live: LiveNode, monkeypatch: Any) -> None:
+    live.call("PUT", "/v1/relations/set-valued", key=CONTROL_TOKEN, json={"relations": ["rel:to"]})
+    many = [fact(v=str(n), relation=f"memory:r{n}") for n in range(50)]
+    live.call("POST", "/v1/facts/batch", key=CONTROL_TOKEN, json=many)
+    read: list[int] = []
+    log = live.node.log
+    plain = log.read
+
+    def counted(after: int = 0, limit: int = 1000) -> Any:
+        events = plain(after, limit)
+        read.append(len(events))
+        return events
+
+    monkeypatch.setattr(log, "read", counted)
+    found = page(live, kind="set_valued_declared")
+    assert [each["about"] for each in found["events"]] == ["rel:to"]
+    assert found["next_before"] is None
+    assert sum(read) <= 2
+    both = page(live, kind="fact_asserted", limit=20)
+    rest = page(live, kind="fact_asserted", before=both["next_before"])
+    positions = [each["position"] for each in (*both["events"], *rest["events"])]
+    assert positions == sorted(positions, reverse=True)
+    assert len(positions) == 50
+    assert page(live, actor="agent:nobody")["events"] == []
+
+
+def test_the_past_ends_at_its_moment(live: LiveNode) -> None:
+    first = live.state(v="one", key=CONTROL_TOKEN)
+    live.state(v="two", relation="memory:task", key=CONTROL_TOKEN)
+    past = page(live, as_of=f"position:{first['position']}", limit=1)
+    assert past["head"] == first["position"] == past["events"][0]["position"]

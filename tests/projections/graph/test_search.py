@@ -1,0 +1,94 @@
+"""Search as one types looks at few facts where many match, and at all where few do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from engramlog.api.node.node import Node
+from engramlog.eventlog.kinds import Value
+from engramlog.projections.arrays import I32, Bool
+from engramlog.projections.authorization import Authorization
+from engramlog.projections.columns.substring_index import Folded
+from engramlog.projections.graph import search as searching
+from engramlog.projections.graph.search import search
+from engramlog.projections.image.fact_texts import PieceOfFacts
+from engramlog.projections.moment import Moment
+from tests.worlds.histories import asserted
+
+FACTS = 600
+RIGHTS = Authorization(
+    principal="agent:a", permissions=frozenset({"read"}), scopes=frozenset({"company"})
+)
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """Facts that all say "ledger"; the first alone says "falcon"."""
+    opened = Node.open(tmp_path_factory.mktemp("search") / "data")
+    said = ["falcon ledger", *(f"ledger entry {number}" for number in range(1, FACTS))]
+    facts = [
+        asserted(f"user:u{n // 5}", f"memory:r{n % 5}", Value("text", text), scope="company")
+        for n, text in enumerate(said)
+    ]
+    opened.write(*facts)
+    yield opened
+    opened.close()
+
+
+def found(node: Node, text: str, at: int | None = None, limit: int = 5) -> list[str]:
+    view = node.reader.pin()
+    moment = Moment(at or view.position, 2**60)
+    slots = search(view, RIGHTS, moment, text, (), limit).slots
+    return [row.value_v for row in node.reader.rows(view.from_position[slots].tolist())]
+
+
+def test_of_many_matches_the_newest_are_put_in_order(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searching, "FIRST_LOOK", 16)
+    monkeypatch.setattr(searching, "COMPARED_MAX", 10)
+    newest = {f"ledger entry {number}" for number in range(FACTS - 10, FACTS)}
+    assert set(found(node, "ledger")) <= newest
+    assert found(node, "ledger falcon") == ["falcon ledger"], "the only one is the oldest"
+    assert found(node, "nowhere ledger") == []
+
+
+def test_the_past_is_searched_as_it_was(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(searching, "FIRST_LOOK", 4)
+    monkeypatch.setattr(searching, "COMPARED_MAX", 3)
+    early = int(node.reader.pin().from_position[9])  # ten facts were known
+    assert set(found(node, "ledger", at=early)) == {f"ledger entry {n}" for n in (7, 8, 9)}
+
+
+def test_a_frequent_word_is_looked_for_in_few_facts_however_many_there_are(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searching, "FIRST_LOOK", 32)
+    monkeypatch.setattr(searching, "COMPARED_MAX", 20)
+    looked: list[int] = []
+    plain = PieceOfFacts.anywhere
+
+    def counted(self: PieceOfFacts, slots: I32) -> Bool:
+        looked.append(len(slots))
+        return plain(self, slots)
+
+    monkeypatch.setattr(PieceOfFacts, "anywhere", counted)
+    assert len(found(node, "led")) == 5
+    assert sum(looked) == 32
+    looked.clear()
+    assert found(node, "falcon") == ["falcon ledger"]
+    assert sum(looked) == FACTS
+
+
+def test_what_holds_a_piece_is_the_same_counted_or_not() -> None:
+    texts = ["aaa", "", "b", *(["xay"] * 3_000), "ab" * 900, "aé", "b"]
+    folded = Folded(lambda start: texts[start:])
+    numbers = np.arange(len(texts), dtype=np.int32)
+    for piece in ("a", "aa", "ab", "b", "xay", "nothing", "e"):
+        held = folded.holding(piece)[numbers]
+        assert held.tolist() == [piece in text.replace("é", "e") for text in texts], piece
+        assert ((folded.counts(piece) > 0) == held).all()
+    assert folded.counts("aa")[0] == 2, "places overlap"
