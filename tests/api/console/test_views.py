@@ -209,6 +209,27 @@ def test_a_receipt_is_asked_again(live: LiveNode, visit: Visit) -> None:
     expect(page.locator(".replayed")).to_contain_text("chief of tea")
 
 
+def test_the_log_says_what_each_event_is_about(live: LiveNode, visit: Visit) -> None:
+    live.state(v="chief of tea", key=CONTROL_TOKEN)
+    body = {"query": "who keeps the tea", "scope": "company"}
+    live.call("POST", "/v1/recall", key=CONTROL_TOKEN, json=body)
+    live.run(live.app_tracker().flush())
+    tab = visit(live)
+    page = tab.open("log", kind="recall_answered")
+    row = page.locator(".event-row")
+    expect(row).to_contain_text("who keeps the tea")
+    expect(row).not_to_contain_text("user")
+    row.click()
+    tab.settle()
+    detail = page.locator(".event-detail")
+    expect(detail.get_by_role("link", name="Ask it again")).to_be_visible()
+    expect(detail.locator(".event-facts")).to_contain_text("chief of tea")
+    expect(detail.locator(".table")).to_contain_text("recall receipts")
+    assert overflow_of(page) <= 0
+    assert faults_of(page) == []
+    assert tab.faults == []
+
+
 def test_a_conflict_is_settled_at_once_and_the_settlement_taken_back(
     live: LiveNode, visit: Visit
 ) -> None:
@@ -247,6 +268,19 @@ def test_what_erasing_would_remove_is_shown_before(live: LiveNode, visit: Visit)
     page.locator("dialog[open]").get_by_role("button", name="Erase").click()
     expect(page.locator(".statement")).to_contain_text("0 facts")
     assert live.call("GET", "/v1/erasures", key=CONTROL_TOKEN).json()["erasures"]
+
+
+def test_an_entity_is_held_and_let_go(live: LiveNode, visit: Visit) -> None:
+    live.state(entity="user:al", v="chief of tea", key=CONTROL_TOKEN)
+    page = visit(live).open("review", tab="holds")
+    page.get_by_role("button", name="Hold an entity").click()
+    page.fill("dialog[open] input[name=entity]", "user:al")
+    page.locator("dialog[open]").get_by_role("button", name="Hold an entity").click()
+    expect(page.locator(".held")).to_contain_text("user/al")
+    page.get_by_role("button", name="Let go").click()
+    page.locator("dialog[open]").get_by_role("button", name="Let go").click()
+    expect(page.locator(".held")).to_have_count(0)
+    assert live.call("GET", "/v1/legal-holds", key=CONTROL_TOKEN).json()["holds"] == []
 
 
 def test_buttons_that_a_key_may_not_use_are_not_offered(live: LiveNode, visit: Visit) -> None:

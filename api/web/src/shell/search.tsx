@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { Icon } from "../parts/icons";
 import { addressOf, amend, go, param, place } from "../state/place";
 
-const PAUSE_MS = 120;
+const PAUSE_MS = 50;
 
 export const SearchField = (): JSX.Element => {
   const field = useRef<HTMLInputElement>(null);

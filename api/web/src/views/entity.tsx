@@ -3,16 +3,17 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { useAnswer } from "../net/answer";
 import { segment, type Ask } from "../net/send";
-import type { Fact, LifeEvent, Moment, Neighbours } from "../net/types";
+import type { Fact, Neighbours } from "../net/types";
 import { Empty, Fault, Section, View } from "../parts/frame";
 import { Bar, Marks, Name, NameText, Relation, Value, When } from "../parts/names";
 import { count, deceptive, kindText, partsOf, plural, visible } from "../parts/text";
 import { addressOf, amend, momentQuery, param, scope } from "../state/place";
 import { ScopeChoice } from "../parts/scope";
 import { factPages } from "./search";
+import type { LogPage } from "./log/types";
 
 const PAGE = 200;
-const LIFE = 100;
+const LIFE = 50;
 const NEAR = 60;
 const GROUP = 6;
 
@@ -24,7 +25,7 @@ export const EntityView = (): JSX.Element => {
     query: { entity: name, scope: scope.value, include_contradicted: true, include_retracted: ended, include_expired: ended, limit: PAGE, ...momentQuery.value },
   };
   const facts = factPages(name ? factsAsk : null);
-  const life: Ask = { path: `/v1/time-travel/entities/${segment(name)}`, query: { limit: LIFE, ...momentQuery.value } };
+  const life: Ask = { path: "/v1/log", query: { entity: name, limit: LIFE, ...momentQuery.value } };
   const cardScope = scope.value || mostCommon(facts.data ?? []);
   const card: Ask | null = cardScope === "" ? null : { path: `/v1/cards/${segment(name)}`, query: { scope: cardScope, ...momentQuery.value } };
   const near: Ask | null = cardScope === "" ? null : { path: "/v1/graph/neighbors", query: { entity: name, scope: cardScope, page_size: NEAR, ...momentQuery.value } };
@@ -53,7 +54,7 @@ export const EntityView = (): JSX.Element => {
         <div class="split-side">
           {card !== null && <Card ask={card} />}
           {near !== null && <Near ask={near} />}
-          <Life ask={life} />
+          <Life ask={life} name={name} />
         </div>
       </div>
     </View>
@@ -157,26 +158,17 @@ const Near = ({ ask }: { ask: Ask }): JSX.Element => {
   );
 };
 
-interface LifeAnswer {
-  readonly facts: number;
-  readonly events: readonly LifeEvent[];
-  readonly truncated: boolean;
-  readonly moment: Moment;
-}
-
-const Life = ({ ask }: { ask: Ask }): JSX.Element => {
-  const { data, fault } = useAnswer<LifeAnswer>(ask);
-  if (fault?.status === 404) return <></>;
-  const events = [...(data?.events ?? [])].reverse();
+/** What stated, ended and settled facts about it, the newest first. */
+const Life = ({ ask, name }: { ask: Ask; name: string }): JSX.Element => {
+  const { data, fault } = useAnswer<LogPage>(ask);
   return (
-    <Section title="Timeline" aside={data?.truncated ? <span class="muted">the first {LIFE} events</span> : undefined}>
+    <Section title="Timeline" aside={data !== null && data.next_before !== null ? <a href={addressOf("log", { entity: name })}>all</a> : undefined}>
       <Fault fault={fault} />
       <ol class="life">
-        {events.map((event) => (
-          <li key={`${event.position}`} class={`life-${event.kind}`}>
-            <a href={addressOf("log", { event: String(event.position) })}><When at={event.received_at} /></a> {kindText(event.kind)}
-            {event.fact_ids.length > 1 && ` (${count(event.fact_ids.length)})`} <span class="muted">by <NameText uri={event.actor} /></span>{" "}
-            {event.fact_ids.length === 1 && <a href={addressOf("fact", { id: event.fact_ids[0] ?? "" })}>which?</a>}
+        {data?.events.map((event) => (
+          <li key={event.position} class={`life-${event.kind}`}>
+            <a href={addressOf("log", { event: String(event.position), entity: name })}><When at={event.received_at} /></a> {kindText(event.kind)}{" "}
+            {event.relation !== null && event.entity === name && <Relation name={event.relation} />} <span class="muted">by <NameText uri={event.actor} /></span>
           </li>
         ))}
       </ol>

@@ -69,9 +69,22 @@ export const PeersView = (): JSX.Element => {
       {chosen !== "" && !may("admin") && <Empty>A peer's grants and streams are for admins.</Empty>}
       <Section title="This node">
         <Fault fault={declaration.fault} />
-        {declaration.data !== null && <Fields of={declaration.data} />}
+        {declaration.data !== null && <Own of={declaration.data} />}
       </Section>
     </View>
+  );
+};
+
+/** What another operator needs first; keys and signatures behind it. */
+const Own = ({ of }: { of: Record<string, unknown> }): JSX.Element => {
+  const first = ["pubkey_fingerprint", "node_url", "node_id", "allowed_scopes"].filter((name) => name in of);
+  const rest = Object.keys(of).filter((name) => !first.includes(name));
+  const chosen = (names: readonly string[]): Record<string, unknown> => Object.fromEntries(names.map((name) => [name, of[name]]));
+  return (
+    <>
+      <Fields of={chosen(first)} />
+      {rest.length > 0 && <details class="raw"><summary>{rest.map(kindText).join(", ")}</summary><Fields of={chosen(rest)} /></details>}
+    </>
   );
 };
 

@@ -51,8 +51,8 @@ export const TimeView = (): JSX.Element => {
         const given = new FormData(event.currentTarget);
         amend({ since: moment(String(given.get("since"))), at: moment(String(given.get("until"))), entity: String(given.get("entity")).trim() });
       }}>
-        <label>From <input name="since" key={`since ${from}`} defaultValue={from} size={24} spellcheck={false} placeholder="2024-01-31 or position:1" /></label>
-        <label>to <input name="until" key={`until ${at.value}`} defaultValue={at.value} size={24} spellcheck={false} placeholder="now, the slider's moment" /></label>
+        <label>From <input name="since" key={`since ${from}`} defaultValue={shortMoment(from)} size={24} spellcheck={false} placeholder="2024-01-31 or position:1" /></label>
+        <label>to <input name="until" key={`until ${at.value}`} defaultValue={shortMoment(at.value)} size={24} spellcheck={false} placeholder="now, the slider's moment" /></label>
         <label>Entity <input name="entity" key={`entity ${entity}`} defaultValue={entity} size={28} spellcheck={false} placeholder="any" /></label>
         <button class="primary">Compare</button>
         <span class="choices">
@@ -66,6 +66,9 @@ export const TimeView = (): JSX.Element => {
 };
 
 const moment = (text: string): string => (/^\d{4}-\d\d-\d\d$/.test(text.trim()) ? `${text.trim()}T00:00:00Z` : text.trim());
+
+/** Midnight as its day. */
+const shortMoment = (text: string): string => text.replace(/T00:00:00(\.0+)?Z$/, "");
 
 const steps = (): [string, string][] => {
   const { ms, position } = looking.value;

@@ -1,5 +1,6 @@
 // One event: header, payload, chain, what led to it, and what it changed.
 import type { JSX } from "preact";
+import { useState } from "preact/hooks";
 import { useAnswer } from "../../net/answer";
 import type { Ask } from "../../net/send";
 import type { Fact, Moment } from "../../net/types";
@@ -7,7 +8,7 @@ import { Empty, Fault } from "../../parts/frame";
 import { Name, NameText, Relation, When, valueText } from "../../parts/names";
 import { count, kindText, plural, visible } from "../../parts/text";
 import { addressOf } from "../../state/place";
-import { keptParams } from "./view";
+import { About, keptParams } from "./view";
 import { partition, type LogEvent, type LogEventAnswer } from "./types";
 
 interface Difference {
@@ -19,11 +20,13 @@ interface Difference {
   readonly resolved?: readonly Fact[];
 }
 
+const FACTS = 5;
 const CHANGES = ["added", "retracted", "resolved", "decayed"] as const;
 const SAID: Record<(typeof CHANGES)[number], string> = { added: "now known", retracted: "no longer holds", resolved: "set aside", decayed: "fell in confidence" };
 
 export const EventDetail = ({ ask }: { ask: Ask }): JSX.Element => {
   const { data, fault } = useAnswer<LogEventAnswer>(ask);
+  const [all, setAll] = useState(false);
   if (fault !== null) return <aside class="event-detail"><Fault fault={fault} /></aside>;
   if (data === null) return <aside class="event-detail" aria-busy="true" />;
   const { event, chain } = data;
@@ -35,6 +38,47 @@ export const EventDetail = ({ ask }: { ask: Ask }): JSX.Element => {
       </div>
       <p class="event-title"><strong>{kindText(event.kind)}</strong> <span class="muted">version {event.schema_version}, by</span> <NameText uri={event.actor} /></p>
       {chain !== null && <Chain chain={chain} event={event} />}
+      {data.causes.length > 0 && (
+        <>
+          <h3>What led to it</h3>
+          <ol class="path">
+            {data.causes.map((each) => <Step key={each.position} event={each} />)}
+            <li><strong>{kindText(event.kind)}</strong> {count(event.position)}</li>
+          </ol>
+        </>
+      )}
+      <h3>What it says</h3>
+      {data.erased && <p class="notice warn">Erased. Its header and hash remain, so the chain holds.</p>}
+      {event.about !== null && <p class="event-about-text"><About event={event} /></p>}
+      {event.kind === "recall_answered" && typeof data.payload?.["receipt_id"] === "string" && (
+        <p><a href={addressOf("recall", { receipt: String(data.payload["receipt_id"]) })}>Ask it again</a> and see what moved since.</p>
+      )}
+      {data.facts.length > 0 && (
+        <ol class={data.facts.length > 1 ? "event-facts ranked" : "event-facts"}>
+          {data.facts.slice(0, all ? undefined : FACTS).map((fact) => (
+            <li class="quoted" key={fact.id}>
+              <Name uri={fact.entity} /> <Relation name={fact.relation} /> <bdi>{valueText(fact.value)}</bdi>{" "}
+              <a href={addressOf("fact", { id: fact.id })}>fact</a>
+            </li>
+          ))}
+        </ol>
+      )}
+      {data.facts.length > FACTS && <button type="button" class="quiet" aria-expanded={all} onClick={() => setAll(!all)}>{all ? "fewer" : `all ${plural(data.facts.length, "fact")}`}{event.facts > data.facts.length && ` of ${count(event.facts)}`}</button>}
+      {data.payload !== null && <Payload payload={data.payload} />}
+      {data.payload === null && data.facts.length === 0 && !data.erased && <Empty>Not for your key to see.</Empty>}
+      <h3>What it changed</h3>
+      <Changed position={event.position} />
+      {data.read_by.length === 0 ? <p class="muted">No projection reads this kind.</p> : (
+        <div class="scroll" tabIndex={0} role="region" aria-label="Projections that read it">
+          <table class="table">
+            <thead><tr><th scope="col">Projection</th><th scope="col">Its tables</th><th scope="col">Applied</th></tr></thead>
+            <tbody>{data.read_by.map((each) => (
+              <tr key={each.projection}><td>{each.projection.replaceAll("_", " ")}</td><td>{each.tables.length > 0 ? each.tables.map((table) => table.replaceAll("_", " ")).join(", ") : <span class="muted">none</span>}</td><td>{each.applied ? "yes" : "not yet"}</td></tr>
+            ))}</tbody>
+          </table>
+        </div>
+      )}
+      <h3>Header</h3>
       <dl class="record">
         <div><dt>recorded</dt><dd><When at={event.recorded_at} exact /></dd></div>
         <div><dt>received here</dt><dd><When at={event.received_at} exact /></dd></div>
@@ -46,33 +90,31 @@ export const EventDetail = ({ ask }: { ask: Ask }): JSX.Element => {
         <div class="long"><dt>origin</dt><dd><code>{visible(event.origin)}</code></dd></div>
         {chain !== null && <Hashes chain={chain} />}
       </dl>
-      {data.causes.length > 0 && (
-        <>
-          <h3>What led to it</h3>
-          <ol class="path">
-            {data.causes.map((each) => <Step key={each.position} event={each} />)}
-            <li><strong>{kindText(event.kind)}</strong> {count(event.position)}</li>
-          </ol>
-        </>
-      )}
-      <h3>Payload</h3>
-      {data.erased && <p class="notice warn">Erased. Its header and hash remain, so the chain holds.</p>}
-      {data.facts.map((fact) => (
-        <p class="quoted" key={fact.id}>
-          <Name uri={fact.entity} /> <Relation name={fact.relation} /> <bdi>{valueText(fact.value)}</bdi>{" "}
-          <a href={addressOf("fact", { id: fact.id })}>fact</a>
-        </p>
-      ))}
-      {data.payload !== null && <pre class="json" tabIndex={0}>{visibleLines(JSON.stringify(data.payload, null, 2))}</pre>}
-      {data.payload === null && data.facts.length === 0 && !data.erased && <Empty>Not for your key to see.</Empty>}
-      <h3>What it changed</h3>
-      <Changed position={event.position} />
-      <p class="muted readers">
-        {data.read_by.length === 0 ? "No projection reads this kind." : <>Read by {data.read_by.map((each, place) => (
-          <span key={each.projection}>{place > 0 && ", "}<code title={each.tables.length ? `tables: ${each.tables.join(", ")}` : "no tables"}>{each.projection}</code>{!each.applied && " (not yet)"}</span>
-        ))}.</>}
-      </p>
     </aside>
+  );
+};
+
+/** A payload as names and values; what is nested, as JSON. Facts stand above it. */
+const Payload = ({ payload }: { payload: Record<string, unknown> }): JSX.Element => {
+  const plain = Object.entries(payload).filter(([name, value]) => name !== "kind" && value !== null && typeof value !== "object");
+  const nested = Object.entries(payload).filter(([, value]) => value !== null && typeof value === "object");
+  return (
+    <>
+      <dl class="record">
+        {plain.map(([name, value]) => (
+          <div key={name} class={String(value).length > 24 ? "long" : ""}>
+            <dt>{visible(name).replaceAll("_", " ")}</dt>
+            <dd>{name.endsWith("_us") && typeof value === "number" ? <When at={new Date(value / 1000).toISOString()} exact /> : <bdi>{visible(String(value)).slice(0, 2000)}</bdi>}</dd>
+          </div>
+        ))}
+      </dl>
+      {nested.length > 0 && (
+        <details class="raw">
+          <summary>{nested.map(([name]) => visible(name).replaceAll("_", " ")).join(", ")}</summary>
+          <pre class="json" tabIndex={0}>{visibleLines(JSON.stringify(Object.fromEntries(nested), null, 2))}</pre>
+        </details>
+      )}
+    </>
   );
 };
 
@@ -115,7 +157,7 @@ const Changed = ({ position }: { position: number }): JSX.Element => {
   if (fault !== null) return <Fault fault={fault} />;
   if (data === null) return <Empty>{position < 2 ? "The first event of the log." : "…"}</Empty>;
   const total = CHANGES.reduce((sum, change) => sum + (data.counts[change] ?? 0), 0);
-  if (total === 0) return <Empty>No fact that you may read.</Empty>;
+  if (total === 0) return <Empty>No fact came, ended or changed by it.</Empty>;
   return (
     <ul class="changes">
       {CHANGES.flatMap((change) => (data[change] ?? []).map((fact) => (

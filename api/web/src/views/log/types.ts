@@ -13,9 +13,13 @@ export interface LogEvent {
   readonly recorded_at: string;
   readonly received_at: string;
   readonly causation_id: string | null;
+  /** The first of the `facts` that it touched. */
   readonly fact_ids: readonly string[];
+  readonly facts: number;
   readonly entity: string | null;
   readonly relation: string | null;
+  /** What it is about, where that is not one fact: a recall's question, a key's holder. */
+  readonly about: string | null;
 }
 
 export interface LogPage {

@@ -6,8 +6,8 @@ import { Empty, Fault, View } from "../../parts/frame";
 import { NameText, Relation, When } from "../../parts/names";
 import { Rows } from "../../parts/rows";
 import { count, kindText, plural, visible } from "../../parts/text";
-import { addressOf, amend, at, param } from "../../state/place";
-import { head, looking } from "../../state/moments";
+import { addressOf, amend, at, momentQuery, param } from "../../state/place";
+import { head } from "../../state/moments";
 import { partition, type LogEvent, type LogPage } from "./types";
 import { EventDetail } from "./event";
 
@@ -23,9 +23,11 @@ const KINDS = [
 ];
 
 export const LogView = (): JSX.Element => {
-  const until = at.value === "" ? (param("tail") === "off" ? Number(param("held")) : head.value) : looking.value.position;
+  const until = param("tail") === "off" && at.value === "" ? Number(param("held")) : head.value;
   const filters = Object.fromEntries(FILTERS.map((name) => [name, param(name)]));
-  const ask: Ask | null = until > 0 ? { path: "/v1/log", query: { ...filters, before: until + 1, limit: PAGE } } : null;
+  const ask: Ask | null = until > 0 ? {
+    path: "/v1/log", query: { ...filters, ...(at.value === "" ? { before: until + 1 } : momentQuery.value), limit: PAGE },
+  } : null;
   const found = usePages<LogPage, LogEvent>(ask, (page, asked) => ({
     rows: page.events,
     total: null,
@@ -35,7 +37,7 @@ export const LogView = (): JSX.Element => {
   const opened = Number(param("event")) || null;
   const detailAsk: Ask | null = opened === null ? null : { path: `/v1/log/${opened}` };
   return (
-    <View title="Log" wide asks={[ask, detailAsk]} lead={live ? "Every event as it comes, newest first" : `Events up to ${count(until)}, newest first`}
+    <View title="Log" wide asks={[ask, detailAsk]} lead={live ? "Every event as it comes, newest first" : `Events up to ${at.value === "" ? count(until) : visible(at.value)}, newest first`}
       actions={at.value === "" && (
         <button type="button" aria-pressed={live} class={live ? "live on" : "live"}
           onClick={() => amend(live ? { tail: "off", held: String(head.value) } : { tail: "", held: "" })}>
@@ -48,7 +50,7 @@ export const LogView = (): JSX.Element => {
         </label>
         <datalist id="kinds">{KINDS.map((kind) => <option key={kind} value={kind} />)}</datalist>
         {(["entity", "actor", "stream", "peer"] as const).map((name) => (
-          <label key={name}>{name[0]?.toUpperCase()}{name.slice(1)}
+          <label key={name} class={name === "entity" || param(name) !== "" ? "" : "roomy"}>{name[0]?.toUpperCase()}{name.slice(1)}
             <input value={param(name)} onChange={(event) => amend({ [name]: event.currentTarget.value.trim() })} placeholder="any" size={name === "entity" ? 24 : 14} spellcheck={false} />
           </label>
         ))}
@@ -77,12 +79,21 @@ const EventRow = ({ event, opened }: { event: LogEvent; opened: boolean }): JSX.
     <span class="event-position">{count(event.position)}</span>
     <span class={`event-kind kind-${family(event.kind)}`}>{kindText(event.kind)}</span>
     <span class="event-about">
-      {event.entity === null ? <span class="muted">{visible(partition(event.stream))}</span>
-        : <><NameText uri={event.entity} /> {event.relation !== null && <Relation name={event.relation} />}{event.fact_ids.length > 1 && <span class="muted"> and {count(event.fact_ids.length - 1)} more</span>}</>}
+      <About event={event} />
     </span>
     <span class="event-actor"><NameText uri={event.actor} /></span>
     <When at={event.received_at} />
   </a>
+);
+
+/** What an event is about: a fact, a few words, or at least its stream. */
+export const About = ({ event }: { event: LogEvent }): JSX.Element => (
+  <>
+    {event.entity !== null && <><NameText uri={event.entity} /> {event.relation !== null && <Relation name={event.relation} />}{event.facts > 1 && <span class="muted"> and {count(event.facts - 1)} more</span>} </>}
+    {event.about !== null && <bdi class={event.kind === "recall_answered" ? "asked" : ""} title={visible(event.about)}>{visible(event.about.replaceAll(/\bstigmem:\/\/[^/\s]+\//g, ""))}</bdi>}
+    {event.kind === "recall_answered" && <span class="muted"> {plural(event.facts, "fact")}</span>}
+    {event.entity === null && event.about === null && <span class="muted">{visible(partition(event.stream))}</span>}
+  </>
 );
 
 export const keptParams = (params: Record<string, string>): Record<string, string> => ({

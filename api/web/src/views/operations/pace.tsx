@@ -66,7 +66,7 @@ export const Pace = (): JSX.Element => {
       {charts.map(([label, values]) => (
         <figure key={label}>
           <figcaption>{label} <strong class="figure">{values.at(-1) === null || values.at(-1) === undefined ? "–" : Number(values.at(-1)?.toPrecision(3))}</strong></figcaption>
-          <Chart label={label} x={x} series={[{ name: label, values }]} />
+          {steps.length < 2 ? <p class="pace-wait muted">measured from now on</p> : <Chart label={label} x={x} series={[{ name: label, values }]} />}
         </figure>
       ))}
     </div>

@@ -45,7 +45,7 @@ export const Answered = ({ ask, other, label }: AnsweredProps): JSX.Element => {
           {data.stages.map((stage) => (
             <div key={stage.name} class={`stage stage-${colourOf(stage.name)}${stage.status === "completed" ? "" : " off"}`}>
               <strong>{stage.name}</strong> <span class="muted">{stage.status === "completed" ? `${plural(stage.hits, "candidate")} in ${stage.milliseconds.toFixed(1)} ms` : `${stage.status}${stage.detail ? `: ${visible(stage.detail)}` : ""}`}</span>
-              {data.weights[stage.name] !== undefined && <span class="muted"> weighs {data.weights[stage.name]}</span>}
+              {data.weights[stage.name] !== undefined && <span class="muted"> weighs {Number(data.weights[stage.name]?.toPrecision(3))}</span>}
             </div>
           ))}
         </div>

@@ -13,9 +13,10 @@ interface ReceiptPage {
   readonly cursor: string | null;
 }
 
+export const RECEIPTS: Ask = { path: "/v1/recall/receipts", query: { limit: 20 } };
+
 export const Receipts = (): JSX.Element => {
-  const ask: Ask = { path: "/v1/recall/receipts", query: { limit: 20 } };
-  const found = usePages<ReceiptPage, Receipt>(ask, (page, asked) => ({
+  const found = usePages<ReceiptPage, Receipt>(RECEIPTS, (page, asked) => ({
     rows: page.receipts, total: null,
     next: page.cursor === null ? null : { ...asked, query: { ...asked.query, cursor: page.cursor } },
   }));
@@ -24,7 +25,7 @@ export const Receipts = (): JSX.Element => {
     <>
       {chosen !== "" && <Replayed id={chosen} />}
       <Fault fault={found.fault} />
-      {found.data?.length === 0 && <Empty>No recall has left a receipt yet. What is asked on this page leaves none.</Empty>}
+      {found.data?.length === 0 && <Empty>No recall has left a receipt yet. Each one leaves one, in the log within half a minute.</Empty>}
       {found.data !== null && found.data.length > 0 && (
         <div class="scroll" tabIndex={0} role="region" aria-label="Receipts of recalls">
           <table class="table">

@@ -7,7 +7,7 @@ import { visible } from "../../parts/text";
 import { amend, at, param, scope } from "../../state/place";
 import { ScopeChoice } from "../../parts/scope";
 import { Answered } from "./answer";
-import { Receipts } from "./receipts";
+import { RECEIPTS, Receipts } from "./receipts";
 import type { Profiles } from "./types";
 
 const BUDGET = 2000;
@@ -29,7 +29,7 @@ export const RecallView = (): JSX.Element => {
   const other = question && (param("other") !== "" || param("when") !== "")
     ? asked(param("other") || param("profile"), param("when") === "now" ? "" : param("when") || at.value) : null;
   return (
-    <View wide={other !== null} title="Recall" asks={[first, other]} actions={<ScopeChoice />}
+    <View wide={other !== null} title="Recall" asks={[first, other, RECEIPTS]} actions={<ScopeChoice />}
       lead="A question, the answer as a model would get it, and where every score comes from">
       <form class="form-line" onSubmit={(event) => {
         event.preventDefault();

@@ -8,7 +8,7 @@ import type { Conflict, ConflictPage, Fact } from "../../net/types";
 import { Empty, Fault } from "../../parts/frame";
 import { Name, NameText, Relation, When } from "../../parts/names";
 import { visible } from "../../parts/text";
-import { amend, at, param } from "../../state/place";
+import { addressOf, amend, at, param } from "../../state/place";
 import { may } from "../../state/session";
 import { Stated } from "../entity";
 import { Doing, Saying } from "./actions";
@@ -90,7 +90,7 @@ const OneConflict = ({ conflict, settle }: { conflict: Conflict; settle: (confli
   return (
     <article class="conflict" aria-label="Conflict">
       <h2><Name uri={newer.entity} /> <Relation name={newer.relation} /></h2>
-      <p class="muted">noticed <When at={conflict.detected_at} exact />{conflict.resolved_by && <>, settled by <NameText uri={conflict.resolved_by} /></>}{conflict.resolution_note && <>: <bdi>{visible(conflict.resolution_note)}</bdi></>}</p>
+      <p class="muted">noticed <When at={conflict.detected_at} exact />{conflict.resolved_by && <>, <a href={addressOf("fact", { id: conflict.resolved_by })}>settled</a></>}{conflict.resolution_note && <>: <bdi>{visible(conflict.resolution_note)}</bdi></>}</p>
       <div class="sides">
         {[newer, older].map((fact) => (
           <div key={fact.id} class={`side-card${conflict.winning_fact_id === fact.id ? " won" : conflict.winning_fact_id ? " lost" : ""}`}>

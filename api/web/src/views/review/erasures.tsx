@@ -5,15 +5,16 @@ import { useAnswer } from "../../net/answer";
 import type { Ask } from "../../net/send";
 import type { FactPage } from "../../net/types";
 import { Empty, Fault, Section } from "../../parts/frame";
-import { NameText, Relation, Value, When } from "../../parts/names";
+import { Name, NameText, Relation, Value, When } from "../../parts/names";
+import { addressOf } from "../../state/place";
 import { kindText, plural, visible } from "../../parts/text";
 import { Doing } from "./actions";
 
 interface Hold {
-  readonly fact_id?: string | null;
-  readonly entity?: string | null;
-  readonly set_by?: string;
-  readonly set_at?: string;
+  readonly target_kind: "fact" | "entity";
+  readonly target: string;
+  readonly actor: string;
+  readonly set_at: string;
 }
 
 export const Holds = ({ ask }: { ask: Ask }): JSX.Element => {
@@ -27,9 +28,9 @@ export const Holds = ({ ask }: { ask: Ask }): JSX.Element => {
       {data?.holds.length === 0 && <Empty>Nothing is held.</Empty>}
       <ul class="facts">
         {data?.holds.map((hold) => (
-          <li class="fact held" key={`${hold.fact_id} ${hold.entity}`}>
-            <span>{hold.entity ? <NameText uri={hold.entity} /> : <code>{hold.fact_id}</code>} {hold.set_at && <span class="muted">since <When at={hold.set_at} /></span>} {hold.set_by && <span class="muted">by <NameText uri={hold.set_by} /></span>}</span>
-            <Doing label="Let go" title="Let it go" reason="none" ask={() => ({ method: "PUT", path: "/v1/legal-holds", body: hold.entity ? { entity: hold.entity, held: false } : { fact_id: hold.fact_id, held: false } })} />
+          <li class="fact held" key={`${hold.target_kind} ${hold.target}`}>
+            <span>{hold.target_kind === "entity" ? <Name uri={hold.target} /> : <a href={addressOf("fact", { id: hold.target })}>fact <code>{visible(hold.target)}</code></a>} <span class="muted">since <When at={hold.set_at} /> by <NameText uri={hold.actor} /></span></span>
+            <Doing label="Let go" title="Let it go" reason="none" ask={() => ({ method: "PUT", path: "/v1/legal-holds", body: { [hold.target_kind === "entity" ? "entity" : "fact_id"]: hold.target, held: false } })} />
           </li>
         ))}
       </ul>
@@ -40,11 +41,12 @@ export const Holds = ({ ask }: { ask: Ask }): JSX.Element => {
 interface Erasure {
   readonly erasure_id: string;
   readonly status: string;
-  readonly reason?: string;
-  readonly requested_at?: string;
-  readonly erased_at?: string;
-  readonly fact_ids?: readonly string[];
-  readonly facts?: number;
+  readonly reason: string;
+  readonly actor: string;
+  readonly requested_at: string;
+  readonly facts: number;
+  readonly events: number;
+  readonly error: string | null;
 }
 
 const REASONS = ["unspecified", "request", "law", "policy", "mistake"];
@@ -68,7 +70,8 @@ export const Erasures = ({ ask }: { ask: Ask }): JSX.Element => {
           {data?.erasures.map((each) => (
             <li class="fact" key={each.erasure_id}>
               <span><span class={each.status === "clean" ? "tag good" : "tag warn"}>{kindText(each.status)}</span> <code>{each.erasure_id}</code></span>
-              <span class="fact-foot">{each.reason && <span>reason: {visible(each.reason)}</span>}{(each.requested_at ?? each.erased_at) && <When at={each.requested_at ?? each.erased_at ?? ""} exact />}{each.fact_ids && <span>{plural(each.fact_ids.length, "fact")}</span>}</span>
+              <span class="fact-foot"><span>{plural(each.facts, "fact")}, {plural(each.events, "event")}</span><span>reason: {visible(each.reason)}</span><When at={each.requested_at} exact /><span>by <NameText uri={each.actor} /></span></span>
+              {each.error !== null && <p class="notice bad"><span>{visible(each.error)}</span></p>}
             </li>
           ))}
         </ul>
