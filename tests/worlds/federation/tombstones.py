@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import msgspec
+
 from engramlog.api.node.tasks.tombstone_sharing import shared_page
 from engramlog.eventlog.kinds import TombstoneRevoked, TombstoneSet
 from engramlog.projections.moment import format_instant
@@ -68,7 +70,7 @@ def ask(who: Member, other: Member, liar: random.Random | None = None) -> int:
     """
     grants = other.peer(who).grants
     shared = frozenset(grants.scopes if grants is not None else ()) & frozenset(SCOPES)
-    page = shared_page(other.node, shared, 0, 1_000_000)
+    page = msgspec.to_builtins(shared_page(other.node, shared, 0, 1_000_000))
     records = [*page["tombstones"], *page["revocations"]]
     if liar is not None:
         records = _lied(records, other, liar)
