@@ -114,7 +114,7 @@ class Authorization(Struct, frozen=True):
 
     def writes_as(self, source: str) -> bool:
         """Whether the caller may state facts in the name of ``source`` (stored form)."""
-        return any(matches_label(pattern, source) for pattern in self.sources)
+        return _is_covered(source, self.sources)
 
     def may_end(self, source: str) -> bool:
         """Whether the caller may end, hide or weaken a fact of ``source``, in any scope."""
@@ -181,6 +181,12 @@ class Authorization(Struct, frozen=True):
             stated = view.source if slots is None else view.source[slots]
             cleared &= (level <= OPEN_CLASS) | (stated == (-1 if own is None else own))
         return cleared
+
+
+@lru_cache(maxsize=4_096)
+def _is_covered(source: str, patterns: tuple[str, ...]) -> bool:
+    """Whether one of the patterns covers a source."""
+    return any(matches_label(pattern, source) for pattern in patterns)
 
 
 @lru_cache(maxsize=64)

@@ -121,18 +121,17 @@ def page_of(
         ties = int(np.count_nonzero(view.hlc[chosen] == after[0]))
     chosen = _newest(view, chosen, limit + 1 + ties)
     rows = reader.rows([int(position) for position in view.from_position[chosen]])
-    pairs = sorted(
-        zip(rows, chosen.tolist(), strict=True),
-        key=lambda pair: (pair[0].hlc, pair[0].id),
-        reverse=True,
-    )
+    places = [(row.hlc, row.id, n) for n, row in enumerate(rows)]
+    places.sort(reverse=True)  # an id is one fact's alone
     if after is not None:
-        pairs = [pair for pair in pairs if (pair[0].hlc, pair[0].id) < after]
+        places = [place for place in places if place[:2] < after]
+    shown = [n for _, _, n in places[:limit]]
+    numbers: list[int] = chosen.tolist()
     return FactListPage(
-        slots=[slot for _, slot in pairs[:limit]],
-        rows=[row for row, _ in pairs[:limit]],
+        slots=[numbers[n] for n in shown],
+        rows=[rows[n] for n in shown],
         total=total,
-        more=len(pairs) > limit,
+        more=len(places) > limit,
     )
 
 

@@ -14,7 +14,7 @@ from engramlog.api.schemas.values import wire_v
 from engramlog.eventlog.clock import format_hlc
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.identifiers import id_text
-from engramlog.eventlog.kinds import Attestation, FactAsserted, FactAttributes, Parent
+from engramlog.eventlog.kinds import FactAsserted, FactAttributes, Parent
 from engramlog.projections.arrays import I32
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.image.reader import Reader
@@ -22,6 +22,7 @@ from engramlog.projections.image.view import View
 from engramlog.projections.moment import Moment, format_instant
 from engramlog.projections.tables.facts.fact_rows import FactRow
 
+_encode = msgspec.json.Encoder().encode
 _TEXTS = frozenset({"text", "string", "ref", "datetime"})
 """Types of values that are text on the wire too."""
 
@@ -95,101 +96,42 @@ def records_of(
     return [record_of(row, now, node_id) for row, now in zip(rows, numbers, strict=True)]
 
 
-def record_of(row: FactRow, now: Volatile, node_id: str) -> Record:
-    """A stored fact as the wire carries it."""
-    return _record(
-        (row.id, row.entity, row.relation, row.value_type, row.value_v, row.interpret_as),
-        row.source,
-        (row.recorded_at, row.hlc, row.from_position),
-        row.received_from,
-        None if row.origin == node_id else row.origin,
-        (row.valid_from, row.valid_until),
-        row.scope,
-        row.garden_id,
-        None if row.attestation_json is None else row.attestation,
-        row.cid,
-        () if row.parents_json == "[]" else row.derived_from,
-        now,
-        [],
-    )
-
-
-def record_of_event(event: Recorded, now: Volatile, warnings: list[str]) -> Record:
-    """A fact just written, from the event that recorded it: no table is read."""
-    fact, header = event.payload, event.header
-    assert isinstance(fact, FactAsserted)
-    value = fact.value
-    if fact.attributes is not None:
-        now = msgspec.structs.replace(now, attributes=fact.attributes)
-    return _record(
-        (
-            fact.id or id_text(event.event_id),
-            fact.entity,
-            fact.relation,
-            value.type,
-            value.v,
-            value.interpret_as,
-        ),
-        fact.source,
-        (header.recorded_at, header.hlc, event.position),
-        None,
-        None,
-        (fact.valid_from, fact.valid_until),
-        fact.scope,
-        fact.garden_id,
-        fact.attestation,
-        fact.cid,
-        fact.derived_from,
-        now,
-        warnings,
-    )
-
-
-def _record(
-    said: tuple[str, str, str, str, str, str],
-    source: str,
-    recorded: tuple[int, int, int],
-    received_from: str | None,
-    origin: str | None,
-    valid: tuple[str | None, str | None],
-    scope: str,
-    garden_id: str | None,
-    attestation: Attestation | None,
-    cid: str,
-    parents: Sequence[Parent],
-    now: Volatile,
-    warnings: list[str],
+def record_of(
+    row: FactRow, now: Volatile, node_id: str, warnings: list[str] | None = None
 ) -> Record:
-    """``said``: id, entity, relation and value; ``recorded``: microseconds, HLC and position.
+    """A stored fact as the wire carries it.
 
-    Made for every fact of every answer: what most facts have is copied, and arguments have
-    places, which both cost less than naming everything.
+    Made for every fact of every answer: what most facts have is copied, which costs less than
+    naming everything.
     """
-    fact_id, entity, relation, value_type, value_v, interpret_as = said
-    recorded_at, hlc, position = recorded
+    value_type, value_v = row.value_type, row.value_v
     v = value_v if value_type in _TEXTS else wire_v(value_type, value_v)
     record: Record = _PLAIN.copy()
-    record["id"] = fact_id
-    record["entity"] = entity
-    record["relation"] = relation
-    record["value"] = {"type": value_type, "v": v, "interpret_as": interpret_as}
-    record["source"] = source
-    record["timestamp"] = format_instant(recorded_at)
-    record["hlc"] = format_hlc(hlc)
-    record["received_from"] = received_from
-    record["valid_until"] = valid[1]
+    record["id"] = row.id
+    record["entity"] = row.entity
+    record["relation"] = row.relation
+    record["value"] = {"type": value_type, "v": v, "interpret_as": row.interpret_as}
+    record["source"] = row.source
+    record["timestamp"] = format_instant(row.recorded_at)
+    record["hlc"] = format_hlc(row.hlc)
+    record["received_from"] = row.received_from
+    record["valid_until"] = row.valid_until
     record["confidence"] = confidence = now.confidence
-    record["scope"] = scope
-    record["origin_node_id"] = origin
-    record["garden_id"] = garden_id
+    record["scope"] = row.scope
+    record["origin_node_id"] = None if row.origin == node_id else row.origin
+    record["garden_id"] = row.garden_id
     record["contradicted"] = now.contradicted
-    record["warnings"] = warnings
+    record["warnings"] = [] if warnings is None else warnings
     record["sanitizer_warnings"] = []
-    record["cid"] = cid or None
-    record["derived_from"] = [wire_parent(parent) for parent in parents] if parents else []
-    record["valid_from"] = valid[0]
-    record["position"] = position
-    if attestation is not None:
+    record["cid"] = row.cid or None
+    record["derived_from"] = (
+        [] if row.parents_json == "[]" else [wire_parent(parent) for parent in row.derived_from]
+    )
+    record["valid_from"] = row.valid_from
+    record["position"] = row.from_position
+    if row.attestation_json is not None:
+        attestation = row.attestation
+        assert attestation is not None
         record["attested_key_id"] = attestation.key_id
         record["attested"] = True
     trust = now.source_trust
@@ -198,10 +140,27 @@ def _record(
         record["effective_confidence"] = round(confidence * trust, 6)
     if now.quarantine is not None:
         record["quarantine_status"] = now.quarantine
-        record["quarantine_garden_id"] = garden_id
+        record["quarantine_garden_id"] = row.garden_id
     if now.attributes is not None:
         record["attributes"] = wire_attributes(now.attributes)
     return record
+
+
+def record_of_event(event: Recorded, now: Volatile, warnings: list[str]) -> Record:
+    """A fact just written, from the event that recorded it: no table is read."""
+    fact, header = event.payload, event.header
+    assert isinstance(fact, FactAsserted)
+    value, parents, attestation = fact.value, fact.derived_from, fact.attestation
+    if fact.attributes is not None:
+        now = msgspec.structs.replace(now, attributes=fact.attributes)
+    row = FactRow(
+        event.position, fact.id or id_text(event.event_id), fact.entity, fact.relation,
+        value.type, value.v, value.interpret_as, fact.source, fact.scope, fact.garden_id,
+        fact.confidence, fact.valid_from, fact.valid_until, header.hlc, header.recorded_at,
+        fact.cid, _encode(parents).decode() if parents else "[]", fact.write_mode, header.actor,
+        header.origin, None, None if attestation is None else _encode(attestation).decode(),
+    )  # fmt: skip
+    return record_of(row, now, header.origin, warnings)
 
 
 _PLAIN: Record = dict.fromkeys(

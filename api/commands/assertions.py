@@ -12,8 +12,7 @@ from engramlog.api.commands.garden_access import entered_garden, member_of
 from engramlog.api.commands.request_context import RequestContext
 from engramlog.api.http.errors import ApiError, coded, refused
 from engramlog.api.schemas.facts import AssertRequest
-from engramlog.api.schemas.values import FactValue
-from engramlog.eventlog.kinds import FactAttributes, Parent
+from engramlog.eventlog.kinds import FactAttributes, Parent, Value
 from engramlog.eventlog.log import Idempotency
 from engramlog.projections.cid import compute_cid
 from engramlog.projections.graph.provenance import shown_facts
@@ -49,14 +48,14 @@ def assertion_of(context: RequestContext, request: AssertRequest) -> Assertion:
     Raises:
         ApiError: 400, 403, 404 or 413 in the protocol's words.
     """
-    check_value(context, request.value)
+    given = request.value.stored()
+    check_value(context, given)
     garden = None if request.garden_id is None else entered_garden(context, request.garden_id).id
     _check_rights(context, request)
     position = context.node.reader.image.position
     entity, source = entity_named(context, request.entity, position), stored_uri(request.source)
     check_entity(context, entity)
     check_source(context, source)
-    given = request.value.stored()
     value = value_meant(context, given, position)
     attributes = None if request.attributes is None else request.attributes.stored()
     check_attributes(context, attributes)
@@ -84,7 +83,7 @@ def assertion_of(context: RequestContext, request: AssertRequest) -> Assertion:
         attestation=attestation_of(context, request, given),
         attributes=attributes,
         member=member_of(context),
-        rights=context.authorization.alone(),
+        rights=context.own_rights,
     )
     return Assertion(command, _warnings(entity, request.relation))
 
@@ -127,13 +126,13 @@ def check_attributes(context: RequestContext, attributes: FactAttributes | None)
         )
 
 
-def check_value(context: RequestContext, value: FactValue) -> None:
+def check_value(context: RequestContext, value: Value) -> None:
     """Raises ApiError 403 for an instruction without the right, 413 for too long a value."""
-    refusal = instruction_refusal(value.stored(), context.authorization.permissions)
+    refusal = instruction_refusal(value, context.authorization.permissions)
     if refusal is not None:
         raise refused(refusal)
     limit = context.service.settings.value_bytes_max
-    text: str = value.v
+    text = value.v
     if len(text) * 4 > limit and len(text.encode()) > limit:
         raise ApiError(
             413,

@@ -39,6 +39,7 @@ from engramlog.projections.normalization import SCOPES
 from engramlog.projections.tables.facts.fact_rows import FactRow
 from engramlog.projections.writing.commands import Command, Done, Refused, WriteAnswer
 from engramlog.projections.writing.held_commands import scope_not_held
+from engramlog.projections.writing.submission import LoopAnswer, Submission
 from engramlog.replay.moment import MomentError, before_floor, resolve
 
 EMBEDDED_POLL_S = 0.01
@@ -65,6 +66,11 @@ class ReadingContext:
     def authorization(self) -> Authorization:
         """The caller's rights in lists and look-ups, as the sanitizer mode leaves them."""
         return look_up_rights(self.service.settings.sanitizer_mode, self.caller.authorization)
+
+    @cached_property
+    def own_rights(self) -> Authorization:
+        """The caller's rights where one fact is named, or stated again."""
+        return self.authorization.alone()
 
     @cached_property
     def model_authorization(self) -> Authorization:
@@ -238,10 +244,10 @@ class RequestContext(ReadingContext):
         atomic: bool = False,
     ) -> WriteAnswer:
         """Hand commands to the writer and wait until they are durable."""
-        future = self.node.writer.submit(
-            commands, actor=self.caller.principal, idempotency=idempotency, atomic=atomic
-        )
-        return await asyncio.wrap_future(future)
+        answer = LoopAnswer()
+        principal = self.caller.principal
+        self.node.writer.take(Submission(commands, principal, idempotency, None, atomic, answer))
+        return await answer.future
 
     async def embedded(self, position: int) -> bool:
         """Whether everything up to ``position`` gets its vector while the setting lets us

@@ -139,7 +139,7 @@ def _readable(scratch: RequestContext, slot: int) -> bool:
 
 def _resolution(scratch: RequestContext, item: SupposeResolve) -> ResolveConflict:
     if item.new_value is not None:
-        check_value(scratch, item.new_value)
+        check_value(scratch, item.new_value.stored())
     view, rights = scratch.view(), scratch.authorization
     reader = scratch.node.reader
     seen = conflict(reader, view, rights, scratch.moment(view), item.conflict_id)

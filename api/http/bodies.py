@@ -122,8 +122,14 @@ async def read_bytes(request: web.Request, limit: int) -> bytes:
         limit = min(limit, declared * INFLATED_RATIO_MAX)
     chunks: list[bytes] = []
     size = 0
+    content = request.content
     try:
-        async for chunk in request.content.iter_any():
+        if content.is_eof():  # all of it came with the header
+            data = content.read_nowait()
+            if len(data) > limit:
+                raise _too_large(limit)
+            return data
+        async for chunk in content.iter_any():
             size += len(chunk)
             if size > limit:
                 raise _too_large(limit)

@@ -191,10 +191,10 @@ class Reader:
         if len(missing) == len(positions):
             return read
         by_position = {row.from_position: row for row in read}
-        rows = (
+        rows = [
             by_position.get(at) if row is None else row
             for at, row in zip(positions, found, strict=True)
-        )
+        ]
         return [row for row in rows if row is not None]
 
     def slot_of(self, fact_id: str) -> int | None:

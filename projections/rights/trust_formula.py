@@ -119,5 +119,6 @@ def trust_levels(policy: TrustPolicy) -> F64:
     return table
 
 
+@lru_cache(maxsize=4_096)
 def _authority(uri: str) -> str:
     return uri[len(_FORMAL) :].split("/", 1)[0] if uri.startswith(_FORMAL) else ""

@@ -126,8 +126,8 @@ def _scanned(text: str) -> frozenset[str]:
         visible, codes = strip(text)
         low = folded(text)
     found = words(low)
-    families = _suggested(_CUES.intersection(map(_stem_of, found)))
-    if families:
+    cues = _CUES.intersection(map(_stem_of, found))
+    if cues and (families := _suggested(cues)):
         codes |= _in_words(" ".join(found), families)
     if not low.isascii() or _has_mark(low):
         codes |= _in_lines(lines(low))
@@ -149,7 +149,8 @@ def _in_names(*names: str) -> frozenset[str]:
             return _scanned("\n".join(names))
         cues |= of_name
     text = "\n".join(names)
-    return _scanned(text) if len(text) >= _BLOB_CHARS_MIN or _suggested(cues) else _NOTHING
+    tells = len(text) >= _BLOB_CHARS_MIN or (cues and _suggested(cues))
+    return _scanned(text) if tells else _NOTHING
 
 
 @lru_cache(maxsize=16_384)

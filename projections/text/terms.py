@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import cast
 
 import apsw
 
@@ -60,7 +59,7 @@ def _open_tokenizer() -> Callable[[str], list[str]]:
     reason = apsw.FTS5_TOKENIZE_DOCUMENT
 
     def tokenize(text: str) -> list[str]:
-        terms = cut(text.encode(), reason, None, include_offsets=False, include_colocated=False)
-        return cast("list[str]", terms)  # plain terms, without either option
+        # plain terms, without either option
+        return cut(text.encode(), reason, None, include_offsets=False, include_colocated=False)  # pyright: ignore[reportReturnType]
 
     return tokenize

@@ -2,17 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any, Protocol
 
 from engramlog.eventlog.log import Idempotency
 from engramlog.projections.writing.commands import Command, WriteAnswer
 
 
-class Submission:
-    """One caller's commands, to be written together."""
+class Answered(Protocol):
+    """What takes the outcome of a submission, in the writer's thread."""
 
-    __slots__ = ("actor", "answer", "atomic", "commands", "idempotency", "received_at")
+    def set_result(self, result: WriteAnswer, /) -> None: ...
+    def set_exception(self, exception: BaseException, /) -> None: ...
+
+
+class LoopAnswer:
+    """An outcome that a coroutine waits for: one hop to its event loop, and no locks. Made in
+    the loop; ``future`` is what to await."""
+
+    __slots__ = ("_loop", "future")
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[WriteAnswer] = self._loop.create_future()
+
+    def set_result(self, result: WriteAnswer, /) -> None:
+        self._pass_on(self.future.set_result, result)
+
+    def set_exception(self, exception: BaseException, /) -> None:
+        self._pass_on(self.future.set_exception, exception)
+
+    def _pass_on(self, settle: Callable[[Any], None], outcome: object) -> None:
+        # A loop that was closed has nothing left that waits.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._settle, settle, outcome)
+
+    def _settle(self, settle: Callable[[Any], None], outcome: object) -> None:
+        if not self.future.done():  # who waited may have given up
+            settle(outcome)
+
+
+class Submission:
+    """One caller's commands, to be written together.
+
+    Attributes:
+        outcome: what is given the outcome.
+        answer: a future of it; only where nothing else was to take it.
+    """
+
+    __slots__ = ("actor", "answer", "atomic", "commands", "idempotency", "outcome", "received_at")
 
     def __init__(
         self,
@@ -21,16 +62,20 @@ class Submission:
         idempotency: Idempotency | None,
         received_at: int | Sequence[int] | None,
         atomic: bool,
+        outcome: Answered | None = None,
     ) -> None:
         self.commands = commands
         self.actor = actor
         self.idempotency = idempotency
         self.received_at = received_at
         self.atomic = atomic
-        self.answer: Future[WriteAnswer] = Future()
-        # A caller who no longer waits cannot take back what was submitted: a cancelled
-        # future would refuse the answer, in the writer's own thread.
-        self.answer.set_running_or_notify_cancel()
+        if outcome is None:
+            self.answer: Future[WriteAnswer] = Future()
+            # A caller who no longer waits cannot take back what was submitted: a cancelled
+            # future would refuse the answer, in the writer's own thread.
+            self.answer.set_running_or_notify_cancel()
+            outcome = self.answer
+        self.outcome = outcome
 
     def received(self, number: int) -> int | None:
         """When the command ``number`` was received, where that is not the clock's to say."""

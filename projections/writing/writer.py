@@ -140,11 +140,18 @@ class Writer:
         Raises (through the future): AppendError, StorageError, WriterDegraded.
         Raises (here): WriterBusy, WriterClosed, ReplicaReadOnly.
         """
+        submission = Submission(commands, actor, idempotency, received_at, atomic)
+        self.take(submission)
+        return submission.answer
+
+    def take(self, submission: Submission) -> None:
+        """Queue a submission; its ``outcome`` is told as the future of ``submit``.
+
+        Raises: WriterBusy, WriterClosed, ReplicaReadOnly.
+        """
         if self.primary is not None:
             raise ReplicaReadOnly(f"this node is a read-only replica; write to {self.primary}")
-        submission = Submission(commands, actor, idempotency, received_at, atomic)
         self._enqueue(submission)
-        return submission.answer
 
     def exclusive(self, work: Callable[[], Any]) -> Future[Any]:
         """Run ``work`` in the writer's thread, between groups, with tables that show all that
@@ -267,7 +274,7 @@ class Writer:
         while not self._queue.empty():
             item = self._queue.get()
             if isinstance(item, Submission):
-                item.answer.set_exception(WriterClosed("the writer is closed"))
+                item.outcome.set_exception(WriterClosed("the writer is closed"))
             elif item is not None:
                 item()
 
@@ -342,16 +349,16 @@ class Writer:
             except SubmissionFailed as failure:
                 group = [submission for submission in group if submission is not failure.submission]
                 if isinstance(failure.cause, WriteAnswer):
-                    failure.submission.answer.set_result(failure.cause)
+                    failure.submission.outcome.set_result(failure.cause)
                 else:
-                    failure.submission.answer.set_exception(failure.cause)
+                    failure.submission.outcome.set_exception(failure.cause)
             except (StorageError, WriterDegraded) as fault:
                 for submission in group:
-                    submission.answer.set_exception(fault)
+                    submission.outcome.set_exception(fault)
                 return
             except Exception as fault:
                 if len(group) == 1:
-                    group[0].answer.set_exception(fault)
+                    group[0].outcome.set_exception(fault)
                 else:  # one of them cannot be written: find out which
                     for submission in group:
                         self._write_together([submission])
@@ -393,7 +400,7 @@ class Writer:
                 isinstance(outcome, Done) and bool(outcome.detail.get("replayed"))
                 for outcome in outcomes
             )
-            submission.answer.set_result(WriteAnswer(outcomes, position, replayed))
+            submission.outcome.set_result(WriteAnswer(outcomes, position, replayed))
 
     def _settle(self, events: list[Recorded], position: int) -> None:
         """Commit the tables and publish. The log has the events already: a failure here is

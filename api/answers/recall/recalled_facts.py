@@ -41,8 +41,9 @@ def recalled_json(
         token_estimate=each.token_estimate,
         from_card=each.from_card,
     )
+    parents = [] if each.row.parents_json == "[]" else each.row.derived_from
     flat: dict[str, Any] = {
-        "derived_from_hashes": [parent.hash for parent in each.row.derived_from],
+        "derived_from_hashes": [parent.hash for parent in parents],
         "score": item.score,
         "score_breakdown": item.score_breakdown,
         "hop_distance": item.hop_distance,

@@ -143,7 +143,7 @@ async def resolve_conflict(call: Call) -> web.Response:
     request = parse_body(ResolveRequest, data)
     if request.new_value is not None:
         check_unattested(call)
-        check_value(call, request.new_value)
+        check_value(call, request.new_value.stored())
     view = call.view()
     conflict_id = call.segment("conflict_id")
     rights = call.authorization.reading()

@@ -6,6 +6,7 @@ was acknowledged meanwhile would be lost.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from engramlog.eventlog.errors import StorageFailed
@@ -15,8 +16,8 @@ class LogFiles:
     """The database at ``path`` and its write-ahead log, as they were when first looked at."""
 
     def __init__(self, path: Path) -> None:
-        self._paths = (path, path.with_name(f"{path.name}-wal"))
-        self._inodes: dict[Path, int] = {}
+        self._paths = (str(path), f"{path}-wal")
+        self._inodes: dict[str, int] = {}
 
     def check(self) -> None:
         """Raises StorageFailed if one of them was removed or replaced."""
@@ -32,8 +33,8 @@ class LogFiles:
                 self._inodes[path] = found
 
 
-def _inode(path: Path) -> int | None:
+def _inode(path: str) -> int | None:
     try:
-        return path.stat().st_ino
+        return os.stat(path).st_ino
     except FileNotFoundError:
         return None

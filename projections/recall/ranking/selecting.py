@@ -52,7 +52,7 @@ def select(survey: Survey, plan: Plan, scored: Scored, rows: Rows) -> list[Selec
     positions = view.from_position[scored.fused.slots[order]]
     pool = rows(positions.tolist()) if plan.token_budget > 0 else []
     # Rows that are gone (a fact erased since the view was pinned) are simply not offered.
-    held = np.isin(positions, [row.position for row in pool])
+    held = np.isin(positions, [row.from_position for row in pool])
     firsts = int(np.count_nonzero(held & is_first[: len(held)]))
     order = order[held]
     estimate = ESTIMATORS[profile.packing.estimator]
@@ -84,6 +84,8 @@ def add_parents(
     present = {each.slot for each in selected}
     parents: list[Selected] = []
     for child in selected:
+        if child.row.parents_json == "[]":
+            continue
         for parent in child.row.derived_from:
             found = _newest(survey, f"sha256:{parent.hash}", rows, slots_of_cid)
             if found is None or found[0] in present or len(parents) >= room:

@@ -237,7 +237,7 @@ def test_a_failing_disk_is_reported_and_no_trace_leaks(
     def broken(*_: object, **__: object) -> None:
         raise fault
 
-    monkeypatch.setattr(live.node.writer, "submit", broken)
+    monkeypatch.setattr(live.node.writer, "take", broken)
     answer = live.call("POST", "/v1/facts", json=fact())
     assert (answer.status_code, answer.json()["detail"]["code"]) == (status, code)
     assert "secret" not in answer.text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import shutil
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from engramlog.projections.tables.facts.facts import FactsProjector
 from engramlog.projections.tables.store import ProjectionStore, current_generation
 from engramlog.projections.writing import writer as writer_module
 from engramlog.projections.writing.commands import Done, Refused, RetractFact
-from engramlog.projections.writing.submission import Submission
+from engramlog.projections.writing.submission import LoopAnswer, Submission
 from engramlog.projections.writing.writer import WriterBusy, WriterClosed, WriterDegraded
 from engramlog.replay.rebuild import ProjectorHalted
 from tests.worlds.failing_storage import FailingOnce
@@ -57,6 +58,21 @@ def test_commands_of_one_group_see_each_other(node: Node) -> None:
     assert isinstance(other, Done)
     assert (one.created, other.created) == (True, False)
     assert one.fact_id == other.fact_id
+
+
+def test_a_coroutine_gets_its_answer_and_one_that_gave_up_harms_nobody(node: Node) -> None:
+    async def state(v: str, *, wait: bool) -> bool:
+        answer = LoopAnswer()
+        node.writer.take(Submission([role(v)], "agent:t", None, None, False, answer))
+        if not wait:
+            return answer.future.cancel()
+        outcome = (await answer.future).outcomes[0]
+        return isinstance(outcome, Done) and outcome.created
+
+    assert asyncio.run(state("A", wait=True))
+    assert asyncio.run(state("B", wait=False))  # the loop is closed when the writer answers
+    node.writer.submit([role("C")], actor="agent:t").result()
+    assert len(ids(node)) == 3
 
 
 def test_an_atomic_command_is_undone_alone(node: Node) -> None:
