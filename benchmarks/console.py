@@ -26,7 +26,7 @@ QUESTION = "who decided on the quarterly billing migration?"
 PAINTED_AIM, ANSWERED_AIM = "≤ 1000 ms", "≤ 100 ms"
 REPEATS = 3
 _BEATS = ("/readyz", "/metrics")
-"""What the page asks for by the clock, whatever is done in it."""
+"""What the page asks for by the clock, without any action of its user."""
 
 _BEGIN = """() => {
   performance.clearResourceTimings();

@@ -90,7 +90,7 @@ def _trusted(view: View, slots: I32, moment: Moment, least: float) -> Bool:
 
 
 def _narrowed(view: View, filters: ListFilters) -> I32 | None:
-    """Slots that pass the filters by name; None where there are none."""
+    """Slots that pass the filters by name; None if there are none."""
     named = (filters.entity, filters.relation, filters.source, filters.attested)
     if all(each is None for each in named):
         return None

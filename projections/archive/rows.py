@@ -113,7 +113,7 @@ def touched(kind: str, event_id: str, payload: dict[str, Any]) -> list[str]:
 
 
 def _items(payload: dict[str, Any], name: str) -> list[Any]:
-    """A field that is a list; none where another kind counts under that name."""
+    """A field that is a list; empty if another kind counts under that name."""
     found = payload.get(name)
     return cast("list[Any]", found) if isinstance(found, list) else []
 

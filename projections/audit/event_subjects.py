@@ -14,7 +14,7 @@ OF_MANY_FACTS = frozenset({"recall_answered", "recall_served", "request_answered
 
 def about(kind: str, detail: Detail) -> str | None:
     """Words for ``detail``, what the caller may know of an event's payload: the question of a
-    recall, the name that an alias is for, the holder of a key. None where the facts that the
+    recall, the name that an alias is for, the holder of a key. None if the facts that the
     event touched say it all."""
     said = _WORDS.get(kind)
     if said is None:

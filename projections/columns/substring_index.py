@@ -123,7 +123,8 @@ class Holding:
         found: Bool = np.zeros(len(numbers), dtype=np.bool_)
         if not len(numbers) or not self._blocks:
             return found
-        first, last = self._firsts.searchsorted((numbers.min(), numbers.max()), side="right") - 1
+        ends = self._firsts.searchsorted([numbers.min(), numbers.max()], side="right")
+        first, last = int(ends[0]) - 1, int(ends[1]) - 1
         held = [self._of_block(at) for at in range(first, last + 1)]
         if not any(map(len, held)):
             return found

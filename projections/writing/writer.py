@@ -145,7 +145,7 @@ class Writer:
         return submission.answer
 
     def take(self, submission: Submission) -> None:
-        """Queue a submission; its ``outcome`` is told as the future of ``submit``.
+        """Queue a submission; its ``outcome`` gets what the future of ``submit`` would.
 
         Raises: WriterBusy, WriterClosed, ReplicaReadOnly.
         """
