@@ -91,11 +91,11 @@ $(CONSOLE): $(INSTALLED) $(CONSOLE_SOURCES)
 	@cd $(WEB) && { $(NODE) install.mjs && $(NODE) build.mjs && touch dist/.built || \
 	echo "the console could not be built (it needs the npm registry); everything else works" >&2; }
 
-# 110 MB that only the adapters' tests need.
-$(ADAPTERS): $(INSTALLED) adapters.lock
-	@$(PIP) install --quiet --require-hashes --only-binary :all: --no-deps -r adapters.lock
-	@$(PIP) check --quiet
-	@touch $@
+# 110 MB that only the adapters' tests need; without them those tests are skipped.
+$(ADAPTERS): $(INSTALLED) packaging/adapters.lock
+	@$(PIP) install --quiet --require-hashes --only-binary :all: --no-deps -r packaging/adapters.lock \
+	&& $(PIP) check --quiet && touch $@ || \
+	echo "the adapters' libraries could not be installed: their tests are skipped" >&2
 
 $(GENERATOR): $(INSTALLED) $(addprefix $(GENERATORS)/,package.json package-lock.json .npmrc)
 	@cd $(GENERATORS) && $(NODE) $(abspath $(WEB))/install.mjs && touch node_modules/.package-lock.json || \
@@ -139,7 +139,7 @@ lock: ## Rewrite the locks from pyproject.toml (needs uv; ARGS=--upgrade for new
 	@$(UV) pip compile pyproject.toml $(addprefix --extra ,langgraph langchain llama-index openai-agents) \
 	--constraint requirements.lock --universal --python-version 3.11 \
 	--fork-strategy fewest --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
-	--quiet --output-file adapters.lock $(ARGS)
+	--quiet --output-file packaging/adapters.lock $(ARGS)
 
 count: ## Count the lines of each room
 	@for room in eventlog projections replay api; do \

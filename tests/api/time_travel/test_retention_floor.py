@@ -54,6 +54,7 @@ def reads(fact_id: str, at: str) -> list[tuple[str, str, dict[str, Any]]]:
         ("GET", f"/v1/time-travel/entities/{ALICE}", get),
         ("POST", FORK, {"json": {"suppose": supposed, "recall": asked, "as_of": at}}),
         ("POST", "/v1/time-travel/sql", {"json": {"sql": "SELECT 1", "as_of": at}}),
+        ("GET", "/v1/log", get),
         ("GET", "/v1/audit", get),
         ("GET", "/v1/audit/export", get),
         ("GET", f"/v1/audit/facts/{fact_id}", get),

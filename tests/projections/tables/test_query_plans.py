@@ -39,7 +39,10 @@ HOT = {
     "closing a conflict": statements.CLOSE,
     "closing a key's conflicts": statements.CLOSE_KEY,
     "the conflicts of a key": conflicts._OF_KEY,
-    "one page of conflicts": conflicts._PAGE,
+    **{
+        f"one page of conflicts ({status or 'all'})": conflicts._PAGE.format(wanted=wanted)
+        for status, (wanted, _) in conflicts._WANTED.items()
+    },
     "one row by position": fact_rows._FETCH_ONE,
     "rows by position": fact_rows._FETCH_MANY,
     "ending a fact": facts._END,

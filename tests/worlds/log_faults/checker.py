@@ -147,7 +147,12 @@ def digested(history: list[dict[str, Any]]) -> int:
 
 def _digests(histories: list[list[dict[str, Any]]]) -> list[str]:
     """Tables of the same log are the same, with any reader and any size of pages."""
-    last = {(noted["digested"], noted["digest"]) for each in histories for noted in each[-1:]}
+    last = {
+        (noted["digested"], noted["digest"])
+        for each in histories
+        for noted in each[-1:]
+        if "digested" in noted
+    }
     return [f"the readers' tables diverge: {sorted(last)}"] if len(last) > 1 else []
 
 
