@@ -19,7 +19,14 @@ def run(count: int, seed: int) -> list[str]:
     try:
         for number in range(seed, seed + count):
             schedule = Schedule(cluster, number)
-            verdict = schedule.run()
+            try:
+                verdict = schedule.run()
+            except (TimeoutError, RuntimeError) as stuck:
+                faults.append(f"seed {number}, {schedule.drawn}: {stuck}")
+                print(f"  {faults[-1]}", flush=True)
+                cluster.close()
+                cluster = Cluster()
+                continue
             acknowledged += verdict.acknowledged
             faults += [f"seed {number}, {schedule.drawn}: {fault}" for fault in verdict.faults]
     finally:
