@@ -46,7 +46,7 @@ def drafts_not_held(held: frozenset[str], drafts: Sequence[Draft]) -> Refused | 
         return None
     for draft in drafts:
         if not is_held(held, draft.partition, kinds.kind_of(draft.payload), draft.payload):
-            return _refusal(held, f"what stands in {draft.partition}")
+            return _refusal(held, f"events in {draft.partition}")
     return None
 
 
